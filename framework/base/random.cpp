@@ -1,0 +1,57 @@
+#include "framework/base/random.h"
+
+#include <numeric>
+#include <random>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+std::uint64_t mix(std::uint64_t value) noexcept {
+  value += 0x9e3779b97f4a7c15U;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9U;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebU;
+  return value ^ (value >> 31);
+}
+
+// Uniform in [0, bound): draws below 2^64 mod bound are thrown away, so that no value is favoured.
+std::uint64_t uniform_below(std::mt19937_64& generator, std::uint64_t bound) {
+  const std::uint64_t rejected = (0 - bound) % bound;
+  std::uint64_t draw = generator();
+  while (draw < rejected) draw = generator();
+  return draw % bound;
+}
+
+}  // namespace
+
+Key::Key(std::uint64_t seed) noexcept : state_(mix(seed)) {}
+
+Key Key::fold(std::uint64_t index) const noexcept {
+  Key folded(0);
+  folded.state_ = mix(state_ ^ mix(index));
+  return folded;
+}
+
+Key Key::fold(std::string_view name) const noexcept {
+  // The length first: fold("ab") then differs from fold("a") with any byte after it.
+  std::uint64_t state = mix(state_ ^ mix(~static_cast<std::uint64_t>(name.size())));
+  for (const char letter : name) {
+    state = mix(state ^ static_cast<unsigned char>(letter));
+  }
+  Key folded(0);
+  folded.state_ = state;
+  return folded;
+}
+
+std::vector<std::int64_t> permutation(const Key& key, std::int64_t count) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  // The standard fixes every output of this generator, but not those of std::shuffle.
+  std::mt19937_64 generator(key.bits());
+  for (std::size_t last = order.size(); last > 1; --last) {
+    std::swap(order[last - 1], order[uniform_below(generator, last)]);
+  }
+  return order;
+}
+
+}  // namespace lockstep

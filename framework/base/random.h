@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// Randomness as a pure function of what it is for. A key starts from the seed and is folded with
+/// whatever tells this use from others (replica, step, layer path); the same folds give the same
+/// numbers on every machine, thread and run. There is no generator with a state to share or save.
+///
+///   Key(seed).fold("sampler").fold(epoch)
+///
+/// Mixing is SplitMix64's finalizer (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
+/// Generators, 2014).
+class Key {
+ public:
+  explicit Key(std::uint64_t seed) noexcept;
+
+  /// The key for one of many uses of this one.
+  [[nodiscard]] Key fold(std::uint64_t index) const noexcept;
+  [[nodiscard]] Key fold(std::string_view name) const noexcept;
+
+  /// The key's 64 random bits: a seed for a generator of one's own.
+  [[nodiscard]] std::uint64_t bits() const noexcept { return state_; }
+
+ private:
+  std::uint64_t state_;
+};
+
+/// The numbers 0 … count-1 in an order that is uniform over all orders and depends on nothing but
+/// `key` and `count` (Fisher-Yates).
+[[nodiscard]] std::vector<std::int64_t> permutation(const Key& key, std::int64_t count);
+
+}  // namespace lockstep

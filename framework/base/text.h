@@ -1,0 +1,41 @@
+#pragma once
+
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// The arguments, each as operator<< prints it, as one string. For messages.
+template <typename... Parts>
+[[nodiscard]] std::string str(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+/// `values` separated by `separator`, for example "1, 2, 3".
+template <typename Range>
+[[nodiscard]] std::string join(const Range& values, std::string_view separator = ", ") {
+  std::ostringstream out;
+  bool first = true;
+  for (const auto& value : values) {
+    if (!first) out << separator;
+    out << value;
+    first = false;
+  }
+  return out.str();
+}
+
+/// The candidate nearest to `word` by edit distance (letters inserted, deleted, substituted, or
+/// swapped with a neighbour), the first of several; "" if none is near enough to be what was meant:
+/// at most a third of the longer word's letters and at least one may differ.
+[[nodiscard]] std::string nearest(std::string_view word,
+                                  const std::vector<std::string>& candidates);
+
+/// " (did you mean 'X'?)" with the nearest candidate, or "" without one.
+[[nodiscard]] std::string did_you_mean(std::string_view word,
+                                       const std::vector<std::string>& candidates);
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+#include "framework/base/text.h"
+
+#include "tests/catch.h"
+
+using lockstep::did_you_mean;
+using lockstep::join;
+using lockstep::nearest;
+using lockstep::str;
+
+TEST_CASE("str and join put values into messages") {
+  CHECK(str("replica ", 3, " of ", 4) == "replica 3 of 4");
+  CHECK(join(std::vector<int>{1, 2, 3}) == "1, 2, 3");
+  CHECK(join(std::vector<std::string>{}) == "");
+}
+
+TEST_CASE("nearest finds what was meant and leaves strangers alone") {
+  const std::vector<std::string> keys{"lr", "momentum", "nesterov", "weight_decay", "betas"};
+  CHECK(nearest("momentun", keys) == "momentum");
+  CHECK(nearest("wieght_decay", keys) == "weight_decay");
+  CHECK(nearest("lt", keys) == "lr");
+  CHECK(nearest("zebra", keys) == "");
+  CHECK(did_you_mean("nestrov", keys) == " (did you mean 'nesterov'?)");
+  CHECK(did_you_mean("zebra", keys) == "");
+}
