@@ -33,7 +33,7 @@ TEST_CASE("a permutation holds every number once and depends on key and count al
 
 TEST_CASE("the order of a seed never changes between versions") {
   CHECK(permutation(Key(0).fold("sampler").fold(0), 8) ==
-        std::vector<std::int64_t>{});
+        std::vector<std::int64_t>{1, 0, 4, 5, 7, 2, 6, 3});
 }
 
 TEST_CASE("every order of three is as likely as the others") {

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "framework/comm/element_type.h"
+#include "framework/comm/ledger.h"
+
+namespace lockstep {
+
+/// How the bytes of one replica reach the others of its group. All replicas of a group call the same
+/// verbs with the same sizes in the same order; a verb returns once this replica's result is there.
+/// Buffers are the caller's, aligned to their element type, and may be used again when the verb
+/// returns. One thread at a time, abort() and ledger() excepted. A group of one takes part in nothing
+/// but has its arguments checked all the same; empty buffers are fine everywhere.
+///
+/// Sizes that break a verb's rule are ValueErrors and leave the group usable. Failures of the job are
+/// ReplicaLost, Timeout and Aborted: the group is of no use afterwards.
+class Communicator {
+ public:
+  /// In permute(): no replica.
+  static constexpr int kNobody = -1;
+
+  Communicator(int rank, int size);
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  /// This replica's place in the group, in [0, size()).
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+
+  /// output = the reduction of all inputs, in reduce()'s canonical order, the same bits on every
+  /// replica. `input` and `output` have the same size and are the same buffer or do not overlap.
+  void all_reduce(std::span<const std::byte> input, std::span<std::byte> output, ElementType type,
+                  ReduceOp op);
+
+  /// output = the slice of all_reduce's result that is this replica's: `input` is size() slices of
+  /// output.size() bytes each, and replica r gets slice r. They may overlap only if `output` is
+  /// exactly the own slice of `input`.
+  void reduce_scatter(std::span<const std::byte> input, std::span<std::byte> output,
+                      ElementType type, ReduceOp op);
+
+  /// output = the inputs of all replicas in their order, input.size() bytes each. They may overlap
+  /// only if `input` is exactly the own slice of `output`.
+  void all_gather(std::span<const std::byte> input, std::span<std::byte> output);
+
+  /// Sends send_sizes[r] bytes of `input` to each replica r, taken one after another, and puts the
+  /// recv_sizes[r] bytes that come from each replica r into `output`, likewise. send_sizes[r] here
+  /// and recv_sizes[rank()] on replica r must be equal. No overlap.
+  void all_to_all(std::span<const std::byte> input, std::span<const std::size_t> send_sizes,
+                  std::span<std::byte> output, std::span<const std::size_t> recv_sizes);
+
+  /// Sends `input` to `destination` and receives `output` from `source`; either may be kNobody, and
+  /// its buffer is then left alone. Who is a source's destination must name it as its source, with
+  /// the same size. No overlap.
+  void permute(std::span<const std::byte> input, int destination, std::span<std::byte> output,
+               int source);
+
+  /// data = replica `root`'s data.
+  void broadcast(std::span<std::byte> data, int root);
+
+  /// Returns once every replica has called it.
+  void barrier();
+
+  /// The group of `members` (ranks in this group, each at most once, this replica among them) in the
+  /// order given. Every member asks for the same list; no message is sent. It shares this group's
+  /// connections, ledger and fate: abort() on either ends both.
+  [[nodiscard]] std::shared_ptr<Communicator> subgroup(std::span<const int> members);
+
+  /// Ends this replica's verb under way, and every later one, with Aborted(`reason`). Any thread.
+  virtual void abort(const std::string& reason) noexcept = 0;
+
+  /// What this replica has sent, over all groups that share its connections. Any thread.
+  [[nodiscard]] virtual const Ledger& ledger() const noexcept = 0;
+
+ private:
+  virtual void do_all_reduce(std::span<const std::byte> input, std::span<std::byte> output,
+                             ElementType type, ReduceOp op) = 0;
+  virtual void do_reduce_scatter(std::span<const std::byte> input, std::span<std::byte> output,
+                                 ElementType type, ReduceOp op) = 0;
+  virtual void do_all_gather(std::span<const std::byte> input, std::span<std::byte> output) = 0;
+  virtual void do_all_to_all(std::span<const std::byte> input,
+                             std::span<const std::size_t> send_sizes, std::span<std::byte> output,
+                             std::span<const std::size_t> recv_sizes) = 0;
+  virtual void do_permute(std::span<const std::byte> input, int destination,
+                          std::span<std::byte> output, int source) = 0;
+  virtual void do_broadcast(std::span<std::byte> data, int root) = 0;
+  virtual void do_barrier() = 0;
+  [[nodiscard]] virtual std::shared_ptr<Communicator> do_subgroup(std::span<const int> members,
+                                                                  int own_place) = 0;
+
+  int rank_;
+  int size_;
+};
+
+}  // namespace lockstep

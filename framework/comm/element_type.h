@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+
+namespace lockstep {
+
+/// What the elements of a message are. Names are the usual ones ("float32").
+enum class ElementType {
+  float64,
+  float32,
+  float16,
+  bfloat16,
+  int64,
+  int32,
+  int16,
+  int8,
+  uint8,
+  boolean,
+};
+
+/// How elements of several replicas become one. On booleans sum is not defined (count them in int64),
+/// max is "any" and min is "all". Integers wrap around. A NaN in a max or min is the result.
+enum class ReduceOp { sum, max, min };
+
+[[nodiscard]] std::size_t size_of(ElementType type);
+[[nodiscard]] const char* name_of(ElementType type);
+[[nodiscard]] const char* name_of(ReduceOp op);
+
+}  // namespace lockstep

@@ -1,0 +1,166 @@
+#include "framework/comm/gloo_link.h"
+
+#include <gloo/transport/context.h>
+#include <gloo/transport/device.h>
+#include <gloo/transport/pair.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+std::string address_key(int from, int to) { return str("address/", from, "/", to); }
+
+// Messages of different sizes never meet: replicas that are out of step wait instead of reading
+// each other's bytes as something else.
+std::uint64_t slot_of(std::uint64_t tag, std::size_t bytes) {
+  return (tag ^ (static_cast<std::uint64_t>(bytes) * 0x9e3779b97f4a7c15U)) * 0xff51afd7ed558ccdU;
+}
+
+}  // namespace
+
+GlooLink::GlooLink(std::shared_ptr<Store> store, int rank, int size, const GlooOptions& options)
+    : rank_(rank), size_(size), timeout_(options.timeout) {
+  if (size == 1) return;
+  try {
+    connect(*store, options);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw CommError(str("replica ", rank, " could not connect on ", options.address, ": ",
+                        error.what()));
+  }
+}
+
+GlooLink::~GlooLink() = default;
+
+// Every pair has an address of its own, which the other end must know: each replica publishes one
+// an other replica, then connects to all.
+void GlooLink::connect(Store& store, const GlooOptions& options) {
+  device_ = gloo::transport::tcp::CreateDevice(options.address.c_str());
+  context_ = device_->createContext(rank_, size_);
+  context_->setTimeout(timeout_);
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    const auto& pair = context_->createPair(peer);
+    pair->setLocalRank(rank_);
+    const std::vector<char> address = pair->address().bytes();
+    store.set(address_key(rank_, peer), std::string(address.begin(), address.end()));
+  }
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    const std::string address = store.get(address_key(peer, rank_), timeout_);
+    context_->getPair(peer)->connect(std::vector<char>(address.begin(), address.end()));
+  }
+}
+
+void GlooLink::throw_if_aborted() {
+  const std::lock_guard lock(mutex_);
+  if (aborted_) throw Aborted(abort_reason_);
+}
+
+template <typename Step>
+void GlooLink::guarded(int peer, const char* direction, const Step& step) {
+  const auto start = std::chrono::steady_clock::now();
+  std::string what;
+  try {
+    if (step()) return;
+    what = "interrupted";
+  } catch (const std::exception& error) {
+    what = error.what();
+  }
+  throw_if_aborted();
+  if (std::chrono::steady_clock::now() - start >= timeout_) {
+    throw Timeout(str("replica ", rank_, " waited ", timeout_.count(), " ms to ", direction,
+                      " replica ", peer, ", which did not arrive"));
+  }
+  throw ReplicaLost(str("replica ", rank_, " lost its connection to replica ", peer, " (", what, ")"));
+}
+
+GlooLink::Exchange GlooLink::post(std::uint64_t tag, std::span<const Outgoing> outgoing,
+                                  std::span<const Incoming> incoming) {
+  throw_if_aborted();
+  Exchange exchange(this);
+  const auto make = [&](int peer, void* data, std::size_t bytes, auto& posted) -> auto& {
+    posted.push_back({context_->createUnboundBuffer(data, bytes), peer});
+    const std::lock_guard lock(mutex_);
+    if (aborted_) throw Aborted(abort_reason_);
+    in_flight_.push_back(posted.back().buffer.get());
+    return *posted.back().buffer;
+  };
+  for (const Incoming& message : incoming) {
+    if (message.data.empty()) continue;
+    auto& buffer = make(message.peer, message.data.data(), message.data.size(), exchange.receives_);
+    guarded(message.peer, "receive from", [&] {
+      buffer.recv(message.peer, slot_of(tag, message.data.size()));
+      return true;
+    });
+  }
+  for (const Outgoing& message : outgoing) {
+    if (message.data.empty()) continue;
+    // Gloo takes a pointer to mutable bytes for both directions; a send only reads.
+    auto* const data = const_cast<std::byte*>(message.data.data());
+    auto& buffer = make(message.peer, data, message.data.size(), exchange.sends_);
+    guarded(message.peer, "send to", [&] {
+      buffer.send(message.peer, slot_of(tag, message.data.size()));
+      return true;
+    });
+    ledger_.bytes_sent += message.data.size();
+    ++ledger_.messages_sent;
+  }
+  if (!exchange.sends_.empty() || !exchange.receives_.empty()) ++ledger_.rounds;
+  return exchange;
+}
+
+void GlooLink::abort(const std::string& reason) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (aborted_) return;
+  aborted_ = true;
+  abort_reason_ = reason;
+  for (gloo::transport::UnboundBuffer* const buffer : in_flight_) {
+    buffer->abortWaitRecv();
+    buffer->abortWaitSend();
+  }
+}
+
+GlooLink::Exchange::Exchange(GlooLink* link) : link_(link) {}
+
+GlooLink::Exchange::Exchange(Exchange&& other) noexcept
+    : link_(other.link_),
+      receives_(std::move(other.receives_)),
+      sends_(std::move(other.sends_)) {
+  other.receives_.clear();
+  other.sends_.clear();
+}
+
+GlooLink::Exchange::~Exchange() { unregister(); }
+
+void GlooLink::Exchange::unregister() noexcept {
+  if (receives_.empty() && sends_.empty()) return;
+  const std::lock_guard lock(link_->mutex_);
+  for (const auto* posted : {&receives_, &sends_}) {
+    for (const Posted& message : *posted) std::erase(link_->in_flight_, message.buffer.get());
+  }
+}
+
+void GlooLink::Exchange::wait() {
+  for (const Posted& message : receives_) {
+    link_->guarded(message.peer, "receive from",
+                   [&] { return message.buffer->waitRecv(link_->timeout_); });
+  }
+  for (const Posted& message : sends_) {
+    link_->guarded(message.peer, "send to",
+                   [&] { return message.buffer->waitSend(link_->timeout_); });
+  }
+  unregister();
+  receives_.clear();
+  sends_.clear();
+}
+
+}  // namespace lockstep

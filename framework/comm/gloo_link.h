@@ -1,0 +1,103 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/comm/ledger.h"
+#include "framework/comm/store.h"
+
+namespace gloo::transport {
+class Context;
+class Device;
+class UnboundBuffer;
+}  // namespace gloo::transport
+
+namespace lockstep {
+
+struct GlooOptions {
+  /// Address that connections are made on; the port is any that is free.
+  std::string address = "127.0.0.1";
+  /// How long to wait for a replica, when connecting and in every collective.
+  std::chrono::milliseconds timeout{60'000};
+};
+
+/// One replica's TCP connections to all others, over Gloo's transport: a full mesh of pairs that
+/// found each other through a store. It moves messages; what they mean is the communicator's.
+class GlooLink {
+ public:
+  struct Outgoing {
+    int peer;
+    std::span<const std::byte> data;
+  };
+  struct Incoming {
+    int peer;
+    std::span<std::byte> data;
+  };
+
+  /// Connects to the `size` - 1 others, which do the same with the same store. Throws Timeout if one
+  /// does not come, CommError if the address cannot be used.
+  GlooLink(std::shared_ptr<Store> store, int rank, int size, const GlooOptions& options);
+  ~GlooLink();
+  GlooLink(const GlooLink&) = delete;
+  GlooLink& operator=(const GlooLink&) = delete;
+
+  /// Messages on their way. They are posted when this is made and their buffers are in use until
+  /// wait() has returned.
+  class Exchange {
+   public:
+    Exchange(Exchange&&) noexcept;
+    ~Exchange();
+    /// Returns when every message has come and gone.
+    void wait();
+
+   private:
+    friend class GlooLink;
+    struct Posted {
+      std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+      int peer;
+    };
+    explicit Exchange(GlooLink* link);
+    void unregister() noexcept;
+    GlooLink* link_;
+    std::vector<Posted> receives_;
+    std::vector<Posted> sends_;
+  };
+
+  /// Starts to send and receive. A message meets the one with the same `tag` and size on the other
+  /// side; of several alike the first posted. Empty ones are left out, on both sides alike.
+  [[nodiscard]] Exchange post(std::uint64_t tag, std::span<const Outgoing> outgoing,
+                              std::span<const Incoming> incoming);
+
+  /// See Communicator::abort.
+  void abort(const std::string& reason) noexcept;
+
+  [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+
+ private:
+  void connect(Store& store, const GlooOptions& options);
+  void throw_if_aborted();
+  // Runs `step` of a transfer with `peer`; what goes wrong in it becomes an error of ours.
+  template <typename Step>
+  void guarded(int peer, const char* direction, const Step& step);
+
+  int rank_;
+  int size_;
+  std::chrono::milliseconds timeout_;
+  std::shared_ptr<gloo::transport::Device> device_;
+  std::shared_ptr<gloo::transport::Context> context_;
+  Ledger ledger_;
+
+  std::mutex mutex_;  // guards what follows
+  bool aborted_ = false;
+  std::string abort_reason_;
+  std::vector<gloo::transport::UnboundBuffer*> in_flight_;
+};
+
+}  // namespace lockstep

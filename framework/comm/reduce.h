@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "framework/comm/element_type.h"
+
+namespace lockstep {
+
+/// Combines the buffers of all replicas element by element:
+///
+///   output[i] = inputs[0][i] op inputs[1][i] op … op inputs[N-1][i]
+///
+/// in the canonical order, whichever machine, backend or placement does it: the binary tree over
+/// replica index that splits at the largest power of two below N. Three is (0+1)+2, five
+/// ((0+1)+(2+3))+4, six ((0+1)+(2+3))+(4+5). float16 and bfloat16 are accumulated in float32 and
+/// rounded once, to nearest even.
+///
+/// `inputs` has N >= 1 buffers of as many bytes as `output`, a multiple of the element's size, aligned
+/// to it. `output` may be one of the inputs, and must not overlap any of them otherwise. Throws
+/// ValueError for a sum of booleans and for sizes that are not whole elements.
+void reduce(std::span<const std::byte* const> inputs, std::span<std::byte> output, ElementType type,
+            ReduceOp op);
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "framework/comm/store.h"
+
+namespace lockstep {
+
+/// A connected pair of local sockets that keep message boundaries, closed on exec. It has no name:
+/// only this process and those that inherit an end can reach it. Throws CommError.
+[[nodiscard]] std::pair<int, int> make_socket_pair();
+
+/// A store for replicas that are processes of one host: this end asks, a StoreServer in the parent
+/// answers. Nothing of it has a name on the host, and nothing remains when the processes are gone.
+class SocketStore final : public Store {
+ public:
+  /// Takes over `socket`, an end of make_socket_pair().
+  explicit SocketStore(int socket);
+  ~SocketStore() override;
+  SocketStore(const SocketStore&) = delete;
+  SocketStore& operator=(const SocketStore&) = delete;
+
+  /// Throws ReplicaLost when the parent is gone.
+  void set(const std::string& key, const std::string& value) override;
+  [[nodiscard]] std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
+  void abort(const std::string& reason) noexcept override;
+
+ private:
+  std::string ask(const std::string& request);
+
+  int socket_;
+  std::mutex mutex_;  // one question at a time; guards reason_ too
+  std::atomic<bool> aborted_{false};
+  std::string reason_;
+};
+
+/// The parent's side of the SocketStores of its children: one map that all of them see.
+class StoreServer {
+ public:
+  /// Answers the request that waits on `socket`. False if the other end is closed. A request that is
+  /// no request of ours is answered like a key that is not there.
+  bool answer(int socket);
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace lockstep {
+
+/// Where replicas find each other before they are connected: a small map from keys to bytes that all
+/// of them see. Any thread may use it. Keys are written once.
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  /// Publishes `value` under `key`.
+  virtual void set(const std::string& key, const std::string& value) = 0;
+
+  /// The value under `key`, waiting for it to be published. Throws Timeout, naming the key, when
+  /// that takes longer than `timeout`, and Aborted after abort().
+  [[nodiscard]] virtual std::string get(const std::string& key,
+                                        std::chrono::milliseconds timeout) = 0;
+
+  /// Ends every get() that waits, now and later, with Aborted(`reason`).
+  virtual void abort(const std::string& reason) noexcept = 0;
+};
+
+/// A store for replicas that are threads of one process.
+class MemoryStore final : public Store {
+ public:
+  void set(const std::string& key, const std::string& value) override;
+  [[nodiscard]] std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
+  void abort(const std::string& reason) noexcept override;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
+  bool aborted_ = false;
+  std::string reason_;
+};
+
+/// A part of another store: every key gains a prefix.
+class PrefixStore final : public Store {
+ public:
+  PrefixStore(std::shared_ptr<Store> store, std::string prefix);
+  void set(const std::string& key, const std::string& value) override;
+  [[nodiscard]] std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
+  void abort(const std::string& reason) noexcept override;
+
+ private:
+  std::shared_ptr<Store> store_;
+  std::string prefix_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+#include "framework/telemetry/digest.h"
+
+#include <array>
+#include <memory>
+
+#include <openssl/evp.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+void require(int status) {
+  if (status != 1) throw Error("parameters_sha256: OpenSSL can't compute SHA-256");
+}
+
+}  // namespace
+
+std::string parameters_sha256(const std::map<std::string, at::Tensor>& named) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
+                                                                        EVP_MD_CTX_free);
+  require(EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr));
+  for (const auto& [name, tensor] : named) {
+    if (!tensor.defined()) throw ValueError(str("parameters_sha256: '", name, "' is undefined"));
+    const at::Tensor bytes = tensor.detach().cpu().contiguous();
+    require(EVP_DigestUpdate(context.get(), bytes.data_ptr(), bytes.nbytes()));
+  }
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int size = 0;
+  require(EVP_DigestFinal_ex(context.get(), digest.data(), &size));
+
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (unsigned int i = 0; i < size; ++i) {
+    text += kDigits[digest[i] / 16];
+    text += kDigits[digest[i] % 16];
+  }
+  return text;
+}
+
+}  // namespace lockstep

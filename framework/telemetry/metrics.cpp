@@ -1,0 +1,98 @@
+#include "framework/telemetry/metrics.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/telemetry/digest.h"
+#include "framework/telemetry/run_folder.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kMaxValuesShown = 16;
+
+// Text that is not UTF-8 (a folder's name, say) is no reason to lose a line.
+std::string dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+Json scalar_json(const at::Tensor& tensor) {
+  if (tensor.scalar_type() == at::kBool) return tensor.item<bool>();
+  if (!tensor.is_floating_point()) return tensor.item<std::int64_t>();
+  if (tensor.scalar_type() == at::kDouble) return tensor.item<double>();
+  return shortest_decimal(tensor.item<float>());
+}
+
+Json nested_json(const at::Tensor& tensor) {
+  if (tensor.dim() == 0) return scalar_json(tensor);
+  Json list = Json::array();
+  for (std::int64_t i = 0; i < tensor.size(0); ++i)
+    list.push_back(nested_json(tensor.select(0, i)));
+  return list;
+}
+
+Json parameters_json(const std::map<std::string, at::Tensor>& parameters) {
+  Json json = Json::object();
+  for (const auto& [name, tensor] : parameters) {
+    const at::Tensor values = tensor.detach().cpu();
+    json[name] = values.numel() == 1 ? scalar_json(values) : nested_json(values);
+  }
+  return json;
+}
+
+}  // namespace
+
+double shortest_decimal(float value) {
+  if (!std::isfinite(value)) return value;
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  double decimal = 0;
+  std::from_chars(text.data(), end, decimal);
+  return decimal;
+}
+
+MetricsWriter::MetricsWriter(const std::filesystem::path& folder)
+    : file_(folder / "metrics.jsonl", O_WRONLY | O_CREAT | O_APPEND) {}
+
+void MetricsWriter::write(const std::vector<std::pair<std::string, MetricValue>>& values) {
+  Json line = Json::object();
+  for (const auto& [name, value] : values) {
+    if (line.contains(name)) throw ValueError(str("metrics: '", name, "' is given twice"));
+    line[name] = std::visit([](const auto& held) { return Json(held); }, value);
+  }
+  file_.write(dump(line, -1) + "\n");
+}
+
+std::string result_json(const RunResult& result) {
+  std::int64_t values = 0;
+  for (const auto& item : result.parameters) values += item.second.numel();
+
+  Json json;
+  json["steps"] = result.steps;
+  json["replicas"] = result.replicas;
+  json["zero_stage"] = result.zero_stage;
+  json["loss"] = result.loss;
+  json["eval"] = result.eval;
+  if (values <= kMaxValuesShown) json["parameters"] = parameters_json(result.parameters);
+  json["parameters_sha256"] = parameters_sha256(result.parameters);
+  json["threads_per_replica"] = result.threads_per_replica;
+  json["launch"] = result.launch;
+  json["backend"] = result.backend;
+  json["blas"] = result.blas;
+  json["libtorch"] = result.libtorch;
+  return dump(json, 2) + "\n";
+}
+
+void write_result(const std::filesystem::path& folder, const RunResult& result) {
+  write_file_atomically(folder / "result.json", result_json(result));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/telemetry/file.h"
+
+namespace lockstep {
+
+/// One value of a metrics line. A double that is not finite is written as null: JSON has no other
+/// way to say it.
+using MetricValue = std::variant<std::int64_t, double, std::string>;
+
+/// The double that is written as the shortest decimal that reads back as `value`: 0.16 for 0.16f,
+/// where static_cast<double>(0.16f) is written as 0.1599999964237213.
+[[nodiscard]] double shortest_decimal(float value);
+
+/// Appends to metrics.jsonl in a run's folder, one JSON object a line. A line is handed to the
+/// kernel at once: a process that dies leaves no half lines, and `tail -f` shows each when it is
+/// due.
+class MetricsWriter {
+ public:
+  /// Throws Error where the file can't be written.
+  explicit MetricsWriter(const std::filesystem::path& folder);
+
+  /// Writes `{"name": value, …}` in the order given. Throws ValueError for a name given twice.
+  void write(const std::vector<std::pair<std::string, MetricValue>>& values);
+
+ private:
+  File file_;
+};
+
+/// What a run came to, as result.json says it.
+struct RunResult {
+  std::int64_t steps = 0;
+  std::int64_t replicas = 1;
+  std::int64_t zero_stage = 0;
+  double loss = 0.0;
+  std::map<std::string, double> eval;
+  std::map<std::string, at::Tensor> parameters;  // by name
+  std::int64_t threads_per_replica = 1;
+  std::string launch;    // "processes" or "threads"
+  std::string backend;   // how bytes moved, for example "gloo"
+  std::string blas;      // the BLAS that LibTorch computes with
+  std::string libtorch;  // its version
+};
+
+/// The text of result.json: the fields in the order of RunResult, with `parameters` (values: a
+/// number for a tensor of one element, else nested lists) only where they are 16 or fewer in all,
+/// and with their `parameters_sha256`. Numbers of float32 and narrower are written as
+/// shortest_decimal has them; what is not finite is null.
+[[nodiscard]] std::string result_json(const RunResult& result);
+
+/// Writes result.json into a run's folder, atomically. Throws Error where it can't be written.
+void write_result(const std::filesystem::path& folder, const RunResult& result);
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <ctime>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Makes the folder of a new run, `parent`/NAME-YYYYMMDD-HHMMSS in local time, and returns its
+/// path; -2, -3, … is appended where such a folder is there already. Two runs that start at once
+/// never get the same one. Throws ValueError for a name that is no single path component and where
+/// the folder can't be made.
+[[nodiscard]] std::filesystem::path new_run_folder(const std::string& config_name,
+                                                   const std::filesystem::path& parent = "runs",
+                                                   std::time_t now = std::time(nullptr));
+
+/// Makes `folder`, with its parents, ready for a new run: it is created, or it is there and holds
+/// no run. Throws ValueError where it holds one (a config.yaml, metrics.jsonl or result.json),
+/// where it is no folder and where nothing can be written in it.
+void claim_run_folder(const std::filesystem::path& folder);
+
+/// Makes `path` a file that holds `text`: whoever opens it, even after a crash, finds the old file
+/// or the new one, never a part. Throws Error where it can't be written; nothing is left behind
+/// then.
+void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+}  // namespace lockstep

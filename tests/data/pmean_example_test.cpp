@@ -1,0 +1,75 @@
+#include "framework/data/pmean_example.h"
+
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/data/sampler.h"
+#include "tests/catch.h"
+
+using lockstep::PmeanExample;
+using lockstep::Sampler;
+using lockstep::Task;
+
+namespace {
+
+std::vector<float> as_vector(const at::Tensor& tensor) {
+  const auto* data = tensor.data_ptr<float>();
+  return {data, data + tensor.numel()};
+}
+
+}  // namespace
+
+TEST_CASE("the pmean example's samples are x and 2x + 0.5") {
+  const PmeanExample set(2);
+  CHECK(set.size() == 8);
+  CHECK(set.features() == 1);
+  CHECK(set.outputs() == 1);
+  CHECK(set.task() == Task::regression);
+  std::vector<std::int64_t> all(8);
+  std::iota(all.begin(), all.end(), 0);
+  const auto batch = set.batch(all);
+  CHECK(batch.inputs.scalar_type() == at::kFloat);
+  CHECK(batch.targets.scalar_type() == at::kFloat);
+  CHECK(batch.inputs.sizes().vec() == std::vector<std::int64_t>{8, 1});
+  CHECK(batch.targets.sizes().vec() == std::vector<std::int64_t>{8, 1});
+  CHECK(as_vector(batch.inputs) == std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(as_vector(batch.targets) ==
+        std::vector<float>{0.5F, 2.5F, 4.5F, 6.5F, 8.5F, 10.5F, 12.5F, 14.5F});
+
+  const std::vector<std::int64_t> some{5, 0, 5};
+  CHECK(as_vector(set.batch(some).inputs) == std::vector<float>{5, 0, 5});
+  CHECK(as_vector(set.batch(some).targets) == std::vector<float>{10.5F, 0.5F, 10.5F});
+  CHECK(set.batch({}).inputs.sizes().vec() == std::vector<std::int64_t>{0, 1});
+  CHECK(set.batch({}).targets.sizes().vec() == std::vector<std::int64_t>{0, 1});
+}
+
+TEST_CASE("in order, replica r of the pmean example has samples 4r to 4r+3 in its only step") {
+  for (const std::int64_t replicas : {1, 2, 3, 4, 5, 8}) {
+    const PmeanExample set(replicas);
+    Sampler sampler({.size = set.size(), .batch_size = 4, .replicas = replicas, .shuffle = false});
+    CHECK(sampler.steps_per_epoch() == 1);
+    for (std::int64_t r = 0; r < replicas; ++r) {
+      CHECK(sampler.indices(0, 0, r) ==
+            std::vector<std::int64_t>{4 * r, 4 * r + 1, 4 * r + 2, 4 * r + 3});
+    }
+  }
+}
+
+TEST_CASE("the pmean example's errors give the numbers") {
+  const PmeanExample set(1);
+  const std::vector<std::int64_t> beyond{4};
+  CHECK_THROWS_WITH(set.batch(beyond), ContainsSubstring("index 4 (number 0 of 1 in the batch) is "
+                                                         "outside 0 ... 3"));
+  CHECK_THROWS_AS(PmeanExample(0), lockstep::ValueError);
+  CHECK_THROWS_WITH(PmeanExample(0), "pmean_example: replicas is 0, but must be 1 ... 1048576");
+  CHECK_THROWS_WITH(PmeanExample(1048577), ContainsSubstring("replicas is 1048577"));
+}
+
+TEST_CASE("the last targets of the largest pmean example are exact") {
+  const PmeanExample set(1048576);
+  const std::vector<std::int64_t> last{4194302, 4194303};
+  CHECK(as_vector(set.batch(last).targets) == std::vector<float>{8388604.5F, 8388606.5F});
+  CHECK(static_cast<double>(set.batch(last).targets.data_ptr<float>()[1]) == 8388606.5);
+}
