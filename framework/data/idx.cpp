@@ -25,6 +25,7 @@ constexpr std::uint8_t kUnsignedByte = 0x08;
 // How far a header is trusted before its data is seen: enough for MNIST's sets in one piece.
 constexpr std::size_t kTrustedBytes = std::size_t{64} << 20;
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
 
 std::string hex(std::uint8_t byte) {
   std::array<char, 3> text{};
@@ -32,40 +33,37 @@ std::string hex(std::uint8_t byte) {
   return text.data();
 }
 
-// The bytes of a file, unpacked if it is a gzip file.
+// The bytes of a file, unpacked if it is a gzip file. Over zlib's inflate, not its gzread: that one
+// can take a file that ends inside its gzip checksum for a whole one (1.2.13 does, if all input is
+// used up when the content is complete), and passes over foreign bytes behind the gzip data.
 class Reader {
  public:
-  explicit Reader(const std::string& path) : path_(path) {
-    std::error_code error;
-    const auto status = std::filesystem::status(path, error);
-    if (status.type() == std::filesystem::file_type::not_found) fail("there is no such file");
-    if (error) fail(str("it cannot be read: ", error.message()));
-    // A folder would open, and a pipe without a writer would block.
-    if (!std::filesystem::is_regular_file(status)) fail("it is a folder or device, not a file");
-    errno = 0;
-    file_.reset(gzopen(path.c_str(), "rb"));
-    if (!file_) fail(str("it cannot be opened: ", std::generic_category().message(errno)));
-    gzbuffer(file_.get(), 1U << 18);
+  explicit Reader(const std::string& path) : path_(path), buffer_(kBufferBytes) {
+    open();
+    refill();
+    if (stream_.avail_in < 2 || buffer_[0] != 0x1f || buffer_[1] != 0x8b) return;
+    constexpr int kGzipOnly = 16 + MAX_WBITS;
+    if (inflateInit2(&stream_, kGzipOnly) != Z_OK) fail("zlib cannot be initialized");
+    gzip_ = true;
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+  ~Reader() {
+    if (gzip_) inflateEnd(&stream_);
   }
 
   // Fills `into` as far as the file reaches; returns how many bytes that is.
   std::size_t read(std::span<std::uint8_t> into) {
     std::size_t done = 0;
     while (done < into.size() && !cut_short_) {
-      const auto wanted = static_cast<unsigned>(std::min(into.size() - done, kChunkBytes));
-      const int got = gzread(file_.get(), into.data() + done, wanted);
-      if (got > 0) done += static_cast<std::size_t>(got);
-      // gzread does not count the end of a file inside its gzip data as a failure.
-      int code = Z_OK;
-      const std::string reason = gzerror(file_.get(), &code);
-      cut_short_ = code == Z_BUF_ERROR;
-      if (!cut_short_ && (got < 0 || code != Z_OK)) {
-        fail(str("it is damaged or unreadable after ", bytes_ + done, " bytes of content (", reason,
-                 ")"));
-      }
-      if (got <= 0) break;
+      refill();
+      if (stream_.avail_in == 0 && !in_member_) break;
+      const auto wanted = static_cast<uInt>(std::min(into.size() - done, kChunkBytes));
+      const std::size_t got =
+          gzip_ ? unpack(into.data() + done, wanted) : copy(into.data() + done, wanted);
+      done += got;
+      bytes_ += got;
     }
-    bytes_ += done;
     return done;
   }
 
@@ -96,12 +94,65 @@ class Reader {
 
  private:
   struct Close {
-    void operator()(gzFile file) const { gzclose(file); }
+    void operator()(std::FILE* file) const { (void)std::fclose(file); }
   };
 
+  void open() {
+    std::error_code error;
+    const auto status = std::filesystem::status(path_, error);
+    if (status.type() == std::filesystem::file_type::not_found) fail("there is no such file");
+    if (error) fail(str("it cannot be read: ", error.message()));
+    // A folder would open, and a pipe without a writer would block.
+    if (!std::filesystem::is_regular_file(status)) fail("it is a folder or device, not a file");
+    file_.reset(std::fopen(path_.c_str(), "rb"));
+    if (!file_) fail(str("it cannot be opened: ", std::generic_category().message(errno)));
+  }
+
+  // Gets the next bytes of the file once those before are used up; none at its end.
+  void refill() {
+    if (stream_.avail_in > 0) return;
+    stream_.next_in = buffer_.data();
+    stream_.avail_in =
+        static_cast<uInt>(std::fread(buffer_.data(), 1, buffer_.size(), file_.get()));
+    if (std::ferror(file_.get()) != 0) {
+      fail(str("it cannot be read: ", std::generic_category().message(errno)));
+    }
+  }
+
+  std::size_t copy(std::uint8_t* into, uInt wanted) {
+    const uInt count = std::min(wanted, stream_.avail_in);
+    std::copy_n(stream_.next_in, count, into);
+    stream_.next_in += count;
+    stream_.avail_in -= count;
+    return count;
+  }
+
+  // A gzip file is one or more members, each with a header and a checksum of its own.
+  std::size_t unpack(std::uint8_t* into, uInt wanted) {
+    if (!in_member_) inflateReset(&stream_);
+    in_member_ = true;
+    stream_.next_out = into;
+    stream_.avail_out = wanted;
+    const int result = inflate(&stream_, Z_NO_FLUSH);
+    const std::size_t got = wanted - stream_.avail_out;
+    if (result == Z_STREAM_END) {
+      in_member_ = false;
+    } else if (result == Z_BUF_ERROR) {
+      cut_short_ = true;  // neither input is left nor output to come
+    } else if (result != Z_OK) {
+      fail(str("it is damaged: its gzip data cannot be unpacked behind ", bytes_ + got,
+               " bytes of content (", stream_.msg != nullptr ? stream_.msg : zError(result), ")"));
+    }
+    return got;
+  }
+
   std::string path_;
-  std::unique_ptr<gzFile_s, Close> file_;
+  std::unique_ptr<std::FILE, Close> file_;
+  std::vector<std::uint8_t> buffer_;
+  z_stream stream_{};  // its next_in and avail_in also serve a plain file
   std::size_t bytes_ = 0;
+  bool gzip_ = false;
+  bool in_member_ = false;
   bool cut_short_ = false;
 };
 

@@ -16,7 +16,7 @@ struct IdxArray {
 /// Reads a file of the IDX format, the one of MNIST: two zero bytes, the element type (0x08,
 /// unsigned byte, is the only one read), the number of dimensions, each dimension's size as a
 /// big-endian 32-bit number, then the values to the end of the file. Plain or gzip, whatever its
-/// name; bytes behind the end of gzip's own data are ignored, as gzip does.
+/// name.
 ///
 /// A file that is missing, unreadable, not in this format, of other than `dimensions` dimensions,
 /// shorter or longer than its header says, or damaged according to gzip's checksum is a DataError

@@ -150,8 +150,10 @@ TEST_CASE("a damaged gzip file is an error") {
   std::string wrong_checksum = packed;
   wrong_checksum[packed.size() - 8] = static_cast<char>(wrong_checksum[packed.size() - 8] ^ 1);
   CHECK_THAT(read_error(folder.write("damaged.gz", wrong_checksum)),
-             ContainsSubstring("it is damaged or unreadable after ") &&
-                 ContainsSubstring("incorrect data check"));
+             ContainsSubstring("it is damaged: its gzip data cannot be unpacked behind 40 bytes of "
+                               "content (incorrect data check)"));
+  CHECK_THAT(read_error(folder.write("followed.gz", packed + "foreign bytes")),
+             ContainsSubstring("behind 40 bytes of content (incorrect header check)"));
 }
 
 TEST_CASE("bytes behind an IDX file's values are an error") {

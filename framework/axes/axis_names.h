@@ -1,0 +1,27 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// One axis name, or several that count as one axis, row-major: `"data"` or `{"data", "model"}`.
+class AxisNames {
+ public:
+  AxisNames(const char* name) : names_{name} {}                                      // NOLINT
+  AxisNames(std::string name) : names_{std::move(name)} {}                           // NOLINT
+  AxisNames(std::initializer_list<std::string_view> names) : names_(names.begin(), names.end()) {}
+  AxisNames(std::vector<std::string> names) : names_(std::move(names)) {}            // NOLINT
+
+  [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
+
+  /// As messages show it: 'data', or ('data', 'model').
+  [[nodiscard]] std::string text() const;
+
+ private:
+  std::vector<std::string> names_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <vector>
+
+#include "framework/axes/axis_names.h"
+#include "framework/axes/environment.h"
+#include "framework/tree/tree.h"
+
+namespace lockstep {
+
+struct AllGatherOptions {
+  /// Where the replicas' values go in the result; negative counts from its end.
+  std::int64_t axis = 0;
+  /// False: stack them along a new dimension at `axis`. True: concatenate them along the existing one.
+  bool tiled = false;
+  /// Gather within each of these groups, of one size, in the order in which they are written.
+  AxisIndexGroups axis_index_groups = {};
+};
+
+namespace collectives_detail {
+std::vector<Tensor> all_gather_leaves(const std::vector<Tensor>& leaves, const AxisNames& axis_name,
+                                      const AllGatherOptions& options, std::source_location where);
+}  // namespace collectives_detail
+
+/// The values of all replicas of the axis (or of this replica's group), leaf by leaf, the same on each.
+/// With N replicas a leaf of shape (a, b) gives (N, a, b), or tiled (N a, b), for axis 0. All replicas
+/// call it with trees of the same shapes; leaves of one dtype travel in one message. As
+/// jax.lax.all_gather.
+///
+/// Derivative: psum_scatter of the gradients. Throws as psum; a ValueError too for an axis out of
+/// range.
+template <Tree T>
+[[nodiscard]] T all_gather(const T& x, const AxisNames& axis_name,
+                           const AllGatherOptions& options = {},
+                           std::source_location where = std::source_location::current()) {
+  return tree_unflatten(
+      x, collectives_detail::all_gather_leaves(tree_leaves(x), axis_name, options, where));
+}
+
+}  // namespace lockstep

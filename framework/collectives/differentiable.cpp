@@ -1,0 +1,91 @@
+#include "framework/collectives/differentiable.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <memory>
+#include <utility>
+
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+using torch::autograd::variable_list;
+
+struct Shape {
+  std::vector<std::int64_t> sizes;
+  at::TensorOptions options;
+};
+
+class CollectiveBackward final : public torch::autograd::Node {
+ public:
+  CollectiveBackward(AxisCall call, std::weak_ptr<AxisGroup> group)
+      : call_(std::move(call)), group_(std::move(group)) {}
+
+  std::string name() const override { return std::string(call_.operation) + "Backward"; }
+
+  // Not set before the forward has run: the rule may need its results.
+  void finish(const Leaves& results, BackwardRule rule) {
+    for (const at::Tensor& result : results) {
+      results_.push_back({result.sizes().vec(), result.options()});
+    }
+    rule_ = std::move(rule);
+  }
+
+  variable_list apply(variable_list&& gradients) override {
+    const auto group = group_.lock();
+    if (!group || axis_of(call_).group != group) {
+      throw NameError(lockstep::str("the backward of ", call_.text(),
+                                    " runs outside the map that its forward ran in; take the "
+                                    "gradient inside the mapped function"));
+    }
+    Leaves dense(results_.size());
+    for (std::size_t i = 0; i < dense.size(); ++i) {
+      dense[i] = gradients[i].defined() ? gradients[i]
+                                        : at::zeros(results_[i].sizes, results_[i].options);
+    }
+    return rule_(dense);
+  }
+
+ private:
+  AxisCall call_;
+  std::weak_ptr<AxisGroup> group_;
+  std::vector<Shape> results_;
+  BackwardRule rule_;
+};
+
+}  // namespace
+
+Leaves differentiable(const AxisCall& call, const Leaves& leaves,
+                      const std::function<Leaves(const Leaves&)>& forward,
+                      const std::function<BackwardRule(const Leaves& results)>& rule) {
+  bool any_requires_grad = false;
+  for (const at::Tensor& leaf : leaves) any_requires_grad |= leaf.requires_grad();
+  if (!any_requires_grad || !at::GradMode::is_enabled()) {
+    const at::AutoGradMode no_grad(false);
+    return forward(leaves);
+  }
+
+  const auto node = std::shared_ptr<CollectiveBackward>(
+      new CollectiveBackward(call, axis_of(call).group), torch::autograd::deleteNode);
+  node->set_next_edges(torch::autograd::collect_next_edges(leaves));
+  Leaves results;
+  {
+    const at::AutoGradMode no_grad(false);
+    results = forward(leaves);
+  }
+  node->finish(results, rule(results));
+  for (at::Tensor& result : results) {
+    if (result.is_floating_point()) {
+      torch::autograd::set_history(result, node);
+    } else {
+      (void)node->add_input_metadata(torch::autograd::Node::undefined_input());
+    }
+  }
+  return results;
+}
+
+}  // namespace lockstep

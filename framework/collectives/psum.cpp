@@ -1,0 +1,132 @@
+#include "framework/collectives/psum.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/eq.h>
+
+#include "framework/collectives/differentiable.h"
+#include "framework/collectives/message.h"
+
+namespace lockstep::collectives_detail {
+namespace {
+
+const char* name_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum:
+      return "psum";
+    case Reduction::mean:
+      return "pmean";
+    case Reduction::max:
+      return "pmax";
+    case Reduction::min:
+      return "pmin";
+  }
+  return "reduction";
+}
+
+ReduceOp op_of(Reduction reduction) {
+  if (reduction == Reduction::max) return ReduceOp::max;
+  return reduction == Reduction::min ? ReduceOp::min : ReduceOp::sum;
+}
+
+// What a leaf is summed as: booleans are counted, and the mean of integers must not overflow theirs.
+at::Tensor operand_of(const at::Tensor& leaf, Reduction reduction) {
+  const bool adds = op_of(reduction) == ReduceOp::sum;
+  const bool counts = leaf.scalar_type() == at::kBool && adds;
+  const bool widens = reduction == Reduction::mean && !leaf.is_floating_point();
+  return counts || widens ? leaf.to(at::kLong) : leaf;
+}
+
+// One message: the leaves behind each other, reduced into memory that the results then share.
+at::Tensor reduced_message(const AxisCall& call, Communicator& replicas, const Leaves& leaves,
+                           Reduction reduction) {
+  const ElementType type = element_type(leaves[0].scalar_type(), call);
+  at::Tensor input;
+  at::Tensor output;
+  if (leaves.size() == 1) {
+    input = leaves[0].contiguous().view(-1);
+    output = at::empty_like(input);
+  } else {
+    std::int64_t count = 0;
+    for (const at::Tensor& leaf : leaves) count += leaf.numel();
+    input = output = at::empty({count}, leaves[0].options());
+    std::int64_t offset = 0;
+    for (const at::Tensor& leaf : leaves) {
+      part_of(output, offset, leaf.sizes()).copy_(leaf);
+      offset += leaf.numel();
+    }
+  }
+  communicate(call, [&] {
+    replicas.all_reduce(bytes_of(input), bytes_of(output), type, op_of(reduction));
+  });
+  if (reduction != Reduction::mean) return output;
+  const auto size = static_cast<std::int64_t>(replicas.size());
+  return output.is_floating_point() ? output.div_(size) : output.div(size);
+}
+
+Leaves reduce_all(const AxisCall& call, Communicator& replicas, Reduction reduction,
+                  const Leaves& leaves) {
+  Leaves operands;
+  for (const at::Tensor& leaf : leaves) operands.push_back(operand_of(leaf, reduction));
+  Leaves results(leaves.size());
+  for (const auto& indices : by_dtype(operands)) {
+    Leaves message;
+    for (const std::size_t i : indices) message.push_back(operands[i]);
+    const at::Tensor flat = reduced_message(call, replicas, message, reduction);
+    std::int64_t offset = 0;
+    for (const std::size_t i : indices) {
+      results[i] = part_of(flat, offset, leaves[i].sizes());
+      offset += leaves[i].numel();
+    }
+  }
+  return results;
+}
+
+// The replicas whose value is the result share the gradient of all.
+BackwardRule extremum_rule(const AxisNames& axis_name, const ReduceOptions& options,
+                           std::source_location where, const Leaves& leaves,
+                           const Leaves& results) {
+  Leaves holds;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const auto type = results[i].is_floating_point() ? results[i].scalar_type() : at::kFloat;
+    // A NaN result is held by the replicas that have a NaN, which equal nothing.
+    const at::Tensor held = leaves[i].detach().eq(results[i].detach()) |
+                            (leaves[i].detach().isnan() & results[i].detach().isnan());
+    holds.push_back(held.to(type));
+  }
+  return [=](const Leaves& gradients) {
+    const Leaves holders = reduce_leaves(Reduction::sum, holds, axis_name, options, where);
+    Leaves sums = reduce_leaves(Reduction::sum, gradients, axis_name, options, where);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = sums[i] * (holds[i] / holders[i]);
+    return sums;
+  };
+}
+
+}  // namespace
+
+std::vector<Tensor> reduce_leaves(Reduction reduction, const std::vector<Tensor>& leaves,
+                                  const AxisNames& axis_name, const ReduceOptions& options,
+                                  std::source_location where) {
+  const AxisCall call{name_of(reduction), axis_name, where};
+  Communicator& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
+  check_leaves(leaves, call);
+  const bool linear = op_of(reduction) == ReduceOp::sum;
+  return differentiable(
+      call, leaves,
+      [&](const Leaves& operands) { return reduce_all(call, replicas, reduction, operands); },
+      [&](const Leaves& results) -> BackwardRule {
+        if (!linear) return extremum_rule(axis_name, options, where, leaves, results);
+        return [=](const Leaves& gradients) {
+          return reduce_leaves(reduction, gradients, axis_name, options, where);
+        };
+      });
+}
+
+std::int64_t group_size(const char* operation, const AxisNames& axis_name,
+                        const ReduceOptions& options, std::source_location where) {
+  const AxisCall call{operation, axis_name, where};
+  return replicas_of(call, options.axis_index_groups, GroupSizes::any).size();
+}
+
+}  // namespace lockstep::collectives_detail

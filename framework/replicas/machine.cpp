@@ -1,0 +1,80 @@
+#include "framework/replicas/machine.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+
+#include <ATen/Parallel.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <thread>
+
+namespace lockstep {
+namespace {
+
+// The file that holds the matrix product which LibTorch calls, symbolic links resolved: Debian picks
+// a BLAS by links.
+std::string blas_file() {
+  const void* const product = ::dlsym(RTLD_DEFAULT, "sgemm_");
+  Dl_info info{};
+  if (product == nullptr || ::dladdr(product, &info) == 0) return "";
+  std::error_code ignored;
+  const auto path = std::filesystem::canonical(info.dli_fname, ignored);
+  return path.empty() ? info.dli_fname : path.string();
+}
+
+std::string openblas_version() {
+  using GetConfig = char* (*)();
+  const auto get_config = reinterpret_cast<GetConfig>(::dlsym(RTLD_DEFAULT, "openblas_get_config"));
+  if (get_config == nullptr) return "OpenBLAS";
+  // "OpenBLAS 0.3.21 DYNAMIC_ARCH …"
+  const std::string config = get_config();
+  return config.substr(0, config.find(' ', config.find(' ') + 1));
+}
+
+}  // namespace
+
+std::int64_t host_cores() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+  return std::max<std::int64_t>(1, std::thread::hardware_concurrency());
+}
+
+std::int64_t math_threads(std::int64_t requested, std::int64_t replicas_on_host) {
+  if (requested > 0) return requested;
+  return std::max<std::int64_t>(1, host_cores() / std::max<std::int64_t>(1, replicas_on_host));
+}
+
+void set_math_threads(std::int64_t threads) {
+  if (at::get_num_threads() != threads) at::set_num_threads(static_cast<int>(threads));
+}
+
+Blas blas() {
+  const std::string file = blas_file();
+  const auto in_file = [&](std::string_view part) { return file.find(part) != std::string::npos; };
+  if (in_file("openblas-openmp")) return {openblas_version() + " (OpenMP)", ""};
+  if (in_file("openblas-pthread")) {
+    return {openblas_version() + " (pthreads)",
+            "this BLAS takes all cores whatever is asked; install libopenblas0-openmp"};
+  }
+  if (in_file("openblas")) return {openblas_version(), ""};
+  if (in_file("mkl")) return {"MKL", ""};
+  if (in_file("blis")) return {"BLIS", ""};
+  if (in_file("atlas")) return {"ATLAS", ""};
+  if (in_file("libtorch")) return {"LibTorch's own", ""};
+  if (in_file("/blas/")) {
+    return {"the reference BLAS",
+            "the reference BLAS is some thirty times slower than OpenBLAS; install "
+            "libopenblas0-openmp"};
+  }
+  return {file.empty() ? "LibTorch's own" : file, ""};
+}
+
+std::string libtorch_version() { return std::string("LibTorch ") + TORCH_VERSION; }
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+/// Cores that this process may run on.
+[[nodiscard]] std::int64_t host_cores();
+
+/// Math threads of a replica: `requested`, or with 0 the host's cores divided by its replicas, at
+/// least 1.
+[[nodiscard]] std::int64_t math_threads(std::int64_t requested, std::int64_t replicas_on_host);
+
+/// Sets LibTorch's math threads for the calling thread.
+void set_math_threads(std::int64_t threads);
+
+/// The BLAS that LibTorch's matrix products run on.
+struct Blas {
+  std::string name;     ///< for people, for example "OpenBLAS 0.3.21 (OpenMP)"
+  std::string warning;  ///< what is wrong with it, or ""
+};
+[[nodiscard]] Blas blas();
+
+/// For people: "LibTorch 1.13.1".
+[[nodiscard]] std::string libtorch_version();
+
+}  // namespace lockstep

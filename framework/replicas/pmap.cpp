@@ -1,0 +1,121 @@
+#include "framework/replicas/pmap.h"
+
+#include <ATen/ops/stack.h>
+
+#include "framework/base/text.h"
+#include "framework/collectives/message.h"
+
+namespace lockstep {
+
+std::optional<std::int64_t> OutAxes::of(std::size_t element, std::size_t elements) const {
+  if (for_all_) return axes_[0];
+  if (axes_.size() != elements) {
+    throw ValueError(str("pmap: out_axes has ", axes_.size(), " entries for ", elements,
+                         elements == 1 ? " result" : " results"));
+  }
+  return axes_[element];
+}
+
+namespace pmap_detail {
+namespace {
+
+// Where leaf `leaf` of argument `argument` is cut, counted from the front.
+std::int64_t checked_axis(const std::string& name, const Tensor& leaf, std::size_t argument,
+                          std::size_t index, std::int64_t axis) {
+  const std::string where = lockstep::str("pmap over '", name, "': leaf ", index, " of argument ", argument);
+  if (!leaf.defined()) throw ValueError(where + " is an undefined tensor");
+  if (axis < -leaf.dim() || axis >= leaf.dim()) {
+    throw ValueError(lockstep::str(where, " has shape ", leaf.sizes(), ", in_axes cuts it along dimension ", axis));
+  }
+  return axis < 0 ? axis + leaf.dim() : axis;
+}
+
+}  // namespace
+
+std::int64_t plan(const PmapOptions& options, std::vector<Argument>& arguments) {
+  const std::string name = "pmap over '" + options.axis_name + "'";
+  if (options.axis_name.empty()) throw ValueError("pmap: axis_name must not be empty");
+  if (!options.in_axes.empty() && options.in_axes.size() != arguments.size()) {
+    throw ValueError(str(name, ": in_axes has ", options.in_axes.size(), " entries, the call ",
+                         arguments.size(), " arguments"));
+  }
+  std::int64_t replicas = options.axis_size;
+  std::string decided_by = str("axis_size is ", replicas);
+  if (replicas < 0) throw ValueError(str(name, ": axis_size is ", replicas, "; it must not be negative"));
+  for (std::size_t a = 0; a < arguments.size(); ++a) {
+    Argument& argument = arguments[a];
+    if (!options.in_axes.empty()) {
+      argument.axis = options.in_axes[a];
+    } else if (argument.is_tree) {
+      argument.axis = 0;
+    }
+    if (!argument.axis) continue;
+    if (!argument.is_tree) {
+      throw ValueError(str(name, ": argument ", a,
+                           " is no tree of tensors: its entry in in_axes must be std::nullopt"));
+    }
+    for (std::size_t l = 0; l < argument.leaves.size(); ++l) {
+      const Tensor& leaf = argument.leaves[l];
+      const auto length = leaf.size(checked_axis(options.axis_name, leaf, a, l, *argument.axis));
+      const std::string here = str("leaf ", l, " of argument ", a, " has length ", length,
+                                   " along dimension ", *argument.axis);
+      if (replicas == 0) {
+        replicas = length;
+        decided_by = here;
+      }
+      if (length != replicas) {
+        throw ValueError(str(name, ": ", decided_by, ", but ", here, "; they must agree"));
+      }
+      if (length == 0) throw ValueError(str(name, ": ", here, "; a map needs at least one replica"));
+    }
+  }
+  if (replicas == 0) {
+    throw ValueError(str(name, ": no argument is mapped, so that axis_size must be given"));
+  }
+  return replicas;
+}
+
+Tensor slice(const Tensor& leaf, std::int64_t axis, std::int64_t index) {
+  return leaf.select(axis, index);
+}
+
+std::vector<Tensor> combine(const PmapOptions& options,
+                            const std::vector<std::vector<Tensor>>& replicas,
+                            std::optional<std::int64_t> axis) {
+  if (!axis) return replicas[0];
+  const std::string name = "pmap over '" + options.axis_name + "'";
+  std::vector<Tensor> combined;
+  for (std::size_t l = 0; l < replicas[0].size(); ++l) {
+    std::vector<Tensor> parts;
+    for (std::size_t r = 0; r < replicas.size(); ++r) {
+      const Tensor& part = replicas[r][l];
+      const Tensor& first = replicas[0][l];
+      if (!part.defined()) {
+        throw ValueError(lockstep::str(name, ": leaf ", l, " of replica ", r, "'s result is undefined"));
+      }
+      if (part.sizes() != first.sizes() || part.scalar_type() != first.scalar_type()) {
+        throw ValueError(lockstep::str(name, ": leaf ", l, " of the result is ", first.sizes(), " ",
+                             at::toString(first.scalar_type()), " on replica 0 and ", part.sizes(),
+                             " ", at::toString(part.scalar_type()), " on replica ", r));
+      }
+      parts.push_back(part);
+    }
+    const std::int64_t dimensions = parts[0].dim() + 1;
+    if (*axis < -dimensions || *axis >= dimensions) {
+      throw ValueError(lockstep::str(name, ": out_axes ", *axis, " is out of range for results of shape ",
+                           parts[0].sizes()));
+    }
+    combined.push_back(at::stack(parts, *axis));
+  }
+  return combined;
+}
+
+void take_first_replicas(const TeamPlace& place, std::vector<Tensor>& leaves) {
+  for (Tensor& leaf : leaves) {
+    leaf = leaf.detach().contiguous().clone();
+    place.axis->broadcast(bytes_of(leaf), 0);
+  }
+}
+
+}  // namespace pmap_detail
+}  // namespace lockstep

@@ -1,0 +1,185 @@
+#include "framework/replicas/pmap.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/psum.h"
+#include "tests/catch.h"
+
+using namespace lockstep;
+
+namespace {
+
+struct Pair {
+  Tensor a, b;
+};
+LOCKSTEP_TREE(Pair, a, b)
+
+Tensor twice(const Tensor& x) { return 2 * x; }
+
+// The message of the ValueError that `call` throws.
+template <typename Call>
+std::string refusal(const Call& call) {
+  try {
+    call();
+  } catch (const ValueError& error) {
+    return error.what();
+  }
+  return "no ValueError";
+}
+
+}  // namespace
+
+TEST_CASE("scaled_sum: psum of twice the data") {
+  const auto scaled_sum = pmap([](const Tensor& x) { return psum(2 * x, "devices"); },
+                               {.axis_name = "devices"});
+  const std::map<std::int64_t, double> expected{{2, 2}, {3, 6}, {4, 12}};
+  for (const auto& [replicas, sum] : expected) {
+    const Tensor result = scaled_sum(at::arange(replicas, at::kFloat));
+    CHECK(result.equal(at::full({replicas}, sum, at::kFloat)));
+  }
+}
+
+TEST_CASE("arguments are cut, broadcast or static, results stacked") {
+  const Tensor xs = at::arange(24).view({2, 3, 4});
+  const auto f = [](const Tensor& x, const Tensor& whole, int scale, const std::string& word) {
+    return std::tuple(x * scale + static_cast<std::int64_t>(word.size()), whole.sum() + x.sum());
+  };
+  const auto by = [&](std::int64_t in, OutAxes out) {
+    return pmap(f, {.in_axes = {in, std::nullopt, std::nullopt, std::nullopt}, .out_axes = out})(
+        xs, at::ones({5}), 10, std::string("seven77"));
+  };
+  for (const std::int64_t in : {0, 1, 2, -1, -3}) {
+    const auto [moved, sums] = by(in, {in, 0});
+    CHECK(moved.equal(xs * 10 + 7));
+    CHECK(sums.equal(xs.movedim(in, 0).flatten(1).sum(1) + 5.0));
+  }
+  const auto [first, all] = by(1, {std::nullopt, -1});
+  CHECK(first.equal(xs.select(1, 0) * 10 + 7));
+  CHECK(all.size(0) == 3);
+}
+
+TEST_CASE("trees go in and come out; replicas know their index") {
+  const auto f = [](const Pair& p) {
+    return Pair{p.a + axis_index("i"), p.b * axis_size("i")};
+  };
+  const Pair result = pmap(f)(Pair{at::zeros({4, 2}), at::ones({4}, at::kLong)});
+  CHECK(result.a.equal(at::arange(4.0).view({4, 1}).expand({4, 2})));
+  CHECK(result.b.equal(at::full({4}, 4, at::kLong)));
+}
+
+TEST_CASE("a function without results, and one without mapped arguments") {
+  std::atomic<std::int64_t> sum{0};
+  pmap([&] { sum += axis_index("i"); }, {.axis_size = 5})();
+  CHECK(sum == 10);
+  CHECK(pmap(twice, {.in_axes = {std::nullopt}, .out_axes = std::nullopt, .axis_size = 3})(
+            at::ones({2}))
+            .equal(at::full({2}, 2.0)));
+}
+
+TEST_CASE("autograd's state and in-graph results pass through the threads") {
+  const Tensor x = at::ones({3}).requires_grad_();
+  CHECK(pmap(twice)(x).requires_grad());
+  const at::AutoGradMode no_grad(false);
+  CHECK(!pmap(twice)(x).requires_grad());
+}
+
+TEST_CASE("the same call again gives the same bits, whatever else maps at the time") {
+  const auto f = pmap([](const Tensor& x) { return psum(x.sin(), "i"); });
+  const Tensor x = at::arange(5 * 1001, at::kFloat).view({5, 1001});
+  const Tensor first = f(x);
+  std::vector<std::thread> threads;
+  std::atomic<int> same{0};
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 5; ++j) same += f(x).equal(first) ? 1 : 0;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(same == 15);
+}
+
+TEST_CASE("a replica that throws ends the call with the root cause") {
+  const auto start = std::chrono::steady_clock::now();
+  const auto blocked = [](const Tensor& x) { return psum(x, "i"); };
+  SECTION("an error of ours keeps its type and gains the replica") {
+    const auto f = pmap([&](const Tensor& x) {
+      if (axis_index("i") == 2) throw DataError("file is damaged");
+      return blocked(x);
+    });
+    CHECK_THROWS_AS(f(at::ones({4})), DataError);
+    CHECK_THROWS_WITH(f(at::ones({4})), "replica 2: file is damaged");
+  }
+  SECTION("another is nested with its text") {
+    const auto f = pmap([&](const Tensor& x) {
+      if (axis_index("i") == 1) throw std::out_of_range("beyond");
+      return blocked(x);
+    });
+    try {
+      (void)f(at::ones({4}));
+      FAIL("nothing was thrown");
+    } catch (const ReplicaError& error) {
+      CHECK(std::string(error.what()) == "replica 1: beyond");
+      CHECK_THROWS_AS(std::rethrow_if_nested(error), std::out_of_range);
+    }
+  }
+  SECTION("LibTorch's errors come without their backtrace") {
+    const auto f = pmap([&](const Tensor& x) { return axis_index("i") == 0 ? x.view({7}) : blocked(x); });
+    try {
+      (void)f(at::ones({4}));
+      FAIL("nothing was thrown");
+    } catch (const ReplicaError& error) {
+      CHECK_THAT(error.what(), ContainsSubstring("replica 0: shape '[7]' is invalid"));
+      CHECK(std::string(error.what()).find("frame #") == std::string::npos);
+    }
+  }
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+  // And the next call is not disturbed.
+  CHECK(pmap(blocked)(at::ones({4})).equal(at::full({4}, 4.0)));
+}
+
+TEST_CASE("calls that do not fit are refused, with the numbers") {
+  const Tensor four = at::ones({4, 2});
+  CHECK(refusal([&] { (void)pmap(twice)(at::ones({})); }) ==
+        "pmap over 'i': leaf 0 of argument 0 has shape [], in_axes cuts it along dimension 0");
+  CHECK(refusal([&] { (void)pmap(twice, {.in_axes = {2}})(four); }) ==
+        "pmap over 'i': leaf 0 of argument 0 has shape [4, 2], in_axes cuts it along dimension 2");
+  const auto add = [](const Tensor& a, const Tensor& b) { return a + b; };
+  CHECK(refusal([&] { (void)pmap(add)(four, at::ones({3})); }) ==
+        "pmap over 'i': leaf 0 of argument 0 has length 4 along dimension 0, but leaf 0 of argument 1 "
+        "has length 3 along dimension 0; they must agree");
+  CHECK(refusal([&] { (void)pmap(twice, {.axis_size = 3})(four); }) ==
+        "pmap over 'i': axis_size is 3, but leaf 0 of argument 0 has length 4 along dimension 0; they "
+        "must agree");
+  CHECK(refusal([&] { (void)pmap(twice, {.in_axes = {0, 0}})(four); }) ==
+        "pmap over 'i': in_axes has 2 entries, the call 1 arguments");
+  CHECK(refusal([&] { (void)pmap([](int) {}, {.in_axes = {0}})(3); }) ==
+        "pmap over 'i': argument 0 is no tree of tensors: its entry in in_axes must be std::nullopt");
+  CHECK(refusal([&] { (void)pmap(twice, {.in_axes = {std::nullopt}})(four); }) ==
+        "pmap over 'i': no argument is mapped, so that axis_size must be given");
+  CHECK(refusal([&] { (void)pmap(twice)(at::ones({0, 2})); }) ==
+        "pmap over 'i': leaf 0 of argument 0 has length 0 along dimension 0; a map needs at least one "
+        "replica");
+  CHECK(refusal([&] { (void)pmap(twice, {.out_axes = 2})(four); }) ==
+        "pmap over 'i': out_axes 2 is out of range for results of shape [2]");
+  CHECK(refusal([&] { (void)pmap(twice, {.out_axes = {0, 0}})(four); }) ==
+        "pmap: out_axes has 2 entries for 1 result");
+  CHECK(refusal([&] { (void)pmap(twice, {.axis_name = ""})(four); }) ==
+        "pmap: axis_name must not be empty");
+  CHECK(refusal([&] { (void)pmap(twice, {.axis_size = -1})(four); }) ==
+        "pmap over 'i': axis_size is -1; it must not be negative");
+  CHECK(refusal([&] {
+          (void)pmap([](const Tensor&) { return at::ones({1 + axis_index("i")}); })(four);
+        }) == "pmap over 'i': leaf 0 of the result is [1] Float on replica 0 and [2] Float on replica 1");
+  CHECK(refusal([&] {
+          (void)pmap([](const Tensor& x) { return pmap(twice, {.axis_name = "j"})(x); })(four);
+        }).find("pmap over 'j': called inside the map over 'i'; maps do not nest") == 11);
+}

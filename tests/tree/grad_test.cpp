@@ -1,0 +1,78 @@
+#include "framework/tree/grad.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "tests/catch.h"
+
+using namespace lockstep;
+
+namespace {
+
+struct Line {
+  Tensor slope, offset, unused;
+};
+LOCKSTEP_TREE(Line, slope, offset, unused)
+
+Tensor loss(const Line& line, const Tensor& xs, double scale) {
+  return ((line.slope * xs + line.offset) * scale).pow(2).sum();
+}
+
+Line line() { return {at::full({}, 3.0), at::full({}, 1.0), at::ones({2, 2})}; }
+
+}  // namespace
+
+TEST_CASE("value_and_grad differentiates by every leaf of the first argument") {
+  const Tensor xs = at::arange(4.0);
+  const auto [value, gradient] = value_and_grad(loss)(line(), xs, 2.0);
+  // Residuals 1, 4, 7, 10, times 2: the sum of squares is 4 * 166.
+  CHECK(value.item<double>() == Approx(664));
+  CHECK(gradient.slope.item<double>() == Approx(8 * (4 + 14 + 30)));
+  CHECK(gradient.offset.item<double>() == Approx(8 * 22));
+  CHECK(gradient.unused.equal(at::zeros_like(line().unused)));
+  CHECK(!value.requires_grad());
+  CHECK(!gradient.slope.requires_grad());
+  CHECK(grad(loss)(line(), xs, 2.0).slope.item<double>() == Approx(8 * 48));
+}
+
+TEST_CASE("gradients agree with finite differences") {
+  const auto f = [](const Tensor& x) { return (x.sin() * x.exp()).sum() / (1 + x.pow(2)).prod(); };
+  const Tensor x = at::arange(5, at::kDouble) / 3;
+  const Tensor gradient = grad(f)(x);
+  const double h = 1e-6;
+  for (int64_t i = 0; i < 5; ++i) {
+    Tensor up = x.clone();
+    Tensor down = x.clone();
+    up[i] += h;
+    down[i] -= h;
+    const double slope = (f(up).item<double>() - f(down).item<double>()) / (2 * h);
+    CHECK(gradient[i].item<double>() == Approx(slope).epsilon(1e-7));
+  }
+}
+
+TEST_CASE("the arguments are left as they were") {
+  Line parameters = line();
+  parameters.slope.requires_grad_();
+  const at::AutoGradMode no_grad(false);
+  (void)value_and_grad(loss)(parameters, at::arange(4.0), 1.0);
+  CHECK(parameters.slope.requires_grad());
+  CHECK(!parameters.slope.grad().defined());
+  CHECK(!parameters.offset.requires_grad());
+}
+
+TEST_CASE("grad of grad") {
+  const auto cube = [](const Tensor& x) { return x * x * x; };
+  const auto second = grad(grad(cube));
+  CHECK(second(at::full({}, 2.0)).item<double>() == Approx(12));
+  CHECK(grad(second)(at::full({}, 2.0)).item<double>() == Approx(6));
+}
+
+TEST_CASE("what has no derivative is refused") {
+  const auto id = [](const Tensor& x) { return x; };
+  CHECK_THROWS_WITH(grad(id)(at::ones({3})), ContainsSubstring("must be one floating-point number, not a tensor of [3]"));
+  CHECK_THROWS_WITH(grad(id)(at::ones({}, at::kLong)), ContainsSubstring("leaf 0 of the first argument is Long"));
+  CHECK_THROWS_AS(grad(id)(Tensor()), ValueError);
+}
