@@ -38,7 +38,8 @@ struct LaunchOptions {
 /// one thread; otherwise the program is started again with its arguments, and becomes a replica where
 /// it calls launch() for the same time (calls before that return 0 at once). Children end with this
 /// process, however it ends. Replica 0 writes to this process' stdout and stderr; lines of others gain
-/// "[replica 1] ". Threads write as they are.
+/// "[replica 1] ". Threads write as they are. What runs (replicas, math threads, LibTorch, BLAS) is told
+/// on stderr first, unless set_quiet() (base/logging.h) is on.
 [[nodiscard]] int launch(const std::function<void()>& replica, const LaunchOptions& options = {});
 
 }  // namespace lockstep

@@ -1,0 +1,186 @@
+#include "framework/replicas/replica_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/comm/socket_store.h"
+
+namespace lockstep {
+namespace {
+
+// Tells a process that was started anew which replica it is: "call index size store report".
+constexpr const char* kPlaceVariable = "LOCKSTEP_REPLICA";
+
+struct InheritedPlace {
+  std::int64_t call = -1;
+  ReplicaPlace place{};
+};
+
+const std::optional<InheritedPlace>& inherited() {
+  static const std::optional<InheritedPlace> place = []() -> std::optional<InheritedPlace> {
+    const char* const text = std::getenv(kPlaceVariable);
+    if (text == nullptr) return std::nullopt;
+    std::istringstream in(text);
+    InheritedPlace parsed;
+    in >> parsed.call >> parsed.place.index >> parsed.place.size >> parsed.place.store >>
+        parsed.place.report;
+    ::unsetenv(kPlaceVariable);  // programs that the replica starts are no replicas
+    if (!in) throw ValueError(str(kPlaceVariable, "='", text, "' is not set by a launcher"));
+    return parsed;
+  }();
+  return place;
+}
+
+std::pair<Descriptor, Descriptor> make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw CommError(str("launch: cannot make a pipe: ", std::strerror(errno)));
+  }
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+bool has_one_thread() {
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  return std::distance(begin(threads), end(threads)) == 1;
+}
+
+// In the child, before anything of the program runs.
+void become_replica(pid_t launcher, int out, int err) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != launcher) ::_exit(3);  // it died before it could be noticed
+  std::signal(SIGINT, SIG_IGN);             // Ctrl-C is the launcher's to handle
+  if (out >= 0) {
+    ::dup2(out, STDOUT_FILENO);
+    const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ::dup2(nothing, STDIN_FILENO);
+  }
+  ::dup2(err, STDERR_FILENO);
+}
+
+[[noreturn]] void start_anew(char* const* arguments, const ReplicaPlace& place) {
+  for (const int inherited_end : {place.store, place.report}) {
+    ::fcntl(inherited_end, F_SETFD, 0);
+  }
+  ::execv("/proc/self/exe", arguments);
+  ::_exit(127);
+}
+
+// The program's own arguments, as it was started with them.
+std::vector<std::string> command_line() {
+  std::ifstream in("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(in, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
+}  // namespace
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this != &other) {
+    close();
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+int Descriptor::release() noexcept { return std::exchange(fd_, -1); }
+
+void Descriptor::close() noexcept {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+std::optional<ReplicaPlace> inherited_place(std::int64_t call) {
+  const auto& place = inherited();
+  if (!place || place->call != call) return std::nullopt;
+  return place->place;
+}
+
+bool started_for_later_call(std::int64_t call) {
+  const auto& place = inherited();
+  return place && place->call > call;
+}
+
+ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t call,
+                             const std::vector<ReplicaProcess>& earlier,
+                             const std::function<void(const ReplicaPlace&)>& run) {
+  const auto [our_end, their_end] = make_socket_pair();
+  Descriptor our_store(our_end);
+  const Descriptor their_store(their_end);
+  auto [report_in, report_out] = make_pipe();
+  auto [err_in, err_out] = make_pipe();
+  std::pair<Descriptor, Descriptor> out;
+  if (index > 0) out = make_pipe();
+
+  // Everything that allocates comes before the fork of a process that may have threads.
+  const ReplicaPlace place{index, size, their_store.get(), report_out.get()};
+  const bool safe_to_fork = has_one_thread();
+  std::vector<std::string> arguments = command_line();
+  std::vector<char*> argument_pointers;
+  for (std::string& argument : arguments) argument_pointers.push_back(argument.data());
+  argument_pointers.push_back(nullptr);
+  if (!safe_to_fork) {
+    ::setenv(kPlaceVariable,
+             str(call, ' ', index, ' ', size, ' ', place.store, ' ', place.report).c_str(), 1);
+  }
+  std::cout.flush();
+  std::fflush(nullptr);  // or the child would write what waits there once more
+
+  const pid_t launcher = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    become_replica(launcher, out.second.get(), err_out.get());
+    if (!safe_to_fork) start_anew(argument_pointers.data(), place);
+    for (const ReplicaProcess& other : earlier) {
+      for (const Descriptor* end : {&other.store, &other.report, &other.out, &other.err}) {
+        if (end->open()) ::close(end->get());
+      }
+    }
+    our_store.close();
+    report_in.close();
+    err_in.close();
+    out.first.close();
+    err_out.close();
+    out.second.close();
+    run(place);
+    ::_exit(1);  // run does not return
+  }
+  ::unsetenv(kPlaceVariable);
+  if (pid < 0) throw CommError(str("launch: cannot start replica ", index, ": ", std::strerror(errno)));
+  return {index, pid, std::move(our_store), std::move(report_in), std::move(out.first),
+          std::move(err_in)};
+}
+
+void send_report(int descriptor, const Report& report) noexcept {
+  const std::string text = report.done ? "done" : "E" + report.type + '\0' + report.message;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const ssize_t count = ::write(descriptor, rest.data(), rest.size());
+    if (count < 0 && errno != EINTR) return;
+    if (count > 0) rest.remove_prefix(static_cast<std::size_t>(count));
+  }
+}
+
+std::optional<Report> parse_report(const std::string& text) {
+  if (text == "done") return Report{.done = true, .type = {}, .message = {}};
+  const std::size_t end = text.find('\0');
+  if (text.empty() || text[0] != 'E' || end == std::string::npos) return std::nullopt;
+  return Report{.done = false, .type = text.substr(1, end - 1), .message = text.substr(end + 1)};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,283 @@
+#include "framework/replicas/supervisor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
+#include "framework/base/text.h"
+#include "framework/comm/socket_store.h"
+#include "framework/replicas/stop_signals.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// A replica that failed because another did may be seen first: wait this long for the root cause.
+constexpr milliseconds kRootCauseGrace{400};
+// Between asking a replica to end and killing it, and between that and giving up on its output.
+constexpr milliseconds kTermGrace{500};
+constexpr milliseconds kDrainGrace{300};
+constexpr milliseconds kReapInterval{2};
+constexpr std::size_t kLastLines = 20;
+
+void write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(descriptor, text.data(), text.size());
+    if (count < 0 && errno != EINTR) return;  // nobody reads it
+    if (count > 0) text.remove_prefix(static_cast<std::size_t>(count));
+  }
+}
+
+// One of a replica's output streams on its way to the launcher's own.
+class Relay {
+ public:
+  Relay(Descriptor source, int target, std::string prefix)
+      : source_(std::move(source)), target_(target), prefix_(std::move(prefix)) {}
+
+  [[nodiscard]] int fd() const noexcept { return source_.get(); }
+
+  // Reads what is there; closes at its end.
+  void pass_on() {
+    std::array<char, 16384> buffer{};
+    const ssize_t count = ::read(source_.get(), buffer.data(), buffer.size());
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (count <= 0) {
+      if (!line_.empty()) finish_line();
+      source_.close();
+      return;
+    }
+    const std::string_view text(buffer.data(), static_cast<std::size_t>(count));
+    if (prefix_.empty()) write_all(target_, text);
+    for (const char letter : text) {
+      if (letter == '\n') {
+        finish_line();
+      } else {
+        line_ += letter;
+      }
+    }
+  }
+
+  [[nodiscard]] const std::deque<std::string>& last_lines() const noexcept { return last_lines_; }
+
+ private:
+  void finish_line() {
+    if (!prefix_.empty()) write_all(target_, prefix_ + line_ + "\n");
+    last_lines_.push_back(std::exchange(line_, ""));
+    if (last_lines_.size() > kLastLines) last_lines_.pop_front();
+  }
+
+  Descriptor source_;
+  int target_;
+  std::string prefix_;  // "" passes bytes on as they come
+  std::string line_;
+  std::deque<std::string> last_lines_;
+};
+
+struct Watched {
+  Watched(ReplicaProcess process, const std::string& prefix)
+      : index(process.index),
+        pid(process.pid),
+        store(std::move(process.store)),
+        report(std::move(process.report)),
+        out(std::move(process.out), STDOUT_FILENO, prefix),
+        err(std::move(process.err), STDERR_FILENO, prefix) {
+    // What is read until nothing is left must not wait for more.
+    ::fcntl(report.get(), F_SETFL, O_NONBLOCK);
+  }
+
+  std::int64_t index;
+  pid_t pid;
+  Descriptor store;
+  Descriptor report;
+  std::string report_text;
+  Relay out;
+  Relay err;
+  bool ending = false;             // it has closed its end of the store
+  std::optional<int> wait_status;  // once it has ended
+};
+
+// How sure it is that a failed replica is the root cause: 0 surely, 2 surely a follower of another.
+int doubt(const Watched& replica) {
+  const auto report = parse_report(replica.report_text);
+  if (!report || WIFSIGNALED(*replica.wait_status)) return 0;
+  if (report->type == "Timeout" || report->type == "CollectiveMismatch") return 1;
+  return report->type == "Aborted" || report->type == "ReplicaLost" || report->type == "CommError" ? 2
+                                                                                                 : 0;
+}
+
+bool succeeded(const Watched& replica) {
+  const auto report = parse_report(replica.report_text);
+  return report && report->done && WIFEXITED(*replica.wait_status) &&
+         WEXITSTATUS(*replica.wait_status) == 0;
+}
+
+class Supervisor {
+ public:
+  explicit Supervisor(std::vector<ReplicaProcess> processes) {
+    for (ReplicaProcess& process : processes) {
+      const std::string prefix = process.index == 0 ? "" : str("[replica ", process.index, "] ");
+      replicas_.emplace_back(std::move(process), prefix);
+    }
+  }
+
+  int run() {
+    while (running() > 0 && failed_.empty() && stop_.signal() == 0) step(milliseconds(-1));
+    if (stop_.signal() != 0) return stopped_by(stop_.signal());
+    if (failed_.empty()) {
+      drain();
+      return 0;
+    }
+    const auto deadline = Clock::now() + kRootCauseGrace;
+    while (root_cause_doubt() > 0 && running() > 0 && Clock::now() < deadline) {
+      step(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()) + milliseconds(1));
+    }
+    Watched& root = *root_cause();  // before the others are ended
+    end_others();
+    drain();
+    return explain(root);
+  }
+
+ private:
+  std::size_t running() const {
+    return static_cast<std::size_t>(std::count_if(
+        replicas_.begin(), replicas_.end(), [](const Watched& r) { return !r.wait_status; }));
+  }
+
+  Watched* root_cause() const {
+    // Of several equally doubtful ones the first that was seen.
+    return *std::min_element(failed_.begin(), failed_.end(),
+                             [](const Watched* a, const Watched* b) { return doubt(*a) < doubt(*b); });
+  }
+  int root_cause_doubt() const { return doubt(*root_cause()); }
+
+  // Waits for something to happen, at most `timeout` (negative: without end), and handles it.
+  void step(milliseconds timeout) {
+    std::vector<pollfd> polled{{stop_.signal() == 0 ? stop_.descriptor() : -1, POLLIN, 0}};
+    for (const Watched& r : replicas_) {
+      // What closed its store is about to end, which no descriptor tells: look again soon.
+      if (r.ending && !r.wait_status) timeout = kReapInterval;
+      for (const int fd : {r.store.get(), r.report.get(), r.out.fd(), r.err.fd()}) {
+        polled.push_back({fd, POLLIN, 0});
+      }
+    }
+    // An interrupted wait has no events: it is just another turn.
+    if (::poll(polled.data(), polled.size(), static_cast<int>(timeout.count())) < 0) return;
+    for (std::size_t i = 0; i < replicas_.size(); ++i) {
+      Watched& r = replicas_[i];
+      const pollfd* const events = &polled[1 + 4 * i];
+      if (events[3].revents != 0) r.err.pass_on();
+      if (events[2].revents != 0) r.out.pass_on();
+      if (events[1].revents != 0) read_report(r);
+      if (events[0].revents != 0 && !server_.answer(r.store.get())) {
+        r.store.close();
+        r.ending = true;
+      }
+      if (r.ending && !r.wait_status) reap(r);
+    }
+  }
+
+  static void read_report(Watched& replica) {
+    std::array<char, 4096> buffer{};
+    ssize_t count = 0;
+    while ((count = ::read(replica.report.get(), buffer.data(), buffer.size())) > 0) {
+      replica.report_text.append(buffer.data(), static_cast<std::size_t>(count));
+    }
+    if (count == 0) replica.report.close();
+  }
+
+  void reap(Watched& replica) {
+    int status = 0;
+    if (::waitpid(replica.pid, &status, WNOHANG) != replica.pid) return;
+    if (replica.report.open()) read_report(replica);
+    replica.wait_status = status;
+    if (!succeeded(replica)) failed_.push_back(&replica);
+  }
+
+  void signal_running(int signal) const {
+    for (const Watched& r : replicas_) {
+      if (!r.wait_status) ::kill(r.pid, signal);
+    }
+  }
+
+  void end_others() {
+    for (const int signal : {SIGTERM, SIGKILL}) {
+      signal_running(signal);
+      const auto deadline = Clock::now() + kTermGrace;
+      while (running() > 0 && Clock::now() < deadline) {
+        step(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()) + milliseconds(1));
+      }
+    }
+  }
+
+  // What ended replicas have written and nobody has read yet. Programs that they started may hold the
+  // pipes open: those are not waited for.
+  void drain() {
+    const auto deadline = Clock::now() + kDrainGrace;
+    const auto open = [&] {
+      return std::any_of(replicas_.begin(), replicas_.end(), [](const Watched& r) {
+        return r.out.fd() >= 0 || r.err.fd() >= 0;
+      });
+    };
+    while (open() && Clock::now() < deadline) {
+      step(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()) + milliseconds(1));
+    }
+  }
+
+  int stopped_by(int signal) {
+    end_others();
+    drain();
+    log_error(str("stopped by ", signal == SIGINT ? "Ctrl-C" : "SIGTERM", "; all replicas have ended"));
+    return 128 + signal;
+  }
+
+  static int explain(const Watched& root) {
+    const int status = *root.wait_status;
+    const auto report = parse_report(root.report_text);
+    const std::string who = str("replica ", root.index, " (pid ", root.pid, ") ");
+    int exit = 3;
+    std::string what;
+    if (WIFSIGNALED(status)) {
+      what = str(who, "was lost: killed by signal ", WTERMSIG(status), " (",
+                 ::strsignal(WTERMSIG(status)), ")");
+    } else if (report && !report->done) {
+      exit = WEXITSTATUS(status);
+      what = str(who, "failed with ", report->type, ", exit status ", exit, ": ", report->message);
+    } else {
+      what = str(who, "was lost: exited with status ", WEXITSTATUS(status),
+                 " before its function returned");
+    }
+    if (!root.err.last_lines().empty()) {
+      what += "\nits last lines on stderr:";
+      for (const std::string& line : root.err.last_lines()) what += "\n  | " + line;
+    }
+    log_error(what);
+    return exit;
+  }
+
+  StopSignals stop_;
+  StoreServer server_;
+  std::deque<Watched> replicas_;
+  std::vector<Watched*> failed_;  // in the order in which they were seen
+};
+
+}  // namespace
+
+int supervise(std::vector<ReplicaProcess> replicas) { return Supervisor(std::move(replicas)).run(); }
+
+}  // namespace lockstep
