@@ -10,9 +10,9 @@ namespace lockstep {
 namespace {
 
 [[noreturn]] void refuse(const char* rule, const at::Tensor& outputs, const at::Tensor& targets) {
-  throw ValueError(str("loss: ", rule, "; outputs are ", outputs.scalar_type(), " (",
-                       join(outputs.sizes()), "), targets ", targets.scalar_type(), " (",
-                       join(targets.sizes()), ")"));
+  throw ValueError(str("loss: ", rule, "; outputs are ", c10::toString(outputs.scalar_type()), " (",
+                       join(outputs.sizes()), "), targets ", c10::toString(targets.scalar_type()),
+                       " (", join(targets.sizes()), ")"));
 }
 
 at::Tensor mean_squared_error(const at::Tensor& outputs, const at::Tensor& targets) {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <system_error>
 #include <tuple>
+#include <type_traits>
 
 #include <yaml-cpp/yaml.h>
 
@@ -44,14 +46,16 @@ double to_number(const YamlNode& node) {
   const std::errc error = parse(node.text, value);
   if (error == std::errc::result_out_of_range) refuse_type(node, "a number that a double can hold");
   static const std::set<std::string> kInfinite{".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN"};
-  const std::string unsigned_text = node.text.substr(node.text.find_first_not_of("+-") == 1 ? 1 : 0);
+  const std::string unsigned_text =
+      node.text.substr(node.text.find_first_not_of("+-") == 1 ? 1 : 0);
   if (kInfinite.count(unsigned_text) != 0) refuse_type(node, "a finite number");
   if (error != std::errc()) refuse_type(node, "a number");
   if (!std::isfinite(value)) refuse_type(node, "a finite number");
   return value;
 }
 
-// Digits only, and none after a leading zero: 010 is eight to some readers of YAML and ten to others.
+// Digits only, and none after a leading zero: 010 is eight to some readers of YAML and ten to
+// others.
 bool is_integer(const std::string& text) {
   const std::string digits = text.substr(!text.empty() && (text[0] == '-' || text[0] == '+'));
   return !digits.empty() && digits.find_first_not_of("0123456789") == std::string::npos &&
@@ -63,7 +67,11 @@ T to_integer(const YamlNode& node, const Rule<T>& rule) {
   if (!is_plain(node) || !is_integer(node.text)) refuse_type(node, "an integer");
   T value = 0;
   if (parse(node.text, value) != std::errc()) {
-    throw Complaint{node.place, str("must be ", rule.text, ", and is out of range: ", node.text)};
+    const bool negative = node.text[0] == '-';
+    const T limit = negative ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max();
+    const std::string bound = str(negative ? "at least " : "at most ", limit);
+    throw Complaint{node.place,
+                    str("must be ", rule.holds(limit) ? bound : rule.text, ", is ", node.text)};
   }
   return value;
 }
@@ -83,11 +91,10 @@ bool to_boolean(const YamlNode& node) {
 
 template <typename T>
 T obeying(const Rule<T>& rule, const T& value, const YamlNode& node) {
-  if (!rule.holds(value)) {
-    const std::string shown = node.quoted ? yaml_shown(node.text) : node.text;
-    throw Complaint{node.place, str("must be ", rule.text, ", is ", shown)};
-  }
-  return value;
+  if (rule.holds(value)) return value;
+  constexpr bool kText = std::is_same_v<T, std::string>;
+  throw Complaint{node.place,
+                  str("must be ", rule.text, ", is ", kText ? yaml_shown(node.text) : node.text)};
 }
 
 bool contains(const std::vector<std::string>& list, const std::string& word) {
@@ -119,7 +126,9 @@ const YamlEntry* YamlSection::find(const std::string& key) const {
   return find_entry(node_.entries, key);
 }
 
-bool YamlSection::has(const std::string& key) const { return find(key) != nullptr; }
+bool YamlSection::has(const std::string& key) const {
+  return find(key) != nullptr;
+}
 
 template <typename T, typename Convert>
 T YamlSection::read(const std::string& key, T fallback, const Convert& convert) {
@@ -154,11 +163,8 @@ std::string YamlSection::choice(const std::string& key, const std::vector<std::s
 
 std::string YamlSection::string(const std::string& key, const std::string& fallback,
                                 const Rule<std::string>& rule) {
-  return read(key, fallback, [&](const YamlNode& node) {
-    const std::string value = to_string(node);
-    if (rule.holds(value)) return value;
-    throw Complaint{node.place, str("must be ", rule.text, ", is ", yaml_shown(value))};
-  });
+  return read(key, fallback,
+              [&](const YamlNode& node) { return obeying(rule, to_string(node), node); });
 }
 
 bool YamlSection::boolean(const std::string& key, bool fallback) {
@@ -208,7 +214,6 @@ std::vector<std::int64_t> YamlSection::integers(const std::string& key,
                                                 const Rule<std::int64_t>& rule) {
   return read(key, std::move(fallback), [&](const YamlNode& node) {
     if (node.kind != YamlNode::Kind::list) refuse_type(node, "a list of integers");
-    if (node.items.empty()) throw Complaint{node.place, "expected one integer or more, found none"};
     std::vector<std::int64_t> values;
     for (const auto& item : node.items) {
       values.push_back(obeying(rule, to_integer<std::int64_t>(*item, rule), *item));
@@ -223,8 +228,7 @@ bool YamlSection::applies(const std::string& key, const std::vector<std::string>
   document_.read_.insert(name_ + "." + key);
   // After a problem with the choice itself nobody knows which keys belong.
   if (has(key) && !chosen.empty()) {
-    problem(key, str("belongs to ", name_, " ", join(owners, " or "), ", and ", name_,
-                     ".name is ", chosen));
+    problem(key, str("belongs to ", name_, " ", join(owners, " or "), ", not to ", chosen));
   }
   return false;
 }
@@ -319,9 +323,9 @@ void YamlDocument::check_section(const SectionSchema& schema, const YamlEntry& s
   for (const YamlEntry& entry : section.value->entries) {
     if (contains(schema.exclusive, entry.key)) {
       if (first_exclusive != nullptr) {
-        report(entry.place, str(schema.name, ".", entry.key, ": not together with ", schema.name,
-                                ".", first_exclusive->key, " (", first_exclusive->place.text,
-                                "): keep one of them"));
+        report(entry.place,
+               str(schema.name, ".", entry.key, ": not together with ", schema.name, ".",
+                   first_exclusive->key, " (", first_exclusive->place.text, "): keep one of them"));
       }
       first_exclusive = &entry;
     }
@@ -386,34 +390,6 @@ void YamlDocument::finish() const {
       throw Error(str(entry.place.text, ": ", section.key, ".", entry.key, " was never read"));
     }
   }
-}
-
-std::string yaml_number(double value) {
-  char buffer[512];  // the longest double in fixed notation has about 330 characters
-  const double size = std::fabs(value);
-  const bool fixed = value == 0 || (size >= 1e-5 && size < 1e15);
-  const auto format = fixed ? std::chars_format::fixed : std::chars_format::scientific;
-  const auto end = std::to_chars(std::begin(buffer), std::end(buffer), value, format).ptr;
-  std::string text(std::begin(buffer), end);
-  // YAML 1.1 takes 1e-08 for a string: it wants a point.
-  if (!fixed && text.find('.') == std::string::npos) text.insert(text.find('e'), ".0");
-  return text;
-}
-
-std::string yaml_quoted(const std::string& text) {
-  constexpr const char* kHex = "0123456789abcdef";
-  std::string quoted = "\"";
-  for (const char letter : text) {
-    const auto code = static_cast<unsigned char>(letter);
-    if (letter == '"' || letter == '\\') {
-      quoted += {'\\', letter};
-    } else if (code < 0x20 || code == 0x7f) {
-      quoted += {'\\', 'x', kHex[code >> 4], kHex[code & 15]};
-    } else {
-      quoted += letter;
-    }
-  }
-  return quoted + '"';
 }
 
 }  // namespace lockstep

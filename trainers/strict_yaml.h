@@ -1,8 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -81,15 +81,16 @@ class YamlSection {
   template <typename T>
   [[nodiscard]] T integer(const std::string& key, T fallback, const Rule<T>& rule);
 
-  /// A list whose every value obeys `rule`: of exactly `count` numbers, of one integer or more.
+  /// A list whose every value obeys `rule`: of exactly `count` numbers, of any number of
+  /// integers.
   [[nodiscard]] std::vector<double> numbers(const std::string& key, std::vector<double> fallback,
                                             std::size_t count, const Rule<double>& rule);
   [[nodiscard]] std::vector<std::int64_t> integers(const std::string& key,
                                                    std::vector<std::int64_t> fallback,
                                                    const Rule<std::int64_t>& rule);
 
-  /// Whether `key` is to be read, where it has a meaning only with the choices `owners` of the key
-  /// `name`, and `chosen` is what choice("name") returned. Reports the key if it stands in vain.
+  /// Whether `key` is to be read, which has a meaning only where one of `owners` is `chosen`: what
+  /// choice() returned for this section. Reports the key if it stands in vain.
   [[nodiscard]] bool applies(const std::string& key, const std::vector<std::string>& owners,
                              const std::string& chosen);
 
@@ -153,11 +154,5 @@ class YamlDocument {
   std::vector<Problem> problems_;
   std::set<std::string> read_;  // "section.key" of the keys that were asked for
 };
-
-/// A finite number as a YAML value: the fewest digits that read back as the same double.
-[[nodiscard]] std::string yaml_number(double value);
-
-/// `text` as a YAML string in double quotes.
-[[nodiscard]] std::string yaml_quoted(const std::string& text);
 
 }  // namespace lockstep

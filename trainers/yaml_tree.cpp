@@ -1,9 +1,13 @@
 #include "trainers/yaml_tree.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -27,15 +31,29 @@ std::string hex(char letter) {
 }
 
 // Builds the tree from yaml-cpp's events, not from its nodes: those have lost duplicate keys,
-// further documents (depending on the version) and where an alias is used.
+// further documents (depending on the version) and where an alias is used. Problems are kept until
+// the end, because yaml-cpp's own errors explain more: it takes an open "[1" for a key.
 class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(const YamlSource& source) : source_(source) {}
 
-  [[nodiscard]] std::shared_ptr<const YamlNode> root() const { return root_; }
+  // The tree; throws the first problem if there was one.
+  [[nodiscard]] std::shared_ptr<const YamlNode> finish() const {
+    if (problem_) yaml_fail(problem_->first, problem_->second);
+    return root_;
+  }
+
+  // Documents after the first make no difference; yaml-cpp may find them without end.
+  [[nodiscard]] bool has_enough() const { return documents_ > 1; }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (++documents_ > 1) yaml_fail(place(mark), "a second YAML document: only one may stand here");
+    if (++documents_ == 1) {
+      start_ = mark.pos;
+    } else {
+      // Before a ',' where no value can begin yaml-cpp sees an empty document, again and again.
+      report(place(mark), mark.pos == start_ ? "not valid YAML: no value can begin here"
+                                             : "a second YAML document: only one may stand here");
+    }
   }
   void OnDocumentEnd() override {}
 
@@ -59,7 +77,9 @@ class TreeBuilder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto node = anchors_.at(anchor);
     for (const Open& open : open_) {
-      if (open.node == node) yaml_fail(place(mark), "an alias inside of what it stands for");
+      if (open.node != node) continue;
+      report(place(mark), "an alias inside of what it stands for");
+      return OnNull(mark, 0);
     }
     add(node, 0);
   }
@@ -88,15 +108,19 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   [[nodiscard]] std::shared_ptr<YamlNode> make(YamlNode::Kind kind, const YAML::Mark& mark,
-                                               const std::string& tag) const {
+                                               const std::string& tag) {
     auto node = std::make_shared<YamlNode>();
     node->kind = kind;
     node->place = place(mark);
     // yaml-cpp's own tags: "?" for a plain value, "!" for a quoted one.
     if (!tag.empty() && tag != "?" && tag != "!") {
-      yaml_fail(node->place, str("the tag ", yaml_shown(tag), ": tags have no meaning here"));
+      report(node->place, str("the tag ", yaml_shown(tag), ": tags have no meaning here"));
     }
     return node;
+  }
+
+  void report(const YamlPlace& where, const std::string& message) {
+    if (!problem_) problem_.emplace(where, message);
   }
 
   void open(std::shared_ptr<YamlNode> node, YAML::anchor_t anchor) {
@@ -122,19 +146,21 @@ class TreeBuilder : public YAML::EventHandler {
     }
   }
 
-  static void check_key(const YamlNode& parent, const YamlNode& key) {
+  void check_key(const YamlNode& parent, const YamlNode& key) {
     if (key.kind != YamlNode::Kind::scalar) {
-      yaml_fail(key.place, "expected a key, found " + yaml_described(key));
+      report(key.place, "expected a key, found " + yaml_described(key));
     }
     for (const YamlEntry& entry : parent.entries) {
       if (entry.key != key.text) continue;
-      yaml_fail(key.place, str("duplicate key ", yaml_shown(key.text), ": it stands in line ",
-                               entry.place.line, " already"));
+      report(key.place,
+             str("duplicate key ", yaml_shown(key.text), ", the first is at ", entry.place.text));
     }
   }
 
   const YamlSource& source_;
+  std::optional<std::pair<YamlPlace, std::string>> problem_;
   int documents_ = 0;
+  int start_ = 0;  // of the first document
   std::shared_ptr<const YamlNode> root_;
   std::vector<Open> open_;  // from the root inwards
   std::map<YAML::anchor_t, std::shared_ptr<YamlNode>> anchors_;
@@ -168,19 +194,24 @@ YamlPlace YamlSource::at(std::int64_t line, std::int64_t column) const {
 
 std::shared_ptr<const YamlNode> parse_yaml(std::string text, const YamlSource& source) {
   check_text(text, source);
-  // yaml-cpp takes a quote that is never closed for a closed one if the file ends with a newline.
   text.erase(text.find_last_not_of(" \t\r\n") + 1);
+  const auto lines = std::count(text.begin(), text.end(), '\n');
+  const auto columns = static_cast<std::int64_t>(text.size() - (text.rfind('\n') + 1));
   TreeBuilder builder(source);
   try {
-    std::istringstream in(text);
+    // yaml-cpp closes a quote left open by itself if the text ends with a newline, and loses its
+    // place if it ends within brackets: a comment at the end keeps it from both.
+    std::istringstream in(text + "\n#");
     YAML::Parser parser(in);
-    while (parser.HandleNextDocument(builder)) {
+    while (!builder.has_enough() && parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
-    yaml_fail(source.at(std::max(error.mark.line, 0) + 1, std::max(error.mark.column, 0) + 1),
+    const bool inside = !error.mark.is_null() && error.mark.line <= lines;
+    yaml_fail(inside ? source.at(error.mark.line + 1, error.mark.column + 1)
+                     : source.at(lines + 1, columns + 1),
               "not valid YAML: " + error.msg);
   }
-  return builder.root();
+  return builder.finish();
 }
 
 void yaml_fail(const YamlPlace& place, const std::string& message) {
@@ -188,16 +219,18 @@ void yaml_fail(const YamlPlace& place, const std::string& message) {
 }
 
 std::string yaml_shown(const std::string& text) {
-  constexpr std::size_t kLongest = 60;
+  std::size_t length = std::min<std::size_t>(text.size(), 60);
+  const auto continues = [&](std::size_t at) { return (text[at] & 0xc0) == 0x80; };
+  while (length < text.size() && length > 0 && continues(length)) --length;  // no half letters
   std::string shown = "'";
-  for (const char letter : text.substr(0, kLongest)) {
+  for (const char letter : text.substr(0, length)) {
     if (is_control(letter)) {
       shown += "\\x" + hex(letter);
     } else {
       shown += letter;
     }
   }
-  return shown + (text.size() > kLongest ? "…'" : "'");
+  return shown + (text.size() > length ? "…'" : "'");
 }
 
 std::string yaml_described(const YamlNode& node) {
@@ -212,6 +245,32 @@ std::string yaml_described(const YamlNode& node) {
       return "a map";
   }
   return "nothing";
+}
+
+std::string yaml_number(double value) {
+  char buffer[64];
+  const double size = std::fabs(value);
+  const bool fixed = value == 0 || (size >= 1e-5 && size < 1e15);
+  const auto format = fixed ? std::chars_format::fixed : std::chars_format::scientific;
+  const auto end = std::to_chars(std::begin(buffer), std::end(buffer), value, format).ptr;
+  std::string text(std::begin(buffer), end);
+  // YAML 1.1 takes 1e-08 for a string: it wants a point.
+  if (!fixed && text.find('.') == std::string::npos) text.insert(text.find('e'), ".0");
+  return text;
+}
+
+std::string yaml_quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char letter : text) {
+    if (letter == '"' || letter == '\\') {
+      quoted += {'\\', letter};
+    } else if (is_control(letter)) {
+      quoted += "\\x" + hex(letter);
+    } else {
+      quoted += letter;
+    }
+  }
+  return quoted + '"';
 }
 
 }  // namespace lockstep

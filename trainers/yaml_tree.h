@@ -9,7 +9,8 @@ namespace lockstep {
 
 /// Where something was written. Places order as they are read: the file's lines, then the flags.
 struct YamlPlace {
-  std::string text;  ///< what messages begin with: "configs/a.yaml:3:5", or the flag as it was typed
+  std::string
+      text;  ///< what messages begin with: "configs/a.yaml:3:5", or the flag as it was typed
   std::int64_t line = 0;  ///< counted from 1, as the column is
   std::int64_t column = 0;
 };
@@ -57,5 +58,11 @@ struct YamlEntry {
 
 /// What a node is, for a message: "'fast'", "the string '3'", "a list", "a map", "nothing".
 [[nodiscard]] std::string yaml_described(const YamlNode& node);
+
+/// A finite number as a YAML value: the fewest digits that read back as the same double.
+[[nodiscard]] std::string yaml_number(double value);
+
+/// `text` as a YAML string in double quotes.
+[[nodiscard]] std::string yaml_quoted(const std::string& text);
 
 }  // namespace lockstep

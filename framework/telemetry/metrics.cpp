@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -19,9 +20,47 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kMaxValuesShown = 16;
 
-// Text that is not UTF-8 (a folder's name, say) is no reason to lose a line.
-std::string dump(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+// The shortest text that reads back as `value`. nlohmann's own is longer for one double in 200.
+std::string number_text(double value) {
+  if (!std::isfinite(value)) return "null";
+  std::array<char, 32> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+  std::string text(buffer.data(), end);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";  // a whole double, no integer
+  return text;
+}
+
+// Appends `json` to `text`: on one line, or with objects spread over lines that start with `indent`
+// and two spaces a level.
+void append(std::string& text, const Json& json, const std::optional<std::string>& indent) {
+  if (json.is_number_float()) {
+    text += number_text(json.get<double>());
+  } else if (json.is_array()) {
+    const char* separator = "[";
+    for (const Json& value : json) {
+      text += separator;
+      append(text, value, std::nullopt);
+      separator = indent ? ", " : ",";
+    }
+    text += json.empty() ? "[]" : "]";
+  } else if (json.is_object() && !json.empty()) {
+    const std::string newline = indent ? "\n" + *indent : "";
+    char separator = '{';
+    for (const auto& [name, value] : json.items()) {
+      text += separator;
+      text += newline;
+      if (indent) text += "  ";
+      append(text, name, std::nullopt);
+      text += indent ? ": " : ":";
+      append(text, value, indent ? std::optional(*indent + "  ") : std::nullopt);
+      separator = ',';
+    }
+    text += newline;
+    text += '}';
+  } else {
+    // Text that is not UTF-8 (a folder's name, say) is no reason to lose a line.
+    text += json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
 }
 
 Json scalar_json(const at::Tensor& tensor) {
@@ -34,8 +73,9 @@ Json scalar_json(const at::Tensor& tensor) {
 Json nested_json(const at::Tensor& tensor) {
   if (tensor.dim() == 0) return scalar_json(tensor);
   Json list = Json::array();
-  for (std::int64_t i = 0; i < tensor.size(0); ++i)
+  for (std::int64_t i = 0; i < tensor.size(0); ++i) {
     list.push_back(nested_json(tensor.select(0, i)));
+  }
   return list;
 }
 
@@ -53,7 +93,10 @@ Json parameters_json(const std::map<std::string, at::Tensor>& parameters) {
 double shortest_decimal(float value) {
   if (!std::isfinite(value)) return value;
   std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  // Scientific, because plain notation spells out all digits of a large integer.
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::scientific)
+          .ptr;
   double decimal = 0;
   std::from_chars(text.data(), end, decimal);
   return decimal;
@@ -68,7 +111,9 @@ void MetricsWriter::write(const std::vector<std::pair<std::string, MetricValue>>
     if (line.contains(name)) throw ValueError(str("metrics: '", name, "' is given twice"));
     line[name] = std::visit([](const auto& held) { return Json(held); }, value);
   }
-  file_.write(dump(line, -1) + "\n");
+  std::string text;
+  append(text, line, std::nullopt);
+  file_.write(text + "\n");
 }
 
 std::string result_json(const RunResult& result) {
@@ -88,7 +133,9 @@ std::string result_json(const RunResult& result) {
   json["backend"] = result.backend;
   json["blas"] = result.blas;
   json["libtorch"] = result.libtorch;
-  return dump(json, 2) + "\n";
+  std::string text;
+  append(text, json, "");
+  return text + "\n";
 }
 
 void write_result(const std::filesystem::path& folder, const RunResult& result) {

@@ -37,19 +37,20 @@ class MetricsWriter {
   File file_;
 };
 
-/// What a run came to, as result.json says it.
+/// What a run came to, as result.json says it. Every field may be left out of a designated
+/// initializer.
 struct RunResult {
   std::int64_t steps = 0;
   std::int64_t replicas = 1;
   std::int64_t zero_stage = 0;
   double loss = 0.0;
-  std::map<std::string, double> eval;
-  std::map<std::string, at::Tensor> parameters;  // by name
+  std::map<std::string, double> eval{};
+  std::map<std::string, at::Tensor> parameters{};  // by name
   std::int64_t threads_per_replica = 1;
-  std::string launch;    // "processes" or "threads"
-  std::string backend;   // how bytes moved, for example "gloo"
-  std::string blas;      // the BLAS that LibTorch computes with
-  std::string libtorch;  // its version
+  std::string launch{};    // "processes" or "threads"
+  std::string backend{};   // how bytes moved, for example "gloo"
+  std::string blas{};      // the BLAS that LibTorch computes with
+  std::string libtorch{};  // its version
 };
 
 /// The text of result.json: the fields in the order of RunResult, with `parameters` (values: a

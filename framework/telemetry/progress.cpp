@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <sys/ioctl.h>
@@ -73,12 +74,6 @@ std::string bar(const ProgressState& state, int width) {
   return "[" + filled + "]";
 }
 
-int terminal_columns(std::FILE* stream) {
-  winsize size{};
-  const bool known = ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : kDefaultColumns;
-}
-
 }  // namespace
 
 std::string duration_text(double seconds) {
@@ -109,16 +104,25 @@ std::string progress_bar(const ProgressState& state, int columns) {
   return bar(state, std::min(free, kMaxBar)) + std::string(kGap) + text;
 }
 
-Progress::Progress(std::FILE* stream, bool quiet)
-    : stream_(stream), quiet_(quiet), terminal_(isatty(fileno(stream)) == 1) {}
+std::optional<int> terminal_columns(std::FILE* stream) {
+  const int descriptor = fileno(stream);
+  if (isatty(descriptor) != 1) return std::nullopt;
+  winsize size{};
+  const bool known = ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : kDefaultColumns;
+}
+
+Progress::Progress(std::FILE* stream, bool quiet, Columns columns)
+    : stream_(stream), quiet_(quiet), columns_(std::move(columns)) {}
 
 Progress::~Progress() {
   finish();
 }
 
 void Progress::update(const ProgressState& state) {
-  if (!terminal_) return show(progress_text(state) + "\n");
-  drawn_ = progress_bar(state, terminal_columns(stream_));
+  const std::optional<int> columns = columns_(stream_);
+  if (!columns) return show(progress_text(state) + "\n");
+  drawn_ = progress_bar(state, *columns);
   show(std::string(kRedraw) + drawn_);
 }
 

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,14 +34,21 @@ struct ProgressState {
 /// Where it doesn't fit, samples/s go first, then the epoch, then the time left, then the loss.
 [[nodiscard]] std::string progress_bar(const ProgressState& state, int columns);
 
-/// Shows progress on `stream`: on a terminal as one line that is redrawn, fitted to its width as it
-/// is at the time (80 where it doesn't tell), elsewhere as a plain line for every update. For one
-/// thread. A stream that can't be written to any more (a pipe that its reader closed) never ends a
-/// run: what can't be shown isn't.
+/// How wide the terminal is that `stream` writes to, right now: 80 where it doesn't tell; nothing
+/// where it is no terminal.
+[[nodiscard]] std::optional<int> terminal_columns(std::FILE* stream);
+
+/// Shows progress on `stream`: on a terminal as one line that is redrawn, fitted to its width,
+/// elsewhere as a plain line for every update. Errors of the stream are ignored: a run doesn't end
+/// because nobody can watch it. For one thread at a time.
 class Progress {
  public:
-  /// With `quiet` nothing is shown at all. The stream must outlive this object.
-  explicit Progress(std::FILE* stream = stdout, bool quiet = false);
+  using Columns = std::function<std::optional<int>(std::FILE*)>;
+
+  /// With `quiet` nothing is shown at all. The stream must outlive this object. `columns` is asked
+  /// before each line is drawn.
+  explicit Progress(std::FILE* stream = stdout, bool quiet = false,
+                    Columns columns = terminal_columns);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress();
@@ -57,7 +66,7 @@ class Progress {
 
   std::FILE* stream_;
   bool quiet_;
-  bool terminal_;
+  Columns columns_;
   std::string drawn_;  // the line on the terminal that is not ended yet
 };
 

@@ -1,0 +1,200 @@
+#include "framework/telemetry/metrics.h"
+
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include <ATen/Functions.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/random.h"
+#include "framework/telemetry/digest.h"
+#include "tests/catch.h"
+#include "tests/telemetry/temporary_folder.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep {
+namespace {
+
+at::Tensor one(double value) {
+  return at::full({1}, value, at::kFloat);
+}
+
+// The text after `"parameters": `, up to the field that follows.
+std::string parameters_text(const std::map<std::string, at::Tensor>& parameters) {
+  std::string text = result_json({.parameters = parameters});
+  const std::string begin = "\"parameters\": ";
+  const auto from = text.find(begin);
+  const auto to = text.find(",\n  \"parameters_sha256\"");
+  if (from == std::string::npos || to == std::string::npos) return "";
+  text = text.substr(from + begin.size(), to - from - begin.size());
+  std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
+  return text;
+}
+
+TEST_CASE("metrics are one JSON object a line, in the order given", "[telemetry]") {
+  const TemporaryFolder home;
+  MetricsWriter metrics(home.path());
+  metrics.write({{"step", 20}, {"loss", 85.25}, {"lr", 0.01}, {"phase", "train"}});
+  metrics.write({{"z", std::int64_t{1} << 60}, {"a", -1.5e-30}});
+  metrics.write({});
+  CHECK(read_text(home.path() / "metrics.jsonl") ==
+        "{\"step\":20,\"loss\":85.25,\"lr\":0.01,\"phase\":\"train\"}\n"
+        "{\"z\":1152921504606846976,\"a\":-1.5e-30}\n"
+        "{}\n");
+}
+
+TEST_CASE("a metrics line is in the file as soon as it is written", "[telemetry]") {
+  const TemporaryFolder home;
+  MetricsWriter metrics(home.path());
+  CHECK(read_text(home.path() / "metrics.jsonl").empty());
+  metrics.write({{"step", 1}});
+  CHECK(read_text(home.path() / "metrics.jsonl") == "{\"step\":1}\n");
+}
+
+TEST_CASE("a metrics file that is there is appended to", "[telemetry]") {
+  const TemporaryFolder home;
+  MetricsWriter(home.path()).write({{"step", 1}});
+  MetricsWriter(home.path()).write({{"step", 2}});
+  CHECK(read_text(home.path() / "metrics.jsonl") == "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST_CASE("a metric that is not finite is null", "[telemetry]") {
+  const TemporaryFolder home;
+  const double infinity = std::numeric_limits<double>::infinity();
+  MetricsWriter(home.path())
+      .write({{"a", std::nan("")}, {"b", infinity}, {"c", -infinity}, {"d", 0.0}});
+  CHECK(read_text(home.path() / "metrics.jsonl") ==
+        "{\"a\":null,\"b\":null,\"c\":null,\"d\":0.0}\n");
+}
+
+TEST_CASE("text in metrics is escaped, and mended where it is not UTF-8", "[telemetry]") {
+  const TemporaryFolder home;
+  MetricsWriter(home.path()).write({{"a", "say \"hi\"\n"}, {"b", "\xff"}});
+  CHECK(read_text(home.path() / "metrics.jsonl") ==
+        "{\"a\":\"say \\\"hi\\\"\\n\",\"b\":\"\xef\xbf\xbd\"}\n");
+}
+
+TEST_CASE("metrics refuse a name given twice and a folder that is missing", "[telemetry]") {
+  const TemporaryFolder home;
+  MetricsWriter metrics(home.path());
+  CHECK_THROWS_AS(metrics.write({{"loss", 1.0}, {"loss", 2.0}}), ValueError);
+  CHECK_THROWS_WITH(metrics.write({{"loss", 1.0}, {"loss", 2.0}}),
+                    ContainsSubstring("'loss' is given twice"));
+  CHECK(read_text(home.path() / "metrics.jsonl").empty());
+  CHECK_THROWS_WITH(MetricsWriter(home.path() / "missing"),
+                    ContainsSubstring("missing/metrics.jsonl can't be opened"));
+}
+
+TEST_CASE("shortest_decimal is the shortest text that reads back as the float", "[telemetry]") {
+  CHECK(shortest_decimal(0.16F) == 0.16);
+  CHECK(shortest_decimal(2.625F) == 2.625);
+  CHECK(shortest_decimal(1e-45F) == 1e-45);
+  CHECK(shortest_decimal(12345678848.0F) == 12345679000.0);
+  CHECK(shortest_decimal(std::numeric_limits<float>::max()) == 3.4028235e38);
+  CHECK(std::signbit(shortest_decimal(-0.0F)));
+  CHECK(std::isnan(shortest_decimal(std::nanf(""))));
+  CHECK(shortest_decimal(-std::numeric_limits<float>::infinity()) ==
+        -std::numeric_limits<double>::infinity());
+}
+
+TEST_CASE("any float32 is written with at most nine digits that read back", "[telemetry]") {
+  constexpr std::uint64_t kSeed = 4;
+  constexpr int kValues = 2000;
+  INFO("seed " << kSeed);
+  int longer = 0;
+  int changed = 0;
+  for (std::uint64_t i = 0; i < kValues; ++i) {
+    const auto bits = static_cast<std::uint32_t>(Key(kSeed).fold(i).bits());
+    const auto value = std::bit_cast<float>(bits);
+    if (!std::isfinite(value)) continue;
+    const std::string text = parameters_text({{"x", at::full({1}, value, at::kFloat)}});
+    const std::string number = text.substr(5, text.size() - 6);  // of {"x":number}
+    const std::string mantissa = number.substr(0, number.find('e'));
+    std::string digits;
+    for (const char c : mantissa) {
+      if (c >= '0' && c <= '9' && !(digits.empty() && c == '0')) digits += c;
+    }
+    while (!digits.empty() && digits.back() == '0') digits.pop_back();
+    float read = 0;
+    std::from_chars(number.data(), number.data() + number.size(), read);
+    longer += digits.size() > 9 ? 1 : 0;
+    changed += read == value ? 0 : 1;
+  }
+  CHECK(longer == 0);
+  CHECK(changed == 0);
+}
+
+TEST_CASE("result.json is as the design shows it", "[telemetry]") {
+  const TemporaryFolder home;
+  const std::map<std::string, at::Tensor> parameters{
+      {"w", one(2.625).view({1, 1}).requires_grad_()}, {"b", one(0.16)}};
+  write_result(home.path(), {.steps = 1,
+                             .replicas = 4,
+                             .loss = 85.25,
+                             .eval = {{"accuracy", 0.88}},
+                             .parameters = parameters,
+                             .threads_per_replica = 2,
+                             .launch = "processes",
+                             .backend = "gloo",
+                             .blas = "OpenBLAS",
+                             .libtorch = "1.13.1"});
+  CHECK(read_text(home.path() / "result.json") ==
+        "{\n"
+        "  \"steps\": 1,\n"
+        "  \"replicas\": 4,\n"
+        "  \"zero_stage\": 0,\n"
+        "  \"loss\": 85.25,\n"
+        "  \"eval\": {\n    \"accuracy\": 0.88\n  },\n"
+        "  \"parameters\": {\n    \"b\": 0.16,\n    \"w\": 2.625\n  },\n"
+        "  \"parameters_sha256\": "
+        "\"82db04f5936227278f24c73541e0bc099d4353489dc4f44700fab22197277106\",\n"
+        "  \"threads_per_replica\": 2,\n"
+        "  \"launch\": \"processes\",\n"
+        "  \"backend\": \"gloo\",\n"
+        "  \"blas\": \"OpenBLAS\",\n"
+        "  \"libtorch\": \"1.13.1\"\n"
+        "}\n");
+  CHECK(entries(home.path()) == 1);
+}
+
+TEST_CASE("parameters are numbers and nested lists of any dtype", "[telemetry]") {
+  CHECK(parameters_text({{"m", at::tensor({0.1F, 0.2F, 0.3F, 0.4F}).view({2, 2}).t()}}) ==
+        "{\"m\":[[0.1,0.3],[0.2,0.4]]}");
+  CHECK(parameters_text({{"s", at::full({}, 0.1, at::kDouble)}}) == "{\"s\":0.1}");
+  CHECK(parameters_text({{"d", at::full({1}, 0.16F, at::kDouble)}}) ==
+        "{\"d\":0.1599999964237213}");
+  CHECK(parameters_text({{"h", at::full({1}, 0.5, at::kHalf)}}) == "{\"h\":0.5}");
+  CHECK(parameters_text({{"i", at::tensor({-3, 4}, at::kLong)}}) == "{\"i\":[-3,4]}");
+  CHECK(parameters_text({{"f", at::tensor({1, 0}).to(at::kBool)}}) == "{\"f\":[true,false]}");
+  CHECK(parameters_text({{"n", one(std::nan(""))}}) == "{\"n\":null}");
+  CHECK(parameters_text({{"e", at::zeros({0})}}) == "{\"e\":[]}");
+  CHECK(parameters_text({}) == "{}");
+}
+
+TEST_CASE("parameters are listed up to 16 values in all", "[telemetry]") {
+  const at::Tensor twelve = at::zeros({3, 4});
+  CHECK_THAT(result_json({.parameters = {{"a", twelve}, {"b", at::zeros({4})}}}),
+             ContainsSubstring("\"parameters\": {"));
+  const std::map<std::string, at::Tensor> more{{"a", twelve}, {"b", at::zeros({5})}};
+  const std::string text = result_json({.parameters = more});
+  CHECK_THAT(text, !ContainsSubstring("\"parameters\":"));
+  CHECK_THAT(text, ContainsSubstring("\"parameters_sha256\": \"" + parameters_sha256(more)));
+}
+
+TEST_CASE("a result without evaluation or a finite loss says so", "[telemetry]") {
+  const std::string text = result_json({.loss = std::nan("")});
+  CHECK_THAT(text, ContainsSubstring("\"loss\": null,\n  \"eval\": {},\n"));
+}
+
+TEST_CASE("a result that can't be written is an error that names the file", "[telemetry]") {
+  const TemporaryFolder home;
+  CHECK_THROWS_WITH(write_result(home.path() / "missing", {}),
+                    ContainsSubstring((home.path() / "missing").string()));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,246 @@
+#include "framework/telemetry/progress.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include <linux/magic.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "tests/catch.h"
+
+namespace lockstep {
+namespace {
+
+const ProgressState kEarly{.step = 20,
+                           .total = 200,
+                           .epoch = 1,
+                           .loss = 0.431234,
+                           .samples_per_s = 10500.4,
+                           .elapsed_s = 1.0};
+const ProgressState kLate{.step = 150,
+                          .total = 200,
+                          .epoch = 2,
+                          .loss = 0.05,
+                          .samples_per_s = 12.345,
+                          .elapsed_s = 300.0};
+
+// What `show` writes to a stream that is a terminal as `columns` says.
+template <typename Show>
+std::string shown(const Progress::Columns& columns, const Show& show, bool quiet = false) {
+  std::FILE* file = std::tmpfile();
+  if (file == nullptr) throw std::runtime_error("tmpfile failed");
+  {
+    Progress progress(file, quiet, columns);
+    show(progress);
+  }
+  std::string text(static_cast<std::size_t>(std::ftell(file)), '\0');
+  std::rewind(file);
+  const std::size_t read = std::fread(text.data(), 1, text.size(), file);
+  std::fclose(file);
+  text.resize(read);
+  return text;
+}
+
+Progress::Columns terminal_of(int columns) {
+  return [columns](std::FILE*) { return columns; };
+}
+
+// A terminal that a program could be started in, seen from the other side.
+class Terminal {
+ public:
+  // A root without /dev/pts has no terminals, and so nothing that could be taken for one.
+  static bool possible() {
+    struct statfs mounted {};
+    return statfs("/dev/pts", &mounted) == 0 && mounted.f_type == DEVPTS_SUPER_MAGIC;
+  }
+
+  explicit Terminal(unsigned short columns) {
+    winsize size = window(columns);
+    int terminal = -1;
+    if (openpty(&master_, &terminal, nullptr, nullptr, &size) != 0) {
+      throw std::runtime_error("openpty failed");
+    }
+    stream_.reset(fdopen(terminal, "w"));
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+  ~Terminal() { close(master_); }
+
+  [[nodiscard]] std::FILE* stream() const { return stream_.get(); }
+
+  void resize(unsigned short columns) const {
+    const winsize size = window(columns);
+    if (ioctl(master_, TIOCSWINSZ, &size) != 0) throw std::runtime_error("TIOCSWINSZ failed");
+  }
+
+  // Hangs up and returns all that was written.
+  std::string text() {
+    stream_.reset();
+    std::string all;
+    std::array<char, 4096> buffer{};
+    for (;;) {
+      const ssize_t size = read(master_, buffer.data(), buffer.size());
+      if (size <= 0) return all;  // EIO: the other side is closed and everything read
+      all.append(buffer.data(), static_cast<std::size_t>(size));
+    }
+  }
+
+ private:
+  static winsize window(unsigned short columns) {
+    winsize size{};
+    size.ws_row = 24;
+    size.ws_col = columns;
+    return size;
+  }
+
+  struct Close {
+    void operator()(std::FILE* stream) const { std::fclose(stream); }
+  };
+  int master_ = -1;
+  std::unique_ptr<std::FILE, Close> stream_;
+};
+
+TEST_CASE("durations read as minutes or hours", "[telemetry]") {
+  CHECK(duration_text(0) == "0:00");
+  CHECK(duration_text(0.5) == "0:01");
+  CHECK(duration_text(65) == "1:05");
+  CHECK(duration_text(59.6) == "1:00");
+  CHECK(duration_text(3599.4) == "59:59");
+  CHECK(duration_text(3599.5) == "1:00:00");
+  CHECK(duration_text(7384) == "2:03:04");
+  CHECK(duration_text(360'000) == "100:00:00");
+  CHECK(duration_text(-1) == "--:--");
+  CHECK(duration_text(std::nan("")) == "--:--");
+  CHECK(duration_text(std::numeric_limits<double>::infinity()) == "--:--");
+}
+
+TEST_CASE("a plain line says how far a run is", "[telemetry]") {
+  CHECK(progress_text(kEarly) == "step 20/200  epoch 1  loss 0.4312  10500 samples/s  0:09 left");
+  CHECK(progress_text(kLate) == "step 150/200  epoch 2  loss 0.05  12.3 samples/s  1:40 left");
+  CHECK(progress_text({.step = 0, .total = 10}) ==
+        "step 0/10  epoch 0  loss 0  0 samples/s  --:-- left");
+  CHECK(progress_text({.step = 10, .total = 10, .loss = std::nan(""), .elapsed_s = 5}) ==
+        "step 10/10  epoch 0  loss nan  0 samples/s  0:00 left");
+}
+
+TEST_CASE("a bar takes what room there is, from 10 to 40 columns", "[telemetry]") {
+  const std::string text = progress_text(kEarly);  // 61 characters
+  CHECK(progress_bar(kEarly, 200) == "[===>                                  ]  " + text);
+  CHECK(progress_bar(kEarly, 80) == "[=>            ]  " + text);
+  CHECK(progress_bar(kEarly, 80).size() == 79);
+  CHECK(progress_bar(kEarly, 74) == "[>       ]  " + text);
+  CHECK(progress_bar(kEarly, 73) == text);
+  CHECK(progress_bar(kEarly, 62) == text);
+}
+
+TEST_CASE("a bar is empty at the start and full at the end", "[telemetry]") {
+  const auto bar = [](std::int64_t step, std::int64_t total) {
+    const std::string line = progress_bar({.step = step, .total = total}, 200);
+    return line.substr(0, line.find(']') + 1);
+  };
+  CHECK(bar(0, 8) == "[>" + std::string(37, ' ') + "]");
+  CHECK(bar(4, 8) == "[" + std::string(19, '=') + ">" + std::string(18, ' ') + "]");
+  CHECK(bar(8, 8) == "[" + std::string(38, '=') + "]");
+  CHECK(bar(9, 8) == bar(8, 8));
+  CHECK(bar(0, 0) == bar(8, 8));
+}
+
+TEST_CASE("a narrow terminal gets what matters most", "[telemetry]") {
+  // A part goes where it doesn't fit; the room it leaves may again be enough for a bar.
+  CHECK(progress_bar(kEarly, 61) == "[=>          ]  step 20/200  epoch 1  loss 0.4312  0:09 left");
+  CHECK(progress_bar(kEarly, 45) == "step 20/200  epoch 1  loss 0.4312  0:09 left");
+  CHECK(progress_bar(kEarly, 44) == "step 20/200  loss 0.4312  0:09 left");
+  CHECK(progress_bar(kEarly, 25) == "step 20/200  loss 0.4312");
+  CHECK(progress_bar(kEarly, 24) == "[>       ]  step 20/200");
+  CHECK(progress_bar(kEarly, 12) == "step 20/200");
+  CHECK(progress_bar(kEarly, 6) == "step ");
+  CHECK(progress_bar(kEarly, 1).empty());
+  CHECK(progress_bar(kEarly, 0).empty());
+  for (int columns = 1; columns < 120; ++columns) {
+    CHECK(static_cast<int>(progress_bar(kEarly, columns).size()) < columns);
+  }
+}
+
+TEST_CASE("without a terminal every update is a line", "[telemetry]") {
+  CHECK(shown(terminal_columns, [](Progress& progress) {
+          progress.update(kEarly);
+          progress.print("evaluated");
+          progress.update(kLate);
+          progress.finish();
+        }) == progress_text(kEarly) + "\nevaluated\n" + progress_text(kLate) + "\n");
+}
+
+TEST_CASE("quiet progress shows nothing", "[telemetry]") {
+  const auto columns = GENERATE(as<Progress::Columns>(), terminal_columns, terminal_of(80));
+  CHECK(shown(
+            columns,
+            [](Progress& progress) {
+              progress.update(kEarly);
+              progress.print("evaluated");
+              progress.finish();
+            },
+            /*quiet=*/true)
+            .empty());
+}
+
+TEST_CASE("a terminal's line is redrawn in place and ended once", "[telemetry]") {
+  CHECK(shown(terminal_of(80), [](Progress& progress) {
+          progress.update(kEarly);
+          progress.update(kLate);
+          progress.finish();
+          progress.finish();
+        }) == "\r\x1b[K" + progress_bar(kEarly, 80) + "\r\x1b[K" + progress_bar(kLate, 80) + "\n");
+}
+
+TEST_CASE("a terminal's line is ended when its progress goes out of scope", "[telemetry]") {
+  CHECK(shown(terminal_of(80), [](Progress& progress) { progress.update(kEarly); }) ==
+        "\r\x1b[K" + progress_bar(kEarly, 80) + "\n");
+}
+
+TEST_CASE("other lines appear above the one that is redrawn", "[telemetry]") {
+  const std::string line = progress_bar(kEarly, 80);
+  CHECK(shown(terminal_of(80), [](Progress& progress) {
+          progress.print("before");
+          progress.update(kEarly);
+          progress.print("evaluated");
+          progress.finish();
+          progress.print("after");
+        }) == "before\n\r\x1b[K" + line + "\r\x1b[Kevaluated\n" + line + "\nafter\n");
+}
+
+TEST_CASE("what is no terminal has no columns", "[telemetry]") {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+  REQUIRE(file != nullptr);
+  CHECK_FALSE(terminal_columns(file.get()).has_value());
+}
+
+TEST_CASE("a real terminal is redrawn as wide as it is at the time", "[telemetry]") {
+  if (!Terminal::possible()) {
+    WARN("no terminal can be made here: /dev/pts is not mounted");
+    return;
+  }
+  Terminal terminal(100);
+  CHECK(terminal_columns(terminal.stream()) == 100);
+  {
+    Progress progress(terminal.stream());
+    progress.update(kEarly);
+    terminal.resize(50);
+    progress.update(kEarly);
+    terminal.resize(0);
+    CHECK(terminal_columns(terminal.stream()) == 80);
+    progress.update(kLate);
+  }
+  CHECK(terminal.text() == "\r\x1b[K" + progress_bar(kEarly, 100) + "\r\x1b[K" +
+                               progress_bar(kEarly, 50) + "\r\x1b[K" + progress_bar(kLate, 80) +
+                               "\r\n");
+}
+
+}  // namespace
+}  // namespace lockstep

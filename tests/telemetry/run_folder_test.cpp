@@ -1,0 +1,192 @@
+#include "framework/telemetry/run_folder.h"
+
+#include <atomic>
+#include <ctime>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "framework/base/errors.h"
+#include "tests/catch.h"
+#include "tests/telemetry/temporary_folder.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep {
+namespace {
+
+std::time_t local_time(int year, int month, int day, int hour, int minute, int second) {
+  std::tm local{};
+  local.tm_year = year - 1900;
+  local.tm_mon = month - 1;
+  local.tm_mday = day;
+  local.tm_hour = hour;
+  local.tm_min = minute;
+  local.tm_sec = second;
+  local.tm_isdst = -1;
+  return std::mktime(&local);
+}
+
+TEST_CASE("a new run folder is named after config and time", "[telemetry]") {
+  const TemporaryFolder home;
+  const fs::path runs = home.path() / "a" / "runs";
+  const std::time_t now = local_time(2024, 3, 9, 7, 5, 1);
+  const fs::path folder = new_run_folder("mlp", runs, now);
+  CHECK(folder == runs / "mlp-20240309-070501");
+  CHECK(fs::is_directory(folder));
+}
+
+TEST_CASE("a new run folder is never one that is there", "[telemetry]") {
+  const TemporaryFolder home;
+  const std::time_t now = local_time(2024, 12, 31, 23, 59, 59);
+  CHECK(new_run_folder("x", home.path(), now).filename() == "x-20241231-235959");
+  write_text(home.path() / "x-20241231-235959-2", "a file in the way");
+  CHECK(new_run_folder("x", home.path(), now).filename() == "x-20241231-235959-3");
+  CHECK(new_run_folder("x", home.path(), now).filename() == "x-20241231-235959-4");
+}
+
+TEST_CASE("runs that start at once get folders of their own", "[telemetry]") {
+  const TemporaryFolder home;
+  const std::time_t now = local_time(2024, 1, 1, 0, 0, 0);
+  std::vector<fs::path> folders(8);
+  std::atomic<int> waiting{static_cast<int>(folders.size())};
+  std::vector<std::thread> threads;
+  for (fs::path& folder : folders) {
+    threads.emplace_back([&] {
+      --waiting;
+      while (waiting > 0) std::this_thread::yield();
+      folder = new_run_folder("x", home.path(), now);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(std::set<fs::path>(folders.begin(), folders.end()).size() == folders.size());
+}
+
+TEST_CASE("a new run folder's name and place are checked", "[telemetry]") {
+  const TemporaryFolder home;
+  const auto name = GENERATE("", ".", "..", "a/b");
+  CHECK_THROWS_AS(new_run_folder(name, home.path()), ValueError);
+  CHECK_THROWS_WITH(new_run_folder(name, home.path()),
+                    ContainsSubstring("can't be named '" + std::string(name) + "'"));
+  write_text(home.path() / "file", "");
+  CHECK_THROWS_WITH(
+      new_run_folder("x", home.path() / "file"),
+      ContainsSubstring((home.path() / "file").string()) && ContainsSubstring("can't be made"));
+}
+
+TEST_CASE("a run folder that is missing is made, one without a run is taken", "[telemetry]") {
+  const TemporaryFolder home;
+  const fs::path folder = home.path() / "deep" / "er";
+  claim_run_folder(folder);
+  CHECK(fs::is_directory(folder));
+  CHECK(entries(folder) == 0);
+  write_text(folder / "notes.txt", "mine");
+  claim_run_folder(folder);
+  CHECK(entries(folder) == 1);
+  CHECK(read_text(folder / "notes.txt") == "mine");
+}
+
+TEST_CASE("a run folder that holds a run is refused", "[telemetry]") {
+  const TemporaryFolder home;
+  const std::string file = GENERATE("config.yaml", "metrics.jsonl", "result.json");
+  write_text(home.path() / file, "");
+  CHECK_THROWS_AS(claim_run_folder(home.path()), ValueError);
+  CHECK_THROWS_WITH(claim_run_folder(home.path()),
+                    ContainsSubstring(home.path().string()) &&
+                        ContainsSubstring("holds a run already (its " + file + ")"));
+}
+
+TEST_CASE("a run folder that can't be used is refused", "[telemetry]") {
+  const TemporaryFolder home;
+  const fs::path file = home.path() / "file";
+  write_text(file, "");
+  CHECK_THROWS_WITH(claim_run_folder(file),
+                    ContainsSubstring(file.string()) && ContainsSubstring("not a folder"));
+  CHECK_THROWS_AS(claim_run_folder(file / "below"), ValueError);
+  CHECK_THROWS_WITH(claim_run_folder(file / "below"), ContainsSubstring((file / "below").string()));
+}
+
+TEST_CASE("a run folder that nothing can be written in is refused", "[telemetry]") {
+  // No file can be opened while this is 0: unlike permissions, that holds for root too.
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit none{0, before.rlim_max};
+  const TemporaryFolder home;
+  std::string message;
+  setrlimit(RLIMIT_NOFILE, &none);
+  try {
+    claim_run_folder(home.path());
+  } catch (const ValueError& error) {
+    message = error.what();
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+  CHECK_THAT(message,
+             ContainsSubstring("output folder " + home.path().string() + " can't be written to") &&
+                 ContainsSubstring("Too many open files"));
+}
+
+TEST_CASE("a file is written as a whole, over an old one too", "[telemetry]") {
+  const TemporaryFolder home;
+  const fs::path path = home.path() / "result.json";
+  write_file_atomically(path, "first, and longer\n");
+  CHECK(read_text(path) == "first, and longer\n");
+  const std::string binary("a\0b\n", 4);
+  write_file_atomically(path, binary);
+  CHECK(read_text(path) == binary);
+  write_file_atomically(path, "");
+  CHECK(read_text(path).empty());
+  CHECK(entries(home.path()) == 1);
+}
+
+TEST_CASE("a written file is readable as the umask says", "[telemetry]") {
+  const TemporaryFolder home;
+  const mode_t before = umask(027);
+  write_file_atomically(home.path() / "file", "x");
+  umask(before);
+  CHECK((fs::status(home.path() / "file").permissions() & fs::perms::mask) ==
+        static_cast<fs::perms>(0640));
+}
+
+TEST_CASE("readers see the old file or the new, never a part", "[telemetry]") {
+  const TemporaryFolder home;
+  const fs::path path = home.path() / "file";
+  const std::string old_text(100'000, 'a');
+  const std::string new_text(100'000, 'b');
+  write_file_atomically(path, old_text);
+  std::atomic<bool> done{false};
+  int parts = 0;
+  int reads = 0;
+  std::thread reader([&] {
+    do {
+      const std::string text = read_text(path);
+      parts += text != old_text && text != new_text ? 1 : 0;
+      ++reads;
+    } while (!done);
+  });
+  for (int i = 0; i < 20; ++i) write_file_atomically(path, i % 2 == 0 ? new_text : old_text);
+  done = true;
+  reader.join();
+  CHECK(reads > 0);
+  CHECK(parts == 0);
+}
+
+TEST_CASE("a file that can't be written is an error that names it", "[telemetry]") {
+  const TemporaryFolder home;
+  const fs::path missing = home.path() / "missing" / "file";
+  CHECK_THROWS_AS(write_file_atomically(missing, "x"), Error);
+  CHECK_THROWS_WITH(write_file_atomically(missing, "x"),
+                    ContainsSubstring((home.path() / "missing").string()) &&
+                        ContainsSubstring("No such file or directory"));
+  // A folder can't be replaced by a file: the temporary file must be gone too.
+  fs::create_directories(home.path() / "folder" / "inside");
+  CHECK_THROWS_WITH(write_file_atomically(home.path() / "folder", "x"),
+                    ContainsSubstring((home.path() / "folder").string() + " can't be written"));
+  CHECK(entries(home.path()) == 1);
+}
+
+}  // namespace
+}  // namespace lockstep

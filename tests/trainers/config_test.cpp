@@ -1,0 +1,425 @@
+#include "trainers/config.h"
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "tests/catch.h"
+
+namespace lockstep {
+namespace {
+
+const std::string kNames = "model: {name: linear}\ndata: {name: pmean_example}\n";
+
+Config parse(const std::string& text, const std::vector<std::string>& sets = {}) {
+  std::vector<Override> overrides;
+  for (const std::string& argument : sets) overrides.push_back(parse_set(argument));
+  return parse_config(text, "c.yaml", overrides);
+}
+
+// The message for a config whose third line is `line`, after the names that are required.
+std::string error_of(const std::string& line) {
+  try {
+    (void)parse(kNames + line);
+  } catch (const ValueError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string error_of_all(const std::string& text, const std::vector<std::string>& sets = {}) {
+  try {
+    (void)parse(text, sets);
+  } catch (const ValueError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+class TempFile {
+ public:
+  TempFile(const std::string& name, const std::string& text)
+      : path_(std::filesystem::temp_directory_path() / str("lockstep-", getpid(), "-", name)) {
+    std::ofstream(path_) << text;
+  }
+  ~TempFile() { std::filesystem::remove(path_); }
+  TempFile(const TempFile&) = delete;
+  TempFile& operator=(const TempFile&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::filesystem::path committed(const std::string& name) {
+  return std::filesystem::path(__FILE__).parent_path() / "../../configs" / name;
+}
+
+// Any config that a file can say, with numbers from all over their range.
+class RandomConfig {
+ public:
+  explicit RandomConfig(unsigned seed) : random_(seed) {}
+
+  Config operator()() {
+    Config config;
+    config.model.name = pick({"linear", "mlp"});
+    if (config.model.name == "mlp") {
+      config.model.hidden.resize(below(4));
+      for (std::int64_t& width : config.model.hidden) width = positive();
+    }
+    config.data.name = pick({"pmean_example", "fashion_mnist"});
+    if (config.data.name == "fashion_mnist")
+      config.data.root = pick({"x", "/", ".", "3"}) + letters();
+    config.batch_size = positive();
+    config.shuffle = coin();
+    optimizer(config.optimizer);
+    config.parallel.replicas = 1 + static_cast<int>(below(1024));
+    config.parallel.launch = pick({"processes", "threads"});
+    config.parallel.axis_name = pick({"data", "_a1", "TRUE", "null", "n", "e1"});
+    config.parallel.threads_per_replica = static_cast<int>(below(2147483648));
+    config.parallel.timeout_s = 0.001 + unit() * 9e5;
+    if (coin()) {
+      config.trainer.epochs.reset();
+      config.trainer.steps = positive();
+    } else {
+      config.trainer.epochs = positive();
+    }
+    config.trainer.seed = random_();
+    if (coin()) config.trainer.clip_norm = any_positive();
+    config.trainer.log_every = positive();
+    config.trainer.eval_every = positive() - 1;
+    return config;
+  }
+
+ private:
+  void optimizer(OptimizerOptions& options) {
+    options.name = pick({"sgd", "adam"});
+    options.lr = any_positive();
+    options.weight_decay = coin() ? 0 : any_positive();
+    if (options.name == "sgd") {
+      options.momentum = coin() ? 0 : unit();
+      options.nesterov = options.momentum > 0 && coin();
+    } else {
+      options.betas = {1 - unit(), 1 - unit()};
+      options.eps = any_positive();
+    }
+  }
+
+  std::uint64_t below(std::uint64_t end) { return random_() % end; }
+  bool coin() { return below(2) == 0; }
+  std::string pick(const std::vector<std::string>& words) { return words[below(words.size())]; }
+  std::int64_t positive() { return 1 + static_cast<std::int64_t>(random_() >> (1 + below(63))); }
+  // In (0, 1), and never so near to 0 or 1 that the difference from one rounds away.
+  double unit() { return static_cast<double>(1 + (random_() >> 12)) / 4503599627370497.0; }
+  double any_positive() { return std::ldexp(unit(), static_cast<int>(below(1900)) - 1000); }
+  std::string letters() {
+    const std::string all = "ab/ :#'\"\\\t\n-,[]{}&*!%@~\x01\x7fé";
+    std::string text;
+    for (std::uint64_t i = below(12); i > 0; --i) text += all[below(all.size() - 2)];
+    return text + (coin() ? "é/" : "");
+  }
+
+  std::mt19937_64 random_;
+};
+
+}  // namespace
+
+TEST_CASE("a config that says only what it must has the documented defaults") {
+  const Config config = parse(kNames);
+  CHECK(config.model.name == "linear");
+  CHECK(config.batch_size == 4);
+  CHECK(config.shuffle);
+  CHECK(config.optimizer == OptimizerOptions{});
+  CHECK(config.parallel.replicas == 1);
+  CHECK(config.parallel.launch == "processes");
+  CHECK(config.parallel.axis_name == "data");
+  CHECK(config.parallel.threads_per_replica == 0);
+  CHECK(config.parallel.timeout_s == 60);
+  CHECK(config.trainer.epochs == 1);
+  CHECK_FALSE(config.trainer.steps.has_value());
+  CHECK(config.trainer.seed == 0);
+  CHECK_FALSE(config.trainer.clip_norm.has_value());
+  CHECK(config.trainer.log_every == 20);
+  CHECK(config.trainer.eval_every == 0);
+
+  const Config mlp = parse("model: {name: mlp}\ndata: {name: fashion_mnist}");
+  CHECK(mlp.model.hidden == std::vector<std::int64_t>{1024, 1024});
+  CHECK(mlp.batch_size == 64);
+  CHECK(mlp.data.root == DataOptions{}.root);
+}
+
+TEST_CASE("a config's values arrive") {
+  const Config config = parse(
+      "model: {name: mlp, hidden: [7, 8, 9]}\n"
+      "data: {name: fashion_mnist, root: /data/fashion mnist, batch_size: 32, shuffle: no}\n"
+      "optimizer: {name: adam, lr: 1.0e-3, betas: [0.8, 0.99], eps: 1e-7, weight_decay: 0.1}\n"
+      "parallel: {replicas: 8, launch: threads, axis_name: batch, threads_per_replica: 2, "
+      "timeout_s: 2.5}\n"
+      "trainer: {steps: 100, seed: 18446744073709551615, clip_norm: 1, log_every: 5, eval_every: "
+      "10}\n");
+  CHECK(config.model.hidden == std::vector<std::int64_t>{7, 8, 9});
+  CHECK(config.data.root == "/data/fashion mnist");
+  CHECK(config.batch_size == 32);
+  CHECK_FALSE(config.shuffle);
+  CHECK(config.optimizer.name == "adam");
+  CHECK(config.optimizer.lr == 0.001);
+  CHECK(config.optimizer.betas == std::array<double, 2>{0.8, 0.99});
+  CHECK(config.optimizer.eps == 1e-7);
+  CHECK(config.optimizer.weight_decay == 0.1);
+  CHECK(config.parallel.replicas == 8);
+  CHECK(config.parallel.launch == "threads");
+  CHECK(config.parallel.axis_name == "batch");
+  CHECK(config.parallel.threads_per_replica == 2);
+  CHECK(config.parallel.timeout_s == 2.5);
+  CHECK_FALSE(config.trainer.epochs.has_value());
+  CHECK(config.trainer.steps == 100);
+  CHECK(config.trainer.seed == 18446744073709551615U);
+  CHECK(config.trainer.clip_norm == 1.0);
+  CHECK(config.trainer.log_every == 5);
+  CHECK(config.trainer.eval_every == 10);
+
+  const Config sgd = parse(kNames + "optimizer: {momentum: 0.9, nesterov: true}");
+  CHECK(sgd.optimizer.momentum == 0.9);
+  CHECK(sgd.optimizer.nesterov);
+}
+
+TEST_CASE("model and data must be named") {
+  CHECK_THAT(error_of_all("data: {name: pmean_example}"),
+             ContainsSubstring("c.yaml:1:1: model.name is missing: one of "));
+  CHECK_THAT(error_of_all("model: {name: linear}\ndata: {shuffle: true}"),
+             ContainsSubstring("c.yaml:2:1: data.name is missing: one of "));
+  CHECK_THAT(error_of_all("data: {name: pmean_example}\nmodle: {name: linear}"),
+             ContainsSubstring("c.yaml:2:1: unknown key 'modle' (did you mean 'model'?)"));
+  CHECK_THAT(error_of_all("model: {name: lineal}\ndata: {name: pmean_example}"),
+             ContainsSubstring("c.yaml:1:15: model.name: must be one of "));
+  CHECK_THAT(error_of_all("model: {name: lineal}\ndata: {name: pmean_example}"),
+             ContainsSubstring("is 'lineal' (did you mean 'linear'?)"));
+  CHECK_THAT(error_of("optimizer: {name: adamm}"),
+             ContainsSubstring("c.yaml:3:19: optimizer.name: must be one of "));
+}
+
+TEST_CASE("keys that are not known, or not here") {
+  CHECK(error_of("optimizer: {lrr: 1}") ==
+        "c.yaml:3:13: unknown key 'lrr' in optimizer (did you mean 'lr'?)");
+  CHECK(error_of("trainer: {lr: 1}") ==
+        "c.yaml:3:11: unknown key 'lr' in trainer: it belongs under optimizer");
+  CHECK(error_of("epochs: 3") == "c.yaml:3:1: unknown key 'epochs': it belongs under trainer");
+  CHECK(error_of("trainer: {accumulate: 2}") ==
+        "c.yaml:3:11: unknown key 'accumulate' in trainer: its keys are epochs, steps, seed, "
+        "clip_norm, log_every, eval_every");
+  CHECK(error_of("checkpoint: {every: 3}") ==
+        "c.yaml:3:1: unknown key 'checkpoint': the sections are model, data, optimizer, parallel, "
+        "trainer");
+  CHECK(error_of("trainer:\n  seed: 1\n  seed: 2") ==
+        "c.yaml:5:3: duplicate key 'seed', the first is at c.yaml:4:3");
+  CHECK(error_of("trainer: 3") ==
+        "c.yaml:3:10: trainer: expected a map of keys (epochs, steps, seed, clip_norm, log_every, "
+        "eval_every), found '3'");
+}
+
+TEST_CASE("keys that belong to another choice") {
+  CHECK(error_of_all("model: {name: linear, hidden: [3]}\ndata: {name: pmean_example}") ==
+        "c.yaml:1:23: model.hidden: belongs to model mlp, not to linear");
+  CHECK(error_of_all("model: {name: linear}\ndata: {name: pmean_example, root: /data}") ==
+        "c.yaml:2:29: data.root: belongs to data fashion_mnist, not to pmean_example");
+  CHECK(error_of("optimizer: {betas: [0.9, 0.99]}") ==
+        "c.yaml:3:13: optimizer.betas: belongs to optimizer adam, not to sgd");
+  CHECK(error_of("optimizer: {eps: 1e-8}") ==
+        "c.yaml:3:13: optimizer.eps: belongs to optimizer adam, not to sgd");
+  CHECK(error_of("optimizer: {name: adam, momentum: 0.9}") ==
+        "c.yaml:3:25: optimizer.momentum: belongs to optimizer sgd, not to adam");
+  CHECK(error_of("optimizer: {name: adam, nesterov: false}") ==
+        "c.yaml:3:25: optimizer.nesterov: belongs to optimizer sgd, not to adam");
+}
+
+TEST_CASE("every value has its rule") {
+  struct Case {
+    std::string line, place, message;
+  };
+  const std::vector<Case> cases{
+      {"optimizer: {lr: 0}", "3:17", "optimizer.lr: must be greater than 0, is 0"},
+      {"optimizer: {lr: fast}", "3:17", "optimizer.lr: expected a number, found 'fast'"},
+      {"optimizer: {weight_decay: -0.1}", "3:27",
+       "optimizer.weight_decay: must be at least 0, is -0.1"},
+      {"optimizer: {momentum: 1}", "3:23",
+       "optimizer.momentum: must be at least 0 and less than 1, is 1"},
+      {"optimizer: {nesterov: true}", "3:13",
+       "optimizer.nesterov: needs optimizer.momentum greater than 0"},
+      {"optimizer: {nesterov: 1}", "3:23", "optimizer.nesterov: expected true or false, found '1'"},
+      {"optimizer: {nesterov: true, momentum: fast}", "3:39",
+       "optimizer.momentum: expected a number, found 'fast'"},
+      {"optimizer: {name: adam, betas: [0.9, 1.0]}", "3:38",
+       "optimizer.betas: must be at least 0 and less than 1, is 1.0"},
+      {"optimizer: {name: adam, betas: [0.9]}", "3:32",
+       "optimizer.betas: expected 2 numbers, found 1"},
+      {"optimizer: {name: adam, eps: 0}", "3:30", "optimizer.eps: must be greater than 0, is 0"},
+      {"parallel: {replicas: 0}", "3:22", "parallel.replicas: must be from 1 to 1024, is 0"},
+      {"parallel: {replicas: 1025}", "3:22", "parallel.replicas: must be from 1 to 1024, is 1025"},
+      {"parallel: {launch: fibers}", "3:20",
+       "parallel.launch: must be one of processes, threads, is 'fibers'"},
+      {"parallel: {axis_name: 1a}", "3:23",
+       "parallel.axis_name: must be letters, digits and _, and begin with no digit, is '1a'"},
+      {"parallel: {axis_name: ''}", "3:23",
+       "parallel.axis_name: must be letters, digits and _, and begin with no digit, is ''"},
+      {"parallel: {axis_name: größe}", "3:23",
+       "parallel.axis_name: must be letters, digits and _, and begin with no digit, is 'größe'"},
+      {"parallel: {threads_per_replica: -1}", "3:33",
+       "parallel.threads_per_replica: must be at least 0, is -1"},
+      {"parallel: {timeout_s: 0}", "3:23",
+       "parallel.timeout_s: must be from 0.001 to 1000000, is 0"},
+      {"parallel: {timeout_s: 1e7}", "3:23",
+       "parallel.timeout_s: must be from 0.001 to 1000000, is 1e7"},
+      {"trainer: {epochs: 0}", "3:19", "trainer.epochs: must be at least 1, is 0"},
+      {"trainer: {epochs: null}", "3:19", "trainer.epochs: expected an integer, found nothing"},
+      {"trainer: {steps: 1e3}", "3:18", "trainer.steps: expected an integer, found '1e3'"},
+      {"trainer: {seed: -1}", "3:17", "trainer.seed: must be at least 0, is -1"},
+      {"trainer: {clip_norm: 0}", "3:22", "trainer.clip_norm: must be greater than 0, is 0"},
+      {"trainer: {clip_norm: .nan}", "3:22",
+       "trainer.clip_norm: expected a finite number, found '.nan'"},
+      {"trainer: {log_every: 0}", "3:22", "trainer.log_every: must be at least 1, is 0"},
+      {"trainer: {eval_every: -1}", "3:23", "trainer.eval_every: must be at least 0, is -1"},
+      {"trainer: {epochs: 2, steps: 3}", "3:22",
+       "trainer.steps: not together with trainer.epochs (c.yaml:3:11): keep one of them"},
+  };
+  for (const Case& one : cases) {
+    CHECK(error_of(one.line) == "c.yaml:" + one.place + ": " + one.message);
+  }
+  CHECK(error_of_all("model: {name: mlp, hidden: [8, 0]}\ndata: {name: pmean_example}") ==
+        "c.yaml:1:32: model.hidden: must be at least 1, is 0");
+  CHECK(error_of_all("model: {name: linear}\ndata: {name: pmean_example, batch_size: 4.0}") ==
+        "c.yaml:2:41: data.batch_size: expected an integer, found '4.0'");
+  CHECK(error_of_all("model: {name: linear}\ndata: {name: fashion_mnist, root: ''}") ==
+        "c.yaml:2:35: data.root: must be a folder's path, is ''");
+}
+
+TEST_CASE("flags win over the file") {
+  const std::string text = kNames + "trainer: {epochs: 3, clip_norm: 1}\n";
+  const Config config =
+      parse(text, {"trainer.steps=5", "trainer.clip_norm=null", "optimizer.name=adam",
+                   "optimizer.betas=[0.9,0.99]", "parallel.replicas=2", "parallel.replicas=3"});
+  CHECK(config.trainer.steps == 5);
+  CHECK_FALSE(config.trainer.epochs.has_value());
+  CHECK_FALSE(config.trainer.clip_norm.has_value());
+  CHECK(config.optimizer.betas == std::array<double, 2>{0.9, 0.99});
+  CHECK(config.parallel.replicas == 3);
+  CHECK(parse(text, {"trainer.steps=5", "trainer.epochs=2"}).trainer.epochs == 2);
+  CHECK(parse("data: {name: pmean_example}", {"model.name=mlp"}).model.name == "mlp");
+  CHECK(error_of_all(kNames, {"optimizer.lrr=1"}) ==
+        "--set optimizer.lrr=1: unknown key 'lrr' in optimizer (did you mean 'lr'?)");
+  CHECK_THROWS_WITH(parse_config(kNames, "c.yaml", {{"parallel.replicas", "0", "--replicas 0"}}),
+                    "--replicas 0: parallel.replicas: must be from 1 to 1024, is 0");
+}
+
+TEST_CASE("the resolved config lists every key that applies, in order") {
+  CHECK(to_yaml(parse(kNames + "trainer: {steps: 1}")) ==
+        "model:\n"
+        "  name: linear\n"
+        "data:\n"
+        "  name: pmean_example\n"
+        "  batch_size: 4\n"
+        "  shuffle: true\n"
+        "optimizer:\n"
+        "  name: sgd\n"
+        "  lr: 0.01\n"
+        "  momentum: 0\n"
+        "  nesterov: false\n"
+        "  weight_decay: 0\n"
+        "parallel:\n"
+        "  replicas: 1\n"
+        "  launch: processes\n"
+        "  axis_name: data\n"
+        "  threads_per_replica: 0\n"
+        "  timeout_s: 60\n"
+        "trainer:\n"
+        "  steps: 1\n"
+        "  seed: 0\n"
+        "  clip_norm: null\n"
+        "  log_every: 20\n"
+        "  eval_every: 0\n");
+  const std::string adam = to_yaml(
+      parse("model: {name: mlp}\ndata: {name: fashion_mnist, root: /a b}\noptimizer: {name: adam, "
+            "lr: 0.001}\ntrainer: {clip_norm: 0.5}"));
+  CHECK_THAT(adam, ContainsSubstring("  hidden: [1024, 1024]\n"));
+  CHECK_THAT(adam, ContainsSubstring("  root: \"/a b\"\n"));
+  CHECK_THAT(adam, ContainsSubstring("  lr: 0.001\n  betas: [0.9, 0.999]\n  eps: 1.0e-08\n"));
+  CHECK_THAT(adam, ContainsSubstring("  epochs: 1\n  seed: 0\n  clip_norm: 0.5\n"));
+}
+
+TEST_CASE("any resolved config loads again as the same config") {
+  const unsigned seed = std::random_device{}();
+  INFO("seed " << seed);
+  RandomConfig random_config(seed);
+  for (int i = 0; i < 500; ++i) {
+    const Config config = random_config();
+    const std::string text = to_yaml(config);
+    INFO(text);
+    const Config again = parse(text);
+    REQUIRE(again == config);
+    REQUIRE(to_yaml(again) == text);
+  }
+}
+
+TEST_CASE("configs that differ in one value are not equal") {
+  const Config config;
+  Config other = config;
+  CHECK(other == config);
+  other.data.root = "elsewhere";
+  CHECK_FALSE(other == config);
+  other = config;
+  other.batch_size = 3;
+  CHECK_FALSE(other == config);
+  other = config;
+  other.trainer.clip_norm = 1;
+  CHECK_FALSE(other == config);
+}
+
+TEST_CASE("a config is read from its file, whose path begins the messages") {
+  const TempFile good("good.yaml", kNames);
+  CHECK(load_config(good.path()).data.name == "pmean_example");
+  CHECK(load_config(good.path(), {parse_set("trainer.seed=3")}).trainer.seed == 3);
+  const TempFile bad("bad.yaml", kNames + "optimizer:\n  lrr: 1\n");
+  CHECK_THROWS_WITH(
+      load_config(bad.path()),
+      bad.path().string() + ":4:3: unknown key 'lrr' in optimizer (did you mean 'lr'?)");
+}
+
+TEST_CASE("a config that cannot be read is a DataError with the reason") {
+  CHECK_THROWS_AS(load_config("/nowhere/c.yaml"), DataError);
+  CHECK_THROWS_WITH(load_config("/nowhere/c.yaml"),
+                    "cannot read the config /nowhere/c.yaml: No such file or directory");
+  CHECK_THROWS_WITH(load_config("/"), "cannot read the config /: it is a directory");
+}
+
+TEST_CASE("the committed configs load") {
+  const Config linear = load_config(committed("pmean_linear.yaml"));
+  CHECK(linear.model.name == "linear");
+  CHECK(linear.data.name == "pmean_example");
+  CHECK(linear.batch_size == 4);
+  CHECK_FALSE(linear.shuffle);
+  CHECK(linear.optimizer == OptimizerOptions{});
+  CHECK(linear.parallel.replicas == 4);
+  CHECK(linear.trainer.steps == 1);
+
+  const Config mlp = load_config(committed("fashion_mnist_mlp.yaml"));
+  CHECK(mlp.model.hidden == std::vector<std::int64_t>{1024, 1024});
+  CHECK(mlp.data.name == "fashion_mnist");
+  CHECK(mlp.batch_size == 64);
+  CHECK(mlp.optimizer.name == "adam");
+  CHECK(mlp.optimizer.lr == 0.001);
+  CHECK(mlp.parallel.replicas == 2);
+  CHECK(mlp.trainer.epochs == 5);
+  CHECK(mlp.trainer.log_every == 50);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,163 @@
+#include "trainers/config.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+#include <tuple>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+const std::vector<SectionSchema>& config_schema() {
+  static const std::vector<SectionSchema> kSchema{
+      {"model", {"name", "hidden"}, {}},
+      {"data", {"name", "root", "batch_size", "shuffle"}, {}},
+      {"optimizer", {"name", "lr", "momentum", "nesterov", "betas", "eps", "weight_decay"}, {}},
+      {"parallel", {"replicas", "launch", "axis_name", "threads_per_replica", "timeout_s"}, {}},
+      {"trainer",
+       {"epochs", "steps", "seed", "clip_norm", "log_every", "eval_every"},
+       {"epochs", "steps"}},
+  };
+  return kSchema;
+}
+
+bool is_identifier(const std::string& text) {
+  const auto is_part = [](unsigned char c) { return c < 128 && (std::isalnum(c) || c == '_'); };
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_part) &&
+         !std::isdigit(static_cast<unsigned char>(text[0]));
+}
+
+ModelOptions read_model(YamlDocument& document) {
+  YamlSection section = document.section("model");
+  ModelOptions options;
+  options.name = section.choice("name", model_names());
+  if (section.applies("hidden", {"mlp"}, options.name)) {
+    options.hidden = section.integers("hidden", options.hidden, at_least<std::int64_t>(1));
+  }
+  return options;
+}
+
+void read_data(YamlDocument& document, Config& config) {
+  YamlSection section = document.section("data");
+  DataOptions& options = config.data;
+  options.name = section.choice("name", data_names());
+  if (section.applies("root", {"fashion_mnist"}, options.name)) {
+    const Rule<std::string> is_path{"a folder's path",
+                                    [](const std::string& text) { return !text.empty(); }};
+    options.root = section.string("root", options.root, is_path);
+  }
+  // The example's data are 4 samples a replica.
+  const std::int64_t batch_size = options.name == "pmean_example" ? 4 : config.batch_size;
+  config.batch_size = section.integer("batch_size", batch_size, at_least<std::int64_t>(1));
+  config.shuffle = section.boolean("shuffle", config.shuffle);
+}
+
+OptimizerOptions read_optimizer(YamlDocument& document) {
+  YamlSection section = document.section("optimizer");
+  OptimizerOptions options;
+  const auto beta = from_to_below(0.0, 1.0);
+  options.name = section.choice("name", optimizer_names(), options.name);
+  options.lr = section.number("lr", options.lr, greater_than(0.0));
+  options.weight_decay = section.number("weight_decay", options.weight_decay, at_least(0.0));
+  if (section.applies("momentum", {"sgd"}, options.name)) {
+    options.momentum = section.number("momentum", options.momentum, beta);
+  }
+  if (section.applies("nesterov", {"sgd"}, options.name)) {
+    options.nesterov = section.boolean("nesterov", options.nesterov);
+    if (options.nesterov && options.momentum == 0 && document.ok()) {
+      section.problem("nesterov", "needs optimizer.momentum greater than 0");
+    }
+  }
+  if (section.applies("betas", {"adam"}, options.name)) {
+    const auto betas =
+        section.numbers("betas", {options.betas[0], options.betas[1]}, options.betas.size(), beta);
+    options.betas = {betas[0], betas[1]};
+  }
+  if (section.applies("eps", {"adam"}, options.name)) {
+    options.eps = section.number("eps", options.eps, greater_than(0.0));
+  }
+  return options;
+}
+
+ParallelOptions read_parallel(YamlDocument& document) {
+  YamlSection section = document.section("parallel");
+  ParallelOptions options;
+  const Rule<std::string> identifier{"letters, digits and _, and begin with no digit",
+                                     is_identifier};
+  options.replicas = section.integer("replicas", options.replicas, from_to(1, 1024));
+  options.launch = section.choice("launch", {"processes", "threads"}, options.launch);
+  options.axis_name = section.string("axis_name", options.axis_name, identifier);
+  options.threads_per_replica =
+      section.integer("threads_per_replica", options.threads_per_replica, at_least(0));
+  // A millisecond at least, and within 64 bits in any unit of time.
+  const Rule<double> timeout{"from 0.001 to 1000000",
+                             [](double seconds) { return seconds >= 1e-3 && seconds <= 1e6; }};
+  options.timeout_s = section.number("timeout_s", options.timeout_s, timeout);
+  return options;
+}
+
+TrainerOptions read_trainer(YamlDocument& document) {
+  YamlSection section = document.section("trainer");
+  TrainerOptions options;
+  const auto count = at_least<std::int64_t>(1);
+  if (section.has("steps")) {
+    options.steps = section.integer<std::int64_t>("steps", 1, count);
+    options.epochs.reset();
+  } else {
+    options.epochs = section.integer<std::int64_t>("epochs", 1, count);
+  }
+  options.seed = section.integer("seed", options.seed, at_least<std::uint64_t>(0));
+  options.clip_norm = section.number_or_null("clip_norm", options.clip_norm, greater_than(0.0));
+  options.log_every = section.integer("log_every", options.log_every, count);
+  options.eval_every = section.integer("eval_every", options.eval_every, at_least<std::int64_t>(0));
+  return options;
+}
+
+std::string read_text(const std::filesystem::path& file) {
+  const auto fail = [&](const std::string& reason) {
+    throw DataError(str("cannot read the config ", file.string(), ": ", reason));
+  };
+  std::error_code ignored;  // what cannot be looked at cannot be opened either
+  if (std::filesystem::is_directory(file, ignored)) fail("it is a directory");
+  errno = 0;
+  std::ifstream in(file, std::ios::binary);
+  if (!in) fail(std::generic_category().message(errno));
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (in.bad()) fail(std::generic_category().message(errno));
+  return text;
+}
+
+}  // namespace
+
+bool operator==(const Config& a, const Config& b) {
+  const auto all = [](const Config& c) {
+    return std::tie(c.model, c.data.name, c.data.root, c.batch_size, c.shuffle, c.optimizer,
+                    c.parallel, c.trainer);
+  };
+  return all(a) == all(b);
+}
+
+Config parse_config(const std::string& text, const std::string& name,
+                    const std::vector<Override>& overrides) {
+  YamlDocument document(text, name, config_schema(), overrides);
+  Config config;
+  config.model = read_model(document);
+  read_data(document, config);
+  config.optimizer = read_optimizer(document);
+  config.parallel = read_parallel(document);
+  config.trainer = read_trainer(document);
+  document.finish();
+  return config;
+}
+
+Config load_config(const std::filesystem::path& file, const std::vector<Override>& overrides) {
+  return parse_config(read_text(file), file.string(), overrides);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/data/data.h"
+#include "framework/optim/optimizer_options.h"
+#include "models/model_options.h"
+#include "trainers/strict_yaml.h"
+
+namespace lockstep {
+
+/// Who runs the job, as a config's `parallel` section says it.
+struct ParallelOptions {
+  int replicas = 1;
+  std::string launch = "processes";  ///< or "threads"
+  std::string axis_name = "data";
+  int threads_per_replica = 0;  ///< math threads; 0: the host's cores / replicas, at least 1
+  double timeout_s = 60;        ///< how long a replica waits for another
+
+  bool operator==(const ParallelOptions&) const = default;
+};
+
+/// How long and how a job trains, as a config's `trainer` section says it.
+struct TrainerOptions {
+  std::optional<std::int64_t> epochs = 1;  ///< either these …
+  std::optional<std::int64_t> steps;       ///< … or these: exactly one has a value
+  std::uint64_t seed = 0;
+  std::optional<double> clip_norm;  ///< the gradients' largest global norm; none: no clipping
+  std::int64_t log_every = 20;      ///< steps
+  std::int64_t eval_every = 0;      ///< steps; 0: only at the end, where it is done in any case
+
+  bool operator==(const TrainerOptions&) const = default;
+};
+
+/// All that `train` is told about a job. Options that don't belong to the chosen model, data set or
+/// optimizer have their defaults.
+struct Config {
+  ModelOptions model;
+  DataOptions data;
+  std::int64_t batch_size = 64;  ///< samples a replica and step
+  bool shuffle = true;
+  OptimizerOptions optimizer;
+  ParallelOptions parallel;
+  TrainerOptions trainer;
+
+  friend bool operator==(const Config& a, const Config& b);
+};
+
+/// The config in `file`, with `overrides` winning over it (later ones over earlier ones; setting
+/// one of trainer.epochs and trainer.steps removes the other). DataError if the file cannot be
+/// read. ValueError for everything that is not understood, not of the right type or impossible, the
+/// first such as "file:line:column: message" or "--flag as written: message".
+[[nodiscard]] Config load_config(const std::filesystem::path& file,
+                                 const std::vector<Override>& overrides = {});
+
+/// The same of a file's `text`, which messages call `name`.
+[[nodiscard]] Config parse_config(const std::string& text, const std::string& name,
+                                  const std::vector<Override>& overrides = {});
+
+/// The resolved config: every key that applies, with its value. parse_config gives an equal Config.
+[[nodiscard]] std::string to_yaml(const Config& config);
+
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+#include <concepts>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "framework/base/text.h"
+#include "trainers/config.h"
+
+namespace lockstep {
+namespace {
+
+std::string yaml(bool value) {
+  return value ? "true" : "false";
+}
+
+std::string yaml(double value) {
+  return yaml_number(value);
+}
+
+template <std::integral Integer>
+std::string yaml(Integer value) {
+  return std::to_string(value);
+}
+
+// Without quotes where no reader of YAML, of any version, takes it for anything but a string.
+std::string yaml(const std::string& text) {
+  static const std::set<std::string> kWords{"null", "true", "false", "yes", "no",
+                                            "on",   "off",  "y",     "n"};
+  constexpr const char* kSafe =
+      "/.-_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  std::string lower = text;
+  for (char& letter : lower) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  const bool is_path = text.find('/') != std::string::npos && text[0] != '-';
+  const bool is_word = !lower.empty() && (lower[0] == '_' || (lower[0] >= 'a' && lower[0] <= 'z'));
+  const bool plain = (is_path || is_word) && kWords.count(lower) == 0 &&
+                     text.find_first_not_of(kSafe) == std::string::npos;
+  return plain ? text : yaml_quoted(text);
+}
+
+template <typename Range>
+std::string yaml_list(const Range& values) {
+  std::vector<std::string> texts;
+  for (const auto& value : values) texts.push_back(yaml(value));
+  return "[" + join(texts) + "]";
+}
+
+// Collects the lines "  key: value" under a section's name.
+class Printer {
+ public:
+  void section(const std::string& name) { text_ += name + ":\n"; }
+  void line(const std::string& key, const std::string& value) {
+    text_ += "  " + key + ": " + value + "\n";
+  }
+  template <typename T>
+  void key(const std::string& key, const T& value) {
+    line(key, yaml(value));
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace
+
+std::string to_yaml(const Config& config) {
+  Printer out;
+  out.section("model");
+  out.key("name", config.model.name);
+  if (config.model.name == "mlp") out.line("hidden", yaml_list(config.model.hidden));
+
+  out.section("data");
+  out.key("name", config.data.name);
+  if (config.data.name == "fashion_mnist") out.key("root", config.data.root);
+  out.key("batch_size", config.batch_size);
+  out.key("shuffle", config.shuffle);
+
+  const OptimizerOptions& optimizer = config.optimizer;
+  out.section("optimizer");
+  out.key("name", optimizer.name);
+  out.key("lr", optimizer.lr);
+  if (optimizer.name == "sgd") {
+    out.key("momentum", optimizer.momentum);
+    out.key("nesterov", optimizer.nesterov);
+  }
+  if (optimizer.name == "adam") {
+    out.line("betas", yaml_list(optimizer.betas));
+    out.key("eps", optimizer.eps);
+  }
+  out.key("weight_decay", optimizer.weight_decay);
+
+  const ParallelOptions& parallel = config.parallel;
+  out.section("parallel");
+  out.key("replicas", parallel.replicas);
+  out.key("launch", parallel.launch);
+  out.key("axis_name", parallel.axis_name);
+  out.key("threads_per_replica", parallel.threads_per_replica);
+  out.key("timeout_s", parallel.timeout_s);
+
+  const TrainerOptions& trainer = config.trainer;
+  out.section("trainer");
+  if (trainer.epochs) out.key("epochs", *trainer.epochs);
+  if (trainer.steps) out.key("steps", *trainer.steps);
+  out.key("seed", trainer.seed);
+  out.line("clip_norm", trainer.clip_norm ? yaml(*trainer.clip_norm) : "null");
+  out.key("log_every", trainer.log_every);
+  out.key("eval_every", trainer.eval_every);
+  return out.text();
+}
+
+}  // namespace lockstep

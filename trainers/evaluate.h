@@ -1,0 +1,18 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "framework/axes/axis_names.h"
+#include "framework/data/dataset.h"
+#include "models/model.h"
+
+namespace lockstep {
+
+/// The model on all of `data`: "loss", the mean over its samples, and for classification "accuracy",
+/// the part of the samples whose largest output is their class. The replicas of the axis share the
+/// samples; the result is the same on each.
+[[nodiscard]] std::map<std::string, double> evaluate(Model& model, const Dataset& data,
+                                                     const AxisNames& axis_name);
+
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+#include "trainers/flags.h"
+
+// Values of --set may hold commas: a list option takes each as it is.
+#define CXXOPTS_VECTOR_DELIMITER '\0'
+#include <cxxopts.hpp>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+cxxopts::Options make_options() {
+  cxxopts::Options options("train",
+                           "Trains a model on data-parallel replicas, as a YAML config says.\n");
+  options.custom_help("--config FILE [flags]");
+  options.add_options()                                                                           //
+      ("config", "The config: see configs/", cxxopts::value<std::string>(), "FILE")               //
+      ("replicas", "Number of replicas (parallel.replicas)", cxxopts::value<std::string>(), "N")  //
+      ("launch", "How replicas run, processes or threads (parallel.launch)",
+       cxxopts::value<std::string>(), "HOW")  //
+      ("set", "Sets a key of the config, again and again; wins over the file",
+       cxxopts::value<std::vector<std::string>>(), "dotted.key=value")  //
+      ("output", "Folder for results; refused if it holds a run (default: a new one under runs/)",
+       cxxopts::value<std::string>(), "DIR")                            //
+      ("print-config", "Print the config with all its values and end")  //
+      ("quiet", "Print errors and warnings only")                       //
+      ("help", "Print this and end")                                    //
+      ("version", "Print the version and end");
+  return options;
+}
+
+constexpr const char* kAfterHelp =
+    "\nExit status: 0 done; 2 arguments, config or an input file; 3 a replica died, timed out or "
+    "fell\n"
+    "out of step; 1 any other error; 130 Ctrl-C; 143 SIGTERM.\n"
+    "\n"
+    "Examples:\n"
+    "  train --config configs/pmean_linear.yaml --replicas 4\n"
+    "  train --config configs/fashion_mnist_mlp.yaml --set optimizer.lr=0.0005 --output "
+    "runs/slow\n";
+
+const std::vector<std::string>& flag_names() {
+  static const std::vector<std::string> names{"--config", "--replicas", "--launch",
+                                              "--set",    "--output",   "--print-config",
+                                              "--quiet",  "--help",     "--version"};
+  return names;
+}
+
+// cxxopts does not say what was meant.
+void check_known(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument.rfind("--", 0) != 0) continue;
+    const std::string name = argument.substr(0, argument.find('='));
+    const auto& names = flag_names();
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      throw ValueError(str("unknown flag ", name, did_you_mean(name, names), "; see train --help"));
+    }
+  }
+}
+
+}  // namespace
+
+Flags parse_flags(int argc, const char* const* argv) {
+  check_known(argc, argv);
+  cxxopts::Options options = make_options();
+  Flags flags;
+  try {
+    const cxxopts::ParseResult parsed = options.parse(argc, argv);
+    if (!parsed.unmatched().empty()) {
+      throw ValueError(str("'", parsed.unmatched()[0], "' is no flag; see train --help"));
+    }
+    if (parsed.count("help") > 0) {
+      flags.text = options.help() + kAfterHelp;
+      return flags;
+    }
+    if (parsed.count("version") > 0) {
+      flags.text = "lockstep " LOCKSTEP_VERSION "\n";
+      return flags;
+    }
+    if (parsed.count("config") == 0) throw ValueError("--config FILE is needed; see train --help");
+    flags.config = parsed["config"].as<std::string>();
+    if (parsed.count("output") > 0) {
+      flags.output = parsed["output"].as<std::string>();
+      if (flags.output.empty()) throw ValueError("--output: the folder's name is empty");
+    }
+    flags.print_config = parsed.count("print-config") > 0;
+    flags.quiet = parsed.count("quiet") > 0;
+    for (const auto& argument : parsed.arguments()) {
+      const std::string& value = argument.value();
+      if (argument.key() == "set") flags.overrides.push_back(parse_set(value));
+      for (const char* const key : {"replicas", "launch"}) {
+        if (argument.key() != key) continue;
+        flags.overrides.push_back({str("parallel.", key), value, str("--", key, " ", value)});
+      }
+    }
+  } catch (const cxxopts::exceptions::exception& error) {
+    throw ValueError(str(error.what(), "; see train --help"));
+  }
+  return flags;
+}
+
+}  // namespace lockstep

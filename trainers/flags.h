@@ -1,0 +1,25 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainers/config.h"
+
+namespace lockstep {
+
+/// What train's command line asks for.
+struct Flags {
+  std::filesystem::path config;
+  std::filesystem::path output;     ///< empty: a new folder under runs/
+  std::vector<Override> overrides;  ///< --set, --replicas and --launch, in the order given
+  bool print_config = false;
+  bool quiet = false;
+  std::optional<std::string> text;  ///< --help or --version: to be printed, and nothing else done
+};
+
+/// Throws ValueError for flags that are not known or lack their value.
+[[nodiscard]] Flags parse_flags(int argc, const char* const* argv);
+
+}  // namespace lockstep

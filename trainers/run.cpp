@@ -1,0 +1,231 @@
+#include "trainers/run.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/zeros.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/data/sampler.h"
+#include "framework/optim/clip.h"
+#include "framework/optim/optimizer.h"
+#include "framework/replicas/machine.h"
+#include "framework/telemetry/digest.h"
+#include "framework/telemetry/metrics.h"
+#include "framework/telemetry/progress.h"
+#include "framework/telemetry/run_folder.h"
+#include "framework/training/gradient_averaging.h"
+#include "models/loss.h"
+#include "models/model.h"
+#include "trainers/evaluate.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// What replica 0 writes and shows; the other replicas have none.
+struct Reporter {
+  Reporter(const Config& config, const RunOptions& options)
+      : folder(options.output.empty() ? new_run_folder(options.name) : options.output),
+        progress(stdout, options.quiet) {
+    if (!options.output.empty()) claim_run_folder(folder);
+    write_file_atomically(folder / "config.yaml", to_yaml(config));
+    metrics.emplace(folder);
+  }
+
+  std::filesystem::path folder;
+  Progress progress;
+  std::optional<MetricsWriter> metrics;
+};
+
+class TrainingRun {
+ public:
+  TrainingRun(const Config& config, const DataSets& data, const RunOptions& options)
+      : config_(config),
+        data_(data),
+        axis_(config.parallel.axis_name),
+        replicas_(axis_size(axis_)),
+        replica_(axis_index(axis_)),
+        sampler_({.size = data.train->size(),
+                  .batch_size = config.batch_size,
+                  .replicas = replicas_,
+                  .seed = config.trainer.seed,
+                  .shuffle = config.shuffle}),
+        total_steps_(config.trainer.steps ? *config.trainer.steps
+                                          : *config.trainer.epochs * sampler_.steps_per_epoch()),
+        model_(make_model(config.model, data.train->features(), data.train->outputs(),
+                          config.trainer.seed)),
+        named_(parameter_map(*model_)) {
+    for (const auto& [name, parameter] : named_) parameters_.push_back(parameter);
+    optimizer_ = make_optimizer(config.optimizer, parameters_);
+    if (replica_ == 0) reporter_ = std::make_unique<Reporter>(config, options);
+  }
+
+  void run() {
+    print_parameters("original parameters: ");
+    const auto begin = Clock::now();
+    auto line_begin = begin;
+    std::int64_t samples = 0;  // of all replicas since the last line
+    for (std::int64_t step = 0; step < total_steps_; ++step) {
+      samples += train_step(step);
+      const bool last = step + 1 == total_steps_;
+      if (last || (step + 1) % config_.trainer.log_every == 0) {
+        check_loss(step);
+        report(step, static_cast<double>(samples) / seconds_since(line_begin),
+               seconds_since(begin));
+        samples = 0;
+        line_begin = Clock::now();
+      }
+      const std::int64_t every = config_.trainer.eval_every;
+      if (last || (every > 0 && (step + 1) % every == 0)) {
+        evaluate_at(step);
+        line_begin = Clock::now();
+      }
+    }
+    finish();
+  }
+
+ private:
+  // One update from the next global batch; returns its number of samples.
+  std::int64_t train_step(std::int64_t step) {
+    const std::int64_t epoch = step / sampler_.steps_per_epoch();
+    const std::int64_t step_of_epoch = step % sampler_.steps_per_epoch();
+    const std::int64_t global_batch = sampler_.global_batch(step_of_epoch);
+    const auto indices = sampler_.indices(epoch, step_of_epoch, replica_);
+
+    for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+    at::Tensor local = at::zeros({});
+    if (!indices.empty()) {
+      const Batch batch = data_.train->batch(indices);
+      local = loss(data_.train->task(), model_->forward(batch.inputs), batch.targets);
+      // The mean over replicas must be the mean over samples, where replicas have unequal numbers
+      // too.
+      const auto own = static_cast<std::int64_t>(indices.size());
+      if (own * replicas_ != global_batch) {
+        local = local * (static_cast<double>(own * replicas_) / static_cast<double>(global_batch));
+      }
+      local.backward();
+    }
+    loss_ = average_gradients(parameters_, local, axis_);
+    if (config_.trainer.clip_norm) {
+      gradient_norm_ = clip_by_global_norm(parameters_, *config_.trainer.clip_norm);
+    }
+    optimizer_->step();
+    return global_batch;
+  }
+
+  void check_loss(std::int64_t step) const {
+    const double value = loss_.item<double>();
+    if (std::isfinite(value)) return;
+    throw Error(str("the loss is ", value, " at step ", step + 1,
+                    "; training has diverged: try a smaller optimizer.lr or a trainer.clip_norm"));
+  }
+
+  void report(std::int64_t step, double samples_per_s, double elapsed_s) {
+    if (!reporter_) return;
+    const std::int64_t epoch = step / sampler_.steps_per_epoch();
+    const double value = shortest_decimal(loss_.item<float>());
+    reporter_->progress.update({.step = step + 1,
+                                .total = total_steps_,
+                                .epoch = epoch + 1,
+                                .loss = value,
+                                .samples_per_s = samples_per_s,
+                                .elapsed_s = elapsed_s});
+    std::vector<std::pair<std::string, MetricValue>> line{{"step", step + 1},
+                                                          {"epoch", epoch + 1},
+                                                          {"loss", value},
+                                                          {"lr", config_.optimizer.lr},
+                                                          {"samples_per_s", samples_per_s}};
+    if (gradient_norm_) line.emplace_back("gradient_norm", *gradient_norm_);
+    reporter_->metrics->write(line);
+  }
+
+  void evaluate_at(std::int64_t step) {
+    if (!data_.test) return;
+    eval_ = evaluate(*model_, *data_.test, axis_);
+    if (!reporter_) return;
+    std::vector<std::pair<std::string, MetricValue>> line{{"step", step + 1}};
+    std::vector<std::string> texts;
+    for (const auto& [name, value] : eval_) {
+      line.emplace_back("eval_" + name, value);
+      texts.push_back(str("test ", name, " ", value));
+    }
+    reporter_->metrics->write(line);
+    reporter_->progress.print(str("step ", step + 1, ": ", join(texts)));
+  }
+
+  // For models that are small enough to be read.
+  void print_parameters(const std::string& title) {
+    if (!reporter_) return;
+    std::vector<std::string> texts;
+    std::int64_t values = 0;
+    for (const auto& [name, parameter] : model_->named_parameters().pairs()) {
+      values += parameter.numel();
+      if (values > 16) return;
+      std::vector<double> numbers;
+      const at::Tensor flat = parameter.detach().flatten();
+      for (std::int64_t i = 0; i < flat.numel(); ++i) {
+        numbers.push_back(shortest_decimal(flat[i].item<float>()));
+      }
+      const std::string text = join(numbers);
+      texts.push_back(name + " = " + (numbers.size() == 1 ? text : "[" + text + "]"));
+    }
+    reporter_->progress.print(title + join(texts));
+  }
+
+  void finish() {
+    if (!reporter_) return;
+    print_parameters("updated parameters:  ");
+    RunResult result{
+        .steps = total_steps_,
+        .replicas = replicas_,
+        .loss = shortest_decimal(loss_.item<float>()),
+        .eval = eval_,
+        .parameters = named_,
+        .threads_per_replica = math_threads(config_.parallel.threads_per_replica, replicas_),
+        .launch = config_.parallel.launch,
+        .backend = "gloo",
+        .blas = blas().name,
+        .libtorch = libtorch_version()};
+    write_result(reporter_->folder, result);
+    reporter_->progress.print("parameters_sha256:   " + parameters_sha256(named_));
+    reporter_->progress.print("results in           " + reporter_->folder.string());
+    reporter_->progress.finish();
+  }
+
+  const Config& config_;
+  const DataSets& data_;
+  AxisNames axis_;
+  std::int64_t replicas_;
+  std::int64_t replica_;
+  Sampler sampler_;
+  std::int64_t total_steps_;
+  std::shared_ptr<Model> model_;
+  std::map<std::string, at::Tensor> named_;
+  std::vector<at::Tensor> parameters_;  // in the order of their names
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Reporter> reporter_;
+  at::Tensor loss_;  // over the last step's global batch
+  std::optional<double> gradient_norm_;
+  std::map<std::string, double> eval_;
+};
+
+}  // namespace
+
+void run_training(const Config& config, const DataSets& data, const RunOptions& options) {
+  TrainingRun(config, data, options).run();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// The trainer: reads a config, starts the replicas and trains.
+
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
+#include "framework/data/data.h"
+#include "framework/replicas/launch.h"
+#include "trainers/config.h"
+#include "trainers/flags.h"
+#include "trainers/run.h"
+
+namespace lockstep {
+namespace {
+
+int train(int argc, char** argv) {
+  const Flags flags = parse_flags(argc, argv);
+  if (flags.text) {
+    std::cout << *flags.text;
+    return 0;
+  }
+  const Config config = load_config(flags.config, flags.overrides);
+  if (flags.print_config) {
+    std::cout << to_yaml(config);
+    return 0;
+  }
+  set_quiet(flags.quiet);
+  // Read before the replicas start: they share the memory, and a bad file is one error, not N.
+  const DataSets data = load_data(config.data, config.parallel.replicas);
+  const RunOptions options{
+      .output = flags.output, .name = flags.config.stem(), .quiet = flags.quiet};
+  return launch(
+      [&] { run_training(config, data, options); },
+      {.replicas = config.parallel.replicas,
+       .mode = config.parallel.launch == "threads" ? LaunchMode::threads : LaunchMode::processes,
+       .axis_name = config.parallel.axis_name,
+       .threads_per_replica = config.parallel.threads_per_replica,
+       .timeout =
+           std::chrono::milliseconds(static_cast<std::int64_t>(config.parallel.timeout_s * 1000))});
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  try {
+    return lockstep::train(argc, argv);
+  } catch (const std::exception& error) {
+    lockstep::log_error(error.what());
+    return lockstep::exit_status(error);
+  }
+}
