@@ -27,7 +27,7 @@ Leaves gather_all(const AxisCall& call, Communicator& replicas, const Leaves& le
     std::int64_t count = 0;
     for (const std::size_t i : indices) count += leaves[i].numel();
     const auto options = leaves[indices[0]].options();
-    at::Tensor mine = leaves[indices[0]].contiguous();
+    at::Tensor mine = as_message(leaves[indices[0]]);
     if (indices.size() > 1) {
       mine = at::empty({count}, options);
       std::int64_t offset = 0;

@@ -49,6 +49,8 @@ void check_leaves(const Leaves& leaves, const AxisCall& call) {
   }
 }
 
+at::Tensor as_message(const at::Tensor& tensor) { return tensor.contiguous().resolve_neg(); }
+
 std::span<std::byte> bytes_of(const at::Tensor& contiguous) {
   return {static_cast<std::byte*>(contiguous.data_ptr()), contiguous.nbytes()};
 }

@@ -24,6 +24,10 @@ using Leaves = std::vector<at::Tensor>;
 /// collectives know.
 void check_leaves(const Leaves& leaves, const AxisCall& call);
 
+/// The tensor's values in memory, one behind the other: a copy unless that is how they are already. A
+/// view that is negated lazily (of a conjugate's imaginary part, for example) is negated.
+[[nodiscard]] at::Tensor as_message(const at::Tensor& tensor);
+
 /// The memory of a contiguous tensor.
 [[nodiscard]] std::span<std::byte> bytes_of(const at::Tensor& contiguous);
 

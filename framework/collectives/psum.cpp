@@ -45,7 +45,7 @@ at::Tensor reduced_message(const AxisCall& call, Communicator& replicas, const L
   at::Tensor input;
   at::Tensor output;
   if (leaves.size() == 1) {
-    input = leaves[0].contiguous().view(-1);
+    input = as_message(leaves[0]).view(-1);
     output = at::empty_like(input);
   } else {
     std::int64_t count = 0;

@@ -27,7 +27,7 @@ Leaves scatter_all(const AxisCall& call, Communicator& replicas, const Leaves& s
     const at::Tensor& first = slices[indices[0]];
     std::int64_t count = 0;  // elements a replica receives
     for (const std::size_t i : indices) count += slices[i].numel() / size;
-    at::Tensor message = first.contiguous();
+    at::Tensor message = as_message(first);
     if (indices.size() > 1) {
       message = at::empty({size, count}, first.options());
       std::int64_t offset = 0;

@@ -1,0 +1,46 @@
+# Sourced by trainers/run.sh and tests/run.sh: installs what the build needs where it is missing, and
+# configures the release build. On Debian and its kin by apt, as root or with sudo; elsewhere it says
+# what to install.
+
+packages=(g++ cmake ninja-build libgloo-dev libopenblas0-openmp libcxxopts-dev libyaml-cpp-dev
+          nlohmann-json3-dev libspdlog-dev zlib1g-dev libssl-dev catch2 dataset-fashion-mnist)
+# A LibTorch of one's own is picked by CMAKE_PREFIX_PATH.
+[[ -n ${CMAKE_PREFIX_PATH-} ]] || packages+=(libtorch-dev)
+
+install_missing() {
+  local package missing=()
+  for package in "${packages[@]}"; do
+    [[ $(dpkg-query -W -f='${Status}' "$package" 2>/dev/null) == 'install ok installed' ]] || missing+=("$package")
+  done
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+  local as_root=()
+  if [[ $(id -u) != 0 ]]; then
+    if ! command -v sudo >/dev/null; then
+      echo "To install as root: apt-get install --no-install-recommends ${missing[*]}" >&2
+      return 2
+    fi
+    as_root=(sudo)
+  fi
+  echo "Installing ${missing[*]}"
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+say_what_to_install() {
+  cat >&2 <<'LIST'
+
+The build could not be configured. Lockstep needs: a C++20 compiler (g++ 12 or newer), CMake 3.25 or
+newer, Ninja, LibTorch 1.13 or newer (CMAKE_PREFIX_PATH picks one), Gloo, cxxopts, yaml-cpp,
+nlohmann-json, spdlog, zlib, OpenSSL, and for the tests Catch2 and the Fashion-MNIST files that
+Debian's package dataset-fashion-mnist has. A fast BLAS such as OpenBLAS with OpenMP is strongly advised.
+LIST
+  return 2
+}
+
+if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
+  install_missing
+fi
+if [[ ! -f build/release/build.ninja ]]; then
+  cmake --preset release || say_what_to_install
+fi
