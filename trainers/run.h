@@ -16,8 +16,8 @@ struct RunOptions {
 };
 
 /// Trains as `config` says, in each replica that launch() runs: config.parallel.axis_name is bound.
-/// Replica 0 writes the output folder and stdout. Throws ValueError if the folder holds a run already
-/// or the config does not suit the data, Error if the loss is no finite number.
+/// Replica 0 writes the output folder and stdout. Throws ValueError if the folder holds a run
+/// already or the config does not suit the data, Error if the loss is no finite number.
 void run_training(const Config& config, const DataSets& data, const RunOptions& options);
 
 }  // namespace lockstep

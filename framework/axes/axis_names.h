@@ -10,10 +10,10 @@ namespace lockstep {
 /// One axis name, or several that count as one axis, row-major: `"data"` or `{"data", "model"}`.
 class AxisNames {
  public:
-  AxisNames(const char* name) : names_{name} {}                                      // NOLINT
-  AxisNames(std::string name) : names_{std::move(name)} {}                           // NOLINT
+  AxisNames(const char* name) : names_{name} {}             // NOLINT
+  AxisNames(std::string name) : names_{std::move(name)} {}  // NOLINT
   AxisNames(std::initializer_list<std::string_view> names) : names_(names.begin(), names.end()) {}
-  AxisNames(std::vector<std::string> names) : names_(std::move(names)) {}            // NOLINT
+  AxisNames(std::vector<std::string> names) : names_(std::move(names)) {}  // NOLINT
 
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
 

@@ -70,11 +70,16 @@ Communicator& AxisGroup::part(const std::vector<std::int64_t>& members) {
   return *part;
 }
 
-const std::vector<Axis>& bound_axes() noexcept { return current_axes; }
+const std::vector<Axis>& bound_axes() noexcept {
+  return current_axes;
+}
 
-AxisScope::AxisScope(std::vector<Axis> axes) : outer_(std::exchange(current_axes, std::move(axes))) {}
+AxisScope::AxisScope(std::vector<Axis> axes)
+    : outer_(std::exchange(current_axes, std::move(axes))) {}
 
-AxisScope::~AxisScope() { current_axes = std::move(outer_); }
+AxisScope::~AxisScope() {
+  current_axes = std::move(outer_);
+}
 
 std::string AxisCall::text() const {
   std::string_view file = where.file_name();

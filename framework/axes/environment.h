@@ -16,8 +16,8 @@ namespace lockstep {
 /// whole axis is one group.
 using AxisIndexGroups = std::vector<std::vector<std::int64_t>>;
 
-/// The replicas of one axis as one of them sees them, with the parts of it that were asked for. Used
-/// by one thread at a time.
+/// The replicas of one axis as one of them sees them, with the parts of it that were asked for.
+/// Used by one thread at a time.
 class AxisGroup {
  public:
   explicit AxisGroup(std::shared_ptr<Communicator> whole);

@@ -21,14 +21,14 @@ class Error : public std::runtime_error {
   }
 };
 
-#define LOCKSTEP_ERROR_TYPE(Name, Base)                                                    \
-  class Name : public Base {                                                               \
-   public:                                                                                 \
-    using Base::Base;                                                                      \
-    [[nodiscard]] const char* type() const noexcept override { return #Name; }             \
-    [[noreturn]] void rethrow_with(const std::string& prefix) const override {             \
-      throw Name(prefix + what());                                                         \
-    }                                                                                      \
+#define LOCKSTEP_ERROR_TYPE(Name, Base)                                        \
+  class Name : public Base {                                                   \
+   public:                                                                     \
+    using Base::Base;                                                          \
+    [[nodiscard]] const char* type() const noexcept override { return #Name; } \
+    [[noreturn]] void rethrow_with(const std::string& prefix) const override { \
+      throw Name(prefix + what());                                             \
+    }                                                                          \
   }
 
 /// An axis name that is not bound where it is used.

@@ -20,9 +20,15 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-void log_info(std::string_view message) { logger().info(message); }
-void log_warning(std::string_view message) { logger().warn("warning: {}", message); }
-void log_error(std::string_view message) { logger().error("error: {}", message); }
+void log_info(std::string_view message) {
+  logger().info(message);
+}
+void log_warning(std::string_view message) {
+  logger().warn("warning: {}", message);
+}
+void log_error(std::string_view message) {
+  logger().error("error: {}", message);
+}
 
 void set_quiet(bool quiet) {
   logger().set_level(quiet ? spdlog::level::warn : spdlog::level::info);

@@ -11,8 +11,8 @@ struct Shard {
   std::int64_t size;
 };
 
-/// Part `index` of `count` items cut into `parts` contiguous parts in order. Sizes differ by at most
-/// one, the larger ones first; with fewer items than parts the last ones are empty. Requires
+/// Part `index` of `count` items cut into `parts` contiguous parts in order. Sizes differ by at
+/// most one, the larger ones first; with fewer items than parts the last ones are empty. Requires
 /// count >= 0, parts >= 1 and 0 <= index < parts.
 [[nodiscard]] constexpr Shard shard(std::int64_t count, std::int64_t parts, std::int64_t index) {
   const std::int64_t small = count / parts;

@@ -55,14 +55,14 @@ Leaves gather_all(const AxisCall& call, Communicator& replicas, const Leaves& le
 }  // namespace
 
 std::vector<Tensor> all_gather_leaves(const std::vector<Tensor>& leaves, const AxisNames& axis_name,
-                                      const AllGatherOptions& options,
-                                      std::source_location where) {
+                                      const AllGatherOptions& options, std::source_location where) {
   const AxisCall call{"all_gather", axis_name, where};
   Communicator& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::equal);
   check_leaves(leaves, call);
   std::vector<std::int64_t> axes;
   for (const Tensor& leaf : leaves) {
-    axes.push_back(wrap_dimension(options.axis, leaf.dim() + (options.tiled ? 0 : 1), "axis", call));
+    axes.push_back(
+        wrap_dimension(options.axis, leaf.dim() + (options.tiled ? 0 : 1), "axis", call));
   }
   return differentiable(
       call, leaves,

@@ -13,7 +13,8 @@ namespace lockstep {
 struct AllGatherOptions {
   /// Where the replicas' values go in the result; negative counts from its end.
   std::int64_t axis = 0;
-  /// False: stack them along a new dimension at `axis`. True: concatenate them along the existing one.
+  /// False: stack them along a new dimension at `axis`. True: concatenate them along the existing
+  /// one.
   bool tiled = false;
   /// Gather within each of these groups, of one size, in the order in which they are written.
   AxisIndexGroups axis_index_groups = {};
@@ -24,9 +25,9 @@ std::vector<Tensor> all_gather_leaves(const std::vector<Tensor>& leaves, const A
                                       const AllGatherOptions& options, std::source_location where);
 }  // namespace collectives_detail
 
-/// The values of all replicas of the axis (or of this replica's group), leaf by leaf, the same on each.
-/// With N replicas a leaf of shape (a, b) gives (N, a, b), or tiled (N a, b), for axis 0. All replicas
-/// call it with trees of the same shapes; leaves of one dtype travel in one message. As
+/// The values of all replicas of the axis (or of this replica's group), leaf by leaf, the same on
+/// each. With N replicas a leaf of shape (a, b) gives (N, a, b), or tiled (N a, b), for axis 0. All
+/// replicas call it with trees of the same shapes; leaves of one dtype travel in one message. As
 /// jax.lax.all_gather.
 ///
 /// Derivative: psum_scatter of the gradients. Throws as psum; a ValueError too for an axis out of

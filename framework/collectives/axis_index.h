@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-/// This replica's index along the axis, in [0, axis_size(axis_name)); of several names the row-major
-/// index over them. Throws NameError if a name is not bound. As jax.lax.axis_index.
-[[nodiscard]] std::int64_t axis_index(
-    const AxisNames& axis_name, std::source_location where = std::source_location::current());
+/// This replica's index along the axis, in [0, axis_size(axis_name)); of several names the
+/// row-major index over them. Throws NameError if a name is not bound. As jax.lax.axis_index.
+[[nodiscard]] std::int64_t axis_index(const AxisNames& axis_name,
+                                      std::source_location where = std::source_location::current());
 
 /// How many replicas the axis has. As jax.lax.axis_size.
-[[nodiscard]] std::int64_t axis_size(
-    const AxisNames& axis_name, std::source_location where = std::source_location::current());
+[[nodiscard]] std::int64_t axis_size(const AxisNames& axis_name,
+                                     std::source_location where = std::source_location::current());
 
 }  // namespace lockstep

@@ -1,12 +1,14 @@
 #include "framework/collectives/differentiable.h"
 
+#include <memory>
+#include <type_traits>
+#include <utility>
+
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
-
-#include <memory>
-#include <utility>
 
 #include "framework/base/text.h"
 
@@ -44,8 +46,8 @@ class CollectiveBackward final : public torch::autograd::Node {
     }
     Leaves dense(results_.size());
     for (std::size_t i = 0; i < dense.size(); ++i) {
-      dense[i] = gradients[i].defined() ? gradients[i]
-                                        : at::zeros(results_[i].sizes, results_[i].options);
+      dense[i] =
+          gradients[i].defined() ? gradients[i] : at::zeros(results_[i].sizes, results_[i].options);
     }
     return rule_(dense);
   }
@@ -56,6 +58,18 @@ class CollectiveBackward final : public torch::autograd::Node {
   std::vector<Shape> results_;
   BackwardRule rule_;
 };
+
+// Nodes are counted by a shared_ptr in older versions of LibTorch and by themselves in newer ones.
+template <typename Node, typename... Args>
+auto make_node(Args&&... args) {
+  using Owner = decltype(torch::autograd::Edge::function);
+  if constexpr (std::is_same_v<Owner, std::shared_ptr<torch::autograd::Node>>) {
+    return std::shared_ptr<Node>(new Node(std::forward<Args>(args)...),
+                                 [](auto* node) { deleteNode(node); });
+  } else {
+    return c10::make_intrusive<Node>(std::forward<Args>(args)...);
+  }
+}
 
 }  // namespace
 
@@ -69,8 +83,7 @@ Leaves differentiable(const AxisCall& call, const Leaves& leaves,
     return forward(leaves);
   }
 
-  const auto node = std::shared_ptr<CollectiveBackward>(
-      new CollectiveBackward(call, axis_of(call).group), torch::autograd::deleteNode);
+  const auto node = make_node<CollectiveBackward>(call, axis_of(call).group);
   node->set_next_edges(torch::autograd::collect_next_edges(leaves));
   Leaves results;
   {

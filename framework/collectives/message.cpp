@@ -1,8 +1,8 @@
 #include "framework/collectives/message.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
+
+#include <ATen/ops/empty.h>
 
 #include "framework/base/text.h"
 
@@ -43,13 +43,16 @@ void check_leaves(const Leaves& leaves, const AxisCall& call) {
       throw ValueError(lockstep::str(call.text(), ": leaf ", i, " ", what));
     };
     if (!leaf.defined()) refuse("is an undefined tensor");
-    if (!leaf.device().is_cpu()) refuse("is on " + leaf.device().str() + "; only the CPU is supported");
+    if (!leaf.device().is_cpu())
+      refuse("is on " + leaf.device().str() + "; only the CPU is supported");
     if (leaf.layout() != at::kStrided) refuse("is sparse; only dense tensors are supported");
     (void)element_type(leaf.scalar_type(), call);
   }
 }
 
-at::Tensor as_message(const at::Tensor& tensor) { return tensor.contiguous().resolve_neg(); }
+at::Tensor as_message(const at::Tensor& tensor) {
+  return tensor.contiguous().resolve_neg();
+}
 
 std::span<std::byte> bytes_of(const at::Tensor& contiguous) {
   return {static_cast<std::byte*>(contiguous.data_ptr()), contiguous.nbytes()};
@@ -84,10 +87,10 @@ at::Tensor part_of(const at::Tensor& flat, std::int64_t offset, at::IntArrayRef 
 std::int64_t wrap_dimension(std::int64_t dimension, std::int64_t dimensions, const char* what,
                             const AxisCall& call) {
   if (dimension < -dimensions || dimension >= dimensions) {
-    throw ValueError(lockstep::str(
-        call.text(), ": ", what, " ", dimension, " is out of range; ",
-        dimensions == 0 ? std::string("the tensor has no dimensions")
-                        : lockstep::str("it must be in [", -dimensions, ", ", dimensions - 1, "]")));
+    throw ValueError(lockstep::str(call.text(), ": ", what, " ", dimension, " is out of range; ",
+                                   dimensions == 0 ? std::string("the tensor has no dimensions")
+                                                   : lockstep::str("it must be in [", -dimensions,
+                                                                   ", ", dimensions - 1, "]")));
   }
   return dimension < 0 ? dimension + dimensions : dimension;
 }

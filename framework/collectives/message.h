@@ -1,10 +1,10 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstddef>
 #include <span>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
@@ -24,19 +24,21 @@ using Leaves = std::vector<at::Tensor>;
 /// collectives know.
 void check_leaves(const Leaves& leaves, const AxisCall& call);
 
-/// The tensor's values in memory, one behind the other: a copy unless that is how they are already. A
-/// view that is negated lazily (of a conjugate's imaginary part, for example) is negated.
+/// The tensor's values in memory, one behind the other: a copy unless they are that already. A view
+/// that is negated lazily (a conjugate's imaginary part, for example) is negated.
 [[nodiscard]] at::Tensor as_message(const at::Tensor& tensor);
 
 /// The memory of a contiguous tensor.
 [[nodiscard]] std::span<std::byte> bytes_of(const at::Tensor& contiguous);
 
-/// Indices of leaves with the same dtype, one list a dtype, in the order in which dtypes first occur.
+/// Indices of leaves with the same dtype, one list a dtype, in the order in which dtypes first
+/// occur.
 [[nodiscard]] std::vector<std::vector<std::size_t>> by_dtype(const Leaves& leaves);
 
 /// `count` elements of the contiguous tensor `flat` from `offset` on, as a tensor of shape `sizes`
 /// that shares its memory. Unlike a view, autograd takes it for a tensor of its own.
-[[nodiscard]] at::Tensor part_of(const at::Tensor& flat, std::int64_t offset, at::IntArrayRef sizes);
+[[nodiscard]] at::Tensor part_of(const at::Tensor& flat, std::int64_t offset,
+                                 at::IntArrayRef sizes);
 
 /// Runs `transfer`; what fails in it gains the call's description.
 template <typename Transfer>

@@ -30,7 +30,8 @@ ReduceOp op_of(Reduction reduction) {
   return reduction == Reduction::min ? ReduceOp::min : ReduceOp::sum;
 }
 
-// What a leaf is summed as: booleans are counted, and the mean of integers must not overflow theirs.
+// What a leaf is summed as: booleans are counted, and the mean of integers must not overflow
+// theirs.
 at::Tensor operand_of(const at::Tensor& leaf, Reduction reduction) {
   const bool adds = op_of(reduction) == ReduceOp::sum;
   const bool counts = leaf.scalar_type() == at::kBool && adds;

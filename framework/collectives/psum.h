@@ -39,15 +39,15 @@ concept Number = std::is_arithmetic_v<T>;
 
 }  // namespace collectives_detail
 
-/// The sum over the replicas of the axis (or of this replica's group), leaf by leaf, the same bits on
-/// each: added in the order that reduce() (comm/reduce.h) fixes. Shapes and dtypes stay, except that
-/// booleans are counted in int64; integers wrap around, half types are accumulated in float32. All
-/// replicas call it with trees built alike; leaves of one dtype travel in one message. As
+/// The sum over the replicas of the axis (or of this replica's group), leaf by leaf, the same bits
+/// on each: added in the order that reduce() (comm/reduce.h) fixes. Shapes and dtypes stay, except
+/// that booleans are counted in int64; integers wrap around, half types are accumulated in float32.
+/// All replicas call it with trees built alike; leaves of one dtype travel in one message. As
 /// jax.lax.psum.
 ///
-/// Derivative: psum of the gradients (the transpose; the gradient of the sum of all replicas' results).
-/// Throws NameError and ValueError as replicas_of, ValueError for leaves that are undefined, not on the
-/// CPU, sparse or complex, CommError when the job fails.
+/// Derivative: psum of the gradients (the transpose; the gradient of the sum of all replicas'
+/// results). Throws NameError and ValueError as replicas_of, ValueError for leaves that are
+/// undefined, not on the CPU, sparse or complex, CommError when the job fails.
 template <Tree T>
 [[nodiscard]] T psum(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
                      std::source_location where = std::source_location::current()) {
@@ -78,9 +78,9 @@ template <Tree T>
                                          where);
 }
 
-/// The largest value over the replicas, element by element; on booleans "any"; NaN if one is NaN. As
-/// jax.lax.pmax. Derivative: the psum of the gradients goes to the replicas that hold the extremum,
-/// shared equally among ties. Errors: as psum.
+/// The largest value over the replicas, element by element; on booleans "any"; NaN if one is NaN.
+/// As jax.lax.pmax. Derivative: the psum of the gradients goes to the replicas that hold the
+/// extremum, shared equally among ties. Errors: as psum.
 template <Tree T>
 [[nodiscard]] T pmax(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
                      std::source_location where = std::source_location::current()) {

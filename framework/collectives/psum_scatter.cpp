@@ -11,7 +11,8 @@ namespace lockstep::collectives_detail {
 namespace {
 
 // A leaf of shape (…, d, …) as (N, …): slice r is what replica r receives.
-at::Tensor slices_of(const at::Tensor& leaf, std::int64_t dimension, std::int64_t size, bool tiled) {
+at::Tensor slices_of(const at::Tensor& leaf, std::int64_t dimension, std::int64_t size,
+                     bool tiled) {
   const at::Tensor counted = leaf.scalar_type() == at::kBool ? leaf.to(at::kLong) : leaf;
   if (!tiled) return counted.movedim(dimension, 0);
   auto sizes = counted.sizes().vec();
@@ -57,11 +58,11 @@ std::int64_t checked_dimension(const AxisCall& call, const Tensor& leaf, std::in
       wrap_dimension(options.scatter_dimension, leaf.dim(), "scatter_dimension", call);
   const std::int64_t length = leaf.size(dimension);
   if (options.tiled ? length % replicas != 0 : length != replicas) {
-    throw ValueError(lockstep::str(call.text(), ": scatter_dimension ", options.scatter_dimension,
-                                   " has length ", length, options.tiled
-                                       ? "; tiled, it must be divisible by the group's size, "
-                                       : "; untiled, it must be the group's size, ",
-                                   replicas));
+    throw ValueError(lockstep::str(
+        call.text(), ": scatter_dimension ", options.scatter_dimension, " has length ", length,
+        options.tiled ? "; tiled, it must be divisible by the group's size, "
+                      : "; untiled, it must be the group's size, ",
+        replicas));
   }
   return dimension;
 }

@@ -27,13 +27,13 @@ std::vector<Tensor> psum_scatter_leaves(const std::vector<Tensor>& leaves,
                                         std::source_location where);
 }  // namespace collectives_detail
 
-/// This replica's piece of psum(x): with N replicas, piece i of the scatter dimension goes to replica i
-/// of the axis (or of this replica's group). Bitwise that piece of psum(x), so that
+/// This replica's piece of psum(x): with N replicas, piece i of the scatter dimension goes to
+/// replica i of the axis (or of this replica's group). Bitwise that piece of psum(x), so that
 /// all_gather(psum_scatter(x)) is psum(x). Booleans are counted in int64. All replicas call it with
 /// trees of the same shapes; leaves of one dtype travel in one message. As jax.lax.psum_scatter.
 ///
-/// Derivative: all_gather of the gradients. Throws as psum; ValueErrors too if the dimension is out of
-/// range or its length does not suit the number of replicas.
+/// Derivative: all_gather of the gradients. Throws as psum; ValueErrors too if the dimension is out
+/// of range or its length does not suit the number of replicas.
 template <Tree T>
 [[nodiscard]] T psum_scatter(const T& x, const AxisNames& axis_name,
                              const PsumScatterOptions& options = {},

@@ -91,7 +91,9 @@ void Communicator::broadcast(std::span<std::byte> data, int root) {
   do_broadcast(data, root);
 }
 
-void Communicator::barrier() { do_barrier(); }
+void Communicator::barrier() {
+  do_barrier();
+}
 
 std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> members) {
   std::vector<bool> seen(static_cast<std::size_t>(size_), false);
@@ -100,7 +102,8 @@ std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> member
     const int member = members[place];
     check(member >= 0 && member < size_,
           str("subgroup: member ", member, " is not in a group of ", size_));
-    check(!seen[static_cast<std::size_t>(member)], str("subgroup: member ", member, " stands twice"));
+    check(!seen[static_cast<std::size_t>(member)],
+          str("subgroup: member ", member, " stands twice"));
     seen[static_cast<std::size_t>(member)] = true;
     if (member == rank_) own_place = static_cast<int>(place);
   }

@@ -10,14 +10,14 @@
 
 namespace lockstep {
 
-/// How the bytes of one replica reach the others of its group. All replicas of a group call the same
-/// verbs with the same sizes in the same order; a verb returns once this replica's result is there.
-/// Buffers are the caller's, aligned to their element type, and may be used again when the verb
-/// returns. One thread at a time, abort() and ledger() excepted. A group of one takes part in nothing
-/// but has its arguments checked all the same; empty buffers are fine everywhere.
+/// How the bytes of one replica reach the others of its group. All replicas of a group call the
+/// same verbs with the same sizes in the same order; a verb returns once this replica's result is
+/// there. Buffers are the caller's, aligned to their element type, and may be used again when the
+/// verb returns. One thread at a time, abort() and ledger() excepted. A group of one takes part in
+/// nothing but has its arguments checked all the same; empty buffers are fine everywhere.
 ///
-/// Sizes that break a verb's rule are ValueErrors and leave the group usable. Failures of the job are
-/// ReplicaLost, Timeout and Aborted: the group is of no use afterwards.
+/// Sizes that break a verb's rule are ValueErrors and leave the group usable. Failures of the job
+/// are ReplicaLost, Timeout and Aborted: the group is of no use afterwards.
 class Communicator {
  public:
   /// In permute(): no replica.
@@ -65,9 +65,9 @@ class Communicator {
   /// Returns once every replica has called it.
   void barrier();
 
-  /// The group of `members` (ranks in this group, each at most once, this replica among them) in the
-  /// order given. Every member asks for the same list; no message is sent. It shares this group's
-  /// connections, ledger and fate: abort() on either ends both.
+  /// The group of `members` (ranks in this group, each at most once, this replica among them) in
+  /// the order given. Every member asks for the same list; no message is sent. It shares this
+  /// group's connections, ledger and fate: abort() on either ends both.
   [[nodiscard]] std::shared_ptr<Communicator> subgroup(std::span<const int> members);
 
   /// Ends this replica's verb under way, and every later one, with Aborted(`reason`). Any thread.

@@ -18,8 +18,9 @@ enum class ElementType {
   boolean,
 };
 
-/// How elements of several replicas become one. On booleans sum is not defined (count them in int64),
-/// max is "any" and min is "all". Integers wrap around. A NaN in a max or min is the result.
+/// How elements of several replicas become one. On booleans sum is not defined (count them in
+/// int64), max is "any" and min is "all". Integers wrap around. A NaN in a max or min is the
+/// result.
 enum class ReduceOp { sum, max, min };
 
 [[nodiscard]] std::size_t size_of(ElementType type);

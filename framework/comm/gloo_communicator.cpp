@@ -14,8 +14,8 @@
 namespace lockstep {
 namespace {
 
-// Up to here every replica sends its whole buffer to every other and all reduce for themselves: more
-// bytes, one round.
+// Up to here every replica sends its whole buffer to every other and all reduce for themselves:
+// more bytes, one round.
 constexpr std::size_t kOneRoundBytes = 16 * 1024;
 
 using Bytes = std::span<std::byte>;
@@ -60,7 +60,8 @@ class GlooCommunicator final : public Communicator {
     std::size_t size;
   };
 
-  // The part of a buffer of `bytes` that replica `place` reduces: whole elements, as even as can be.
+  // The part of a buffer of `bytes` that replica `place` reduces: whole elements, as even as can
+  // be.
   Slice slice_of(std::size_t bytes, std::size_t element, int place) const {
     const Shard part = shard(static_cast<std::int64_t>(bytes / element), size(), place);
     return {static_cast<std::size_t>(part.offset) * element,

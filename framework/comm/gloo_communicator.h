@@ -11,8 +11,8 @@ namespace lockstep {
 /// Connects replica `rank` of `size` to the others over Gloo's TCP transport; all of them call this
 /// with the same store. Throws as GlooLink does.
 ///
-/// What a verb sends, with N replicas and a buffer of S bytes (all_gather: S in the output), and how
-/// many times it waits for the others:
+/// What a verb sends, with N replicas and a buffer of S bytes (all_gather: S in the output), and
+/// how many times it waits for the others:
 ///
 ///   | verb                     | bytes sent by each | rounds |
 ///   |--------------------------|--------------------|--------|

@@ -1,13 +1,13 @@
 #include "framework/comm/gloo_link.h"
 
+#include <algorithm>
+#include <utility>
+
 #include <gloo/transport/context.h>
 #include <gloo/transport/device.h>
 #include <gloo/transport/pair.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
-
-#include <algorithm>
-#include <utility>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -15,7 +15,9 @@
 namespace lockstep {
 namespace {
 
-std::string address_key(int from, int to) { return str("address/", from, "/", to); }
+std::string address_key(int from, int to) {
+  return str("address/", from, "/", to);
+}
 
 // Messages of different sizes never meet: replicas that are out of step wait instead of reading
 // each other's bytes as something else.
@@ -33,8 +35,8 @@ GlooLink::GlooLink(std::shared_ptr<Store> store, int rank, int size, const GlooO
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw CommError(str("replica ", rank, " could not connect on ", options.address, ": ",
-                        error.what()));
+    throw CommError(
+        str("replica ", rank, " could not connect on ", options.address, ": ", error.what()));
   }
 }
 
@@ -80,7 +82,8 @@ void GlooLink::guarded(int peer, const char* direction, const Step& step) {
     throw Timeout(str("replica ", rank_, " waited ", timeout_.count(), " ms to ", direction,
                       " replica ", peer, ", which did not arrive"));
   }
-  throw ReplicaLost(str("replica ", rank_, " lost its connection to replica ", peer, " (", what, ")"));
+  throw ReplicaLost(
+      str("replica ", rank_, " lost its connection to replica ", peer, " (", what, ")"));
 }
 
 GlooLink::Exchange GlooLink::post(std::uint64_t tag, std::span<const Outgoing> outgoing,
@@ -132,14 +135,14 @@ void GlooLink::abort(const std::string& reason) noexcept {
 GlooLink::Exchange::Exchange(GlooLink* link) : link_(link) {}
 
 GlooLink::Exchange::Exchange(Exchange&& other) noexcept
-    : link_(other.link_),
-      receives_(std::move(other.receives_)),
-      sends_(std::move(other.sends_)) {
+    : link_(other.link_), receives_(std::move(other.receives_)), sends_(std::move(other.sends_)) {
   other.receives_.clear();
   other.sends_.clear();
 }
 
-GlooLink::Exchange::~Exchange() { unregister(); }
+GlooLink::Exchange::~Exchange() {
+  unregister();
+}
 
 void GlooLink::Exchange::unregister() noexcept {
   if (receives_.empty() && sends_.empty()) return;

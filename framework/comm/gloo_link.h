@@ -40,8 +40,8 @@ class GlooLink {
     std::span<std::byte> data;
   };
 
-  /// Connects to the `size` - 1 others, which do the same with the same store. Throws Timeout if one
-  /// does not come, CommError if the address cannot be used.
+  /// Connects to the `size` - 1 others, which do the same with the same store. Throws Timeout if
+  /// one does not come, CommError if the address cannot be used.
   GlooLink(std::shared_ptr<Store> store, int rank, int size, const GlooOptions& options);
   ~GlooLink();
   GlooLink(const GlooLink&) = delete;

@@ -58,7 +58,8 @@ struct Sum {
   static A combine(A a, A b) {
     if constexpr (std::is_integral_v<A>) {
       using Unsigned = std::make_unsigned_t<A>;
-      return static_cast<A>(static_cast<Unsigned>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b)));
+      return static_cast<A>(
+          static_cast<Unsigned>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b)));
     } else {
       return a + b;
     }
@@ -159,7 +160,8 @@ void reduce(std::span<const std::byte* const> inputs, std::span<std::byte> outpu
             ReduceOp op) {
   if (inputs.empty()) throw ValueError("reduce: no inputs");
   if (output.size() % size_of(type) != 0) {
-    throw ValueError(str("reduce: ", output.size(), " bytes are no whole number of ", name_of(type)));
+    throw ValueError(
+        str("reduce: ", output.size(), " bytes are no whole number of ", name_of(type)));
   }
   if (type == ElementType::boolean && op == ReduceOp::sum) {
     throw ValueError("reduce: booleans have no sum; count them in int64");

@@ -16,9 +16,9 @@ namespace lockstep {
 /// ((0+1)+(2+3))+4, six ((0+1)+(2+3))+(4+5). float16 and bfloat16 are accumulated in float32 and
 /// rounded once, to nearest even.
 ///
-/// `inputs` has N >= 1 buffers of as many bytes as `output`, a multiple of the element's size, aligned
-/// to it. `output` may be one of the inputs, and must not overlap any of them otherwise. Throws
-/// ValueError for a sum of booleans and for sizes that are not whole elements.
+/// `inputs` has N >= 1 buffers of as many bytes as `output`, a multiple of the element's size,
+/// aligned to it. `output` may be one of the inputs, and must not overlap any of them otherwise.
+/// Throws ValueError for a sum of booleans and for sizes that are not whole elements.
 void reduce(std::span<const std::byte* const> inputs, std::span<std::byte> output, ElementType type,
             ReduceOp op);
 

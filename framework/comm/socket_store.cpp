@@ -1,13 +1,13 @@
 #include "framework/comm/socket_store.h"
 
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
 #include <thread>
+
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -50,7 +50,9 @@ std::pair<int, int> make_socket_pair() {
 
 SocketStore::SocketStore(int socket) : socket_(socket) {}
 
-SocketStore::~SocketStore() { ::close(socket_); }
+SocketStore::~SocketStore() {
+  ::close(socket_);
+}
 
 std::string SocketStore::ask(const std::string& request) {
   if (request.size() > kMaxMessage) {

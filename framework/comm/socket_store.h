@@ -41,8 +41,8 @@ class SocketStore final : public Store {
 /// The parent's side of the SocketStores of its children: one map that all of them see.
 class StoreServer {
  public:
-  /// Answers the request that waits on `socket`. False if the other end is closed. A request that is
-  /// no request of ours is answered like a key that is not there.
+  /// Answers the request that waits on `socket`. False if the other end is closed. A request that
+  /// is no request of ours is answered like a key that is not there.
   bool answer(int socket);
 
  private:

@@ -44,6 +44,8 @@ std::string PrefixStore::get(const std::string& key, std::chrono::milliseconds t
   return store_->get(prefix_ + key, timeout);
 }
 
-void PrefixStore::abort(const std::string& reason) noexcept { store_->abort(reason); }
+void PrefixStore::abort(const std::string& reason) noexcept {
+  store_->abort(reason);
+}
 
 }  // namespace lockstep

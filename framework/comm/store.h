@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// Where replicas find each other before they are connected: a small map from keys to bytes that all
-/// of them see. Any thread may use it. Keys are written once.
+/// Where replicas find each other before they are connected: a small map from keys to bytes that
+/// all of them see. Any thread may use it. Keys are written once.
 class Store {
  public:
   virtual ~Store() = default;

@@ -1,9 +1,9 @@
 #include "framework/replicas/first_failure.h"
 
-#include <c10/util/Exception.h>
-
 #include <string>
 #include <utility>
+
+#include <c10/util/Exception.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"

@@ -4,11 +4,12 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <string>
 
 namespace lockstep {
 
-/// The first exception of several replicas in threads: the root cause, since the others are ended by
-/// what it sets off.
+/// The first exception of several replicas in threads: the root cause, since the others are ended
+/// by what it sets off.
 class FirstFailure {
  public:
   /// `end_others` is called once, on the first failure, with its text.
@@ -19,8 +20,8 @@ class FirstFailure {
 
   [[nodiscard]] bool happened() const;
 
-  /// Throws the first failure, if there is one: an Error keeps its type and gains the replica's index,
-  /// anything else is nested in a ReplicaError with its text.
+  /// Throws the first failure, if there is one: an Error keeps its type and gains the replica's
+  /// index, anything else is nested in a ReplicaError with its text.
   void rethrow() const;
 
  private:

@@ -5,10 +5,16 @@ namespace {
 thread_local Job* this_thread_job = nullptr;
 }  // namespace
 
-Job* current_job() noexcept { return this_thread_job; }
+Job* current_job() noexcept {
+  return this_thread_job;
+}
 
-JobScope::JobScope(Job* job) noexcept { this_thread_job = job; }
+JobScope::JobScope(Job* job) noexcept {
+  this_thread_job = job;
+}
 
-JobScope::~JobScope() { this_thread_job = nullptr; }
+JobScope::~JobScope() {
+  this_thread_job = nullptr;
+}
 
 }  // namespace lockstep

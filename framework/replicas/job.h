@@ -20,8 +20,8 @@ struct Job {
   std::shared_ptr<Store> store;
   std::shared_ptr<Communicator> communicator;
 
-  /// Connections of maps that run several replicas in a member of the job, kept for the next call, by
-  /// how many each member runs.
+  /// Connections of maps that run several replicas in a member of the job, kept for the next call,
+  /// by how many each member runs.
   std::map<std::vector<std::int64_t>, std::vector<std::shared_ptr<Communicator>>> map_connections;
 };
 

@@ -1,7 +1,5 @@
 #include "framework/replicas/launch.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -13,6 +11,9 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
@@ -41,7 +42,8 @@ void check_options(const LaunchOptions& options) {
                          "; it must not be negative"));
   }
   if (options.timeout.count() <= 0) {
-    throw ValueError(str("launch: timeout is ", options.timeout.count(), " ms; it must be positive"));
+    throw ValueError(
+        str("launch: timeout is ", options.timeout.count(), " ms; it must be positive"));
   }
 }
 
@@ -113,13 +115,15 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
   std::vector<ReplicaProcess> replicas;
   try {
     for (std::int64_t index = 0; index < options.replicas; ++index) {
-      replicas.push_back(start_replica(index, options.replicas, call, replicas,
-                                       [&](const ReplicaPlace& place) {
-                                         run_as_process(function, options, place);
-                                       }));
+      replicas.push_back(start_replica(
+          index, options.replicas, call, replicas,
+          [&](const ReplicaPlace& place) { run_as_process(function, options, place); }));
     }
   } catch (...) {
-    for (const ReplicaProcess& started : replicas) ::kill(started.pid, SIGKILL);
+    for (const ReplicaProcess& started : replicas) {
+      ::kill(started.pid, SIGKILL);
+      ::waitpid(started.pid, nullptr, 0);
+    }
     throw;
   }
   return supervise(std::move(replicas));
@@ -196,6 +200,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
     failure.rethrow();
   } catch (const Error& error) {
     std::cout.flush();
+    std::fflush(stdout);
     log_error(str(error.type(), ": ", error.what()));
     status = exit_status(error);
   }
@@ -208,12 +213,13 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
 
 int launch(const std::function<void()>& replica, const LaunchOptions& options) {
   check_options(options);
-  static std::atomic<std::int64_t> calls{0};
-  const std::int64_t call = calls++;
-  if (started_for_later_call(call)) return 0;
   if (current_job() != nullptr || !bound_axes().empty()) {
     throw ValueError("launch: called inside a replica");
   }
+  // Refused calls do not count: those inside replicas are not made again by a program started anew.
+  static std::atomic<std::int64_t> calls{0};
+  const std::int64_t call = calls++;
+  if (started_for_later_call(call)) return 0;
   return options.mode == LaunchMode::processes ? launch_processes(replica, options, call)
                                                : launch_threads(replica, options);
 }

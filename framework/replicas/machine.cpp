@@ -1,11 +1,5 @@
 #include "framework/replicas/machine.h"
 
-#include <dlfcn.h>
-#include <sched.h>
-
-#include <ATen/Parallel.h>
-#include <torch/version.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -13,11 +7,16 @@
 #include <string_view>
 #include <thread>
 
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
+#include <sched.h>
+#include <torch/version.h>
+
 namespace lockstep {
 namespace {
 
-// The file that holds the matrix product which LibTorch calls, symbolic links resolved: Debian picks
-// a BLAS by links.
+// The file that holds the matrix product which LibTorch calls, symbolic links resolved: Debian
+// picks a BLAS by links.
 std::string blas_file() {
   const void* const product = ::dlsym(RTLD_DEFAULT, "sgemm_");
   Dl_info info{};
@@ -75,6 +74,8 @@ Blas blas() {
   return {file.empty() ? "LibTorch's own" : file, ""};
 }
 
-std::string libtorch_version() { return std::string("LibTorch ") + TORCH_VERSION; }
+std::string libtorch_version() {
+  return std::string("LibTorch ") + TORCH_VERSION;
+}
 
 }  // namespace lockstep

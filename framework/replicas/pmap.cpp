@@ -22,10 +22,12 @@ namespace {
 // Where leaf `leaf` of argument `argument` is cut, counted from the front.
 std::int64_t checked_axis(const std::string& name, const Tensor& leaf, std::size_t argument,
                           std::size_t index, std::int64_t axis) {
-  const std::string where = lockstep::str("pmap over '", name, "': leaf ", index, " of argument ", argument);
+  const std::string where =
+      lockstep::str("pmap over '", name, "': leaf ", index, " of argument ", argument);
   if (!leaf.defined()) throw ValueError(where + " is an undefined tensor");
   if (axis < -leaf.dim() || axis >= leaf.dim()) {
-    throw ValueError(lockstep::str(where, " has shape ", leaf.sizes(), ", in_axes cuts it along dimension ", axis));
+    throw ValueError(lockstep::str(where, " has shape ", leaf.sizes(),
+                                   ", in_axes cuts it along dimension ", axis));
   }
   return axis < 0 ? axis + leaf.dim() : axis;
 }
@@ -41,7 +43,8 @@ std::int64_t plan(const PmapOptions& options, std::vector<Argument>& arguments) 
   }
   std::int64_t replicas = options.axis_size;
   std::string decided_by = str("axis_size is ", replicas);
-  if (replicas < 0) throw ValueError(str(name, ": axis_size is ", replicas, "; it must not be negative"));
+  if (replicas < 0)
+    throw ValueError(str(name, ": axis_size is ", replicas, "; it must not be negative"));
   for (std::size_t a = 0; a < arguments.size(); ++a) {
     Argument& argument = arguments[a];
     if (!options.in_axes.empty()) {
@@ -66,7 +69,8 @@ std::int64_t plan(const PmapOptions& options, std::vector<Argument>& arguments) 
       if (length != replicas) {
         throw ValueError(str(name, ": ", decided_by, ", but ", here, "; they must agree"));
       }
-      if (length == 0) throw ValueError(str(name, ": ", here, "; a map needs at least one replica"));
+      if (length == 0)
+        throw ValueError(str(name, ": ", here, "; a map needs at least one replica"));
     }
   }
   if (replicas == 0) {
@@ -91,19 +95,21 @@ std::vector<Tensor> combine(const PmapOptions& options,
       const Tensor& part = replicas[r][l];
       const Tensor& first = replicas[0][l];
       if (!part.defined()) {
-        throw ValueError(lockstep::str(name, ": leaf ", l, " of replica ", r, "'s result is undefined"));
+        throw ValueError(
+            lockstep::str(name, ": leaf ", l, " of replica ", r, "'s result is undefined"));
       }
       if (part.sizes() != first.sizes() || part.scalar_type() != first.scalar_type()) {
         throw ValueError(lockstep::str(name, ": leaf ", l, " of the result is ", first.sizes(), " ",
-                             at::toString(first.scalar_type()), " on replica 0 and ", part.sizes(),
-                             " ", at::toString(part.scalar_type()), " on replica ", r));
+                                       at::toString(first.scalar_type()), " on replica 0 and ",
+                                       part.sizes(), " ", at::toString(part.scalar_type()),
+                                       " on replica ", r));
       }
       parts.push_back(part);
     }
     const std::int64_t dimensions = parts[0].dim() + 1;
     if (*axis < -dimensions || *axis >= dimensions) {
-      throw ValueError(lockstep::str(name, ": out_axes ", *axis, " is out of range for results of shape ",
-                           parts[0].sizes()));
+      throw ValueError(lockstep::str(name, ": out_axes ", *axis,
+                                     " is out of range for results of shape ", parts[0].sizes()));
     }
     combined.push_back(at::stack(parts, *axis));
   }

@@ -16,12 +16,12 @@
 
 namespace lockstep {
 
-/// Where results of replicas are stacked: one dimension for all of them, or one for each element of a
-/// returned tuple; std::nullopt gives replica 0's alone.
+/// Where results of replicas are stacked: one dimension for all of them, or one for each element of
+/// a returned tuple; std::nullopt gives replica 0's alone.
 class OutAxes {
  public:
-  OutAxes(std::int64_t axis) : axes_{axis}, for_all_(true) {}             // NOLINT
-  OutAxes(std::nullopt_t) : axes_{std::nullopt}, for_all_(true) {}        // NOLINT
+  OutAxes(std::int64_t axis) : axes_{axis}, for_all_(true) {}       // NOLINT
+  OutAxes(std::nullopt_t) : axes_{std::nullopt}, for_all_(true) {}  // NOLINT
   OutAxes(std::initializer_list<std::optional<std::int64_t>> axes) : axes_(axes) {}
 
   /// The axis of result `element` of `elements`. Throws ValueError if there is not one for each.
@@ -62,8 +62,8 @@ std::int64_t plan(const PmapOptions& options, std::vector<Argument>& arguments);
 /// What replica `index` gets of a mapped leaf.
 [[nodiscard]] Tensor slice(const Tensor& leaf, std::int64_t axis, std::int64_t index);
 
-/// The leaves of all replicas, one list a replica, combined along `axis`, or those of the axis' first
-/// replica for std::nullopt.
+/// The leaves of all replicas, one list a replica, combined along `axis`, or those of the axis'
+/// first replica for std::nullopt.
 [[nodiscard]] std::vector<Tensor> combine(const PmapOptions& options,
                                           const std::vector<std::vector<Tensor>>& replicas,
                                           std::optional<std::int64_t> axis);
@@ -107,7 +107,8 @@ R combine_results(const PmapOptions& options, const std::vector<std::optional<R>
         return combine_tree(options, parts, options.out_axes.of(J, sizeof...(I)));
       };
       return R{element(std::integral_constant<std::size_t, I>())...};
-    }(std::make_index_sequence<std::tuple_size_v<R>>());
+    }
+    (std::make_index_sequence<std::tuple_size_v<R>>());
   } else {
     std::vector<const R*> whole;
     for (const auto& result : results) whole.push_back(&*result);
@@ -127,7 +128,8 @@ void share_first(const PmapOptions& options, const TeamPlace& place, R& result) 
   if constexpr (is_tuple<R>) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (share(std::get<I>(result), options.out_axes.of(I, sizeof...(I))), ...);
-    }(std::make_index_sequence<std::tuple_size_v<R>>());
+    }
+    (std::make_index_sequence<std::tuple_size_v<R>>());
   } else {
     share(result, options.out_axes.of(0, 1));
   }
@@ -141,18 +143,19 @@ void share_first(const PmapOptions& options, const TeamPlace& place, R& result) 
 ///   auto step = pmap(f, {.axis_name = "batch", .in_axes = {std::nullopt, 0}});
 ///   auto result = step(parameters, batch);
 ///
-/// Arguments that are trees are cut along their entry of in_axes, which is removed: replica i gets slice
-/// i. All mapped leaves are equally long there: that is the number of replicas. An argument that is no
-/// tree (a number, a string, a config) is static: every replica gets it by reference. Arguments are
-/// shared with the caller, not copied: `f` must not change them in place. `f` is called from several
-/// threads at once. It returns a tree or nothing; results are stacked as out_axes says.
+/// Arguments that are trees are cut along their entry of in_axes, which is removed: replica i gets
+/// slice i. All mapped leaves are equally long there: that is the number of replicas. An argument
+/// that is no tree (a number, a string, a config) is static: every replica gets it by reference.
+/// Arguments are shared with the caller, not copied: `f` must not change them in place. `f` is
+/// called from several threads at once. It returns a tree or nothing; results are stacked as
+/// out_axes says.
 ///
-/// In a launched job the axis spans all of its members: each passes the part of its own replicas and
-/// gets their results; the number of replicas may differ.
+/// In a launched job the axis spans all of its members: each passes the part of its own replicas
+/// and gets their results; the number of replicas may differ.
 ///
-/// If a replica throws, the others' collectives end and the call throws that first error: one of ours
-/// keeps its type and gains the replica's index, another is nested in a ReplicaError. ValueErrors name
-/// lengths, ranks and axes that do not fit.
+/// If a replica throws, the others' collectives end and the call throws that first error: one of
+/// ours keeps its type and gains the replica's index, another is nested in a ReplicaError.
+/// ValueErrors name lengths, ranks and axes that do not fit.
 template <typename F>
 [[nodiscard]] auto pmap(F f, PmapOptions options = {}) {
   return [f = std::move(f), options = std::move(options)]<typename... Args>(const Args&... args) {
@@ -171,7 +174,8 @@ template <typename F>
       return [&]<std::size_t... I>(std::index_sequence<I...>) {
         return std::invoke(
             f, pmap_detail::argument_of_replica(args, arguments[I].axis, place.local)...);
-      }(std::index_sequence_for<Args...>());
+      }
+      (std::index_sequence_for<Args...>());
     };
     using Result = std::remove_cvref_t<decltype(call(std::declval<TeamPlace>()))>;
     const TeamOptions team{options.axis_name, replicas, options.threads_per_replica,

@@ -1,9 +1,5 @@
 #include "framework/replicas/replica_process.h"
 
-#include <fcntl.h>
-#include <sys/prctl.h>
-#include <unistd.h>
-
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -16,6 +12,10 @@
 #include <iterator>
 #include <sstream>
 #include <utility>
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -42,6 +42,9 @@ const std::optional<InheritedPlace>& inherited() {
         parsed.place.report;
     ::unsetenv(kPlaceVariable);  // programs that the replica starts are no replicas
     if (!in) throw ValueError(str(kPlaceVariable, "='", text, "' is not set by a launcher"));
+    for (const int end : {parsed.place.store, parsed.place.report}) {
+      ::fcntl(end, F_SETFD, FD_CLOEXEC);
+    }
     return parsed;
   }();
   return place;
@@ -99,7 +102,9 @@ Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   return *this;
 }
 
-int Descriptor::release() noexcept { return std::exchange(fd_, -1); }
+int Descriptor::release() noexcept {
+  return std::exchange(fd_, -1);
+}
 
 void Descriptor::close() noexcept {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
@@ -161,8 +166,13 @@ ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t
     ::_exit(1);  // run does not return
   }
   ::unsetenv(kPlaceVariable);
-  if (pid < 0) throw CommError(str("launch: cannot start replica ", index, ": ", std::strerror(errno)));
-  return {index, pid, std::move(our_store), std::move(report_in), std::move(out.first),
+  if (pid < 0)
+    throw CommError(str("launch: cannot start replica ", index, ": ", std::strerror(errno)));
+  return {index,
+          pid,
+          std::move(our_store),
+          std::move(report_in),
+          std::move(out.first),
           std::move(err_in)};
 }
 

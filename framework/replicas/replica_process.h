@@ -1,12 +1,12 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <sys/types.h>
 
 namespace lockstep {
 
@@ -53,9 +53,9 @@ struct ReplicaPlace {
 /// Whether this process was started for a call of launch() after `call`.
 [[nodiscard]] bool started_for_later_call(std::int64_t call);
 
-/// Starts replica `index` of `size` for call number `call` of launch(): forked into `run`, which does
-/// not return, if this process has one thread, started anew otherwise. `earlier` are those whose
-/// descriptors a fork must not keep. Throws CommError if the system refuses.
+/// Starts replica `index` of `size` for call number `call` of launch(): forked into `run`, which
+/// does not return, if this process has one thread, started anew otherwise. `earlier` are those
+/// whose descriptors a fork must not keep. Throws CommError if the system refuses.
 [[nodiscard]] ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t call,
                                            const std::vector<ReplicaProcess>& earlier,
                                            const std::function<void(const ReplicaPlace&)>& run);

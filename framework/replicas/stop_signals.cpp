@@ -1,11 +1,11 @@
 #include "framework/replicas/stop_signals.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -45,8 +45,12 @@ StopSignals::~StopSignals() {
   ::close(pipe_ends[1]);
 }
 
-int StopSignals::signal() const noexcept { return first_signal; }
+int StopSignals::signal() const noexcept {
+  return first_signal;
+}
 
-int StopSignals::descriptor() const noexcept { return pipe_ends[0]; }
+int StopSignals::descriptor() const noexcept {
+  return pipe_ends[0];
+}
 
 }  // namespace lockstep

@@ -1,10 +1,5 @@
 #include "framework/replicas/supervisor.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -15,6 +10,11 @@
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
@@ -117,8 +117,9 @@ int doubt(const Watched& replica) {
   const auto report = parse_report(replica.report_text);
   if (!report || WIFSIGNALED(*replica.wait_status)) return 0;
   if (report->type == "Timeout" || report->type == "CollectiveMismatch") return 1;
-  return report->type == "Aborted" || report->type == "ReplicaLost" || report->type == "CommError" ? 2
-                                                                                                 : 0;
+  return report->type == "Aborted" || report->type == "ReplicaLost" || report->type == "CommError"
+             ? 2
+             : 0;
 }
 
 bool succeeded(const Watched& replica) {
@@ -155,14 +156,15 @@ class Supervisor {
 
  private:
   std::size_t running() const {
-    return static_cast<std::size_t>(std::count_if(
-        replicas_.begin(), replicas_.end(), [](const Watched& r) { return !r.wait_status; }));
+    return static_cast<std::size_t>(std::count_if(replicas_.begin(), replicas_.end(),
+                                                  [](const Watched& r) { return !r.wait_status; }));
   }
 
   Watched* root_cause() const {
     // Of several equally doubtful ones the first that was seen.
-    return *std::min_element(failed_.begin(), failed_.end(),
-                             [](const Watched* a, const Watched* b) { return doubt(*a) < doubt(*b); });
+    return *std::min_element(
+        failed_.begin(), failed_.end(),
+        [](const Watched* a, const Watched* b) { return doubt(*a) < doubt(*b); });
   }
   int root_cause_doubt() const { return doubt(*root_cause()); }
 
@@ -225,14 +227,13 @@ class Supervisor {
     }
   }
 
-  // What ended replicas have written and nobody has read yet. Programs that they started may hold the
-  // pipes open: those are not waited for.
+  // What ended replicas have written and nobody has read yet. Programs that they started may hold
+  // the pipes open: those are not waited for.
   void drain() {
     const auto deadline = Clock::now() + kDrainGrace;
     const auto open = [&] {
-      return std::any_of(replicas_.begin(), replicas_.end(), [](const Watched& r) {
-        return r.out.fd() >= 0 || r.err.fd() >= 0;
-      });
+      return std::any_of(replicas_.begin(), replicas_.end(),
+                         [](const Watched& r) { return r.out.fd() >= 0 || r.err.fd() >= 0; });
     };
     while (open() && Clock::now() < deadline) {
       step(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()) + milliseconds(1));
@@ -242,7 +243,8 @@ class Supervisor {
   int stopped_by(int signal) {
     end_others();
     drain();
-    log_error(str("stopped by ", signal == SIGINT ? "Ctrl-C" : "SIGTERM", "; all replicas have ended"));
+    log_error(
+        str("stopped by ", signal == SIGINT ? "Ctrl-C" : "SIGTERM", "; all replicas have ended"));
     return 128 + signal;
   }
 
@@ -278,6 +280,8 @@ class Supervisor {
 
 }  // namespace
 
-int supervise(std::vector<ReplicaProcess> replicas) { return Supervisor(std::move(replicas)).run(); }
+int supervise(std::vector<ReplicaProcess> replicas) {
+  return Supervisor(std::move(replicas)).run();
+}
 
 }  // namespace lockstep

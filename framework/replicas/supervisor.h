@@ -7,8 +7,8 @@
 namespace lockstep {
 
 /// Watches the replicas until all have ended: answers their stores, passes on their output, reaps
-/// them. When one fails or a SIGINT or SIGTERM comes, ends the others, within 2 seconds, and says on
-/// stderr what went wrong. Returns launch()'s status.
+/// them. When one fails or a SIGINT or SIGTERM comes, ends the others, within 2 seconds, and says
+/// on stderr what went wrong. Returns launch()'s status.
 [[nodiscard]] int supervise(std::vector<ReplicaProcess> replicas);
 
 }  // namespace lockstep

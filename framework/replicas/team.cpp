@@ -1,7 +1,5 @@
 #include "framework/replicas/team.h"
 
-#include <ATen/ThreadLocalState.h>
-
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -9,6 +7,8 @@
 #include <span>
 #include <thread>
 #include <utility>
+
+#include <ATen/ThreadLocalState.h>
 
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"

@@ -27,13 +27,13 @@ struct TeamPlace {
   bool spans_processes;
 };
 
-/// Runs `body` once a replica, each in a thread of its own in which the axis is bound, and returns when
-/// all have. In a launched job the axis spans all of the job's members, in order, with as many
-/// replicas in each as each asks for; elsewhere it is the replicas of this process. When one throws,
-/// the others' collectives end, and the call throws that first error as FirstFailure does.
+/// Runs `body` once a replica, each in a thread of its own in which the axis is bound, and returns
+/// when all have. In a launched job the axis spans all of the job's members, in order, with as many
+/// replicas in each as each asks for; elsewhere it is the replicas of this process. When one
+/// throws, the others' collectives end, and the call throws that first error as FirstFailure does.
 ///
-/// Threads inherit the caller's autograd state. Connections are kept for the next call alike. Throws
-/// ValueError if called inside a map: maps do not nest.
+/// Threads inherit the caller's autograd state. Connections are kept for the next call alike.
+/// Throws ValueError if called inside a map: maps do not nest.
 void run_team(const TeamOptions& options, const std::function<void(const TeamPlace&)>& body);
 
 }  // namespace lockstep

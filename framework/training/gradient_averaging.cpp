@@ -1,8 +1,8 @@
 #include "framework/training/gradient_averaging.h"
 
-#include <ATen/ops/zeros_like.h>
-
 #include <vector>
+
+#include <ATen/ops/zeros_like.h>
 
 #include "framework/collectives/psum.h"
 

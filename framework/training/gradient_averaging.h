@@ -1,8 +1,8 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <span>
+
+#include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
 

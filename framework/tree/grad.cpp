@@ -1,10 +1,10 @@
 #include "framework/tree/grad.h"
 
+#include <algorithm>
+
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
-
-#include <algorithm>
 
 namespace lockstep::tree_detail {
 
@@ -31,7 +31,8 @@ std::pair<Tensor, std::vector<Tensor>> value_and_grad_of_leaves(const LossOfLeav
   Tensor value = loss(variables);
   if (!value.defined() || value.numel() != 1 || !value.is_floating_point()) {
     throw ValueError(str("grad: the function's value must be one floating-point number, not ",
-                         value.defined() ? lockstep::str("a tensor of ", value.sizes(), " ", toString(value.scalar_type()))
+                         value.defined() ? lockstep::str("a tensor of ", value.sizes(), " ",
+                                                         toString(value.scalar_type()))
                                          : std::string("undefined")));
   }
   std::vector<Tensor> gradients(variables.size());

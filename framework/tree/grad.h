@@ -14,14 +14,15 @@ std::pair<Tensor, std::vector<Tensor>> value_and_grad_of_leaves(const LossOfLeav
                                                                 const std::vector<Tensor>& leaves);
 }  // namespace tree_detail
 
-/// A function that returns f's value and its gradient: `value_and_grad(f)(tree, args…)` is the pair of
-/// f(tree, args…), a floating-point tensor with one element, and a tree like its first argument with
-/// the derivative by each leaf. A leaf that the value does not depend on has zeros. The arguments are
-/// not changed, whether or not they require gradients themselves. As jax.value_and_grad.
+/// A function that returns f's value and its gradient: `value_and_grad(f)(tree, args…)` is the pair
+/// of f(tree, args…), a floating-point tensor with one element, and a tree like its first argument
+/// with the derivative by each leaf. A leaf that the value does not depend on has zeros. The
+/// arguments are not changed, whether or not they require gradients themselves. As
+/// jax.value_and_grad.
 ///
 /// Inside another differentiation (the tree requires gradients already) value and gradient stay
-/// connected to it, so that derivatives of derivatives work. Throws ValueError if the value is not one
-/// element or a leaf is not floating point.
+/// connected to it, so that derivatives of derivatives work. Throws ValueError if the value is not
+/// one element or a leaf is not floating point.
 template <typename F>
 [[nodiscard]] auto value_and_grad(F f) {
   return [f = std::move(f)]<Tree T, typename... Args>(const T& tree, const Args&... args) {
@@ -38,7 +39,9 @@ template <typename F>
 template <typename F>
 [[nodiscard]] auto grad(F f) {
   return [with_value = value_and_grad(std::move(f))]<Tree T, typename... Args>(
-             const T& tree, const Args&... args) { return with_value(tree, args...).second; };
+      const T& tree, const Args&... args) {
+    return with_value(tree, args...).second;
+  };
 }
 
 }  // namespace lockstep

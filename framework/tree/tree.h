@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -14,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 
@@ -24,7 +24,9 @@ using Tensor = at::Tensor;
 namespace tree_detail {
 
 template <typename T>
-concept NamedStruct = requires(T& value) { lockstep_tree_members(value); };
+concept NamedStruct = requires(T& value) {
+  lockstep_tree_members(value);
+};
 
 template <typename T>
 struct IsTree : std::bool_constant<NamedStruct<T>> {};
@@ -50,8 +52,8 @@ struct IsTree<std::tuple<Ts...>> : std::bool_constant<(IsTree<Ts>::value && ...)
 ///
 ///   LOCKSTEP_TREE(Type, member, member, …)
 ///
-/// at namespace scope, in the namespace that the type is in, after it; no semicolon is needed. Leaves
-/// are the tensors, in the order of members, elements and (in maps) keys.
+/// at namespace scope, in the namespace that the type is in, after it; no semicolon is needed.
+/// Leaves are the tensors, in the order of members, elements and (in maps) keys.
 template <typename T>
 concept Tree = tree_detail::IsTree<std::remove_cvref_t<T>>::value;
 
@@ -105,11 +107,13 @@ void check_same_structure(const T& like, const T& other, const std::string& wher
     const auto b = lockstep_tree_members(other);
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (check_same_structure(std::get<I>(a), std::get<I>(b), str(where, ".", I)), ...);
-    }(std::make_index_sequence<std::tuple_size_v<decltype(a)>>());
+    }
+    (std::make_index_sequence<std::tuple_size_v<decltype(a)>>());
   } else if constexpr (is_tuple<T>) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (check_same_structure(std::get<I>(like), std::get<I>(other), str(where, ".", I)), ...);
-    }(std::make_index_sequence<std::tuple_size_v<T>>());
+    }
+    (std::make_index_sequence<std::tuple_size_v<T>>());
   } else if constexpr (is_optional<T>) {
     if (like.has_value() != other.has_value()) differ("one is there, the other is not");
     if (like.has_value()) check_same_structure(*like, *other, where);
@@ -148,14 +152,13 @@ template <Tree T>
     ++used;
   });
   if (used != leaves.size()) {
-    throw ValueError(
-        str("tree_unflatten: ", leaves.size(), " leaves for a tree that has ", used));
+    throw ValueError(str("tree_unflatten: ", leaves.size(), " leaves for a tree that has ", used));
   }
   return tree;
 }
 
-/// A tree whose leaves are f(leaf, corresponding leaves of `rest`…). Throws ValueError, saying where,
-/// if the trees are not built alike.
+/// A tree whose leaves are f(leaf, corresponding leaves of `rest`…). Throws ValueError, saying
+/// where, if the trees are not built alike.
 template <typename F, Tree T, std::same_as<T>... Rest>
 [[nodiscard]] T tree_map(F&& f, const T& tree, const Rest&... rest) {
   (tree_detail::check_same_structure(tree, rest, "the root"), ...);
@@ -165,7 +168,8 @@ template <typename F, Tree T, std::same_as<T>... Rest>
   tree_detail::for_each_leaf(result, [&](Tensor& leaf) {
     leaf = [&]<std::size_t... I>(std::index_sequence<I...>) {
       return std::invoke(f, std::as_const(leaf), others[I][index]...);
-    }(std::index_sequence_for<Rest...>());
+    }
+    (std::index_sequence_for<Rest...>());
     ++index;
   });
   return result;
@@ -187,10 +191,10 @@ template <typename F, Tree T, std::same_as<T>... Rest>
 #define LOCKSTEP_DETAIL_AGAIN() LOCKSTEP_DETAIL_EACH
 
 /// Makes `Type` a tree of the listed members, which must be trees themselves (up to 27).
-#define LOCKSTEP_TREE(Type, ...)                                                      \
-  [[maybe_unused]] inline auto lockstep_tree_members(Type& lockstep_value) {          \
-    return std::tie(LOCKSTEP_DETAIL_EXPAND(LOCKSTEP_DETAIL_EACH(__VA_ARGS__)));       \
-  }                                                                                   \
-  [[maybe_unused]] inline auto lockstep_tree_members(const Type& lockstep_value) {    \
-    return std::tie(LOCKSTEP_DETAIL_EXPAND(LOCKSTEP_DETAIL_EACH(__VA_ARGS__)));       \
+#define LOCKSTEP_TREE(Type, ...)                                                   \
+  [[maybe_unused]] inline auto lockstep_tree_members(Type& lockstep_value) {       \
+    return std::tie(LOCKSTEP_DETAIL_EXPAND(LOCKSTEP_DETAIL_EACH(__VA_ARGS__)));    \
+  }                                                                                \
+  [[maybe_unused]] inline auto lockstep_tree_members(const Type& lockstep_value) { \
+    return std::tie(LOCKSTEP_DETAIL_EXPAND(LOCKSTEP_DETAIL_EACH(__VA_ARGS__)));    \
   }

@@ -11,11 +11,15 @@ using lockstep::permutation;
 
 TEST_CASE("a key is a pure function of its folds") {
   CHECK(Key(7).fold("sampler").fold(3).bits() == Key(7).fold("sampler").fold(3).bits());
-  const std::set<std::uint64_t> different{
-      Key(7).bits(),           Key(8).bits(),           Key(7).fold(0).bits(),
-      Key(7).fold("").bits(),  Key(7).fold("a").bits(), Key(7).fold("ab").bits(),
-      Key(7).fold(1).bits(),   Key(7).fold("a").fold("b").bits(),
-      Key(7).fold("b").fold("a").bits()};
+  const std::set<std::uint64_t> different{Key(7).bits(),
+                                          Key(8).bits(),
+                                          Key(7).fold(0).bits(),
+                                          Key(7).fold("").bits(),
+                                          Key(7).fold("a").bits(),
+                                          Key(7).fold("ab").bits(),
+                                          Key(7).fold(1).bits(),
+                                          Key(7).fold("a").fold("b").bits(),
+                                          Key(7).fold("b").fold("a").bits()};
   CHECK(different.size() == 9);
 }
 

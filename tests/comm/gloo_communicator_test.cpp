@@ -1,14 +1,14 @@
 #include "framework/comm/gloo_communicator.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <utility>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -29,8 +29,12 @@ void expect(bool holds, const std::string& message) {
   if (!holds) throw std::runtime_error(message);
 }
 
-std::span<const std::byte> bytes(const Words& words) { return std::as_bytes(std::span(words)); }
-std::span<std::byte> bytes(Words& words) { return std::as_writable_bytes(std::span(words)); }
+std::span<const std::byte> bytes(const Words& words) {
+  return std::as_bytes(std::span(words));
+}
+std::span<std::byte> bytes(Words& words) {
+  return std::as_writable_bytes(std::span(words));
+}
 
 bool same(const Words& a, const Words& b) {
   return a.size() == b.size() &&
@@ -41,7 +45,8 @@ bool same(const Words& a, const Words& b) {
 Words values_of(int rank, std::size_t count, std::size_t salt = 0) {
   Words words(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const auto mixed = (i * 2654435761U + static_cast<std::size_t>(rank) * 40503U + salt) % 1000003U;
+    const auto mixed =
+        (i * 2654435761U + static_cast<std::size_t>(rank) * 40503U + salt) % 1000003U;
     words[i] = static_cast<float>(mixed) * (i % 3 == 0 ? 1e-3F : 1.7F);
   }
   return words;
@@ -250,8 +255,9 @@ TEST_CASE("arguments are checked with one replica as with several", "[gloo]") {
               "booleans have no sum");
       refused([&] { group.all_reduce(bytes(b), bytes(b), ElementType::float64, ReduceOp::max); },
               "20 bytes are no whole number of float64");
-      refused([&] { group.reduce_scatter(bytes(b), bytes(a), ElementType::float32, ReduceOp::sum); },
-              str(replicas, " slices of 16"));
+      refused(
+          [&] { group.reduce_scatter(bytes(b), bytes(a), ElementType::float32, ReduceOp::sum); },
+          str(replicas, " slices of 16"));
       refused([&] { group.all_gather(bytes(a), bytes(b)); }, str(replicas, " times 16"));
       refused([&] { group.all_to_all(bytes(b), sizes, bytes(b), sizes); }, "add up to");
       refused([&] { group.permute(bytes(a), replicas, bytes(a), 0); }, "is not in a group of");
@@ -264,15 +270,16 @@ TEST_CASE("arguments are checked with one replica as with several", "[gloo]") {
   }
 }
 
-TEST_CASE("a replica that fails ends the others' collectives at once, with the root cause", "[gloo]") {
+TEST_CASE("a replica that fails ends the others' collectives at once, with the root cause",
+          "[gloo]") {
   for (int repetition = 0; repetition < 10; ++repetition) {
     const auto start = std::chrono::steady_clock::now();
     CHECK_THROWS_WITH(in_threads(4,
                                  [](Communicator& group) {
                                    if (group.rank() == 2) throw std::runtime_error("root cause");
                                    Words words(100000);
-                                   group.all_reduce(bytes(words), bytes(words), ElementType::float32,
-                                                    ReduceOp::sum);
+                                   group.all_reduce(bytes(words), bytes(words),
+                                                    ElementType::float32, ReduceOp::sum);
                                  }),
                       "root cause");
     CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
@@ -295,15 +302,16 @@ TEST_CASE("a replica whose process dies is lost to the others", "[gloo]") {
 TEST_CASE("a replica that does not arrive is a Timeout that names it", "[gloo]") {
   GlooOptions options;
   options.timeout = std::chrono::milliseconds(200);
-  CHECK_THROWS_AS(in_threads(2,
-                             [](Communicator& group) {
-                               Words words(10);
-                               if (group.rank() == 0) {
-                                 group.all_reduce(bytes(words), bytes(words), ElementType::float32,
-                                                  ReduceOp::sum);
-                               }
-                             },
-                             options),
+  CHECK_THROWS_AS(in_threads(
+                      2,
+                      [](Communicator& group) {
+                        Words words(10);
+                        if (group.rank() == 0) {
+                          group.all_reduce(bytes(words), bytes(words), ElementType::float32,
+                                           ReduceOp::sum);
+                        }
+                      },
+                      options),
                   Timeout);
   CHECK_THROWS_WITH(connect_gloo(std::make_shared<MemoryStore>(), 0, 2, options),
                     ContainsSubstring("nobody published 'address/1/0' within 200 ms"));

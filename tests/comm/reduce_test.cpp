@@ -18,7 +18,8 @@ namespace {
 template <typename T>
 std::vector<T> reduced(const std::vector<std::vector<T>>& inputs, ElementType type, ReduceOp op) {
   std::vector<const std::byte*> pointers;
-  for (const auto& input : inputs) pointers.push_back(reinterpret_cast<const std::byte*>(input.data()));
+  for (const auto& input : inputs)
+    pointers.push_back(reinterpret_cast<const std::byte*>(input.data()));
   std::vector<T> output(inputs[0].size());
   reduce(pointers, std::as_writable_bytes(std::span(output)), type, op);
   return output;
@@ -68,8 +69,10 @@ TEST_CASE("the canonical order of three, five and six, with values that show any
   CHECK(reduced(Rows{{1}, {1}, {big}}, ElementType::float32, ReduceOp::sum)[0] == big + 2);
   CHECK(reduced(Rows{{big}, {1}, {1}}, ElementType::float32, ReduceOp::sum)[0] == big);
   // ((0+1)+(2+3))+4: big + 3 rounds to the even big + 4; one after another would stay at big.
-  CHECK(reduced(Rows{{big}, {1}, {1}, {1}, {1}}, ElementType::float32, ReduceOp::sum)[0] == big + 4);
-  CHECK(reduced(Rows{{1}, {1}, {1}, {1}, {big}}, ElementType::float32, ReduceOp::sum)[0] == big + 4);
+  CHECK(reduced(Rows{{big}, {1}, {1}, {1}, {1}}, ElementType::float32, ReduceOp::sum)[0] ==
+        big + 4);
+  CHECK(reduced(Rows{{1}, {1}, {1}, {1}, {big}}, ElementType::float32, ReduceOp::sum)[0] ==
+        big + 4);
   // ((0+1)+(2+3))+(4+5)
   CHECK(reduced(Rows{{big}, {1}, {1}, {1}, {1}, {1}}, ElementType::float32, ReduceOp::sum)[0] ==
         big + 4);
@@ -93,7 +96,8 @@ TEST_CASE("half types are accumulated in float32 and rounded once") {
 TEST_CASE("integers wrap around, booleans know any and all") {
   const std::vector<std::vector<std::int8_t>> bytes{{127, -128}, {1, -1}, {1, 0}};
   CHECK(reduced(bytes, ElementType::int8, ReduceOp::sum) == std::vector<std::int8_t>{-127, 127});
-  const std::vector<std::vector<std::int64_t>> longs{{std::numeric_limits<std::int64_t>::max()}, {1}};
+  const std::vector<std::vector<std::int64_t>> longs{{std::numeric_limits<std::int64_t>::max()},
+                                                     {1}};
   CHECK(reduced(longs, ElementType::int64, ReduceOp::sum)[0] ==
         std::numeric_limits<std::int64_t>::min());
   const std::vector<std::vector<std::uint8_t>> flags{{0, 0, 1}, {0, 1, 1}};

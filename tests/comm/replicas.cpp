@@ -1,15 +1,15 @@
 #include "tests/comm/replicas.h"
 
-#include <poll.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <csignal>
 #include <exception>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "framework/base/text.h"
 #include "framework/comm/socket_store.h"

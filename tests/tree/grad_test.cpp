@@ -1,9 +1,9 @@
 #include "framework/tree/grad.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
-#include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "tests/catch.h"
@@ -21,7 +21,9 @@ Tensor loss(const Line& line, const Tensor& xs, double scale) {
   return ((line.slope * xs + line.offset) * scale).pow(2).sum();
 }
 
-Line line() { return {at::full({}, 3.0), at::full({}, 1.0), at::ones({2, 2})}; }
+Line line() {
+  return {at::full({}, 3.0), at::full({}, 1.0), at::ones({2, 2})};
+}
 
 }  // namespace
 
@@ -72,7 +74,9 @@ TEST_CASE("grad of grad") {
 
 TEST_CASE("what has no derivative is refused") {
   const auto id = [](const Tensor& x) { return x; };
-  CHECK_THROWS_WITH(grad(id)(at::ones({3})), ContainsSubstring("must be one floating-point number, not a tensor of [3]"));
-  CHECK_THROWS_WITH(grad(id)(at::ones({}, at::kLong)), ContainsSubstring("leaf 0 of the first argument is Long"));
+  CHECK_THROWS_WITH(grad(id)(at::ones({3})),
+                    ContainsSubstring("must be one floating-point number, not a tensor of [3]"));
+  CHECK_THROWS_WITH(grad(id)(at::ones({}, at::kLong)),
+                    ContainsSubstring("leaf 0 of the first argument is Long"));
   CHECK_THROWS_AS(grad(id)(Tensor()), ValueError);
 }

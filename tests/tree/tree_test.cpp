@@ -38,7 +38,9 @@ static_assert(!Tree<elsewhere::NoTree> && !Tree<std::pair<Tensor, int>>);
 
 namespace {
 
-Tensor number(double value) { return at::full({}, value); }
+Tensor number(double value) {
+  return at::full({}, value);
+}
 
 Net example() {
   return Net{{{number(1), number(2)}, {number(3), std::nullopt}},

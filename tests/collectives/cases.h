@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lockstep::testing {
+
+/// Something that collectives must do, whoever runs the replicas: `body` runs in each of `replicas`
+/// replicas with the axis "i" bound, and throws what is wrong.
+struct Case {
+  std::string name;
+  std::int64_t replicas;
+  std::function<void()> body;
+};
+
+/// Throws a std::runtime_error with `message` unless `holds`: Catch2's own checks are for one
+/// thread.
+void expect(bool holds, const std::string& message);
+
+/// The design's examples, with their numbers.
+[[nodiscard]] std::vector<Case> example_cases();
+/// Random inputs against a serial oracle, `rounds` of them for each operation and number of
+/// replicas.
+[[nodiscard]] std::vector<Case> random_cases(std::int64_t rounds);
+/// Messages of some megabytes.
+[[nodiscard]] std::vector<Case> large_cases();
+/// First and second derivatives against finite differences, and closed forms at ties.
+[[nodiscard]] std::vector<Case> derivative_cases();
+/// What is refused, with the whole message.
+[[nodiscard]] std::vector<Case> error_cases();
+
+[[nodiscard]] std::vector<Case> all_cases(std::int64_t rounds);
+
+}  // namespace lockstep::testing

@@ -1,0 +1,47 @@
+#include "tests/collectives/everywhere.h"
+
+#include <stdexcept>
+
+#include "framework/base/text.h"
+#include "framework/replicas/launch.h"
+#include "framework/replicas/pmap.h"
+
+namespace lockstep::testing {
+
+void expect(bool holds, const std::string& message) {
+  if (!holds) throw std::runtime_error(message);
+}
+
+std::vector<Case> all_cases(std::int64_t rounds) {
+  std::vector<Case> cases;
+  for (const auto& some :
+       {example_cases(), random_cases(rounds), large_cases(), derivative_cases(), error_cases()}) {
+    cases.insert(cases.end(), some.begin(), some.end());
+  }
+  return cases;
+}
+
+void run_in_threads(const Case& one) {
+  pmap([&] { one.body(); }, {.axis_name = "i", .axis_size = one.replicas})();
+}
+
+void run_in_processes(const std::vector<Case>& cases) {
+  const auto run_all = [&] {
+    for (const Case& one : cases) {
+      try {
+        one.body();
+      } catch (const std::exception& error) {
+        throw std::runtime_error(one.name + ": " + error.what());
+      }
+    }
+  };
+  const std::int64_t replicas = cases.at(0).replicas;
+  const int status =
+      launch(run_all, {.replicas = replicas, .mode = LaunchMode::processes, .axis_name = "i"});
+  if (status != 0) {
+    throw std::runtime_error(
+        str("launch() of ", replicas, " processes returned ", status, "; stderr says why"));
+  }
+}
+
+}  // namespace lockstep::testing
