@@ -9,5 +9,7 @@ using Catch::Matchers::ContainsSubstring;
 #else
 #include <catch2/catch.hpp>
 using Catch::Matchers::Contains;
-inline auto ContainsSubstring(const std::string& text) { return Contains(text); }
+inline auto ContainsSubstring(const std::string& text) {
+  return Contains(text);
+}
 #endif

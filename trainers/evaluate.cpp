@@ -21,7 +21,7 @@ constexpr std::int64_t kSamplesAtOnce = 1000;
 
 std::map<std::string, double> evaluate(Model& model, const Dataset& data,
                                        const AxisNames& axis_name) {
-  const at::AutoGradMode no_grad(false);
+  const c10::AutoGradMode no_grad(false);
   const bool was_training = model.is_training();
   model.eval();
   const Shard own = shard(data.size(), axis_size(axis_name), axis_index(axis_name));

@@ -78,8 +78,8 @@ Leaves differentiable(const AxisCall& call, const Leaves& leaves,
                       const std::function<BackwardRule(const Leaves& results)>& rule) {
   bool any_requires_grad = false;
   for (const at::Tensor& leaf : leaves) any_requires_grad |= leaf.requires_grad();
-  if (!any_requires_grad || !at::GradMode::is_enabled()) {
-    const at::AutoGradMode no_grad(false);
+  if (!any_requires_grad || !c10::GradMode::is_enabled()) {
+    const c10::AutoGradMode no_grad(false);
     return forward(leaves);
   }
 
@@ -87,7 +87,7 @@ Leaves differentiable(const AxisCall& call, const Leaves& leaves,
   node->set_next_edges(torch::autograd::collect_next_edges(leaves));
   Leaves results;
   {
-    const at::AutoGradMode no_grad(false);
+    const c10::AutoGradMode no_grad(false);
     results = forward(leaves);
   }
   node->finish(results, rule(results));

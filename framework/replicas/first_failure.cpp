@@ -21,7 +21,24 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
+int doubt_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& ours) {
+    return lockstep::doubt_of(ours.type());
+  } catch (...) {
+    return 0;
+  }
+}
+
 }  // namespace
+
+int doubt_of(std::string_view type) noexcept {
+  if (type == "Aborted" || type == "ReplicaLost") return 3;
+  if (type == "CommError") return 2;
+  // A replica that does not come in time, or at another place, may have failed unseen.
+  return type == "Timeout" || type == "CollectiveMismatch" ? 1 : 0;
+}
 
 std::string text_of(const std::exception& error) {
   if (const auto* torch_error = dynamic_cast<const c10::Error*>(&error)) {
@@ -34,15 +51,18 @@ FirstFailure::FirstFailure(std::function<void(const std::string&)> end_others)
     : end_others_(std::move(end_others)) {}
 
 void FirstFailure::record(std::int64_t index) noexcept {
-  std::string text;
+  const std::exception_ptr error = std::current_exception();
+  const int doubt = doubt_of(error);
   {
     const std::lock_guard lock(mutex_);
-    if (error_) return;
-    error_ = std::current_exception();
+    const bool first = !error_;
+    if (!first && doubt >= doubt_) return;
+    error_ = error;
     index_ = index;
-    text = text_of(error_);
+    doubt_ = doubt;
+    if (!first) return;
   }
-  end_others_(lockstep::str("replica ", index, " failed: ", text));
+  end_others_(lockstep::str("replica ", index, " failed: ", text_of(error)));
 }
 
 bool FirstFailure::happened() const {

@@ -5,11 +5,18 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 namespace lockstep {
 
-/// The first exception of several replicas in threads: the root cause, since the others are ended
-/// by what it sets off.
+/// How likely it is that a replica failed with an error of this type (Error::type(), or anything
+/// for others) only because another did: 0 not at all, more for more. Of several failures the root
+/// cause is the first of the least doubtful.
+[[nodiscard]] int doubt_of(std::string_view type) noexcept;
+
+/// The root cause among the exceptions of several replicas in threads. The first failure ends the
+/// others; it is not always the cause: a map in one replica closes its connections, which another
+/// replica may see before the map's error gets here.
 class FirstFailure {
  public:
   /// `end_others` is called once, on the first failure, with its text.
@@ -20,8 +27,9 @@ class FirstFailure {
 
   [[nodiscard]] bool happened() const;
 
-  /// Throws the first failure, if there is one: an Error keeps its type and gains the replica's
-  /// index, anything else is nested in a ReplicaError with its text.
+  /// Throws the root cause, if there was a failure: an Error keeps its type and gains the replica's
+  /// index, anything else is nested in a ReplicaError with its text. To be called once all replicas
+  /// have ended.
   void rethrow() const;
 
  private:
@@ -29,6 +37,7 @@ class FirstFailure {
   mutable std::mutex mutex_;
   std::exception_ptr error_;
   std::int64_t index_ = 0;
+  int doubt_ = 0;
 };
 
 /// The text of an exception, without the backtrace that LibTorch's have.

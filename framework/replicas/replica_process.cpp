@@ -59,7 +59,9 @@ std::pair<Descriptor, Descriptor> make_pipe() {
 }
 
 bool has_one_thread() {
-  const std::filesystem::directory_iterator threads("/proc/self/task");
+  std::error_code error;
+  const std::filesystem::directory_iterator threads("/proc/self/task", error);
+  if (error) throw CommError("launch: /proc is needed and cannot be read: " + error.message());
   return std::distance(begin(threads), end(threads)) == 1;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <csignal>
 #include <cstring>
 #include <deque>
@@ -13,6 +14,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +22,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/comm/socket_store.h"
+#include "framework/replicas/first_failure.h"
 #include "framework/replicas/stop_signals.h"
 
 namespace lockstep {
@@ -30,16 +33,26 @@ using std::chrono::milliseconds;
 
 // A replica that failed because another did may be seen first: wait this long for the root cause.
 constexpr milliseconds kRootCauseGrace{400};
-// Between asking a replica to end and killing it, and between that and giving up on its output.
+// Between asking a replica to end and killing it, and between that and giving up on it.
 constexpr milliseconds kTermGrace{500};
-constexpr milliseconds kDrainGrace{300};
 constexpr milliseconds kReapInterval{2};
+constexpr milliseconds kPatrolInterval{100};
 constexpr std::size_t kLastLines = 20;
 
-void write_all(int descriptor, std::string_view text) {
+// Writes it all, unless nobody reads any more or a signal asks to end while nobody does.
+void write_all(int descriptor, std::string_view text, const StopSignals& stop) {
   while (!text.empty()) {
-    const ssize_t count = ::write(descriptor, text.data(), text.size());
-    if (count < 0 && errno != EINTR) return;  // nobody reads it
+    pollfd polled[2] = {{descriptor, POLLOUT, 0},
+                        {stop.signal() == 0 ? stop.descriptor() : -1, POLLIN, 0}};
+    if (::poll(polled, 2, stop.signal() == 0 ? -1 : 0) < 0) continue;  // interrupted: look again
+    if (polled[0].revents == 0) {
+      if (stop.signal() != 0) return;
+      continue;
+    }
+    // A pipe that can be written to has room for this much.
+    const ssize_t count =
+        ::write(descriptor, text.data(), std::min(text.size(), std::size_t{PIPE_BUF}));
+    if (count < 0 && errno != EINTR && errno != EAGAIN) return;
     if (count > 0) text.remove_prefix(static_cast<std::size_t>(count));
   }
 }
@@ -47,23 +60,22 @@ void write_all(int descriptor, std::string_view text) {
 // One of a replica's output streams on its way to the launcher's own.
 class Relay {
  public:
-  Relay(Descriptor source, int target, std::string prefix)
-      : source_(std::move(source)), target_(target), prefix_(std::move(prefix)) {}
+  Relay(Descriptor source, int target, std::string prefix, const StopSignals& stop)
+      : source_(std::move(source)), target_(target), prefix_(std::move(prefix)), stop_(&stop) {}
 
   [[nodiscard]] int fd() const noexcept { return source_.get(); }
 
-  // Reads what is there; closes at its end.
-  void pass_on() {
+  // Reads some of what is there; closes at its end. Returns how much it was.
+  std::size_t pass_on() {
     std::array<char, 16384> buffer{};
     const ssize_t count = ::read(source_.get(), buffer.data(), buffer.size());
-    if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) return 0;
     if (count <= 0) {
-      if (!line_.empty()) finish_line();
-      source_.close();
-      return;
+      close();
+      return 0;
     }
     const std::string_view text(buffer.data(), static_cast<std::size_t>(count));
-    if (prefix_.empty()) write_all(target_, text);
+    if (prefix_.empty()) write_all(target_, text, *stop_);
     for (const char letter : text) {
       if (letter == '\n') {
         finish_line();
@@ -71,13 +83,30 @@ class Relay {
         line_ += letter;
       }
     }
+    return text.size();
+  }
+
+  // Once its writer has ended: passes on what that has left. Programs that it started may still
+  // hold the other end: what they write from now on is not waited for.
+  void finish() {
+    int left = 0;
+    if (!source_.open() || ::ioctl(source_.get(), FIONREAD, &left) != 0) return;
+    for (std::size_t passed = 0; passed < static_cast<std::size_t>(left) && source_.open();) {
+      passed += pass_on();
+    }
+    close();
   }
 
   [[nodiscard]] const std::deque<std::string>& last_lines() const noexcept { return last_lines_; }
 
  private:
+  void close() {
+    if (!line_.empty()) finish_line();
+    source_.close();
+  }
+
   void finish_line() {
-    if (!prefix_.empty()) write_all(target_, prefix_ + line_ + "\n");
+    if (!prefix_.empty()) write_all(target_, prefix_ + line_ + "\n", *stop_);
     last_lines_.push_back(std::exchange(line_, ""));
     if (last_lines_.size() > kLastLines) last_lines_.pop_front();
   }
@@ -85,18 +114,19 @@ class Relay {
   Descriptor source_;
   int target_;
   std::string prefix_;  // "" passes bytes on as they come
+  const StopSignals* stop_;
   std::string line_;
   std::deque<std::string> last_lines_;
 };
 
 struct Watched {
-  Watched(ReplicaProcess process, const std::string& prefix)
+  Watched(ReplicaProcess process, const std::string& prefix, const StopSignals& stop)
       : index(process.index),
         pid(process.pid),
         store(std::move(process.store)),
         report(std::move(process.report)),
-        out(std::move(process.out), STDOUT_FILENO, prefix),
-        err(std::move(process.err), STDERR_FILENO, prefix) {
+        out(std::move(process.out), STDOUT_FILENO, prefix, stop),
+        err(std::move(process.err), STDERR_FILENO, prefix, stop) {
     // What is read until nothing is left must not wait for more.
     ::fcntl(report.get(), F_SETFL, O_NONBLOCK);
   }
@@ -112,14 +142,10 @@ struct Watched {
   std::optional<int> wait_status;  // once it has ended
 };
 
-// How sure it is that a failed replica is the root cause: 0 surely, 2 surely a follower of another.
 int doubt(const Watched& replica) {
   const auto report = parse_report(replica.report_text);
   if (!report || WIFSIGNALED(*replica.wait_status)) return 0;
-  if (report->type == "Timeout" || report->type == "CollectiveMismatch") return 1;
-  return report->type == "Aborted" || report->type == "ReplicaLost" || report->type == "CommError"
-             ? 2
-             : 0;
+  return doubt_of(report->type);
 }
 
 bool succeeded(const Watched& replica) {
@@ -133,7 +159,7 @@ class Supervisor {
   explicit Supervisor(std::vector<ReplicaProcess> processes) {
     for (ReplicaProcess& process : processes) {
       const std::string prefix = process.index == 0 ? "" : str("[replica ", process.index, "] ");
-      replicas_.emplace_back(std::move(process), prefix);
+      replicas_.emplace_back(std::move(process), prefix, stop_);
     }
   }
 
@@ -172,8 +198,10 @@ class Supervisor {
   void step(milliseconds timeout) {
     std::vector<pollfd> polled{{stop_.signal() == 0 ? stop_.descriptor() : -1, POLLIN, 0}};
     for (const Watched& r : replicas_) {
-      // What closed its store is about to end, which no descriptor tells: look again soon.
-      if (r.ending && !r.wait_status) timeout = kReapInterval;
+      // What closed its store is about to end, which no descriptor tells: look again soon. A
+      // program that it started may hold its descriptors open beyond its end: look now and then.
+      const milliseconds latest = r.ending ? kReapInterval : kPatrolInterval;
+      if (!r.wait_status && (timeout.count() < 0 || timeout > latest)) timeout = latest;
       for (const int fd : {r.store.get(), r.report.get(), r.out.fd(), r.err.fd()}) {
         polled.push_back({fd, POLLIN, 0});
       }
@@ -190,7 +218,7 @@ class Supervisor {
         r.store.close();
         r.ending = true;
       }
-      if (r.ending && !r.wait_status) reap(r);
+      if (!r.wait_status) reap(r);
     }
   }
 
@@ -227,16 +255,11 @@ class Supervisor {
     }
   }
 
-  // What ended replicas have written and nobody has read yet. Programs that they started may hold
-  // the pipes open: those are not waited for.
+  // What ended replicas have written and nobody has read yet.
   void drain() {
-    const auto deadline = Clock::now() + kDrainGrace;
-    const auto open = [&] {
-      return std::any_of(replicas_.begin(), replicas_.end(),
-                         [](const Watched& r) { return r.out.fd() >= 0 || r.err.fd() >= 0; });
-    };
-    while (open() && Clock::now() < deadline) {
-      step(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()) + milliseconds(1));
+    for (Watched& r : replicas_) {
+      r.out.finish();
+      r.err.finish();
     }
   }
 

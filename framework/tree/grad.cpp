@@ -10,10 +10,10 @@ namespace lockstep::tree_detail {
 
 std::pair<Tensor, std::vector<Tensor>> value_and_grad_of_leaves(const LossOfLeaves& loss,
                                                                 const std::vector<Tensor>& leaves) {
-  const bool nested = at::GradMode::is_enabled() &&
+  const bool nested = c10::GradMode::is_enabled() &&
                       std::any_of(leaves.begin(), leaves.end(),
                                   [](const Tensor& leaf) { return leaf.requires_grad(); });
-  const at::AutoGradMode enable_grad(true);
+  const c10::AutoGradMode enable_grad(true);
 
   std::vector<Tensor> variables;
   for (const Tensor& leaf : leaves) {

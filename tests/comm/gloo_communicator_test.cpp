@@ -152,11 +152,11 @@ TEST_CASE("4 to 16 MiB a slice, again and again", "[gloo]") {
   // Where Gloo's own reduce-scatter gives wrong sums.
   for (const int replicas : {2, 3, 4, 5, 8}) {
     const std::size_t count = (replicas <= 3 ? 16U : 4U) * 1024 * 1024 / sizeof(float) + 3;
+    const auto n = static_cast<std::size_t>(replicas);
+    const Words expected = sum_of(everyone(replicas), count * n);
     CHECK_NOTHROW(in_threads(replicas, [&](Communicator& group) {
-      const auto n = static_cast<std::size_t>(replicas);
       const auto me = static_cast<std::size_t>(group.rank());
       const Words mine = values_of(group.rank(), count * n);
-      const Words expected = sum_of(everyone(replicas), count * n);
       Words own(count);
       Words whole(count * n);
       for (int repetition = 0; repetition < 3; ++repetition) {
@@ -271,7 +271,7 @@ TEST_CASE("arguments are checked with one replica as with several", "[gloo]") {
 }
 
 TEST_CASE("a replica that fails ends the others' collectives at once, with the root cause",
-          "[gloo]") {
+          "[failure]") {
   for (int repetition = 0; repetition < 10; ++repetition) {
     const auto start = std::chrono::steady_clock::now();
     CHECK_THROWS_WITH(in_threads(4,
@@ -286,7 +286,7 @@ TEST_CASE("a replica that fails ends the others' collectives at once, with the r
   }
 }
 
-TEST_CASE("a replica whose process dies is lost to the others", "[gloo]") {
+TEST_CASE("a replica whose process dies is lost to the others", "[failure]") {
   for (const std::size_t count : {1U, 2000000U}) {
     CHECK_THROWS_WITH(in_processes(3,
                                    [&](Communicator& group) {
@@ -299,7 +299,7 @@ TEST_CASE("a replica whose process dies is lost to the others", "[gloo]") {
   }
 }
 
-TEST_CASE("a replica that does not arrive is a Timeout that names it", "[gloo]") {
+TEST_CASE("a replica that does not arrive is a Timeout that names it", "[failure]") {
   GlooOptions options;
   options.timeout = std::chrono::milliseconds(200);
   CHECK_THROWS_AS(in_threads(
@@ -317,7 +317,7 @@ TEST_CASE("a replica that does not arrive is a Timeout that names it", "[gloo]")
                     ContainsSubstring("nobody published 'address/1/0' within 200 ms"));
 }
 
-TEST_CASE("an address that is not this machine's is refused", "[gloo]") {
+TEST_CASE("an address that is not this machine's is refused", "[failure]") {
   GlooOptions options;
   options.address = "203.0.113.7";
   CHECK_THROWS_AS(connect_gloo(std::make_shared<MemoryStore>(), 0, 2, options), CommError);

@@ -1,14 +1,15 @@
 #include "framework/replicas/pmap.h"
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
-
-#include <atomic>
-#include <chrono>
-#include <thread>
+#include <c10/core/GradMode.h>
 
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
@@ -23,7 +24,9 @@ struct Pair {
 };
 LOCKSTEP_TREE(Pair, a, b)
 
-Tensor twice(const Tensor& x) { return 2 * x; }
+Tensor twice(const Tensor& x) {
+  return 2 * x;
+}
 
 // The message of the ValueError that `call` throws.
 template <typename Call>
@@ -39,8 +42,8 @@ std::string refusal(const Call& call) {
 }  // namespace
 
 TEST_CASE("scaled_sum: psum of twice the data") {
-  const auto scaled_sum = pmap([](const Tensor& x) { return psum(2 * x, "devices"); },
-                               {.axis_name = "devices"});
+  const auto scaled_sum =
+      pmap([](const Tensor& x) { return psum(2 * x, "devices"); }, {.axis_name = "devices"});
   const std::map<std::int64_t, double> expected{{2, 2}, {3, 6}, {4, 12}};
   for (const auto& [replicas, sum] : expected) {
     const Tensor result = scaled_sum(at::arange(replicas, at::kFloat));
@@ -68,9 +71,7 @@ TEST_CASE("arguments are cut, broadcast or static, results stacked") {
 }
 
 TEST_CASE("trees go in and come out; replicas know their index") {
-  const auto f = [](const Pair& p) {
-    return Pair{p.a + axis_index("i"), p.b * axis_size("i")};
-  };
+  const auto f = [](const Pair& p) { return Pair{p.a + axis_index("i"), p.b * axis_size("i")}; };
   const Pair result = pmap(f)(Pair{at::zeros({4, 2}), at::ones({4}, at::kLong)});
   CHECK(result.a.equal(at::arange(4.0).view({4, 1}).expand({4, 2})));
   CHECK(result.b.equal(at::full({4}, 4, at::kLong)));
@@ -80,15 +81,15 @@ TEST_CASE("a function without results, and one without mapped arguments") {
   std::atomic<std::int64_t> sum{0};
   pmap([&] { sum += axis_index("i"); }, {.axis_size = 5})();
   CHECK(sum == 10);
-  CHECK(pmap(twice, {.in_axes = {std::nullopt}, .out_axes = std::nullopt, .axis_size = 3})(
-            at::ones({2}))
+  CHECK(pmap(twice,
+             {.in_axes = {std::nullopt}, .out_axes = std::nullopt, .axis_size = 3})(at::ones({2}))
             .equal(at::full({2}, 2.0)));
 }
 
 TEST_CASE("autograd's state and in-graph results pass through the threads") {
   const Tensor x = at::ones({3}).requires_grad_();
   CHECK(pmap(twice)(x).requires_grad());
-  const at::AutoGradMode no_grad(false);
+  const c10::AutoGradMode no_grad(false);
   CHECK(!pmap(twice)(x).requires_grad());
 }
 
@@ -132,7 +133,8 @@ TEST_CASE("a replica that throws ends the call with the root cause") {
     }
   }
   SECTION("LibTorch's errors come without their backtrace") {
-    const auto f = pmap([&](const Tensor& x) { return axis_index("i") == 0 ? x.view({7}) : blocked(x); });
+    const auto f =
+        pmap([&](const Tensor& x) { return axis_index("i") == 0 ? x.view({7}) : blocked(x); });
     try {
       (void)f(at::ones({4}));
       FAIL("nothing was thrown");
@@ -154,31 +156,40 @@ TEST_CASE("calls that do not fit are refused, with the numbers") {
         "pmap over 'i': leaf 0 of argument 0 has shape [4, 2], in_axes cuts it along dimension 2");
   const auto add = [](const Tensor& a, const Tensor& b) { return a + b; };
   CHECK(refusal([&] { (void)pmap(add)(four, at::ones({3})); }) ==
-        "pmap over 'i': leaf 0 of argument 0 has length 4 along dimension 0, but leaf 0 of argument 1 "
+        "pmap over 'i': leaf 0 of argument 0 has length 4 along dimension 0, but leaf 0 of "
+        "argument 1 "
         "has length 3 along dimension 0; they must agree");
   CHECK(refusal([&] { (void)pmap(twice, {.axis_size = 3})(four); }) ==
-        "pmap over 'i': axis_size is 3, but leaf 0 of argument 0 has length 4 along dimension 0; they "
+        "pmap over 'i': axis_size is 3, but leaf 0 of argument 0 has length 4 along dimension 0; "
+        "they "
         "must agree");
-  CHECK(refusal([&] { (void)pmap(twice, {.in_axes = {0, 0}})(four); }) ==
-        "pmap over 'i': in_axes has 2 entries, the call 1 arguments");
-  CHECK(refusal([&] { (void)pmap([](int) {}, {.in_axes = {0}})(3); }) ==
-        "pmap over 'i': argument 0 is no tree of tensors: its entry in in_axes must be std::nullopt");
+  CHECK(refusal([&] {
+          (void)pmap(twice, {.in_axes = {0, 0}})(four);
+        }) == "pmap over 'i': in_axes has 2 entries, the call 1 arguments");
+  CHECK(
+      refusal([&] { (void)pmap([](int) {}, {.in_axes = {0}})(3); }) ==
+      "pmap over 'i': argument 0 is no tree of tensors: its entry in in_axes must be std::nullopt");
   CHECK(refusal([&] { (void)pmap(twice, {.in_axes = {std::nullopt}})(four); }) ==
         "pmap over 'i': no argument is mapped, so that axis_size must be given");
-  CHECK(refusal([&] { (void)pmap(twice)(at::ones({0, 2})); }) ==
-        "pmap over 'i': leaf 0 of argument 0 has length 0 along dimension 0; a map needs at least one "
+  CHECK(refusal([&] {
+          (void)pmap(twice)(at::ones({0, 2}));
+        }) ==
+        "pmap over 'i': leaf 0 of argument 0 has length 0 along dimension 0; a map needs at least "
+        "one "
         "replica");
   CHECK(refusal([&] { (void)pmap(twice, {.out_axes = 2})(four); }) ==
         "pmap over 'i': out_axes 2 is out of range for results of shape [2]");
-  CHECK(refusal([&] { (void)pmap(twice, {.out_axes = {0, 0}})(four); }) ==
-        "pmap: out_axes has 2 entries for 1 result");
+  CHECK(refusal([&] {
+          (void)pmap(twice, {.out_axes = {0, 0}})(four);
+        }) == "pmap: out_axes has 2 entries for 1 result");
   CHECK(refusal([&] { (void)pmap(twice, {.axis_name = ""})(four); }) ==
         "pmap: axis_name must not be empty");
   CHECK(refusal([&] { (void)pmap(twice, {.axis_size = -1})(four); }) ==
         "pmap over 'i': axis_size is -1; it must not be negative");
   CHECK(refusal([&] {
           (void)pmap([](const Tensor&) { return at::ones({1 + axis_index("i")}); })(four);
-        }) == "pmap over 'i': leaf 0 of the result is [1] Float on replica 0 and [2] Float on replica 1");
+        }) ==
+        "pmap over 'i': leaf 0 of the result is [1] Float on replica 0 and [2] Float on replica 1");
   CHECK(refusal([&] {
           (void)pmap([](const Tensor& x) { return pmap(twice, {.axis_name = "j"})(x); })(four);
         }).find("pmap over 'j': called inside the map over 'i'; maps do not nest") == 11);

@@ -5,6 +5,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
 
 #include "tests/catch.h"
 
@@ -58,7 +59,7 @@ TEST_CASE("gradients agree with finite differences") {
 TEST_CASE("the arguments are left as they were") {
   Line parameters = line();
   parameters.slope.requires_grad_();
-  const at::AutoGradMode no_grad(false);
+  const c10::AutoGradMode no_grad(false);
   (void)value_and_grad(loss)(parameters, at::arange(4.0), 1.0);
   CHECK(parameters.slope.requires_grad());
   CHECK(!parameters.slope.grad().defined());
