@@ -25,16 +25,29 @@ const char* name_of(Reduction reduction) {
   return "reduction";
 }
 
-ReduceOp op_of(Reduction reduction) {
-  if (reduction == Reduction::max) return ReduceOp::max;
-  return reduction == Reduction::min ? ReduceOp::min : ReduceOp::sum;
+bool is_linear(Reduction reduction) {
+  return reduction == Reduction::sum || reduction == Reduction::mean;
+}
+
+// Integers have no mean on the wire: they are summed there.
+ReduceOp op_of(Reduction reduction, ElementType type) {
+  switch (reduction) {
+    case Reduction::max:
+      return ReduceOp::max;
+    case Reduction::min:
+      return ReduceOp::min;
+    case Reduction::mean:
+      return is_floating(type) ? ReduceOp::mean : ReduceOp::sum;
+    case Reduction::sum:
+      break;
+  }
+  return ReduceOp::sum;
 }
 
 // What a leaf is summed as: booleans are counted, and the mean of integers must not overflow
 // theirs.
 at::Tensor operand_of(const at::Tensor& leaf, Reduction reduction) {
-  const bool adds = op_of(reduction) == ReduceOp::sum;
-  const bool counts = leaf.scalar_type() == at::kBool && adds;
+  const bool counts = leaf.scalar_type() == at::kBool && is_linear(reduction);
   const bool widens = reduction == Reduction::mean && !leaf.is_floating_point();
   return counts || widens ? leaf.to(at::kLong) : leaf;
 }
@@ -58,12 +71,10 @@ at::Tensor reduced_message(const AxisCall& call, Communicator& replicas, const L
       offset += leaf.numel();
     }
   }
-  communicate(call, [&] {
-    replicas.all_reduce(bytes_of(input), bytes_of(output), type, op_of(reduction));
-  });
-  if (reduction != Reduction::mean) return output;
-  const auto size = static_cast<std::int64_t>(replicas.size());
-  return output.is_floating_point() ? output.div_(size) : output.div(size);
+  const ReduceOp op = op_of(reduction, type);
+  communicate(call, [&] { replicas.all_reduce(bytes_of(input), bytes_of(output), type, op); });
+  const bool divide = reduction == Reduction::mean && op == ReduceOp::sum;
+  return divide ? output.div(static_cast<std::int64_t>(replicas.size())) : output;
 }
 
 Leaves reduce_all(const AxisCall& call, Communicator& replicas, Reduction reduction,
@@ -112,12 +123,11 @@ std::vector<Tensor> reduce_leaves(Reduction reduction, const std::vector<Tensor>
   const AxisCall call{name_of(reduction), axis_name, where};
   Communicator& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
   check_leaves(leaves, call);
-  const bool linear = op_of(reduction) == ReduceOp::sum;
   return differentiable(
       call, leaves,
       [&](const Leaves& operands) { return reduce_all(call, replicas, reduction, operands); },
       [&](const Leaves& results) -> BackwardRule {
-        if (!linear) return extremum_rule(axis_name, options, where, leaves, results);
+        if (!is_linear(reduction)) return extremum_rule(axis_name, options, where, leaves, results);
         return [=](const Leaves& gradients) {
           return reduce_leaves(reduction, gradients, axis_name, options, where);
         };

@@ -69,7 +69,8 @@ template <collectives_detail::Number N>
 }
 
 /// psum divided by the number of replicas summed (those of this replica's own group where groups
-/// differ). Integers and booleans are summed in int64 and give float32. As jax.lax.pmean.
+/// differ), rounded once: half types are divided in float32. Integers and booleans are summed in
+/// int64 and give float32. As jax.lax.pmean, which rounds the sum of half types too.
 /// Derivative: pmean of the gradients. Errors: as psum.
 template <Tree T>
 [[nodiscard]] T pmean(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},

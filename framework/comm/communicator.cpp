@@ -5,6 +5,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/comm/reduce.h"
 
 namespace lockstep {
 namespace {
@@ -16,8 +17,7 @@ void check(bool holds, const std::string& message) {
 void check_elements(const char* verb, std::size_t bytes, ElementType type, ReduceOp op) {
   check(bytes % size_of(type) == 0,
         str(verb, ": ", bytes, " bytes are no whole number of ", name_of(type)));
-  check(type != ElementType::boolean || op != ReduceOp::sum,
-        str(verb, ": booleans have no sum; count them in int64"));
+  check_reduction(verb, type, op);
 }
 
 void check_sizes(const char* what, std::span<const std::size_t> sizes, int replicas,

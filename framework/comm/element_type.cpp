@@ -4,6 +4,11 @@
 
 namespace lockstep {
 
+bool is_floating(ElementType type) {
+  return type == ElementType::float64 || type == ElementType::float32 ||
+         type == ElementType::float16 || type == ElementType::bfloat16;
+}
+
 std::size_t size_of(ElementType type) {
   switch (type) {
     case ElementType::float64:
@@ -54,6 +59,8 @@ const char* name_of(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
       return "sum";
+    case ReduceOp::mean:
+      return "mean";
     case ReduceOp::max:
       return "max";
     case ReduceOp::min:

@@ -65,6 +65,7 @@ struct Sum {
     }
   }
 };
+struct Mean : Sum {};
 struct Max {
   template <typename A>
   static A combine(A a, A b) {
@@ -79,6 +80,13 @@ struct Min {
     return a < b ? a : b;
   }
 };
+
+// What a combination of `count` replicas' values comes to.
+template <typename Op, typename A>
+A finished(A value, [[maybe_unused]] std::size_t count) {
+  if constexpr (std::is_same_v<Op, Mean>) return value / static_cast<A>(count);
+  return value;
+}
 
 template <typename T>
 const T* elements(const std::byte* bytes) {
@@ -121,7 +129,9 @@ void reduce_block(std::span<const std::byte* const> inputs, T* output, std::size
     if (((occupied >> level) & 1U) == 0) continue;
     for (std::size_t i = 0; i < count; ++i) result[i] = Op::combine(levels[level][i], result[i]);
   }
-  for (std::size_t i = 0; i < count; ++i) output[start + i] = Accumulator<T>::store(result[i]);
+  for (std::size_t i = 0; i < count; ++i) {
+    output[start + i] = Accumulator<T>::store(finished<Op>(result[i], inputs.size()));
+  }
 }
 
 template <typename T, typename Op>
@@ -132,7 +142,7 @@ void reduce_elements(std::span<const std::byte* const> inputs, std::span<std::by
     if (inputs.size() == 2) {  // the common case in one pass, without partial results
       const T* const a = elements<T>(inputs[0]);
       const T* const b = elements<T>(inputs[1]);
-      for (std::size_t i = 0; i < count; ++i) out[i] = Op::combine(a[i], b[i]);
+      for (std::size_t i = 0; i < count; ++i) out[i] = finished<Op>(Op::combine(a[i], b[i]), 2);
       return;
     }
   }
@@ -147,6 +157,11 @@ void reduce_type(std::span<const std::byte* const> inputs, std::span<std::byte> 
   switch (op) {
     case ReduceOp::sum:
       return reduce_elements<T, Sum>(inputs, output);
+    case ReduceOp::mean:
+      if constexpr (std::is_floating_point_v<typename Accumulator<T>::type>) {
+        return reduce_elements<T, Mean>(inputs, output);
+      }
+      return;  // check_reduction has refused it
     case ReduceOp::max:
       return reduce_elements<T, Max>(inputs, output);
     case ReduceOp::min:
@@ -156,6 +171,15 @@ void reduce_type(std::span<const std::byte* const> inputs, std::span<std::byte> 
 
 }  // namespace
 
+void check_reduction(const char* what, ElementType type, ReduceOp op) {
+  if (type == ElementType::boolean && op == ReduceOp::sum) {
+    throw ValueError(str(what, ": booleans have no sum; count them in int64"));
+  }
+  if (op == ReduceOp::mean && !is_floating(type)) {
+    throw ValueError(str(what, ": ", name_of(type), " has no mean; sum it and divide"));
+  }
+}
+
 void reduce(std::span<const std::byte* const> inputs, std::span<std::byte> output, ElementType type,
             ReduceOp op) {
   if (inputs.empty()) throw ValueError("reduce: no inputs");
@@ -163,9 +187,7 @@ void reduce(std::span<const std::byte* const> inputs, std::span<std::byte> outpu
     throw ValueError(
         str("reduce: ", output.size(), " bytes are no whole number of ", name_of(type)));
   }
-  if (type == ElementType::boolean && op == ReduceOp::sum) {
-    throw ValueError("reduce: booleans have no sum; count them in int64");
-  }
+  check_reduction("reduce", type, op);
   if (inputs.size() == 1) {
     if (!output.empty()) std::memmove(output.data(), inputs[0], output.size());
     return;

@@ -18,8 +18,12 @@ namespace lockstep {
 ///
 /// `inputs` has N >= 1 buffers of as many bytes as `output`, a multiple of the element's size,
 /// aligned to it. `output` may be one of the inputs, and must not overlap any of them otherwise.
-/// Throws ValueError for a sum of booleans and for sizes that are not whole elements.
+/// Throws ValueError where check_reduction does, and for sizes that are not whole elements.
 void reduce(std::span<const std::byte* const> inputs, std::span<std::byte> output, ElementType type,
             ReduceOp op);
+
+/// Throws ValueError, starting with `what`, for a sum of booleans and a mean of anything but
+/// floating types.
+void check_reduction(const char* what, ElementType type, ReduceOp op);
 
 }  // namespace lockstep

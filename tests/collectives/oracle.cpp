@@ -127,7 +127,10 @@ at::Tensor oracle_pmean(const std::vector<at::Tensor>& values) {
   const auto type = values[0].scalar_type();
   const auto count = static_cast<double>(values.size());
   const bool integral = !at::isFloatingType(type);
-  const at::Tensor sum = integral ? tree_sum(converted(values, at::kLong)) : oracle_psum(values);
+  // Half types are rounded once, after the division.
+  const at::Tensor sum = integral        ? tree_sum(converted(values, at::kLong))
+                         : is_half(type) ? tree_sum(converted(values, at::kFloat))
+                                         : oracle_psum(values);
   const auto divided_in = type == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor mean = sum.to(divided_in) / at::full(sum.sizes(), count, divided_in);
   return integral ? mean : mean.to(type);

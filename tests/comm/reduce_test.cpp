@@ -93,6 +93,19 @@ TEST_CASE("half types are accumulated in float32 and rounded once") {
       static_cast<std::uint32_t>(reduced(nans, ElementType::bfloat16, ReduceOp::sum)[0]) << 16)));
 }
 
+TEST_CASE("a mean is divided before it is rounded, and floating") {
+  // In float16 the sum of two 60000 overflows.
+  const std::vector<std::vector<_Float16>> halves{{static_cast<_Float16>(60000)},
+                                                  {static_cast<_Float16>(60000)}};
+  CHECK(static_cast<float>(reduced(halves, ElementType::float16, ReduceOp::mean)[0]) == 60000.0F);
+  const std::vector<std::vector<float>> floats{{1, 2}, {2, 2}, {4, 2}};
+  CHECK(reduced(floats, ElementType::float32, ReduceOp::mean) ==
+        std::vector<float>{7.0F / 3.0F, 2.0F});
+  const std::vector<std::vector<std::int32_t>> integers{{1}, {2}};
+  CHECK_THROWS_WITH(reduced(integers, ElementType::int32, ReduceOp::mean),
+                    "reduce: int32 has no mean; sum it and divide");
+}
+
 TEST_CASE("integers wrap around, booleans know any and all") {
   const std::vector<std::vector<std::int8_t>> bytes{{127, -128}, {1, -1}, {1, 0}};
   CHECK(reduced(bytes, ElementType::int8, ReduceOp::sum) == std::vector<std::int8_t>{-127, 127});
