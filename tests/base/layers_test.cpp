@@ -1,0 +1,72 @@
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "tests/catch.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The list of framework/README.md: a folder includes only itself and those before it.
+const std::vector<std::string> kLayers{"base",     "comm",  "tree",     "axes", "collectives",
+                                       "replicas", "optim", "training", "data", "telemetry"};
+
+std::size_t place_of(const std::string& folder) {
+  const auto found = std::find(kLayers.begin(), kLayers.end(), folder);
+  REQUIRE(found != kLayers.end());
+  return static_cast<std::size_t>(found - kLayers.begin());
+}
+
+std::vector<std::string> lines_of(const fs::path& path) {
+  std::ifstream in(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("a folder of framework/ includes only those above it") {
+  const fs::path framework = fs::path(LOCKSTEP_SOURCE_DIR) / "framework";
+  const std::regex own_include("#include \"(framework|models|trainers|tests)/(([a-z_]+)/)?.*");
+  std::size_t files = 0;
+  for (const auto& folder : fs::directory_iterator(framework)) {
+    if (!folder.is_directory()) continue;
+    const std::size_t place = place_of(folder.path().filename());
+    for (const auto& file : fs::directory_iterator(folder)) {
+      ++files;
+      for (const std::string& line : lines_of(file)) {
+        INFO(file.path() << ": " << line);
+        std::smatch match;
+        if (std::regex_match(line, match, own_include)) {
+          CHECK(match[1] == "framework");
+          CHECK(match[3].matched);  // no layer includes lockstep.h, which is all of them
+          if (match[3].matched) CHECK(place_of(match[3]) <= place);
+        }
+        if (place <= place_of("comm")) {
+          CHECK(line.rfind("#include <torch/", 0) != 0);
+          CHECK(line.rfind("#include <ATen/", 0) != 0);
+          CHECK(line.rfind("#include <c10/", 0) != 0);
+        }
+        CHECK(line.rfind("#include <torch/torch.h>", 0) != 0);
+      }
+    }
+  }
+  CHECK(files > 50);
+}
+
+TEST_CASE("the map lists the layers in their order") {
+  std::vector<std::string> listed;
+  const std::regex row("\\| `([a-z_]+)/` \\|.*");
+  for (const std::string& line :
+       lines_of(fs::path(LOCKSTEP_SOURCE_DIR) / "framework" / "README.md")) {
+    std::smatch match;
+    if (std::regex_match(line, match, row)) listed.push_back(match[1]);
+  }
+  CHECK(listed == kLayers);
+}

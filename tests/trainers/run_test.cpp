@@ -1,0 +1,77 @@
+#include "trainers/run.h"
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+
+#include "framework/replicas/pmap.h"
+#include "tests/catch.h"
+#include "tests/telemetry/temporary_folder.h"
+
+using namespace lockstep;
+
+namespace {
+
+// 13 samples of y = 3x - 1: global batches of 6 leave one of a single sample.
+class ThirteenSamples final : public Dataset {
+ public:
+  std::int64_t size() const override { return 13; }
+  std::int64_t features() const override { return 1; }
+  std::int64_t outputs() const override { return 1; }
+  Task task() const override { return Task::regression; }
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices) const override {
+    const Tensor xs = at::empty({static_cast<std::int64_t>(indices.size()), 1});
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      xs[static_cast<std::int64_t>(i)].fill_(static_cast<double>(indices[i]) / 10);
+    }
+    return {xs, 3 * xs - 1};
+  }
+};
+
+// The text of result.json after two epochs with global batches of 6 samples.
+std::string result_of(std::int64_t replicas, const std::filesystem::path& folder) {
+  const Config config = parse_config(
+      "model: {name: linear}\n"
+      "data: {name: pmean_example, batch_size: " +
+          std::to_string(6 / replicas) +
+          "}\n"
+          "optimizer: {name: sgd, lr: 0.1}\n"
+          "parallel: {axis_name: i}\n"
+          "trainer: {epochs: 2, seed: 3}\n",
+      "test");
+  const auto samples = std::make_shared<ThirteenSamples>();
+  const DataSets data{samples, samples};
+  pmap([&] { run_training(config, data, {.output = folder, .name = "", .quiet = true}); },
+       {.axis_size = replicas})();
+  std::ifstream in(folder / "result.json");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+double number_after(const std::string& text, const std::string& key) {
+  const std::size_t at = text.find('"' + key + "\": ");
+  REQUIRE(at != std::string::npos);
+  return std::stod(text.substr(at + key.size() + 4));
+}
+
+}  // namespace
+
+TEST_CASE(
+    "batches that do not divide, and replicas without a sample, change nothing but rounding") {
+  const TemporaryFolder folder;
+  const std::string one = result_of(1, folder.path() / "1");
+  for (const std::int64_t replicas : {2, 3, 6}) {
+    const std::string several = result_of(replicas, folder.path() / std::to_string(replicas));
+    for (const char* const key : {"w", "b", "loss"}) {
+      INFO(replicas << " replicas: " << key);
+      CHECK(number_after(several, key) == Approx(number_after(one, key)).epsilon(1e-5));
+    }
+    CHECK(number_after(several, "steps") == 6);
+  }
+}
