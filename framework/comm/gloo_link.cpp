@@ -20,6 +20,10 @@ std::string address_key(int from, int to) {
   return str("address/", from, "/", to);
 }
 
+std::string connected_key(int rank) {
+  return str("connected/", rank);
+}
+
 // Messages of different sizes never meet: replicas that are out of step wait instead of reading
 // each other's bytes as something else.
 std::uint64_t slot_of(std::uint64_t tag, std::size_t bytes) {
@@ -73,6 +77,11 @@ void GlooLink::connect(Store& store, const GlooOptions& options) {
     const std::string address = store.get(address_key(peer, rank_), timeout_);
     context_->getPair(peer)->connect(std::vector<char>(address.begin(), address.end()));
   }
+  // Gloo's connect waits for the peer and cannot be interrupted. So nobody returns, and fails
+  // perhaps, before all have connected: a failure would end those who still look for addresses, and
+  // leave who waits for one of them waiting until the timeout.
+  store.set(connected_key(rank_), "");
+  for (int peer = 0; peer < size_; ++peer) (void)store.get(connected_key(peer), timeout_);
 }
 
 void GlooLink::throw_if_aborted() {

@@ -100,7 +100,9 @@ void run_threads(const TeamOptions& options, Team& team, std::int64_t threads,
   std::mutex mutex;  // guards team.members while threads connect
   FirstFailure failure([&](const std::string& reason) {
     const std::lock_guard lock(mutex);
-    if (team.store) team.store->abort(reason);
+    // In a job the store is the job's: members that this failure has not reached may still need it
+    // to connect, and only those of this process have failed.
+    if (team.store && team.keep_in == nullptr) team.store->abort(reason);
     for (const auto& member : team.members) {
       if (member) member->abort(reason);
     }

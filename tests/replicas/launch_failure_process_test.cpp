@@ -1,0 +1,315 @@
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <regex>
+#include <stdexcept>
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/replicas/launch.h"
+#include "tests/catch.h"
+#include "tests/collectives/cases.h"
+#include "tests/replicas/launched.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// One way for a replica to fail, and what the launcher must make of it.
+struct Failure {
+  std::string name;
+  std::function<void()> fail;
+  int status;
+  std::string message;  // after "replica K (pid P) "
+};
+
+std::vector<Failure> thrown() {
+  const auto failed = [](const std::string& type, int status, const std::string& text) {
+    return str("failed with ", type, ", exit status ", status, ": ", text);
+  };
+  return {
+      {"a foreign exception", [] { throw std::out_of_range("beyond"); }, 1,
+       failed("an exception", 1, "beyond")},
+      {"something that is no exception", [] { throw 7; }, 1, ""},
+      {"NameError", [] { (void)axis_index("nowhere"); }, 1,
+       "failed with NameError, exit status 1: axis_index over 'nowhere' ("},
+      {"ValueError", [] { throw ValueError("bad value"); }, 2,
+       failed("ValueError", 2, "bad value")},
+      {"DataError", [] { throw DataError("bad file"); }, 2, failed("DataError", 2, "bad file")},
+      {"CommError", [] { throw CommError("no way"); }, 3, failed("CommError", 3, "no way")},
+      {"Timeout", [] { throw Timeout("too late"); }, 3, failed("Timeout", 3, "too late")},
+  };
+}
+
+std::vector<Failure> deaths() {
+  return {
+      {"exit(0)", [] { std::exit(0); }, 3,
+       "was lost: exited with status 0 before its function returned"},
+      {"_exit(7)", [] { ::_exit(7); }, 3,
+       "was lost: exited with status 7 before its function returned"},
+      {"SIGKILL", [] { (void)::raise(SIGKILL); }, 3, "was lost: killed by signal 9 (Killed)"},
+      {"abort", [] { std::abort(); }, 3, "was lost: killed by signal 6 (Aborted)"},
+      {"SIGSEGV", [] { (void)::raise(SIGSEGV); }, 3,
+       "was lost: killed by signal 11 (Segmentation fault)"},
+  };
+}
+
+// The last thing on stderr, from the launcher's error on.
+std::string last_words(const Ended& ended) {
+  const std::size_t begin = ended.err.rfind("lockstep: error: ");
+  return begin == std::string::npos ? "nothing: " + ended.err : ended.err.substr(begin);
+}
+
+std::string lost(std::size_t replica, std::int64_t pid, const std::string& what) {
+  return str("lockstep: error: replica ", replica, " (pid ", pid, ") ", what);
+}
+
+bool all_ended(const SharedNumbers& pids) {
+  const auto all = pids.pids();
+  return std::all_of(all.begin(), all.end(), [](pid_t pid) { return ended(pid); });
+}
+
+}  // namespace
+
+TEST_CASE("launch: its status and last words say how a replica failed, not those it left waiting") {
+  auto failures = thrown();
+  for (const Failure& death : deaths()) failures.push_back(death);
+  for (const Failure& failure : failures) {
+    INFO(failure.name);
+    const SharedNumbers pids(3);
+    const Ended ended = launched(
+        [&] {
+          pids[own_index()] = ::getpid();
+          meet();
+          if (own_index() == 1) failure.fail();
+          meet();
+        },
+        {.replicas = 3});
+    INFO(ended.err);
+    CHECK(ended.status == failure.status);
+    CHECK(!ended.by_signal);
+    CHECK(last_words(ended).rfind(lost(1, pids[1], failure.message), 0) == 0);
+    CHECK(all_ended(pids));
+  }
+}
+
+TEST_CASE("launch: threads have the same status and name the replica that threw") {
+  for (const Failure& failure : thrown()) {
+    for (const std::int64_t failing : {0, 2}) {
+      INFO(failure.name << " in " << failing);
+      const Ended ended = launched(
+          [&] {
+            meet();
+            if (axis_index("data") == failing) failure.fail();
+            meet();
+          },
+          {.replicas = 3, .mode = LaunchMode::threads});
+      INFO(ended.err);
+      CHECK(ended.status == failure.status);
+      CHECK_THAT(last_words(ended), ContainsSubstring(str("replica ", failing, ": ")));
+      CHECK(lines_of(last_words(ended)).size() == 1);
+    }
+  }
+}
+
+TEST_CASE("launch: the root cause is named wherever it is, every time") {
+  const std::vector<Failure> kinds{thrown()[3], deaths()[1], deaths()[2]};
+  for (const Failure& kind : kinds) {
+    for (const std::size_t failing : {0U, 1U, 3U}) {
+      for (int repetition = 0; repetition < 3; ++repetition) {
+        INFO(kind.name << " in " << failing << ", repetition " << repetition);
+        const SharedNumbers pids(4);
+        const Ended ended = launched(
+            [&] {
+              pids[own_index()] = ::getpid();
+              if (repetition > 0) meet();  // or it fails while the others connect
+              if (own_index() == failing) kind.fail();
+              for (;;) meet();
+            },
+            {.replicas = 4});
+        INFO(ended.err);
+        CHECK(ended.status == kind.status);
+        CHECK(last_words(ended).rfind(lost(failing, pids[failing], kind.message), 0) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("launch: the last words end with the last 20 lines of the lost replica's stderr") {
+  for (const std::size_t failing : {0U, 2U}) {
+    const SharedNumbers pids(3);
+    const Ended ended = launched(
+        [&] {
+          pids[own_index()] = ::getpid();
+          if (own_index() == failing) {
+            for (int line = 1; line <= 30; ++line) std::cerr << "line " << line << "\n";
+            std::cerr << "cut sh";
+            (void)::raise(SIGKILL);
+          }
+          std::cerr << "not mine\n";
+          meet();
+        },
+        {.replicas = 3});
+    std::string expected = lost(failing, pids[failing], "was lost: killed by signal 9 (Killed)");
+    expected += "\nits last lines on stderr:";
+    for (int line = 12; line <= 30; ++line) expected += str("\n  | line ", line);
+    CHECK(last_words(ended) == expected + "\n  | cut sh\n");
+  }
+}
+
+TEST_CASE("launch: a replica that does not come in time is a Timeout of those that wait") {
+  const Ended ended = launched(
+      [] {
+        meet();
+        if (own_index() == 1) block();
+        meet();
+      },
+      {.replicas = 3, .timeout = milliseconds(300)});
+  INFO(ended.err);
+  CHECK(ended.status == 3);
+  CHECK(std::regex_search(last_words(ended),
+                          std::regex("^lockstep: error: replica [02] \\(pid [0-9]+\\) failed with "
+                                     "Timeout, exit status 3: .*psum")));
+}
+
+TEST_CASE(
+    "launch: the others end within 2 seconds, also stopped ones and those that ignore SIGTERM") {
+  const SharedNumbers pids(4);
+  const SharedNumbers failed_at(1);
+  ChildProgram program(launching(
+      [&] {
+        if (own_index() == 2) std::signal(SIGTERM, SIG_IGN);
+        meet();
+        pids[own_index()] = ::getpid();
+        if (own_index() == 1) (void)::raise(SIGSTOP);
+        if (own_index() != 0) block();
+        expect(eventually([&] { return pids.set() == 4 && stopped(pids.pids()[1]); }), "stopped");
+        failed_at[0] = now_ms();
+        throw DataError("the file ends early");
+      },
+      {.replicas = 4}));
+  const Ended end = program.wait();
+  const std::int64_t took_ms = now_ms() - failed_at[0];
+  INFO(end.err);
+  CHECK(end.status == 2);
+  CHECK(last_words(end) ==
+        lost(0, pids[0], "failed with DataError, exit status 2: the file ends early\n"));
+  CHECK(took_ms < 2000);
+  CHECK(all_ended(pids));
+}
+
+TEST_CASE("launch: a replica's death shows though a child of it holds its descriptors") {
+  const SharedNumbers pids(2);
+  const SharedNumbers grandchild(1);
+  const Ended ended = launched(
+      [&] {
+        pids[own_index()] = ::getpid();
+        if (own_index() == 1) {
+          const pid_t child = ::fork();
+          if (child == 0) block();
+          grandchild[0] = child;
+          (void)::raise(SIGKILL);
+        }
+        meet();
+      },
+      {.replicas = 2});
+  (void)::kill(static_cast<pid_t>(grandchild[0]), SIGKILL);
+  INFO(ended.err);
+  CHECK(ended.status == 3);
+  CHECK(last_words(ended) == lost(1, pids[1], "was lost: killed by signal 9 (Killed)\n"));
+}
+
+TEST_CASE("launch: nothing runs on when the launcher is killed") {
+  const SharedNumbers pids(4);
+  ChildProgram program(launching(
+      [&] {
+        if (own_index() == 2) std::signal(SIGTERM, SIG_IGN);
+        meet();
+        pids[own_index()] = ::getpid();
+        if (own_index() == 1) (void)::raise(SIGSTOP);
+        if (own_index() == 3) block();
+        for (;;) meet();
+      },
+      {.replicas = 4}));
+  REQUIRE(eventually([&] { return pids.set() == 4 && stopped(pids.pids()[1]); }));
+  (void)::kill(program.pid(), SIGKILL);
+  CHECK(eventually([&] { return all_ended(pids); }, milliseconds(2000)));
+  CHECK(program.wait().status == 128 + SIGKILL);
+}
+
+TEST_CASE("launch: SIGTERM ends all replicas though nobody reads their output") {
+  int pipe_ends[2];
+  REQUIRE(::pipe(pipe_ends) == 0);
+  const SharedNumbers pids(2);
+  const int room = ::fcntl(pipe_ends[1], F_GETPIPE_SZ);
+  ChildProgram program([&] {
+    ::dup2(pipe_ends[1], STDOUT_FILENO);
+    return launch(
+        [&] {
+          pids[own_index()] = ::getpid();
+          while (own_index() == 1) std::cout << "nobody reads this line" << std::endl;
+          block();
+        },
+        {.replicas = 2});
+  });
+  // What one more line needs is not there.
+  CHECK(eventually([&] {
+    int filled = 0;
+    return ::ioctl(pipe_ends[0], FIONREAD, &filled) == 0 && filled > room - 2 * 4096;
+  }));
+  (void)::kill(program.pid(), SIGTERM);
+  CHECK(program.wait(milliseconds(5000)).status == 128 + SIGTERM);
+  CHECK(all_ended(pids));
+  ::close(pipe_ends[0]);
+  ::close(pipe_ends[1]);
+}
+
+TEST_CASE("launch: SIGINT and SIGTERM end all replicas") {
+  const std::map<int, std::string> names{{SIGINT, "Ctrl-C"}, {SIGTERM, "SIGTERM"}};
+  for (const auto& [signal, name] : names) {
+    // A terminal's Ctrl-C reaches the whole process group.
+    for (const bool whole_group : {false, true}) {
+      INFO(name << (whole_group ? " for the group" : " for the launcher"));
+      const SharedNumbers pids(3);
+      ChildProgram program(launching(
+          [&] {
+            pids[own_index()] = ::getpid();
+            for (;;) meet();
+          },
+          {.replicas = 3}));
+      REQUIRE(eventually([&] { return pids.set() == 3; }));
+      (void)::kill(whole_group ? -program.pid() : program.pid(), signal);
+      const Ended end = program.wait();
+      INFO(end.err);
+      CHECK(end.status == 128 + signal);
+      CHECK(!end.by_signal);
+      CHECK(last_words(end) ==
+            "lockstep: error: stopped by " + name + "; all replicas have ended\n");
+      CHECK(all_ended(pids));
+    }
+    INFO(name << " for threads");
+    const SharedNumbers running(2);
+    ChildProgram program(launching(
+        [&] {
+          running[own_index()] = 1;
+          for (;;) meet();
+        },
+        {.replicas = 2, .mode = LaunchMode::threads}));
+    REQUIRE(eventually([&] { return running.set() == 2; }));
+    (void)::kill(program.pid(), signal);
+    const Ended end = program.wait();
+    CHECK(end.status == 128 + signal);
+    CHECK(!end.by_signal);
+    CHECK(last_words(end) == "lockstep: error: stopped by a signal\n");
+  }
+}

@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <set>
+#include <tuple>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/collectives/all_gather.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/psum.h"
+#include "framework/replicas/launch.h"
+#include "framework/replicas/pmap.h"
+#include "tests/catch.h"
+#include "tests/collectives/cases.h"
+#include "tests/replicas/launched.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+constexpr LaunchMode kModes[] = {LaunchMode::processes, LaunchMode::threads};
+
+const char* name_of(LaunchMode mode) {
+  return mode == LaunchMode::processes ? "processes" : "threads";
+}
+
+// Who threw ValueError with what message, or that nobody did.
+template <typename Call>
+std::string refusal(const Call& call) {
+  try {
+    call();
+  } catch (const ValueError& error) {
+    return error.what();
+  }
+  return "no ValueError";
+}
+
+std::string refused(const LaunchOptions& options) {
+  return refusal([&] { (void)launch([] {}, options); });
+}
+
+}  // namespace
+
+TEST_CASE("launch: every replica runs once, with the axis bound and its own index") {
+  for (const LaunchMode mode : kModes) {
+    for (const std::int64_t n : {1, 2, 3, 5}) {
+      INFO(n << " " << name_of(mode));
+      const SharedNumbers runs(static_cast<std::size_t>(n));
+      const SharedNumbers pids(static_cast<std::size_t>(n));
+      const Ended ended = launched(
+          [&] {
+            const std::int64_t index = axis_index("workers");
+            expect(axis_size("workers") == n, "axis size");
+            const Tensor sum = psum(at::full({5}, index + 1, at::kLong), "workers");
+            expect(sum.equal(at::full({5}, n * (n + 1) / 2, at::kLong)), "psum");
+            const Tensor all = all_gather(at::full({}, index, at::kLong), "workers");
+            expect(all.equal(at::arange(n)), "all_gather");
+            ++runs[static_cast<std::size_t>(index)];
+            pids[static_cast<std::size_t>(index)] = ::getpid();
+          },
+          {.replicas = n, .mode = mode, .axis_name = "workers"});
+      INFO(ended.err);
+      CHECK(ended.status == 0);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) CHECK(runs[i] == 1);
+      const auto all = pids.pids();
+      const std::set<pid_t> different(all.begin(), all.end());
+      CHECK(different.size() == (mode == LaunchMode::processes ? static_cast<std::size_t>(n) : 1));
+      CHECK(different.count(::getpid()) == 0);
+      CHECK_THAT(ended.err,
+                 ContainsSubstring(str("lockstep: ", n, n == 1 ? " replica" : " replicas", " as ",
+                                       name_of(mode), ", ")));
+    }
+  }
+}
+
+TEST_CASE("launch: again and again in one program, and what replicas change stays theirs") {
+  int changed = 0;
+  const Ended ended = run_forked([&] {
+    int status = 0;
+    for (const std::int64_t n : {2, 3, 1}) {
+      status += launch([&] { changed += 1; }, {.replicas = n});
+      status += launch(meet, {.replicas = n, .mode = LaunchMode::threads});
+    }
+    return status + changed;
+  });
+  INFO(ended.err);
+  CHECK(ended.status == 0);
+}
+
+TEST_CASE("launch: replica 0 writes as it is, lines of the others carry their index") {
+  const Ended ended = launched(
+      [] {
+        const std::int64_t index = axis_index("data");
+        for (std::int64_t turn = 0; turn < 3; ++turn) {
+          meet();
+          if (turn != index) continue;
+          std::cout << "out of " << index << "\nand more";  // no newline at the end
+          std::printf(" of %d%s", static_cast<int>(index), index == 0 ? "\n" : "");
+          std::fflush(stdout);
+          std::cerr << "err of " << index << "\n\nlast";
+        }
+      },
+      {.replicas = 3});
+  CHECK(ended.status == 0);
+  auto out = lines_of(ended.out);
+  std::sort(out.begin(), out.end());
+  CHECK(out == std::vector<std::string>{"[replica 1] and more of 1", "[replica 1] out of 1",
+                                        "[replica 2] and more of 2", "[replica 2] out of 2",
+                                        "and more of 0", "out of 0"});
+  CHECK_THAT(ended.err, ContainsSubstring("err of 0\n\nlast"));
+  CHECK_THAT(ended.err, ContainsSubstring("[replica 1] err of 1\n[replica 1] \n"));
+  CHECK_THAT(ended.err, ContainsSubstring("[replica 2] last\n"));
+}
+
+TEST_CASE("launch: much output on both streams arrives complete and in order") {
+  constexpr int kLines = 3000;
+  const std::string filler(300, '.');
+  const Ended ended = launched(
+      [&] {
+        for (int line = 0; line < kLines; ++line) {
+          std::cout << "o" << axis_index("data") << " " << line << " " << filler << "\n";
+          std::cerr << "e" << axis_index("data") << " " << line << " " << filler << "\n";
+        }
+      },
+      {.replicas = 3});
+  REQUIRE(ended.status == 0);
+  // Whole lines of the others stand anywhere in replica 0's text, which passes as it is.
+  const auto check = [&](std::string text, const std::string& stream) {
+    for (const std::string index : {"1", "2", "0"}) {
+      const std::string prefix = index == "0" ? "" : "[replica " + index + "] ";
+      std::size_t at = 0;
+      int found = 0;
+      while (found < kLines) {
+        const std::string line = str(prefix, stream, index, " ", found, " ", filler, "\n");
+        at = text.find(line, at);
+        if (at == std::string::npos) break;
+        text.erase(at, line.size());
+        ++found;
+      }
+      INFO(stream << index);
+      CHECK(found == kLines);
+    }
+    return text;
+  };
+  CHECK(check(ended.out, "o").empty());
+  CHECK(lines_of(check(ended.err, "e")).size() == 1);  // the launcher's own
+}
+
+TEST_CASE("launch: inside a replica it is refused") {
+  for (const LaunchMode outer : kModes) {
+    for (const LaunchMode inner : kModes) {
+      const Ended ended = launched(
+          [&] {
+            const std::string message = refusal([&] { (void)launch([] {}, {.mode = inner}); });
+            expect(message == "launch: called inside a replica", message);
+            meet();
+          },
+          {.replicas = 2, .mode = outer});
+      INFO(ended.err);
+      CHECK(ended.status == 0);
+    }
+  }
+}
+
+TEST_CASE("launch: options that make no sense are refused, with the value and the rule") {
+  CHECK(refused({.replicas = 0}) == "launch: replicas is 0; it must be at least 1");
+  CHECK(refused({.replicas = -3, .mode = LaunchMode::threads}) ==
+        "launch: replicas is -3; it must be at least 1");
+  CHECK(refused({.axis_name = ""}) == "launch: axis_name must not be empty");
+  CHECK(refused({.threads_per_replica = -1}) ==
+        "launch: threads_per_replica is -1; it must not be negative");
+  CHECK(refused({.timeout = std::chrono::milliseconds(0)}) ==
+        "launch: timeout is 0 ms; it must be positive");
+}
+
+TEST_CASE("pmap in a launched function spans the job") {
+  const auto body = [] {
+    const std::int64_t member = axis_index("data");
+    // Members with one replica each, with two each, and with 1, 2 and 3; again on kept connections.
+    const std::int64_t counts[] = {1, 2, member + 1, 2, member + 1};
+    const std::int64_t totals[] = {3, 6, 6, 6, 6};
+    const std::int64_t firsts[] = {member, 2 * member, member * (member + 1) / 2, 2 * member,
+                                   member * (member + 1) / 2};
+    for (std::size_t i = 0; i < 5; ++i) {
+      const auto f = pmap(
+          [&](const Tensor& x) {
+            expect(axis_size("i") == totals[i], "axis size");
+            const Tensor mine = x + axis_index("i");
+            return std::tuple(mine, psum(mine, "i"), mine);
+          },
+          {.axis_name = "i", .out_axes = {0, 0, std::nullopt}});
+      const auto [own, sum, of_first] = f(at::full({counts[i], 4}, 100, at::kLong));
+      const Tensor indices = at::arange(firsts[i], firsts[i] + counts[i]).unsqueeze(1);
+      expect(own.equal((100 + indices).expand({counts[i], 4})), "own results");
+      const std::int64_t total = totals[i] * 100 + totals[i] * (totals[i] - 1) / 2;
+      expect(sum.equal(at::full({counts[i], 4}, total, at::kLong)), "psum");
+      expect(of_first.equal(at::full({4}, 100, at::kLong)), "the axis' first replica");
+      meet();  // the job's own axis works between maps
+    }
+  };
+  for (const LaunchMode mode : kModes) {
+    INFO(name_of(mode));
+    const Ended ended = launched(body, {.replicas = 3, .mode = mode});
+    INFO(ended.err);
+    CHECK(ended.status == 0);
+  }
+}
+
+TEST_CASE("pmap in a launched function: one replica's error ends the job, as the root cause") {
+  for (const LaunchMode mode : kModes) {
+    const Ended ended = launched(
+        [] {
+          const auto f = pmap(
+              [](const Tensor& x) {
+                if (axis_index("i") == 3) throw DataError("image 7 is damaged");
+                return psum(x, "i");
+              },
+              {.axis_name = "i"});
+          (void)f(at::ones({2}));
+        },
+        {.replicas = 3, .mode = mode});
+    INFO(ended.err);
+    CHECK(ended.status == 2);
+    CHECK_THAT(lines_of(ended.err).back(), ContainsSubstring("replica 1"));
+    CHECK_THAT(lines_of(ended.err).back(), ContainsSubstring("replica 3: image 7 is damaged"));
+  }
+}

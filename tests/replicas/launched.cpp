@@ -1,0 +1,74 @@
+#include "tests/replicas/launched.h"
+
+#include <chrono>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/psum.h"
+
+namespace lockstep::testing {
+
+SharedNumbers::SharedNumbers(std::size_t count) : count_(count) {
+  void* const memory = ::mmap(nullptr, count * sizeof *numbers_, PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::runtime_error("mmap failed");
+  numbers_ = new (memory) std::atomic<std::int64_t>[count]();
+}
+
+SharedNumbers::~SharedNumbers() {
+  ::munmap(numbers_, count_ * sizeof *numbers_);
+}
+
+std::atomic<std::int64_t>& SharedNumbers::operator[](std::size_t index) const {
+  if (index >= count_) throw std::out_of_range("SharedNumbers");
+  return numbers_[index];
+}
+
+std::size_t SharedNumbers::set() const {
+  std::size_t set = 0;
+  for (std::size_t i = 0; i < count_; ++i) set += numbers_[i] != 0 ? 1 : 0;
+  return set;
+}
+
+std::vector<pid_t> SharedNumbers::pids() const {
+  std::vector<pid_t> pids;
+  for (std::size_t i = 0; i < count_; ++i) pids.push_back(static_cast<pid_t>(numbers_[i]));
+  return pids;
+}
+
+std::function<int()> launching(std::function<void()> replica, LaunchOptions options) {
+  return [replica = std::move(replica), options = std::move(options)] {
+    return launch(replica, options);
+  };
+}
+
+Ended launched(const std::function<void()>& replica, const LaunchOptions& options) {
+  return run_forked(launching(replica, options));
+}
+
+std::size_t own_index() {
+  return static_cast<std::size_t>(axis_index("data"));
+}
+
+void meet() {
+  (void)psum(at::ones({3}), "data");
+}
+
+void block() {
+  for (;;) ::pause();
+}
+
+std::int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "framework/replicas/launch.h"
+#include "tests/support/child_program.h"
+
+namespace lockstep::testing {
+
+/// Numbers that this process shares with those that it forks, all 0 at first.
+class SharedNumbers {
+ public:
+  explicit SharedNumbers(std::size_t count);
+  ~SharedNumbers();
+  SharedNumbers(const SharedNumbers&) = delete;
+  SharedNumbers& operator=(const SharedNumbers&) = delete;
+
+  [[nodiscard]] std::atomic<std::int64_t>& operator[](std::size_t index) const;
+  /// How many are not 0.
+  [[nodiscard]] std::size_t set() const;
+  [[nodiscard]] std::vector<pid_t> pids() const;
+
+ private:
+  std::atomic<std::int64_t>* numbers_;
+  std::size_t count_;
+};
+
+/// Forks a process that launches `replica` and exits with launch()'s status.
+[[nodiscard]] std::function<int()> launching(std::function<void()> replica, LaunchOptions options);
+/// The same, to its end.
+[[nodiscard]] Ended launched(const std::function<void()>& replica, const LaunchOptions& options);
+
+/// This replica's index on "data", as an index for SharedNumbers.
+[[nodiscard]] std::size_t own_index();
+/// Blocks in a psum over "data" that completes when every replica takes part.
+void meet();
+/// Blocks until a signal ends the process.
+[[noreturn]] void block();
+/// Milliseconds on a clock that all processes of the host share.
+[[nodiscard]] std::int64_t now_ms();
+
+}  // namespace lockstep::testing

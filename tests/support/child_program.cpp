@@ -1,0 +1,213 @@
+#include "tests/support/child_program.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+int check(int result, const char* what) {
+  if (result < 0) throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));
+  return result;
+}
+
+// A file without a name: who writes to it is never blocked, whoever reads is never late.
+int new_file(const char* name) {
+  const int file = check(::memfd_create(name, MFD_CLOEXEC), "memfd_create");
+  check(::fcntl(file, F_SETFL, O_APPEND), "fcntl");  // several processes write to it
+  return file;
+}
+
+std::string contents(int descriptor) {
+  std::string text;
+  std::array<char, 65536> buffer{};
+  ssize_t count = 0;
+  while ((count = ::pread(descriptor, buffer.data(), buffer.size(),
+                          static_cast<off_t>(text.size()))) > 0) {
+    text.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+  return text;
+}
+
+struct ProcessState {
+  char letter = 'X';  // as /proc has it: R, S, D, T, Z; X is gone
+  pid_t parent = -1;
+  unsigned long long start_time = 0;
+};
+
+ProcessState state_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  // "pid (name) state ppid …": a name may hold anything, so that the last parenthesis counts.
+  const std::size_t end = text.rfind(')');
+  ProcessState state;
+  if (end == std::string::npos) return state;
+  std::istringstream rest(text.substr(end + 1));
+  rest >> state.letter >> state.parent;
+  std::string skipped;
+  for (int field = 5; field < 22; ++field) rest >> skipped;
+  rest >> state.start_time;
+  return state;
+}
+
+}  // namespace
+
+ChildProgram::ChildProgram(const std::vector<std::string>& command,
+                           const std::filesystem::path& folder) {
+  std::vector<std::string> copies = command;
+  std::vector<char*> arguments;
+  for (std::string& argument : copies) arguments.push_back(argument.data());
+  arguments.push_back(nullptr);
+  start([&] {
+    if (!folder.empty() && ::chdir(folder.c_str()) != 0) ::_exit(98);
+    ::execv(arguments[0], arguments.data());
+    std::fprintf(stderr, "cannot run %s: %s\n", arguments[0], std::strerror(errno));
+    ::_exit(98);
+  });
+}
+
+ChildProgram::ChildProgram(const std::function<int()>& body) {
+  start([&] {
+    int status = 99;
+    try {
+      status = body();
+    } catch (const std::exception& error) {
+      std::cerr << "the forked function threw: " << error.what() << std::endl;
+    }
+    std::cout.flush();
+    std::fflush(nullptr);
+    ::_exit(status);
+  });
+}
+
+void ChildProgram::start(const std::function<void()>& in_child) {
+  check(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl");
+  out_ = new_file("stdout");
+  err_ = new_file("stderr");
+  std::cout.flush();
+  std::fflush(nullptr);  // or the child would write what waits there once more
+  began_ = Clock::now();
+  const pid_t parent = ::getpid();
+  pid_ = check(::fork(), "fork");
+  if (pid_ != 0) {
+    ::setpgid(pid_, pid_);  // here too: it must hold before anyone signals the group
+    return;
+  }
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nothing outlives a test that is killed
+  if (::getppid() != parent) ::_exit(97);
+  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(out_, STDOUT_FILENO);
+  ::dup2(err_, STDERR_FILENO);
+  in_child();
+}
+
+ChildProgram::~ChildProgram() {
+  if (running()) {
+    ::kill(-pid_, SIGKILL);
+    ::waitpid(pid_, &wait_status_, 0);
+  }
+  ::close(out_);
+  ::close(err_);
+}
+
+std::string ChildProgram::out() const {
+  return contents(out_);
+}
+
+std::string ChildProgram::err() const {
+  return contents(err_);
+}
+
+bool ChildProgram::running() {
+  if (!reaped_) reaped_ = ::waitpid(pid_, &wait_status_, WNOHANG) == pid_;
+  return !reaped_;
+}
+
+Ended ChildProgram::wait(std::chrono::milliseconds deadline) {
+  if (!eventually([&] { return !running(); }, deadline)) {
+    throw std::runtime_error("a child program still runs after " +
+                             std::to_string(deadline.count()) + " ms; its stdout:\n" + out() +
+                             "\nits stderr:\n" + err());
+  }
+  Ended result;
+  result.by_signal = WIFSIGNALED(wait_status_);
+  result.status = result.by_signal ? 128 + WTERMSIG(wait_status_) : WEXITSTATUS(wait_status_);
+  result.out = out();
+  result.err = err();
+  result.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  return result;
+}
+
+Ended run_program(const std::vector<std::string>& command, const std::filesystem::path& folder) {
+  return ChildProgram(command, folder).wait();
+}
+
+Ended run_forked(const std::function<int()>& body) {
+  return ChildProgram(body).wait();
+}
+
+bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds deadline) {
+  const auto end = Clock::now() + deadline;
+  while (!condition()) {
+    if (Clock::now() >= end) return false;
+    ::poll(nullptr, 0, 1);
+  }
+  return true;
+}
+
+bool ended(pid_t pid) {
+  // It may be an orphan that this process has adopted; elsewhere this does nothing.
+  ::waitpid(pid, nullptr, WNOHANG);
+  const char state = state_of(pid).letter;
+  return state == 'X' || state == 'Z';
+}
+
+bool stopped(pid_t pid) {
+  return state_of(pid).letter == 'T';
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+  std::vector<std::pair<unsigned long long, pid_t>> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const auto other = static_cast<pid_t>(std::stol(name));
+    const ProcessState state = state_of(other);
+    if (state.parent == pid && state.letter != 'Z') found.emplace_back(state.start_time, other);
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<pid_t> children;
+  for (const auto& [start_time, child] : found) children.push_back(child);
+  return children;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace lockstep::testing

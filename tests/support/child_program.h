@@ -1,0 +1,78 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace lockstep::testing {
+
+/// How a child program ended.
+struct Ended {
+  int status = -1;  ///< its exit status, or 128 + the signal that ended it, as a shell has it
+  bool by_signal = false;
+  std::string out;     ///< all of its stdout …
+  std::string err;     ///< … and stderr
+  double seconds = 0;  ///< from its start to its end
+};
+
+/// A program that runs beside the test, its output kept and its life bounded: the destructor kills
+/// it. Orphans of its descendants become the test's own children, so that ended() can reap them.
+class ChildProgram {
+ public:
+  /// Starts `command` (path and arguments) in `folder` (empty: the test's own), with stdin empty.
+  explicit ChildProgram(const std::vector<std::string>& command,
+                        const std::filesystem::path& folder = {});
+  /// Forks this process: the child runs `body` and exits with what it returns, or with 99 and the
+  /// text on stderr if it throws. Only for processes that have one thread.
+  explicit ChildProgram(const std::function<int()>& body);
+  ~ChildProgram();
+  ChildProgram(const ChildProgram&) = delete;
+  ChildProgram& operator=(const ChildProgram&) = delete;
+
+  /// Also the id of its process group, which its children share.
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+  /// What it has written so far.
+  [[nodiscard]] std::string out() const;
+  [[nodiscard]] std::string err() const;
+  /// Whether it still runs.
+  [[nodiscard]] bool running();
+
+  /// Waits for its end. Throws a std::runtime_error with its output if `deadline` passes first.
+  Ended wait(std::chrono::milliseconds deadline = std::chrono::seconds(60));
+
+ private:
+  void start(const std::function<void()>& in_child);
+
+  pid_t pid_ = -1;
+  int out_ = -1;
+  int err_ = -1;
+  std::chrono::steady_clock::time_point began_;
+  bool reaped_ = false;
+  int wait_status_ = 0;
+};
+
+/// Runs a program, or a function in a fork, to its end.
+[[nodiscard]] Ended run_program(const std::vector<std::string>& command,
+                                const std::filesystem::path& folder = {});
+[[nodiscard]] Ended run_forked(const std::function<int()>& body);
+
+/// Whether `condition` becomes true before the deadline.
+[[nodiscard]] bool eventually(const std::function<bool()>& condition,
+                              std::chrono::milliseconds deadline = std::chrono::seconds(30));
+
+/// Whether a process other than a ChildProgram is gone (or a zombie, which only waits for whoever
+/// reaps it).
+[[nodiscard]] bool ended(pid_t pid);
+/// Whether a process is stopped, as by SIGSTOP.
+[[nodiscard]] bool stopped(pid_t pid);
+/// The running children of a process, the oldest first.
+[[nodiscard]] std::vector<pid_t> children_of(pid_t pid);
+
+/// The lines of a text, without their ends.
+[[nodiscard]] std::vector<std::string> lines_of(const std::string& text);
+
+}  // namespace lockstep::testing

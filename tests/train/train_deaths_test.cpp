@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/telemetry/temporary_folder.h"
+#include "tests/train/train_program.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kSoon{2};
+
+std::vector<fs::path> open_files(pid_t pid) {
+  std::vector<fs::path> files;
+  std::error_code gone;
+  for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd", gone)) {
+    files.push_back(fs::read_symlink(entry.path(), gone));
+  }
+  return files;
+}
+
+// The numbers of sockets that listen on this host, as "socket:[number]".
+std::set<fs::path> listening() {
+  std::set<fs::path> sockets;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file(table);
+    std::string line;
+    std::getline(file, line);  // the heading
+    while (std::getline(file, line)) {
+      std::istringstream fields(line);
+      std::vector<std::string> values{std::istream_iterator<std::string>(fields), {}};
+      constexpr const char* kListen = "0A";
+      if (values.size() > 9 && values[3] == kListen) sockets.insert("socket:[" + values[9] + "]");
+    }
+  }
+  return sockets;
+}
+
+// A training run that would not end by itself, seen when it is in its midst.
+class LongRun {
+ public:
+  explicit LongRun(const std::string& launch = "processes")
+      : program_(train_command({"--config", config_file("pmean_linear.yaml"), "--replicas", "3",
+                                "--launch", launch, "--set", "trainer.steps=1000000000", "--set",
+                                "trainer.log_every=1", "--quiet", "--output", "run"}),
+                 folder_.path()) {
+    const fs::path metrics = folder_.path() / "run/metrics.jsonl";
+    const bool trains = eventually([&] {
+      std::error_code missing;
+      return fs::file_size(metrics, missing) > 0 && !missing;
+    });
+    if (!trains) throw std::runtime_error("train does not train: " + program_.err());
+    replicas_ = children_of(program_.pid());
+    for (const pid_t pid : processes()) {
+      for (const fs::path& file : open_files(pid)) files_.insert(file);
+    }
+  }
+
+  ChildProgram& program() { return program_; }
+  const std::vector<pid_t>& replicas() const { return replicas_; }
+
+  /// The launcher and its replicas.
+  std::vector<pid_t> processes() const {
+    std::vector<pid_t> all = replicas_;
+    all.push_back(program_.pid());
+    return all;
+  }
+
+  bool replicas_ended() const {
+    return std::all_of(replicas_.begin(), replicas_.end(), [](pid_t pid) { return ended(pid); });
+  }
+
+  /// What is left once all has ended: sockets that listen, shared memory, half-written files.
+  std::vector<std::string> left_behind() const {
+    std::vector<std::string> left;
+    for (const fs::path& socket : listening()) {
+      if (files_.count(socket) > 0) left.push_back(socket);
+    }
+    for (const fs::path& file : files_) {
+      if (file.string().rfind("/dev/shm/", 0) == 0 && fs::exists(file)) left.push_back(file);
+    }
+    for (const auto& entry : fs::directory_iterator("/dev/shm")) {
+      for (const pid_t pid : processes()) {
+        const bool ours =
+            entry.path().filename().string().find(std::to_string(pid)) != std::string::npos;
+        if (ours) left.push_back(entry.path());
+      }
+    }
+    for (const auto& entry : fs::directory_iterator(folder_.path() / "run")) {
+      const std::string name = entry.path().filename();
+      if (name != "config.yaml" && name != "metrics.jsonl") left.push_back(entry.path());
+    }
+    return left;
+  }
+
+ private:
+  TemporaryFolder folder_;
+  ChildProgram program_;
+  std::vector<pid_t> replicas_;
+  std::set<fs::path> files_;  // that any of the processes had open
+};
+
+}  // namespace
+
+TEST_CASE("a replica killed in mid-training ends the job, 20 times out of 20") {
+  std::set<std::string> named;
+  for (std::size_t round = 0; round < 20; ++round) {
+    LongRun run;
+    REQUIRE(run.replicas().size() == 3);
+    const pid_t victim = run.replicas()[round % 3];
+    const auto killed = Clock::now();
+    REQUIRE(::kill(victim, SIGKILL) == 0);
+    const Ended end = run.program().wait();
+    const auto took = Clock::now() - killed;
+    INFO("round " << round << "\n" << end.err);
+    CHECK(end.status == 3);
+    CHECK(!end.by_signal);
+    CHECK(took < kSoon);
+    CHECK(end.out.empty());
+    std::smatch found;
+    const std::regex message("lockstep: error: (replica [0-2]) \\(pid " + std::to_string(victim) +
+                             "\\) was lost: killed by signal 9 \\(Killed\\)\n");
+    CHECK(std::regex_match(end.err, found, message));
+    if (found.size() == 2) named.insert(found[1]);
+    CHECK(run.replicas_ended());
+    CHECK(run.left_behind().empty());
+  }
+  CHECK(named == std::set<std::string>{"replica 0", "replica 1", "replica 2"});
+}
+
+TEST_CASE("Ctrl-C ends training with 130, SIGTERM with 143") {
+  const std::map<int, std::string> names{{SIGINT, "Ctrl-C"}, {SIGTERM, "SIGTERM"}};
+  for (const auto& [signal, name] : names) {
+    for (const std::string launch : {"processes", "threads"}) {
+      INFO(name << ", " << launch);
+      LongRun run(launch);
+      const auto sent = Clock::now();
+      REQUIRE(::kill(run.program().pid(), signal) == 0);
+      const Ended end = run.program().wait();
+      CHECK(Clock::now() - sent < kSoon);
+      CHECK(end.status == 128 + signal);
+      CHECK(!end.by_signal);
+      CHECK(end.out.empty());
+      CHECK(lines_of(end.err).size() == 1);
+      CHECK_THAT(end.err, ContainsSubstring("lockstep: error: stopped by "));
+      if (launch == "processes") CHECK_THAT(end.err, ContainsSubstring(name));
+      CHECK(run.replicas_ended());
+      CHECK(run.left_behind().empty());
+    }
+  }
+}
+
+TEST_CASE("a killed launcher leaves no replica and nothing else behind") {
+  LongRun run;
+  REQUIRE(run.replicas().size() == 3);
+  REQUIRE(::kill(run.program().pid(), SIGKILL) == 0);
+  CHECK(eventually([&] { return run.replicas_ended(); }, kSoon));
+  CHECK(run.program().wait().status == 128 + SIGKILL);
+  CHECK(run.left_behind().empty());
+}

@@ -1,0 +1,42 @@
+#include "tests/train/train_program.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "tests/telemetry/temporary_folder.h"
+
+namespace lockstep::testing {
+
+std::vector<std::string> train_command(const std::vector<std::string>& flags) {
+  std::vector<std::string> command{TRAIN_BINARY};
+  command.insert(command.end(), flags.begin(), flags.end());
+  return command;
+}
+
+Ended train(const std::filesystem::path& folder, const std::vector<std::string>& flags) {
+  return run_program(train_command(flags), folder);
+}
+
+std::string config_file(const std::string& name) {
+  return std::string(LOCKSTEP_SOURCE_DIR) + "/configs/" + name;
+}
+
+nlohmann::json read_json(const std::filesystem::path& file) {
+  return nlohmann::json::parse(read_text(file));
+}
+
+std::vector<nlohmann::json> read_json_lines(const std::filesystem::path& file) {
+  std::vector<nlohmann::json> values;
+  for (const std::string& line : lines_of(read_text(file))) {
+    values.push_back(nlohmann::json::parse(line));
+  }
+  return values;
+}
+
+std::vector<std::string> fields(const nlohmann::json& object) {
+  std::vector<std::string> names;
+  for (const auto& item : object.items()) names.push_back(item.key());
+  return names;
+}
+
+}  // namespace lockstep::testing

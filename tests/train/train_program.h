@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/child_program.h"
+
+namespace lockstep::testing {
+
+/// The built `train` with `flags`, to be started in a test's own folder.
+[[nodiscard]] std::vector<std::string> train_command(const std::vector<std::string>& flags);
+/// Runs it there to its end.
+[[nodiscard]] Ended train(const std::filesystem::path& folder,
+                          const std::vector<std::string>& flags);
+
+/// A config of the repository, as a path.
+[[nodiscard]] std::string config_file(const std::string& name);
+
+[[nodiscard]] nlohmann::json read_json(const std::filesystem::path& file);
+/// One JSON value a line.
+[[nodiscard]] std::vector<nlohmann::json> read_json_lines(const std::filesystem::path& file);
+/// The names of a JSON object's fields, in their order.
+[[nodiscard]] std::vector<std::string> fields(const nlohmann::json& object);
+
+}  // namespace lockstep::testing

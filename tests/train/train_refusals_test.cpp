@@ -1,0 +1,142 @@
+#include <filesystem>
+
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/telemetry/temporary_folder.h"
+#include "tests/train/train_program.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+struct Refusal {
+  std::vector<std::string> flags;
+  std::string message;  // or its beginning, where it ends in …
+};
+
+// Runs train in a folder of its own and checks that it refuses at once, with one line and no trace.
+void check_refused(const std::filesystem::path& folder, const Refusal& refusal) {
+  const auto before = entries(folder);
+  const Ended end = train(folder, refusal.flags);
+  INFO(join(refusal.flags, " ") << "\n" << end.out << end.err);
+  CHECK(end.status == 2);
+  CHECK(end.out.empty());
+  CHECK(lines_of(end.err).size() == 1);
+  const std::string expected = "lockstep: error: " + refusal.message;
+  const std::string more = "…";
+  const std::size_t begin = expected.size() - std::min(expected.size(), more.size());
+  if (expected.substr(begin) == more) {
+    CHECK(end.err.substr(0, begin) == expected.substr(0, begin));
+  } else {
+    CHECK(end.err == expected + "\n");
+  }
+  CHECK(entries(folder) == before);
+}
+
+}  // namespace
+
+TEST_CASE("--help and --version print to stdout and do nothing else") {
+  const TemporaryFolder folder;
+  const Ended help = train(folder.path(), {"--help"});
+  CHECK(help.status == 0);
+  CHECK(help.err.empty());
+  for (const std::string flag :
+       {"--config FILE", "--replicas N", "--launch HOW", "--set ", "--output DIR", "--print-config",
+        "--quiet", "--help", "--version", "Exit status: 0 done; 2 arguments"}) {
+    CHECK_THAT(help.out, ContainsSubstring(flag));
+  }
+  const Ended version = train(folder.path(), {"--version"});
+  CHECK(version.status == 0);
+  CHECK(version.out == "lockstep " LOCKSTEP_VERSION "\n");
+  CHECK(version.err.empty());
+  CHECK(entries(folder.path()) == 0);
+}
+
+TEST_CASE("flags that are not understood are refused") {
+  const TemporaryFolder folder;
+  const std::string config = config_file("pmean_linear.yaml");
+  const std::vector<Refusal> refusals{
+      {{}, "--config FILE is needed; see train --help"},
+      {{"--config", config, "--replica", "3"},
+       "unknown flag --replica (did you mean '--replicas'?); see train --help"},
+      {{"--config", config, "--resume=auto"}, "unknown flag --resume…"},
+      {{"--config", config, "stray"}, "'stray' is no flag; see train --help"},
+      {{"--config"}, "…"},
+      {{"--config", config, "--replicas", "0"},
+       "--replicas 0: parallel.replicas: must be from 1 to 1024, is 0"},
+      {{"--config", config, "--launch", "thread"},
+       "--launch thread: parallel.launch: must be one of processes, threads, is 'thread' (did you "
+       "mean 'threads'?)"},
+      {{"--config", config, "--set", "optimizer.lr=-1"},
+       "--set optimizer.lr=-1: optimizer.lr: must be greater than 0, is -1"},
+      {{"--config", config, "--set", "optimizer.lr"},
+       "--set optimizer.lr: expected section.key=value, for example optimizer.lr=0.1"},
+      {{"--config", config, "--set", "optimizer.lrr=1"},
+       "--set optimizer.lrr=1: unknown key 'lrr' in optimizer (did you mean 'lr'?)"},
+      {{"--config", config, "--output", ""}, "--output: the folder's name is empty"},
+  };
+  for (const Refusal& refusal : refusals) check_refused(folder.path(), refusal);
+}
+
+TEST_CASE("configs and data that cannot be used are refused, with the file and the place") {
+  const TemporaryFolder folder;
+  write_text(folder.path() / "unknown.yaml",
+             "model: {name: linear}\ndata: {name: pmean_example}\noptimizer: {name: sgd, "
+             "momentun: 0.9}\n");
+  write_text(folder.path() / "later.yaml",
+             "model: {name: linear}\ndata: {name: pmean_example}\nparallel:\n  zero_stage: 1\n");
+  const std::filesystem::path source = "/usr/share/datasets/fashion-mnist";
+  const auto cut = folder.path() / "cut";
+  std::filesystem::create_directory(cut);
+  for (const auto& file : std::filesystem::directory_iterator(source)) {
+    std::filesystem::copy(file.path(), cut / file.path().filename());
+  }
+  std::filesystem::resize_file(cut / "train-labels-idx1-ubyte.gz", 20'000);
+  const std::string mlp = config_file("fashion_mnist_mlp.yaml");
+  const std::vector<Refusal> refusals{
+      {{"--config", "none.yaml", "--output", "run"},
+       "cannot read the config none.yaml: No such file or directory"},
+      {{"--config", "cut", "--output", "run"}, "cannot read the config cut: it is a directory"},
+      {{"--config", "unknown.yaml", "--output", "run"},
+       "unknown.yaml:3:24: unknown key 'momentun' in optimizer (did you mean 'momentum'?)"},
+      {{"--config", "later.yaml", "--output", "run"},
+       "later.yaml:4:3: unknown key 'zero_stage' in parallel…"},
+      {{"--config", mlp, "--set", "data.root=nowhere", "--output", "run"},
+       "fashion_mnist: there is neither 'nowhere/train-images-idx3-ubyte' nor "
+       "'nowhere/train-images-idx3-ubyte.gz'…"},
+      {{"--config", mlp, "--set", "data.root=cut", "--output", "run"},
+       "data file 'cut/train-labels-idx1-ubyte.gz': it is cut short…"},
+      {{"--config", mlp, "--set", "data.root=cut", "--print-config", "--launch", "three"},
+       "--launch three: parallel.launch: must be one of processes, threads, is 'three'…"},
+  };
+  for (const Refusal& refusal : refusals) check_refused(folder.path(), refusal);
+}
+
+TEST_CASE("an output folder that holds a run is refused and left as it is") {
+  for (const std::string launch : {"processes", "threads"}) {
+    const TemporaryFolder folder;
+    const auto run = [&](const std::string& replicas) {
+      return train(folder.path(), {"--config", config_file("pmean_linear.yaml"), "--replicas",
+                                   replicas, "--launch", launch, "--output", "run"});
+    };
+    const auto files = [&] {
+      std::string all;
+      for (const char* file : {"config.yaml", "metrics.jsonl", "result.json"}) {
+        all += read_text(folder.path() / "run" / file);
+      }
+      return all;
+    };
+    REQUIRE(run("2").status == 0);
+    const std::string before = files();
+    const Ended again = run("3");
+    INFO(again.err);
+    CHECK(again.status == 2);
+    CHECK(again.out.empty());
+    CHECK_THAT(lines_of(again.err).back(),
+               ContainsSubstring("output folder run holds a run already (its config.yaml): name "
+                                 "another one"));
+    CHECK(files() == before);
+    CHECK(entries(folder.path() / "run") == 3);
+  }
+}

@@ -1,0 +1,216 @@
+#include <map>
+#include <regex>
+
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/telemetry/temporary_folder.h"
+#include "tests/train/train_program.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+// The example by hand. M = 4n samples x = 0, 1, …, M-1 with y = 2x + 0.5, and w = 1, b = 0: the
+// residual w*x + b - y is -(x + 0.5). So
+//   loss   = mean((x + 0.5)^2)             = mean(x^2) + mean(x) + 0.25
+//   dL/dw  = mean(2 * -(x + 0.5) * x)      = -2 (mean(x^2) + mean(x) / 2)
+//   dL/db  = mean(2 * -(x + 0.5))          = -2 (mean(x) + 0.5)
+// with mean(x) = (M-1)/2 and mean(x^2) = (M-1)(2M-1)/6; one step of 0.01 goes against them.
+struct ByHand {
+  explicit ByHand(int replicas) {
+    const double m = 4.0 * replicas;
+    const double mean_x = (m - 1) / 2;
+    const double mean_xx = (m - 1) * (2 * m - 1) / 6;
+    loss = mean_xx + mean_x + 0.25;
+    w = 1 + 0.02 * (mean_xx + mean_x / 2);
+    b = 0.02 * (mean_x + 0.5);
+  }
+  double loss, w, b;
+};
+
+// Two roundings of float32.
+auto nearly(double value) {
+  return Approx(value).epsilon(1.2e-7).margin(0);
+}
+
+std::vector<std::string> mlp(const std::string& launch, const std::string& output) {
+  return {"--config", config_file("fashion_mnist_mlp.yaml"),
+          "--set",    "model.hidden=[64]",
+          "--set",    "optimizer.lr=0.001",
+          "--set",    "trainer.steps=30",
+          "--set",    "trainer.log_every=10",
+          "--set",    "trainer.clip_norm=0.5",
+          "--launch", launch,
+          "--output", output};
+}
+
+std::vector<std::string> operator+(std::vector<std::string> flags,
+                                   const std::vector<std::string>& more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+std::string digest(const std::filesystem::path& folder) {
+  return read_json(folder / "result.json").at("parameters_sha256");
+}
+
+}  // namespace
+
+TEST_CASE("the pmean example ends where it must, in processes as in threads") {
+  const std::map<int, std::pair<double, double>> known{
+      {1, {1.085, 0.04}}, {2, {1.385, 0.08}}, {4, {2.625, 0.16}}, {8, {7.665, 0.32}}};
+  for (const int n : {1, 2, 3, 4, 5, 8}) {
+    const TemporaryFolder folder;
+    const auto command = [&](const std::string& launch) {
+      return train_command({"--config", config_file("pmean_linear.yaml"), "--replicas",
+                            std::to_string(n), "--launch", launch, "--output", launch});
+    };
+    ChildProgram processes(command("processes"), folder.path());
+    ChildProgram threads(command("threads"), folder.path());
+    const std::map<std::string, Ended> ended{{"processes", processes.wait()},
+                                             {"threads", threads.wait()}};
+    for (const auto& [launch, end] : ended) {
+      INFO(n << " " << launch << "\n" << end.out << end.err);
+      REQUIRE(end.status == 0);
+      const auto result = read_json(folder.path() / launch / "result.json");
+      const double w = result["parameters"]["w"];
+      const double b = result["parameters"]["b"];
+      const ByHand expected(n);
+      CHECK(w == nearly(expected.w));
+      CHECK(b == nearly(expected.b));
+      CHECK(result["loss"].get<double>() == nearly(expected.loss));
+      if (known.count(n) > 0) CHECK(std::pair(w, b) == known.at(n));
+
+      auto lines = lines_of(end.out);
+      REQUIRE(lines.size() == 5);
+      const std::regex progress(
+          R"(step 1/1  epoch 1  loss [0-9.]+  [0-9.e+]+ samples/s  0:00 left)");
+      CHECK(std::regex_match(lines[1], progress));
+      lines.erase(lines.begin() + 1);
+      CHECK(lines == std::vector<std::string>{
+                         "original parameters: w = 1, b = 0",
+                         str("updated parameters:  w = ", w, ", b = ", b),
+                         "parameters_sha256:   " + result["parameters_sha256"].get<std::string>(),
+                         "results in           " + launch});
+      CHECK(lines_of(end.err).size() == 1);
+      CHECK_THAT(end.err, ContainsSubstring(str("lockstep: ", n, n == 1 ? " replica" : " replicas",
+                                                " as ", launch, ", ")));
+      CHECK_THAT(end.err, ContainsSubstring("LibTorch "));
+      CHECK(result["launch"] == launch);
+      CHECK(result["replicas"] == n);
+      CHECK(entries(folder.path() / launch) == 3);
+    }
+    CHECK(digest(folder.path() / "processes") == digest(folder.path() / "threads"));
+  }
+}
+
+TEST_CASE("an mlp has the same parameters in processes, in threads and again") {
+  const std::vector<std::string> sgd{"--set", "optimizer.name=sgd",    "--set", "optimizer.lr=0.05",
+                                     "--set", "optimizer.momentum=0.9"};
+  const std::vector<std::vector<std::string>> optimizers{{}, sgd};
+  std::vector<std::string> digests;
+  for (const auto& optimizer : optimizers) {
+    const TemporaryFolder folder;
+    for (const std::string run : {"processes", "threads", "again"}) {
+      if (run == "again" && !optimizer.empty()) continue;
+      const Ended end =
+          train(folder.path(), mlp(run == "threads" ? run : "processes", run) +
+                                   std::vector<std::string>{"--replicas", "4"} + optimizer);
+      INFO(run << "\n" << end.out << end.err);
+      REQUIRE(end.status == 0);
+      CHECK(digest(folder.path() / run) == digest(folder.path() / "processes"));
+      CHECK(digest(folder.path() / run).size() == 64);
+      const auto result = read_json(folder.path() / run / "result.json");
+      CHECK(result["eval"]["accuracy"].get<double>() > 0.6);
+      CHECK(result.count("parameters") == 0);
+    }
+    digests.push_back(digest(folder.path() / "processes"));
+  }
+  CHECK(digests[0] != digests[1]);
+}
+
+TEST_CASE("the output folder's files have what is documented") {
+  const TemporaryFolder folder;
+  const auto flags = mlp("processes", "run") +
+                     std::vector<std::string>{"--replicas", "2", "--set", "trainer.eval_every=20"};
+  const Ended end = train(folder.path(), flags);
+  INFO(end.err);
+  REQUIRE(end.status == 0);
+  const auto run = folder.path() / "run";
+  CHECK(entries(run) == 3);
+
+  const auto result = read_json(run / "result.json");
+  CHECK(fields(result) == std::vector<std::string>{"backend", "blas", "eval", "launch", "libtorch",
+                                                   "loss", "parameters_sha256", "replicas", "steps",
+                                                   "threads_per_replica", "zero_stage"});
+  CHECK(result["steps"] == 30);
+  CHECK(result["replicas"] == 2);
+  CHECK(result["zero_stage"] == 0);
+  CHECK(fields(result["eval"]) == std::vector<std::string>{"accuracy", "loss"});
+  CHECK(result["threads_per_replica"].get<int>() >= 1);
+  CHECK(result["backend"] == "gloo");
+
+  std::vector<std::pair<int, bool>> steps;  // and whether the line is an evaluation's
+  for (const auto& line : read_json_lines(run / "metrics.jsonl")) {
+    const bool evaluation = line.count("eval_loss") > 0;
+    steps.emplace_back(line.at("step"), evaluation);
+    if (evaluation) {
+      CHECK(fields(line) == std::vector<std::string>{"eval_accuracy", "eval_loss", "step"});
+    } else {
+      CHECK(fields(line) == std::vector<std::string>{"epoch", "gradient_norm", "loss", "lr",
+                                                     "samples_per_s", "step"});
+      CHECK(line["epoch"] == 1);
+      CHECK(line["lr"] == 0.001);
+      CHECK(line["samples_per_s"].get<double>() > 0);
+      CHECK(line["loss"].get<double>() > 0);
+    }
+  }
+  CHECK(steps == std::vector<std::pair<int, bool>>{
+                     {10, false}, {20, false}, {20, true}, {30, false}, {30, true}});
+  CHECK(read_json_lines(run / "metrics.jsonl")[3]["loss"] == result["loss"]);
+
+  const std::string config = read_text(run / "config.yaml");
+  const auto printed = [&](const std::vector<std::string>& with) {
+    const Ended print = train(folder.path(), with + std::vector<std::string>{"--print-config"});
+    CHECK(print.status == 0);
+    CHECK(print.err.empty());
+    return print.out;
+  };
+  CHECK(printed({"--config", "run/config.yaml"}) == config);
+  CHECK(printed(flags) == config);
+}
+
+TEST_CASE(
+    "--quiet prints nothing; without --output each run gets a folder of its own under runs/") {
+  const TemporaryFolder folder;
+  for (const std::ptrdiff_t runs : {1, 2}) {
+    const Ended end = train(folder.path(), {"--config", config_file("pmean_linear.yaml"),
+                                            "--replicas", "2", "--quiet"});
+    CHECK(end.status == 0);
+    CHECK(end.out.empty());
+    CHECK(end.err.empty());
+    CHECK(entries(folder.path() / "runs") == runs);
+  }
+  for (const auto& run : std::filesystem::directory_iterator(folder.path() / "runs")) {
+    CHECK(run.path().filename().string().rfind("pmean_linear-", 0) == 0);
+    CHECK(read_json(run.path() / "result.json")["steps"] == 1);
+  }
+}
+
+TEST_CASE("a run that diverges says so and ends with status 1") {
+  for (const std::string launch : {"processes", "threads"}) {
+    const TemporaryFolder folder;
+    const Ended end =
+        train(folder.path(), {"--config", config_file("pmean_linear.yaml"), "--set",
+                              "optimizer.lr=1e30", "--set", "trainer.steps=100", "--set",
+                              "trainer.log_every=1", "--launch", launch, "--output", "run"});
+    INFO(end.err);
+    CHECK(end.status == 1);
+    CHECK(std::regex_search(
+        lines_of(end.err).back(),
+        std::regex("^lockstep: error: .*replica [0-3].*: the loss is (inf|nan) at step 2; training "
+                   "has diverged: try a smaller optimizer.lr or a trainer.clip_norm$")));
+    CHECK(!std::filesystem::exists(folder.path() / "run/result.json"));
+  }
+}
