@@ -38,7 +38,8 @@ ModelOptions read_model(YamlDocument& document) {
   ModelOptions options;
   options.name = section.choice("name", model_names());
   if (section.applies("hidden", {"mlp"}, options.name)) {
-    options.hidden = section.integers("hidden", options.hidden, at_least<std::int64_t>(1));
+    options.hidden =
+        section.integers("hidden", options.hidden, from_to<std::int64_t>(1, 1'000'000));
   }
   return options;
 }
@@ -94,7 +95,7 @@ ParallelOptions read_parallel(YamlDocument& document) {
   options.launch = section.choice("launch", {"processes", "threads"}, options.launch);
   options.axis_name = section.string("axis_name", options.axis_name, identifier);
   options.threads_per_replica =
-      section.integer("threads_per_replica", options.threads_per_replica, at_least(0));
+      section.integer("threads_per_replica", options.threads_per_replica, from_to(0, 1024));
   // A millisecond at least, and within 64 bits in any unit of time.
   const Rule<double> timeout{"from 0.001 to 1000000",
                              [](double seconds) { return seconds >= 1e-3 && seconds <= 1e6; }};
@@ -105,7 +106,7 @@ ParallelOptions read_parallel(YamlDocument& document) {
 TrainerOptions read_trainer(YamlDocument& document) {
   YamlSection section = document.section("trainer");
   TrainerOptions options;
-  const auto count = at_least<std::int64_t>(1);
+  const auto count = from_to<std::int64_t>(1, 1'000'000'000);
   if (section.has("steps")) {
     options.steps = section.integer<std::int64_t>("steps", 1, count);
     options.epochs.reset();

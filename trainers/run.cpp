@@ -90,8 +90,9 @@ class TrainingRun {
       }
       const std::int64_t every = config_.trainer.eval_every;
       if (last || (every > 0 && (step + 1) % every == 0)) {
+        const auto before = Clock::now();
         evaluate_at(step);
-        line_begin = Clock::now();
+        line_begin += Clock::now() - before;
       }
     }
     finish();

@@ -1,9 +1,11 @@
-# Sourced by trainers/run.sh and tests/run.sh: installs what the build needs where it is missing, and
-# configures the release build. On Debian and its kin by apt, as root or with sudo; elsewhere it says
-# what to install.
+# Sourced by trainers/run.sh and tests/run.sh: installs what the build needs (and what extra_packages
+# names) where it is missing, and configures the release build. On Debian and its kin by apt, as root or
+# with sudo; elsewhere it says what to install.
 
+[[ -v extra_packages ]] || extra_packages=()
 packages=(g++ cmake ninja-build libgloo-dev libopenblas0-openmp libcxxopts-dev libyaml-cpp-dev
-          nlohmann-json3-dev libspdlog-dev zlib1g-dev libssl-dev catch2 dataset-fashion-mnist)
+          nlohmann-json3-dev libspdlog-dev zlib1g-dev libssl-dev catch2 dataset-fashion-mnist
+          "${extra_packages[@]}")
 # A LibTorch of one's own is picked by CMAKE_PREFIX_PATH.
 [[ -n ${CMAKE_PREFIX_PATH-} ]] || packages+=(libtorch-dev)
 
@@ -41,6 +43,9 @@ LIST
 if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
   install_missing
 fi
-if [[ ! -f build/release/build.ninja ]]; then
-  cmake --preset release || say_what_to_install
+# What CMake has found it keeps: another CMAKE_PREFIX_PATH starts over.
+prefix_file=build/release/prefix-path
+if [[ ! -f build/release/build.ninja || $(cat "$prefix_file" 2>/dev/null) != "${CMAKE_PREFIX_PATH-}" ]]; then
+  cmake --fresh --preset release || say_what_to_install
+  echo "${CMAKE_PREFIX_PATH-}" >"$prefix_file"
 fi

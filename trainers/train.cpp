@@ -17,16 +17,20 @@
 namespace lockstep {
 namespace {
 
+int print(const std::string& text) {
+  std::cout << text;
+  if (!std::cout.flush()) throw Error("stdout cannot be written");
+  return 0;
+}
+
 int train(int argc, char** argv) {
   const Flags flags = parse_flags(argc, argv);
   if (flags.text) {
-    std::cout << *flags.text;
-    return 0;
+    return print(*flags.text);
   }
   const Config config = load_config(flags.config, flags.overrides);
   if (flags.print_config) {
-    std::cout << to_yaml(config);
-    return 0;
+    return print(to_yaml(config));
   }
   set_quiet(flags.quiet);
   // Read before the replicas start: they share the memory, and a bad file is one error, not N.

@@ -1,7 +1,6 @@
 #include "framework/comm/gloo_link.h"
 
 #include <algorithm>
-#include <csignal>
 #include <utility>
 
 #include <gloo/transport/context.h>
@@ -11,6 +10,7 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/process.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
@@ -30,23 +30,12 @@ std::uint64_t slot_of(std::uint64_t tag, std::size_t bytes) {
   return (tag ^ (static_cast<std::uint64_t>(bytes) * 0x9e3779b97f4a7c15U)) * 0xff51afd7ed558ccdU;
 }
 
-// Gloo writes to its sockets without MSG_NOSIGNAL: a message to a replica that has just died would
-// end this process too, before it can say why. Who has a handler of his own keeps it.
-void ignore_broken_pipes() {
-  [[maybe_unused]] static const bool done = [] {
-    struct sigaction action {};
-    ::sigaction(SIGPIPE, nullptr, &action);
-    if (action.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
-    return true;
-  }();
-}
-
 }  // namespace
 
 GlooLink::GlooLink(std::shared_ptr<Store> store, int rank, int size, const GlooOptions& options)
     : rank_(rank), size_(size), timeout_(options.timeout) {
   if (size == 1) return;
-  ignore_broken_pipes();
+  prepare_process();  // Gloo writes without MSG_NOSIGNAL
   try {
     connect(*store, options);
   } catch (const Error&) {

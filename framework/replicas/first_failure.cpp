@@ -1,6 +1,7 @@
 #include "framework/replicas/first_failure.h"
 
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <c10/util/Exception.h>
@@ -47,8 +48,8 @@ std::string text_of(const std::exception& error) {
   return error.what();
 }
 
-FirstFailure::FirstFailure(std::function<void(const std::string&)> end_others)
-    : end_others_(std::move(end_others)) {}
+FirstFailure::FirstFailure(std::int64_t first, std::function<void(const std::string&)> end_others)
+    : first_(first), end_others_(std::move(end_others)) {}
 
 void FirstFailure::record(std::int64_t index) noexcept {
   const std::exception_ptr error = std::current_exception();
@@ -58,11 +59,11 @@ void FirstFailure::record(std::int64_t index) noexcept {
     const bool first = !error_;
     if (!first && doubt >= doubt_) return;
     error_ = error;
-    index_ = index;
+    index_ = first_ + index;
     doubt_ = doubt;
     if (!first) return;
   }
-  end_others_(lockstep::str("replica ", index, " failed: ", text_of(error)));
+  end_others_(lockstep::str("replica ", first_ + index, " failed: ", text_of(error)));
 }
 
 bool FirstFailure::happened() const {
@@ -81,6 +82,33 @@ void FirstFailure::rethrow() const {
   } catch (...) {
     std::throw_with_nested(ReplicaError(prefix + text_of(error_)));
   }
+}
+
+std::vector<std::thread> start_threads(std::int64_t count, FirstFailure& failure,
+                                       const std::function<void(std::int64_t)>& body,
+                                       const std::function<void()>& ended) {
+  std::vector<std::thread> threads;
+  const auto run = [&failure, body, ended](std::int64_t index) {
+    try {
+      body(index);
+    } catch (...) {
+      failure.record(index);
+    }
+    ended();
+  };
+  for (std::int64_t index = 0; index < count; ++index) {
+    try {
+      threads.emplace_back(run, index);
+    } catch (const std::system_error& error) {
+      try {
+        throw Error(lockstep::str("one of ", count, " threads cannot be started: ", error.what()));
+      } catch (...) {
+        failure.record(index);
+      }
+      for (; index < count; ++index) ended();
+    }
+  }
+  return threads;
 }
 
 }  // namespace lockstep

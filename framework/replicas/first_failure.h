@@ -6,6 +6,8 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 namespace lockstep {
 
@@ -19,10 +21,11 @@ namespace lockstep {
 /// replica may see before the map's error gets here.
 class FirstFailure {
  public:
-  /// `end_others` is called once, on the first failure, with its text.
-  explicit FirstFailure(std::function<void(const std::string&)> end_others);
+  /// `end_others` is called once, on the first failure, with its text. Messages count replicas from
+  /// `first`.
+  FirstFailure(std::int64_t first, std::function<void(const std::string&)> end_others);
 
-  /// To be called in a catch block of replica `index`.
+  /// To be called in a catch block of replica `index`, counted from 0.
   void record(std::int64_t index) noexcept;
 
   [[nodiscard]] bool happened() const;
@@ -33,12 +36,21 @@ class FirstFailure {
   void rethrow() const;
 
  private:
+  std::int64_t first_;
   std::function<void(const std::string&)> end_others_;
   mutable std::mutex mutex_;
   std::exception_ptr error_;
   std::int64_t index_ = 0;
   int doubt_ = 0;
 };
+
+/// Starts `count` threads that run `body` with their index; what it throws, `failure` records.
+/// `ended` is called once for each index, by its thread when the body is over. A thread that the
+/// system does not start counts as one that failed and ended, and none is started after it: join
+/// those returned.
+[[nodiscard]] std::vector<std::thread> start_threads(
+    std::int64_t count, FirstFailure& failure, const std::function<void(std::int64_t)>& body,
+    const std::function<void()>& ended = [] {});
 
 /// The text of an exception, without the backtrace that LibTorch's have.
 [[nodiscard]] std::string text_of(const std::exception& error);

@@ -20,9 +20,13 @@ struct Job {
   std::shared_ptr<Store> store;
   std::shared_ptr<Communicator> communicator;
 
-  /// Connections of maps that run several replicas in a member of the job, kept for the next call,
-  /// by how many each member runs.
-  std::map<std::vector<std::int64_t>, std::vector<std::shared_ptr<Communicator>>> map_connections;
+  /// Connections of maps that run several replicas in a member of the job, kept for the next call.
+  struct MapConnections {
+    std::int64_t generation = 0;  ///< counts how often they were made; the same on all members
+    std::vector<std::shared_ptr<Communicator>> members{};  ///< empty: to be made
+  };
+  /// By how many replicas each member runs.
+  std::map<std::vector<std::int64_t>, MapConnections> map_connections;
 };
 
 /// The job whose function this thread runs, or nullptr outside launch() and in the threads of maps.

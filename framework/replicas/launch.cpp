@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <memory>
 #include <mutex>
@@ -18,6 +19,7 @@
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/process.h"
 #include "framework/base/text.h"
 #include "framework/comm/gloo_communicator.h"
 #include "framework/comm/socket_store.h"
@@ -130,8 +132,11 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
 }
 
 [[noreturn]] void stop_threads(int signal) {
-  const char message[] = "lockstep: error: stopped by a signal\n";
-  (void)!::write(STDERR_FILENO, message, sizeof message - 1);
+  // Progress may stand on the terminal in the middle of a line.
+  const char* message = signal == SIGINT ? "\nlockstep: error: stopped by Ctrl-C\n"
+                                         : "\nlockstep: error: stopped by SIGTERM\n";
+  if (::isatty(STDERR_FILENO) != 1) ++message;
+  (void)!::write(STDERR_FILENO, message, std::strlen(message));
   ::_exit(128 + signal);
 }
 
@@ -140,7 +145,10 @@ class ExitOnSignal {
  public:
   ExitOnSignal()
       : interrupt_(std::signal(SIGINT, stop_threads)),
-        terminate_(std::signal(SIGTERM, stop_threads)) {}
+        terminate_(std::signal(SIGTERM, stop_threads)) {
+    if (interrupt_ == SIG_IGN) std::signal(SIGINT, SIG_IGN);  // as the caller wants it
+    if (terminate_ == SIG_IGN) std::signal(SIGTERM, SIG_IGN);
+  }
   ~ExitOnSignal() {
     std::signal(SIGINT, interrupt_);
     std::signal(SIGTERM, terminate_);
@@ -163,32 +171,28 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   const auto store = std::make_shared<MemoryStore>();
   std::mutex mutex;  // guards communicators
   std::vector<std::shared_ptr<Communicator>> communicators;
-  FirstFailure failure([&](const std::string& reason) {
+  FirstFailure failure(0, [&](const std::string& reason) {
     const std::lock_guard lock(mutex);
     store->abort(reason);
     for (const auto& communicator : communicators) communicator->abort(reason);
   });
   std::int64_t running = options.replicas;
   std::condition_variable changed;
-  std::vector<std::thread> threads;
-  for (std::int64_t index = 0; index < options.replicas; ++index) {
-    threads.emplace_back([&, index] {
-      try {
-        run_replica(function, options, index, store, [&](const auto& communicator) {
-          {
-            const std::lock_guard lock(mutex);
-            communicators.push_back(communicator);
-          }
-          if (failure.happened()) communicator->abort("another replica failed");
-        });
-      } catch (...) {
-        failure.record(index);
-      }
+  const auto connected = [&](const std::shared_ptr<Communicator>& communicator) {
+    {
       const std::lock_guard lock(mutex);
-      --running;
-      changed.notify_all();
-    });
-  }
+      communicators.push_back(communicator);
+    }
+    if (failure.happened()) communicator->abort("another replica failed");
+  };
+  std::vector<std::thread> threads = start_threads(
+      options.replicas, failure,
+      [&](std::int64_t index) { run_replica(function, options, index, store, connected); },
+      [&] {
+        const std::lock_guard lock(mutex);
+        --running;
+        changed.notify_all();
+      });
   bool all_ended = true;
   {
     std::unique_lock lock(mutex);
@@ -213,6 +217,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
 
 int launch(const std::function<void()>& replica, const LaunchOptions& options) {
   check_options(options);
+  prepare_process();
   if (current_job() != nullptr || !bound_axes().empty()) {
     throw ValueError("launch: called inside a replica");
   }

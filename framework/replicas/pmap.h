@@ -74,14 +74,15 @@ void take_first_replicas(const TeamPlace& place, std::vector<Tensor>& leaves);
 template <typename T>
 inline constexpr bool is_tuple = tree_detail::is_tuple<T>;
 
+// Trees by value, everything else as it is.
 template <typename A>
-auto argument_of_replica(const A& argument, const std::optional<std::int64_t>& axis,
-                         std::int64_t index) {
+std::conditional_t<Tree<A>, A, const A&> argument_of_replica(
+    const A& argument, const std::optional<std::int64_t>& axis, std::int64_t index) {
   if constexpr (Tree<A>) {
     if (!axis) return argument;
     return tree_map([&](const Tensor& leaf) { return slice(leaf, *axis, index); }, argument);
   } else {
-    return std::cref(argument);
+    return argument;
   }
 }
 
@@ -152,6 +153,9 @@ void share_first(const PmapOptions& options, const TeamPlace& place, R& result) 
 ///
 /// In a launched job the axis spans all of its members: each passes the part of its own replicas
 /// and gets their results; the number of replicas may differ.
+///
+/// Derivatives are taken inside the mapped function: a gradient that is taken outside passes
+/// through a map without collectives, and is a NameError where it meets one.
 ///
 /// If a replica throws, the others' collectives end and the call throws that first error: one of
 /// ours keeps its type and gains the replica's index, another is nested in a ReplicaError.

@@ -79,6 +79,8 @@ void become_replica(pid_t launcher, int out, int err) {
 }
 
 [[noreturn]] void start_anew(char* const* arguments, const ReplicaPlace& place) {
+  // Connections of earlier maps stay behind: Gloo does not mark its sockets.
+  ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   for (const int inherited_end : {place.store, place.report}) {
     ::fcntl(inherited_end, F_SETFD, 0);
   }

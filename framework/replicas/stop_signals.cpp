@@ -36,6 +36,9 @@ StopSignals::StopSignals() {
   action.sa_handler = note_signal;
   ::sigaction(SIGINT, &action, &old_interrupt_);
   ::sigaction(SIGTERM, &action, &old_terminate_);
+  // What the caller ignores stays ignored.
+  if (old_interrupt_.sa_handler == SIG_IGN) ::sigaction(SIGINT, &old_interrupt_, nullptr);
+  if (old_terminate_.sa_handler == SIG_IGN) ::sigaction(SIGTERM, &old_terminate_, nullptr);
 }
 
 StopSignals::~StopSignals() {

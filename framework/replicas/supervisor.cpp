@@ -263,9 +263,15 @@ class Supervisor {
     }
   }
 
+  // A replica that drew progress on the terminal may have ended in the middle of a line.
+  static void end_progress_line() {
+    if (::isatty(STDERR_FILENO) == 1) (void)!::write(STDERR_FILENO, "\n", 1);
+  }
+
   int stopped_by(int signal) {
     end_others();
     drain();
+    end_progress_line();
     log_error(
         str("stopped by ", signal == SIGINT ? "Ctrl-C" : "SIGTERM", "; all replicas have ended"));
     return 128 + signal;
@@ -291,6 +297,7 @@ class Supervisor {
       what += "\nits last lines on stderr:";
       for (const std::string& line : root.err.last_lines()) what += "\n  | " + line;
     }
+    end_progress_line();
     log_error(what);
     return exit;
   }

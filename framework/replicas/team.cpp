@@ -31,7 +31,7 @@ struct Team {
   bool spans_processes = false;
   std::shared_ptr<Store> store;
   Communicators members;
-  Communicators* keep_in = nullptr;  // where the job keeps them for the next call
+  Job::MapConnections* keep_in = nullptr;  // where the job keeps them for the next call
 };
 
 // Teams of maps outside of jobs, between calls. Several threads may map at the same time.
@@ -67,11 +67,17 @@ IdleTeams& idle_teams() {
   return *teams;
 }
 
+// One number of each member of the job, in their order.
+std::vector<std::int64_t> of_all_members(const Job& job, std::int64_t number) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(job.size));
+  job.communicator->all_gather(std::as_bytes(std::span(&number, 1)),
+                               std::as_writable_bytes(std::span(numbers)));
+  return numbers;
+}
+
 // Every member of the job says how many replicas it runs; these are numbered in the members' order.
 Team team_of_job(Job& job, std::int64_t replicas) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(job.size));
-  job.communicator->all_gather(std::as_bytes(std::span(&replicas, 1)),
-                               std::as_writable_bytes(std::span(counts)));
+  const std::vector<std::int64_t> counts = of_all_members(job, replicas);
   Team team;
   team.first = std::accumulate(counts.begin(), counts.begin() + job.index, std::int64_t{0});
   team.size = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
@@ -80,10 +86,20 @@ Team team_of_job(Job& job, std::int64_t replicas) {
     team.members = {job.communicator};
     return team;
   }
-  team.keep_in = &job.map_connections[counts];
-  team.members = *team.keep_in;
+  // Kept connections serve again if all members have kept theirs. Otherwise a map has failed in
+  // some of them: all connect anew, under keys that no earlier attempt has used.
+  Job::MapConnections& kept = job.map_connections[counts];
+  const auto generations = of_all_members(job, kept.generation);
+  const auto missing = of_all_members(job, kept.members.empty() ? 1 : 0);
+  if (std::count(missing.begin(), missing.end(), 0) != job.size) {
+    kept.members.clear();
+    kept.generation = 1 + *std::max_element(generations.begin(), generations.end());
+  }
+  team.keep_in = &kept;
+  team.members = kept.members;
   team.members.resize(static_cast<std::size_t>(replicas));
-  team.store = std::make_shared<PrefixStore>(job.store, "map/" + join(counts, "+") + "/");
+  team.store = std::make_shared<PrefixStore>(
+      job.store, str("map/", join(counts, "+"), "/", kept.generation, "/"));
   return team;
 }
 
@@ -98,7 +114,7 @@ void run_threads(const TeamOptions& options, Team& team, std::int64_t threads,
                  const std::function<void(const TeamPlace&)>& body) {
   const at::ThreadLocalState callers_state;
   std::mutex mutex;  // guards team.members while threads connect
-  FirstFailure failure([&](const std::string& reason) {
+  FirstFailure failure(team.first, [&](const std::string& reason) {
     const std::lock_guard lock(mutex);
     // In a job the store is the job's: members that this failure has not reached may still need it
     // to connect, and only those of this process have failed.
@@ -124,22 +140,15 @@ void run_threads(const TeamOptions& options, Team& team, std::int64_t threads,
   };
   const auto replica = [&](std::int64_t local) {
     const std::int64_t index = team.first + local;
-    try {
-      const at::ThreadLocalStateGuard same_state(callers_state);
-      set_math_threads(threads);
-      const auto member = connected(local);
-      if (failure.happened()) member->abort("another replica failed");
-      const AxisScope scope(
-          {{options.axis_name, index, team.size, std::make_shared<AxisGroup>(member)}});
-      body({local, index, member.get(), team.spans_processes});
-    } catch (...) {
-      failure.record(index);
-    }
+    const at::ThreadLocalStateGuard same_state(callers_state);
+    set_math_threads(threads);
+    const auto member = connected(local);
+    if (failure.happened()) member->abort("another replica failed");
+    const AxisScope scope(
+        {{options.axis_name, index, team.size, std::make_shared<AxisGroup>(member)}});
+    body({local, index, member.get(), team.spans_processes});
   };
-  std::vector<std::thread> running;
-  for (std::int64_t local = 0; local < options.replicas; ++local) {
-    running.emplace_back(replica, local);
-  }
+  std::vector<std::thread> running = start_threads(options.replicas, failure, replica);
   for (std::thread& thread : running) thread.join();
   failure.rethrow();
 }
@@ -160,8 +169,13 @@ void run_team(const TeamOptions& options, const std::function<void(const TeamPla
       options.threads_per_replica > 0
           ? options.threads_per_replica
           : std::max<std::int64_t>(1, job->threads_per_replica / options.replicas);
-  run_threads(options, team, threads, body);
-  if (team.keep_in != nullptr) *team.keep_in = std::move(team.members);
+  try {
+    run_threads(options, team, threads, body);
+  } catch (...) {
+    if (team.keep_in != nullptr) team.keep_in->members.clear();
+    throw;
+  }
+  if (team.keep_in != nullptr) team.keep_in->members = std::move(team.members);
 }
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@ using lockstep::kFashionMnistRoot;
 using lockstep::Task;
 using lockstep::testing::gzip;
 using lockstep::testing::idx_header;
-using lockstep::testing::TempFolder;
+using lockstep::testing::TemporaryFolder;
 
 namespace {
 
@@ -202,7 +202,7 @@ TEST_CASE("several threads take batches of one set") {
 }
 
 TEST_CASE("a set may be packed or plain, and plain wins") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   folder.write(std::string(kImages) + ".gz", gzip(image_file(2)));
   folder.write(std::string(kLabels) + ".gz", gzip(label_file({3, 4})));
   CHECK(FashionMnist(folder.path(), FashionMnist::Split::test).size() == 2);
@@ -222,7 +222,7 @@ TEST_CASE("a set may be packed or plain, and plain wins") {
 }
 
 TEST_CASE("a missing file is an error that says what was tried and who has it") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   CHECK(load_error(folder.path()) ==
         "fashion_mnist: there is neither '" + folder.path(kImages) + "' nor '" +
             folder.path(kImages) +
@@ -239,7 +239,7 @@ TEST_CASE("a missing file is an error that says what was tried and who has it") 
 }
 
 TEST_CASE("a folder in a file's place is an error, even beside a packed file") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::filesystem::create_directory(folder.path(kImages));
   folder.write(std::string(kImages) + ".gz", gzip(image_file(2)));
   folder.write(kLabels, label_file({3, 4}));
@@ -247,7 +247,7 @@ TEST_CASE("a folder in a file's place is an error, even beside a packed file") {
 }
 
 TEST_CASE("files that do not make a set are errors with the numbers") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   folder.write(kImages, image_file(3));
   folder.write(kLabels, label_file({3, 4}));
   CHECK(load_error(folder.path()) == "data file '" + folder.path(kLabels) +

@@ -1,47 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include <stdlib.h>
 #include <zlib.h>
 
+#include "tests/support/temporary_folder.h"
+
 namespace lockstep::testing {
-
-/// A new folder that goes away with this object, and small verbs to fill it.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-data-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed: " + name);
-    path_ = name;
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  [[nodiscard]] std::string path() const { return path_.string(); }
-  [[nodiscard]] std::string path(const std::string& name) const { return (path_ / name).string(); }
-
-  /// Writes a file and returns its path.
-  std::string write(const std::string& name, const std::string& bytes) const {
-    std::ofstream out(path_ / name, std::ios::binary);
-    out << bytes;
-    out.close();
-    if (!out) throw std::runtime_error("cannot write " + path(name));
-    return path(name);
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// `bytes` as a gzip file.
 inline std::string gzip(const std::string& bytes) {

@@ -16,7 +16,7 @@ using lockstep::IdxArray;
 using lockstep::read_idx;
 using lockstep::testing::gzip;
 using lockstep::testing::idx_header;
-using lockstep::testing::TempFolder;
+using lockstep::testing::TemporaryFolder;
 
 namespace {
 
@@ -54,7 +54,7 @@ std::string read_error(const std::string& path, std::int64_t dimensions = 3) {
 }  // namespace
 
 TEST_CASE("an IDX file is read, plain or gzip, whatever its name") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   check_small(read_idx(folder.write("plain", small_file()), 3));
   check_small(read_idx(folder.write("packed.gz", gzip(small_file())), 3));
   check_small(read_idx(folder.write("packed-without-gz", gzip(small_file())), 3));
@@ -62,7 +62,7 @@ TEST_CASE("an IDX file is read, plain or gzip, whatever its name") {
 }
 
 TEST_CASE("a gzip file of several members is read as one") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string bytes = small_file();
   const std::string members = gzip(bytes.substr(0, 20)) + gzip(bytes.substr(20));
   check_small(read_idx(folder.write("members.gz", members), 3));
@@ -71,7 +71,7 @@ TEST_CASE("a gzip file of several members is read as one") {
 }
 
 TEST_CASE("an IDX file larger than a chunk of reading is read in full") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::string values((std::size_t{5} << 19) + 7, '\0');  // 2.5 chunks and a bit
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<char>(i % 251);
   const std::string bytes = idx_header({static_cast<std::uint32_t>(values.size())}) + values;
@@ -84,14 +84,14 @@ TEST_CASE("an IDX file larger than a chunk of reading is read in full") {
 }
 
 TEST_CASE("an IDX file may hold no values") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto array = read_idx(folder.write("none", idx_header({0, 28, 28})), 3);
   CHECK(array.shape == std::vector<std::int64_t>{0, 28, 28});
   CHECK(array.values.empty());
 }
 
 TEST_CASE("an IDX file cut short anywhere is an error that names it and says where it ends") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string bytes = small_file();
   for (std::size_t kept = 0; kept < bytes.size(); ++kept) {
     CAPTURE(kept);
@@ -104,7 +104,7 @@ TEST_CASE("an IDX file cut short anywhere is an error that names it and says whe
 }
 
 TEST_CASE("a gzip file cut short anywhere is an error, in its checksum too") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string packed = gzip(small_file());
   for (std::size_t kept = 0; kept < packed.size(); ++kept) {
     CAPTURE(kept);
@@ -120,7 +120,7 @@ TEST_CASE("a gzip file cut short anywhere is an error, in its checksum too") {
 }
 
 TEST_CASE("a gzip file of several chunks cut short is an error") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::string values(std::size_t{3} << 20, '\0');
   std::uint32_t state = 1;
   for (char& value : values) {
@@ -137,7 +137,7 @@ TEST_CASE("a gzip file of several chunks cut short is an error") {
 }
 
 TEST_CASE("a damaged gzip file is an error") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string packed = gzip(small_file());
   // The stream's last byte, the checksum and the length.
   for (std::size_t place = packed.size() - 9; place < packed.size(); ++place) {
@@ -157,7 +157,7 @@ TEST_CASE("a damaged gzip file is an error") {
 }
 
 TEST_CASE("bytes behind an IDX file's values are an error") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string rule =
       "it is too long: bytes follow the 40 that belong there (a header of 16 and 2 x 3 x 4 values)";
   CHECK_THAT(read_error(folder.write("long", small_file() + '\0')), ContainsSubstring(rule));
@@ -165,7 +165,7 @@ TEST_CASE("bytes behind an IDX file's values are an error") {
 }
 
 TEST_CASE("a foreign file is an error that says what gives it away") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::string bytes = small_file();
   CHECK_THAT(
       read_error(folder.write("text", "Not found. Sorry.\n")),
@@ -183,18 +183,18 @@ TEST_CASE("a foreign file is an error that says what gives it away") {
 }
 
 TEST_CASE("what is no file is an error") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   CHECK(read_error(folder.path("missing")) ==
         "data file '" + folder.path("missing") + "': there is no such file");
   CHECK(read_error(folder.path()) ==
-        "data file '" + folder.path() + "': it is a folder or device, not a file");
+        "data file '" + folder.path().string() + "': it is a folder or device, not a file");
   CHECK_THAT(read_error("/dev/null"), ContainsSubstring("it is a folder or device, not a file"));
   std::filesystem::create_symlink("itself", folder.path("itself"));
   CHECK_THAT(read_error(folder.path("itself")), ContainsSubstring("it cannot be read: "));
 }
 
 TEST_CASE("a header's sizes are not believed before the values are seen") {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto too_many = idx_header({0xffffffffU, 0xffffffffU, 0xffffffffU}) + small_values();
   CHECK_THAT(read_error(folder.write("too-many", too_many)),
              ContainsSubstring("its header says 4294967295 x 4294967295 x 4294967295 values, which "

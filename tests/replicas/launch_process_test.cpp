@@ -233,3 +233,35 @@ TEST_CASE("pmap in a launched function: one replica's error ends the job, as the
     CHECK_THAT(lines_of(ended.err).back(), ContainsSubstring("replica 3: image 7 is damaged"));
   }
 }
+
+TEST_CASE("pmap in a launched function: after an error that the function handles, it maps again") {
+  for (const LaunchMode mode : kModes) {
+    INFO(name_of(mode));
+    const Ended ended = launched(
+        [] {
+          for (int round = 0; round < 3; ++round) {
+            const auto failing = pmap(
+                [] {
+                  if (axis_index("map") % 2 == 0) throw DataError("handled");
+                  (void)psum(at::ones({3}), "map");
+                },
+                {.axis_name = "map", .axis_size = 2});
+            bool failed = false;
+            try {
+              failing();
+            } catch (const DataError&) {
+              failed = true;
+            }
+            expect(failed, "the map must fail");
+            for (int again = 0; again < 2; ++again) {
+              const Tensor sum = pmap([](const Tensor& x) { return psum(x, "map"); },
+                                      {.axis_name = "map"})(at::ones({2}));
+              expect(sum.equal(at::full({2}, 4.0)), "the map after it");
+            }
+          }
+        },
+        {.replicas = 2, .mode = mode, .timeout = std::chrono::seconds(20)});
+    CHECK(ended.status == 0);
+    CHECK(ended.seconds < 15);
+  }
+}

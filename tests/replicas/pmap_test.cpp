@@ -13,6 +13,7 @@
 
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
+#include "framework/tree/grad.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -70,6 +71,15 @@ TEST_CASE("arguments are cut, broadcast or static, results stacked") {
   CHECK(all.size(0) == 3);
 }
 
+TEST_CASE("static arguments reach the function as what they are") {
+  const auto scaled = pmap([](const Tensor& x, auto by) { return x * by; });
+  CHECK(scaled(at::ones({2}), 0.5).equal(at::full({2}, 0.5)));
+  const auto sized = pmap([](const Tensor& x, const std::string& word) {
+    return x * static_cast<std::int64_t>(word.size());
+  });
+  CHECK(sized(at::ones({2}), "four").equal(at::full({2}, 4.0)));
+}
+
 TEST_CASE("trees go in and come out; replicas know their index") {
   const auto f = [](const Pair& p) { return Pair{p.a + axis_index("i"), p.b * axis_size("i")}; };
   const Pair result = pmap(f)(Pair{at::zeros({4, 2}), at::ones({4}, at::kLong)});
@@ -84,6 +94,12 @@ TEST_CASE("a function without results, and one without mapped arguments") {
   CHECK(pmap(twice,
              {.in_axes = {std::nullopt}, .out_axes = std::nullopt, .axis_size = 3})(at::ones({2}))
             .equal(at::full({2}, 2.0)));
+}
+
+TEST_CASE("a map without collectives is differentiable from outside") {
+  const Tensor x = at::arange(3.0).requires_grad_();
+  const auto square = pmap([](const Tensor& part) { return part * part; });
+  CHECK(grad([&](const Tensor& all) { return square(all).sum(); })(x).equal(2 * at::arange(3.0)));
 }
 
 TEST_CASE("autograd's state and in-graph results pass through the threads") {

@@ -12,11 +12,13 @@
 #include "framework/base/random.h"
 #include "framework/telemetry/digest.h"
 #include "tests/catch.h"
-#include "tests/telemetry/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace fs = std::filesystem;
 
 namespace lockstep {
+
+using namespace testing;
 namespace {
 
 at::Tensor one(double value) {

@@ -12,11 +12,13 @@
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"
-#include "tests/telemetry/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace fs = std::filesystem;
 
 namespace lockstep {
+
+using namespace testing;
 namespace {
 
 std::time_t local_time(int year, int month, int day, int hour, int minute, int second) {

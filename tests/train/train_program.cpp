@@ -3,7 +3,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/telemetry/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 

@@ -2,7 +2,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
-#include "tests/telemetry/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/train/train_program.h"
 
 using namespace lockstep;

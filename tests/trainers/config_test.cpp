@@ -76,7 +76,7 @@ class RandomConfig {
     config.model.name = pick({"linear", "mlp"});
     if (config.model.name == "mlp") {
       config.model.hidden.resize(below(4));
-      for (std::int64_t& width : config.model.hidden) width = positive();
+      for (std::int64_t& width : config.model.hidden) width = 1 + below(1000000);
     }
     config.data.name = pick({"pmean_example", "fashion_mnist"});
     if (config.data.name == "fashion_mnist")
@@ -87,17 +87,17 @@ class RandomConfig {
     config.parallel.replicas = 1 + static_cast<int>(below(1024));
     config.parallel.launch = pick({"processes", "threads"});
     config.parallel.axis_name = pick({"data", "_a1", "TRUE", "null", "n", "e1"});
-    config.parallel.threads_per_replica = static_cast<int>(below(2147483648));
+    config.parallel.threads_per_replica = static_cast<int>(below(1025));
     config.parallel.timeout_s = 0.001 + unit() * 9e5;
     if (coin()) {
       config.trainer.epochs.reset();
-      config.trainer.steps = positive();
+      config.trainer.steps = 1 + below(1000000000);
     } else {
-      config.trainer.epochs = positive();
+      config.trainer.epochs = 1 + below(1000000000);
     }
     config.trainer.seed = random_();
     if (coin()) config.trainer.clip_norm = any_positive();
-    config.trainer.log_every = positive();
+    config.trainer.log_every = 1 + below(1000000000);
     config.trainer.eval_every = positive() - 1;
     return config;
   }
@@ -275,19 +275,19 @@ TEST_CASE("every value has its rule") {
       {"parallel: {axis_name: größe}", "3:23",
        "parallel.axis_name: must be letters, digits and _, and begin with no digit, is 'größe'"},
       {"parallel: {threads_per_replica: -1}", "3:33",
-       "parallel.threads_per_replica: must be at least 0, is -1"},
+       "parallel.threads_per_replica: must be from 0 to 1024, is -1"},
       {"parallel: {timeout_s: 0}", "3:23",
        "parallel.timeout_s: must be from 0.001 to 1000000, is 0"},
       {"parallel: {timeout_s: 1e7}", "3:23",
        "parallel.timeout_s: must be from 0.001 to 1000000, is 1e7"},
-      {"trainer: {epochs: 0}", "3:19", "trainer.epochs: must be at least 1, is 0"},
+      {"trainer: {epochs: 0}", "3:19", "trainer.epochs: must be from 1 to 1000000000, is 0"},
       {"trainer: {epochs: null}", "3:19", "trainer.epochs: expected an integer, found nothing"},
       {"trainer: {steps: 1e3}", "3:18", "trainer.steps: expected an integer, found '1e3'"},
       {"trainer: {seed: -1}", "3:17", "trainer.seed: must be at least 0, is -1"},
       {"trainer: {clip_norm: 0}", "3:22", "trainer.clip_norm: must be greater than 0, is 0"},
       {"trainer: {clip_norm: .nan}", "3:22",
        "trainer.clip_norm: expected a finite number, found '.nan'"},
-      {"trainer: {log_every: 0}", "3:22", "trainer.log_every: must be at least 1, is 0"},
+      {"trainer: {log_every: 0}", "3:22", "trainer.log_every: must be from 1 to 1000000000, is 0"},
       {"trainer: {eval_every: -1}", "3:23", "trainer.eval_every: must be at least 0, is -1"},
       {"trainer: {epochs: 2, steps: 3}", "3:22",
        "trainer.steps: not together with trainer.epochs (c.yaml:3:11): keep one of them"},
@@ -296,7 +296,7 @@ TEST_CASE("every value has its rule") {
     CHECK(error_of(one.line) == "c.yaml:" + one.place + ": " + one.message);
   }
   CHECK(error_of_all("model: {name: mlp, hidden: [8, 0]}\ndata: {name: pmean_example}") ==
-        "c.yaml:1:32: model.hidden: must be at least 1, is 0");
+        "c.yaml:1:32: model.hidden: must be from 1 to 1000000, is 0");
   CHECK(error_of_all("model: {name: linear}\ndata: {name: pmean_example, batch_size: 4.0}") ==
         "c.yaml:2:41: data.batch_size: expected an integer, found '4.0'");
   CHECK(error_of_all("model: {name: linear}\ndata: {name: fashion_mnist, root: ''}") ==
@@ -416,10 +416,10 @@ TEST_CASE("the committed configs load") {
   CHECK(mlp.data.name == "fashion_mnist");
   CHECK(mlp.batch_size == 64);
   CHECK(mlp.optimizer.name == "adam");
-  CHECK(mlp.optimizer.lr == 0.001);
+  CHECK(mlp.optimizer.lr == 0.0004);
   CHECK(mlp.parallel.replicas == 2);
-  CHECK(mlp.trainer.epochs == 5);
-  CHECK(mlp.trainer.log_every == 50);
+  CHECK(mlp.trainer.epochs == 8);
+  CHECK(mlp.trainer.log_every == 100);
 }
 
 }  // namespace lockstep

@@ -11,9 +11,10 @@
 
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"
-#include "tests/telemetry/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
+using lockstep::testing::TemporaryFolder;
 
 namespace {
 

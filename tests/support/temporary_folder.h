@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::testing {
 
 /// A folder of a test's own that goes away with it.
 class TemporaryFolder {
@@ -25,6 +25,15 @@ class TemporaryFolder {
   }
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] std::string path(const std::string& name) const { return (path_ / name).string(); }
+
+  /// Writes a file and returns its path.
+  std::string write(const std::string& name, const std::string& bytes) const {
+    std::ofstream file(path_ / name, std::ios::binary);
+    file << bytes;
+    if (!file.flush()) throw std::runtime_error("cannot write " + path(name));
+    return path(name);
+  }
 
  private:
   std::filesystem::path path_;
@@ -50,4 +59,4 @@ inline std::ptrdiff_t entries(const std::filesystem::path& folder) {
                        std::filesystem::directory_iterator());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::testing
