@@ -188,6 +188,7 @@ class TrainingRun {
 
   void finish() {
     if (!reporter_) return;
+    reporter_->progress.finish();
     print_parameters("updated parameters:  ");
     RunResult result{
         .steps = total_steps_,
@@ -203,7 +204,6 @@ class TrainingRun {
     write_result(reporter_->folder, result);
     reporter_->progress.print("parameters_sha256:   " + parameters_sha256(named_));
     reporter_->progress.print("results in           " + reporter_->folder.string());
-    reporter_->progress.finish();
   }
 
   const Config& config_;
