@@ -7,8 +7,10 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
@@ -181,7 +183,11 @@ bool ended(pid_t pid) {
   // It may be an orphan that this process has adopted; elsewhere this does nothing.
   ::waitpid(pid, nullptr, WNOHANG);
   const char state = state_of(pid).letter;
-  return state == 'X' || state == 'Z';
+  if (state != 'Z') return state == 'X';
+  // A process is a zombie once its first thread has ended; what it has open closes with its last.
+  std::error_code gone;
+  const std::filesystem::directory_iterator threads("/proc/" + std::to_string(pid) + "/task", gone);
+  return gone || std::distance(begin(threads), end(threads)) <= 1;
 }
 
 bool stopped(pid_t pid) {
