@@ -5,30 +5,20 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/base/random.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
 namespace {
 
-thread_local std::vector<Axis> current_axes;
+thread_local Environment* this_thread_environment = nullptr;
 
-const Axis& find_bound(const AxisCall& call, const std::string& name) {
-  // Inner axes hide nothing: a name is bound once.
-  for (const Axis& axis : current_axes) {
-    if (axis.name == name) return axis;
-  }
-  std::vector<std::string> bound;
-  for (const Axis& axis : current_axes) bound.push_back("'" + axis.name + "'");
+[[noreturn]] void throw_unbound(const AxisCall& call, const std::string& name,
+                                const std::string& bound) {
   throw NameError(str(call.text(), ": axis '", name, "' is not bound here; ",
-                      bound.empty() ? "no axis is: collectives run inside a function that pmap or "
-                                      "launch runs"
-                                    : "bound: " + join(bound)));
-}
-
-std::string text_of(const AxisIndexGroups& groups) {
-  std::vector<std::string> parts;
-  for (const auto& group : groups) parts.push_back("[" + join(group) + "]");
-  return "[" + join(parts) + "]";
+                      bound.empty() ? "no axis is: collectives run inside a function that pmap, "
+                                      "vmap, shard_map or launch runs"
+                                    : "bound: " + bound));
 }
 
 void check_groups(const AxisCall& call, const AxisIndexGroups& groups, std::int64_t size,
@@ -60,57 +50,217 @@ void check_groups(const AxisCall& call, const AxisIndexGroups& groups, std::int6
   }
 }
 
+// The group that `index` is in, and its place there; without groups the whole axis (empty).
+std::pair<std::vector<std::int64_t>, std::int64_t> own_group(const AxisIndexGroups& groups,
+                                                             std::int64_t index) {
+  for (const auto& group : groups) {
+    const auto found = std::find(group.begin(), group.end(), index);
+    if (found != group.end()) return {group, found - group.begin()};
+  }
+  return {{}, index};
+}
+
+// The replica at `ranks` of the levels, outermost first, and the one that called its map.
+GroupMember member_at(const std::vector<AxisLevel>& levels, const std::vector<std::int64_t>& ranks,
+                      int own_host) {
+  const auto& hosts = levels[0].hosts;
+  const int host = hosts.empty() ? own_host : hosts[static_cast<std::size_t>(ranks[0])];
+  const Key root = Key(0).fold("replica");
+  std::vector<std::uint64_t> chain;  // the replica's id and those around it, innermost last
+  // A map of a job's replicas is called by the replica of the job in the same process.
+  if (levels[0].map_call != 0) {
+    chain.push_back(root.fold(0).fold(static_cast<std::uint64_t>(host)).bits() | 1);
+  }
+  Key id = root;
+  for (std::size_t l = 0; l < levels.size(); ++l) {
+    id = id.fold(levels[l].map_call).fold(static_cast<std::uint64_t>(ranks[l]));
+    chain.push_back(id.bits() | 1);
+  }
+  const auto outward = [&](std::size_t steps) {
+    return chain.size() > steps ? chain[chain.size() - 1 - steps] : 0;
+  };
+  return {outward(0), outward(1), host, {outward(2), outward(3)}};
+}
+
+std::string name_of(const std::vector<AxisLevel>& levels) {
+  std::vector<std::int64_t> indices;
+  for (const AxisLevel& level : levels) {
+    for (std::size_t axis = 0; axis < level.axes.size(); ++axis) {
+      indices.push_back(level.index(axis));
+    }
+  }
+  return indices.size() == 1 ? str(indices[0]) : "(" + join(indices) + ")";
+}
+
 }  // namespace
 
-AxisGroup::AxisGroup(std::shared_ptr<Communicator> whole) : whole_(std::move(whole)) {}
-
-Communicator& AxisGroup::part(const std::vector<std::int64_t>& members) {
-  auto& part = parts_[members];
-  if (!part) part = whole_->subgroup(std::vector<int>(members.begin(), members.end()));
-  return *part;
+std::string text_of(const AxisIndexGroups& groups) {
+  std::vector<std::string> parts;
+  for (const auto& group : groups) parts.push_back("[" + join(group) + "]");
+  return "[" + join(parts) + "]";
 }
 
-const std::vector<Axis>& bound_axes() noexcept {
-  return current_axes;
-}
-
-AxisScope::AxisScope(std::vector<Axis> axes)
-    : outer_(std::exchange(current_axes, std::move(axes))) {}
-
-AxisScope::~AxisScope() {
-  current_axes = std::move(outer_);
+std::string text_of(const std::source_location& where) {
+  std::string_view file = where.file_name();
+  file.remove_prefix(file.find_last_of('/') + 1);
+  return str(file, ":", where.line());
 }
 
 std::string AxisCall::text() const {
-  std::string_view file = where.file_name();
-  file.remove_prefix(file.find_last_of('/') + 1);
-  return str(operation, " over ", axes.text(), " (", file, ":", where.line(), ")");
+  return str(operation, " over ", axes.text(), " (", text_of(where), ")");
 }
 
-const Axis& axis_of(const AxisCall& call) {
+std::int64_t AxisLevel::size() const {
+  std::int64_t size = 1;
+  for (const NamedAxis& axis : axes) size *= axis.size;
+  return size;
+}
+
+std::int64_t AxisLevel::index(std::size_t axis) const {
+  std::int64_t below = 1;
+  for (std::size_t inner = axis + 1; inner < axes.size(); ++inner) below *= axes[inner].size;
+  return rank / below % axes[axis].size;
+}
+
+Environment::Environment(std::shared_ptr<Site> site, std::vector<AxisLevel> levels,
+                         std::shared_ptr<const Fate> fate, std::chrono::milliseconds timeout,
+                         std::shared_ptr<const int> identity)
+    : site_(std::move(site)),
+      levels_(std::move(levels)),
+      identity_(identity ? std::move(identity) : std::make_shared<const int>(0)) {
+  std::vector<std::int64_t> ranks;
+  for (const AxisLevel& level : levels_) ranks.push_back(level.rank);
+  const GroupMember self = member_at(levels_, ranks, site_->host());
+  member_ = {site_->board().take_seat(site_->host(), self.id, self.parent, name_of(levels_)),
+             std::move(fate), timeout};
+}
+
+std::string Environment::bound_names() const {
+  std::vector<std::string> names;
+  for (const AxisLevel& level : levels_) {
+    for (const NamedAxis& axis : level.axes) names.push_back("'" + axis.name + "'");
+  }
+  return join(names);
+}
+
+bool Environment::binds(const std::string& name) const {
+  return std::any_of(levels_.begin(), levels_.end(), [&](const AxisLevel& level) {
+    return std::any_of(level.axes.begin(), level.axes.end(),
+                       [&](const NamedAxis& axis) { return axis.name == name; });
+  });
+}
+
+std::vector<Environment::BoundAxis> Environment::resolve(const AxisCall& call) const {
   const auto& names = call.axes.names();
   if (names.empty()) throw ValueError(str(call.text(), ": at least one axis name is needed"));
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
-        names.begin() + static_cast<std::ptrdiff_t>(i)) {
-      throw ValueError(str(call.text(), ": axis '", names[i], "' stands twice"));
+  std::vector<BoundAxis> axes;
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (std::find(names.begin(), name, *name) != name) {
+      throw ValueError(str(call.text(), ": axis '", *name, "' stands twice"));
     }
-    (void)find_bound(call, names[i]);
+    const std::size_t before = axes.size();
+    for (std::size_t l = 0; l < levels_.size(); ++l) {
+      for (std::size_t a = 0; a < levels_[l].axes.size(); ++a) {
+        if (levels_[l].axes[a].name == *name) axes.push_back({l, a});
+      }
+    }
+    if (axes.size() == before) throw_unbound(call, *name, bound_names());
   }
-  // A scope binds one axis, so that several names never all pass the checks above.
-  return find_bound(call, names[0]);
+  return axes;
 }
 
-Communicator& replicas_of(const AxisCall& call, const AxisIndexGroups& groups, GroupSizes sizes) {
-  const Axis& axis = axis_of(call);
-  if (groups.empty()) return axis.group->whole();
-  check_groups(call, groups, axis.size, sizes);
-  for (const auto& group : groups) {
-    if (std::find(group.begin(), group.end(), axis.index) != group.end()) {
-      return axis.group->part(group);
+Environment::Place Environment::place(const AxisCall& call) const {
+  Place place{0, 1};
+  for (const BoundAxis& bound : resolve(call)) {
+    const std::int64_t size = bound.of(levels_).size;
+    place.index = place.index * size + levels_[bound.level].index(bound.axis);
+    place.size *= size;
+  }
+  return place;
+}
+
+// Equal for the members of a group, and for no others.
+std::uint64_t Environment::key_of(const std::vector<BoundAxis>& axes,
+                                  const std::vector<std::int64_t>& group) const {
+  Key key = Key(0).fold("group");
+  for (const BoundAxis& bound : axes) key = key.fold(bound.of(levels_).name);
+  for (std::size_t l = 0; l < levels_.size(); ++l) {
+    key = key.fold(levels_[l].map_call);
+    for (std::size_t a = 0; a < levels_[l].axes.size(); ++a) {
+      const bool named = std::any_of(axes.begin(), axes.end(), [&](const BoundAxis& bound) {
+        return bound.level == l && bound.axis == a;
+      });
+      key = key.fold(static_cast<std::uint64_t>(levels_[l].axes[a].size))
+                .fold(named ? 0U : 1 + static_cast<std::uint64_t>(levels_[l].index(a)));
     }
   }
-  throw ValueError(str(call.text(), ": index ", axis.index, " is in no group"));
+  for (const std::int64_t index : group) key = key.fold(static_cast<std::uint64_t>(index));
+  return key.bits();
+}
+
+std::vector<GroupMember> Environment::members_of(const std::vector<BoundAxis>& axes,
+                                                 const std::vector<std::int64_t>& group,
+                                                 std::int64_t size) const {
+  std::vector<GroupMember> members;
+  const auto count = group.empty() ? size : static_cast<std::int64_t>(group.size());
+  for (std::int64_t place = 0; place < count; ++place) {
+    std::int64_t rest = group.empty() ? place : group[static_cast<std::size_t>(place)];
+    std::vector<std::int64_t> ranks;
+    for (const AxisLevel& level : levels_) ranks.push_back(level.rank);
+    for (auto bound = axes.rbegin(); bound != axes.rend(); ++bound) {
+      const AxisLevel& level = levels_[bound->level];
+      const std::int64_t length = level.axes[bound->axis].size;
+      std::int64_t below = 1;
+      for (std::size_t a = bound->axis + 1; a < level.axes.size(); ++a) below *= level.axes[a].size;
+      ranks[bound->level] += (rest % length - level.index(bound->axis)) * below;
+      rest /= length;
+    }
+    members.push_back(member_at(levels_, ranks, site_->host()));
+  }
+  return members;
+}
+
+ReplicaGroup& Environment::group(const AxisCall& call, const AxisIndexGroups& groups,
+                                 GroupSizes sizes) {
+  auto& known = groups_[{call.axes.names(), groups, sizes}];
+  if (known) return *known;
+  const auto axes = resolve(call);
+  const Place whole = place(call);
+  if (!groups.empty()) check_groups(call, groups, whole.size, sizes);
+  const auto [group, index] = own_group(groups, whole.index);
+  auto meeting = site_->meeting(
+      key_of(axes, group), [&, &members = group] { return members_of(axes, members, whole.size); });
+  known = std::make_unique<ReplicaGroup>(std::move(meeting), member_, static_cast<int>(index));
+  return *known;
+}
+
+Environment* current_environment() noexcept {
+  return this_thread_environment;
+}
+
+EnvironmentScope::EnvironmentScope(Environment* environment) noexcept
+    : outer_(std::exchange(this_thread_environment, environment)) {}
+
+EnvironmentScope::~EnvironmentScope() {
+  this_thread_environment = outer_;
+}
+
+ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups, GroupSizes sizes) {
+  Environment* const environment = current_environment();
+  if (environment != nullptr) return environment->group(call, groups, sizes);
+  if (call.axes.names().empty()) {
+    throw ValueError(str(call.text(), ": at least one axis name is needed"));
+  }
+  throw_unbound(call, call.axes.names()[0], "");
+}
+
+Environment::Place place_of(const AxisCall& call) {
+  const Environment* const environment = current_environment();
+  if (environment != nullptr) return environment->place(call);
+  if (call.axes.names().empty()) {
+    throw ValueError(str(call.text(), ": at least one axis name is needed"));
+  }
+  throw_unbound(call, call.axes.names()[0], "");
 }
 
 }  // namespace lockstep

@@ -1,14 +1,18 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <source_location>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "framework/axes/axis_names.h"
-#include "framework/comm/communicator.h"
+#include "framework/comm/replica_group.h"
+#include "framework/comm/site.h"
 
 namespace lockstep {
 
@@ -16,42 +20,25 @@ namespace lockstep {
 /// whole axis is one group.
 using AxisIndexGroups = std::vector<std::vector<std::int64_t>>;
 
-/// The replicas of one axis as one of them sees them, with the parts of it that were asked for.
-/// Used by one thread at a time.
-class AxisGroup {
- public:
-  explicit AxisGroup(std::shared_ptr<Communicator> whole);
+/// "[[0, 2], [3, 1]]"
+[[nodiscard]] std::string text_of(const AxisIndexGroups& groups);
 
-  [[nodiscard]] Communicator& whole() const noexcept { return *whole_; }
-  /// The part of `members`, this replica among them; made once and kept.
-  [[nodiscard]] Communicator& part(const std::vector<std::int64_t>& members);
-
- private:
-  std::shared_ptr<Communicator> whole_;
-  std::map<std::vector<std::int64_t>, std::shared_ptr<Communicator>> parts_;
-};
-
-/// A named axis that is bound: which of its replicas this is, and who the others are.
-struct Axis {
+struct NamedAxis {
   std::string name;
-  std::int64_t index;
   std::int64_t size;
-  std::shared_ptr<AxisGroup> group;
 };
 
-/// The axes that are bound where this thread is, outermost first.
-[[nodiscard]] const std::vector<Axis>& bound_axes() noexcept;
+/// The replicas that one map or job runs, as one of them sees them: they are counted row-major over
+/// the axes that it binds.
+struct AxisLevel {
+  std::vector<NamedAxis> axes;
+  std::int64_t rank;         ///< this replica's
+  std::uint64_t map_call;    ///< which call it is of those that the same replica makes
+  std::vector<int> hosts{};  ///< the process of each rank; empty: all in this one
 
-/// Replaces this thread's bound axes while it lives: a map runs its function under one.
-class AxisScope {
- public:
-  explicit AxisScope(std::vector<Axis> axes);
-  ~AxisScope();
-  AxisScope(const AxisScope&) = delete;
-  AxisScope& operator=(const AxisScope&) = delete;
-
- private:
-  std::vector<Axis> outer_;
+  [[nodiscard]] std::int64_t size() const;
+  /// This replica's index along axis `axis`.
+  [[nodiscard]] std::int64_t index(std::size_t axis) const;
 };
 
 /// A call of a collective as messages describe it.
@@ -64,17 +51,93 @@ struct AxisCall {
   [[nodiscard]] std::string text() const;
 };
 
+/// "model.cpp:41"
+[[nodiscard]] std::string text_of(const std::source_location& where);
+
 /// Whether the groups of axis_index_groups may differ in size.
 enum class GroupSizes { equal, any };
 
-/// The replicas that a call works on: those of its axes, or of the group that this replica is in.
-/// Throws NameError if a name is not bound (saying which are), ValueError if no name is given, one
-/// stands twice, or the groups do not cover every index of the axis exactly once in sizes that the
-/// operation allows. The axis' group lives as long as `call`'s scope.
-[[nodiscard]] Communicator& replicas_of(const AxisCall& call, const AxisIndexGroups& groups,
+/// Where one replica is: the levels of maps around it, outermost first, with their named axes, and
+/// the groups of replicas that it has talked to. Used by the replica's thread, which it outlives.
+class Environment {
+ public:
+  /// Takes a seat on the site's board. `identity` is that of the replica whose backward this one
+  /// runs; a new one otherwise.
+  Environment(std::shared_ptr<Site> site, std::vector<AxisLevel> levels,
+              std::shared_ptr<const Fate> fate, std::chrono::milliseconds timeout,
+              std::shared_ptr<const int> identity = nullptr);
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+  [[nodiscard]] const std::shared_ptr<Site>& site() const noexcept { return site_; }
+  [[nodiscard]] const std::vector<AxisLevel>& levels() const noexcept { return levels_; }
+  [[nodiscard]] Member& member() noexcept { return member_; }
+  /// The same object in a forward and in its backward.
+  [[nodiscard]] const std::shared_ptr<const int>& identity() const noexcept { return identity_; }
+  /// The number of the next map that this replica calls, from 1.
+  [[nodiscard]] std::uint64_t next_map_call() noexcept { return ++map_calls_; }
+
+  /// "'data', 'model'", outermost first.
+  [[nodiscard]] std::string bound_names() const;
+  [[nodiscard]] bool binds(const std::string& name) const;
+
+  /// See replicas_of.
+  [[nodiscard]] ReplicaGroup& group(const AxisCall& call, const AxisIndexGroups& groups,
+                                    GroupSizes sizes);
+  /// This replica's row-major index over the call's axes, and how many there are.
+  struct Place {
+    std::int64_t index;
+    std::int64_t size;
+  };
+  [[nodiscard]] Place place(const AxisCall& call) const;
+
+ private:
+  struct BoundAxis {
+    std::size_t level;
+    std::size_t axis;
+    [[nodiscard]] const NamedAxis& of(const std::vector<AxisLevel>& levels) const {
+      return levels[level].axes[axis];
+    }
+  };
+  [[nodiscard]] std::vector<BoundAxis> resolve(const AxisCall& call) const;
+  [[nodiscard]] std::uint64_t key_of(const std::vector<BoundAxis>& axes,
+                                     const std::vector<std::int64_t>& group) const;
+  [[nodiscard]] std::vector<GroupMember> members_of(const std::vector<BoundAxis>& axes,
+                                                    const std::vector<std::int64_t>& group,
+                                                    std::int64_t size) const;
+
+  std::shared_ptr<Site> site_;
+  std::vector<AxisLevel> levels_;
+  Member member_;
+  std::shared_ptr<const int> identity_;
+  std::uint64_t map_calls_ = 0;
+  using GroupKey = std::tuple<std::vector<std::string>, AxisIndexGroups, GroupSizes>;
+  std::map<GroupKey, std::unique_ptr<ReplicaGroup>> groups_;
+};
+
+/// That of the replica which this thread runs, or nullptr outside of maps and jobs.
+[[nodiscard]] Environment* current_environment() noexcept;
+
+/// Replaces this thread's environment while it lives: a map runs its function under one.
+class EnvironmentScope {
+ public:
+  explicit EnvironmentScope(Environment* environment) noexcept;
+  ~EnvironmentScope();
+  EnvironmentScope(const EnvironmentScope&) = delete;
+  EnvironmentScope& operator=(const EnvironmentScope&) = delete;
+
+ private:
+  Environment* outer_;
+};
+
+/// The replicas that a call works on: those of its axes, row-major in the order in which it names
+/// them, or of the group that this replica is in. Throws NameError if a name is not bound (saying
+/// which are), ValueError if no name is given, one stands twice, or the groups do not cover every
+/// index exactly once in sizes that the operation allows. They live as long as the environment.
+[[nodiscard]] ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups,
                                         GroupSizes sizes);
 
-/// The axis that `call` names; throws as replicas_of.
-[[nodiscard]] const Axis& axis_of(const AxisCall& call);
+/// This replica's index over the axes that `call` names, and their size; throws as replicas_of.
+[[nodiscard]] Environment::Place place_of(const AxisCall& call);
 
 }  // namespace lockstep

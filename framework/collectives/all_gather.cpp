@@ -2,9 +2,11 @@
 
 #include <ATen/ops/empty.h>
 
+#include "framework/base/text.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/psum_scatter.h"
+#include "framework/collectives/record.h"
 
 namespace lockstep::collectives_detail {
 namespace {
@@ -57,7 +59,7 @@ Leaves gather_all(const AxisCall& call, Communicator& replicas, const Leaves& le
 std::vector<Tensor> all_gather_leaves(const std::vector<Tensor>& leaves, const AxisNames& axis_name,
                                       const AllGatherOptions& options, std::source_location where) {
   const AxisCall call{"all_gather", axis_name, where};
-  Communicator& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::equal);
+  ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::equal);
   check_leaves(leaves, call);
   std::vector<std::int64_t> axes;
   for (const Tensor& leaf : leaves) {
@@ -65,7 +67,9 @@ std::vector<Tensor> all_gather_leaves(const std::vector<Tensor>& leaves, const A
         wrap_dimension(options.axis, leaf.dim() + (options.tiled ? 0 : 1), "axis", call));
   }
   return differentiable(
-      call, leaves,
+      call, replicas, leaves,
+      lockstep::str("axis ", options.axis, options.tiled ? ", tiled" : "",
+                    group_text(options.axis_index_groups)),
       [&](const Leaves& operands) {
         return gather_all(call, replicas, operands, axes, options.tiled);
       },

@@ -5,11 +5,11 @@
 namespace lockstep {
 
 std::int64_t axis_index(const AxisNames& axis_name, std::source_location where) {
-  return axis_of({"axis_index", axis_name, where}).index;
+  return place_of({"axis_index", axis_name, where}).index;
 }
 
 std::int64_t axis_size(const AxisNames& axis_name, std::source_location where) {
-  return axis_of({"axis_size", axis_name, where}).size;
+  return place_of({"axis_size", axis_name, where}).size;
 }
 
 }  // namespace lockstep

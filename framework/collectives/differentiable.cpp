@@ -1,16 +1,16 @@
 #include "framework/collectives/differentiable.h"
 
 #include <memory>
-#include <type_traits>
 #include <utility>
 
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
-#include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include "framework/base/text.h"
+#include "framework/collectives/autograd_node.h"
+#include "framework/collectives/record.h"
 
 namespace lockstep {
 namespace {
@@ -24,8 +24,8 @@ struct Shape {
 
 class CollectiveBackward final : public torch::autograd::Node {
  public:
-  CollectiveBackward(AxisCall call, std::weak_ptr<AxisGroup> group)
-      : call_(std::move(call)), group_(std::move(group)) {}
+  CollectiveBackward(AxisCall call, std::weak_ptr<const int> identity)
+      : call_(std::move(call)), identity_(std::move(identity)) {}
 
   std::string name() const override { return std::string(call_.operation) + "Backward"; }
 
@@ -38,12 +38,14 @@ class CollectiveBackward final : public torch::autograd::Node {
   }
 
   variable_list apply(variable_list&& gradients) override {
-    const auto group = group_.lock();
-    if (!group || axis_of(call_).group != group) {
+    const auto identity = identity_.lock();
+    const Environment* const here = current_environment();
+    if (!identity || here == nullptr || here->identity() != identity) {
       throw NameError(lockstep::str("the backward of ", call_.text(),
-                                    " runs outside the map that its forward ran in; take the "
-                                    "gradient inside the mapped function"));
+                                    " runs outside the replica that its forward ran in: its result "
+                                    "left the map by another way than as the function's result"));
     }
+    const BackwardOf backward(call_);
     Leaves dense(results_.size());
     for (std::size_t i = 0; i < dense.size(); ++i) {
       dense[i] =
@@ -54,42 +56,33 @@ class CollectiveBackward final : public torch::autograd::Node {
 
  private:
   AxisCall call_;
-  std::weak_ptr<AxisGroup> group_;
+  std::weak_ptr<const int> identity_;
   std::vector<Shape> results_;
   BackwardRule rule_;
 };
 
-// Nodes are counted by a shared_ptr in older versions of LibTorch and by themselves in newer ones.
-template <typename Node, typename... Args>
-auto make_node(Args&&... args) {
-  using Owner = decltype(torch::autograd::Edge::function);
-  if constexpr (std::is_same_v<Owner, std::shared_ptr<torch::autograd::Node>>) {
-    return std::shared_ptr<Node>(new Node(std::forward<Args>(args)...),
-                                 [](auto* node) { deleteNode(node); });
-  } else {
-    return c10::make_intrusive<Node>(std::forward<Args>(args)...);
-  }
-}
-
 }  // namespace
 
-Leaves differentiable(const AxisCall& call, const Leaves& leaves,
+Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
+                      const std::string& detail,
                       const std::function<Leaves(const Leaves&)>& forward,
                       const std::function<BackwardRule(const Leaves& results)>& rule) {
   bool any_requires_grad = false;
-  for (const at::Tensor& leaf : leaves) any_requires_grad |= leaf.requires_grad();
-  if (!any_requires_grad || !c10::GradMode::is_enabled()) {
-    const c10::AutoGradMode no_grad(false);
-    return forward(leaves);
+  if (c10::GradMode::is_enabled()) {
+    for (const at::Tensor& leaf : leaves) any_requires_grad |= leaf.requires_grad();
   }
+  const auto announced = [&] {
+    const c10::AutoGradMode no_grad(false);
+    replicas.begin(record_of(call, leaves, detail, any_requires_grad));
+    Leaves results = forward(leaves);
+    replicas.end();
+    return results;
+  };
+  if (!any_requires_grad) return announced();
 
-  const auto node = make_node<CollectiveBackward>(call, axis_of(call).group);
+  const auto node = make_node<CollectiveBackward>(call, current_environment()->identity());
   node->set_next_edges(torch::autograd::collect_next_edges(leaves));
-  Leaves results;
-  {
-    const c10::AutoGradMode no_grad(false);
-    results = forward(leaves);
-  }
+  Leaves results = announced();
   node->finish(results, rule(results));
   for (at::Tensor& result : results) {
     if (result.is_floating_point()) {

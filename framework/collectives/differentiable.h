@@ -11,11 +11,13 @@ namespace lockstep {
 /// by collectives in turn, so that derivatives of derivatives work.
 using BackwardRule = std::function<Leaves(const Leaves& result_gradients)>;
 
-/// Runs `forward` on the leaves as one node of autograd's graph whose backward is `rule`. The
-/// backward must run where the forward ran, in the map whose axis `call` names; elsewhere it is a
-/// NameError. Results that nothing depends on count as zeros. Without a leaf that requires a
-/// gradient this is just forward(leaves).
-[[nodiscard]] Leaves differentiable(const AxisCall& call, const Leaves& leaves,
+/// Announces the call to `replicas`, who compare it with theirs: operation, axes, dtypes and shapes
+/// of the leaves, `detail` (options, for people), and whether it is differentiated. Then runs
+/// `forward` on the leaves as one node of autograd's graph whose backward is `rule`. The backward
+/// must run in the replica whose forward it is; elsewhere it is a NameError. Results that nothing
+/// depends on count as zeros. Without a leaf that requires a gradient this is just forward(leaves).
+[[nodiscard]] Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas,
+                                    const Leaves& leaves, const std::string& detail,
                                     const std::function<Leaves(const Leaves&)>& forward,
                                     const std::function<BackwardRule(const Leaves& results)>& rule);
 

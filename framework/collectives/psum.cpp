@@ -7,6 +7,7 @@
 
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
+#include "framework/collectives/record.h"
 
 namespace lockstep::collectives_detail {
 namespace {
@@ -121,10 +122,10 @@ std::vector<Tensor> reduce_leaves(Reduction reduction, const std::vector<Tensor>
                                   const AxisNames& axis_name, const ReduceOptions& options,
                                   std::source_location where) {
   const AxisCall call{name_of(reduction), axis_name, where};
-  Communicator& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
+  ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
   check_leaves(leaves, call);
   return differentiable(
-      call, leaves,
+      call, replicas, leaves, group_text(options.axis_index_groups),
       [&](const Leaves& operands) { return reduce_all(call, replicas, reduction, operands); },
       [&](const Leaves& results) -> BackwardRule {
         if (!is_linear(reduction)) return extremum_rule(axis_name, options, where, leaves, results);

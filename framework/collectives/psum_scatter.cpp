@@ -6,6 +6,7 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
+#include "framework/collectives/record.h"
 
 namespace lockstep::collectives_detail {
 namespace {
@@ -74,14 +75,16 @@ std::vector<Tensor> psum_scatter_leaves(const std::vector<Tensor>& leaves,
                                         const PsumScatterOptions& options,
                                         std::source_location where) {
   const AxisCall call{"psum_scatter", axis_name, where};
-  Communicator& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::equal);
+  ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::equal);
   check_leaves(leaves, call);
   std::vector<std::int64_t> dimensions;
   for (const Tensor& leaf : leaves) {
     dimensions.push_back(checked_dimension(call, leaf, replicas.size(), options));
   }
   return differentiable(
-      call, leaves,
+      call, replicas, leaves,
+      lockstep::str("scatter_dimension ", options.scatter_dimension, options.tiled ? ", tiled" : "",
+                    group_text(options.axis_index_groups)),
       [&](const Leaves& operands) {
         Leaves slices;
         for (std::size_t i = 0; i < operands.size(); ++i) {

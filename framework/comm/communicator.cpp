@@ -95,7 +95,8 @@ void Communicator::barrier() {
   do_barrier();
 }
 
-std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> members) {
+std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> members,
+                                                     std::uint64_t channel) {
   std::vector<bool> seen(static_cast<std::size_t>(size_), false);
   int own_place = -1;
   for (std::size_t place = 0; place < members.size(); ++place) {
@@ -109,7 +110,7 @@ std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> member
   }
   check(own_place >= 0,
         str("subgroup: replica ", rank_, " is not among its members [", join(members), "]"));
-  return do_subgroup(members, own_place);
+  return do_subgroup(members, own_place, channel);
 }
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -67,14 +69,27 @@ class Communicator {
 
   /// The group of `members` (ranks in this group, each at most once, this replica among them) in
   /// the order given. Every member asks for the same list; no message is sent. It shares this
-  /// group's connections, ledger and fate: abort() on either ends both.
-  [[nodiscard]] std::shared_ptr<Communicator> subgroup(std::span<const int> members);
+  /// group's connections, ledger and fate: abort() on either ends both. Groups of the same members
+  /// on different channels are different groups; different groups may be used by different threads.
+  [[nodiscard]] std::shared_ptr<Communicator> subgroup(std::span<const int> members,
+                                                       std::uint64_t channel = 0);
+
+  /// Marks the verbs that follow: they meet only verbs with the same mark on the other replicas, so
+  /// that calls which differ wait instead of mixing their data.
+  void mark(std::uint64_t fingerprint) noexcept { mark_ = fingerprint; }
+
+  /// Ends this replica's verb under way on this group, and every later one, with `error`. Other
+  /// groups that share its connections go on. Any thread.
+  virtual void interrupt(const std::exception_ptr& error) noexcept = 0;
 
   /// Ends this replica's verb under way, and every later one, with Aborted(`reason`). Any thread.
   virtual void abort(const std::string& reason) noexcept = 0;
 
   /// What this replica has sent, over all groups that share its connections. Any thread.
   [[nodiscard]] virtual const Ledger& ledger() const noexcept = 0;
+
+ protected:
+  [[nodiscard]] std::uint64_t current_mark() const noexcept { return mark_; }
 
  private:
   virtual void do_all_reduce(std::span<const std::byte> input, std::span<std::byte> output,
@@ -90,10 +105,12 @@ class Communicator {
   virtual void do_broadcast(std::span<std::byte> data, int root) = 0;
   virtual void do_barrier() = 0;
   [[nodiscard]] virtual std::shared_ptr<Communicator> do_subgroup(std::span<const int> members,
-                                                                  int own_place) = 0;
+                                                                  int own_place,
+                                                                  std::uint64_t channel) = 0;
 
   int rank_;
   int size_;
+  std::uint64_t mark_ = 0;
 };
 
 }  // namespace lockstep

@@ -43,15 +43,19 @@ class Scratch {
 
 class GlooCommunicator final : public Communicator {
  public:
-  GlooCommunicator(std::shared_ptr<GlooLink> link, std::vector<int> members, int rank)
+  GlooCommunicator(std::shared_ptr<GlooLink> link, std::vector<int> members, int rank,
+                   std::uint64_t channel)
       : Communicator(rank, static_cast<int>(members.size())),
         link_(std::move(link)),
         members_(std::move(members)),
-        key_(0) {
+        key_(channel) {
     for (const int member : members_) key_ = key_.fold(static_cast<std::uint64_t>(member));
   }
 
   void abort(const std::string& reason) noexcept override { link_->abort(reason); }
+  void interrupt(const std::exception_ptr& error) noexcept override {
+    link_->interrupt(user_, error);
+  }
   const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
  private:
@@ -75,7 +79,7 @@ class GlooCommunicator final : public Communicator {
   }
 
   int world(int place) const { return members_[static_cast<std::size_t>(place)]; }
-  std::uint64_t next_tag() { return key_.fold(sequence_++).bits(); }
+  std::uint64_t next_tag() { return key_.fold(sequence_++).fold(current_mark()).bits(); }
 
   // One message to and one from each peer, as `out(place)` and `in(place)` say.
   template <typename Out, typename In>
@@ -84,7 +88,7 @@ class GlooCommunicator final : public Communicator {
     std::vector<GlooLink::Incoming> incoming;
     for_each_peer([&](int place) { outgoing.push_back({world(place), out(place)}); });
     for_each_peer([&](int place) { incoming.push_back({world(place), in(place)}); });
-    link_->post(next_tag(), outgoing, incoming).wait();
+    link_->post(user_, next_tag(), outgoing, incoming).wait();
   }
 
   // Every peer's copy of the own slice, next to the own one, in rank order, and their reduction. A
@@ -182,15 +186,17 @@ class GlooCommunicator final : public Communicator {
              [&](int place) { return Bytes(others).subspan(static_cast<std::size_t>(place), 1); });
   }
 
-  std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place) override {
+  std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
+                                            std::uint64_t channel) override {
     std::vector<int> in_world;
     for (const int member : members) in_world.push_back(world(member));
-    return std::make_shared<GlooCommunicator>(link_, std::move(in_world), own_place);
+    return std::make_shared<GlooCommunicator>(link_, std::move(in_world), own_place, channel);
   }
 
   std::shared_ptr<GlooLink> link_;
   std::vector<int> members_;  // their ranks on the link, in the group's order
-  Key key_;                   // tells this group's messages from those of others
+  GlooLink::User user_;
+  Key key_;  // tells this group's messages from those of others
   std::uint64_t sequence_ = 0;
   Scratch scratch_;
 };
@@ -205,7 +211,7 @@ std::shared_ptr<Communicator> connect_gloo(std::shared_ptr<Store> store, int ran
   auto link = std::make_shared<GlooLink>(std::move(store), rank, size, options);
   std::vector<int> everyone;
   for (int member = 0; member < size; ++member) everyone.push_back(member);
-  return std::make_shared<GlooCommunicator>(std::move(link), std::move(everyone), rank);
+  return std::make_shared<GlooCommunicator>(std::move(link), std::move(everyone), rank, 0);
 }
 
 }  // namespace lockstep

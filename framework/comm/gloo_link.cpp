@@ -53,7 +53,7 @@ GlooLink::~GlooLink() = default;
 void GlooLink::connect(Store& store, const GlooOptions& options) {
   device_ = gloo::transport::tcp::CreateDevice(options.address.c_str());
   context_ = device_->createContext(rank_, size_);
-  context_->setTimeout(timeout_);
+  context_->setTimeout(options.connect_timeout);
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     const auto& pair = context_->createPair(peer);
@@ -63,23 +63,24 @@ void GlooLink::connect(Store& store, const GlooOptions& options) {
   }
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
-    const std::string address = store.get(address_key(peer, rank_), timeout_);
+    const std::string address = store.get(address_key(peer, rank_), options.connect_timeout);
     context_->getPair(peer)->connect(std::vector<char>(address.begin(), address.end()));
   }
   // Gloo's connect waits for the peer and cannot be interrupted. So nobody returns, and fails
   // perhaps, before all have connected: a failure would end those who still look for addresses, and
   // leave who waits for one of them waiting until the timeout.
   store.set(connected_key(rank_), "");
-  for (int peer = 0; peer < size_; ++peer) (void)store.get(connected_key(peer), timeout_);
+  for (int peer = 0; peer < size_; ++peer)
+    (void)store.get(connected_key(peer), options.connect_timeout);
 }
 
-void GlooLink::throw_if_aborted() {
-  const std::lock_guard lock(mutex_);
+void GlooLink::throw_if_ended(const User& user) const {
+  if (user.error) std::rethrow_exception(user.error);
   if (aborted_) throw Aborted(abort_reason_);
 }
 
 template <typename Step>
-void GlooLink::guarded(int peer, const char* direction, const Step& step) {
+void GlooLink::guarded(const User& user, int peer, const char* direction, const Step& step) {
   const auto start = std::chrono::steady_clock::now();
   std::string what;
   try {
@@ -88,7 +89,10 @@ void GlooLink::guarded(int peer, const char* direction, const Step& step) {
   } catch (const std::exception& error) {
     what = error.what();
   }
-  throw_if_aborted();
+  {
+    const std::lock_guard lock(mutex_);
+    throw_if_ended(user);
+  }
   if (std::chrono::steady_clock::now() - start >= timeout_) {
     throw Timeout(str("replica ", rank_, " waited ", timeout_.count(), " ms to ", direction,
                       " replica ", peer, ", which did not arrive"));
@@ -97,21 +101,25 @@ void GlooLink::guarded(int peer, const char* direction, const Step& step) {
       str("replica ", rank_, " lost its connection to replica ", peer, " (", what, ")"));
 }
 
-GlooLink::Exchange GlooLink::post(std::uint64_t tag, std::span<const Outgoing> outgoing,
+GlooLink::Exchange GlooLink::post(const User& user, std::uint64_t tag,
+                                  std::span<const Outgoing> outgoing,
                                   std::span<const Incoming> incoming) {
-  throw_if_aborted();
-  Exchange exchange(this);
+  {
+    const std::lock_guard lock(mutex_);
+    throw_if_ended(user);
+  }
+  Exchange exchange(this, &user);
   const auto make = [&](int peer, void* data, std::size_t bytes, auto& posted) -> auto& {
     posted.push_back({context_->createUnboundBuffer(data, bytes), peer});
     const std::lock_guard lock(mutex_);
-    if (aborted_) throw Aborted(abort_reason_);
-    in_flight_.push_back(posted.back().buffer.get());
+    throw_if_ended(user);
+    in_flight_.push_back({posted.back().buffer.get(), &user});
     return *posted.back().buffer;
   };
   for (const Incoming& message : incoming) {
     if (message.data.empty()) continue;
     auto& buffer = make(message.peer, message.data.data(), message.data.size(), exchange.receives_);
-    guarded(message.peer, "receive from", [&] {
+    guarded(user, message.peer, "receive from", [&] {
       buffer.recv(message.peer, slot_of(tag, message.data.size()));
       return true;
     });
@@ -121,7 +129,7 @@ GlooLink::Exchange GlooLink::post(std::uint64_t tag, std::span<const Outgoing> o
     // Gloo takes a pointer to mutable bytes for both directions; a send only reads.
     auto* const data = const_cast<std::byte*>(message.data.data());
     auto& buffer = make(message.peer, data, message.data.size(), exchange.sends_);
-    guarded(message.peer, "send to", [&] {
+    guarded(user, message.peer, "send to", [&] {
       buffer.send(message.peer, slot_of(tag, message.data.size()));
       return true;
     });
@@ -137,16 +145,30 @@ void GlooLink::abort(const std::string& reason) noexcept {
   if (aborted_) return;
   aborted_ = true;
   abort_reason_ = reason;
-  for (gloo::transport::UnboundBuffer* const buffer : in_flight_) {
-    buffer->abortWaitRecv();
-    buffer->abortWaitSend();
+  for (const InFlight& message : in_flight_) {
+    message.buffer->abortWaitRecv();
+    message.buffer->abortWaitSend();
   }
 }
 
-GlooLink::Exchange::Exchange(GlooLink* link) : link_(link) {}
+void GlooLink::interrupt(User& user, const std::exception_ptr& error) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (user.error) return;
+  user.error = error;
+  for (const InFlight& message : in_flight_) {
+    if (message.user != &user) continue;
+    message.buffer->abortWaitRecv();
+    message.buffer->abortWaitSend();
+  }
+}
+
+GlooLink::Exchange::Exchange(GlooLink* link, const User* user) : link_(link), user_(user) {}
 
 GlooLink::Exchange::Exchange(Exchange&& other) noexcept
-    : link_(other.link_), receives_(std::move(other.receives_)), sends_(std::move(other.sends_)) {
+    : link_(other.link_),
+      user_(other.user_),
+      receives_(std::move(other.receives_)),
+      sends_(std::move(other.sends_)) {
   other.receives_.clear();
   other.sends_.clear();
 }
@@ -159,17 +181,20 @@ void GlooLink::Exchange::unregister() noexcept {
   if (receives_.empty() && sends_.empty()) return;
   const std::lock_guard lock(link_->mutex_);
   for (const auto* posted : {&receives_, &sends_}) {
-    for (const Posted& message : *posted) std::erase(link_->in_flight_, message.buffer.get());
+    for (const Posted& message : *posted) {
+      std::erase_if(link_->in_flight_,
+                    [&](const InFlight& other) { return other.buffer == message.buffer.get(); });
+    }
   }
 }
 
 void GlooLink::Exchange::wait() {
   for (const Posted& message : receives_) {
-    link_->guarded(message.peer, "receive from",
+    link_->guarded(*user_, message.peer, "receive from",
                    [&] { return message.buffer->waitRecv(link_->timeout_); });
   }
   for (const Posted& message : sends_) {
-    link_->guarded(message.peer, "send to",
+    link_->guarded(*user_, message.peer, "send to",
                    [&] { return message.buffer->waitSend(link_->timeout_); });
   }
   unregister();

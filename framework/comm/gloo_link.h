@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -23,8 +24,10 @@ namespace lockstep {
 struct GlooOptions {
   /// Address that connections are made on; the port is any that is free.
   std::string address = "127.0.0.1";
-  /// How long to wait for a replica, when connecting and in every collective.
+  /// How long to wait for a replica in every collective.
   std::chrono::milliseconds timeout{60'000};
+  /// How long to wait for each of them when connecting.
+  std::chrono::milliseconds connect_timeout{60'000};
 };
 
 /// One replica's TCP connections to all others, over Gloo's transport: a full mesh of pairs that
@@ -47,6 +50,11 @@ class GlooLink {
   GlooLink(const GlooLink&) = delete;
   GlooLink& operator=(const GlooLink&) = delete;
 
+  /// One of those who send over the link: its messages can be interrupted without the others'.
+  struct User {
+    std::exception_ptr error;
+  };
+
   /// Messages on their way. They are posted when this is made and their buffers are in use until
   /// wait() has returned.
   class Exchange {
@@ -62,30 +70,34 @@ class GlooLink {
       std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
       int peer;
     };
-    explicit Exchange(GlooLink* link);
+    Exchange(GlooLink* link, const User* user);
     void unregister() noexcept;
     GlooLink* link_;
+    const User* user_;
     std::vector<Posted> receives_;
     std::vector<Posted> sends_;
   };
 
   /// Starts to send and receive. A message meets the one with the same `tag` and size on the other
   /// side; of several alike the first posted. Empty ones are left out, on both sides alike.
-  [[nodiscard]] Exchange post(std::uint64_t tag, std::span<const Outgoing> outgoing,
+  [[nodiscard]] Exchange post(const User& user, std::uint64_t tag,
+                              std::span<const Outgoing> outgoing,
                               std::span<const Incoming> incoming);
 
-  /// See Communicator::abort.
+  /// See Communicator::abort and Communicator::interrupt.
   void abort(const std::string& reason) noexcept;
+  void interrupt(User& user, const std::exception_ptr& error) noexcept;
 
   [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
   [[nodiscard]] int rank() const noexcept { return rank_; }
 
  private:
   void connect(Store& store, const GlooOptions& options);
-  void throw_if_aborted();
+  // What ended the user's messages, if something did. Call it with mutex_ held.
+  void throw_if_ended(const User& user) const;
   // Runs `step` of a transfer with `peer`; what goes wrong in it becomes an error of ours.
   template <typename Step>
-  void guarded(int peer, const char* direction, const Step& step);
+  void guarded(const User& user, int peer, const char* direction, const Step& step);
 
   int rank_;
   int size_;
@@ -94,10 +106,15 @@ class GlooLink {
   std::shared_ptr<gloo::transport::Context> context_;
   Ledger ledger_;
 
-  std::mutex mutex_;  // guards what follows
+  struct InFlight {
+    gloo::transport::UnboundBuffer* buffer;
+    const User* user;
+  };
+
+  std::mutex mutex_;  // guards what follows, and the users' errors
   bool aborted_ = false;
   std::string abort_reason_;
-  std::vector<gloo::transport::UnboundBuffer*> in_flight_;
+  std::vector<InFlight> in_flight_;
 };
 
 }  // namespace lockstep

@@ -21,6 +21,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/process.h"
 #include "framework/base/text.h"
+#include "framework/comm/board.h"
 #include "framework/comm/gloo_communicator.h"
 #include "framework/comm/socket_store.h"
 #include "framework/replicas/first_failure.h"
@@ -61,21 +62,26 @@ void announce(const LaunchOptions& options) {
 
 // A replica's life, in whichever thread or process it is: meet the others, run, part together.
 void run_replica(const ReplicaFunction& function, const LaunchOptions& options, std::int64_t index,
-                 const std::shared_ptr<Store>& store,
+                 const std::shared_ptr<Store>& store, const std::shared_ptr<Board>& board,
                  const std::function<void(const std::shared_ptr<Communicator>&)>& connected) {
-  GlooOptions gloo;
-  gloo.timeout = options.timeout;
+  // Whoever waits is ended with the names of the absent first: see Site::verdict.
+  constexpr std::chrono::seconds kLater{10};
+  const GlooOptions gloo{.timeout = options.timeout + kLater, .connect_timeout = options.timeout};
   const auto communicator =
       connect_gloo(std::make_shared<PrefixStore>(store, "job/"), static_cast<int>(index),
                    static_cast<int>(options.replicas), gloo);
   connected(communicator);
   const std::int64_t threads = math_threads(options.threads_per_replica, options.replicas);
   set_math_threads(threads);
-  Job job{index, options.replicas, threads, options.timeout, store, communicator, {}};
+  Job job{threads};
   const JobScope job_scope(&job);
-  const AxisScope axis_scope(
-      {{options.axis_name, index, options.replicas, std::make_shared<AxisGroup>(communicator)}});
+  AxisLevel level{{{options.axis_name, options.replicas}}, index, 0, {}};
+  for (int host = 0; host < options.replicas; ++host) level.hosts.push_back(host);
+  Environment environment(std::make_shared<Site>(static_cast<int>(index), communicator, board),
+                          {level}, std::make_shared<Fate>(), options.timeout);
+  const EnvironmentScope scope(&environment);
   function();
+  environment.member().seat->returned();
   // Nobody closes connections that another still needs.
   communicator->barrier();
 }
@@ -91,7 +97,9 @@ void run_replica(const ReplicaFunction& function, const LaunchOptions& options, 
       throw ValueError(str("launch: the program asked for ", place.size,
                            " replicas, and started anew for ", options.replicas));
     }
-    run_replica(function, options, place.index, store, [](const auto&) {});
+    run_replica(function, options, place.index, store,
+                std::make_shared<Board>(static_cast<int>(place.size), place.board),
+                [](const auto&) {});
     report.done = true;
   } catch (const std::exception& error) {
     const auto* ours = dynamic_cast<const Error*>(&error);
@@ -114,11 +122,12 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
                      std::int64_t call) {
   if (const auto place = inherited_place(call)) run_as_process(function, options, *place);
   announce(options);
+  const Descriptor board(Board::make_memory(static_cast<int>(options.replicas)));
   std::vector<ReplicaProcess> replicas;
   try {
     for (std::int64_t index = 0; index < options.replicas; ++index) {
       replicas.push_back(start_replica(
-          index, options.replicas, call, replicas,
+          index, options.replicas, call, board.get(), replicas,
           [&](const ReplicaPlace& place) { run_as_process(function, options, place); }));
     }
   } catch (...) {
@@ -169,6 +178,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   announce(options);
   const ExitOnSignal exit_on_signal;
   const auto store = std::make_shared<MemoryStore>();
+  const auto board = std::make_shared<Board>(static_cast<int>(options.replicas));
   std::mutex mutex;  // guards communicators
   std::vector<std::shared_ptr<Communicator>> communicators;
   FirstFailure failure(0, [&](const std::string& reason) {
@@ -187,7 +197,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   };
   std::vector<std::thread> threads = start_threads(
       options.replicas, failure,
-      [&](std::int64_t index) { run_replica(function, options, index, store, connected); },
+      [&](std::int64_t index) { run_replica(function, options, index, store, board, connected); },
       [&] {
         const std::lock_guard lock(mutex);
         --running;
@@ -218,7 +228,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
 int launch(const std::function<void()>& replica, const LaunchOptions& options) {
   check_options(options);
   prepare_process();
-  if (current_job() != nullptr || !bound_axes().empty()) {
+  if (current_environment() != nullptr) {
     throw ValueError("launch: called inside a replica");
   }
   // Refused calls do not count: those inside replicas are not made again by a program started anew.

@@ -24,7 +24,7 @@
 namespace lockstep {
 namespace {
 
-// Tells a process that was started anew which replica it is: "call index size store report".
+// Tells a process that was started anew which replica it is: "call index size store report board".
 constexpr const char* kPlaceVariable = "LOCKSTEP_REPLICA";
 
 struct InheritedPlace {
@@ -39,10 +39,10 @@ const std::optional<InheritedPlace>& inherited() {
     std::istringstream in(text);
     InheritedPlace parsed;
     in >> parsed.call >> parsed.place.index >> parsed.place.size >> parsed.place.store >>
-        parsed.place.report;
+        parsed.place.report >> parsed.place.board;
     ::unsetenv(kPlaceVariable);  // programs that the replica starts are no replicas
     if (!in) throw ValueError(str(kPlaceVariable, "='", text, "' is not set by a launcher"));
-    for (const int end : {parsed.place.store, parsed.place.report}) {
+    for (const int end : {parsed.place.store, parsed.place.report, parsed.place.board}) {
       ::fcntl(end, F_SETFD, FD_CLOEXEC);
     }
     return parsed;
@@ -81,7 +81,7 @@ void become_replica(pid_t launcher, int out, int err) {
 [[noreturn]] void start_anew(char* const* arguments, const ReplicaPlace& place) {
   // Connections of earlier maps stay behind: Gloo does not mark its sockets.
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
-  for (const int inherited_end : {place.store, place.report}) {
+  for (const int inherited_end : {place.store, place.report, place.board}) {
     ::fcntl(inherited_end, F_SETFD, 0);
   }
   ::execv("/proc/self/exe", arguments);
@@ -125,7 +125,7 @@ bool started_for_later_call(std::int64_t call) {
   return place && place->call > call;
 }
 
-ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t call,
+ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t call, int board,
                              const std::vector<ReplicaProcess>& earlier,
                              const std::function<void(const ReplicaPlace&)>& run) {
   const auto [our_end, their_end] = make_socket_pair();
@@ -137,7 +137,7 @@ ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t
   if (index > 0) out = make_pipe();
 
   // Everything that allocates comes before the fork of a process that may have threads.
-  const ReplicaPlace place{index, size, their_store.get(), report_out.get()};
+  const ReplicaPlace place{index, size, their_store.get(), report_out.get(), board};
   const bool safe_to_fork = has_one_thread();
   std::vector<std::string> arguments = command_line();
   std::vector<char*> argument_pointers;
@@ -145,7 +145,9 @@ ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t
   argument_pointers.push_back(nullptr);
   if (!safe_to_fork) {
     ::setenv(kPlaceVariable,
-             str(call, ' ', index, ' ', size, ' ', place.store, ' ', place.report).c_str(), 1);
+             str(call, ' ', index, ' ', size, ' ', place.store, ' ', place.report, ' ', place.board)
+                 .c_str(),
+             1);
   }
   std::cout.flush();
   std::fflush(nullptr);  // or the child would write what waits there once more

@@ -1,8 +1,6 @@
 #include "framework/replicas/team.h"
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 #include <numeric>
 #include <span>
 #include <thread>
@@ -10,10 +8,10 @@
 
 #include <ATen/ThreadLocalState.h>
 
-#include "framework/axes/environment.h"
 #include "framework/base/errors.h"
+#include "framework/base/random.h"
 #include "framework/base/text.h"
-#include "framework/comm/gloo_communicator.h"
+#include "framework/comm/turn.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/job.h"
 #include "framework/replicas/machine.h"
@@ -21,161 +19,154 @@
 namespace lockstep {
 namespace {
 
-using Communicators = std::vector<std::shared_ptr<Communicator>>;
-
-// The replicas of this process that a map runs, and how they reach all others of the axis. Members
-// without a communicator connect through the store when their threads start.
-struct Team {
-  std::int64_t first = 0;  // index along the axis of this process' first replica
-  std::int64_t size = 0;   // of the axis
+// Where a team's replicas are: what their environments are made of.
+struct Plan {
+  std::shared_ptr<Site> site;
+  std::vector<AxisLevel> outer;
+  AxisLevel level;  // its rank is that of the first replica here
+  std::shared_ptr<Fate> fate;
+  std::int64_t threads;
   bool spans_processes = false;
-  std::shared_ptr<Store> store;
-  Communicators members;
-  Job::MapConnections* keep_in = nullptr;  // where the job keeps them for the next call
 };
 
-// Teams of maps outside of jobs, between calls. Several threads may map at the same time.
-class IdleTeams {
- public:
-  Team take(std::int64_t replicas, std::chrono::milliseconds timeout) {
-    const std::lock_guard lock(mutex_);
-    auto& idle = teams_[{replicas, timeout.count()}];
-    if (!idle.empty()) {
-      Team team = std::move(idle.back());
-      idle.pop_back();
-      return team;
-    }
-    Team team;
-    team.size = replicas;
-    team.store = std::make_shared<MemoryStore>();
-    team.members.resize(static_cast<std::size_t>(replicas));
-    return team;
-  }
-
-  void give_back(Team team, std::chrono::milliseconds timeout) {
-    const std::lock_guard lock(mutex_);
-    teams_[{team.size, timeout.count()}].push_back(std::move(team));
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Team>> teams_;
-};
-
-IdleTeams& idle_teams() {
-  static auto* const teams = new IdleTeams;  // never destroyed: other statics may still map
-  return *teams;
+std::string title_of(const TeamOptions& options) {
+  std::vector<std::string> names;
+  for (const NamedAxis& axis : options.axes) names.push_back(axis.name);
+  return str(options.map, " over ", AxisNames(std::move(names)).text());
 }
 
-// One number of each member of the job, in their order.
-std::vector<std::int64_t> of_all_members(const Job& job, std::int64_t number) {
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(job.size));
-  job.communicator->all_gather(std::as_bytes(std::span(&number, 1)),
-                               std::as_writable_bytes(std::span(numbers)));
+// Meets the job's other members for one step of the map, and gathers a number from each.
+std::vector<std::int64_t> of_all_members(Environment& member, const std::string& step,
+                                         std::int64_t number) {
+  auto& group =
+      replicas_of({step.c_str(), member.levels()[0].axes[0].name, {}}, {}, GroupSizes::any);
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(group.size()));
+  group.begin(CallRecord::of(Key(0).fold(step).bits(), step));
+  group.all_gather(std::as_bytes(std::span(&number, 1)),
+                   std::as_writable_bytes(std::span(numbers)));
+  group.end();
   return numbers;
 }
 
 // Every member of the job says how many replicas it runs; these are numbered in the members' order.
-Team team_of_job(Job& job, std::int64_t replicas) {
-  const std::vector<std::int64_t> counts = of_all_members(job, replicas);
-  Team team;
-  team.first = std::accumulate(counts.begin(), counts.begin() + job.index, std::int64_t{0});
-  team.size = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  team.spans_processes = job.size > 1;
-  if (team.size == job.size && replicas == 1) {
-    team.members = {job.communicator};
-    return team;
+void span_job(Environment& member, const TeamOptions& options, Plan& plan) {
+  const auto counts = of_all_members(member, title_of(options), options.replicas);
+  const auto own = counts.begin() + member.levels()[0].rank;
+  const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  plan.level.rank = std::accumulate(counts.begin(), own, std::int64_t{0});
+  if (plan.level.axes.size() == 1) plan.level.axes[0].size = total;
+  if (plan.level.size() != total) {
+    throw ValueError(str(title_of(options), ": the mesh has ", plan.level.size(),
+                         " replicas, the job's members run ", join(counts, " + "), " = ", total));
   }
-  // Kept connections serve again if all members have kept theirs. Otherwise a map has failed in
-  // some of them: all connect anew, under keys that no earlier attempt has used.
-  Job::MapConnections& kept = job.map_connections[counts];
-  const auto generations = of_all_members(job, kept.generation);
-  const auto missing = of_all_members(job, kept.members.empty() ? 1 : 0);
-  if (std::count(missing.begin(), missing.end(), 0) != job.size) {
-    kept.members.clear();
-    kept.generation = 1 + *std::max_element(generations.begin(), generations.end());
+  for (std::size_t host = 0; host < counts.size(); ++host) {
+    plan.level.hosts.insert(plan.level.hosts.end(), static_cast<std::size_t>(counts[host]),
+                            static_cast<int>(host));
   }
-  team.keep_in = &kept;
-  team.members = kept.members;
-  team.members.resize(static_cast<std::size_t>(replicas));
-  team.store = std::make_shared<PrefixStore>(
-      job.store, str("map/", join(counts, "+"), "/", kept.generation, "/"));
-  return team;
+  plan.spans_processes = counts.size() > 1;
 }
 
-void check_not_nested(const TeamOptions& options, const Job* job) {
-  const auto& bound = bound_axes();
-  if (bound.empty() || job != nullptr) return;
-  throw ValueError(str("pmap over '", options.axis_name, "': called inside the map over '",
-                       bound.back().name, "'; maps do not nest"));
+Plan plan_of(const TeamOptions& options, Environment* caller, const Job* job) {
+  Plan plan{nullptr, {}, {options.axes, 0, 1, {}}, nullptr, 1};
+  plan.fate = std::make_shared<Fate>(caller != nullptr ? caller->member().fate : nullptr);
+  if (job != nullptr && options.threads_per_replica == 0) {
+    plan.threads = std::max<std::int64_t>(1, job->threads_per_replica / options.replicas);
+  } else {
+    plan.threads = math_threads(options.threads_per_replica, options.replicas);
+  }
+  if (caller == nullptr) {
+    plan.site = std::make_shared<Site>(0, nullptr, std::make_shared<Board>(1));
+    return plan;
+  }
+  plan.site = caller->site();
+  plan.level.map_call = caller->next_map_call();
+  if (job != nullptr && !options.lanes) {
+    span_job(*caller, options, plan);
+    return plan;
+  }
+  for (const NamedAxis& axis : options.axes) {
+    if (caller->binds(axis.name)) {
+      throw ValueError(str(title_of(options), ": axis '", axis.name,
+                           "' is bound already by a map around it (bound: ", caller->bound_names(),
+                           "); nested axes need different names"));
+    }
+  }
+  plan.outer = caller->levels();
+  return plan;
 }
 
-void run_threads(const TeamOptions& options, Team& team, std::int64_t threads,
-                 const std::function<void(const TeamPlace&)>& body) {
-  const at::ThreadLocalState callers_state;
-  std::mutex mutex;  // guards team.members while threads connect
-  FirstFailure failure(team.first, [&](const std::string& reason) {
-    const std::lock_guard lock(mutex);
-    // In a job the store is the job's: members that this failure has not reached may still need it
-    // to connect, and only those of this process have failed.
-    if (team.store && team.keep_in == nullptr) team.store->abort(reason);
-    for (const auto& member : team.members) {
-      if (member) member->abort(reason);
-    }
-  });
-  const auto connected = [&](std::int64_t local) {
-    std::shared_ptr<Communicator> member;
-    {
-      const std::lock_guard lock(mutex);
-      member = team.members[static_cast<std::size_t>(local)];
-    }
-    if (member) return member;
-    GlooOptions gloo;
-    gloo.timeout = options.timeout;
-    member = connect_gloo(team.store, static_cast<int>(team.first + local),
-                          static_cast<int>(team.size), gloo);
-    const std::lock_guard lock(mutex);
-    team.members[static_cast<std::size_t>(local)] = member;
-    return member;
-  };
-  const auto replica = [&](std::int64_t local) {
-    const std::int64_t index = team.first + local;
-    const at::ThreadLocalStateGuard same_state(callers_state);
-    set_math_threads(threads);
-    const auto member = connected(local);
-    if (failure.happened()) member->abort("another replica failed");
-    const AxisScope scope(
-        {{options.axis_name, index, team.size, std::make_shared<AxisGroup>(member)}});
-    body({local, index, member.get(), team.spans_processes});
-  };
-  std::vector<std::thread> running = start_threads(options.replicas, failure, replica);
-  for (std::thread& thread : running) thread.join();
-  failure.rethrow();
+// Runs `body` for a replica and leaves on the board how it ended.
+void run_replica(const std::function<void(const TeamPlace&)>& body, const TeamPlace& place) {
+  Board::Seat& seat = *place.environment->member().seat;
+  const EnvironmentScope scope(place.environment);
+  try {
+    place.environment->member().fate->check();
+    body(place);
+    seat.returned();
+  } catch (const Error& error) {
+    seat.threw(str(error.type(), ": ", error.what()));
+    throw;
+  } catch (const std::exception& error) {
+    seat.threw(text_of(error));
+    throw;
+  } catch (...) {
+    seat.threw("an exception that is no std::exception");
+    throw;
+  }
 }
 
 }  // namespace
 
-void run_team(const TeamOptions& options, const std::function<void(const TeamPlace&)>& body) {
-  Job* const job = current_job();
-  check_not_nested(options, job);
-  if (job == nullptr) {
-    Team team = idle_teams().take(options.replicas, options.timeout);
-    run_threads(options, team, math_threads(options.threads_per_replica, team.size), body);
-    idle_teams().give_back(std::move(team), options.timeout);
-    return;
+void run_team(const TeamOptions& options, const std::function<void(const TeamPlace&)>& body,
+              const Identities& identities) {
+  Environment* const caller = current_environment();
+  const Plan plan = plan_of(options, caller, current_job());
+
+  std::vector<std::unique_ptr<Environment>> environments;
+  for (std::int64_t local = 0; local < options.replicas; ++local) {
+    auto levels = plan.outer;
+    levels.push_back(plan.level);
+    levels.back().rank += local;
+    environments.push_back(std::make_unique<Environment>(
+        plan.site, std::move(levels), plan.fate, options.timeout,
+        identities.empty() ? nullptr : identities[static_cast<std::size_t>(local)]));
   }
-  Team team = team_of_job(*job, options.replicas);
-  const std::int64_t threads =
-      options.threads_per_replica > 0
-          ? options.threads_per_replica
-          : std::max<std::int64_t>(1, job->threads_per_replica / options.replicas);
-  try {
-    run_threads(options, team, threads, body);
-  } catch (...) {
-    if (team.keep_in != nullptr) team.keep_in->members.clear();
-    throw;
+  if (caller != nullptr) {
+    caller->member().seat->enter_map(CallRecord::of(0, title_of(options)),
+                                     static_cast<int>(options.replicas));
   }
-  if (team.keep_in != nullptr) team.keep_in->members = std::move(team.members);
+
+  const at::ThreadLocalState callers_state;
+  FirstFailure failure(plan.level.rank, [&](const std::string& reason) {
+    plan.fate->end(reason);
+    plan.site->wake_all();
+  });
+  Turn own_turn;
+  Turn* const turn =
+      !options.lanes ? nullptr : (current_turn() != nullptr ? current_turn() : &own_turn);
+  const auto replica = [&](std::int64_t local) {
+    const at::ThreadLocalStateGuard same_state(callers_state);
+    set_math_threads(plan.threads);
+    const TurnScope my_turn(turn);
+    run_replica(body, {local, plan.level.rank, plan.spans_processes,
+                       environments[static_cast<std::size_t>(local)].get()});
+  };
+  {
+    const TurnBreak others_may_run;
+    std::vector<std::thread> running = start_threads(options.replicas, failure, replica);
+    for (std::thread& thread : running) thread.join();
+  }
+  if (caller != nullptr) caller->member().seat->leave_map();
+  // How the replicas ended stays to be seen until those of all processes have.
+  if (plan.spans_processes) {
+    try {
+      (void)of_all_members(*caller, "the end of " + title_of(options), 0);
+    } catch (...) {
+      failure.rethrow();
+      throw;
+    }
+  }
+  failure.rethrow();
 }
 
 }  // namespace lockstep

@@ -24,6 +24,13 @@ void expect(bool holds, const std::string& message);
 /// Random inputs against a serial oracle, `rounds` of them for each operation and number of
 /// replicas.
 [[nodiscard]] std::vector<Case> random_cases(std::int64_t rounds);
+/// The same for the operators that move values without reducing them, and for pargmax and pargmin.
+[[nodiscard]] std::vector<Case> random_move_cases(std::int64_t rounds);
+/// all_to_all, pswapaxes, ppermute, pshuffle, pbroadcast, pargmax and pargmin: examples with their
+/// numbers, and what is refused.
+[[nodiscard]] std::vector<Case> operator_cases();
+/// The same for ragged_all_to_all.
+[[nodiscard]] std::vector<Case> ragged_cases();
 /// Messages of some megabytes.
 [[nodiscard]] std::vector<Case> large_cases();
 /// First and second derivatives against finite differences, and closed forms at ties.

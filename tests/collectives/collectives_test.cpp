@@ -6,9 +6,14 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
+#include "framework/collectives/all_to_all.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/collectives/pargmax.h"
+#include "framework/collectives/pbroadcast.h"
+#include "framework/collectives/ppermute.h"
 #include "framework/collectives/psum.h"
 #include "framework/collectives/psum_scatter.h"
+#include "framework/collectives/ragged_all_to_all.h"
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
@@ -37,6 +42,15 @@ TEST_CASE("collectives in threads: random trees") {
   run_all(random_cases(/*rounds=*/30));
 }
 
+TEST_CASE("collectives in threads: random trees that move") {
+  run_all(random_move_cases(/*rounds=*/30));
+}
+
+TEST_CASE("collectives in threads: the operators that move values, by example") {
+  run_all(operator_cases());
+  run_all(ragged_cases());
+}
+
 TEST_CASE("collectives in threads: large messages") {
   run_all(large_cases());
 }
@@ -52,9 +66,8 @@ TEST_CASE("collectives in threads: refused calls") {
 TEST_CASE("outside of a map no axis is bound") {
   const Tensor x = at::ones({2});
   const auto rest = ContainsSubstring(
-      "axis 'i' is not bound here; no axis is: collectives run inside a function that pmap or "
-      "launch "
-      "runs");
+      "axis 'i' is not bound here; no axis is: collectives run inside a function that pmap, vmap, "
+      "shard_map or launch runs");
   CHECK_THROWS_AS(psum(x, "i"), NameError);
   CHECK_THROWS_WITH(psum(x, "i"), rest);
   CHECK_THROWS_WITH(psum(1, "i"), rest);
@@ -63,24 +76,35 @@ TEST_CASE("outside of a map no axis is bound") {
   CHECK_THROWS_WITH(pmin(x, "i"), rest);
   CHECK_THROWS_WITH(all_gather(x, "i"), rest);
   CHECK_THROWS_WITH(psum_scatter(x, "i"), rest);
+  CHECK_THROWS_WITH(all_to_all(x, "i", 0, 0), rest);
+  CHECK_THROWS_WITH(pswapaxes(x, "i", 0), rest);
+  CHECK_THROWS_WITH(ragged_all_to_all(x, x, x, x, x, x, "i"), rest);
+  CHECK_THROWS_WITH(ppermute(x, "i", {}), rest);
+  CHECK_THROWS_WITH(pshuffle(x, "i", {0}), rest);
+  CHECK_THROWS_WITH(pbroadcast(x, "i", 0), rest);
+  CHECK_THROWS_WITH(pargmax(x, "i"), rest);
+  CHECK_THROWS_WITH(pargmin(x, "i"), rest);
   CHECK_THROWS_WITH(axis_index("i"), rest);
   CHECK_THROWS_WITH(axis_size("i"), rest);
 }
 
-TEST_CASE("a backward outside of its map says where gradients are taken") {
+TEST_CASE("what leaves a replica by another way than as a result has no backward outside") {
   const auto refused = [](const auto& collective, const std::string& operation) {
     const Tensor x = at::ones({3, 3}).requires_grad_();
-    const Tensor result = pmap(collective)(x);
-    CHECK_THROWS_AS(result.sum().backward({}, /*retain_graph=*/true), NameError);
+    Tensor leaked;
+    pmap([&](const Tensor& part) {
+      const Tensor result = collective(part);
+      if (axis_index("i") == 0) leaked = result;
+    })(x);
+    const auto backward = [&] { leaked.sum().backward({}, /*retain_graph=*/true); };
+    CHECK_THROWS_AS(backward(), NameError);
     CHECK_THROWS_WITH(
-        result.sum().backward({}, /*retain_graph=*/true),
+        backward(),
         ContainsSubstring("the backward of " + operation + " over 'i' (collectives_test.cpp:") &&
-            ContainsSubstring(") runs outside the map that its forward ran in; take the gradient "
-                              "inside the mapped function"));
+            ContainsSubstring(") runs outside the replica that its forward ran in: its result left "
+                              "the map by another way than as the function's result"));
     // Nor in another map of the same name.
-    CHECK_THROWS_AS(
-        pmap([&] { result.sum().backward({}, /*retain_graph=*/true); }, {.axis_size = 1})(),
-        NameError);
+    CHECK_THROWS_AS(pmap(backward, {.axis_size = 1})(), NameError);
     CHECK(!x.grad().defined());
   };
   refused([](const Tensor& x) { return psum(x, "i"); }, "psum");
@@ -89,4 +113,9 @@ TEST_CASE("a backward outside of its map says where gradients are taken") {
   refused([](const Tensor& x) { return pmin(x, "i"); }, "pmin");
   refused([](const Tensor& x) { return all_gather(x, "i"); }, "all_gather");
   refused([](const Tensor& x) { return psum_scatter(x, "i"); }, "psum_scatter");
+  refused([](const Tensor& x) { return all_to_all(x, "i", 0, 0); }, "all_to_all");
+  refused([](const Tensor& x) { return pswapaxes(x, "i", 0); }, "pswapaxes");
+  refused([](const Tensor& x) { return ppermute(x, "i", {{0, 1}}); }, "ppermute");
+  refused([](const Tensor& x) { return pshuffle(x, "i", {2, 0, 1}); }, "pshuffle");
+  refused([](const Tensor& x) { return pbroadcast(x, "i", 1); }, "pbroadcast");
 }

@@ -14,9 +14,13 @@
 
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
+#include "framework/collectives/all_to_all.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/collectives/pbroadcast.h"
+#include "framework/collectives/ppermute.h"
 #include "framework/collectives/psum.h"
 #include "framework/collectives/psum_scatter.h"
+#include "framework/collectives/ragged_all_to_all.h"
 #include "framework/tree/grad.h"
 #include "tests/collectives/cases.h"
 #include "tests/collectives/oracle.h"
@@ -135,6 +139,41 @@ void mixed_trees() {
   expect(gradients[2].equal(at::full({n}, size, at::kFloat)), "the gradient of the float32 leaf");
 }
 
+// The same through the operators that move values.
+void moved_mixed_trees() {
+  const std::int64_t n = axis_size("i");
+  const std::int64_t me = axis_index("i");
+  SourceDestinationPairs ring;
+  for (std::int64_t i = 0; i < n; ++i) ring.emplace_back(i, (i + 1) % n);
+  const Tensor ones = at::ones({n}, at::kLong);
+  const Tensor mine = at::full({n}, me, at::kLong);
+  const auto f = [&](const std::vector<Tensor>& x) {
+    const std::vector<Tensor> tree{x[0], at::ones({n}, at::kInt), x[1], at::ones({n}, at::kBool),
+                                   x[2]};
+    const auto exchanged = all_to_all(tree, "i", 0, 0, {.tiled = true});
+    const auto passed = ppermute(tree, "i", ring);
+    const auto shared = pbroadcast(tree, "i", 0);
+    // Row j goes to replica j: all of the output is overwritten.
+    const auto sent = ragged_all_to_all(tree, tree, ones.cumsum(0) - 1, ones, mine, ones, "i");
+    // Each sends row 0 to all.
+    const auto copied = ragged_all_to_all(tree, tree, ones - 1, ones, mine, ones, "i");
+    Tensor sum = sent[1].sum() + shared[3].sum();
+    for (const std::size_t leaf : {0, 4}) {
+      sum = sum + exchanged[leaf].sum() + 2 * passed[leaf].sum() + 4 * shared[leaf].sum() +
+            8 * sent[leaf].sum() + 16 * copied[leaf].sum();
+    }
+    return sum;
+  };
+  const std::vector<Tensor> x{at::ones({n}, at::kDouble), at::ones({n}, at::kDouble),
+                              at::ones({n}, at::kFloat)};
+  const auto gradients = grad(f)(x);
+  const Tensor expected = at::full({n}, 1 + 2 + (me == 0 ? 4 * n : 0) + 8, at::kDouble);
+  expected[0] += 16 * n;
+  expect(gradients[0].equal(expected), "the first leaf's gradient");
+  expect(gradients[1].equal(at::zeros({n}, at::kDouble)), "the gradient of a leaf without effect");
+  expect(gradients[2].equal(expected.to(at::kFloat)), "the float32 leaf's gradient");
+}
+
 // No gradient is asked for: none is recorded.
 void without_gradients() {
   const Tensor x = at::ones({2}).requires_grad_();
@@ -164,6 +203,71 @@ Example gathered(const std::string& name, const std::vector<std::int64_t>& repli
   return {"all_gather " + name, replicas, {2, 3}, [=](const Tensor& x) {
             return all_gather(x, "i", options);
           }};
+}
+
+Example split(const std::string& name, std::int64_t replicas, const Sizes& sizes,
+              std::int64_t split_axis, std::int64_t concat_axis, const AllToAllOptions& options) {
+  return {"all_to_all " + name, {replicas}, sizes, [=](const Tensor& x) {
+            return all_to_all(x, "i", split_axis, concat_axis, options);
+          }};
+}
+
+// Rows 0 to 4 of x are the operand, the others the output. What replicas send overlaps (the last
+// row goes to everyone), is empty in places, and does not fill the outputs.
+Tensor ragged(const Tensor& x, const AxisIndexGroups& groups, std::int64_t place,
+              std::int64_t size) {
+  const auto numbers = [&](const auto& number) {
+    std::vector<std::int64_t> values;
+    for (std::int64_t peer = 0; peer < size; ++peer) values.push_back(number(peer));
+    return at::tensor(values, at::kLong);
+  };
+  // Replica a sends replica b two rows, or one if a < b, or none if a is b + 1.
+  const auto rows = [](std::int64_t a, std::int64_t b) { return a < b ? 1 : a == b + 1 ? 0 : 2; };
+  return ragged_all_to_all(x.narrow(0, 0, 5), x.narrow(0, 5, 2 * size + 2),
+                           numbers([&](std::int64_t to) { return 5 - rows(place, to); }),
+                           numbers([&](std::int64_t to) { return rows(place, to); }),
+                           numbers([&](std::int64_t) { return 2 * place + 1; }),
+                           numbers([&](std::int64_t from) { return rows(from, place); }), "i",
+                           {groups});
+}
+
+// The operators that move values.
+std::vector<Example> moving_examples() {
+  const AxisIndexGroups pairs{{0, 2}, {3, 1}};
+  std::vector<Example> all{
+      split("in groups", 4, {3, 2}, -1, 0, {.axis_index_groups = pairs}),
+      split("in groups, tiled", 4, {4, 1}, 0, 1, {.tiled = true, .axis_index_groups = pairs}),
+      {"pswapaxes", {2}, {3, 2, 1}, [](const Tensor& x) { return pswapaxes(x, "i", -2); }},
+      {"ppermute",
+       {4},
+       {2, 3},
+       [](const Tensor& x) {
+         return ppermute(x, "i", {{0, 1}, {1, 2}, {3, 3}});
+       }},
+      {"ppermute to nobody", {1, 2}, {2}, [](const Tensor& x) { return ppermute(x, "i", {}); }},
+      {"pshuffle",
+       {3},
+       {2, 3},
+       [](const Tensor& x) {
+         return pshuffle(x, "i", {2, 0, 1});
+       }},
+      {"pbroadcast",
+       {1, 2, 3},
+       {2, 3},
+       [](const Tensor& x) { return pbroadcast(x, "i", axis_size("i") - 1); }},
+      {"ragged_all_to_all in groups", {4}, {11, 2}, [=](const Tensor& x) {
+         const std::int64_t me = axis_index("i");
+         return ragged(x, pairs, me == 0 || me == 3 ? 0 : 1, 2);
+       }}};
+  for (const std::int64_t n : {1, 2, 3}) {
+    all.push_back(split("0 to 0", n, {n, 2}, 0, 0, {}));
+    all.push_back(split("0 to -1", n, {n, 2, 3}, 0, -1, {}));
+    all.push_back(split("-1 to 0, tiled", n, {2, 2 * n}, -1, 0, {.tiled = true}));
+    all.push_back({"ragged_all_to_all", {n}, {7 + 2 * n, 2}, [=](const Tensor& x) {
+                     return ragged(x, {}, axis_index("i"), n);
+                   }});
+  }
+  return all;
 }
 
 std::vector<Example> examples() {
@@ -206,8 +310,13 @@ std::vector<Case> derivative_cases() {
   std::vector<Case> cases{{"gradients at ties, 4 replicas", 4, ties},
                           {"gradients through trees of several dtypes, 1 replica", 1, mixed_trees},
                           {"gradients through trees of several dtypes, 3 replicas", 3, mixed_trees},
+                          {"gradients through moved trees, 1 replica", 1, moved_mixed_trees},
+                          {"gradients through moved trees, 3 replicas", 3, moved_mixed_trees},
                           {"what requires no gradient, 2 replicas", 2, without_gradients}};
-  for (const Example& example : examples()) {
+  std::vector<Example> all = examples();
+  const std::vector<Example> moving = moving_examples();
+  all.insert(all.end(), moving.begin(), moving.end());
+  for (const Example& example : all) {
     for (const std::int64_t replicas : example.replicas) {
       cases.push_back({str("derivatives of ", example.name, ", ", replicas, " replicas"), replicas,
                        [=] { check_derivatives(example.sizes, example.operation); }});

@@ -19,6 +19,8 @@
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
 namespace lockstep::testing {
 namespace {
@@ -69,6 +71,19 @@ std::vector<at::Tensor> converted(const std::vector<at::Tensor>& values, at::Sca
 
 bool is_half(at::ScalarType type) {
   return type == at::kHalf || type == at::kBFloat16;
+}
+
+// The replica whose value is better than all before it; NaN is better than every number.
+template <typename Better>
+at::Tensor index_of_first(const std::vector<at::Tensor>& values, const Better& better) {
+  at::Tensor best = values[0];
+  at::Tensor index = at::zeros(best.sizes(), at::kLong);
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    const at::Tensor wins = better(values[i], best) | (values[i].isnan() & ~best.isnan());
+    best = at::where(wins, values[i], best);
+    index = index.masked_fill(wins, static_cast<std::int64_t>(i));
+  }
+  return index;
 }
 
 }  // namespace
@@ -159,6 +174,53 @@ at::Tensor oracle_psum_scatter(const std::vector<at::Tensor>& values, std::size_
   if (!tiled) return sum.select(dimension, index);
   const std::int64_t length = sum.size(dimension) / static_cast<std::int64_t>(values.size());
   return sum.narrow(dimension, index * length, length);
+}
+
+at::Tensor oracle_all_to_all(const std::vector<at::Tensor>& values, std::size_t place,
+                             std::int64_t split_axis, std::int64_t concat_axis, bool tiled) {
+  const auto index = static_cast<std::int64_t>(place);
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& value : values) {
+    const std::int64_t length = value.size(split_axis) / static_cast<std::int64_t>(values.size());
+    parts.push_back(tiled ? value.narrow(split_axis, index * length, length)
+                          : value.select(split_axis, index));
+  }
+  return tiled ? at::cat(parts, concat_axis) : at::stack(parts, concat_axis);
+}
+
+at::Tensor oracle_ppermute(const std::vector<at::Tensor>& values, std::size_t place,
+                           const std::vector<std::pair<std::int64_t, std::int64_t>>& perm) {
+  for (const auto& [source, destination] : perm) {
+    if (destination == static_cast<std::int64_t>(place)) {
+      return values[static_cast<std::size_t>(source)];
+    }
+  }
+  return at::zeros(values[place].sizes(), values[place].options());
+}
+
+at::Tensor oracle_pargmax(const std::vector<at::Tensor>& values) {
+  return index_of_first(values, [](const at::Tensor& a, const at::Tensor& b) { return a.gt(b); });
+}
+
+at::Tensor oracle_pargmin(const std::vector<at::Tensor>& values) {
+  return index_of_first(values, [](const at::Tensor& a, const at::Tensor& b) { return a.lt(b); });
+}
+
+at::Tensor oracle_ragged_all_to_all(const std::vector<at::Tensor>& operands,
+                                    const at::Tensor& output,
+                                    const std::vector<RaggedNumbers>& tables, std::size_t place) {
+  const at::Tensor result = output.contiguous().clone();
+  const std::size_t pieces = tables[0].send_sizes.size() / tables.size();
+  for (std::size_t sender = 0; sender < tables.size(); ++sender) {
+    for (std::size_t slot = place * pieces; slot < (place + 1) * pieces; ++slot) {
+      const RaggedNumbers& table = tables[sender];
+      const std::int64_t size = table.send_sizes[slot];
+      if (size == 0) continue;
+      result.narrow(0, table.output_offsets[slot], size)
+          .copy_(operands[sender].narrow(0, table.input_offsets[slot], size));
+    }
+  }
+  return result;
 }
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -48,6 +49,27 @@ class Draw {
 /// What the group's replica at `place` receives.
 [[nodiscard]] at::Tensor oracle_psum_scatter(const std::vector<at::Tensor>& values,
                                              std::size_t place, std::int64_t dimension, bool tiled);
+[[nodiscard]] at::Tensor oracle_all_to_all(const std::vector<at::Tensor>& values, std::size_t place,
+                                           std::int64_t split_axis, std::int64_t concat_axis,
+                                           bool tiled);
+[[nodiscard]] at::Tensor oracle_ppermute(
+    const std::vector<at::Tensor>& values, std::size_t place,
+    const std::vector<std::pair<std::int64_t, std::int64_t>>& perm);
+[[nodiscard]] at::Tensor oracle_pargmax(const std::vector<at::Tensor>& values);
+[[nodiscard]] at::Tensor oracle_pargmin(const std::vector<at::Tensor>& values);
+
+/// What one replica passes to ragged_all_to_all beside its operand and output.
+struct RaggedNumbers {
+  std::vector<std::int64_t> input_offsets;
+  std::vector<std::int64_t> send_sizes;
+  std::vector<std::int64_t> output_offsets;
+  std::vector<std::int64_t> recv_sizes;
+};
+/// `tables` in the group's order; `output` is the one of the replica at `place`.
+[[nodiscard]] at::Tensor oracle_ragged_all_to_all(const std::vector<at::Tensor>& operands,
+                                                  const at::Tensor& output,
+                                                  const std::vector<RaggedNumbers>& tables,
+                                                  std::size_t place);
 
 /// Whether dtype, shape and every bit are the same.
 [[nodiscard]] bool same_bits(const at::Tensor& a, const at::Tensor& b);

@@ -1,118 +1,13 @@
-#include <array>
-#include <utility>
-
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
-#include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 #include "framework/collectives/psum_scatter.h"
 #include "tests/collectives/cases.h"
 #include "tests/collectives/oracle.h"
+#include "tests/collectives/random_round.h"
 
 namespace lockstep::testing {
 namespace {
-
-using Tensors = std::vector<Tensor>;
-using Sizes = std::vector<std::int64_t>;
-
-constexpr std::uint64_t kSeed = 20240917;
-constexpr std::array kTypes{at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong,
-                            at::kInt,    at::kShort, at::kChar, at::kByte,     at::kBool};
-
-Sizes random_sizes(Draw& draw, std::int64_t least_dimensions) {
-  Sizes sizes(static_cast<std::size_t>(draw.between(least_dimensions, 4)));
-  constexpr std::array<std::int64_t, 5> kLongest{1, 2000, 45, 12, 6};
-  for (auto& size : sizes) size = draw.between(1, kLongest[sizes.size()]);
-  if (!sizes.empty() && draw.between(0, 7) == 0) sizes.back() = 0;
-  if (sizes.size() > 1 && draw.between(0, 7) == 0) sizes.front() = 0;
-  return sizes;
-}
-
-// One call, drawn alike on every replica: the leaves' shapes and dtypes, the groups, and the inputs
-// of every replica of this one's group, in the group's order.
-class Round {
- public:
-  Round(const std::string& operation, std::int64_t round)
-      : replicas_(axis_size("i")),
-        key_(Key(kSeed)
-                 .fold(operation)
-                 .fold(static_cast<std::uint64_t>(replicas_))
-                 .fold(static_cast<std::uint64_t>(round))),
-        draw_(key_.fold("call")),
-        text_(str("seed ", kSeed, ", ", operation, ", ", replicas_, " replicas, round ", round)) {}
-
-  Draw& draw() { return draw_; }
-
-  const AxisIndexGroups& draw_groups(bool equal_sizes) {
-    groups_ = random_groups(draw_, replicas_, equal_sizes);
-    members_ = group_of(groups_, axis_index("i"), replicas_);
-    return groups_;
-  }
-  std::int64_t group_size() const { return static_cast<std::int64_t>(members_.size()); }
-  std::size_t place() const {
-    std::size_t place = 0;
-    while (members_[place] != axis_index("i")) ++place;
-    return place;
-  }
-
-  // One to four leaves, whose sizes `sizes` draws.
-  template <typename DrawSizes>
-  void draw_leaves(const DrawSizes& sizes) {
-    for (std::int64_t leaf = draw_.between(1, 4); leaf > 0; --leaf) {
-      const Sizes drawn = sizes();
-      const auto type = kTypes[static_cast<std::size_t>(
-          draw_.between(0, static_cast<std::int64_t>(kTypes.size()) - 1))];
-      std::vector<Tensor> values;
-      for (const std::int64_t member : members_) {
-        // Layouts differ from replica to replica, too.
-        Draw own(key_.fold(static_cast<std::uint64_t>(member)).fold(inputs_.size()));
-        values.push_back(random_tensor(own, drawn, type));
-      }
-      text_ += lockstep::str("; ", at::toString(type), " ", at::IntArrayRef(drawn));
-      copies_.push_back(values[place()].clone());
-      inputs_.push_back(std::move(values));
-    }
-  }
-  Tensors mine() const {
-    Tensors leaves;
-    for (const auto& values : inputs_) leaves.push_back(values[place()]);
-    return leaves;
-  }
-
-  // Compares with `oracle` of each leaf's values, then writes to the results: they must share
-  // memory neither with each other nor with the inputs.
-  template <typename Oracle, typename Same>
-  void check(const std::string& call, const Tensors& results, const Oracle& oracle,
-             const Same& same) const {
-    const auto failed = [&](std::size_t leaf, const char* what) {
-      return lockstep::str(call, ", leaf ", leaf, " ", what, " (", text_, ")");
-    };
-    expect(results.size() == inputs_.size(), failed(results.size(), "leaves came back"));
-    for (std::size_t leaf = 0; leaf < results.size(); ++leaf) {
-      expect(results[leaf].is_contiguous(), failed(leaf, "is not contiguous"));
-      expect(same(results[leaf], oracle(inputs_[leaf])), failed(leaf, "differs from the oracle"));
-      results[leaf].zero_();
-      expect(same_bits(inputs_[leaf][place()], copies_[leaf]), failed(leaf, "changed its input"));
-    }
-  }
-  template <typename Oracle>
-  void check(const std::string& call, const Tensors& results, const Oracle& oracle) const {
-    check(call, results, oracle, same_bits);
-  }
-
-  void note(const std::string& text) { text_ += text; }
-  const std::string& text() const { return text_; }
-
- private:
-  std::int64_t replicas_;
-  Key key_;
-  Draw draw_;
-  std::string text_;
-  AxisIndexGroups groups_;
-  std::vector<std::int64_t> members_;
-  std::vector<Tensors> inputs_;  // [leaf][member]
-  Tensors copies_;
-};
 
 // The order of zeros of different sign in a maximum is nobody's promise.
 bool equal_values(const Tensor& a, const Tensor& b) {

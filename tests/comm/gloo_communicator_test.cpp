@@ -301,7 +301,7 @@ TEST_CASE("a replica whose process dies is lost to the others", "[failure]") {
 
 TEST_CASE("a replica that does not arrive is a Timeout that names it", "[failure]") {
   GlooOptions options;
-  options.timeout = std::chrono::milliseconds(200);
+  options.connect_timeout = std::chrono::milliseconds(200);
   CHECK_THROWS_AS(in_threads(
                       2,
                       [](Communicator& group) {

@@ -1,29 +1,35 @@
-#include "framework/replicas/pmap.h"
+#include "framework/replicas/map.h"
+
+#include <numeric>
 
 #include <ATen/ops/stack.h>
 
 #include "framework/base/text.h"
-#include "framework/collectives/message.h"
+#include "framework/collectives/pbroadcast.h"
 
 namespace lockstep {
 
-std::optional<std::int64_t> OutAxes::of(std::size_t element, std::size_t elements) const {
+std::optional<std::int64_t> OutAxes::of(const char* map, std::size_t element,
+                                        std::size_t elements) const {
   if (for_all_) return axes_[0];
   if (axes_.size() != elements) {
-    throw ValueError(str("pmap: out_axes has ", axes_.size(), " entries for ", elements,
+    throw ValueError(str(map, ": out_axes has ", axes_.size(), " entries for ", elements,
                          elements == 1 ? " result" : " results"));
   }
   return axes_[element];
 }
 
-namespace pmap_detail {
+namespace map_detail {
 namespace {
 
+std::string title_of(const AxisMap& options) {
+  return lockstep::str(options.map, " over '", options.axis_name, "'");
+}
+
 // Where leaf `leaf` of argument `argument` is cut, counted from the front.
-std::int64_t checked_axis(const std::string& name, const Tensor& leaf, std::size_t argument,
+std::int64_t checked_axis(const std::string& map, const Tensor& leaf, std::size_t argument,
                           std::size_t index, std::int64_t axis) {
-  const std::string where =
-      lockstep::str("pmap over '", name, "': leaf ", index, " of argument ", argument);
+  const std::string where = lockstep::str(map, ": leaf ", index, " of argument ", argument);
   if (!leaf.defined()) throw ValueError(where + " is an undefined tensor");
   if (axis < -leaf.dim() || axis >= leaf.dim()) {
     throw ValueError(lockstep::str(where, " has shape ", leaf.sizes(),
@@ -34,9 +40,10 @@ std::int64_t checked_axis(const std::string& name, const Tensor& leaf, std::size
 
 }  // namespace
 
-std::int64_t plan(const PmapOptions& options, std::vector<Argument>& arguments) {
-  const std::string name = "pmap over '" + options.axis_name + "'";
-  if (options.axis_name.empty()) throw ValueError("pmap: axis_name must not be empty");
+std::int64_t plan(const AxisMap& options, std::vector<Argument>& arguments) {
+  const std::string name = title_of(options);
+  if (options.axis_name.empty())
+    throw ValueError(str(options.map, ": axis_name must not be empty"));
   if (!options.in_axes.empty() && options.in_axes.size() != arguments.size()) {
     throw ValueError(str(name, ": in_axes has ", options.in_axes.size(), " entries, the call ",
                          arguments.size(), " arguments"));
@@ -59,7 +66,7 @@ std::int64_t plan(const PmapOptions& options, std::vector<Argument>& arguments) 
     }
     for (std::size_t l = 0; l < argument.leaves.size(); ++l) {
       const Tensor& leaf = argument.leaves[l];
-      const auto length = leaf.size(checked_axis(options.axis_name, leaf, a, l, *argument.axis));
+      const auto length = leaf.size(checked_axis(name, leaf, a, l, *argument.axis));
       const std::string here = str("leaf ", l, " of argument ", a, " has length ", length,
                                    " along dimension ", *argument.axis);
       if (replicas == 0) {
@@ -79,15 +86,29 @@ std::int64_t plan(const PmapOptions& options, std::vector<Argument>& arguments) 
   return replicas;
 }
 
-Tensor slice(const Tensor& leaf, std::int64_t axis, std::int64_t index) {
-  return leaf.select(axis, index);
+std::vector<MapInput> cut(const AxisMap& options, const std::vector<Argument>& arguments,
+                          std::int64_t replicas) {
+  std::vector<std::size_t> own(static_cast<std::size_t>(replicas));
+  std::iota(own.begin(), own.end(), 0U);
+  const std::vector<std::size_t> first(own.size(), 0);
+  std::vector<MapInput> inputs;
+  for (const Argument& argument : arguments) {
+    for (const Tensor& leaf : argument.leaves) {
+      if (argument.axis) {
+        inputs.push_back({leaf.unbind(*argument.axis), own, {}});
+      } else {
+        inputs.push_back({{leaf}, first, {options.axis_name}});
+      }
+    }
+  }
+  return inputs;
 }
 
-std::vector<Tensor> combine(const PmapOptions& options,
+std::vector<Tensor> combine(const AxisMap& options,
                             const std::vector<std::vector<Tensor>>& replicas,
                             std::optional<std::int64_t> axis) {
   if (!axis) return replicas[0];
-  const std::string name = "pmap over '" + options.axis_name + "'";
+  const std::string name = title_of(options);
   std::vector<Tensor> combined;
   for (std::size_t l = 0; l < replicas[0].size(); ++l) {
     std::vector<Tensor> parts;
@@ -116,12 +137,9 @@ std::vector<Tensor> combine(const PmapOptions& options,
   return combined;
 }
 
-void take_first_replicas(const TeamPlace& place, std::vector<Tensor>& leaves) {
-  for (Tensor& leaf : leaves) {
-    leaf = leaf.detach().contiguous().clone();
-    place.axis->broadcast(bytes_of(leaf), 0);
-  }
+void take_first_replicas(const AxisNames& axes, std::vector<Tensor>& leaves) {
+  leaves = collectives_detail::pbroadcast_leaves(leaves, axes, 0, {});
 }
 
-}  // namespace pmap_detail
+}  // namespace map_detail
 }  // namespace lockstep

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <vector>
+
+#include "framework/axes/axis_names.h"
+#include "framework/axes/environment.h"
+#include "framework/tree/tree.h"
+
+namespace lockstep {
+
+struct AllToAllOptions {
+  /// False: split_axis is as long as there are replicas and is removed, and a new dimension appears
+  /// at concat_axis. True: the length of split_axis divides by their number; a piece of it remains,
+  /// and pieces are concatenated along concat_axis.
+  bool tiled = false;
+  /// Work within each of these groups, of one size, in the order in which they are written.
+  AxisIndexGroups axis_index_groups = {};
+};
+
+struct PswapaxesOptions {
+  /// Work within each of these groups, of one size, in the order in which they are written.
+  AxisIndexGroups axis_index_groups = {};
+};
+
+namespace collectives_detail {
+/// `operation` is what messages call it: "all_to_all", or "pswapaxes", whose two axes are one.
+std::vector<Tensor> all_to_all_leaves(const char* operation, const std::vector<Tensor>& leaves,
+                                      const AxisNames& axis_name, std::int64_t split_axis,
+                                      std::int64_t concat_axis, const AllToAllOptions& options,
+                                      std::source_location where);
+}  // namespace collectives_detail
+
+/// Cuts each leaf along split_axis into one piece a replica, sends piece r to replica r of the axis
+/// (or of this replica's group), and puts what comes from replica r at place r of concat_axis. With
+/// N replicas a leaf of shape (N, a, b), split_axis 0 and concat_axis 1, gives (a, N, b), as
+/// concat_axis counts in the result; tiled, (N a, b) gives (a, N b). Dtypes stay; negative axes
+/// count from the end. All replicas call it with trees of the same shapes; leaves of one dtype
+/// travel in one message. As jax.lax.all_to_all.
+///
+/// Derivative: all_to_all of the gradients with split_axis and concat_axis exchanged. Throws as
+/// psum; ValueErrors too if an axis is out of range or split_axis' length does not suit the number
+/// of replicas.
+template <Tree T>
+[[nodiscard]] T all_to_all(const T& x, const AxisNames& axis_name, std::int64_t split_axis,
+                           std::int64_t concat_axis, const AllToAllOptions& options = {},
+                           std::source_location where = std::source_location::current()) {
+  return tree_unflatten(
+      x, collectives_detail::all_to_all_leaves("all_to_all", tree_leaves(x), axis_name, split_axis,
+                                               concat_axis, options, where));
+}
+
+/// Exchanges the axis of the replicas with the dimension `axis`, which is as long as there are
+/// replicas: slice r of replica s is slice s of the result on replica r. all_to_all with both axes
+/// `axis`; shapes stay. As jax.lax.pswapaxes.
+///
+/// Derivative: pswapaxes of the gradients. Errors: as all_to_all.
+template <Tree T>
+[[nodiscard]] T pswapaxes(const T& x, const AxisNames& axis_name, std::int64_t axis,
+                          const PswapaxesOptions& options = {},
+                          std::source_location where = std::source_location::current()) {
+  return tree_unflatten(x, collectives_detail::all_to_all_leaves(
+                               "pswapaxes", tree_leaves(x), axis_name, axis, axis,
+                               {.axis_index_groups = options.axis_index_groups}, where));
+}
+
+}  // namespace lockstep

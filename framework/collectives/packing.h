@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "framework/collectives/message.h"
+
+namespace lockstep {
+
+// How leaves lie in a message: several leaves of one dtype travel as one.
+
+/// Those leaves, each of shape (rows, …), as one contiguous tensor (rows, elements a row): in each
+/// row one leaf behind the other. A leaf alone is copied only if its values do not lie so already.
+/// All have one dtype.
+[[nodiscard]] at::Tensor pack(const Leaves& leaves, const std::vector<std::size_t>& indices,
+                              std::int64_t rows);
+
+/// Cuts a flat message into results[i], i in `indices`, which get the shapes of like[i] and share
+/// the message's memory.
+void unpack(const at::Tensor& message, const std::vector<std::size_t>& indices, const Leaves& like,
+            Leaves& results);
+
+/// A leaf of shape (…, d, …) as (pieces, …): the slices of `dimension`, which is `pieces` long and
+/// leaves the slices (untiled) or divides into as many pieces, which remain (tiled). A view where
+/// the strides allow it.
+[[nodiscard]] at::Tensor slices_along(const at::Tensor& leaf, std::int64_t dimension,
+                                      std::int64_t pieces, bool tiled);
+
+/// The inverse: slices (pieces, …) stacked along a new dimension (untiled) or behind each other
+/// along the existing one (tiled), contiguous.
+[[nodiscard]] at::Tensor joined_along(const at::Tensor& slices, std::int64_t dimension, bool tiled);
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <source_location>
+#include <vector>
+
+#include "framework/axes/axis_names.h"
+#include "framework/comm/element_type.h"
+#include "framework/tree/tree.h"
+
+namespace lockstep {
+
+namespace collectives_detail {
+/// pargmax for ReduceOp::max, pargmin for ReduceOp::min.
+std::vector<Tensor> index_of_extremum(ReduceOp extremum, const std::vector<Tensor>& leaves,
+                                      const AxisNames& axis_name, std::source_location where);
+}  // namespace collectives_detail
+
+/// The index along the axis (of several names the row-major index over them) of the replica that
+/// holds the largest value, element by element, the same on each: int64 tensors of the leaves'
+/// shapes. The lowest index among equals; a NaN counts as the largest. All replicas call it with
+/// trees of the same shapes; leaves of one dtype travel in one message. As jax.lax.pargmax, which
+/// does not say what NaNs do.
+///
+/// No derivative: the result requires no gradient. Throws as psum.
+template <Tree T>
+[[nodiscard]] T pargmax(const T& x, const AxisNames& axis_name,
+                        std::source_location where = std::source_location::current()) {
+  return tree_unflatten(
+      x, collectives_detail::index_of_extremum(ReduceOp::max, tree_leaves(x), axis_name, where));
+}
+
+/// The index of the replica that holds the smallest value; a NaN counts as the smallest. See
+/// pargmax.
+template <Tree T>
+[[nodiscard]] T pargmin(const T& x, const AxisNames& axis_name,
+                        std::source_location where = std::source_location::current()) {
+  return tree_unflatten(
+      x, collectives_detail::index_of_extremum(ReduceOp::min, tree_leaves(x), axis_name, where));
+}
+
+}  // namespace lockstep

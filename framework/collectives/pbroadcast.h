@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <vector>
+
+#include "framework/axes/axis_names.h"
+#include "framework/tree/tree.h"
+
+namespace lockstep {
+
+namespace collectives_detail {
+std::vector<Tensor> pbroadcast_leaves(const std::vector<Tensor>& leaves, const AxisNames& axis_name,
+                                      std::int64_t source, std::source_location where);
+}  // namespace collectives_detail
+
+/// The value of replica `source` of the axis, on every replica; the others' values do not matter,
+/// their shapes and dtypes do: all replicas call it with trees of the same shapes and the same
+/// source. Leaves of one dtype travel in one message. As jax.lax.pbroadcast.
+///
+/// Derivative: the source gets the psum of the gradients, the others get zeros. Throws as psum; a
+/// ValueError too if `source` is not on the axis.
+template <Tree T>
+[[nodiscard]] T pbroadcast(const T& x, const AxisNames& axis_name, std::int64_t source,
+                           std::source_location where = std::source_location::current()) {
+  return tree_unflatten(
+      x, collectives_detail::pbroadcast_leaves(tree_leaves(x), axis_name, source, where));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <utility>
+#include <vector>
+
+#include "framework/axes/axis_names.h"
+#include "framework/tree/tree.h"
+
+namespace lockstep {
+
+/// Who sends to whom: pairs of source and destination, indices along an axis.
+using SourceDestinationPairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+namespace collectives_detail {
+/// `operation` is what messages call it.
+std::vector<Tensor> ppermute_leaves(const char* operation, const std::vector<Tensor>& leaves,
+                                    const AxisNames& axis_name, const SourceDestinationPairs& perm,
+                                    std::source_location where);
+std::vector<Tensor> pshuffle_leaves(const std::vector<Tensor>& leaves, const AxisNames& axis_name,
+                                    const std::vector<std::int64_t>& perm,
+                                    std::source_location where);
+}  // namespace collectives_detail
+
+/// The value of the replica that `perm` pairs with this one as its destination; zeros on a replica
+/// that is nobody's destination:
+///
+///   x = ppermute(x, "stage", {{0, 1}, {1, 2}, {2, 3}});  // one stage on; stage 0 gets zeros
+///
+/// No index is a source twice, nor a destination twice. All replicas call it with the same `perm`
+/// and trees of the same shapes; leaves of one dtype travel in one message. As jax.lax.ppermute.
+///
+/// Derivative: ppermute of the gradients along the inverse pairs. Throws as psum; ValueErrors too
+/// for indices that are not on the axis or stand twice.
+template <Tree T>
+[[nodiscard]] T ppermute(const T& x, const AxisNames& axis_name, const SourceDestinationPairs& perm,
+                         std::source_location where = std::source_location::current()) {
+  return tree_unflatten(
+      x, collectives_detail::ppermute_leaves("ppermute", tree_leaves(x), axis_name, perm, where));
+}
+
+/// The value of replica perm[i], on replica i: `perm` is a permutation of all indices of the axis.
+/// As jax.lax.pshuffle.
+///
+/// Derivative: pshuffle of the gradients by the inverse permutation. Throws as psum; a ValueError
+/// too if `perm` is no permutation.
+template <Tree T>
+[[nodiscard]] T pshuffle(const T& x, const AxisNames& axis_name,
+                         const std::vector<std::int64_t>& perm,
+                         std::source_location where = std::source_location::current()) {
+  return tree_unflatten(
+      x, collectives_detail::pshuffle_leaves(tree_leaves(x), axis_name, perm, where));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <source_location>
+#include <vector>
+
+#include "framework/axes/axis_names.h"
+#include "framework/axes/environment.h"
+#include "framework/tree/tree.h"
+
+namespace lockstep {
+
+struct RaggedAllToAllOptions {
+  /// Work within each of these groups, of one size, in the order in which they are written.
+  AxisIndexGroups axis_index_groups = {};
+};
+
+namespace collectives_detail {
+/// The four tables of ragged_all_to_all, as its caller gives them.
+struct RaggedTables {
+  Tensor input_offsets;
+  Tensor send_sizes;
+  Tensor output_offsets;
+  Tensor recv_sizes;
+};
+
+std::vector<Tensor> ragged_all_to_all_leaves(const std::vector<Tensor>& operands,
+                                             const std::vector<Tensor>& outputs,
+                                             const RaggedTables& tables, const AxisNames& axis_name,
+                                             const RaggedAllToAllOptions& options,
+                                             std::source_location where);
+}  // namespace collectives_detail
+
+/// all_to_all of pieces that differ in length: this replica sends replica j the send_sizes[j] rows
+/// (slices along dimension 0) of `operand` from input_offsets[j] on. The result is `output` with
+/// what arrives written into it: recv_sizes[k] rows from replica k. Where they go says the sender:
+/// output_offsets[j] is the row in *replica j's* output at which my rows for j begin. The arguments
+/// are not changed. As jax.lax.ragged_all_to_all.
+///
+/// With two replicas, the first of which has operand [1 2 2], input_offsets [0 1], send_sizes
+/// [1 2], output_offsets [0 0] and recv_sizes [1 1], the second [3 4 0], [0 1], [1 1], [1 2] and
+/// [2 1], zeros (4) become [1 3 0 0] and [2 2 4 0].
+///
+/// The tables are integers of one dimension and one length: with N replicas N, or a multiple m N
+/// for m pieces a pair, those for (or from) replica j at j m … j m + m-1. They may differ from
+/// replica to replica. `operand` and `output` are trees built alike whose leaves have the same
+/// dtypes, and the same shapes but for dimension 0, on all replicas; the tables apply to every
+/// leaf. Leaves of one dtype travel in one message, after one in which the tables are exchanged.
+///
+/// Derivative: linear in both. The gradients of received rows go back to where the rows came from
+/// (and add up where a row was sent more than once); the output's gradient is zero where rows were
+/// written. Throws as psum; ValueErrors for shapes and dtypes that do not fit, and, on every
+/// replica of the group alike, if a piece is not inside its operand or output, a sender's size is
+/// not what its receiver expects, or pieces overlap in an output.
+template <Tree T>
+[[nodiscard]] T ragged_all_to_all(const T& operand, const T& output, const Tensor& input_offsets,
+                                  const Tensor& send_sizes, const Tensor& output_offsets,
+                                  const Tensor& recv_sizes, const AxisNames& axis_name,
+                                  const RaggedAllToAllOptions& options = {},
+                                  std::source_location where = std::source_location::current()) {
+  tree_detail::check_same_structure(operand, output,
+                                    "ragged_all_to_all's operand and output, the root");
+  return tree_unflatten(output, collectives_detail::ragged_all_to_all_leaves(
+                                    tree_leaves(operand), tree_leaves(output),
+                                    {input_offsets, send_sizes, output_offsets, recv_sizes},
+                                    axis_name, options, where));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,192 @@
+#include "framework/comm/board.h"
+
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/comm/board_memory.h"
+#include "framework/comm/board_state.h"
+#include "framework/comm/verdict.h"
+
+namespace lockstep {
+namespace {
+
+// What a seat's own thread writes lies between two versions: the odd one says that the rest may not
+// fit together.
+class Writing {
+ public:
+  explicit Writing(SeatWords& words) : words_(words), version_(words.version.load()) {
+    words_.version.store(version_ + 1);
+  }
+  ~Writing() { words_.version.store(version_ + 2); }
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
+
+  void state(SeatState state) { words_.state.store(static_cast<std::uint64_t>(state)); }
+
+ private:
+  SeatWords& words_;
+  std::uint64_t version_;
+};
+
+// The record of what the member does now.
+RecordWords& now(SeatWords& words) {
+  return words.records[1 - words.last.load()];
+}
+
+enum : std::uint64_t { kNoVerdict = 0, kVerdictIsWritten = 1, kFirstVerdict = 2 };
+
+}  // namespace
+
+Board::Board(int hosts) : state_(std::make_shared<BoardState>(hosts)) {}
+
+Board::Board(int hosts, int descriptor) : state_(std::make_shared<BoardState>(hosts, descriptor)) {}
+
+int Board::make_memory(int hosts) {
+  const std::size_t size = BoardMemory::size_of(hosts);
+  const int descriptor = ::memfd_create("lockstep-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (descriptor < 0) {
+    throw CommError(str("the board of pending calls: no memory for ", hosts,
+                        " host slots: ", std::strerror(errno)));
+  }
+  if (::ftruncate(descriptor, static_cast<off_t>(size)) != 0 ||
+      ::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    const int reason = errno;
+    ::close(descriptor);
+    throw CommError(str("the board of pending calls: no ", size, " bytes for ", hosts,
+                        " host slots: ", std::strerror(reason)));
+  }
+  return descriptor;
+}
+
+std::shared_ptr<Board::Group> Board::group(int host, std::uint64_t key,
+                                           std::span<const GroupMember> members) {
+  return state_->hold_group(host, key, members);
+}
+
+std::unique_ptr<Board::Seat> Board::take_seat(int host, std::uint64_t id, std::uint64_t parent,
+                                              std::string_view name) {
+  if (id == 0)
+    throw ValueError(str("replica ", name, " has the id 0 on the board, which is nobody's"));
+  return std::make_unique<Seat>(state_, host, id, parent, name);
+}
+
+std::optional<Board::Verdict> Board::examine(const Seat& waiting) const {
+  return find_verdict(state_->memory, waiting.host_, waiting.index_);
+}
+
+std::string Board::absentees(const Seat& waiting) const {
+  return describe_absentees(state_->memory, waiting.host_, waiting.index_);
+}
+
+void Board::condemn(Verdict::Kind kind, std::string_view text) {
+  VerdictWords& words = state_->memory.verdict();
+  if (!words.state.replace(kNoVerdict, kVerdictIsWritten)) return;
+  write_text(words.text, std::size(words.text), text);
+  words.state.store(kFirstVerdict + static_cast<std::uint64_t>(kind));
+}
+
+std::optional<Board::Verdict> Board::condemned() const {
+  const VerdictWords& words = state_->memory.verdict();
+  const std::uint64_t state = words.state.load();
+  if (state < kFirstVerdict) return std::nullopt;
+  return Verdict{.kind = static_cast<Verdict::Kind>(state - kFirstVerdict),
+                 .text = read_text(words.text, std::size(words.text))};
+}
+
+Board::Group::Group(std::shared_ptr<BoardState> state, int host, std::uint64_t key,
+                    std::uint64_t life, MemberWords* entry, int size)
+    : state_(std::move(state)), host_(host), key_(key), life_(life), entry_(entry), size_(size) {}
+
+Board::Group::~Group() {
+  state_->release_group(host_, key_, life_);
+}
+
+Board::Seat::Seat(std::shared_ptr<BoardState> state, int host, std::uint64_t id,
+                  std::uint64_t parent, std::string_view name)
+    : state_(std::move(state)),
+      host_(host),
+      index_(state_->take_seat(host, name)),
+      words_(&state_->memory.host(host).seats[index_]) {
+  HostWords& words = state_->memory.host(host_);
+  Writing writing(*words_);
+  writing.state(SeatState::running);
+  words_->key.store(0);
+  words_->finished.store(0);
+  words_->last.store(0);
+  write_text(words_->name, std::size(words_->name), name);
+  // The parent last, and gone first: who counts a map's children finds each by its id.
+  words.ids[index_].store(id);
+  words.parents[index_].store(parent);
+}
+
+Board::Seat::~Seat() {
+  {
+    HostWords& words = state_->memory.host(host_);
+    Writing writing(*words_);
+    writing.state(SeatState::free);
+    words.parents[index_].store(0);
+    words.ids[index_].store(0);
+  }
+  state_->free_seat(host_, index_);
+}
+
+void Board::Seat::start(Group& group, int place, const CallRecord& call) {
+  if (place < 0 || place >= group.size_ || group.host_ != host_) {
+    throw ValueError(str("place ", place, " in a group of ", group.size_, " on host slot ",
+                         group.host_, " is not of a member on host slot ", host_));
+  }
+  Word& arrived = group.entry_[place].arrived;
+  const std::uint64_t number = arrived.load() + 1;
+  {
+    Writing writing(*words_);
+    writing.state(SeatState::waiting);
+    words_->key.store(group.key_);
+    words_->number.store(number);
+    words_->completed.store(0);
+    now(*words_).write(call);
+  }
+  // After the rest: who sees that the member has arrived can see what it has called.
+  arrived.store(number);
+}
+
+void Board::Seat::finish() noexcept {
+  Writing writing(*words_);
+  writing.state(SeatState::running);
+  words_->completed.store(1);
+  words_->last.store(1 - words_->last.load());
+  words_->finished.store(words_->finished.load() + 1);
+}
+
+void Board::Seat::enter_map(const CallRecord& what, int children) noexcept {
+  Writing writing(*words_);
+  writing.state(SeatState::map);
+  words_->children.store(static_cast<std::uint64_t>(children));
+  now(*words_).write(what);
+}
+
+void Board::Seat::leave_map() noexcept {
+  Writing writing(*words_);
+  writing.state(SeatState::running);
+}
+
+void Board::Seat::returned() noexcept {
+  Writing writing(*words_);
+  writing.state(SeatState::returned);
+}
+
+void Board::Seat::threw(std::string_view text) noexcept {
+  Writing writing(*words_);
+  writing.state(SeatState::threw);
+  RecordWords& record = now(*words_);
+  write_text(record.text, std::size(record.text), text);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,179 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// What a member calls, or the map that it is in, as others compare and print it.
+struct CallRecord {
+  static constexpr std::size_t kTextSize = 440;
+
+  /// Equal exactly if two calls agree: operation, axes, groups, dtypes, shapes, options and whether
+  /// they are differentiated; not where they are written.
+  std::uint64_t fingerprint = 0;
+  /// For example "psum over 'data' at model.cpp:44 with (64, 10) float32"; ends with a zero.
+  std::array<char, kTextSize> text{};
+
+  /// A record of `fingerprint` and `text`, which is cut with "..." where it is too long and at a
+  /// zero.
+  [[nodiscard]] static CallRecord of(std::uint64_t fingerprint, std::string_view text) noexcept;
+  [[nodiscard]] std::string_view view() const noexcept;
+};
+
+/// A member of a group, as all of its hosts know it. Ids are never 0; who has no parent has 0.
+struct GroupMember {
+  std::uint64_t id = 0;
+  /// The member whose map runs this one: asked while this one has no seat.
+  std::uint64_t parent = 0;
+  /// The host slot it takes its seat on.
+  std::int32_t host = 0;
+  /// The parent's parent and that one's, for maps in maps: asked, in order, while there is no seat
+  /// for the parent either.
+  std::array<std::uint64_t, 2> elders{};
+
+  bool operator==(const GroupMember&) const = default;
+};
+
+struct BoardState;
+struct MemberWords;
+struct SeatWords;
+
+/// Where the members of a job (the replicas of its maps, down to the lanes of a vmap) publish what
+/// they are doing, so that one that waits can find out whether what it waits for can ever come.
+/// Every member has a seat on the host slot it lives in: there is one a process, or one a member of
+/// the job where those are threads. The memory is private to a process, or a descriptor that
+/// processes of one host share; making it costs microseconds whatever its size, and of the 9 MiB
+/// of addresses a host slot takes only what is used becomes memory.
+///
+/// A call on a group completes when every member of the group has arrived in it; members that
+/// never come make it hang. A verdict says that this is certain: it is never a false alarm, because
+/// a seat says that its member waits before the member can be of use to anyone, and a verdict is
+/// given only if nothing on the way to it has changed when read again. What is known is not
+/// complete: a member that runs may still do anything.
+///
+/// What callers see to:
+/// - Ids are unique in the job and for good: members of two calls of a map differ in theirs.
+/// - A group's key says who its members are. A key that all hosts have let go of is not used again.
+/// - A host slot is used through one Board: a second throws CommError.
+/// - A map keeps its children's seats until all of them are done, and frees them before it leaves.
+/// Any thread may use a Board. Seats and groups keep its memory: they may live longer.
+class Board {
+ public:
+  class Group;
+  class Seat;
+  struct Verdict {
+    /// mismatch: the members are out of step. failed: one that others wait for has thrown.
+    enum class Kind { mismatch, failed };
+    Kind kind = Kind::mismatch;
+    std::string text;
+
+    bool operator==(const Verdict&) const = default;
+  };
+
+  static constexpr int kSeats = 4096;
+  static constexpr int kGroups = 32768;
+  static constexpr std::size_t kArenaBytes = std::size_t{4} << 20;
+
+  /// A board of `hosts` host slots (at least one) in this process' own memory.
+  explicit Board(int hosts);
+  /// The board in the memory behind `descriptor`, which make_memory(hosts) made; it stays the
+  /// caller's and may be closed. CommError if it is not of that size.
+  Board(int hosts, int descriptor);
+  /// Memory for a board of `hosts` host slots, for processes to share: a descriptor without a name,
+  /// closed on exec, of a size that is sealed. CommError if the system has none.
+  [[nodiscard]] static int make_memory(int hosts);
+
+  /// The group `key` on a host slot, for its members there: the same object for all of them for as
+  /// long as one holds it. `members` in the order of their places; their hosts are of this board.
+  /// CommError when the host slot has no room (kGroups of kArenaBytes), or when the key stands for
+  /// other members already.
+  [[nodiscard]] std::shared_ptr<Group> group(int host, std::uint64_t key,
+                                             std::span<const GroupMember> members);
+
+  /// A seat for member `id`, running. `name` is what messages call it: "2", or "(1, 0)". CommError
+  /// when all kSeats of the host slot are taken.
+  [[nodiscard]] std::unique_ptr<Seat> take_seat(int host, std::uint64_t id, std::uint64_t parent,
+                                                std::string_view name);
+
+  /// Why the call that `waiting` waits in can never complete, if that is certain. None if it does
+  /// not wait, too. By any thread that keeps `waiting` alive.
+  [[nodiscard]] std::optional<Verdict> examine(const Seat& waiting) const;
+
+  /// Who has not arrived in the call that `waiting` waits in, what they are doing and the last
+  /// collective each has finished, for a Timeout. "" if it does not wait or all have arrived.
+  [[nodiscard]] std::string absentees(const Seat& waiting) const;
+
+  /// Publishes a verdict to all hosts. The first stays.
+  void condemn(Verdict::Kind kind, std::string_view text);
+  /// The verdict that was published. Costs one load while there is none.
+  [[nodiscard]] std::optional<Verdict> condemned() const;
+
+ private:
+  std::shared_ptr<BoardState> state_;
+};
+
+/// A group of members as one host slot has it registered.
+class Board::Group {
+ public:
+  /// Use Board::group().
+  Group(std::shared_ptr<BoardState> state, int host, std::uint64_t key, std::uint64_t life,
+        MemberWords* entry, int size);
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
+
+ private:
+  friend class Seat;
+  std::shared_ptr<BoardState> state_;
+  int host_;
+  std::uint64_t key_;
+  std::uint64_t life_;
+  MemberWords* entry_;
+  int size_;
+};
+
+/// A member's place on the board, freed with the object. Its verbs are for one thread at a time.
+class Board::Seat {
+ public:
+  /// Use Board::take_seat().
+  Seat(std::shared_ptr<BoardState> state, int host, std::uint64_t id, std::uint64_t parent,
+       std::string_view name);
+  ~Seat();
+  Seat(const Seat&) = delete;
+  Seat& operator=(const Seat&) = delete;
+
+  /// The member waits in its next call on `group`, where it is member number `place`: to be called
+  /// before the member can be of use to any other in that call. `group` is on the same host slot
+  /// and is held until the call ends. ValueError if it has no such place.
+  void start(Group& group, int place, const CallRecord& call);
+  /// It runs again; the call becomes the last that it has finished. A call that ended by throwing
+  /// has not: say threw(), or start() the next.
+  void finish() noexcept;
+
+  /// Until leave_map() it waits for `children` members whose parent it is and who take their seats
+  /// before or after this.
+  void enter_map(const CallRecord& what, int children) noexcept;
+  void leave_map() noexcept;
+
+  /// It will never call again. Known until the seat is freed.
+  void returned() noexcept;
+  void threw(std::string_view text) noexcept;
+
+ private:
+  friend class Board;
+  std::shared_ptr<BoardState> state_;
+  int host_;
+  std::uint32_t index_;
+  SeatWords* words_;
+};
+
+}  // namespace lockstep

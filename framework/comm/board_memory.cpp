@@ -1,0 +1,234 @@
+#include "framework/comm/board_memory.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+// Addresses, not memory; a job of that many members on one host is a mistake.
+constexpr int kMaxHosts = 65536;
+// A writer that was interrupted halfway is not waited for: a search tries again later.
+constexpr int kTries = 64;
+
+constexpr std::size_t kVerdictBytes = (sizeof(VerdictWords) + kPage - 1) / kPage * kPage;
+static_assert(sizeof(HostWords) % kPage == 0);
+
+constexpr std::string_view kCut = "...";
+
+bool has_zero(std::uint64_t word) {
+  return ((word - 0x0101010101010101U) & ~word & 0x8080808080808080U) != 0;
+}
+
+// How much of `text` stays: all of it up to a zero, or what leaves room for "..." and ends with a
+// whole UTF-8 character.
+std::size_t kept(std::string_view text, std::size_t capacity) {
+  const std::size_t size = std::min(text.find('\0'), text.size());
+  if (size <= capacity) return size;
+  std::size_t end = capacity - kCut.size();
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return end;
+}
+
+bool is_cut(std::string_view text, std::size_t capacity) {
+  return std::min(text.find('\0'), text.size()) > capacity;
+}
+
+std::byte* map(std::size_t size, int flags, int descriptor) {
+  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, descriptor, 0);
+  if (data == MAP_FAILED) {
+    throw CommError(str("the board of pending calls: ", size,
+                        " bytes can't be mapped: ", std::strerror(errno)));
+  }
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+CallRecord CallRecord::of(std::uint64_t fingerprint, std::string_view text) noexcept {
+  CallRecord record;
+  record.fingerprint = fingerprint;
+  const std::size_t end = kept(text, kTextSize - 1);
+  std::copy_n(text.data(), end, record.text.data());
+  if (is_cut(text, kTextSize - 1)) std::ranges::copy(kCut, record.text.data() + end);
+  return record;
+}
+
+std::string_view CallRecord::view() const noexcept {
+  const auto end = std::find(text.begin(), text.end(), '\0');
+  return {text.data(), static_cast<std::size_t>(end - text.begin())};
+}
+
+void write_text(Word* words, std::size_t count, std::string_view text) noexcept {
+  const std::size_t capacity = count * sizeof(Word) - 1;
+  const std::size_t end = kept(text, capacity);
+  const std::string_view tail = is_cut(text, capacity) ? kCut : "";
+  for (std::size_t i = 0; i < count; ++i) {
+    char chars[sizeof(Word)] = {};
+    for (std::size_t j = 0; j < sizeof(Word); ++j) {
+      const std::size_t at = i * sizeof(Word) + j;
+      if (at < end) {
+        chars[j] = text[at];
+      } else if (at - end < tail.size()) {
+        chars[j] = tail[at - end];
+      }
+    }
+    std::uint64_t word = 0;
+    std::memcpy(&word, chars, sizeof(word));
+    words[i].store(word);
+    if (has_zero(word)) return;
+  }
+}
+
+std::string read_text(const Word* words, std::size_t count) {
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t word = words[i].load();
+    char chars[sizeof(Word)];
+    std::memcpy(chars, &word, sizeof(word));
+    const auto end = static_cast<std::size_t>(std::find(chars, chars + sizeof(Word), '\0') - chars);
+    text.append(chars, end);
+    if (end != sizeof(Word)) break;
+  }
+  return text;
+}
+
+void RecordWords::write(const CallRecord& record) noexcept {
+  fingerprint.store(record.fingerprint);
+  for (std::size_t i = 0; i < std::size(text); ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, record.text.data() + i * sizeof(word), sizeof(word));
+    text[i].store(word);
+    if (has_zero(word)) return;
+  }
+}
+
+std::size_t BoardMemory::size_of(int hosts) {
+  if (hosts < 1 || hosts > kMaxHosts) {
+    throw ValueError(
+        str("a board has from 1 to ", kMaxHosts, " host slots: ", hosts, " were asked for"));
+  }
+  return kVerdictBytes + static_cast<std::size_t>(hosts) * sizeof(HostWords);
+}
+
+BoardMemory::BoardMemory(int hosts)
+    : hosts_(hosts), size_(size_of(hosts)), data_(map(size_, MAP_PRIVATE | MAP_ANONYMOUS, -1)) {
+  // A word that is touched takes a page, not 2 MiB. Where the system knows no huge pages this fails
+  // and nothing is lost.
+  static_cast<void>(::madvise(data_, size_, MADV_NOHUGEPAGE));
+}
+
+BoardMemory::BoardMemory(int hosts, int descriptor) : hosts_(hosts), size_(size_of(hosts)) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) {
+    throw CommError(str("the board of pending calls: descriptor ", descriptor,
+                        " can't be read: ", std::strerror(errno)));
+  }
+  if (status.st_size < 0 || static_cast<std::size_t>(status.st_size) != size_) {
+    throw CommError(str("the board of pending calls: descriptor ", descriptor, " has ",
+                        status.st_size, " bytes; a board of ", hosts, " host slots has ", size_));
+  }
+  data_ = map(size_, MAP_SHARED, descriptor);
+}
+
+BoardMemory::~BoardMemory() {
+  ::munmap(data_, size_);
+}
+
+HostWords& BoardMemory::host(int host) const noexcept {
+  std::byte* words = data_ + kVerdictBytes + static_cast<std::size_t>(host) * sizeof(HostWords);
+  return *reinterpret_cast<HostWords*>(words);
+}
+
+VerdictWords& BoardMemory::verdict() const noexcept {
+  return *reinterpret_cast<VerdictWords*>(data_);
+}
+
+std::optional<SeatView> read_seat(const HostWords& host, std::uint32_t index) {
+  const SeatWords& seat = host.seats[index];
+  for (int i = 0; i < kTries; ++i) {
+    SeatView view;
+    view.version = seat.version.load();
+    if (view.version % 2 != 0) continue;
+    view.state = static_cast<SeatState>(seat.state.load());
+    view.id = host.ids[index].load();
+    view.parent = host.parents[index].load();
+    view.key = seat.key.load();
+    view.number = seat.number.load();
+    view.completed = seat.completed.load() != 0;
+    view.children = seat.children.load();
+    view.finished = seat.finished.load();
+    view.fingerprint = seat.records[1 - seat.last.load() % 2].fingerprint.load();
+    if (seat.version.load() == view.version) return view;
+  }
+  return std::nullopt;
+}
+
+std::optional<SeatTexts> read_texts(const HostWords& host, std::uint32_t index,
+                                    std::uint64_t version) {
+  const SeatWords& seat = host.seats[index];
+  if (seat.version.load() != version) return std::nullopt;
+  const std::size_t last = seat.last.load() % 2;
+  const auto text_of = [&](std::size_t record) {
+    return read_text(seat.records[record].text, std::size(seat.records[record].text));
+  };
+  SeatTexts texts{.name = read_text(seat.name, std::size(seat.name)),
+                  .now = text_of(1 - last),
+                  .last = text_of(last)};
+  if (seat.version.load() != version) return std::nullopt;
+  return texts;
+}
+
+std::optional<GroupView> find_group(const HostWords& host, std::uint64_t key) {
+  const auto used =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(host.groups_used.load(), Board::kGroups));
+  for (std::uint32_t slot = 0; slot < used; ++slot) {
+    if (host.keys[slot].load() != key) continue;
+    for (int i = 0; i < kTries; ++i) {
+      GroupView view;
+      view.slot = slot;
+      view.version = host.versions[slot].load();
+      if (view.version % 2 != 0) continue;
+      if (host.keys[slot].load() != key) break;
+      view.offset = host.offsets[slot].load();
+      view.held = host.held[slot].load() != 0;
+      if (view.offset >= HostWords::kArenaWords) continue;
+      view.size = host.arena[view.offset].load();
+      const bool same = host.versions[slot].load() == view.version;
+      if (same) return view;
+    }
+  }
+  return std::nullopt;
+}
+
+MemberWords* members_at(HostWords& host, std::uint64_t offset) noexcept {
+  return reinterpret_cast<MemberWords*>(&host.arena[offset + 1]);
+}
+
+const MemberWords* members_at(const HostWords& host, std::uint64_t offset) noexcept {
+  return reinterpret_cast<const MemberWords*>(&host.arena[offset + 1]);
+}
+
+std::vector<GroupMember> read_members(const HostWords& host, const GroupView& group) {
+  std::vector<GroupMember> members(group.size);
+  const MemberWords* words = members_at(host, group.offset);
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    members[i] = {.id = words[i].id.load(),
+                  .parent = words[i].parent.load(),
+                  .host = static_cast<std::int32_t>(words[i].host.load()),
+                  .elders = {words[i].elders[0].load(), words[i].elders[1].load()}};
+  }
+  if (host.versions[group.slot].load() != group.version) members.clear();
+  return members;
+}
+
+}  // namespace lockstep

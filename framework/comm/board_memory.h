@@ -1,0 +1,180 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/comm/board.h"
+
+namespace lockstep {
+
+/// The memory of a Board: what lies where, and how it is read while its owners write. All of it is
+/// Words, all zero at first. What belongs together has a version, which is odd while it is written:
+/// who reads it takes the version before and after and reads again if it changed.
+
+/// A word that threads and processes share. Loads acquire and stores release, also of what a
+/// version guards: that orders them against the version without fences, which the thread sanitizer
+/// does not know, and costs nothing on x86.
+class Word {
+ public:
+  [[nodiscard]] std::uint64_t load() const noexcept {
+    return std::atomic_ref(raw_).load(std::memory_order_acquire);
+  }
+  void store(std::uint64_t value) noexcept {
+    std::atomic_ref(raw_).store(value, std::memory_order_release);
+  }
+  /// Stores `value` if the word is `expected`.
+  bool replace(std::uint64_t expected, std::uint64_t value) noexcept {
+    return std::atomic_ref(raw_).compare_exchange_strong(expected, value,
+                                                         std::memory_order_acq_rel);
+  }
+
+ private:
+  static_assert(std::atomic_ref<std::uint64_t>::is_always_lock_free);
+  mutable std::uint64_t raw_;  // atomic_ref takes no const
+};
+
+/// Writes `text` and a zero behind it; what does not fit is left out for "...".
+void write_text(Word* words, std::size_t count, std::string_view text) noexcept;
+[[nodiscard]] std::string read_text(const Word* words, std::size_t count);
+
+struct RecordWords {
+  Word fingerprint;
+  Word text[CallRecord::kTextSize / sizeof(Word)];
+
+  void write(const CallRecord& record) noexcept;
+};
+
+enum class SeatState : std::uint64_t { free, running, waiting, map, returned, threw };
+
+struct SeatWords {
+  Word version;
+  Word state;
+  /// The call: its group's key, and its number there from 1. They stay when it ends: who has thrown
+  /// out of a call has these, and `finished` is 0 or 1 for whether it was completed.
+  Word key;
+  Word number;
+  Word completed;
+  /// Of the map it is in.
+  Word children;
+  /// How many calls it has finished, and which of the records is the last; the other one is what it
+  /// does now: the call, the map, or what it has thrown.
+  Word finished;
+  Word last;
+  Word name[8];
+  RecordWords records[2];
+};
+static_assert(sizeof(SeatWords) == 1024);
+
+/// A member in a group's entry. An entry is a word with the number of members, then these.
+struct MemberWords {
+  Word id;
+  Word parent;
+  Word elders[2];
+  Word host;
+  /// In how many calls it has arrived; counted only in the entry of its own host.
+  Word arrived;
+};
+
+struct HostWords {
+  static constexpr std::size_t kArenaWords = Board::kArenaBytes / sizeof(Word);
+
+  /// The Board that uses the slot.
+  Word owner;
+  /// How many of the seats and of the groups have ever been used: the rest is not touched.
+  Word seats_used;
+  Word groups_used;
+
+  /// Of each seat, guarded by its version; beside each other, to be searched.
+  Word ids[Board::kSeats];
+  Word parents[Board::kSeats];
+
+  /// Of each group: the key (0 for none), the version that guards the rest and the entry, where in
+  /// the arena that is, and whether someone here holds it. One that is not held stays for the
+  /// members elsewhere which have yet to see who has arrived.
+  Word keys[Board::kGroups];
+  Word versions[Board::kGroups];
+  Word offsets[Board::kGroups];
+  Word held[Board::kGroups];
+
+  alignas(4096) SeatWords seats[Board::kSeats];
+  Word arena[kArenaWords];
+};
+
+struct VerdictWords {
+  /// 0 for none, 1 while it is written, else 2 + Verdict::Kind.
+  Word state;
+  Word text[2047];
+};
+
+/// The mapping.
+class BoardMemory {
+ public:
+  explicit BoardMemory(int hosts);
+  BoardMemory(int hosts, int descriptor);
+  ~BoardMemory();
+  BoardMemory(const BoardMemory&) = delete;
+  BoardMemory& operator=(const BoardMemory&) = delete;
+
+  /// Bytes of a board. ValueError if there is no such number of hosts.
+  [[nodiscard]] static std::size_t size_of(int hosts);
+
+  [[nodiscard]] int hosts() const noexcept { return hosts_; }
+  [[nodiscard]] HostWords& host(int host) const noexcept;
+  [[nodiscard]] VerdictWords& verdict() const noexcept;
+
+ private:
+  int hosts_;
+  std::size_t size_;
+  std::byte* data_;
+};
+
+/// A seat as it was at one moment.
+struct SeatView {
+  std::uint64_t version = 0;
+  SeatState state = SeatState::free;
+  std::uint64_t id = 0;
+  std::uint64_t parent = 0;
+  std::uint64_t key = 0;
+  std::uint64_t number = 0;
+  bool completed = false;
+  std::uint64_t children = 0;
+  std::uint64_t finished = 0;
+  /// Of what it does now.
+  std::uint64_t fingerprint = 0;
+};
+
+/// None if it does not stop changing: nothing is known of it.
+[[nodiscard]] std::optional<SeatView> read_seat(const HostWords& host, std::uint32_t index);
+
+struct SeatTexts {
+  std::string name;
+  std::string now;
+  std::string last;
+};
+
+/// The texts of a seat; none if its version is not `version` any more.
+[[nodiscard]] std::optional<SeatTexts> read_texts(const HostWords& host, std::uint32_t index,
+                                                  std::uint64_t version);
+
+/// Where a host slot has a group.
+struct GroupView {
+  std::uint32_t slot = 0;
+  std::uint64_t version = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+  bool held = false;
+};
+
+/// None if the slot has no such group. One that does not stop changing looks so, too.
+[[nodiscard]] std::optional<GroupView> find_group(const HostWords& host, std::uint64_t key);
+[[nodiscard]] MemberWords* members_at(HostWords& host, std::uint64_t offset) noexcept;
+[[nodiscard]] const MemberWords* members_at(const HostWords& host, std::uint64_t offset) noexcept;
+/// The members; empty if the group has gone.
+[[nodiscard]] std::vector<GroupMember> read_members(const HostWords& host, const GroupView& group);
+
+}  // namespace lockstep

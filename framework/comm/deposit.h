@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "framework/comm/communicator.h"
+#include "framework/comm/element_type.h"
+
+namespace lockstep {
+
+/// What one replica brings to a verb of its group: the arguments of the Communicator's method.
+struct Deposit {
+  enum class Verb {
+    all_reduce,
+    reduce_scatter,
+    all_gather,
+    all_to_all,
+    permute,
+    broadcast,
+    barrier
+  };
+
+  Verb verb;
+  std::span<const std::byte> input = {};
+  std::span<std::byte> output = {};  ///< broadcast: the data
+  ElementType type = ElementType::uint8;
+  ReduceOp op = ReduceOp::sum;
+  std::span<const std::size_t> send_sizes = {};
+  std::span<const std::size_t> recv_sizes = {};
+  int destination = Communicator::kNobody;
+  int source = Communicator::kNobody;  ///< broadcast: the root
+};
+
+/// Which places of a group are in which process.
+struct GroupLayout {
+  std::size_t own = 0;                   ///< this process, among those that have places
+  std::vector<std::vector<int>> places;  ///< of each process, ascending
+};
+
+/// Does a verb for all the replicas of a group that are in this process: `deposits` are theirs, in
+/// the order of their places. `outer` joins it with the other processes of the layout and has them
+/// in its order; nullptr where there are none. Results have the bits of any other Communicator.
+void perform(const GroupLayout& layout, std::span<const Deposit* const> deposits,
+             Communicator* outer);
+
+}  // namespace lockstep

@@ -1,0 +1,242 @@
+#include "framework/comm/site.h"
+
+#include <string_view>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/comm/turn.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// How often a wait is looked after: a wait that ends sooner costs nothing.
+constexpr milliseconds kLookAround{50};
+
+}  // namespace
+
+void Fate::end(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return;
+  reason_ = reason;
+  ended_ = true;
+}
+
+void Fate::check() const {
+  if (ended_) {
+    const std::lock_guard lock(mutex_);
+    throw Aborted(reason_);
+  }
+  if (outer_) outer_->check();
+}
+
+bool Fate::ended() const noexcept {
+  return ended_ || (outer_ && outer_->ended());
+}
+
+Site::Site(int host, std::shared_ptr<Communicator> world, std::shared_ptr<Board> board)
+    : host_(host), world_(std::move(world)), board_(std::move(board)) {}
+
+Site::~Site() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  closing_changed_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+}
+
+std::shared_ptr<Meeting> Site::meeting(std::uint64_t key,
+                                       const std::function<std::vector<GroupMember>()>& members) {
+  const std::lock_guard lock(mutex_);
+  if (auto known = meetings_[key].lock()) return known;
+  std::erase_if(meetings_, [](const auto& entry) { return entry.second.expired(); });
+  auto made = std::make_shared<Meeting>(*this, key, members());
+  meetings_[key] = made;
+  return made;
+}
+
+void Site::wake_all() {
+  std::vector<std::shared_ptr<Meeting>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, meeting] : meetings_) {
+      if (auto alive = meeting.lock()) all.push_back(std::move(alive));
+    }
+    for (const Wait& wait : waits_) {
+      try {
+        wait.member->fate->check();
+      } catch (...) {
+        wait.outer->interrupt(std::current_exception());
+      }
+    }
+  }
+  for (const auto& meeting : all) meeting->wake();
+}
+
+std::exception_ptr Site::verdict(const Member& member, Clock::time_point since) const {
+  try {
+    member.fate->check();
+    if (const auto found = board_->examine(*member.seat)) {
+      constexpr std::string_view kMismatch = "CollectiveMismatch: ";
+      // Who waited for a replica that saw the mismatch first sees the same.
+      const auto inherited = found->text.find(kMismatch);
+      if (found->kind == Board::Verdict::Kind::mismatch) throw CollectiveMismatch(found->text);
+      if (inherited != std::string::npos) {
+        throw CollectiveMismatch(found->text.substr(inherited + kMismatch.size()));
+      }
+      throw Aborted(found->text);
+    }
+    if (Clock::now() - since >= member.timeout) {
+      throw Timeout(
+          str("waited ", member.timeout.count(), " ms: ", board_->absentees(*member.seat)));
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+Site::Guarded::Guarded(Site& site, const Member& member, Communicator* outer) : site_(site) {
+  const std::lock_guard lock(site_.mutex_);
+  wait_ = site_.waits_.insert(site_.waits_.end(), {&member, outer, Clock::now()});
+  if (!site_.watcher_.joinable()) site_.watcher_ = std::thread([&site] { site.watch(); });
+}
+
+Site::Guarded::~Guarded() {
+  const std::lock_guard lock(site_.mutex_);
+  site_.waits_.erase(wait_);
+}
+
+void Site::watch() {
+  std::unique_lock lock(mutex_);
+  while (!closing_changed_.wait_for(lock, kLookAround, [&] { return closing_; })) {
+    for (const Wait& wait : waits_) {
+      if (Clock::now() - wait.since < kLookAround) continue;
+      if (const auto error = verdict(*wait.member, wait.since)) wait.outer->interrupt(error);
+    }
+  }
+}
+
+Meeting::Meeting(Site& site, std::uint64_t key, std::vector<GroupMember> members)
+    : site_(site), key_(key), members_(std::move(members)), local_of_(members_.size()) {
+  std::vector<int> hosts;  // in the order of their first places
+  for (std::size_t place = 0; place < members_.size(); ++place) {
+    const int host = members_[place].host;
+    std::size_t index = 0;
+    while (index < hosts.size() && hosts[index] != host) ++index;
+    if (index == hosts.size()) {
+      hosts.push_back(host);
+      layout_.places.emplace_back();
+    }
+    if (host == site.host()) layout_.own = index;
+    local_of_[place] = layout_.places[index].size();
+    layout_.places[index].push_back(static_cast<int>(place));
+  }
+  board_group_ = site.board().group(site.host(), key, members_);
+  if (hosts.size() > 1) outer_ = site.world()->subgroup(hosts, key);
+  deposits_.resize(layout_.places[layout_.own].size());
+}
+
+const Ledger& Meeting::ledger() const noexcept {
+  return outer_ ? outer_->ledger() : own_ledger_;
+}
+
+// The last to arrive does the work of all, with mutex_ not held.
+void Meeting::do_all(const Member& member, std::uint64_t fingerprint) {
+  if (!outer_) return perform(layout_, deposits_, nullptr);
+  const TurnBreak others_may_run;
+  const Site::Guarded guarded(site_, member, outer_.get());
+  outer_->mark(fingerprint);
+  perform(layout_, deposits_, outer_.get());
+}
+
+void Meeting::meet(const Member& member, int place, std::uint64_t fingerprint,
+                   const Deposit& deposit) {
+  member.fate->check();
+  std::unique_lock lock(mutex_);
+  if (error_) std::rethrow_exception(error_);
+  const bool first = arrived_ == 0;
+  if (first) fingerprint_ = fingerprint;
+  if (fingerprint != fingerprint_) {
+    lock.unlock();
+    auto error = site_.verdict(member, Clock::now());
+    if (!error) {
+      error = std::make_exception_ptr(CollectiveMismatch("replicas called different collectives"));
+    }
+    lock.lock();
+    fail(error);
+    std::rethrow_exception(error);
+  }
+  deposits_[local_of_[static_cast<std::size_t>(place)]] = &deposit;
+  if (++arrived_ < deposits_.size()) {
+    const std::uint64_t generation = generation_;
+    lock.unlock();
+    return wait_for_others(member, generation, first);
+  }
+  working_ = true;
+  lock.unlock();
+  std::exception_ptr error;
+  try {
+    do_all(member, fingerprint);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  working_ = false;
+  arrived_ = 0;
+  ++generation_;
+  if (error) {
+    fail(error);
+    std::rethrow_exception(error);
+  }
+  changed_.notify_all();
+}
+
+void Meeting::wait_for_others(const Member& member, std::uint64_t generation, bool first) {
+  const auto since = Clock::now();
+  const TurnBreak others_may_run;
+  std::unique_lock lock(mutex_);
+  const auto over = [&] {
+    // While the work is under way it uses this replica's buffers: whatever ends it waits for that.
+    return generation_ != generation || (!working_ && (error_ || member.fate->ended()));
+  };
+  // One of those who wait looks around for all.
+  while (first ? !changed_.wait_for(lock, kLookAround, over) : (changed_.wait(lock, over), false)) {
+    if (working_ || error_) continue;
+    lock.unlock();
+    const auto error = site_.verdict(member, since);
+    lock.lock();
+    if (error && !working_ && generation_ == generation) fail(error);
+  }
+  if (generation_ != generation && !error_) return;
+  if (!error_) {
+    try {
+      member.fate->check();
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  }
+  std::rethrow_exception(error_);
+}
+
+void Meeting::fail(const std::exception_ptr& error) {
+  if (!error_) error_ = error;
+  changed_.notify_all();
+}
+
+void Meeting::wake() {
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
+}
+
+void Meeting::interrupt(const std::exception_ptr& error) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (outer_) outer_->interrupt(error);
+  fail(error);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+namespace lockstep {
+
+/// A right to run that one of several threads has at a time: the lanes of a vmap, or replicas that
+/// share a worker. A thread that has it hands it over where it waits for others (TurnBreak), to
+/// whoever has waited longest.
+class Turn {
+ public:
+  Turn() = default;
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  /// Waits until the calling thread has it.
+  void take();
+  /// Hands it over, to nobody if nobody waits.
+  void give() noexcept;
+
+ private:
+  struct Waiter {
+    std::condition_variable granted_changed;
+    bool granted = false;
+  };
+  std::mutex mutex_;
+  bool taken_ = false;
+  std::deque<Waiter*> waiting_;
+};
+
+/// The turn that this thread runs under, or nullptr.
+[[nodiscard]] Turn* current_turn() noexcept;
+
+/// The calling thread takes its turn of `turn` and runs under it while this lives. Without one
+/// (nullptr) it runs under none.
+class TurnScope {
+ public:
+  explicit TurnScope(Turn* turn);
+  ~TurnScope();
+  TurnScope(const TurnScope&) = delete;
+  TurnScope& operator=(const TurnScope&) = delete;
+
+ private:
+  Turn* outer_;
+};
+
+/// While it lives the calling thread waits for something and has handed over its turn, if it runs
+/// under one.
+class TurnBreak {
+ public:
+  TurnBreak() noexcept;
+  ~TurnBreak();
+  TurnBreak(const TurnBreak&) = delete;
+  TurnBreak& operator=(const TurnBreak&) = delete;
+
+ private:
+  Turn* turn_;
+};
+
+}  // namespace lockstep

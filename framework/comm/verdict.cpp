@@ -1,0 +1,262 @@
+#include "framework/comm/verdict.h"
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "framework/base/text.h"
+#include "framework/comm/verdict_search.h"
+
+namespace lockstep {
+namespace {
+
+// A message names this many members at most, and counts the others.
+constexpr std::size_t kNamed = 16;
+
+// "2" before "10", and "(0, 2)" before "(0, 10)".
+bool name_less(const std::string& a, const std::string& b) {
+  const auto digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+  std::size_t i = 0;
+  std::size_t j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (digit(a[i]) && digit(b[j])) {
+      const auto end_of = [&](const std::string& s, std::size_t at) {
+        while (at < s.size() && digit(s[at])) ++at;
+        return at;
+      };
+      const std::string x = a.substr(i, end_of(a, i) - i);
+      const std::string y = b.substr(j, end_of(b, j) - j);
+      if (x != y) return std::tuple(x.size(), x) < std::tuple(y.size(), y);
+      i += x.size();
+      j += y.size();
+    } else if (a[i] != b[j]) {
+      return a[i] < b[j];
+    } else {
+      ++i;
+      ++j;
+    }
+  }
+  return a.size() - i < b.size() - j;
+}
+
+// "0, 1 and 3"; the last of many is how many more there are.
+std::string list(std::vector<std::string> items) {
+  if (items.size() == 1) return items.front();
+  if (items.size() > kNamed) {
+    const std::size_t more = items.size() - kNamed;
+    items.resize(kNamed);
+    items.push_back(str(more, " more"));
+  }
+  const std::string last = std::move(items.back());
+  items.pop_back();
+  return str(join(items), " and ", last);
+}
+
+std::string replicas(const std::vector<std::string>& names) {
+  return str(names.size() == 1 ? "replica " : "replicas ", list(names));
+}
+
+std::string ordinal(std::uint64_t number) {
+  const std::uint64_t tens = number % 100 / 10;
+  const std::uint64_t ones = tens == 1 ? 0 : number % 10;
+  return str(number, ones == 1 ? "st" : ones == 2 ? "nd" : ones == 3 ? "rd" : "th");
+}
+
+// Constant while the member has the seat.
+std::string name_of(const BoardMemory& memory, SeatPlace place) {
+  const SeatWords& seat = memory.host(place.host).seats[place.index];
+  return read_text(seat.name, std::size(seat.name));
+}
+
+// Members of whom a message says the same.
+struct Clause {
+  // In the order in which messages say them, of clauses of as many members.
+  enum class Kind { map, returned, call, threw };
+  Kind kind = Kind::call;
+  std::string text;
+  std::uint64_t fingerprint = 0;
+  const PendingCall* call = nullptr;
+  std::vector<std::string> names;
+
+  [[nodiscard]] bool says_the_same(const Clause& other) const {
+    return kind == other.kind && text == other.text && fingerprint == other.fingerprint &&
+           call == other.call;
+  }
+};
+
+class Message {
+ public:
+  explicit Message(const BoardMemory& memory) : memory_(memory) {}
+
+  // Adds what a member does; `call` is what it waits in. A member counts once. False if its seat
+  // has changed.
+  bool add(const KnownSeat& seat, const PendingCall* call) {
+    if (!seen_.insert(seat.place).second) return true;
+    const auto texts =
+        read_texts(memory_.host(seat.place.host), seat.place.index, seat.view.version);
+    if (!texts) return false;
+    Clause clause;
+    if (call != nullptr) {
+      clause.kind = Clause::Kind::call;
+      clause.fingerprint = seat.view.fingerprint;
+      clause.call = call;
+    } else if (seat.view.state == SeatState::map) {
+      clause.kind = Clause::Kind::map;
+    } else if (seat.view.state == SeatState::threw) {
+      clause.kind = Clause::Kind::threw;
+    } else {
+      clause.kind = Clause::Kind::returned;
+    }
+    if (clause.kind != Clause::Kind::returned) clause.text = texts->now;
+    auto same = std::ranges::find_if(
+        clauses_, [&](const Clause& other) { return other.says_the_same(clause); });
+    if (same == clauses_.end()) same = clauses_.insert(same, std::move(clause));
+    same->names.push_back(texts->name);
+    return true;
+  }
+
+  // The odd one out first; what was thrown last, because it may be long.
+  [[nodiscard]] std::string text() {
+    for (Clause& clause : clauses_) std::ranges::sort(clause.names, name_less);
+    std::ranges::sort(clauses_, [](const Clause& a, const Clause& b) {
+      const auto rank = [](const Clause& c) {
+        return std::tuple(c.kind == Clause::Kind::threw, c.names.size(), c.kind);
+      };
+      if (rank(a) != rank(b)) return rank(a) < rank(b);
+      if (a.names.front() != b.names.front()) return name_less(a.names.front(), b.names.front());
+      return a.text < b.text;
+    });
+    std::vector<std::string> said;
+    for (const Clause& clause : clauses_) said.push_back(say(clause));
+    const std::string last = std::move(said.back());
+    said.pop_back();
+    if (said.empty()) return last;
+    return str(list(std::move(said)), " while ", last, differs_unseen() ? kUnseen : "");
+  }
+
+ private:
+  static constexpr std::string_view kUnseen = "; the calls differ in what is not shown";
+
+  [[nodiscard]] std::string say(const Clause& clause) const {
+    const bool one = clause.names.size() == 1;
+    const std::string who = replicas(clause.names);
+    switch (clause.kind) {
+      case Clause::Kind::map:
+        return str(who, one ? " is in " : " are in ", clause.text);
+      case Clause::Kind::returned:
+        return str(who, one ? " has returned" : " have returned");
+      case Clause::Kind::threw:
+        return str(who, one ? " has thrown: " : " have thrown: ", clause.text);
+      case Clause::Kind::call:
+        break;
+    }
+    return str(who, " called ", clause.text, which(clause));
+  }
+
+  // Which call it is, where another one that is not the same looks like it.
+  [[nodiscard]] std::string which(const Clause& clause) const {
+    const bool alike = std::ranges::any_of(clauses_, [&](const Clause& other) {
+      return other.kind == Clause::Kind::call && other.text == clause.text &&
+             other.call != clause.call;
+    });
+    if (!alike) return "";
+    std::vector<std::string> names;
+    for (const KnownSeat& seat : clause.call->waiting)
+      names.push_back(name_of(memory_, seat.place));
+    for (const MissingMember& missing : clause.call->missing) {
+      if (missing.seat && missing.is_own) names.push_back(name_of(memory_, missing.seat->place));
+    }
+    std::ranges::sort(names, name_less);
+    return str(" (", ordinal(clause.call->number), " of ", replicas(names), ")");
+  }
+
+  [[nodiscard]] bool differs_unseen() const {
+    return std::ranges::any_of(clauses_, [&](const Clause& clause) {
+      return std::ranges::any_of(clauses_, [&](const Clause& other) {
+        return clause.kind == Clause::Kind::call && clause.call == other.call &&
+               clause.text == other.text && clause.fingerprint != other.fingerprint;
+      });
+    });
+  }
+
+  const BoardMemory& memory_;
+  std::set<SeatPlace> seen_;
+  std::vector<Clause> clauses_;
+};
+
+std::string doing(const BoardMemory& memory, const KnownSeat& seat) {
+  const auto texts = read_texts(memory.host(seat.place.host), seat.place.index, seat.view.version);
+  // It goes from one to the next: as good as running.
+  if (!texts) return "is running";
+  const std::string last = seat.view.finished == 0
+                               ? ", and it has finished no collective"
+                               : str(", and the last collective it finished is ", texts->last,
+                                     ", its ", ordinal(seat.view.finished));
+  switch (seat.view.state) {
+    case SeatState::waiting:
+      return str("waits in ", texts->now, last);
+    case SeatState::map:
+      return str("is in ", texts->now, last);
+    case SeatState::returned:
+      return str("has returned", last);
+    case SeatState::threw:
+      return str("has thrown: ", texts->now);
+    case SeatState::running:
+    case SeatState::free:
+      break;
+  }
+  return str("is running", last);
+}
+
+std::string describe(const BoardMemory& memory, const MissingMember& missing) {
+  if (missing.is_own) {
+    return str("replica ", name_of(memory, missing.seat->place), " has not arrived: it ",
+               doing(memory, *missing.seat));
+  }
+  const std::string who = str("the member at place ", missing.place, " of the group");
+  if (!missing.seat) return str(who, " has not arrived: it has not started");
+  return str(who, " has not arrived: it has not started, and replica ",
+             name_of(memory, missing.seat->place), ", which would run it, ",
+             doing(memory, *missing.seat));
+}
+
+}  // namespace
+
+std::optional<Board::Verdict> find_verdict(const BoardMemory& memory, int host,
+                                           std::uint32_t index) {
+  VerdictSearch search(memory);
+  if (!search.find({.host = host, .index = index})) return std::nullopt;
+  Message message(memory);
+  bool is_same = true;
+  for (const PendingCall* call : search.calls()) {
+    for (const KnownSeat& seat : call->waiting) is_same = is_same && message.add(seat, call);
+  }
+  for (const KnownSeat& seat : search.maps()) is_same = is_same && message.add(seat, nullptr);
+  for (const KnownSeat& seat : search.gone()) is_same = is_same && message.add(seat, nullptr);
+  if (!is_same || !search.holds()) return std::nullopt;
+  return Board::Verdict{
+      .kind = search.has_failed() ? Board::Verdict::Kind::failed : Board::Verdict::Kind::mismatch,
+      .text = message.text()};
+}
+
+std::string describe_absentees(const BoardMemory& memory, int host, std::uint32_t index) {
+  VerdictSearch search(memory);
+  const PendingCall* call = search.call_of({.host = host, .index = index});
+  if (call == nullptr) return "";
+  std::vector<std::string> said;
+  for (const MissingMember& missing : call->missing) {
+    if (said.size() == kNamed) {
+      said.push_back(str("and ", call->missing.size() - kNamed, " more have not arrived"));
+      break;
+    }
+    said.push_back(describe(memory, missing));
+  }
+  return join(said, "; ");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,245 @@
+#include "framework/comm/verdict_search.h"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+bool waits_in(const SeatView& seat, const PendingCall& call) {
+  return seat.state == SeatState::waiting && seat.key == call.key && seat.number == call.number;
+}
+
+bool is_gone(const SeatView& seat) {
+  return seat.state == SeatState::returned || seat.state == SeatState::threw;
+}
+
+std::uint32_t seats_used(const HostWords& host) {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(host.seats_used.load(), Board::kSeats));
+}
+
+std::optional<std::uint32_t> find_seat(const HostWords& host, std::uint64_t id) {
+  const std::uint32_t used = seats_used(host);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    if (host.ids[i].load() == id) return i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> arrivals(const HostWords& host, std::uint64_t key, int place) {
+  for (int i = 0; i < 8; ++i) {
+    const auto group = find_group(host, key);
+    if (!group || static_cast<std::uint64_t>(place) >= group->size) return 0;
+    const std::uint64_t count = members_at(host, group->offset)[place].arrived.load();
+    if (host.versions[group->slot].load() == group->version) return count;
+  }
+  return std::nullopt;
+}
+
+const VerdictSearch::Index& VerdictSearch::seats_of(int host) {
+  const auto [found, is_new] = indices_.try_emplace(host);
+  if (is_new) {
+    const HostWords& words = memory_.host(host);
+    const std::uint32_t used = seats_used(words);
+    for (std::uint32_t i = 0; i < used; ++i) {
+      const std::uint64_t id = words.ids[i].load();
+      if (id != 0) found->second.emplace(id, i);
+    }
+  }
+  return found->second;
+}
+
+std::vector<SeatPlace> VerdictSearch::children_of(std::uint64_t id) const {
+  std::vector<SeatPlace> children;
+  for (int host = 0; host < memory_.hosts(); ++host) {
+    const HostWords& words = memory_.host(host);
+    const std::uint32_t used = seats_used(words);
+    for (std::uint32_t i = 0; i < used; ++i) {
+      if (words.parents[i].load() == id) children.push_back({.host = host, .index = i});
+    }
+  }
+  return children;
+}
+
+std::optional<SeatPlace> VerdictSearch::place_of(std::uint64_t id, int host, bool anywhere) {
+  const auto on = [&](int where) -> std::optional<SeatPlace> {
+    const Index& seats = seats_of(where);
+    const auto found = seats.find(id);
+    if (found == seats.end()) return std::nullopt;
+    return SeatPlace{.host = where, .index = found->second};
+  };
+  std::optional<SeatPlace> place = on(host);
+  for (int other = 0; anywhere && !place && other < memory_.hosts(); ++other) place = on(other);
+  return place;
+}
+
+std::optional<KnownSeat> VerdictSearch::read(SeatPlace place) const {
+  const auto view = read_seat(memory_.host(place.host), place.index);
+  if (!view || view->state == SeatState::free) return std::nullopt;
+  return KnownSeat{.place = place, .view = *view};
+}
+
+PendingCall& VerdictSearch::gather(const KnownSeat& waiting) {
+  const SeatView& view = waiting.view;
+  const auto [found, is_new] = known_calls_.try_emplace({view.key, view.number});
+  PendingCall& call = found->second;
+  if (!is_new) return call;
+  call.key = view.key;
+  call.number = view.number;
+  const HostWords& host = memory_.host(waiting.place.host);
+  if (const auto group = find_group(host, call.key)) call.members = read_members(host, *group);
+  for (std::size_t i = 0; i < call.members.size(); ++i) place_member(call, static_cast<int>(i));
+  return call;
+}
+
+// The seat is read before the count: a member that has gone on from the call had arrived before.
+void VerdictSearch::place_member(PendingCall& call, int place) {
+  const GroupMember& member = call.members[static_cast<std::size_t>(place)];
+  const auto own = place_of(member.id, member.host, false);
+  std::optional<KnownSeat> seat;
+  if (own) {
+    seat = read(*own);
+    // Its seat is being written or given away: nothing is known of it.
+    if (!seat || seat->view.id != member.id) return;
+    if (waits_in(seat->view, call)) {
+      call.waiting.push_back(*seat);
+      return;
+    }
+  }
+  const auto count = arrivals(memory_.host(member.host), call.key, place);
+  if (!count) return;
+  if (*count >= call.number) {
+    const bool has_left = seat && is_gone(seat->view) && !seat->view.completed &&
+                          seat->view.key == call.key && seat->view.number == call.number;
+    if (has_left) call.left.push_back(*seat);
+    return;
+  }
+  MissingMember missing{.place = place, .member = member, .seat = seat, .is_own = own.has_value()};
+  if (!missing.is_own) find_elder(missing);
+  call.missing.push_back(missing);
+}
+
+void VerdictSearch::find_elder(MissingMember& missing) {
+  const GroupMember& member = missing.member;
+  for (const std::uint64_t id : {member.parent, member.elders[0], member.elders[1]}) {
+    if (id == 0) return;
+    const auto place = place_of(id, member.host, true);
+    if (!place) continue;
+    const auto elder = read(*place);
+    if (!elder || elder->view.id != id) return;
+    // A map some of whose members have no seat may be about to start this one.
+    const bool may_start_it =
+        elder->view.state == SeatState::map && children_of(id).size() < elder->view.children;
+    if (!may_start_it) missing.seat = elder;
+    return;
+  }
+}
+
+const PendingCall* VerdictSearch::call_of(SeatPlace place) {
+  const auto seat = read(place);
+  if (!seat || seat->view.state != SeatState::waiting) return nullptr;
+  return &gather(*seat);
+}
+
+bool VerdictSearch::find(SeatPlace waiting) {
+  const auto seat = read(waiting);
+  return seat && seat->view.state == SeatState::waiting && visit(*seat);
+}
+
+bool VerdictSearch::visit(const KnownSeat& seat) {
+  way_.push_back(seat);
+  if (seat.view.state == SeatState::waiting && visit_call(seat)) return true;
+  if (seat.view.state == SeatState::map && visit_map(seat)) return true;
+  way_.pop_back();
+  return false;
+}
+
+bool VerdictSearch::visit_call(const KnownSeat& waiting) {
+  const auto known = known_calls_.find({waiting.view.key, waiting.view.number});
+  if (known != known_calls_.end()) return known->second.is_open;
+  PendingCall& call = gather(waiting);
+  calls_.push_back(&call);
+  if (is_final(call)) return true;
+  for (const MissingMember& missing : call.missing) {
+    if (!missing.seat) continue;
+    edges_.push_back({.call = &call, .missing = &missing});
+    if (visit(*missing.seat)) return true;
+    edges_.pop_back();
+  }
+  calls_.pop_back();
+  call.is_open = false;
+  return false;
+}
+
+bool VerdictSearch::visit_map(const KnownSeat& seat) {
+  const auto [open, is_new] = open_maps_.try_emplace(seat.place, true);
+  if (!is_new) return open->second;
+  maps_.push_back(seat);
+  for (const SeatPlace place : children_of(seat.view.id)) {
+    const auto child = read(place);
+    if (child && child->view.parent == seat.view.id && visit(*child)) return true;
+  }
+  maps_.pop_back();
+  open->second = false;
+  return false;
+}
+
+// Who has thrown is the cause of all else; then what the members in the call have called.
+bool VerdictSearch::is_final(const PendingCall& call) {
+  std::vector<KnownSeat> gone = call.left;
+  for (const MissingMember& missing : call.missing) {
+    if (missing.seat && is_gone(missing.seat->view)) gone.push_back(*missing.seat);
+  }
+  has_failed_ = std::ranges::any_of(
+      gone, [](const KnownSeat& seat) { return seat.view.state == SeatState::threw; });
+  const bool differ = std::ranges::any_of(call.waiting, [&](const KnownSeat& seat) {
+    return seat.view.fingerprint != call.waiting.front().view.fingerprint;
+  });
+  if (gone.empty() && !differ) return false;
+  gone_ = std::move(gone);
+  for (const MissingMember& missing : call.missing) {
+    if (missing.seat && is_gone(missing.seat->view)) edges_.push_back({&call, &missing});
+  }
+  return true;
+}
+
+bool VerdictSearch::holds(const PendingCall& call, const MissingMember& missing) const {
+  const GroupMember& member = missing.member;
+  const auto count = arrivals(memory_.host(member.host), call.key, missing.place);
+  if (!count || *count >= call.number) return false;
+  if (missing.is_own) return true;
+
+  // The children are counted before the member is looked for: if all are there and it is not, then
+  // the map is not the one that starts it.
+  const SeatView& elder = missing.seat->view;
+  if (elder.state == SeatState::map && children_of(elder.id).size() < elder.children) return false;
+  if (find_seat(memory_.host(member.host), member.id)) return false;
+  for (const std::uint64_t id : {member.parent, member.elders[0], member.elders[1]}) {
+    if (id == elder.id) break;
+    for (int host = 0; host < memory_.hosts(); ++host) {
+      if (find_seat(memory_.host(host), id)) return false;
+    }
+  }
+  return true;
+}
+
+bool VerdictSearch::is_unchanged() const {
+  const auto same = [&](const KnownSeat& seat) {
+    return memory_.host(seat.place.host).seats[seat.place.index].version.load() ==
+           seat.view.version;
+  };
+  return std::ranges::all_of(way_, same) && std::ranges::all_of(gone_, same) &&
+         std::ranges::all_of(calls_, [&](const PendingCall* call) {
+           return std::ranges::all_of(call->waiting, same);
+         });
+}
+
+// Seats before counts: a member that has gone on from a call had arrived before. And seats after
+// counts: these are kept for as long as someone waits.
+bool VerdictSearch::holds() const {
+  const auto has_not_come = [&](const Edge& edge) { return holds(*edge.call, *edge.missing); };
+  return is_unchanged() && std::ranges::all_of(edges_, has_not_come) && is_unchanged();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// Replicas laid out along named axes, row-major: `Mesh({{"data", 4}, {"model", 2}})` has 8 of
+/// them, and those of one data index are neighbours. In a launched job the mesh is laid over the
+/// replicas of all its members, in order. As jax.sharding.Mesh.
+class Mesh {
+ public:
+  using Axes = std::vector<std::pair<std::string, std::int64_t>>;
+
+  /// ValueError unless there are axes, their names differ and their sizes are positive.
+  explicit Mesh(Axes axes);
+  Mesh(std::initializer_list<std::pair<std::string, std::int64_t>> axes) : Mesh(Axes(axes)) {}
+
+  [[nodiscard]] const Axes& axes() const noexcept { return axes_; }
+  /// The number of replicas.
+  [[nodiscard]] std::int64_t size() const noexcept;
+
+ private:
+  Axes axes_;
+};
+
+/// In P(): a dimension that is not cut.
+struct None {};
+inline constexpr None none;
+
+/// Which mesh axes cut which dimension of an array: see P().
+using PartitionSpec = std::vector<std::vector<std::string>>;
+
+/// How one dimension is cut: not at all (none), along an axis ("data"), or along several as if they
+/// were one ({"data", "model"}, row-major).
+class PartitionEntry {
+ public:
+  PartitionEntry(None) {}                                       // NOLINT
+  PartitionEntry(const char* axis) : axes_{axis} {}             // NOLINT
+  PartitionEntry(std::string axis) : axes_{std::move(axis)} {}  // NOLINT
+  PartitionEntry(std::initializer_list<const char*> axes) : axes_(axes.begin(), axes.end()) {}
+
+  [[nodiscard]] const std::vector<std::string>& axes() const noexcept { return axes_; }
+
+ private:
+  std::vector<std::string> axes_;
+};
+
+/// `P("data")` cuts dimension 0 along "data", `P(none, "model")` dimension 1 along "model",
+/// `P({"data", "model"})` dimension 0 along both. Axes that are not named hold copies; P() is the
+/// whole array everywhere. As jax.sharding.PartitionSpec.
+template <typename... Entries>
+[[nodiscard]] PartitionSpec P(const Entries&... entries) {
+  return {PartitionEntry(entries).axes()...};
+}
+[[nodiscard]] inline PartitionSpec P(std::initializer_list<const char*> axes) {
+  return {PartitionEntry(axes).axes()};
+}
+
+}  // namespace lockstep

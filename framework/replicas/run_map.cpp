@@ -1,0 +1,342 @@
+#include "framework/replicas/run_map.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <ATen/ops/zeros_like.h>
+#include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/collectives/autograd_node.h"
+#include "framework/collectives/psum.h"
+#include "framework/collectives/record.h"
+
+namespace lockstep {
+namespace {
+
+using at::Tensor;
+using torch::autograd::Edge;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+using Tensors = std::vector<Tensor>;
+
+// Where gradients leave the replicas' graphs, and where they go on outside.
+struct Port {
+  std::vector<Edge> inside;              // by replica; not valid where the replica does not use it
+  std::vector<Edge> outside;             // by part
+  std::vector<std::size_t> part_of;      // by replica
+  std::vector<std::string> shared_over;  // as in MapInput
+  Tensor like;  // of a shared one: zeros of its shape stand for no gradient
+};
+
+// A map that has run and can be differentiated.
+struct Recorded {
+  TeamOptions options;
+  Identities identities;
+  std::vector<Tensors> results;  // by replica, with their graphs
+  std::vector<Port> ports;
+};
+
+bool is_differentiable(const Tensor& tensor) {
+  return tensor.defined() && tensor.is_floating_point() && tensor.requires_grad();
+}
+
+AxisNames names_of(const TeamOptions& options) {
+  std::vector<std::string> names;
+  for (const NamedAxis& axis : options.axes) names.push_back(axis.name);
+  return AxisNames(std::move(names));
+}
+
+std::vector<Tensors> attach(Recorded recorded);
+
+class MapBackward final : public Node {
+ public:
+  MapBackward(Recorded recorded, std::shared_ptr<const int> caller)
+      : recorded_(std::move(recorded)), caller_(std::move(caller)) {}
+
+  std::string name() const override { return std::string(recorded_.options.map) + "Backward"; }
+  void release_variables() override {
+    recorded_.results.clear();
+    recorded_.ports.clear();
+  }
+  variable_list apply(variable_list&& gradients) override;
+
+ private:
+  Tensors gradient_of_results(std::size_t replica, const variable_list& gradients) const;
+
+  Recorded recorded_;
+  std::shared_ptr<const int> caller_;  // the replica that called the map, if one did
+};
+
+std::shared_ptr<const int> current_identity() {
+  const Environment* const here = current_environment();
+  return here != nullptr ? here->identity() : nullptr;
+}
+
+// The gradients of one replica's results as the start of its backward: zeros where there are none.
+Tensors MapBackward::gradient_of_results(std::size_t replica,
+                                         const variable_list& gradients) const {
+  const Tensors& results = recorded_.results[replica];
+  Tensors own;
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    const Tensor& given = gradients[replica * results.size() + k];
+    own.push_back(given.defined() || !results[k].defined() ? given
+                                                           : at::zeros_like(results[k]).detach());
+  }
+  return own;
+}
+
+// One sum for all gradients that are shared over the same axes.
+void sum_shared(const Recorded& recorded, Tensors& gradients) {
+  std::vector<std::vector<std::string>> lists;
+  for (const Port& port : recorded.ports) {
+    const auto& over = port.shared_over;
+    if (!over.empty() && std::find(lists.begin(), lists.end(), over) == lists.end()) {
+      lists.push_back(over);
+    }
+  }
+  for (const auto& over : lists) {
+    std::vector<std::size_t> ports;
+    Tensors operands;
+    for (std::size_t p = 0; p < gradients.size(); ++p) {
+      if (recorded.ports[p].shared_over != over) continue;
+      ports.push_back(p);
+      operands.push_back(gradients[p].defined() ? gradients[p]
+                                                : at::zeros_like(recorded.ports[p].like).detach());
+    }
+    const AxisCall call{recorded.options.map, AxisNames(over), {}};
+    const BackwardOf backward(call);
+    const Tensors sums = collectives_detail::reduce_leaves(collectives_detail::Reduction::sum,
+                                                           operands, call.axes, {}, call.where);
+    for (std::size_t i = 0; i < ports.size(); ++i) gradients[ports[i]] = sums[i];
+  }
+}
+
+// The gradients of all ports in one replica.
+Tensors backward_of_replica(const Recorded& recorded, std::size_t replica, const Tensors& starts,
+                            bool create_graph) {
+  torch::autograd::edge_list roots;
+  variable_list root_gradients;
+  for (std::size_t k = 0; k < starts.size(); ++k) {
+    const Tensor& result = recorded.results[replica][k];
+    if (!is_differentiable(result)) continue;
+    roots.push_back(torch::autograd::impl::gradient_edge(result));
+    root_gradients.push_back(starts[k]);
+  }
+  torch::autograd::edge_list ends;
+  std::vector<std::size_t> ports;
+  for (std::size_t p = 0; p < recorded.ports.size(); ++p) {
+    const Edge& inside = recorded.ports[p].inside[replica];
+    if (!inside.is_valid()) continue;
+    ends.push_back(inside);
+    ports.push_back(p);
+  }
+  Tensors gradients(recorded.ports.size());
+  if (!roots.empty() && !ends.empty()) {
+    const variable_list found = torch::autograd::Engine::get_default_engine().execute(
+        roots, root_gradients, /*keep_graph=*/true, create_graph, /*accumulate_grad=*/false, ends);
+    for (std::size_t i = 0; i < ports.size(); ++i) gradients[ports[i]] = found[i];
+  }
+  sum_shared(recorded, gradients);
+  return gradients;
+}
+
+variable_list MapBackward::apply(variable_list&& gradients) {
+  if (recorded_.results.empty()) {
+    throw ValueError(lockstep::str("the backward of ", recorded_.options.map, " over ",
+                                   names_of(recorded_.options).text(),
+                                   " ran before; keep its graph (retain_graph) to run it again"));
+  }
+  if (current_identity() != caller_) {
+    throw NameError(lockstep::str("the backward of ", recorded_.options.map, " over ",
+                                  names_of(recorded_.options).text(),
+                                  " runs in another replica or map than the one that called it"));
+  }
+  const bool create_graph = c10::GradMode::is_enabled();
+  const std::size_t replicas = recorded_.results.size();
+  std::vector<Tensors> starts;
+  for (std::size_t r = 0; r < replicas; ++r) starts.push_back(gradient_of_results(r, gradients));
+
+  // Under a second differentiation the incoming gradients are inputs of the map's backward, too.
+  Recorded second{recorded_.options, recorded_.identities, std::vector<Tensors>(replicas),
+                  create_graph ? recorded_.ports : std::vector<Port>{}};
+  for (std::size_t k = 0; create_graph && k < starts[0].size(); ++k) {
+    Port port{{}, {}, {}, {}, {}};
+    for (std::size_t r = 0; r < replicas; ++r) {
+      port.part_of.push_back(r);
+      port.inside.emplace_back();
+      port.outside.emplace_back();
+      Tensor& start = starts[r][k];
+      if (!is_differentiable(start)) continue;
+      port.outside.back() = torch::autograd::impl::gradient_edge(start);
+      start = start.detach().requires_grad_();
+      port.inside.back() = torch::autograd::impl::gradient_edge(start);
+    }
+    second.ports.push_back(std::move(port));
+  }
+  run_team(
+      recorded_.options,
+      [&](const TeamPlace& place) {
+        const auto r = static_cast<std::size_t>(place.local);
+        second.results[r] = backward_of_replica(recorded_, r, starts[r], create_graph);
+      },
+      recorded_.identities);
+
+  const auto results = attach(std::move(second));
+  variable_list outside;
+  for (std::size_t p = 0; p < recorded_.ports.size(); ++p) {
+    const auto& part_of = recorded_.ports[p].part_of;
+    for (std::size_t part = 0; part < recorded_.ports[p].outside.size(); ++part) {
+      // All replicas that share it have the same.
+      const auto holder = std::find(part_of.begin(), part_of.end(), part) - part_of.begin();
+      outside.push_back(results[static_cast<std::size_t>(holder)][p]);
+    }
+  }
+  return outside;
+}
+
+// The results as tensors of the caller's graph, whose one node stands for the whole map.
+std::vector<Tensors> attach(Recorded recorded) {
+  std::vector<Tensors> outside;
+  bool any = false;
+  for (const Tensors& results : recorded.results) {
+    Tensors detached;
+    for (const Tensor& result : results) {
+      any |= is_differentiable(result);
+      detached.push_back(result.defined() ? result.detach() : result);
+    }
+    outside.push_back(std::move(detached));
+  }
+  if (!any || !c10::GradMode::is_enabled()) return outside;
+
+  torch::autograd::edge_list next;
+  for (const Port& port : recorded.ports) {
+    next.insert(next.end(), port.outside.begin(), port.outside.end());
+  }
+  std::vector<std::vector<bool>> differentiable;
+  for (const Tensors& results : recorded.results) {
+    differentiable.emplace_back();
+    for (const Tensor& result : results) differentiable.back().push_back(is_differentiable(result));
+  }
+  const auto node = make_node<MapBackward>(std::move(recorded), current_identity());
+  node->set_next_edges(std::move(next));
+  for (std::size_t r = 0; r < outside.size(); ++r) {
+    for (std::size_t k = 0; k < outside[r].size(); ++k) {
+      if (differentiable[r][k]) {
+        torch::autograd::set_history(outside[r][k], node);
+      } else {
+        (void)node->add_input_metadata(Node::undefined_input());
+      }
+    }
+  }
+  return outside;
+}
+
+// What a replica's results depend on beside its inputs: edges out of the part of the graph that
+// `thread` made, each once, in the order of a walk from the results.
+std::vector<Edge> captured_edges(const Tensors& results, std::uint64_t thread,
+                                 const std::set<Node*>& inputs) {
+  std::vector<Edge> found;
+  std::set<Node*> seen;
+  std::vector<Node*> open;
+  const auto visit = [&](const Edge& edge) {
+    Node* const node = edge.function.get();
+    if (node == nullptr || inputs.count(node) > 0) return;
+    const bool leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node) != nullptr;
+    if (leaf || node->thread_id() != thread) {
+      if (std::find(found.begin(), found.end(), edge) == found.end()) found.push_back(edge);
+    } else if (seen.insert(node).second) {
+      open.push_back(node);
+    }
+  };
+  for (const Tensor& result : results) {
+    if (is_differentiable(result)) visit(torch::autograd::impl::gradient_edge(result));
+  }
+  while (!open.empty()) {
+    Node* const node = open.back();
+    open.pop_back();
+    for (const Edge& edge : node->next_edges()) visit(edge);
+  }
+  return found;
+}
+
+Tensor zeros_for(const Edge& edge) {
+  if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(edge.function.get())) {
+    return at::zeros_like(leaf->variable).detach();
+  }
+  return edge.function->input_metadata(edge.input_nr).zeros_like();
+}
+
+}  // namespace
+
+std::vector<std::vector<Tensor>> run_map(const TeamOptions& options,
+                                         const std::vector<MapInput>& inputs, const MapBody& body) {
+  const auto replicas = static_cast<std::size_t>(options.replicas);
+  const bool recording = c10::GradMode::is_enabled();
+  Recorded recorded{options, Identities(replicas), std::vector<Tensors>(replicas), {}};
+  for (const MapInput& input : inputs) {
+    Port port{std::vector<Edge>(replicas), {}, input.part_of, input.shared_over, input.parts[0]};
+    for (const Tensor& part : input.parts) {
+      port.outside.push_back(recording && is_differentiable(part)
+                                 ? torch::autograd::impl::gradient_edge(part)
+                                 : Edge());
+    }
+    recorded.ports.push_back(std::move(port));
+  }
+  std::vector<std::vector<Edge>> captured(replicas);
+  run_team(options, [&](const TeamPlace& place) {
+    const auto r = static_cast<std::size_t>(place.local);
+    recorded.identities[r] = place.environment->identity();
+    Tensors leaves;
+    std::set<Node*> own_inputs;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      Tensor part = inputs[i].parts[inputs[i].part_of[r]];
+      if (recording && is_differentiable(part)) {
+        part = part.detach().requires_grad_();
+        Edge& inside = recorded.ports[i].inside[r];
+        inside = torch::autograd::impl::gradient_edge(part);
+        own_inputs.insert(inside.function.get());
+      }
+      leaves.push_back(std::move(part));
+    }
+    recorded.results[r] = body(place, leaves);
+    if (recording) {
+      captured[r] =
+          captured_edges(recorded.results[r], at::RecordFunction::currentThreadId(), own_inputs);
+    }
+  });
+  // Inputs without a gradient are no ports.
+  std::erase_if(recorded.ports, [](const Port& port) {
+    return std::none_of(port.outside.begin(), port.outside.end(),
+                        [](const Edge& edge) { return edge.is_valid(); });
+  });
+  const auto all_axes = names_of(options).names();
+  for (std::size_t r = 0; r < replicas; ++r) {
+    for (const Edge& edge : captured[r]) {
+      auto known =
+          std::find_if(recorded.ports.begin(), recorded.ports.end(), [&](const Port& port) {
+            return port.shared_over == all_axes && port.outside[0] == edge;
+          });
+      if (known == recorded.ports.end()) {
+        known = recorded.ports.insert(known, {std::vector<Edge>(replicas),
+                                              {edge},
+                                              std::vector<std::size_t>(replicas, 0),
+                                              all_axes,
+                                              zeros_for(edge)});
+      }
+      known->inside[r] = edge;
+    }
+  }
+  return attach(std::move(recorded));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/replicas/team.h"
+
+namespace lockstep {
+
+/// A leaf of a map's arguments: its parts, and which of them each replica of this process gets.
+struct MapInput {
+  std::vector<at::Tensor> parts;
+  std::vector<std::size_t> part_of;  ///< by replica
+  /// The axes along which replicas have the same part: the part's gradient is the sum over them.
+  std::vector<std::string> shared_over;
+};
+
+/// What a map does in one replica, from its leaves to those of its result.
+using MapBody =
+    std::function<std::vector<at::Tensor>(const TeamPlace&, const std::vector<at::Tensor>& leaves)>;
+
+/// Runs `body` in a team and returns each replica's leaves. As one node of autograd's graph: its
+/// backward runs that of every replica in a thread and an environment of its own, so that the
+/// collectives in it meet. Gradients of parts that replicas share, and of tensors that `body`
+/// uses without being given them, are summed over those replicas in the canonical order. The
+/// backward must run where the map was called; it can be differentiated in turn.
+[[nodiscard]] std::vector<std::vector<at::Tensor>> run_map(const TeamOptions& options,
+                                                           const std::vector<MapInput>& inputs,
+                                                           const MapBody& body);
+
+}  // namespace lockstep

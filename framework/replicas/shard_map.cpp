@@ -1,0 +1,276 @@
+#include "framework/replicas/shard_map.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/random.h"
+#include "framework/base/text.h"
+#include "framework/collectives/all_gather.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/message.h"
+#include "framework/replicas/job.h"
+
+namespace lockstep {
+
+const PartitionSpec& OutSpecs::of(std::size_t element, std::size_t elements) const {
+  if (for_all_) return specs_[0];
+  if (specs_.size() != elements) {
+    throw ValueError(str("shard_map: out_specs has ", specs_.size(), " entries for ", elements,
+                         elements == 1 ? " result" : " results"));
+  }
+  return specs_[element];
+}
+
+namespace map_detail {
+namespace {
+
+std::string text_of(const Mesh& mesh) {
+  std::vector<std::string> axes;
+  for (const auto& [name, size] : mesh.axes()) axes.push_back(str("'", name, "': ", size));
+  return "{" + join(axes) + "}";
+}
+
+std::string text_of(const PartitionSpec& spec) {
+  std::vector<std::string> entries;
+  for (const auto& axes : spec) {
+    entries.push_back(axes.empty()       ? "none"
+                      : axes.size() == 1 ? "'" + axes[0] + "'"
+                                         : "('" + join(axes, "', '") + "')");
+  }
+  return "P(" + join(entries) + ")";
+}
+
+void check_rank(const Tensor& leaf, const PartitionSpec& spec, const std::string& what) {
+  if (!leaf.defined()) throw ValueError(what + " is an undefined tensor");
+  if (static_cast<std::size_t>(leaf.dim()) < spec.size()) {
+    throw ValueError(lockstep::str(what, " has shape ", leaf.sizes(), ", but its spec ",
+                                   text_of(spec), " has ", spec.size(), " dimensions"));
+  }
+}
+
+// The blocks along the dimensions from `dimension` on; one after another, row-major.
+Tensor joined(std::vector<Tensor> blocks, const std::vector<std::int64_t>& counts) {
+  for (std::size_t d = counts.size(); d-- > 0;) {
+    const auto count = static_cast<std::size_t>(counts[d]);
+    if (count == 1) continue;
+    std::vector<Tensor> rows;
+    for (std::size_t i = 0; i < blocks.size(); i += count) {
+      const auto begin = blocks.begin() + static_cast<std::ptrdiff_t>(i);
+      rows.push_back(
+          at::cat(std::vector<Tensor>(begin, begin + counts[d]), static_cast<std::int64_t>(d)));
+    }
+    blocks = std::move(rows);
+  }
+  return blocks[0];
+}
+
+}  // namespace
+
+LocalMesh::LocalMesh(const Mesh& mesh) : mesh_(mesh), replicas_(mesh.size()) {
+  std::int64_t first = 0;
+  if (current_job() != nullptr) {
+    const AxisLevel& job = current_environment()->levels()[0];
+    if (mesh.size() % job.size() != 0) {
+      throw ValueError(str("shard_map: the mesh ", text_of(mesh), " has ", mesh.size(),
+                           " replicas, which do not divide among the ", job.size(),
+                           " members of the job"));
+    }
+    replicas_ = mesh.size() / job.size();
+    first = job.rank * replicas_;
+  }
+  // The ranges of indices that first … first + replicas - 1 take.
+  std::int64_t volume = 1;
+  std::int64_t below = mesh.size();
+  for (const auto& axis : mesh.axes()) {
+    below /= axis.second;
+    std::set<std::int64_t> indices;
+    for (std::int64_t rank = first; rank < first + replicas_; ++rank) {
+      indices.insert(rank / below % axis.second);
+    }
+    extents_.push_back(static_cast<std::int64_t>(indices.size()));
+    volume *= extents_.back();
+  }
+  if (volume != replicas_) {
+    throw ValueError(str("shard_map: the ", replicas_,
+                         " replicas of a member of the job are no box "
+                         "of the mesh ",
+                         text_of(mesh)));
+  }
+}
+
+void LocalMesh::check(const PartitionSpec& spec, const std::string& what) const {
+  std::set<std::string> seen;
+  for (const auto& axes : spec) {
+    for (const std::string& axis : axes) {
+      const auto& known = mesh_.axes();
+      if (std::none_of(known.begin(), known.end(),
+                       [&](const auto& other) { return other.first == axis; })) {
+        throw ValueError(str(what, ": the spec ", text_of(spec), " names axis '", axis,
+                             "', which the mesh ", text_of(mesh_), " has not"));
+      }
+      if (!seen.insert(axis).second) {
+        throw ValueError(str(what, ": the spec ", text_of(spec), " names axis '", axis, "' twice"));
+      }
+    }
+  }
+}
+
+std::int64_t LocalMesh::extent(const std::string& axis) const {
+  for (std::size_t a = 0; a < extents_.size(); ++a) {
+    if (mesh_.axes()[a].first == axis) return extents_[a];
+  }
+  return 1;
+}
+
+std::int64_t LocalMesh::blocks(const std::vector<std::string>& axes) const {
+  std::int64_t count = 1;
+  for (const std::string& axis : axes) count *= extent(axis);
+  return count;
+}
+
+// Replicas of a box are counted row-major in it, too.
+std::int64_t LocalMesh::block_of(std::int64_t replica, const std::vector<std::string>& axes) const {
+  std::map<std::string, std::int64_t> index;
+  for (std::size_t a = extents_.size(); a-- > 0;) {
+    index[mesh_.axes()[a].first] = replica % extents_[a];
+    replica /= extents_[a];
+  }
+  std::int64_t block = 0;
+  for (const std::string& axis : axes) block = block * extent(axis) + index[axis];
+  return block;
+}
+
+std::vector<std::string> LocalMesh::unnamed(const PartitionSpec& spec) const {
+  std::vector<std::string> rest;
+  for (const auto& [name, size] : mesh_.axes()) {
+    if (std::none_of(spec.begin(), spec.end(), [&, &axis = name](const auto& axes) {
+          return std::find(axes.begin(), axes.end(), axis) != axes.end();
+        })) {
+      rest.push_back(name);
+    }
+  }
+  return rest;
+}
+
+MapInput LocalMesh::cut(const Tensor& leaf, const PartitionSpec& spec,
+                        const std::string& what) const {
+  check_rank(leaf, spec, what);
+  MapInput input{
+      {leaf}, std::vector<std::size_t>(static_cast<std::size_t>(replicas_), 0), unnamed(spec)};
+  for (std::size_t d = 0; d < spec.size(); ++d) {
+    const std::int64_t count = blocks(spec[d]);
+    const auto dimension = static_cast<std::int64_t>(d);
+    if (leaf.size(dimension) % count != 0) {
+      throw ValueError(lockstep::str(what, " has shape ", leaf.sizes(), "; its spec ",
+                                     text_of(spec), " cuts dimension ", d, " into ", count,
+                                     " blocks, which must divide ", leaf.size(dimension)));
+    }
+    if (count == 1) continue;
+    std::vector<Tensor> smaller;
+    for (const Tensor& part : input.parts) {
+      for (Tensor& piece :
+           part.split(leaf.size(dimension) == 0 ? 0 : leaf.size(dimension) / count, dimension)) {
+        smaller.push_back(std::move(piece));
+        if (leaf.size(dimension) == 0) {
+          smaller.insert(smaller.end(), static_cast<std::size_t>(count - 1), smaller.back());
+        }
+      }
+    }
+    input.parts = std::move(smaller);
+    for (std::size_t r = 0; r < input.part_of.size(); ++r) {
+      input.part_of[r] = input.part_of[r] * static_cast<std::size_t>(count) +
+                         static_cast<std::size_t>(block_of(static_cast<std::int64_t>(r), spec[d]));
+    }
+  }
+  return input;
+}
+
+Tensor LocalMesh::join(const std::vector<Tensor>& blocks_of_replicas, const PartitionSpec& spec,
+                       const std::string& what) const {
+  std::vector<std::int64_t> counts;
+  std::int64_t total = 1;
+  for (const auto& axes : spec) {
+    counts.push_back(blocks(axes));
+    total *= counts.back();
+  }
+  std::vector<Tensor> ordered(static_cast<std::size_t>(total));
+  const Tensor& first = blocks_of_replicas[0];
+  for (std::size_t r = blocks_of_replicas.size(); r-- > 0;) {
+    const Tensor& block = blocks_of_replicas[r];
+    check_rank(block, spec, lockstep::str("shard_map: ", what, " of replica ", r));
+    if (block.sizes() != first.sizes() || block.scalar_type() != first.scalar_type()) {
+      throw ValueError(lockstep::str("shard_map: ", what, " is ", first.sizes(), " ",
+                                     at::toString(first.scalar_type()), " on replica 0 and ",
+                                     block.sizes(), " ", at::toString(block.scalar_type()),
+                                     " on replica ", r));
+    }
+    std::int64_t place = 0;
+    for (std::size_t d = 0; d < spec.size(); ++d) {
+      place = place * counts[d] + block_of(static_cast<std::int64_t>(r), spec[d]);
+    }
+    ordered[static_cast<std::size_t>(place)] = block;  // the first replica's is the last to come
+  }
+  return joined(std::move(ordered), counts);
+}
+
+std::vector<MapInput> cut(const LocalMesh& local, const std::vector<Argument>& arguments,
+                          const std::vector<PartitionSpec>& in_specs, const OutSpecs& out_specs) {
+  if (in_specs.size() != arguments.size()) {
+    throw ValueError(str("shard_map: in_specs has ", in_specs.size(), " entries, the call ",
+                         arguments.size(), " arguments"));
+  }
+  for (std::size_t i = 0; i < out_specs.all().size(); ++i) {
+    local.check(out_specs.all()[i], str("shard_map: result ", i));
+  }
+  std::vector<MapInput> inputs;
+  for (std::size_t a = 0; a < arguments.size(); ++a) {
+    local.check(in_specs[a], str("shard_map: argument ", a));
+    if (!arguments[a].is_tree && !in_specs[a].empty()) {
+      throw ValueError(
+          str("shard_map: argument ", a, " is no tree of tensors: its spec must be P()"));
+    }
+    for (std::size_t l = 0; l < arguments[a].leaves.size(); ++l) {
+      inputs.push_back(local.cut(arguments[a].leaves[l], in_specs[a],
+                                 str("shard_map: leaf ", l, " of argument ", a)));
+    }
+  }
+  return inputs;
+}
+
+void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::string>& axes,
+                      std::size_t element) {
+  if (axes.empty() || leaves.empty()) return;
+  const c10::AutoGradMode no_grad(false);
+  std::vector<std::int64_t> digests;
+  for (const Tensor& leaf : leaves) {
+    Key key = Key(0).fold(static_cast<std::uint64_t>(leaf.scalar_type()));
+    for (const std::int64_t size : leaf.sizes()) key = key.fold(static_cast<std::uint64_t>(size));
+    const Tensor message = as_message(leaf.detach());
+    const auto bytes = bytes_of(message);
+    key = key.fold(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    digests.push_back(static_cast<std::int64_t>(key.bits()));
+  }
+  const Tensor all = all_gather(at::tensor(digests, at::kLong), axes);
+  const auto values = all.accessor<std::int64_t, 2>();
+  for (std::int64_t r = 1; r < all.size(0); ++r) {
+    for (std::int64_t l = 0; l < all.size(1); ++l) {
+      if (values[r][l] == values[0][l]) continue;
+      throw ValueError(str("shard_map: result ", element,
+                           leaves.size() > 1 ? str(", leaf ", l, ",") : std::string(),
+                           " differs along ", AxisNames(axes).text(), ": index ", r,
+                           " has another value than index 0, and its out spec does not name ",
+                           axes.size() > 1 ? "these axes" : "this axis", ". Is a psum missing?"));
+    }
+  }
+}
+
+}  // namespace map_detail
+}  // namespace lockstep

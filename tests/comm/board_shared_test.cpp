@@ -1,0 +1,266 @@
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/comm/board.h"
+#include "tests/catch.h"
+#include "tests/comm/board_world.h"
+
+using namespace lockstep;
+using testing::call_of;
+
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() { ::close(number_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  [[nodiscard]] int get() const { return number_; }
+
+ private:
+  int number_;
+};
+
+constexpr std::uint64_t kKey = 99;
+const std::array<GroupMember, 2> kTwo = {GroupMember{.id = 1, .host = 0},
+                                         GroupMember{.id = 2, .host = 1}};
+
+std::vector<GroupMember> on_host_0(std::size_t size) {
+  std::vector<GroupMember> members(size);
+  for (std::size_t i = 0; i < size; ++i) members[i].id = i + 1;
+  return members;
+}
+
+template <typename Function>
+std::string error_of(const Function& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return str(error.type(), ": ", error.what());
+  }
+  return "";
+}
+
+// What the child process does, until its parent closes `go_on`: waits in another call.
+[[noreturn]] void wait_in_child(int memory, int ready, int go_on) {
+  {
+    Board board(2, memory);
+    const auto seat = board.take_seat(1, 2, 0, "1");
+    const auto group = board.group(1, kKey, kTwo);
+    seat->start(*group, 1, call_of("pmean at b.cpp:2"));
+    char byte = 'r';
+    if (::write(ready, &byte, 1) != 1 || ::read(go_on, &byte, 1) != 0) ::_exit(1);
+    const auto own = board.examine(*seat);
+    const auto verdict = board.condemned();
+    if (!own || !verdict || *own != *verdict) ::_exit(2);
+  }
+  ::_exit(0);
+}
+
+}  // namespace
+
+TEST_CASE("a process finds what another one waits in", "[board]") {
+  const Descriptor memory(Board::make_memory(2));
+  int ready[2];
+  int go_on[2];
+  REQUIRE((::pipe(ready) == 0 && ::pipe(go_on) == 0));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(go_on[1]);
+    wait_in_child(memory.get(), ready[1], go_on[0]);
+  }
+  Board board(2, memory.get());
+  const auto seat = board.take_seat(0, 1, 0, "0");
+  const auto group = board.group(0, kKey, kTwo);
+  seat->start(*group, 0, call_of("psum at a.cpp:1"));
+  char byte = 0;
+  CHECK(::read(ready[0], &byte, 1) == 1);
+  const auto verdict = board.examine(*seat);
+  if (verdict) board.condemn(verdict->kind, verdict->text);
+  for (const int end : {ready[0], ready[1], go_on[0], go_on[1]}) ::close(end);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(verdict);
+  CHECK(verdict->text ==
+        "replica 0 called psum at a.cpp:1 while replica 1 called pmean at b.cpp:2");
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  // The child has gone, and its seat with it: nothing is known of it now.
+  CHECK(!board.examine(*seat));
+}
+
+TEST_CASE("the memory of a board has no name, a fixed size and ends on exec", "[board]") {
+  const Descriptor memory(Board::make_memory(3));
+  CHECK((::fcntl(memory.get(), F_GETFD) & FD_CLOEXEC) != 0);
+  CHECK(::ftruncate(memory.get(), 1) != 0);
+  CHECK(::lseek(memory.get(), 0, SEEK_END) > 3 * (8 << 20));
+  CHECK_THAT(error_of([&] { Board(2, memory.get()); }),
+             ContainsSubstring("CommError: the board of pending calls: descriptor ") &&
+                 ContainsSubstring("; a board of 2 host slots has "));
+  CHECK_THAT(error_of([] { Board(1, -1); }), ContainsSubstring("descriptor -1 can't be read"));
+  CHECK(error_of([] { Board(0); }) ==
+        "ValueError: a board has from 1 to 65536 host slots: 0 were asked for");
+}
+
+TEST_CASE("a host slot is one Board's", "[board]") {
+  const Descriptor memory(Board::make_memory(2));
+  Board first(2, memory.get());
+  Board second(2, memory.get());
+  auto seat = first.take_seat(0, 1, 0, "0");
+  CHECK(error_of([&] { (void)second.take_seat(0, 2, 0, "1"); }) ==
+        "CommError: host slot 0 of the board is another process' or another Board's");
+  CHECK(error_of([&] { (void)second.group(0, kKey, kTwo); }) ==
+        "CommError: host slot 0 of the board is another process' or another Board's");
+  const auto other = second.take_seat(1, 2, 0, "1");
+  const auto group = first.group(0, kKey, kTwo);
+  const auto same = second.group(1, kKey, kTwo);
+  seat->start(*group, 0, call_of("a"));
+  other->start(*same, 1, call_of("b"));
+  CHECK(first.examine(*seat) == second.examine(*other));
+  REQUIRE(first.examine(*seat));
+  second.condemn(Board::Verdict::Kind::mismatch, first.examine(*seat)->text);
+  CHECK(first.condemned() == first.examine(*seat));
+}
+
+TEST_CASE("a host slot that was left is taken over clean", "[board]") {
+  const Descriptor memory(Board::make_memory(2));
+  Board stays(2, memory.get());
+  const auto waiting = stays.take_seat(1, 2, 0, "1");
+  const auto group = stays.group(1, kKey, kTwo);
+  {
+    Board leaves(2, memory.get());
+    const auto seat = leaves.take_seat(0, 1, 0, "0");
+    const auto theirs = leaves.group(0, kKey, kTwo);
+    seat->start(*theirs, 0, call_of("a"));
+    waiting->start(*group, 1, call_of("a"));
+    seat->finish();
+    seat->returned();
+  }
+  // It is still known that it had arrived.
+  CHECK(stays.absentees(*waiting).empty());
+  Board next(2, memory.get());
+  const auto seat = next.take_seat(0, 1, 0, "0");
+  CHECK_THAT(stays.absentees(*waiting), ContainsSubstring("it has finished no collective"));
+}
+
+TEST_CASE("who has arrived is known for as long as another host waits", "[board]") {
+  Board board(2);
+  const auto first = board.take_seat(0, 1, 0, "0");
+  const auto second = board.take_seat(1, 2, 0, "1");
+  const auto members = std::span(kTwo);
+  const auto held = board.group(1, kKey, members);
+  {
+    const auto group = board.group(0, kKey, members);
+    CHECK(board.group(0, kKey, members) == group);
+    first->start(*group, 0, call_of("a"));
+    second->start(*held, 1, call_of("a"));
+    first->finish();
+    first->returned();
+  }
+  for (std::uint64_t key = 1000; key < 1500; ++key) (void)board.group(0, key, members);
+  CHECK(!board.examine(*second));
+  // Whoever comes back to the group counts on.
+  const auto again = board.group(0, kKey, members);
+  second->finish();
+  first->start(*again, 0, call_of("b"));
+  second->start(*held, 1, call_of("b"));
+  CHECK(!board.examine(*first));
+  CHECK(!board.examine(*second));
+}
+
+TEST_CASE("what is asked for wrongly names the numbers", "[board]") {
+  Board board(2);
+  const auto seat = board.take_seat(0, 1, 0, "0");
+  const auto group = board.group(0, kKey, kTwo);
+  CHECK(error_of([&] { (void)board.take_seat(2, 1, 0, "0"); }) ==
+        "ValueError: a board of 2 host slots has no host slot 2");
+  CHECK_THAT(error_of([&] { (void)board.take_seat(0, 0, 0, "7"); }),
+             ContainsSubstring("ValueError: replica 7 has the id 0"));
+  CHECK(error_of([&] { (void)board.group(0, 0, kTwo); }) ==
+        "ValueError: a group's key on the board is not 0");
+  const std::array<GroupMember, 1> astray = {GroupMember{.id = 1, .host = 2}};
+  CHECK(error_of([&] { (void)board.group(0, 5, astray); }) ==
+        "ValueError: a member's host slot is 2 on a board of 2 host slots");
+  CHECK(error_of([&] { (void)board.group(0, kKey, astray); }).starts_with("ValueError"));
+  CHECK(error_of([&] { (void)board.group(0, kKey, on_host_0(3)); }) ==
+        "CommError: two groups of host slot 0 have the key 99: one of 2 members and one of 3");
+  CHECK(error_of([&] { seat->start(*group, 2, call_of("a")); }) ==
+        "ValueError: place 2 in a group of 2 on host slot 0 is not of a member on host slot 0");
+}
+
+TEST_CASE("seats are used again, and are so many", "[board]") {
+  Board board(1);
+  const auto members = on_host_0(2);
+  const auto group = board.group(0, kKey, members);
+  std::vector<std::unique_ptr<Board::Seat>> seats;
+  for (int i = 0; i < Board::kSeats; ++i) {
+    seats.push_back(board.take_seat(0, static_cast<std::uint64_t>(i) + 1, 0, str(i)));
+  }
+  const auto one_more = [&] { seats.push_back(board.take_seat(0, 5000, 0, "(1, 7)")); };
+  CHECK(error_of(one_more) ==
+        "CommError: replica (1, 7) finds no seat on the board: all 4096 of "
+        "host slot 0 are taken");
+  seats[1]->start(*group, 1, call_of("a"));
+  seats[1]->finish();
+  seats[1].reset();
+  seats[1] = board.take_seat(0, 2, 0, "another");
+  seats[0]->start(*group, 0, call_of("a"));
+  CHECK(!board.examine(*seats[0]));
+  seats[0]->finish();
+  seats[0]->start(*group, 0, call_of("b"));
+  CHECK(board.absentees(*seats[0]) ==
+        "replica another has not arrived: it is running, and it has finished no collective");
+}
+
+TEST_CASE("the memory of groups is used again, and is finite", "[board]") {
+  Board board(2);
+  std::vector<std::shared_ptr<Board::Group>> held;
+  std::uint64_t key = 0;
+  const auto add = [&](std::size_t size) {
+    held.push_back(board.group(0, ++key, on_host_0(size)));
+  };
+  SECTION("large ones") {
+    for (int i = 0; i < 87; ++i) add(1000);
+    CHECK(error_of([&] { add(1000); }) ==
+          "CommError: the board has no room for a group of 1000 members, 48008 bytes: host slot 0 "
+          "holds 87 groups of at most 32768, and of its 4194304 bytes 17608 are free, 17608 in one "
+          "piece");
+    held[20].reset();
+    held[22].reset();
+    CHECK_THAT(error_of([&] { add(2000); }),
+               ContainsSubstring("113624 are free, 48008 in one piece"));
+    held[21].reset();
+    add(2000);
+    add(1000);
+  }
+  SECTION("many") {
+    for (int i = 0; i < Board::kGroups; ++i) add(1);
+    CHECK_THAT(error_of([&] { add(1); }), ContainsSubstring("holds 32768 groups of at most 32768"));
+    held.pop_back();
+    add(1);
+  }
+  SECTION("groups that come and go, on hosts that let go of them at different times") {
+    std::vector<std::shared_ptr<Board::Group>> elsewhere;
+    auto members = on_host_0(1000);
+    for (std::size_t i = 500; i < 1000; ++i) members[i].host = 1;
+    for (int i = 0; i < 500; ++i) {
+      held.push_back(board.group(0, ++key, members));
+      elsewhere.push_back(board.group(1, key, members));
+      if (i >= 20) held[held.size() - 20].reset();
+      if (i >= 30) elsewhere[elsewhere.size() - 30].reset();
+    }
+    CHECK(held.size() == 500);
+  }
+}

@@ -1,0 +1,343 @@
+#include "framework/comm/board.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/comm/board_world.h"
+
+using namespace lockstep;
+using testing::BoardWorld;
+
+namespace {
+
+constexpr std::string_view kSum = "psum over 'data' at model.cpp:44 with (64, 10) float32";
+constexpr std::string_view kSmallSum = "psum over 'data' at model.cpp:44 with (32, 10) float32";
+constexpr std::string_view kMean = "pmean over 'data' at model.cpp:41 with (64, 10) float32";
+constexpr std::string_view kMap = "pmap over 'batch' at x.cpp:7";
+const std::vector<int> kAll = {0, 1, 2, 3};
+
+BoardWorld::Hosts any_hosts() {
+  return GENERATE(BoardWorld::Hosts::one, BoardWorld::Hosts::each);
+}
+
+}  // namespace
+
+TEST_CASE("members who agree find nothing, whoever runs still", "[board]") {
+  BoardWorld world(4, any_hosts());
+  CHECK(world.found(0).empty());
+  for (const int member : kAll) {
+    world.start(member, kAll, kSum);
+    for (int other = 0; other < 4; ++other) CHECK(world.found(other).empty());
+  }
+  // Some have gone on to their next call, one has returned: the others have yet to notice that
+  // the first is complete.
+  world.finish_all({0, 1, 2});
+  world.start(0, kAll, kMean);
+  world.seat(2).returned();
+  CHECK(world.found(3).empty());
+  CHECK(world.board().absentees(world.seat(3)).empty());
+}
+
+TEST_CASE("another operation or shape is a mismatch that shows both sides", "[board]") {
+  BoardWorld world(4, any_hosts());
+  const std::string_view other = GENERATE(kMean, kSmallSum);
+  world.start_all(kAll, kSum);
+  world.finish_all(kAll);
+  world.start(0, kAll, kSum);
+  world.start(2, kAll, other);
+  const std::string both =
+      str("mismatch: replica 0 called ", kSum, " while replica 2 called ", other);
+  CHECK(world.found(0) == both);
+  CHECK(world.found(2) == both);
+  world.start(3, kAll, kSum);
+  world.start(1, kAll, kSum);
+  for (const int member : kAll) {
+    CHECK(world.found(member) ==
+          str("mismatch: replica 2 called ", other, " while replicas 0, 1 and 3 called ", kSum));
+  }
+}
+
+TEST_CASE("calls that differ in what their texts don't show say so", "[board]") {
+  BoardWorld world(2, any_hosts());
+  const std::string longer(600, 'x');
+  world.start(0, {0, 1}, longer + "a");
+  world.start(1, {0, 1}, longer + "b");
+  const std::string shown = std::string(CallRecord::kTextSize - 4, 'x') + "...";
+  CHECK(world.found(0) == str("mismatch: replica 0 called ", shown, " while replica 1 called ",
+                              shown, "; the calls differ in what is not shown"));
+}
+
+TEST_CASE("who skips a collective is found in its next one", "[board]") {
+  BoardWorld world(3, any_hosts());
+  world.start(0, {0, 1, 2}, kSum);
+  world.start(1, {0, 1, 2}, kSum);
+  CHECK(world.found(0).empty());
+  world.start(2, {0, 1, 2}, kMean);
+  CHECK(world.found(1) ==
+        str("mismatch: replica 2 called ", kMean, " while replicas 0 and 1 called ", kSum));
+}
+
+TEST_CASE("waiting for who has returned is a mismatch", "[board]") {
+  BoardWorld world(4, any_hosts());
+  world.start_all(kAll, kMean);
+  world.finish_all(kAll);
+  world.seat(1).returned();
+  world.start(0, kAll, kSum);
+  world.start(3, kAll, kSum);
+  CHECK(world.found(0) ==
+        str("mismatch: replica 1 has returned while replicas 0 and 3 called ", kSum));
+  world.seat(2).returned();
+  CHECK(world.found(3) ==
+        str("mismatch: replicas 1 and 2 have returned while replicas 0 and 3 called ", kSum));
+}
+
+TEST_CASE("waiting for who has thrown is a failure, with what was thrown", "[board]") {
+  BoardWorld world(4, any_hosts());
+  world.start(0, kAll, kSum);
+  world.seat(1).threw("ValueError: no such class: 11");
+  world.seat(2).returned();
+  const std::string text =
+      "failed: replica 2 has returned and replica 0 called psum over 'data' at "
+      "model.cpp:44 with (64, 10) float32 while replica 1 has thrown: "
+      "ValueError: no such class: 11";
+  CHECK(world.found(0) == text);
+}
+
+TEST_CASE("who leaves a call unfinished by throwing fails those who wait in it", "[board]") {
+  BoardWorld world(3, any_hosts());
+  world.start_all({0, 1, 2}, kSum);
+  world.finish_all({2});
+  world.seat(2).threw("later: not the cause");
+  CHECK(world.found(0).empty());
+  world.seat(1).threw("bad_alloc");
+  CHECK(world.found(0) ==
+        str("failed: replica 0 called ", kSum, " while replica 1 has thrown: bad_alloc"));
+}
+
+TEST_CASE("members who wait for each other in different groups are a mismatch", "[board]") {
+  BoardWorld world(4, any_hosts());
+  world.start(1, kAll, kMean);
+  world.start(0, {0, 1}, kSum);
+  const std::string text =
+      str("mismatch: replica 0 called ", kSum, " while replica 1 called ", kMean);
+  CHECK(world.found(0) == text);
+  CHECK(world.found(1) == text);
+  world.start(2, kAll, kMean);
+  CHECK(world.found(2) ==
+        str("mismatch: replica 0 called ", kSum, " while replicas 1 and 2 called ", kMean));
+}
+
+TEST_CASE("a cycle over three groups is found from each of its members and from outside",
+          "[board]") {
+  BoardWorld world(4, any_hosts());
+  world.start(0, {0, 1}, "psum over 'a' at f.cpp:1");
+  world.start(1, {1, 2}, "psum over 'b' at f.cpp:2");
+  CHECK(world.found(0).empty());
+  world.start(2, {2, 0}, "psum over 'c' at f.cpp:3");
+  const std::string cycle =
+      "mismatch: replica 0 called psum over 'a' at f.cpp:1 and replica 1 called psum over 'b' at "
+      "f.cpp:2 while replica 2 called psum over 'c' at f.cpp:3";
+  for (const int member : {0, 1, 2}) CHECK(world.found(member) == cycle);
+  world.start(3, {3, 1}, "psum over 'd' at f.cpp:4");
+  CHECK_THAT(world.found(3), ContainsSubstring("replica 3 called psum over 'd' at f.cpp:4"));
+}
+
+TEST_CASE("calls that look alike in a cycle say which they are", "[board]") {
+  BoardWorld world(3, any_hosts());
+  world.start(0, {0, 1}, kSum);
+  world.start(1, {1, 2}, kSum);
+  world.start(2, {2, 0}, kSum);
+  CHECK(world.found(1) == str("mismatch: replica 0 called ", kSum,
+                              " (1st of replicas 0 and 1) and replica 1 called ", kSum,
+                              " (1st of replicas 1 and 2) while replica 2 called ", kSum,
+                              " (1st of replicas 0 and 2)"));
+}
+
+TEST_CASE("who waits for another call that can complete is only late", "[board]") {
+  BoardWorld world(4, any_hosts());
+  world.start(0, kAll, kSum);
+  world.start(1, {1, 2}, kMean);
+  CHECK(world.found(0).empty());
+  world.start(2, {1, 2}, kMean);
+  CHECK(world.found(0).empty());
+  // Through a chain of waits the last of whom has returned it can not.
+  BoardWorld chain(4, any_hosts());
+  chain.start(0, {0, 1}, "a");
+  chain.start(1, {1, 2}, "b");
+  chain.start(2, {2, 3}, "c");
+  CHECK(chain.found(0).empty());
+  chain.seat(3).returned();
+  CHECK(chain.found(0) ==
+        "mismatch: replica 3 has returned, replica 0 called a and replica 1 "
+        "called b while replica 2 called c");
+}
+
+TEST_CASE("a map is waited for through its children", "[board]") {
+  BoardWorld world(2, any_hosts());
+  const int first = world.add_child(1);
+  const int second = world.add_child(1);
+  world.seat(1).enter_map(testing::call_of(kMap), 2);
+  world.start(0, {0, 1}, kSum);
+  CHECK(world.found(0).empty());
+  // The children may still come together; not if one has returned.
+  world.start(first, {first, second}, kMean);
+  CHECK(world.found(0).empty());
+  world.seat(second).returned();
+  CHECK(world.found(0) == str("mismatch: replica 1 is in ", kMap,
+                              ", replica (1, 3) has returned and replica (1, 2) called ", kMean,
+                              " while replica 0 called ", kSum));
+  CHECK(world.found(first) ==
+        str("mismatch: replica (1, 3) has returned while replica (1, 2) called ", kMean));
+}
+
+TEST_CASE("who has left its map is asked itself again", "[board]") {
+  BoardWorld world(2, any_hosts());
+  const int child = world.add_child(1);
+  world.seat(1).enter_map(testing::call_of(kMap), 1);
+  world.seat(child).returned();
+  world.start(0, {0, 1}, kSum);
+  CHECK(world.found(0).empty());
+  world.free_seat(child);
+  world.seat(1).leave_map();
+  CHECK(world.found(0).empty());
+  world.seat(1).returned();
+  CHECK(world.found(0) == str("mismatch: replica 1 has returned while replica 0 called ", kSum));
+}
+
+TEST_CASE("for a member without a seat its parent is asked", "[board]") {
+  BoardWorld world(2, any_hosts());
+  const int child = world.add_child(0);
+  const int peer = world.add_child(1, false);
+  world.seat(0).enter_map(testing::call_of(kMap), 1);
+  world.start(child, {child, peer}, kSum);
+  CHECK(world.found(child).empty());
+  SECTION("it may still start it") {
+    world.seat(1).enter_map(testing::call_of(kMap), 1);
+    CHECK(world.found(child).empty());
+    world.sit(peer, "(1, 0)");
+    CHECK(world.found(child).empty());
+    world.start(peer, {child, peer}, kMean);
+    CHECK(world.found(child) ==
+          str("mismatch: replica (0, 2) called ", kSum, " while replica (1, 0) called ", kMean));
+  }
+  SECTION("it has returned") {
+    world.seat(1).returned();
+    CHECK(world.found(child) ==
+          str("mismatch: replica 1 has returned while replica (0, 2) called ", kSum));
+  }
+  SECTION("it has thrown") {
+    world.seat(1).threw("no");
+    CHECK(world.found(child) ==
+          str("failed: replica (0, 2) called ", kSum, " while replica 1 has thrown: no"));
+  }
+  SECTION("it waits for who runs the map") {
+    world.start(1, {0, 1}, kMean);
+    CHECK(world.found(child) == str("mismatch: replica 0 is in ", kMap,
+                                    " and replica (0, 2) called ", kSum, " while replica 1 called ",
+                                    kMean));
+  }
+  SECTION("it is in another map, whose members wait for those of the first") {
+    world.seat(1).enter_map(testing::call_of("pmap over 'batch' at y.cpp:9"), 1);
+    CHECK(world.found(child).empty());
+    const int other = world.add_child(1);
+    const int its_peer = world.add_child(0, false);
+    world.start(other, {its_peer, other}, kMean);
+    CHECK(world.found(child) ==
+          str("mismatch: replica 0 is in ", kMap,
+              ", replica 1 is in pmap over 'batch' at y.cpp:9 and replica (0, 2) called ", kSum,
+              " while replica (1, 4) called ", kMean));
+  }
+}
+
+TEST_CASE("for one in a map in a map that has not begun its elders are asked", "[board]") {
+  BoardWorld world(2, any_hosts());
+  const int middle = world.add_child(0);
+  const int inner = world.add_child(middle);
+  const int peer_middle = world.add_child(1, false);
+  const int peer_inner = world.add_child(peer_middle, false);
+  world.seat(0).enter_map(testing::call_of(kMap), 1);
+  world.seat(middle).enter_map(testing::call_of(kMap), 1);
+  world.start(inner, {inner, peer_inner}, kSum);
+  CHECK(world.found(inner).empty());
+  world.seat(1).returned();
+  CHECK(world.found(inner) ==
+        str("mismatch: replica 1 has returned while replica (2, 3) called ", kSum));
+}
+
+TEST_CASE("the absent are named with what they do and their last collective", "[board]") {
+  BoardWorld world(4, any_hosts());
+  for (int i = 0; i < 12; ++i) {
+    world.start_all(kAll, kMean);
+    world.finish_all(kAll);
+  }
+  CHECK(world.board().absentees(world.seat(0)).empty());
+  world.start(0, kAll, kSum);
+  world.start(1, kAll, kSum);
+  world.start(2, {2, 3}, kSmallSum);
+  CHECK(world.board().absentees(world.seat(0)) ==
+        str("replica 2 has not arrived: it waits in ", kSmallSum,
+            ", and the last collective it finished is ", kMean,
+            ", its 12th; replica 3 has not arrived: it is running, and the last collective it "
+            "finished is ",
+            kMean, ", its 12th"));
+  world.seat(2).finish();
+  world.seat(2).returned();
+  world.seat(3).enter_map(testing::call_of(kMap), 4);
+  CHECK(world.board().absentees(world.seat(1)) ==
+        str("replica 2 has not arrived: it has returned, and the last collective it finished is ",
+            kSmallSum, ", its 13th; replica 3 has not arrived: it is in ", kMap,
+            ", and the last collective it finished is ", kMean, ", its 12th"));
+}
+
+TEST_CASE("of the absent who have not begun their parents are named", "[board]") {
+  BoardWorld world(3, any_hosts(), 2);
+  const int child = world.add_child(0);
+  const int peer = world.add_child(1, false);
+  world.start(child, {child, peer}, kSum);
+  CHECK(world.board().absentees(world.seat(child)) ==
+        "the member at place 1 of the group has not arrived: it has not started, and replica 1, "
+        "which would run it, is running, and it has finished no collective");
+  world.start(0, {0, 1, 2}, kSum);
+  CHECK(world.board().absentees(world.seat(0)) ==
+        "replica 1 has not arrived: it is running, and it has finished no collective; the member "
+        "at place 2 of the group has not arrived: it has not started");
+}
+
+TEST_CASE("a message about many members stays short", "[board]") {
+  constexpr int kMany = 100;
+  BoardWorld world(kMany, any_hosts());
+  std::vector<int> members;
+  for (int i = 0; i < kMany; ++i) members.push_back(i);
+  world.start(0, members, kSum);
+  const std::string absent = world.board().absentees(world.seat(0));
+  CHECK_THAT(absent, ContainsSubstring("replica 16 has not arrived") &&
+                         ContainsSubstring("; and 83 more have not arrived"));
+  for (int i = 1; i < kMany; ++i) world.start(i, members, i == 50 ? kMean : kSum);
+  CHECK(world.found(7) == str("mismatch: replica 50 called ", kMean,
+                              " while replicas 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ",
+                              "10, 11, 12, 13, 14, 15 and 83 more called ", kSum));
+}
+
+TEST_CASE("the first condemnation stays", "[board]") {
+  Board board(2);
+  CHECK(!board.condemned());
+  const std::string text(5000, 'y');
+  board.condemn(Board::Verdict::Kind::failed, text);
+  board.condemn(Board::Verdict::Kind::mismatch, "too late");
+  CHECK(board.condemned() == Board::Verdict{Board::Verdict::Kind::failed, text});
+}
+
+TEST_CASE("a record's text is cut where it is too long, not inside a character", "[board]") {
+  CHECK(CallRecord::of(1, "psum").view() == "psum");
+  CHECK(CallRecord::of(1, "").view().empty());
+  const std::string fits(CallRecord::kTextSize - 1, 'z');
+  CHECK(CallRecord::of(1, fits).view() == fits);
+  CHECK(CallRecord::of(1, fits + "z").view() == fits.substr(3) + "...");
+  std::string umlauts;
+  for (int i = 0; i < 300; ++i) umlauts += "\xc3\xa4";
+  const CallRecord cut = CallRecord::of(1, umlauts);
+  CHECK(cut.view().ends_with("\xc3\xa4..."));
+}
