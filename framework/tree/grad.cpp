@@ -8,11 +8,15 @@
 
 namespace lockstep::tree_detail {
 
+bool differentiated_outside(const std::vector<Tensor>& leaves) {
+  return c10::GradMode::is_enabled() &&
+         std::any_of(leaves.begin(), leaves.end(),
+                     [](const Tensor& leaf) { return leaf.defined() && leaf.requires_grad(); });
+}
+
 std::pair<Tensor, std::vector<Tensor>> value_and_grad_of_leaves(const LossOfLeaves& loss,
                                                                 const std::vector<Tensor>& leaves) {
-  const bool nested = c10::GradMode::is_enabled() &&
-                      std::any_of(leaves.begin(), leaves.end(),
-                                  [](const Tensor& leaf) { return leaf.requires_grad(); });
+  const bool nested = differentiated_outside(leaves);
   const c10::AutoGradMode enable_grad(true);
 
   std::vector<Tensor> variables;

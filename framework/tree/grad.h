@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -12,7 +14,25 @@ namespace tree_detail {
 using LossOfLeaves = std::function<Tensor(const std::vector<Tensor>&)>;
 std::pair<Tensor, std::vector<Tensor>> value_and_grad_of_leaves(const LossOfLeaves& loss,
                                                                 const std::vector<Tensor>& leaves);
+/// Whether these leaves are being differentiated by an outer value_and_grad.
+bool differentiated_outside(const std::vector<Tensor>& leaves);
+
+// Auxiliary results are values: they keep a graph only under an outer differentiation.
+template <typename Aux>
+Aux detached_unless(bool keep, const Aux& aux) {
+  if constexpr (Tree<Aux>) {
+    if (!keep) {
+      return tree_map([](const Tensor& leaf) { return leaf.defined() ? leaf.detach() : leaf; },
+                      aux);
+    }
+  }
+  return aux;
+}
 }  // namespace tree_detail
+
+/// For functions that return more than their value: see value_and_grad.
+struct HasAux {};
+inline constexpr HasAux has_aux;
 
 /// A function that returns f's value and its gradient: `value_and_grad(f)(tree, args…)` is the pair
 /// of f(tree, args…), a floating-point tensor with one element, and a tree like its first argument
@@ -35,12 +55,45 @@ template <typename F>
   };
 }
 
+/// For a function that returns the pair of its value and something else (any type; metrics, for
+/// example), which is not differentiated: the pair of f's pair and the gradient. As
+/// jax.value_and_grad(f, has_aux=True).
+template <typename F>
+[[nodiscard]] auto value_and_grad(F f, HasAux) {
+  return [f = std::move(f)]<Tree T, typename... Args>(const T& tree, const Args&... args) {
+    using Aux = std::remove_cvref_t<decltype(std::invoke(f, tree, args...).second)>;
+    const auto leaves = tree_leaves(tree);
+    std::optional<Aux> aux;
+    auto [value, gradients] = tree_detail::value_and_grad_of_leaves(
+        [&](const std::vector<Tensor>& variables) -> Tensor {
+          auto result = std::invoke(f, tree_unflatten(tree, variables), args...);
+          aux.emplace(std::move(result.second));
+          return std::move(result.first);
+        },
+        leaves);
+    return std::pair(std::pair<Tensor, Aux>(std::move(value),
+                                            tree_detail::detached_unless(
+                                                tree_detail::differentiated_outside(leaves), *aux)),
+                     tree_unflatten(tree, gradients));
+  };
+}
+
 /// The gradient alone; see value_and_grad.
 template <typename F>
 [[nodiscard]] auto grad(F f) {
   return [with_value = value_and_grad(std::move(f))]<Tree T, typename... Args>(
       const T& tree, const Args&... args) {
     return with_value(tree, args...).second;
+  };
+}
+
+/// The gradient and what the function returns beside its value. As jax.grad(f, has_aux=True).
+template <typename F>
+[[nodiscard]] auto grad(F f, HasAux) {
+  return [with_value = value_and_grad(std::move(f), has_aux)]<Tree T, typename... Args>(
+      const T& tree, const Args&... args) {
+    auto [value, gradient] = with_value(tree, args...);
+    return std::pair(std::move(gradient), std::move(value.second));
   };
 }
 

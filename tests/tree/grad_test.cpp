@@ -1,5 +1,8 @@
 #include "framework/tree/grad.h"
 
+#include <string>
+#include <utility>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -80,4 +83,26 @@ TEST_CASE("what has no derivative is refused") {
   CHECK_THROWS_WITH(grad(id)(at::ones({}, at::kLong)),
                     ContainsSubstring("leaf 0 of the first argument is Long"));
   CHECK_THROWS_AS(grad(id)(Tensor()), ValueError);
+}
+
+TEST_CASE("what a function returns beside its value comes back beside it") {
+  const auto loss = [](const Tensor& x, double scale) {
+    return std::pair((scale * x * x).sum(), std::pair(x + 1, 3 * x));
+  };
+  const Tensor x = at::arange(3.0);
+  const auto [value_and_aux, gradient] = value_and_grad(loss, has_aux)(x, 2.0);
+  CHECK(value_and_aux.first.item().toDouble() == Approx(10));
+  CHECK(gradient.equal(4 * x));
+  CHECK(value_and_aux.second.first.equal(x + 1));
+  CHECK_FALSE(value_and_aux.second.second.requires_grad());
+  const auto [alone, aux] = grad(loss, has_aux)(x, 2.0);
+  CHECK(alone.equal(4 * x));
+  CHECK(aux.second.equal(3 * x));
+  // Not only trees; and what is beside it stays connected to an outer differentiation.
+  const auto named = [](const Tensor& at) { return std::pair(at.sum(), std::string("metric")); };
+  CHECK(grad(named, has_aux)(x).second == "metric");
+  const auto outer = [&](const Tensor& at) {
+    return grad(loss, has_aux)(at, 1.0).second.second.sum();
+  };
+  CHECK(grad(outer)(x).equal(3 * at::ones({3})));
 }
