@@ -123,7 +123,7 @@ std::int64_t AxisLevel::index(std::size_t axis) const {
 }
 
 Environment::Environment(std::shared_ptr<Site> site, std::vector<AxisLevel> levels,
-                         std::shared_ptr<const Fate> fate, std::chrono::milliseconds timeout,
+                         std::shared_ptr<Fate> fate, std::chrono::milliseconds timeout,
                          std::shared_ptr<const int> identity)
     : site_(std::move(site)),
       levels_(std::move(levels)),

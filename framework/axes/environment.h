@@ -63,9 +63,8 @@ class Environment {
  public:
   /// Takes a seat on the site's board. `identity` is that of the replica whose backward this one
   /// runs; a new one otherwise.
-  Environment(std::shared_ptr<Site> site, std::vector<AxisLevel> levels,
-              std::shared_ptr<const Fate> fate, std::chrono::milliseconds timeout,
-              std::shared_ptr<const int> identity = nullptr);
+  Environment(std::shared_ptr<Site> site, std::vector<AxisLevel> levels, std::shared_ptr<Fate> fate,
+              std::chrono::milliseconds timeout, std::shared_ptr<const int> identity = nullptr);
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
 

@@ -16,7 +16,7 @@ auto make_node(Args&&... args) {
   using Owner = decltype(torch::autograd::Edge::function);
   if constexpr (std::is_same_v<Owner, std::shared_ptr<torch::autograd::Node>>) {
     return std::shared_ptr<Node>(new Node(std::forward<Args>(args)...),
-                                 [](auto* node) { torch::autograd::deleteNode(node); });
+                                 [](auto* node) { deleteNode(node); });
   } else {
     return c10::make_intrusive<Node>(std::forward<Args>(args)...);
   }

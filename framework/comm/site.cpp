@@ -18,17 +18,21 @@ constexpr milliseconds kLookAround{50};
 
 }  // namespace
 
-void Fate::end(const std::string& reason) {
+void Fate::end(const std::exception_ptr& error) {
   const std::lock_guard lock(mutex_);
   if (ended_) return;
-  reason_ = reason;
+  error_ = error;
   ended_ = true;
+}
+
+void Fate::end(const std::string& reason) {
+  end(std::make_exception_ptr(Aborted(reason)));
 }
 
 void Fate::check() const {
   if (ended_) {
     const std::lock_guard lock(mutex_);
-    throw Aborted(reason_);
+    std::rethrow_exception(error_);
   }
   if (outer_) outer_->check();
 }
@@ -94,6 +98,9 @@ std::exception_ptr Site::verdict(const Member& member, Clock::time_point since) 
       throw Timeout(
           str("waited ", member.timeout.count(), " ms: ", board_->absentees(*member.seat)));
     }
+  } catch (const CollectiveMismatch&) {
+    member.fate->end(std::current_exception());
+    return std::current_exception();
   } catch (...) {
     return std::current_exception();
   }

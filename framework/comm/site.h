@@ -27,8 +27,10 @@ class Fate {
   explicit Fate(std::shared_ptr<const Fate> outer = nullptr) : outer_(std::move(outer)) {}
 
   /// The first call counts.
+  void end(const std::exception_ptr& error);
+  /// The same with Aborted(reason).
   void end(const std::string& reason);
-  /// Throws Aborted(reason) if this or an outer one has ended.
+  /// Throws the error if this or an outer one has ended.
   void check() const;
   [[nodiscard]] bool ended() const noexcept;
 
@@ -36,14 +38,14 @@ class Fate {
   std::shared_ptr<const Fate> outer_;
   mutable std::mutex mutex_;
   std::atomic<bool> ended_{false};
-  std::string reason_;
+  std::exception_ptr error_;
 };
 
 /// A replica as the groups see it that it takes part in. Used by its own thread, but for its seat's
 /// board and its fate.
 struct Member {
   std::unique_ptr<Board::Seat> seat;
-  std::shared_ptr<const Fate> fate;
+  std::shared_ptr<Fate> fate;
   std::chrono::milliseconds timeout;  ///< how long it waits for others in a collective
 };
 
@@ -80,7 +82,8 @@ class Site {
   void wake_all();
 
   /// What `member`, which has waited since then, must end with: CollectiveMismatch or Aborted if
-  /// what it waits for cannot come, Timeout if it did not; nullptr while it may come.
+  /// what it waits for cannot come, Timeout if it did not; nullptr while it may come. A mismatch
+  /// becomes the fate of its whole team.
   [[nodiscard]] std::exception_ptr verdict(const Member& member,
                                            std::chrono::steady_clock::time_point since) const;
 

@@ -2,19 +2,19 @@
 
 namespace lockstep {
 namespace {
-thread_local Job* this_thread_job = nullptr;
+thread_local bool this_thread_in_job = false;
 }  // namespace
 
-Job* current_job() noexcept {
-  return this_thread_job;
+bool in_job() noexcept {
+  return this_thread_in_job;
 }
 
-JobScope::JobScope(Job* job) noexcept {
-  this_thread_job = job;
+JobScope::JobScope() noexcept {
+  this_thread_in_job = true;
 }
 
 JobScope::~JobScope() {
-  this_thread_job = nullptr;
+  this_thread_in_job = false;
 }
 
 }  // namespace lockstep

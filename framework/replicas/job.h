@@ -1,21 +1,15 @@
 #pragma once
 
-#include <cstdint>
-
 namespace lockstep {
 
-/// What launch() gave this replica beside its axis.
-struct Job {
-  std::int64_t threads_per_replica;
-};
+/// Whether this thread runs the function of a launched job: false outside launch() and in the
+/// threads of maps.
+[[nodiscard]] bool in_job() noexcept;
 
-/// The job whose function this thread runs, or nullptr outside launch() and in the threads of maps.
-[[nodiscard]] Job* current_job() noexcept;
-
-/// Makes `job` this thread's while it lives.
+/// Makes this thread's function that of a job while it lives.
 class JobScope {
  public:
-  explicit JobScope(Job* job) noexcept;
+  JobScope() noexcept;
   ~JobScope();
   JobScope(const JobScope&) = delete;
   JobScope& operator=(const JobScope&) = delete;

@@ -73,8 +73,7 @@ void run_replica(const ReplicaFunction& function, const LaunchOptions& options, 
   connected(communicator);
   const std::int64_t threads = math_threads(options.threads_per_replica, options.replicas);
   set_math_threads(threads);
-  Job job{threads};
-  const JobScope job_scope(&job);
+  const JobScope job_scope;
   AxisLevel level{{{options.axis_name, options.replicas}}, index, 0, {}};
   for (int host = 0; host < options.replicas; ++host) level.hosts.push_back(host);
   Environment environment(std::make_shared<Site>(static_cast<int>(index), communicator, board),

@@ -15,6 +15,8 @@
 namespace lockstep {
 namespace {
 
+thread_local std::int64_t this_thread_math_threads = 0;
+
 // The file that holds the matrix product which LibTorch calls, symbolic links resolved: Debian
 // picks a BLAS by links.
 std::string blas_file() {
@@ -49,7 +51,12 @@ std::int64_t math_threads(std::int64_t requested, std::int64_t replicas_on_host)
   return std::max<std::int64_t>(1, host_cores() / std::max<std::int64_t>(1, replicas_on_host));
 }
 
+std::int64_t own_math_threads() noexcept {
+  return this_thread_math_threads;
+}
+
 void set_math_threads(std::int64_t threads) {
+  this_thread_math_threads = threads;
   if (at::get_num_threads() != threads) at::set_num_threads(static_cast<int>(threads));
 }
 

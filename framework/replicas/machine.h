@@ -12,8 +12,11 @@ namespace lockstep {
 /// least 1.
 [[nodiscard]] std::int64_t math_threads(std::int64_t requested, std::int64_t replicas_on_host);
 
-/// Sets LibTorch's math threads for the calling thread.
+/// Sets LibTorch's math threads for the calling thread, a replica's.
 void set_math_threads(std::int64_t threads);
+
+/// What was set for this thread; 0 in one that is no replica's.
+[[nodiscard]] std::int64_t own_math_threads() noexcept;
 
 /// The BLAS that LibTorch's matrix products run on.
 struct Blas {

@@ -52,12 +52,27 @@ class PartitionEntry {
 /// `P("data")` cuts dimension 0 along "data", `P(none, "model")` dimension 1 along "model",
 /// `P({"data", "model"})` dimension 0 along both. Axes that are not named hold copies; P() is the
 /// whole array everywhere. As jax.sharding.PartitionSpec.
-template <typename... Entries>
-[[nodiscard]] PartitionSpec P(const Entries&... entries) {
-  return {PartitionEntry(entries).axes()...};
+[[nodiscard]] inline PartitionSpec P() {
+  return {};
 }
-[[nodiscard]] inline PartitionSpec P(std::initializer_list<const char*> axes) {
-  return {PartitionEntry(axes).axes()};
+[[nodiscard]] inline PartitionSpec P(const PartitionEntry& first) {
+  return {first.axes()};
+}
+[[nodiscard]] inline PartitionSpec P(const PartitionEntry& first, const PartitionEntry& second) {
+  return {first.axes(), second.axes()};
+}
+/// Up to six dimensions; for more write the PartitionSpec itself.
+[[nodiscard]] inline PartitionSpec P(const PartitionEntry& first, const PartitionEntry& second,
+                                     const PartitionEntry& third,
+                                     const PartitionEntry& fourth = none,
+                                     const PartitionEntry& fifth = none,
+                                     const PartitionEntry& sixth = none) {
+  PartitionSpec spec;
+  for (const PartitionEntry* entry : {&first, &second, &third, &fourth, &fifth, &sixth}) {
+    spec.push_back(entry->axes());
+  }
+  while (spec.size() > 3 && spec.back().empty()) spec.pop_back();
+  return spec;
 }
 
 }  // namespace lockstep

@@ -35,7 +35,45 @@ struct Port {
   std::vector<Edge> outside;             // by part
   std::vector<std::size_t> part_of;      // by replica
   std::vector<std::string> shared_over;  // as in MapInput
-  Tensor like;  // of a shared one: zeros of its shape stand for no gradient
+  Tensor like;            // of a shared one: zeros of its shape stand for no gradient
+  bool captured = false;  // by the function, instead of an argument
+};
+
+Tensor zeros_for(const Edge& edge) {
+  if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(edge.function.get())) {
+    return at::zeros_like(leaf->variable).detach();
+  }
+  return edge.function->input_metadata(edge.input_nr).zeros_like();
+}
+
+// Stands in a replica's graph for a tensor that its function captured. Without it the replica's
+// backward would run on into the graph outside, from one captured tensor to another.
+class Captured final : public Node {
+ public:
+  explicit Captured(const Edge& edge) { (void)add_input_metadata(zeros_for(edge)); }
+  std::string name() const override { return "Captured"; }
+  variable_list apply(variable_list&&) override {
+    throw NameError(
+        "a backward reaches a tensor that a map's function captured by another way than the "
+        "function's result");
+  }
+};
+
+// Where a replica's graph ends, and where it would have gone on.
+struct CapturedEnd {
+  Edge inside;  // to a Captured
+  Edge outside;
+};
+
+// A replica's own part of autograd's graph, and where it ends.
+struct OwnGraph {
+  std::set<std::uint64_t> threads;  // that made its nodes
+  std::set<Node*> inputs;
+  std::vector<CapturedEnd> captured;  // in the order of walks from the results
+
+  Edge stand_in(const Edge& edge);
+  Edge end_of(const Edge& edge);
+  void cut_off(const std::vector<Tensor>& results);
 };
 
 // A map that has run and can be differentiated.
@@ -44,10 +82,51 @@ struct Recorded {
   Identities identities;
   std::vector<Tensors> results;  // by replica, with their graphs
   std::vector<Port> ports;
+  std::vector<OwnGraph> graphs;  // by replica
 };
 
 bool is_differentiable(const Tensor& tensor) {
   return tensor.defined() && tensor.is_floating_point() && tensor.requires_grad();
+}
+
+Edge OwnGraph::stand_in(const Edge& edge) {
+  for (const CapturedEnd& known : captured) {
+    if (known.outside == edge) return known.inside;
+  }
+  captured.push_back({Edge(make_node<Captured>(edge), 0), edge});
+  inputs.insert(captured.back().inside.function.get());
+  return captured.back().inside;
+}
+
+// The edge, or what stands for it if it leads out of the graph.
+Edge OwnGraph::end_of(const Edge& edge) {
+  Node* const node = edge.function.get();
+  if (node == nullptr || inputs.count(node) > 0) return edge;
+  const bool leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node) != nullptr;
+  return leaf || threads.count(node->thread_id()) == 0 ? stand_in(edge) : edge;
+}
+
+// Ends the graph behind `results` at what was captured.
+void OwnGraph::cut_off(const Tensors& results) {
+  std::set<Node*> seen;
+  std::vector<Node*> open;
+  const auto visit = [&](const Edge& edge) {
+    Node* const node = edge.function.get();
+    if (node != nullptr && inputs.count(node) == 0 && seen.insert(node).second) {
+      open.push_back(node);
+    }
+  };
+  for (const Tensor& result : results) {
+    if (is_differentiable(result)) visit(end_of(torch::autograd::impl::gradient_edge(result)));
+  }
+  while (!open.empty()) {
+    Node* const node = open.back();
+    open.pop_back();
+    for (Edge& edge : node->next_edges()) {
+      edge = end_of(edge);
+      visit(edge);
+    }
+  }
 }
 
 AxisNames names_of(const TeamOptions& options) {
@@ -58,6 +137,29 @@ AxisNames names_of(const TeamOptions& options) {
 
 std::vector<Tensors> attach(Recorded recorded);
 
+// Ports for what replicas captured.
+void add_captured(Recorded& recorded) {
+  const std::size_t replicas = recorded.graphs.size();
+  const auto all_axes = names_of(recorded.options).names();
+  for (std::size_t r = 0; r < replicas; ++r) {
+    for (const CapturedEnd& captured : recorded.graphs[r].captured) {
+      const auto is_its = [&](const Port& port) {
+        return port.captured && port.outside[0] == captured.outside;
+      };
+      auto known = std::find_if(recorded.ports.begin(), recorded.ports.end(), is_its);
+      if (known == recorded.ports.end()) {
+        known = recorded.ports.insert(known, Port{std::vector<Edge>(replicas),
+                                                  {captured.outside},
+                                                  std::vector<std::size_t>(replicas, 0),
+                                                  all_axes,
+                                                  zeros_for(captured.outside),
+                                                  true});
+      }
+      known->inside[r] = captured.inside;
+    }
+  }
+}
+
 class MapBackward final : public Node {
  public:
   MapBackward(Recorded recorded, std::shared_ptr<const int> caller)
@@ -67,6 +169,7 @@ class MapBackward final : public Node {
   void release_variables() override {
     recorded_.results.clear();
     recorded_.ports.clear();
+    recorded_.graphs.clear();
   }
   variable_list apply(variable_list&& gradients) override;
 
@@ -122,14 +225,14 @@ void sum_shared(const Recorded& recorded, Tensors& gradients) {
 }
 
 // The gradients of all ports in one replica.
-Tensors backward_of_replica(const Recorded& recorded, std::size_t replica, const Tensors& starts,
+Tensors backward_of_replica(Recorded& recorded, std::size_t replica, const Tensors& starts,
                             bool create_graph) {
   torch::autograd::edge_list roots;
   variable_list root_gradients;
   for (std::size_t k = 0; k < starts.size(); ++k) {
     const Tensor& result = recorded.results[replica][k];
     if (!is_differentiable(result)) continue;
-    roots.push_back(torch::autograd::impl::gradient_edge(result));
+    roots.push_back(recorded.graphs[replica].end_of(torch::autograd::impl::gradient_edge(result)));
     root_gradients.push_back(starts[k]);
   }
   torch::autograd::edge_list ends;
@@ -168,18 +271,23 @@ variable_list MapBackward::apply(variable_list&& gradients) {
 
   // Under a second differentiation the incoming gradients are inputs of the map's backward, too.
   Recorded second{recorded_.options, recorded_.identities, std::vector<Tensors>(replicas),
-                  create_graph ? recorded_.ports : std::vector<Port>{}};
+                  create_graph ? recorded_.ports : std::vector<Port>{},
+                  create_graph ? recorded_.graphs : std::vector<OwnGraph>{}};
   for (std::size_t k = 0; create_graph && k < starts[0].size(); ++k) {
-    Port port{{}, {}, {}, {}, {}};
+    Port port{{}, {}, {}, {}, {}, false};
     for (std::size_t r = 0; r < replicas; ++r) {
       port.part_of.push_back(r);
       port.inside.emplace_back();
       port.outside.emplace_back();
       Tensor& start = starts[r][k];
-      if (!is_differentiable(start)) continue;
-      port.outside.back() = torch::autograd::impl::gradient_edge(start);
+      if (!is_differentiable(recorded_.results[r][k])) continue;
+      if (is_differentiable(start)) {
+        port.outside.back() = torch::autograd::impl::gradient_edge(start);
+      }
+      // Also where nothing came in: replicas must agree on what is differentiated.
       start = start.detach().requires_grad_();
       port.inside.back() = torch::autograd::impl::gradient_edge(start);
+      second.graphs[r].inputs.insert(port.inside.back().function.get());
     }
     second.ports.push_back(std::move(port));
   }
@@ -188,8 +296,12 @@ variable_list MapBackward::apply(variable_list&& gradients) {
       [&](const TeamPlace& place) {
         const auto r = static_cast<std::size_t>(place.local);
         second.results[r] = backward_of_replica(recorded_, r, starts[r], create_graph);
+        if (!create_graph) return;
+        second.graphs[r].threads.insert(at::RecordFunction::currentThreadId());
+        second.graphs[r].cut_off(second.results[r]);
       },
       recorded_.identities);
+  if (create_graph) add_captured(second);
 
   const auto results = attach(std::move(second));
   variable_list outside;
@@ -241,50 +353,20 @@ std::vector<Tensors> attach(Recorded recorded) {
   return outside;
 }
 
-// What a replica's results depend on beside its inputs: edges out of the part of the graph that
-// `thread` made, each once, in the order of a walk from the results.
-std::vector<Edge> captured_edges(const Tensors& results, std::uint64_t thread,
-                                 const std::set<Node*>& inputs) {
-  std::vector<Edge> found;
-  std::set<Node*> seen;
-  std::vector<Node*> open;
-  const auto visit = [&](const Edge& edge) {
-    Node* const node = edge.function.get();
-    if (node == nullptr || inputs.count(node) > 0) return;
-    const bool leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node) != nullptr;
-    if (leaf || node->thread_id() != thread) {
-      if (std::find(found.begin(), found.end(), edge) == found.end()) found.push_back(edge);
-    } else if (seen.insert(node).second) {
-      open.push_back(node);
-    }
-  };
-  for (const Tensor& result : results) {
-    if (is_differentiable(result)) visit(torch::autograd::impl::gradient_edge(result));
-  }
-  while (!open.empty()) {
-    Node* const node = open.back();
-    open.pop_back();
-    for (const Edge& edge : node->next_edges()) visit(edge);
-  }
-  return found;
-}
-
-Tensor zeros_for(const Edge& edge) {
-  if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(edge.function.get())) {
-    return at::zeros_like(leaf->variable).detach();
-  }
-  return edge.function->input_metadata(edge.input_nr).zeros_like();
-}
-
 }  // namespace
 
 std::vector<std::vector<Tensor>> run_map(const TeamOptions& options,
                                          const std::vector<MapInput>& inputs, const MapBody& body) {
   const auto replicas = static_cast<std::size_t>(options.replicas);
   const bool recording = c10::GradMode::is_enabled();
-  Recorded recorded{options, Identities(replicas), std::vector<Tensors>(replicas), {}};
+  Recorded recorded{options,
+                    Identities(replicas),
+                    std::vector<Tensors>(replicas),
+                    {},
+                    std::vector<OwnGraph>(replicas)};
   for (const MapInput& input : inputs) {
-    Port port{std::vector<Edge>(replicas), {}, input.part_of, input.shared_over, input.parts[0]};
+    Port port{
+        std::vector<Edge>(replicas), {}, input.part_of, input.shared_over, input.parts[0], false};
     for (const Tensor& part : input.parts) {
       port.outside.push_back(recording && is_differentiable(part)
                                  ? torch::autograd::impl::gradient_edge(part)
@@ -292,26 +374,24 @@ std::vector<std::vector<Tensor>> run_map(const TeamOptions& options,
     }
     recorded.ports.push_back(std::move(port));
   }
-  std::vector<std::vector<Edge>> captured(replicas);
   run_team(options, [&](const TeamPlace& place) {
     const auto r = static_cast<std::size_t>(place.local);
     recorded.identities[r] = place.environment->identity();
     Tensors leaves;
-    std::set<Node*> own_inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       Tensor part = inputs[i].parts[inputs[i].part_of[r]];
       if (recording && is_differentiable(part)) {
         part = part.detach().requires_grad_();
         Edge& inside = recorded.ports[i].inside[r];
         inside = torch::autograd::impl::gradient_edge(part);
-        own_inputs.insert(inside.function.get());
+        recorded.graphs[r].inputs.insert(inside.function.get());
       }
       leaves.push_back(std::move(part));
     }
     recorded.results[r] = body(place, leaves);
     if (recording) {
-      captured[r] =
-          captured_edges(recorded.results[r], at::RecordFunction::currentThreadId(), own_inputs);
+      recorded.graphs[r].threads.insert(at::RecordFunction::currentThreadId());
+      recorded.graphs[r].cut_off(recorded.results[r]);
     }
   });
   // Inputs without a gradient are no ports.
@@ -319,23 +399,7 @@ std::vector<std::vector<Tensor>> run_map(const TeamOptions& options,
     return std::none_of(port.outside.begin(), port.outside.end(),
                         [](const Edge& edge) { return edge.is_valid(); });
   });
-  const auto all_axes = names_of(options).names();
-  for (std::size_t r = 0; r < replicas; ++r) {
-    for (const Edge& edge : captured[r]) {
-      auto known =
-          std::find_if(recorded.ports.begin(), recorded.ports.end(), [&](const Port& port) {
-            return port.shared_over == all_axes && port.outside[0] == edge;
-          });
-      if (known == recorded.ports.end()) {
-        known = recorded.ports.insert(known, {std::vector<Edge>(replicas),
-                                              {edge},
-                                              std::vector<std::size_t>(replicas, 0),
-                                              all_axes,
-                                              zeros_for(edge)});
-      }
-      known->inside[r] = edge;
-    }
-  }
+  add_captured(recorded);
   return attach(std::move(recorded));
 }
 

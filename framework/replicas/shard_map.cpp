@@ -76,7 +76,7 @@ Tensor joined(std::vector<Tensor> blocks, const std::vector<std::int64_t>& count
 
 LocalMesh::LocalMesh(const Mesh& mesh) : mesh_(mesh), replicas_(mesh.size()) {
   std::int64_t first = 0;
-  if (current_job() != nullptr) {
+  if (in_job()) {
     const AxisLevel& job = current_environment()->levels()[0];
     if (mesh.size() % job.size() != 0) {
       throw ValueError(str("shard_map: the mesh ", text_of(mesh), " has ", mesh.size(),

@@ -66,11 +66,11 @@ void span_job(Environment& member, const TeamOptions& options, Plan& plan) {
   plan.spans_processes = counts.size() > 1;
 }
 
-Plan plan_of(const TeamOptions& options, Environment* caller, const Job* job) {
+Plan plan_of(const TeamOptions& options, Environment* caller) {
   Plan plan{nullptr, {}, {options.axes, 0, 1, {}}, nullptr, 1};
   plan.fate = std::make_shared<Fate>(caller != nullptr ? caller->member().fate : nullptr);
-  if (job != nullptr && options.threads_per_replica == 0) {
-    plan.threads = std::max<std::int64_t>(1, job->threads_per_replica / options.replicas);
+  if (own_math_threads() > 0 && options.threads_per_replica == 0) {
+    plan.threads = std::max<std::int64_t>(1, own_math_threads() / options.replicas);
   } else {
     plan.threads = math_threads(options.threads_per_replica, options.replicas);
   }
@@ -80,7 +80,7 @@ Plan plan_of(const TeamOptions& options, Environment* caller, const Job* job) {
   }
   plan.site = caller->site();
   plan.level.map_call = caller->next_map_call();
-  if (job != nullptr && !options.lanes) {
+  if (in_job() && !options.lanes) {
     span_job(*caller, options, plan);
     return plan;
   }
@@ -103,6 +103,11 @@ void run_replica(const std::function<void(const TeamPlace&)>& body, const TeamPl
     place.environment->member().fate->check();
     body(place);
     seat.returned();
+  } catch (const CollectiveMismatch& error) {
+    seat.threw(str(error.type(), ": ", error.what()));
+    // All of the team are out of step, also where the mismatch is that of a map in one of them.
+    place.environment->member().fate->end(std::current_exception());
+    throw;
   } catch (const Error& error) {
     seat.threw(str(error.type(), ": ", error.what()));
     throw;
@@ -120,7 +125,7 @@ void run_replica(const std::function<void(const TeamPlace&)>& body, const TeamPl
 void run_team(const TeamOptions& options, const std::function<void(const TeamPlace&)>& body,
               const Identities& identities) {
   Environment* const caller = current_environment();
-  const Plan plan = plan_of(options, caller, current_job());
+  const Plan plan = plan_of(options, caller);
 
   std::vector<std::unique_ptr<Environment>> environments;
   for (std::int64_t local = 0; local < options.replicas; ++local) {

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/axes/axis_names.h"
+#include "framework/axes/environment.h"
+#include "framework/base/random.h"
+#include "tests/collectives/oracle.h"
+
+namespace lockstep::testing {
+
+/// LOCKSTEP_SEED of the environment, or a fixed number. Prints it.
+[[nodiscard]] Key property_key(const std::string& test);
+
+/// Named axes, outermost first. Its replicas are counted row-major over all of them.
+struct World {
+  std::vector<NamedAxis> axes;
+
+  [[nodiscard]] std::int64_t size() const;
+  /// Of the replica that calls it.
+  [[nodiscard]] std::int64_t replica() const;
+  [[nodiscard]] std::string text() const;
+};
+
+/// One to three axes with at most `most` replicas in all.
+[[nodiscard]] World random_world(Draw& draw, std::int64_t most);
+
+/// What binds an axis. Neighbours that are `mesh` are one mesh, which a shard_map runs.
+enum class Binding { pmap, vmap, mesh };
+[[nodiscard]] std::vector<Binding> random_bindings(Draw& draw, const World& world);
+[[nodiscard]] std::string bindings_text(const std::vector<Binding>& bindings);
+/// Runs `body` in every replica of the world's axes from `first` on; those before it are bound.
+void bind_axes(const World& world, const std::vector<Binding>& bindings, std::size_t first,
+               const std::function<void()>& body);
+
+/// How an operator is called, and what it means: on the values of the replicas of a group, in the
+/// group's order, what the one at `place` gets.
+struct Operation {
+  std::string text;
+  AxisIndexGroups groups = {};
+  /// Sizes of the next leaf.
+  std::function<std::vector<std::int64_t>(Draw& draw)> sizes = {};
+  std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& leaves, const Key& group,
+                                        std::size_t place)>
+      call = {};
+  std::function<at::Tensor(const std::vector<at::Tensor>& values, const Key& group,
+                           std::size_t place)>
+      oracle = {};
+  /// Zeros of different sign count as equal: their order in a maximum is nobody's promise.
+  bool by_value = false;
+};
+/// One of all operators, with random options, over an axis of `replicas` that `axes` name.
+[[nodiscard]] Operation random_operation(Draw& draw, const AxisNames& axes, std::int64_t replicas);
+
+/// A random call of a random operator over some of a world's axes, in any order, with the inputs of
+/// all replicas. Replicas in threads share one.
+class PropertyCase {
+ public:
+  PropertyCase(const Key& key, const World& world);
+
+  /// Calls the operator as replica `replica` and throws unless it gives what the serial reference
+  /// says. Returns a digest of the results' dtypes, shapes and bits.
+  [[nodiscard]] std::uint64_t check(std::int64_t replica) const;
+
+ private:
+  struct Group {
+    std::vector<std::int64_t> members;  // as replicas of the world, in the group's order
+    std::size_t place;
+  };
+  [[nodiscard]] Group group_at(std::int64_t replica) const;
+
+  World world_;
+  Key key_;
+  std::vector<std::size_t> named_;  // the axes that the call names, in its order
+  Operation operation_;
+  std::string text_;
+  std::vector<std::vector<at::Tensor>> inputs_;  // [replica][leaf]
+  std::vector<std::vector<at::Tensor>> copies_;
+};
+
+/// Of dtypes, shapes and bits.
+[[nodiscard]] std::uint64_t digest_of(const std::vector<at::Tensor>& leaves);
+
+/// `count` of them.
+[[nodiscard]] std::vector<PropertyCase> random_property_cases(const Key& key, const World& world,
+                                                              std::int64_t count);
+
+}  // namespace lockstep::testing

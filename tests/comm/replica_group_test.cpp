@@ -1,0 +1,230 @@
+#include "framework/comm/replica_group.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/comm/reduce.h"
+#include "tests/catch.h"
+#include "tests/comm/replicas.h"
+
+using namespace lockstep;
+
+namespace {
+
+using Words = std::vector<float>;
+
+void expect(bool holds, const std::string& message) {
+  if (!holds) throw std::runtime_error(message);
+}
+
+std::span<const std::byte> bytes(const Words& words) {
+  return std::as_bytes(std::span(words));
+}
+std::span<std::byte> bytes(Words& words) {
+  return std::as_writable_bytes(std::span(words));
+}
+
+// What place `place` contributes; the sum depends on the order of adding.
+Words values_of(int place, std::size_t count) {
+  Words words(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    words[i] = static_cast<float>((i * 7919 + static_cast<std::size_t>(place) * 104729) % 99991) *
+               (i % 3 == 0 ? 1e-3F : 1.7F);
+  }
+  return words;
+}
+
+Words sum_of_all(int places, std::size_t count) {
+  std::vector<Words> inputs;
+  std::vector<const std::byte*> pointers;
+  for (int place = 0; place < places; ++place) inputs.push_back(values_of(place, count));
+  for (const Words& input : inputs) pointers.push_back(bytes(input).data());
+  Words sum(count);
+  reduce(pointers, bytes(sum), ElementType::float32, ReduceOp::sum);
+  return sum;
+}
+
+using Verbs = void (*)(ReplicaGroup& group, std::size_t count);
+
+void all_reduce(ReplicaGroup& group, std::size_t count) {
+  Words words = values_of(group.rank(), count);
+  const Words expected = sum_of_all(group.size(), count);
+  Words apart(count);
+  group.all_reduce(bytes(std::as_const(words)), bytes(apart), ElementType::float32, ReduceOp::sum);
+  expect(apart == expected, "all_reduce");
+  group.all_reduce(bytes(std::as_const(words)), bytes(words), ElementType::float32, ReduceOp::sum);
+  expect(words == expected, "all_reduce in place");
+}
+
+void reduce_scatter_and_gather(ReplicaGroup& group, std::size_t count) {
+  const auto n = static_cast<std::size_t>(group.size());
+  const auto me = static_cast<std::ptrdiff_t>(group.rank());
+  const Words words = values_of(group.rank(), count * n);
+  Words own(count);
+  group.reduce_scatter(bytes(words), bytes(own), ElementType::float32, ReduceOp::sum);
+  const Words expected = sum_of_all(group.size(), count * n);
+  const auto slice = expected.begin() + me * static_cast<std::ptrdiff_t>(count);
+  expect(own == Words(slice, slice + static_cast<std::ptrdiff_t>(count)), "reduce_scatter");
+  Words all(count * n);
+  group.all_gather(bytes(std::as_const(own)), bytes(all));
+  expect(all == expected, "all_gather");
+}
+
+// Place s sends place d (s + 2 d) % 5 words of 100 s + d.
+void all_to_all(ReplicaGroup& group, std::size_t) {
+  const auto length = [](int source, int destination) {
+    return static_cast<std::size_t>((source + 2 * destination) % 5);
+  };
+  const auto value = [](int source, int destination) {
+    return static_cast<float>(100 * source + destination);
+  };
+  Words input;
+  Words expected;
+  std::vector<std::size_t> send_sizes;
+  std::vector<std::size_t> recv_sizes;
+  for (int other = 0; other < group.size(); ++other) {
+    input.insert(input.end(), length(group.rank(), other), value(group.rank(), other));
+    expected.insert(expected.end(), length(other, group.rank()), value(other, group.rank()));
+    send_sizes.push_back(length(group.rank(), other) * sizeof(float));
+    recv_sizes.push_back(length(other, group.rank()) * sizeof(float));
+  }
+  Words output(expected.size());
+  group.all_to_all(bytes(std::as_const(input)), send_sizes, bytes(output), recv_sizes);
+  expect(output == expected, "all_to_all");
+}
+
+// Place p sends to 3 p + 1 modulo the largest number of places that 3 does not divide; who is
+// nobody's destination receives nothing.
+void permute_and_broadcast(ReplicaGroup& group, std::size_t count) {
+  const int m = group.size() % 3 == 0 ? group.size() - 1 : group.size();
+  const auto to = [&](int place) { return place < m ? (3 * place + 1) % m : -1; };
+  int source = Communicator::kNobody;
+  for (int place = 0; place < m; ++place) {
+    if (to(place) == group.rank()) source = place;
+  }
+  const Words input = values_of(group.rank(), count);
+  Words output(count, -1);
+  group.permute(bytes(input), to(group.rank()), bytes(output), source);
+  expect(output == (source < 0 ? Words(count, -1) : values_of(source, count)), "permute");
+  for (int root = 0; root < group.size(); ++root) {
+    Words data = values_of(group.rank(), count);
+    group.broadcast(bytes(data), root);
+    expect(data == values_of(root, count), "broadcast");
+  }
+  group.barrier();
+}
+
+// The group's places live on these hosts; each is a thread, hosts are joined by Gloo.
+void on_hosts(const std::vector<int>& host_of, const std::function<void(ReplicaGroup&)>& body) {
+  const int hosts = *std::max_element(host_of.begin(), host_of.end()) + 1;
+  std::vector<GroupMember> members;
+  for (std::size_t place = 0; place < host_of.size(); ++place) {
+    members.push_back({place + 1, 0, host_of[place], {}});
+  }
+  const auto board = std::make_shared<Board>(hosts);
+  lockstep::testing::in_threads(hosts, [&](Communicator& world) {
+    const std::shared_ptr<Communicator> outer(&world, [](Communicator*) {});
+    Site site(world.rank(), hosts > 1 ? outer : nullptr, board);
+    std::mutex mutex;
+    std::exception_ptr first;
+    const auto fate = std::make_shared<Fate>();
+    // How each ended stays on the board until all have.
+    std::deque<Member> here;
+    std::vector<std::thread> threads;
+    for (std::size_t place = 0; place < host_of.size(); ++place) {
+      if (host_of[place] != world.rank()) continue;
+      here.push_back({board->take_seat(world.rank(), members[place].id, 0, str(place)), fate,
+                      std::chrono::seconds(30)});
+      threads.emplace_back([&, place, &member = here.back()] {
+        try {
+          ReplicaGroup group(site.meeting(7, [&] { return members; }), member,
+                             static_cast<int>(place));
+          group.begin(CallRecord::of(1, "the test"));
+          body(group);
+          group.end();
+        } catch (const std::exception& error) {
+          const auto* ours = dynamic_cast<const Error*>(&error);
+          member.seat->threw(str(ours != nullptr ? ours->type() : "", ": ", error.what()));
+          fate->end(error.what());
+          site.wake_all();
+          const std::lock_guard lock(mutex);
+          if (!first) first = std::current_exception();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    world.barrier();
+    if (first) std::rethrow_exception(first);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("verbs of groups that join threads of several processes have the usual bits") {
+  // One process; one place each in another order; blocks; interleaved and unequal.
+  const std::vector<std::vector<int>> layouts{
+      {0}, {0, 0, 0}, {1, 0}, {0, 0, 1, 1}, {0, 1, 0, 2, 2, 0, 1, 0}};
+  for (const auto& host_of : layouts) {
+    INFO("hosts of places: " << join(host_of));
+    for (const Verbs verbs :
+         {all_reduce, reduce_scatter_and_gather, all_to_all, permute_and_broadcast}) {
+      for (const std::size_t count : {0U, 1U, 37U, 20000U}) {
+        CHECK_NOTHROW(on_hosts(host_of, [&](ReplicaGroup& group) { verbs(group, count); }));
+      }
+    }
+  }
+}
+
+TEST_CASE("subgroups of such groups keep their order") {
+  CHECK_NOTHROW(on_hosts({0, 1, 0, 1}, [](ReplicaGroup& group) {
+    const std::vector<int> members =
+        group.rank() % 3 == 0 ? std::vector<int>{3, 0} : std::vector<int>{1, 2};
+    const auto part = group.subgroup(members);
+    Words mine{static_cast<float>(group.rank())};
+    Words all(2);
+    part->all_gather(bytes(std::as_const(mine)), bytes(all));
+    expect(all == Words{static_cast<float>(members[0]), static_cast<float>(members[1])},
+           "the subgroup's order");
+  }));
+}
+
+TEST_CASE("calls that differ end with a mismatch on every replica, and move nothing") {
+  for (const auto& host_of : {std::vector<int>{0, 0, 0}, {0, 1, 2}, {0, 0, 1}}) {
+    INFO("hosts of places: " << join(host_of));
+    std::atomic<int> mismatches{0};
+    CHECK_THROWS(on_hosts(host_of, [&](ReplicaGroup& group) {
+      const bool odd = group.rank() == 2;
+      group.begin(CallRecord::of(odd ? 3 : 2, odd ? "pmean at b.cpp:2" : "psum at a.cpp:1"));
+      Words words(5, 1);
+      try {
+        group.all_reduce(bytes(std::as_const(words)), bytes(words), ElementType::float32,
+                         ReduceOp::sum);
+      } catch (const CollectiveMismatch& error) {
+        const std::string text = error.what();
+        // Who is told of depends on who has come by then.
+        if (text.find("replica 2 called pmean at b.cpp:2") != std::string::npos &&
+            text.find("called psum at a.cpp:1") != std::string::npos) {
+          ++mismatches;
+        }
+        expect(words == Words(5, 1), "data has moved");
+        throw;
+      }
+    }));
+    CHECK(mismatches == 3);
+  }
+}

@@ -1,0 +1,54 @@
+#include "framework/comm/turn.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tests/catch.h"
+
+using namespace lockstep;
+
+TEST_CASE("of the threads of a turn one runs at a time, and breaks let the others run") {
+  constexpr int kThreads = 8;
+  constexpr int kRounds = 50;
+  Turn turn;
+  std::atomic<int> running{0};
+  std::atomic<int> most{0};
+  std::mutex mutex;
+  std::condition_variable arrived_changed;
+  int arrived = 0;
+  const auto run = [&] {
+    const TurnScope my_turn(&turn);
+    for (int round = 1; round <= kRounds; ++round) {
+      const int now = ++running;
+      if (now > most) most = now;
+      --running;
+      // A barrier: it completes only if whoever waits in it lets the others run.
+      const TurnBreak others_may_run;
+      std::unique_lock lock(mutex);
+      if (++arrived == kThreads * round) arrived_changed.notify_all();
+      arrived_changed.wait(lock, [&] { return arrived >= kThreads * round; });
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) threads.emplace_back(run);
+  for (std::thread& thread : threads) thread.join();
+  CHECK(most == 1);
+  CHECK(arrived == kThreads * kRounds);
+}
+
+TEST_CASE("without a turn scopes and breaks do nothing, and an inner scope can leave a turn") {
+  CHECK(current_turn() == nullptr);
+  const TurnBreak nothing;
+  const TurnScope none(nullptr);
+  Turn turn;
+  {
+    const TurnScope mine(&turn);
+    CHECK(current_turn() == &turn);
+  }
+  CHECK(current_turn() == nullptr);
+  turn.take();  // it was given back
+  turn.give();
+}

@@ -1,0 +1,453 @@
+// Derivatives taken outside of maps.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/random.h"
+#include "framework/collectives/all_gather.h"
+#include "framework/collectives/all_to_all.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/pbroadcast.h"
+#include "framework/collectives/ppermute.h"
+#include "framework/collectives/psum.h"
+#include "framework/collectives/psum_scatter.h"
+#include "framework/collectives/ragged_all_to_all.h"
+#include "framework/replicas/pmap.h"
+#include "framework/replicas/shard_map.h"
+#include "framework/replicas/vmap.h"
+#include "framework/tree/grad.h"
+#include "framework/tree/tree.h"
+#include "tests/catch.h"
+
+using namespace lockstep;
+
+namespace {
+
+constexpr std::uint64_t kSeed = 20250312;
+
+using Tensors = std::vector<Tensor>;
+using Operation = std::function<Tensor(const Tensor&)>;
+using Loss = std::function<Tensor(const Tensors&)>;
+
+struct Layer {
+  Tensor weight, bias;
+};
+LOCKSTEP_TREE(Layer, weight, bias)
+
+Tensor normal(const std::string& use, at::IntArrayRef sizes) {
+  return at::randn(sizes, at::detail::createCPUGenerator(Key(kSeed).fold(use).bits()), at::kDouble);
+}
+
+Tensors like(const std::string& use, const Tensors& x) {
+  Tensors all;
+  for (const Tensor& leaf : x)
+    all.push_back(normal(use + std::to_string(all.size()), leaf.sizes()));
+  return all;
+}
+
+Tensor dot(const Tensors& a, const Tensors& b) {
+  Tensor sum = at::zeros({}, at::kDouble);
+  for (std::size_t l = 0; l < a.size(); ++l) sum = sum + (a[l] * b[l]).sum();
+  return sum;
+}
+
+// The first derivative of `loss` along a fixed direction, as a function to be differentiated again.
+Loss along(const Loss& loss, const std::string& use) {
+  return [=](const Tensors& x) { return dot(grad(loss)(x), like(use, x)); };
+}
+
+double slope(const Loss& loss, const Tensors& x, const Tensors& direction) {
+  constexpr double kStep = 1e-5;
+  const auto moved = [&](double by) {
+    Tensors all;
+    for (std::size_t l = 0; l < x.size(); ++l) all.push_back(x[l] + by * direction[l]);
+    return loss(all).item().toDouble();
+  };
+  return (moved(kStep) - moved(-kStep)) / (2 * kStep);
+}
+
+void check_slope(const Loss& loss, const Tensors& x) {
+  const Tensors direction = like("direction", x);
+  const double expected = slope(loss, x, direction);
+  CHECK(dot(grad(loss)(x), direction).item().toDouble() ==
+        Approx(expected).epsilon(1e-6).margin(1e-6));
+}
+
+void check_same(const Tensors& found, const Tensors& expected) {
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t l = 0; l < found.size(); ++l) {
+    INFO("leaf " << l << ": " << found[l] << "\nexpected " << expected[l]);
+    CHECK(at::allclose(found[l], expected[l], 1e-11, 1e-11));
+  }
+}
+
+// Value, first and second derivative: finite differences, and those of `serial`, which is the same
+// mathematics on one replica.
+void check_loss(const Loss& loss, const Loss& serial, const Tensors& x) {
+  INFO("seed " << kSeed);
+  const auto [value, gradient] = value_and_grad(loss)(x);
+  check_same({value}, {serial(x)});
+  check_same(gradient, grad(serial)(x));
+  check_slope(loss, x);
+  check_same(grad(along(loss, "along"))(x), grad(along(serial, "along"))(x));
+  check_slope(along(loss, "along"), x);
+}
+
+struct Example {
+  std::string name;
+  Operation operation;  // in each of three replicas, on (3, 2)
+  Operation serial;     // on what they have, stacked
+};
+
+Tensor same_everywhere(const Tensor& x) {
+  return x.unsqueeze(0).expand({3, x.size(0), x.size(1)});
+}
+
+// Row j of each replica's x goes to replica j, which puts replica k's in row k.
+Tensor exchange_rows(const Tensor& x) {
+  const Tensor ones = at::ones({3}, at::kLong);
+  return ragged_all_to_all(x, at::zeros_like(x), at::arange(3), ones,
+                           at::full({3}, axis_index("i"), at::kLong), ones, "i");
+}
+
+std::vector<Example> examples() {
+  const auto turned = [](const Tensor& x) { return x.transpose(0, 1); };
+  return {
+      {"psum", [](const Tensor& x) { return psum(x, "i"); },
+       [](const Tensor& x) { return same_everywhere(x.sum(0)); }},
+      {"psum in groups",
+       [](const Tensor& x) {
+         return psum(x, "i", {.axis_index_groups = {{0, 2}, {1}}});
+       },
+       [](const Tensor& x) {
+         const Tensor pair = x[0] + x[2];
+         return at::stack({pair, x[1], pair});
+       }},
+      {"pmean", [](const Tensor& x) { return pmean(x, "i"); },
+       [](const Tensor& x) { return same_everywhere(x.mean(0)); }},
+      {"pmax", [](const Tensor& x) { return pmax(x, "i"); },
+       [](const Tensor& x) { return same_everywhere(x.amax(0)); }},
+      {"pmin", [](const Tensor& x) { return pmin(x, "i"); },
+       [](const Tensor& x) { return same_everywhere(x.amin(0)); }},
+      {"all_gather", [](const Tensor& x) { return all_gather(x, "i"); },
+       [](const Tensor& x) {
+         return x.unsqueeze(0).expand({3, 3, 3, 2});
+       }},
+      {"psum_scatter", [](const Tensor& x) { return psum_scatter(x, "i"); },
+       [](const Tensor& x) { return x.sum(0); }},
+      {"all_to_all", [](const Tensor& x) { return all_to_all(x, "i", 0, 0); }, turned},
+      {"pswapaxes", [](const Tensor& x) { return pswapaxes(x, "i", 0); }, turned},
+      {"ragged_all_to_all", exchange_rows, turned},
+      {"ppermute",
+       [](const Tensor& x) {
+         return ppermute(x, "i", {{0, 1}, {1, 2}});
+       },
+       [](const Tensor& x) {
+         return at::stack({at::zeros({3, 2}, at::kDouble), x[0], x[1]});
+       }},
+      {"pshuffle",
+       [](const Tensor& x) {
+         return pshuffle(x, "i", {2, 0, 1});
+       },
+       [](const Tensor& x) {
+         return at::stack({x[2], x[0], x[1]});
+       }},
+      {"pbroadcast", [](const Tensor& x) { return pbroadcast(x, "i", 1); },
+       [](const Tensor& x) { return same_everywhere(x[1]); }},
+  };
+}
+
+// The operation behind a map that is differentiated by an argument that is mapped, one that is
+// broadcast, and two that the function captures: a leaf, and one that was made of it.
+using MapOf = std::function<Tensor(const std::function<Tensor(const Tensor&, const Tensor&)>& f,
+                                   const Tensor& mapped, const Tensor& broadcast)>;
+
+Tensor weighed(const Tensor& result) {
+  return (result.sin() * normal("weights", result.sizes())).sum();
+}
+
+void check_example(const Example& example, const MapOf& map) {
+  INFO(example.name);
+  const Loss loss = [&](const Tensors& x) {
+    const Tensor& captured = x[2];
+    const Tensor made_of_it = x[2] * x[3] * x[3];
+    return weighed(map(
+        [&](const Tensor& mapped, const Tensor& broadcast) {
+          return example.operation(mapped * mapped * broadcast + captured * made_of_it);
+        },
+        x[0], x[1]));
+  };
+  const Loss serial = [&](const Tensors& x) {
+    return weighed(example.serial(x[0] * x[0] * x[1] + x[2] * x[2] * x[3] * x[3]));
+  };
+  check_loss(
+      loss, serial,
+      {normal("x", {3, 3, 2}), normal("w", {3, 2}), normal("c", {3, 2}), normal("s", {3, 2})});
+}
+
+Tensor in_pmap(const std::function<Tensor(const Tensor&, const Tensor&)>& f, const Tensor& mapped,
+               const Tensor& broadcast) {
+  return pmap(f, {.in_axes = {0, std::nullopt}})(mapped, broadcast);
+}
+
+Tensor in_vmap(const std::function<Tensor(const Tensor&, const Tensor&)>& f, const Tensor& mapped,
+               const Tensor& broadcast) {
+  return vmap(f, {.in_axes = {0, std::nullopt}})(mapped, broadcast);
+}
+
+Tensor in_shard_map(const std::function<Tensor(const Tensor&, const Tensor&)>& f,
+                    const Tensor& mapped, const Tensor& broadcast) {
+  const auto block = [&](const Tensor& x, const Tensor& w) { return f(x[0], w).unsqueeze(0); };
+  return shard_map(block, Mesh({{"i", 3}}), {P("i"), P()}, P("i"))(mapped, broadcast);
+}
+
+}  // namespace
+
+TEST_CASE("every operator is differentiated through a pmap from outside") {
+  for (const Example& example : examples()) check_example(example, in_pmap);
+}
+
+TEST_CASE("every operator is differentiated through a vmap from outside") {
+  for (const Example& example : examples()) check_example(example, in_vmap);
+}
+
+TEST_CASE("every operator is differentiated through a shard_map from outside") {
+  for (const Example& example : examples()) check_example(example, in_shard_map);
+}
+
+TEST_CASE("pmap and vmap give gradients of the same bits") {
+  const Tensor x = normal("x", {3, 3, 2});
+  const auto gradient = [&](const MapOf& map) {
+    return grad([&](const Tensor& w) {
+      return map([](const Tensor& part,
+                    const Tensor& own) { return psum((part * own).sin(), "i") * own; },
+                 x, w)
+          .sum();
+    })(normal("w", {3, 2}));
+  };
+  CHECK(gradient(in_pmap).equal(gradient(in_vmap)));
+}
+
+TEST_CASE("nested maps are differentiated from outside") {
+  // x is (2, 3, 4); the inner function captures the outer function's argument and a tensor from
+  // outside of both, and reaches both axes.
+  const auto inner = [](const Tensor& row, const Tensor& of_outer, const Tensor& captured) {
+    const Tensor y = row * of_outer + captured;
+    return psum(y * y, {"outer", "inner"}) * row + pmean(y, "inner") * psum(y, "outer");
+  };
+  const Loss serial = [](const Tensors& x) {
+    const Tensor y = x[0] * x[1].unsqueeze(1) + x[2];
+    return weighed((y * y).sum(std::vector<std::int64_t>{0, 1}) * x[0] +
+                   y.mean(1, true) * y.sum(0, true));
+  };
+  const Tensors x{normal("x", {2, 3, 4}), normal("o", {2, 4}), normal("c", {4})};
+  const auto loss_by = [&](const auto& outer_map, const auto& inner_map) -> Loss {
+    return [&](const Tensors& at) {
+      return weighed(outer_map(
+          [&](const Tensor& rows, const Tensor& of_outer) {
+            return inner_map([&](const Tensor& row) { return inner(row, of_outer, at[2]); }, rows);
+          },
+          at[0], at[1]));
+    };
+  };
+  const auto by_pmap = [](const auto& f, const Tensor& a, const Tensor& b) {
+    return pmap(f, {.axis_name = "outer"})(a, b);
+  };
+  const auto by_vmap = [](const auto& f, const Tensor& a, const Tensor& b) {
+    return vmap(f, {.axis_name = "outer"})(a, b);
+  };
+  const auto inner_pmap = [](const auto& f, const Tensor& a) {
+    return pmap(f, {.axis_name = "inner"})(a);
+  };
+  const auto inner_vmap = [](const auto& f, const Tensor& a) {
+    return vmap(f, {.axis_name = "inner"})(a);
+  };
+  SECTION("pmap in pmap") {
+    check_loss(loss_by(by_pmap, inner_pmap), serial, x);
+  }
+  SECTION("vmap in pmap") {
+    check_loss(loss_by(by_pmap, inner_vmap), serial, x);
+  }
+  SECTION("vmap in vmap") {
+    check_loss(loss_by(by_vmap, inner_vmap), serial, x);
+  }
+}
+
+TEST_CASE("a shard_map over two axes is differentiated from outside") {
+  // x (4, 6) in blocks of both axes, w (6, 2) in rows: each block's product is a part of the sum.
+  const Loss loss = [](const Tensors& x) {
+    const auto f = [](const Tensor& block, const Tensor& rows, const Tensor& bias) {
+      return psum(block.matmul(rows), "model") + bias;
+    };
+    return weighed(shard_map(f, Mesh({{"data", 2}, {"model", 3}}),
+                             {P("data", "model"), P("model"), P()}, P("data"))(x[0], x[1], x[2]));
+  };
+  const Loss serial = [](const Tensors& x) { return weighed(x[0].matmul(x[1]) + x[2]); };
+  const Tensors x{normal("x", {4, 6}), normal("w", {6, 2}), normal("b", {2})};
+  // A replicated result is taken from the first replica along "model"; psum's backward is a psum,
+  // so that every block of w and x gets its part; the bias is added once for each data index.
+  check_loss(loss, serial, x);
+}
+
+TEST_CASE("the gradient of a mean loss by broadcast parameters is the whole batch's") {
+  const Tensor xs = normal("x", {4, 2, 3});
+  const Tensor ys = normal("y", {4, 2});
+  const auto loss_of = [](const Layer& layer, const Tensor& x, const Tensor& y) {
+    const Tensor error = x.matmul(layer.weight) + layer.bias - y;
+    return (error * error).mean();
+  };
+  const Layer layer{normal("w", {3}), normal("b", {})};
+  const Layer serial = grad(loss_of)(layer, xs.flatten(0, 1), ys.flatten());
+
+  SECTION("grad outside: of the mean over the replicas, and of what pmean gives to one") {
+    const auto mean = [&](const Layer& at) {
+      return pmap(loss_of, {.in_axes = {std::nullopt, 0, 0}})(at, xs, ys).mean();
+    };
+    const auto first = [&](const Layer& at) {
+      const auto f = [&](const Layer& own, const Tensor& x, const Tensor& y) {
+        return pmean(loss_of(own, x, y), "i");
+      };
+      return pmap(f, {.in_axes = {std::nullopt, 0, 0}, .out_axes = std::nullopt})(at, xs, ys);
+    };
+    check_same(tree_leaves(grad(mean)(layer)), tree_leaves(serial));
+    check_same(tree_leaves(grad(first)(layer)), tree_leaves(serial));
+  }
+  SECTION("grad inside, then pmean") {
+    const auto step = [&](const Layer& own, const Tensor& x, const Tensor& y) {
+      return pmean(grad(loss_of)(own, x, y), "i");
+    };
+    const Layer inside =
+        pmap(step, {.in_axes = {std::nullopt, 0, 0}, .out_axes = std::nullopt})(layer, xs, ys);
+    check_same(tree_leaves(inside), tree_leaves(serial));
+  }
+}
+
+TEST_CASE("a step of training inside a map is differentiated from outside") {
+  const Tensor xs = normal("x", {3, 4});
+  const auto after_step = [](const Tensor& rate, const Tensor& w, const Tensor& x) {
+    const auto loss_of = [&](const Tensor& at) { return (at * x).sin().sum(); };
+    const Tensor stepped = w - rate * pmean(grad(loss_of)(w), "i");
+    return loss_of(stepped);
+  };
+  const Loss loss = [&](const Tensors& at) {
+    return pmap(after_step, {.in_axes = {std::nullopt, std::nullopt, 0}})(at[0], at[1], xs).sum();
+  };
+  const Loss serial = [&](const Tensors& at) {
+    const Tensor gradient = (xs * (at[1] * xs).cos()).mean(0);
+    return ((at[1] - at[0] * gradient) * xs).sin().sum();
+  };
+  check_loss(loss, serial, {normal("rate", {}), normal("w", {4})});
+}
+
+TEST_CASE("parameters that the function captures gather their gradients like a module's") {
+  Layer layer{normal("w", {3}).requires_grad_(), normal("b", {}).requires_grad_()};
+  const Tensor xs = normal("x", {4, 3});
+  const auto forward = [&](const Tensor& x) { return x.dot(layer.weight) + layer.bias; };
+  pmap(forward)(xs).sum().backward();
+  check_same({layer.weight.grad(), layer.bias.grad()}, {xs.sum(0), at::full({}, 4.0, at::kDouble)});
+  // A second map adds to what is there.
+  vmap(forward)(xs).sum().backward();
+  check_same({layer.weight.grad(), layer.bias.grad()},
+             {2 * xs.sum(0), at::full({}, 8.0, at::kDouble)});
+}
+
+TEST_CASE("a tensor that is both argument and captured, or captured by some, adds up") {
+  const Tensor c = normal("c", {2}).requires_grad_();
+  pmap([&](const Tensor& x) { return axis_index("i") == 1 ? x * c : x; },
+       {.in_axes = {std::nullopt}, .axis_size = 3})(c)
+      .sum()
+      .backward();
+  CHECK(at::allclose(c.grad(), 2 + 2 * c.detach()));
+}
+
+TEST_CASE("an inner map captures the outer function's argument and what a collective made of it") {
+  const auto f = [](const Tensor& c) {
+    const Tensor sum = psum(c, "outer");
+    const auto inner = [&](const Tensor& x) { return x * (c + sum); };
+    return pmap(inner, {.axis_name = "inner"})(at::ones({2}, at::kDouble)).sum();
+  };
+  const auto loss = [&](const Tensor& c) { return pmap(f, {.axis_name = "outer"})(c).sum(); };
+  // Two inner replicas add up c + sum; sum goes to each of the two outer ones.
+  CHECK(grad(loss)(at::ones({2}, at::kDouble)).equal(at::full({2}, 6.0, at::kDouble)));
+}
+
+TEST_CASE("the gradient through out_axes std::nullopt is that of replica 0's result") {
+  const auto to_one = [](const auto& f) {
+    return [=](const Tensor& x) { return pmap(f, {.out_axes = std::nullopt})(x).sum(); };
+  };
+  const Tensor x = normal("x", {3, 2});
+  const auto own = to_one([](const Tensor& part) { return part * part; });
+  const Tensor expected = at::zeros_like(x);
+  expected[0].copy_(2 * x[0]);
+  CHECK(grad(own)(x).equal(expected));
+  const auto reduced = to_one([](const Tensor& part) { return psum(part * part, "i"); });
+  CHECK(at::allclose(grad(reduced)(x), 2 * x));
+}
+
+TEST_CASE("results without a gradient, or of which the loss uses none, leave the rest alone") {
+  const auto f = [](const Tensor& x) {
+    return std::tuple(psum(x, "i"), at::full({}, axis_index("i"), at::kLong), x * x);
+  };
+  const Tensor x = normal("x", {3, 2}).requires_grad_();
+  const auto [sums, indices, squares] = pmap(f)(x);
+  CHECK(!indices.requires_grad());
+  CHECK(indices.equal(at::arange(3)));
+  squares[1].sum().backward();  // nothing comes back through psum, nor to replicas 0 and 2
+  const Tensor expected = at::zeros({3, 2}, at::kDouble);
+  expected[1].copy_(2 * x.detach()[1]);
+  CHECK(x.grad().equal(expected));
+  CHECK(sums.requires_grad());
+}
+
+TEST_CASE("a map's graph runs again while it is kept") {
+  const Tensor x = normal("x", {3, 2}).requires_grad_();
+  const auto f = [](const Tensor& part) { return psum(part * part, "i") * part; };
+  const Tensor loss = pmap(f)(x).sum();
+  loss.backward({}, /*retain_graph=*/true);
+  const Tensor once = x.grad().clone();
+  loss.backward();
+  CHECK(x.grad().equal(2 * once));
+  CHECK_THROWS_WITH(loss.backward(),
+                    ContainsSubstring("the backward of pmap over 'i' ran before; keep its graph "
+                                      "(retain_graph) to run it again"));
+  CHECK(x.grad().equal(2 * once));
+}
+
+TEST_CASE("a backward that fails in one replica ends the call with its error") {
+  const Tensor x = normal("x", {3, 2}).requires_grad_();
+  const auto f = [](const Tensor& part) {
+    const Tensor doubled = 2 * part;
+    if (axis_index("i") == 1) {
+      doubled.register_hook([](const Tensor&) -> Tensor { throw DataError("bad gradient"); });
+    }
+    return psum(doubled * part, "i");
+  };
+  const Tensor loss = pmap(f)(x).sum();
+  CHECK_THROWS_WITH(loss.backward(), ContainsSubstring("replica 1: bad gradient"));
+}
+
+TEST_CASE("nothing is recorded in no_grad mode") {
+  const Tensor x = normal("x", {3, 2}).requires_grad_();
+  const c10::AutoGradMode no_grad(false);
+  CHECK(!pmap([](const Tensor& part) { return psum(part, "i"); })(x).requires_grad());
+}

@@ -1,0 +1,233 @@
+#include "tests/replicas/out_of_step.h"
+
+#include <regex>
+#include <set>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/collectives/all_gather.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/psum.h"
+#include "framework/tree/grad.h"
+
+namespace lockstep::testing {
+namespace {
+
+using at::Tensor;
+
+bool is(std::int64_t odd) {
+  return axis_index("data") == odd;
+}
+
+// Waits for all.
+void join_all() {
+  (void)psum(at::ones({}), "data");
+}
+
+void skip(std::int64_t odd) {
+  join_all();
+  if (!is(odd)) (void)psum(at::ones({4, 2}), "data");
+  (void)pmean(at::ones({3}), "data");
+}
+
+void other_operation(std::int64_t odd) {
+  join_all();
+  if (is(odd)) {
+    (void)pmax(at::ones({3}), "data");
+  } else {
+    (void)psum(at::ones({3}), "data");
+  }
+}
+
+void other_shape(std::int64_t odd) {
+  join_all();
+  (void)psum(at::ones({is(odd) ? 64 : 32, 10}), "data");
+}
+
+void other_dtype(std::int64_t odd) {
+  join_all();
+  (void)psum(at::ones({3}, is(odd) ? at::kDouble : at::kFloat), "data");
+}
+
+void other_option(std::int64_t odd) {
+  join_all();
+  (void)all_gather(at::ones({3}), "data", {.tiled = is(odd)});
+}
+
+// Those whom the odd one leaves alone complete theirs and go on.
+void other_group(std::int64_t odd) {
+  join_all();
+  using Groups = std::vector<std::vector<std::int64_t>>;
+  const Groups groups = is(odd) ? Groups{{0, 2}, {1, 3}} : Groups{{0, 1}, {2, 3}};
+  (void)psum(at::ones({3}), "data", {.axis_index_groups = groups});
+  join_all();
+}
+
+void other_axis(std::int64_t odd) {
+  const bool is_odd = axis_index({"row", "column"}) == odd;
+  (void)psum(at::ones({}), {"row", "column"});
+  (void)psum(at::ones({3}), is_odd ? "row" : "column");
+  (void)psum(at::ones({}), {"row", "column"});
+}
+
+void returns(std::int64_t odd) {
+  join_all();
+  if (!is(odd)) (void)psum(at::ones({3}), "data");
+}
+
+void throws(std::int64_t odd) {
+  join_all();
+  if (is(odd)) throw DataError("the file ends early");
+  (void)psum(at::ones({3}), "data");
+}
+
+void differentiates(std::int64_t odd) {
+  join_all();
+  (void)psum(at::ones({3}).set_requires_grad(is(odd)), "data");
+}
+
+// A loss that takes part in a sum, whether or not it depends on the result.
+void differentiate_loss(bool uses_sum) {
+  join_all();
+  const auto loss = [&](const Tensor& x) {
+    const Tensor sum = psum(x, "data");
+    return uses_sum ? sum.sum() : (2 * x).sum();
+  };
+  (void)grad(loss)(at::ones({3}));
+}
+
+void unused_then_returns(std::int64_t odd) {
+  differentiate_loss(!is(odd));
+}
+
+void unused_then_goes_on(std::int64_t odd) {
+  differentiate_loss(!is(odd));
+  (void)pmean(at::ones({2}), "data");
+}
+
+void used_by_one(std::int64_t odd) {
+  differentiate_loss(is(odd));
+  (void)pmean(at::ones({2}), "data");
+}
+
+std::string name_of(const OutOfStep& way, std::int64_t number) {
+  return way.on_mesh ? str("(", number / 2, ", ", number % 2, ")") : str(number);
+}
+
+}  // namespace
+
+std::vector<OutOfStep> ways_out_of_step() {
+  const std::string backward =
+      " called the backward of psum over 'data' at @, which is psum with (3) float32";
+  return {
+      {.name = "skips a collective",
+       .body = skip,
+       .message = {"replica # called pmean over 'data' at @ with (3) float32",
+                   " called psum over 'data' at @ with (4, 2) float32"},
+       .lines = 2},
+      {.name = "calls another operation",
+       .body = other_operation,
+       .message = {"replica # called pmax over 'data' at @ with (3) float32",
+                   " called psum over 'data' at @ with (3) float32"},
+       .lines = 2},
+      {.name = "has another shape",
+       .body = other_shape,
+       .message = {"replica # called psum over 'data' at @ with (64, 10) float32",
+                   " called psum over 'data' at @ with (32, 10) float32"}},
+      {.name = "has another dtype",
+       .body = other_dtype,
+       .message = {"replica # called psum over 'data' at @ with (3) float64",
+                   " called psum over 'data' at @ with (3) float32"}},
+      {.name = "has another option",
+       .body = other_option,
+       .message = {"replica # called all_gather over 'data' at @ with (3) float32",
+                   " called all_gather over 'data' at @ with (3) float32", "tiled"}},
+      {.name = "has other groups",
+       .body = other_group,
+       .message =
+           {"replica # called psum over 'data' at @ with (3) float32, groups [[0, 2], [1, 3]]",
+            " while replica"},
+       .lines = 2},
+      {.name = "has another axis",
+       .on_mesh = true,
+       .body = other_axis,
+       .message = {"replica # called psum over 'row' at @ with (3) float32", " while replica",
+                   " called psum over ('row', 'column') at @ with () float32"},
+       .lines = 2},
+      {.name = "has returned",
+       .body = returns,
+       .message = {"replica # has returned", " called psum over 'data' at @ with (3) float32"},
+       .odd_ends = ""},
+      {.name = "has thrown",
+       .body = throws,
+       .message = {"the file ends early"},
+       .lines = 0,
+       .others_end = "Aborted",
+       .odd_ends = "DataError"},
+      {.name = "differentiates",
+       .body = differentiates,
+       .message = {"replica # called psum over 'data' at @ with (3) float32, differentiated",
+                   " called psum over 'data' at @ with (3) float32"}},
+      {.name = "has no backward and returns",
+       .body = unused_then_returns,
+       .message = {"replica # has returned", backward},
+       .odd_ends = ""},
+      {.name = "has no backward and goes on",
+       .body = unused_then_goes_on,
+       .message = {"replica # called pmean over 'data' at @ with (2) float32", backward},
+       .lines = 2},
+      {.name = "alone has a backward",
+       .body = used_by_one,
+       .message = {"replica #" + backward, " called pmean over 'data' at @ with (2) float32"},
+       .lines = 2},
+  };
+}
+
+std::int64_t own_number(const OutOfStep& way) {
+  return way.on_mesh ? axis_index({"row", "column"}) : axis_index("data");
+}
+
+Ending ending_of(const OutOfStep& way, std::int64_t odd) {
+  const auto begin = std::chrono::steady_clock::now();
+  Ending ending;
+  try {
+    way.body(odd);
+  } catch (const Error& error) {
+    ending = {.type = error.type(), .text = error.what(), .error = std::current_exception()};
+  } catch (const std::exception& error) {
+    ending = {.type = "foreign", .text = error.what(), .error = std::current_exception()};
+  }
+  ending.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return ending;
+}
+
+std::string fault_of(const Ending& ending, const OutOfStep& way, std::int64_t odd,
+                     std::int64_t own) {
+  const std::string& expected = own == odd ? way.odd_ends : way.others_end;
+  const std::string who = str("replica ", own, " ended after ", ending.seconds, " s with ",
+                              ending.type.empty() ? "no error" : ending.type + ": " + ending.text);
+  if (ending.type != expected) return str(who, "; expected: ", expected);
+  if (ending.seconds > static_cast<double>(kSoon.count())) return who + "; that is too late";
+  const std::string missing = ending.type.empty() ? "" : missing_in(ending.text, way, odd);
+  return missing.empty() ? "" : who + missing;
+}
+
+std::string missing_in(const std::string& text, const OutOfStep& way, std::int64_t odd) {
+  const std::regex line("out_of_step\\.cpp:[0-9]+");
+  std::set<std::string> lines;
+  for (std::sregex_iterator found(text.begin(), text.end(), line), end; found != end; ++found) {
+    lines.insert(found->str());
+  }
+  const std::string shown = std::regex_replace(text, line, "@");
+  for (const std::string& part : way.message) {
+    const std::string expected = std::regex_replace(part, std::regex("#"), name_of(way, odd));
+    if (shown.find(expected) == std::string::npos) return "; it does not say: " + expected;
+  }
+  return lines.size() >= way.lines ? "" : str("; it names ", lines.size(), " lines");
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,118 @@
+#include <chrono>
+#include <iostream>
+#include <string>
+
+#include <ATen/ops/ones.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/psum.h"
+#include "framework/replicas/launch.h"
+#include "framework/replicas/shard_map.h"
+#include "tests/catch.h"
+#include "tests/replicas/launched.h"
+#include "tests/replicas/out_of_step.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr LaunchMode kModes[] = {LaunchMode::processes, LaunchMode::threads};
+
+const char* name_of(LaunchMode mode) {
+  return mode == LaunchMode::processes ? "processes" : "threads";
+}
+
+// The launcher's error.
+std::string last_words(const Ended& ended) {
+  const std::size_t begin = ended.err.rfind("lockstep: error: ");
+  return begin == std::string::npos ? "nothing: " + ended.err : ended.err.substr(begin);
+}
+
+bool is_mismatch(const OutOfStep& way) {
+  return way.others_end == "CollectiveMismatch";
+}
+
+// Runs the way's body in this replica, over a mesh of the job if it needs one. `right` tells which
+// replicas have ended as they must. Those that see a mismatch stay until all have, because the
+// first that fails takes the others' connections with it.
+void fall_out_of_step(const OutOfStep& way, std::int64_t odd, const SharedNumbers& right) {
+  const auto body = [&] {
+    const std::int64_t own = own_number(way);
+    const Ending ending = ending_of(way, odd);
+    const std::string fault = fault_of(ending, way, odd, own);
+    if (!fault.empty()) std::cerr << fault << std::endl;
+    right[static_cast<std::size_t>(own)] = fault.empty() ? 1 : 0;
+    if (!ending.error) return;
+    if (is_mismatch(way)) (void)eventually([&] { return right.set() == kReplicas; }, kSoon);
+    std::rethrow_exception(ending.error);
+  };
+  if (!way.on_mesh) return body();
+  shard_map(body, Mesh({{"row", 2}, {"column", 2}}), {}, P())();
+}
+
+}  // namespace
+
+TEST_CASE("out of step: every way ends every replica of a job, soon and with both sides") {
+  for (const LaunchMode mode : kModes) {
+    std::int64_t odd = 0;
+    for (const OutOfStep& way : ways_out_of_step()) {
+      odd = (odd + 1) % kReplicas;
+      INFO(name_of(mode) << ": replica " << odd << " " << way.name);
+      const SharedNumbers right(kReplicas);
+      const Ended ended = launched([&] { fall_out_of_step(way, odd, right); },
+                                   {.replicas = kReplicas, .mode = mode});
+      INFO(ended.err);
+      CHECK(ended.seconds < static_cast<double>(kSoon.count()));
+      const std::string words = last_words(ended);
+      CHECK(missing_in(words, way, odd) == "");
+      if (is_mismatch(way)) {
+        CHECK(right.set() == kReplicas);
+        CHECK(ended.status == 3);
+        CHECK_THAT(words, ContainsSubstring(way.others_end));
+      } else {
+        CHECK(ended.status == 2);
+        CHECK_THAT(words, ContainsSubstring(str("replica ", odd)));
+        CHECK_THAT(words, ContainsSubstring(way.odd_ends));
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "out of step: a job's replica that never arrives is a Timeout that says how far it came") {
+  for (const LaunchMode mode : kModes) {
+    INFO(name_of(mode));
+    const std::int64_t absent = 1;
+    const SharedNumbers timed_out(kReplicas);
+    const Ended ended = launched(
+        [&] {
+          (void)psum(at::ones({5, 2}), "data");
+          if (axis_index("data") == absent) {
+            (void)eventually([&] { return timed_out.set() == kReplicas - 1; }, kSoon);
+            return;
+          }
+          try {
+            (void)pmean(at::ones({3}), "data");
+          } catch (const Timeout&) {
+            timed_out[own_index()] = 1;
+            (void)eventually([&] { return timed_out.set() == kReplicas - 1; }, kSoon);
+            throw;
+          }
+        },
+        {.replicas = kReplicas, .mode = mode, .timeout = milliseconds(300)});
+    INFO(ended.err);
+    CHECK(timed_out.set() == kReplicas - 1);
+    CHECK(ended.status == 3);
+    CHECK_THAT(last_words(ended), ContainsSubstring("Timeout"));
+    CHECK_THAT(last_words(ended),
+               ContainsSubstring("replica 1 has not arrived: it is running, and the last "
+                                 "collective it finished is psum over 'data' at "
+                                 "out_of_step_process_test.cpp:"));
+    CHECK_THAT(last_words(ended), ContainsSubstring("with (5, 2) float32, its 1st"));
+  }
+}
