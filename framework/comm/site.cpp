@@ -158,7 +158,17 @@ void Meeting::do_all(const Member& member, std::uint64_t fingerprint) {
   const TurnBreak others_may_run;
   const Site::Guarded guarded(site_, member, outer_.get());
   outer_->mark(fingerprint);
-  perform(layout_, deposits_, outer_.get());
+  const auto since = Clock::now();
+  try {
+    perform(layout_, deposits_, outer_.get());
+  } catch (const ReplicaLost&) {
+    // The board may know why the connection ended.
+    if (const auto error = site_.verdict(member, since)) std::rethrow_exception(error);
+    throw;
+  } catch (const Aborted&) {
+    if (const auto error = site_.verdict(member, since)) std::rethrow_exception(error);
+    throw;
+  }
 }
 
 void Meeting::meet(const Member& member, int place, std::uint64_t fingerprint,

@@ -29,6 +29,7 @@
 #include "framework/replicas/machine.h"
 #include "framework/replicas/replica_process.h"
 #include "framework/replicas/supervisor.h"
+#include "framework/replicas/team.h"
 
 namespace lockstep {
 namespace {
@@ -60,9 +61,11 @@ void announce(const LaunchOptions& options) {
   if (!library.warning.empty()) log_warning(library.warning);
 }
 
-// A replica's life, in whichever thread or process it is: meet the others, run, part together.
+// A replica's life, in whichever thread or process it is: meet the others, run, part together. Its
+// environment is left in `place`: how it ended is on the board while that is there.
 void run_replica(const ReplicaFunction& function, const LaunchOptions& options, std::int64_t index,
                  const std::shared_ptr<Store>& store, const std::shared_ptr<Board>& board,
+                 std::unique_ptr<Environment>& place,
                  const std::function<void(const std::shared_ptr<Communicator>&)>& connected) {
   // Whoever waits is ended with the names of the absent first: see Site::verdict.
   constexpr std::chrono::seconds kLater{10};
@@ -76,11 +79,10 @@ void run_replica(const ReplicaFunction& function, const LaunchOptions& options, 
   const JobScope job_scope;
   AxisLevel level{{{options.axis_name, options.replicas}}, index, 0, {}};
   for (int host = 0; host < options.replicas; ++host) level.hosts.push_back(host);
-  Environment environment(std::make_shared<Site>(static_cast<int>(index), communicator, board),
-                          {level}, std::make_shared<Fate>(), options.timeout);
-  const EnvironmentScope scope(&environment);
-  function();
-  environment.member().seat->returned();
+  place = std::make_unique<Environment>(
+      std::make_shared<Site>(static_cast<int>(index), communicator, board),
+      std::vector<AxisLevel>{level}, std::make_shared<Fate>(), options.timeout);
+  run_as(*place, function);
   // Nobody closes connections that another still needs.
   communicator->barrier();
 }
@@ -91,13 +93,14 @@ void run_replica(const ReplicaFunction& function, const LaunchOptions& options, 
   Report report;
   // Kept to the end: the launcher takes its closing for this process' end.
   const auto store = std::make_shared<SocketStore>(place.store);
+  std::unique_ptr<Environment> environment;
   try {
     if (place.size != options.replicas) {
       throw ValueError(str("launch: the program asked for ", place.size,
                            " replicas, and started anew for ", options.replicas));
     }
     run_replica(function, options, place.index, store,
-                std::make_shared<Board>(static_cast<int>(place.size), place.board),
+                std::make_shared<Board>(static_cast<int>(place.size), place.board), environment,
                 [](const auto&) {});
     report.done = true;
   } catch (const std::exception& error) {
@@ -178,6 +181,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   const ExitOnSignal exit_on_signal;
   const auto store = std::make_shared<MemoryStore>();
   const auto board = std::make_shared<Board>(static_cast<int>(options.replicas));
+  std::vector<std::unique_ptr<Environment>> places(static_cast<std::size_t>(options.replicas));
   std::mutex mutex;  // guards communicators
   std::vector<std::shared_ptr<Communicator>> communicators;
   FirstFailure failure(0, [&](const std::string& reason) {
@@ -196,7 +200,10 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   };
   std::vector<std::thread> threads = start_threads(
       options.replicas, failure,
-      [&](std::int64_t index) { run_replica(function, options, index, store, board, connected); },
+      [&](std::int64_t index) {
+        run_replica(function, options, index, store, board, places[static_cast<std::size_t>(index)],
+                    connected);
+      },
       [&] {
         const std::lock_guard lock(mutex);
         --running;

@@ -95,32 +95,31 @@ Plan plan_of(const TeamOptions& options, Environment* caller) {
   return plan;
 }
 
-// Runs `body` for a replica and leaves on the board how it ended.
-void run_replica(const std::function<void(const TeamPlace&)>& body, const TeamPlace& place) {
-  Board::Seat& seat = *place.environment->member().seat;
-  const EnvironmentScope scope(place.environment);
+}  // namespace
+
+void run_as(Environment& environment, const std::function<void()>& body) {
+  Member& member = environment.member();
+  const EnvironmentScope scope(&environment);
   try {
-    place.environment->member().fate->check();
-    body(place);
-    seat.returned();
+    member.fate->check();
+    body();
+    member.seat->returned();
   } catch (const CollectiveMismatch& error) {
-    seat.threw(str(error.type(), ": ", error.what()));
+    member.seat->threw(str(error.type(), ": ", error.what()));
     // All of the team are out of step, also where the mismatch is that of a map in one of them.
-    place.environment->member().fate->end(std::current_exception());
+    member.fate->end(std::current_exception());
     throw;
   } catch (const Error& error) {
-    seat.threw(str(error.type(), ": ", error.what()));
+    member.seat->threw(str(error.type(), ": ", error.what()));
     throw;
   } catch (const std::exception& error) {
-    seat.threw(text_of(error));
+    member.seat->threw(text_of(error));
     throw;
   } catch (...) {
-    seat.threw("an exception that is no std::exception");
+    member.seat->threw("an exception that is no std::exception");
     throw;
   }
 }
-
-}  // namespace
 
 void run_team(const TeamOptions& options, const std::function<void(const TeamPlace&)>& body,
               const Identities& identities) {
@@ -153,8 +152,10 @@ void run_team(const TeamOptions& options, const std::function<void(const TeamPla
     const at::ThreadLocalStateGuard same_state(callers_state);
     set_math_threads(plan.threads);
     const TurnScope my_turn(turn);
-    run_replica(body, {local, plan.level.rank, plan.spans_processes,
-                       environments[static_cast<std::size_t>(local)].get()});
+    Environment& environment = *environments[static_cast<std::size_t>(local)];
+    run_as(environment, [&] {
+      body({local, plan.level.rank, plan.spans_processes, &environment});
+    });
   };
   {
     const TurnBreak others_may_run;

@@ -32,6 +32,9 @@ struct TeamPlace {
 /// Whose backward a team runs, by local index. Empty: nobody's.
 using Identities = std::vector<std::shared_ptr<const int>>;
 
+/// Runs `body` in the environment, and leaves on its board how it ended.
+void run_as(Environment& environment, const std::function<void()>& body);
+
 /// Runs `body` once a replica, each in a thread of its own in which the axes are bound, and returns
 /// when all have. Called by a replica of a job, a team of replicas (not lanes) spans all of the
 /// job's members, in order, with as many replicas in each as each asks for, and the job's own axis
