@@ -1,4 +1,3 @@
-#include <regex>
 #include <source_location>
 
 #include <ATen/TensorOperators.h>
@@ -14,28 +13,10 @@
 #include "framework/collectives/psum.h"
 #include "framework/collectives/psum_scatter.h"
 #include "tests/collectives/cases.h"
+#include "tests/collectives/refused.h"
 
 namespace lockstep::testing {
 namespace {
-
-// The message of the E that `call` throws, its line numbers left out.
-template <typename E>
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    return std::regex_replace(error.what(), std::regex(R"(\((\w+\.cpp):\d+\))"), "($1)");
-  } catch (const std::exception& error) {
-    return str("an error of another type: ", error.what());
-  }
-  return "no error";
-}
-
-template <typename E>
-void refused(const std::string& expected, const std::function<void()>& call) {
-  const std::string message = message_of<E>(call);
-  expect(message == expected, str("expected: ", expected, "\nbut got:  ", message));
-}
 
 // The same checks for one replica as for many: `n` is in the numbers only.
 void unbound_axes() {
