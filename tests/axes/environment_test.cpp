@@ -107,9 +107,9 @@ TEST_CASE("several names count row-major in the order in which they are written"
   CHECK(place_of(call({"lane", "row"})).index == 7);
   CHECK(place_of(call({"column", "lane"})).index == 13);
   CHECK(place_of(call({"column", "lane"})).size == 15);
-  const auto& replicas = replicas_of(call({"row", "lane"}), {}, GroupSizes::equal);
-  CHECK(replicas.rank() == 8);
-  CHECK(replicas.size() == 10);
+  const auto* const replicas = &replicas_of(call({"row", "lane"}), {}, GroupSizes::equal);
+  CHECK(replicas->rank() == 8);
+  CHECK(replicas->size() == 10);
 }
 
 TEST_CASE("a call works on the axis, or on the own group in the order written") {
@@ -122,9 +122,9 @@ TEST_CASE("a call works on the axis, or on the own group in the order written") 
   CHECK(pair->rank() == 0);
   CHECK(pair->size() == 2);
   CHECK(replicas_of(call("data"), {{0, 2}, {1, 3}}, GroupSizes::equal).rank() == 1);
-  const auto& three = replicas_of(call("data"), {{0}, {1, 3, 2}}, GroupSizes::any);
-  CHECK(three.rank() == 1);
-  CHECK(three.size() == 3);
+  const auto* const three = &replicas_of(call("data"), {{0}, {1, 3, 2}}, GroupSizes::any);
+  CHECK(three->rank() == 1);
+  CHECK(three->size() == 3);
   CHECK_THROWS_AS(replicas_of(call("data"), {{0}, {1, 3, 2}}, GroupSizes::equal), ValueError);
 
   // Made once and kept.
