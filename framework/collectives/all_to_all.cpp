@@ -35,19 +35,6 @@ Leaves exchange_slices(const AxisCall& call, Communicator& replicas, const Leave
   return results;
 }
 
-std::int64_t checked_split(const AxisCall& call, const char* name, std::int64_t split_axis,
-                           const Tensor& leaf, std::int64_t replicas, bool tiled) {
-  const auto dimension = wrap_dimension(split_axis, leaf.dim(), name, call);
-  const std::int64_t length = leaf.size(dimension);
-  if (tiled ? length % replicas != 0 : length != replicas) {
-    throw ValueError(lockstep::str(call.text(), ": ", name, " ", split_axis, " has length ", length,
-                                   tiled ? "; tiled, it must be divisible by the group's size, "
-                                         : "; untiled, it must be the group's size, ",
-                                   replicas));
-  }
-  return dimension;
-}
-
 }  // namespace
 
 std::vector<Tensor> all_to_all_leaves(const char* operation, const std::vector<Tensor>& leaves,
@@ -62,7 +49,7 @@ std::vector<Tensor> all_to_all_leaves(const char* operation, const std::vector<T
   std::vector<std::int64_t> concats;
   for (const Tensor& leaf : leaves) {
     splits.push_back(
-        checked_split(call, split_name, split_axis, leaf, replicas.size(), options.tiled));
+        slices_dimension(leaf, split_axis, split_name, replicas.size(), options.tiled, call));
     concats.push_back(wrap_dimension(concat_axis, leaf.dim(), "concat_axis", call));
   }
   return differentiable(

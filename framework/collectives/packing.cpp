@@ -2,6 +2,9 @@
 
 #include <ATen/ops/empty.h>
 
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
 namespace lockstep {
 
 at::Tensor pack(const Leaves& leaves, const std::vector<std::size_t>& indices, std::int64_t rows) {
@@ -28,6 +31,20 @@ void unpack(const at::Tensor& message, const std::vector<std::size_t>& indices, 
     results[i] = part_of(message, offset, like[i].sizes());
     offset += like[i].numel();
   }
+}
+
+std::int64_t slices_dimension(const at::Tensor& leaf, std::int64_t dimension, const char* argument,
+                              std::int64_t pieces, bool tiled, const AxisCall& call) {
+  const auto wrapped = wrap_dimension(dimension, leaf.dim(), argument, call);
+  const std::int64_t length = leaf.size(wrapped);
+  if (tiled ? length % pieces != 0 : length != pieces) {
+    throw ValueError(lockstep::str(call.text(), ": ", argument, " ", dimension, " has length ",
+                                   length,
+                                   tiled ? "; tiled, it must be divisible by the group's size, "
+                                         : "; untiled, it must be the group's size, ",
+                                   pieces));
+  }
+  return wrapped;
 }
 
 at::Tensor slices_along(const at::Tensor& leaf, std::int64_t dimension, std::int64_t pieces,

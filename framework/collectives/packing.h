@@ -21,6 +21,13 @@ namespace lockstep {
 void unpack(const at::Tensor& message, const std::vector<std::size_t>& indices, const Leaves& like,
             Leaves& results);
 
+/// `dimension` of a leaf that is to be cut into `pieces` slices, counted from the front. Throws
+/// ValueError, with what the caller's argument is called, where it is not as long as slices_along
+/// needs it.
+[[nodiscard]] std::int64_t slices_dimension(const at::Tensor& leaf, std::int64_t dimension,
+                                            const char* argument, std::int64_t pieces, bool tiled,
+                                            const AxisCall& call);
+
 /// A leaf of shape (…, d, …) as (pieces, …): the slices of `dimension`, which is `pieces` long and
 /// leaves the slices (untiled) or divides into as many pieces, which remain (tiled). A view where
 /// the strides allow it.

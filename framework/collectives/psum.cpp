@@ -1,12 +1,12 @@
 #include "framework/collectives/psum.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/eq.h>
 
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
+#include "framework/collectives/packing.h"
 #include "framework/collectives/record.h"
 
 namespace lockstep::collectives_detail {
@@ -53,25 +53,13 @@ at::Tensor operand_of(const at::Tensor& leaf, Reduction reduction) {
   return counts || widens ? leaf.to(at::kLong) : leaf;
 }
 
-// One message: the leaves behind each other, reduced into memory that the results then share.
+// The leaves of one dtype, reduced into memory that the results then share.
 at::Tensor reduced_message(const AxisCall& call, Communicator& replicas, const Leaves& leaves,
-                           Reduction reduction) {
-  const ElementType type = element_type(leaves[0].scalar_type(), call);
-  at::Tensor input;
-  at::Tensor output;
-  if (leaves.size() == 1) {
-    input = as_message(leaves[0]).view(-1);
-    output = at::empty_like(input);
-  } else {
-    std::int64_t count = 0;
-    for (const at::Tensor& leaf : leaves) count += leaf.numel();
-    input = output = at::empty({count}, leaves[0].options());
-    std::int64_t offset = 0;
-    for (const at::Tensor& leaf : leaves) {
-      part_of(output, offset, leaf.sizes()).copy_(leaf);
-      offset += leaf.numel();
-    }
-  }
+                           const std::vector<std::size_t>& indices, Reduction reduction) {
+  const at::Tensor input = pack(leaves, indices, 1);
+  // A leaf alone may lie in the message as it is.
+  const at::Tensor output = indices.size() == 1 ? at::empty_like(input) : input;
+  const ElementType type = element_type(input.scalar_type(), call);
   const ReduceOp op = op_of(reduction, type);
   communicate(call, [&] { replicas.all_reduce(bytes_of(input), bytes_of(output), type, op); });
   const bool divide = reduction == Reduction::mean && op == ReduceOp::sum;
@@ -84,14 +72,7 @@ Leaves reduce_all(const AxisCall& call, Communicator& replicas, Reduction reduct
   for (const at::Tensor& leaf : leaves) operands.push_back(operand_of(leaf, reduction));
   Leaves results(leaves.size());
   for (const auto& indices : by_dtype(operands)) {
-    Leaves message;
-    for (const std::size_t i : indices) message.push_back(operands[i]);
-    const at::Tensor flat = reduced_message(call, replicas, message, reduction);
-    std::int64_t offset = 0;
-    for (const std::size_t i : indices) {
-      results[i] = part_of(flat, offset, leaves[i].sizes());
-      offset += leaves[i].numel();
-    }
+    unpack(reduced_message(call, replicas, operands, indices, reduction), indices, leaves, results);
   }
   return results;
 }

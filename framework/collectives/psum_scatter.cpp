@@ -6,43 +6,21 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
+#include "framework/collectives/packing.h"
 #include "framework/collectives/record.h"
 
 namespace lockstep::collectives_detail {
 namespace {
 
-// A leaf of shape (…, d, …) as (N, …): slice r is what replica r receives.
-at::Tensor slices_of(const at::Tensor& leaf, std::int64_t dimension, std::int64_t size,
-                     bool tiled) {
-  const at::Tensor counted = leaf.scalar_type() == at::kBool ? leaf.to(at::kLong) : leaf;
-  if (!tiled) return counted.movedim(dimension, 0);
-  auto sizes = counted.sizes().vec();
-  sizes[static_cast<std::size_t>(dimension)] /= size;
-  sizes.insert(sizes.begin() + dimension, size);
-  return counted.reshape(sizes).movedim(dimension, 0);
-}
-
 Leaves scatter_all(const AxisCall& call, Communicator& replicas, const Leaves& slices) {
   Leaves results(slices.size());
   const std::int64_t size = replicas.size();
   for (const auto& indices : by_dtype(slices)) {
-    const at::Tensor& first = slices[indices[0]];
-    std::int64_t count = 0;  // elements a replica receives
-    for (const std::size_t i : indices) count += slices[i].numel() / size;
-    at::Tensor message = as_message(first);
-    if (indices.size() > 1) {
-      message = at::empty({size, count}, first.options());
-      std::int64_t offset = 0;
-      for (const std::size_t i : indices) {
-        const std::int64_t own = slices[i].numel() / size;
-        message.narrow(1, offset, own).copy_(slices[i].reshape({size, own}));
-        offset += own;
-      }
-    }
-    const at::Tensor own = at::empty({count}, first.options());
+    const at::Tensor message = pack(slices, indices, size);
+    const at::Tensor own = at::empty({message.size(1)}, message.options());
     communicate(call, [&] {
       replicas.reduce_scatter(bytes_of(message), bytes_of(own),
-                              element_type(first.scalar_type(), call), ReduceOp::sum);
+                              element_type(own.scalar_type(), call), ReduceOp::sum);
     });
     std::int64_t offset = 0;
     for (const std::size_t i : indices) {
@@ -51,21 +29,6 @@ Leaves scatter_all(const AxisCall& call, Communicator& replicas, const Leaves& s
     }
   }
   return results;
-}
-
-std::int64_t checked_dimension(const AxisCall& call, const Tensor& leaf, std::int64_t replicas,
-                               const PsumScatterOptions& options) {
-  const auto dimension =
-      wrap_dimension(options.scatter_dimension, leaf.dim(), "scatter_dimension", call);
-  const std::int64_t length = leaf.size(dimension);
-  if (options.tiled ? length % replicas != 0 : length != replicas) {
-    throw ValueError(lockstep::str(
-        call.text(), ": scatter_dimension ", options.scatter_dimension, " has length ", length,
-        options.tiled ? "; tiled, it must be divisible by the group's size, "
-                      : "; untiled, it must be the group's size, ",
-        replicas));
-  }
-  return dimension;
 }
 
 }  // namespace
@@ -79,7 +42,8 @@ std::vector<Tensor> psum_scatter_leaves(const std::vector<Tensor>& leaves,
   check_leaves(leaves, call);
   std::vector<std::int64_t> dimensions;
   for (const Tensor& leaf : leaves) {
-    dimensions.push_back(checked_dimension(call, leaf, replicas.size(), options));
+    dimensions.push_back(slices_dimension(leaf, options.scatter_dimension, "scatter_dimension",
+                                          replicas.size(), options.tiled, call));
   }
   return differentiable(
       call, replicas, leaves,
@@ -88,7 +52,9 @@ std::vector<Tensor> psum_scatter_leaves(const std::vector<Tensor>& leaves,
       [&](const Leaves& operands) {
         Leaves slices;
         for (std::size_t i = 0; i < operands.size(); ++i) {
-          slices.push_back(slices_of(operands[i], dimensions[i], replicas.size(), options.tiled));
+          const bool counts = operands[i].scalar_type() == at::kBool;
+          slices.push_back(slices_along(counts ? operands[i].to(at::kLong) : operands[i],
+                                        dimensions[i], replicas.size(), options.tiled));
         }
         return scatter_all(call, replicas, slices);
       },

@@ -41,8 +41,6 @@ RecordWords& now(SeatWords& words) {
   return words.records[1 - words.last.load()];
 }
 
-enum : std::uint64_t { kNoVerdict = 0, kVerdictIsWritten = 1, kFirstVerdict = 2 };
-
 }  // namespace
 
 Board::Board(int hosts) : state_(std::make_shared<BoardState>(hosts)) {}
@@ -84,21 +82,6 @@ std::optional<Board::Verdict> Board::examine(const Seat& waiting) const {
 
 std::string Board::absentees(const Seat& waiting) const {
   return describe_absentees(state_->memory, waiting.host_, waiting.index_);
-}
-
-void Board::condemn(Verdict::Kind kind, std::string_view text) {
-  VerdictWords& words = state_->memory.verdict();
-  if (!words.state.replace(kNoVerdict, kVerdictIsWritten)) return;
-  write_text(words.text, std::size(words.text), text);
-  words.state.store(kFirstVerdict + static_cast<std::uint64_t>(kind));
-}
-
-std::optional<Board::Verdict> Board::condemned() const {
-  const VerdictWords& words = state_->memory.verdict();
-  const std::uint64_t state = words.state.load();
-  if (state < kFirstVerdict) return std::nullopt;
-  return Verdict{.kind = static_cast<Verdict::Kind>(state - kFirstVerdict),
-                 .text = read_text(words.text, std::size(words.text))};
 }
 
 Board::Group::Group(std::shared_ptr<BoardState> state, int host, std::uint64_t key,

@@ -110,11 +110,6 @@ class Board {
   /// collective each has finished, for a Timeout. "" if it does not wait or all have arrived.
   [[nodiscard]] std::string absentees(const Seat& waiting) const;
 
-  /// Publishes a verdict to all hosts. The first stays.
-  void condemn(Verdict::Kind kind, std::string_view text);
-  /// The verdict that was published. Costs one load while there is none.
-  [[nodiscard]] std::optional<Verdict> condemned() const;
-
  private:
   std::shared_ptr<BoardState> state_;
 };

@@ -20,7 +20,6 @@ constexpr int kMaxHosts = 65536;
 // A writer that was interrupted halfway is not waited for: a search tries again later.
 constexpr int kTries = 64;
 
-constexpr std::size_t kVerdictBytes = (sizeof(VerdictWords) + kPage - 1) / kPage * kPage;
 static_assert(sizeof(HostWords) % kPage == 0);
 
 constexpr std::string_view kCut = "...";
@@ -117,7 +116,7 @@ std::size_t BoardMemory::size_of(int hosts) {
     throw ValueError(
         str("a board has from 1 to ", kMaxHosts, " host slots: ", hosts, " were asked for"));
   }
-  return kVerdictBytes + static_cast<std::size_t>(hosts) * sizeof(HostWords);
+  return static_cast<std::size_t>(hosts) * sizeof(HostWords);
 }
 
 BoardMemory::BoardMemory(int hosts)
@@ -145,12 +144,8 @@ BoardMemory::~BoardMemory() {
 }
 
 HostWords& BoardMemory::host(int host) const noexcept {
-  std::byte* words = data_ + kVerdictBytes + static_cast<std::size_t>(host) * sizeof(HostWords);
+  std::byte* words = data_ + static_cast<std::size_t>(host) * sizeof(HostWords);
   return *reinterpret_cast<HostWords*>(words);
-}
-
-VerdictWords& BoardMemory::verdict() const noexcept {
-  return *reinterpret_cast<VerdictWords*>(data_);
 }
 
 std::optional<SeatView> read_seat(const HostWords& host, std::uint32_t index) {

@@ -105,12 +105,6 @@ struct HostWords {
   Word arena[kArenaWords];
 };
 
-struct VerdictWords {
-  /// 0 for none, 1 while it is written, else 2 + Verdict::Kind.
-  Word state;
-  Word text[2047];
-};
-
 /// The mapping.
 class BoardMemory {
  public:
@@ -125,7 +119,6 @@ class BoardMemory {
 
   [[nodiscard]] int hosts() const noexcept { return hosts_; }
   [[nodiscard]] HostWords& host(int host) const noexcept;
-  [[nodiscard]] VerdictWords& verdict() const noexcept;
 
  private:
   int hosts_;

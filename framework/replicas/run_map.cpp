@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -11,7 +10,6 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include "framework/base/errors.h"
@@ -19,6 +17,7 @@
 #include "framework/collectives/autograd_node.h"
 #include "framework/collectives/psum.h"
 #include "framework/collectives/record.h"
+#include "framework/replicas/own_graph.h"
 
 namespace lockstep {
 namespace {
@@ -39,43 +38,6 @@ struct Port {
   bool captured = false;  // by the function, instead of an argument
 };
 
-Tensor zeros_for(const Edge& edge) {
-  if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(edge.function.get())) {
-    return at::zeros_like(leaf->variable).detach();
-  }
-  return edge.function->input_metadata(edge.input_nr).zeros_like();
-}
-
-// Stands in a replica's graph for a tensor that its function captured. Without it the replica's
-// backward would run on into the graph outside, from one captured tensor to another.
-class Captured final : public Node {
- public:
-  explicit Captured(const Edge& edge) { (void)add_input_metadata(zeros_for(edge)); }
-  std::string name() const override { return "Captured"; }
-  variable_list apply(variable_list&&) override {
-    throw NameError(
-        "a backward reaches a tensor that a map's function captured by another way than the "
-        "function's result");
-  }
-};
-
-// Where a replica's graph ends, and where it would have gone on.
-struct CapturedEnd {
-  Edge inside;  // to a Captured
-  Edge outside;
-};
-
-// A replica's own part of autograd's graph, and where it ends.
-struct OwnGraph {
-  std::set<std::uint64_t> threads;  // that made its nodes
-  std::set<Node*> inputs;
-  std::vector<CapturedEnd> captured;  // in the order of walks from the results
-
-  Edge stand_in(const Edge& edge);
-  Edge end_of(const Edge& edge);
-  void cut_off(const std::vector<Tensor>& results);
-};
-
 // A map that has run and can be differentiated.
 struct Recorded {
   TeamOptions options;
@@ -84,50 +46,6 @@ struct Recorded {
   std::vector<Port> ports;
   std::vector<OwnGraph> graphs;  // by replica
 };
-
-bool is_differentiable(const Tensor& tensor) {
-  return tensor.defined() && tensor.is_floating_point() && tensor.requires_grad();
-}
-
-Edge OwnGraph::stand_in(const Edge& edge) {
-  for (const CapturedEnd& known : captured) {
-    if (known.outside == edge) return known.inside;
-  }
-  captured.push_back({Edge(make_node<Captured>(edge), 0), edge});
-  inputs.insert(captured.back().inside.function.get());
-  return captured.back().inside;
-}
-
-// The edge, or what stands for it if it leads out of the graph.
-Edge OwnGraph::end_of(const Edge& edge) {
-  Node* const node = edge.function.get();
-  if (node == nullptr || inputs.count(node) > 0) return edge;
-  const bool leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node) != nullptr;
-  return leaf || threads.count(node->thread_id()) == 0 ? stand_in(edge) : edge;
-}
-
-// Ends the graph behind `results` at what was captured.
-void OwnGraph::cut_off(const Tensors& results) {
-  std::set<Node*> seen;
-  std::vector<Node*> open;
-  const auto visit = [&](const Edge& edge) {
-    Node* const node = edge.function.get();
-    if (node != nullptr && inputs.count(node) == 0 && seen.insert(node).second) {
-      open.push_back(node);
-    }
-  };
-  for (const Tensor& result : results) {
-    if (is_differentiable(result)) visit(end_of(torch::autograd::impl::gradient_edge(result)));
-  }
-  while (!open.empty()) {
-    Node* const node = open.back();
-    open.pop_back();
-    for (Edge& edge : node->next_edges()) {
-      edge = end_of(edge);
-      visit(edge);
-    }
-  }
-}
 
 AxisNames names_of(const TeamOptions& options) {
   std::vector<std::string> names;

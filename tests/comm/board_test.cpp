@@ -321,15 +321,6 @@ TEST_CASE("a message about many members stays short", "[board]") {
                               "10, 11, 12, 13, 14, 15 and 83 more called ", kSum));
 }
 
-TEST_CASE("the first condemnation stays", "[board]") {
-  Board board(2);
-  CHECK(!board.condemned());
-  const std::string text(5000, 'y');
-  board.condemn(Board::Verdict::Kind::failed, text);
-  board.condemn(Board::Verdict::Kind::mismatch, "too late");
-  CHECK(board.condemned() == Board::Verdict{Board::Verdict::Kind::failed, text});
-}
-
 TEST_CASE("a record's text is cut where it is too long, not inside a character", "[board]") {
   CHECK(CallRecord::of(1, "psum").view() == "psum");
   CHECK(CallRecord::of(1, "").view().empty());

@@ -15,6 +15,7 @@
 #include "framework/base/random.h"
 #include "tests/catch.h"
 #include "tests/data/idx_files.h"
+#include "tests/support/message_of.h"
 
 using lockstep::DataError;
 using lockstep::FashionMnist;
@@ -23,6 +24,7 @@ using lockstep::kFashionMnistRoot;
 using lockstep::Task;
 using lockstep::testing::gzip;
 using lockstep::testing::idx_header;
+using lockstep::testing::message_of;
 using lockstep::testing::TemporaryFolder;
 
 namespace {
@@ -46,12 +48,7 @@ std::string label_file(const std::string& labels) {
 }
 
 std::string load_error(const std::string& root) {
-  try {
-    const FashionMnist set(root, FashionMnist::Split::test);
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "";
+  return message_of<DataError>([&] { const FashionMnist set(root, FashionMnist::Split::test); });
 }
 
 const FashionMnist& real_train() {

@@ -10,12 +10,14 @@
 #include "framework/base/errors.h"
 #include "tests/catch.h"
 #include "tests/data/idx_files.h"
+#include "tests/support/message_of.h"
 
 using lockstep::DataError;
 using lockstep::IdxArray;
 using lockstep::read_idx;
 using lockstep::testing::gzip;
 using lockstep::testing::idx_header;
+using lockstep::testing::message_of;
 using lockstep::testing::TemporaryFolder;
 
 namespace {
@@ -37,18 +39,8 @@ void check_small(const IdxArray& array) {
   CHECK(array.values == std::vector<std::uint8_t>(values.begin(), values.end()));
 }
 
-// The message of the DataError that `call` throws; "" without one.
-std::string data_error(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 std::string read_error(const std::string& path, std::int64_t dimensions = 3) {
-  return data_error([&] { (void)read_idx(path, dimensions); });
+  return message_of<DataError>([&] { (void)read_idx(path, dimensions); });
 }
 
 }  // namespace

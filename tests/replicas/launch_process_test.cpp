@@ -20,6 +20,7 @@
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/message_of.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -32,19 +33,8 @@ const char* name_of(LaunchMode mode) {
   return mode == LaunchMode::processes ? "processes" : "threads";
 }
 
-// Who threw ValueError with what message, or that nobody did.
-template <typename Call>
-std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const ValueError& error) {
-    return error.what();
-  }
-  return "no ValueError";
-}
-
 std::string refused(const LaunchOptions& options) {
-  return refusal([&] { (void)launch([] {}, options); });
+  return message_of<ValueError>([&] { (void)launch([] {}, options); });
 }
 
 }  // namespace
@@ -159,7 +149,8 @@ TEST_CASE("launch: inside a replica it is refused") {
     for (const LaunchMode inner : kModes) {
       const Ended ended = launched(
           [&] {
-            const std::string message = refusal([&] { (void)launch([] {}, {.mode = inner}); });
+            const std::string message =
+                message_of<ValueError>([&] { (void)launch([] {}, {.mode = inner}); });
             expect(message == "launch: called inside a replica", message);
             meet();
           },

@@ -38,8 +38,8 @@ bool is_mismatch(const OutOfStep& way) {
 }
 
 // Runs the way's body in this replica, over a mesh of the job if it needs one. `right` tells which
-// replicas have ended as they must. Those that see a mismatch stay until all have, because the
-// first that fails takes the others' connections with it.
+// replicas have ended as they must. The first that fails leaves at once and takes its connections
+// with it: the others still learn why.
 void fall_out_of_step(const OutOfStep& way, std::int64_t odd, const SharedNumbers& right) {
   const auto body = [&] {
     const std::int64_t own = own_number(way);
@@ -48,7 +48,6 @@ void fall_out_of_step(const OutOfStep& way, std::int64_t odd, const SharedNumber
     if (!fault.empty()) std::cerr << fault << std::endl;
     right[static_cast<std::size_t>(own)] = fault.empty() ? 1 : 0;
     if (!ending.error) return;
-    if (is_mismatch(way)) (void)eventually([&] { return right.set() == kReplicas; }, kSoon);
     std::rethrow_exception(ending.error);
   };
   if (!way.on_mesh) return body();

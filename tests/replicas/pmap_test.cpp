@@ -15,8 +15,10 @@
 #include "framework/collectives/psum.h"
 #include "framework/tree/grad.h"
 #include "tests/catch.h"
+#include "tests/support/message_of.h"
 
 using namespace lockstep;
+using lockstep::testing::message_of;
 
 namespace {
 
@@ -27,17 +29,6 @@ LOCKSTEP_TREE(Pair, a, b)
 
 Tensor twice(const Tensor& x) {
   return 2 * x;
-}
-
-// The message of the ValueError that `call` throws.
-template <typename Call>
-std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const ValueError& error) {
-    return error.what();
-  }
-  return "no ValueError";
 }
 
 }  // namespace
@@ -166,48 +157,49 @@ TEST_CASE("a replica that throws ends the call with the root cause") {
 
 TEST_CASE("calls that do not fit are refused, with the numbers") {
   const Tensor four = at::ones({4, 2});
-  CHECK(refusal([&] { (void)pmap(twice)(at::ones({})); }) ==
+  CHECK(message_of<ValueError>([&] { (void)pmap(twice)(at::ones({})); }) ==
         "pmap over 'i': leaf 0 of argument 0 has shape [], in_axes cuts it along dimension 0");
-  CHECK(refusal([&] { (void)pmap(twice, {.in_axes = {2}})(four); }) ==
+  CHECK(message_of<ValueError>([&] { (void)pmap(twice, {.in_axes = {2}})(four); }) ==
         "pmap over 'i': leaf 0 of argument 0 has shape [4, 2], in_axes cuts it along dimension 2");
   const auto add = [](const Tensor& a, const Tensor& b) { return a + b; };
-  CHECK(refusal([&] { (void)pmap(add)(four, at::ones({3})); }) ==
+  CHECK(message_of<ValueError>([&] { (void)pmap(add)(four, at::ones({3})); }) ==
         "pmap over 'i': leaf 0 of argument 0 has length 4 along dimension 0, but leaf 0 of "
         "argument 1 "
         "has length 3 along dimension 0; they must agree");
-  CHECK(refusal([&] { (void)pmap(twice, {.axis_size = 3})(four); }) ==
+  CHECK(message_of<ValueError>([&] { (void)pmap(twice, {.axis_size = 3})(four); }) ==
         "pmap over 'i': axis_size is 3, but leaf 0 of argument 0 has length 4 along dimension 0; "
         "they "
         "must agree");
-  CHECK(refusal([&] {
+  CHECK(message_of<ValueError>([&] {
           (void)pmap(twice, {.in_axes = {0, 0}})(four);
         }) == "pmap over 'i': in_axes has 2 entries, the call 1 arguments");
   CHECK(
-      refusal([&] { (void)pmap([](int) {}, {.in_axes = {0}})(3); }) ==
+      message_of<ValueError>([&] { (void)pmap([](int) {}, {.in_axes = {0}})(3); }) ==
       "pmap over 'i': argument 0 is no tree of tensors: its entry in in_axes must be std::nullopt");
-  CHECK(refusal([&] { (void)pmap(twice, {.in_axes = {std::nullopt}})(four); }) ==
+  CHECK(message_of<ValueError>([&] { (void)pmap(twice, {.in_axes = {std::nullopt}})(four); }) ==
         "pmap over 'i': no argument is mapped, so that axis_size must be given");
-  CHECK(refusal([&] {
+  CHECK(message_of<ValueError>([&] {
           (void)pmap(twice)(at::ones({0, 2}));
         }) ==
         "pmap over 'i': leaf 0 of argument 0 has length 0 along dimension 0; a map needs at least "
         "one "
         "replica");
-  CHECK(refusal([&] { (void)pmap(twice, {.out_axes = 2})(four); }) ==
+  CHECK(message_of<ValueError>([&] { (void)pmap(twice, {.out_axes = 2})(four); }) ==
         "pmap over 'i': out_axes 2 is out of range for results of shape [2]");
-  CHECK(refusal([&] {
+  CHECK(message_of<ValueError>([&] {
           (void)pmap(twice, {.out_axes = {0, 0}})(four);
         }) == "pmap: out_axes has 2 entries for 1 result");
-  CHECK(refusal([&] { (void)pmap(twice, {.axis_name = ""})(four); }) ==
+  CHECK(message_of<ValueError>([&] { (void)pmap(twice, {.axis_name = ""})(four); }) ==
         "pmap: axis_name must not be empty");
-  CHECK(refusal([&] { (void)pmap(twice, {.axis_size = -1})(four); }) ==
+  CHECK(message_of<ValueError>([&] { (void)pmap(twice, {.axis_size = -1})(four); }) ==
         "pmap over 'i': axis_size is -1; it must not be negative");
-  CHECK(refusal([&] {
+  CHECK(message_of<ValueError>([&] {
           (void)pmap([](const Tensor&) { return at::ones({1 + axis_index("i")}); })(four);
         }) ==
         "pmap over 'i': leaf 0 of the result is [1] Float on replica 0 and [2] Float on replica 1");
   CHECK(
-      refusal([&] { (void)pmap([](const Tensor& x) { return pmap(twice)(x); })(four); })
+      message_of<ValueError>(
+          [&] { (void)pmap([](const Tensor& x) { return pmap(twice)(x); })(four); })
           .find("pmap over 'i': axis 'i' is bound already by a map around it (bound: 'i'); nested "
                 "axes need different names") != std::string::npos);
 }

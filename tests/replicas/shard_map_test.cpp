@@ -23,8 +23,10 @@
 #include "framework/replicas/vmap.h"
 #include "framework/tree/tree.h"
 #include "tests/catch.h"
+#include "tests/support/message_of.h"
 
 using namespace lockstep;
+using lockstep::testing::message_of;
 
 namespace {
 
@@ -47,17 +49,6 @@ Tensor blocks_of(const Tensor& x, const PartitionSpec& spec) {
     return all_gather(block, {"data", "model"}).unflatten(0, {2, 3});
   };
   return shard_map(gather, two_by_three(), {spec}, P())(x);
-}
-
-// The message of the ValueError that `call` throws.
-template <typename Call>
-std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const ValueError& error) {
-    return error.what();
-  }
-  return "no ValueError";
 }
 
 }  // namespace
@@ -171,7 +162,7 @@ TEST_CASE("the four pitfalls of shard_map_psum end in errors that say what is wr
   }
   SECTION("a psum forgotten: the replicas' sums differ, and the spec says that they do not") {
     CHECK_THAT(
-        refusal([&] {
+        message_of<ValueError>([&] {
           (void)shard_map(forgotten, Mesh({{"data", 3}}), {P("data")}, P())(y);
         }),
         ContainsSubstring(
@@ -181,7 +172,7 @@ TEST_CASE("the four pitfalls of shard_map_psum end in errors that say what is wr
     CHECK(shard_map(forgotten, Mesh({{"data", 1}}), {P("data")}, P())(y).item().toDouble() == 6);
   }
   SECTION("a length that does not divide") {
-    CHECK(refusal([&] {
+    CHECK(message_of<ValueError>([&] {
             (void)shard_map(sum, Mesh({{"data", 2}}), {P("data")}, P())(y);
           }) ==
           "shard_map: leaf 0 of argument 0 has shape [3]; its spec P('data') cuts dimension 0 into "
@@ -189,7 +180,7 @@ TEST_CASE("the four pitfalls of shard_map_psum end in errors that say what is wr
   }
   SECTION("an out spec longer than the result") {
     for (const std::int64_t replicas : {1, 3}) {
-      CHECK(refusal([&] {
+      CHECK(message_of<ValueError>([&] {
               (void)shard_map(sum, Mesh({{"data", replicas}}), {P("data")}, P("data"))(y);
             }) == "shard_map: result 0 of replica " + std::to_string(replicas - 1) +
                       " has shape [], but its spec P('data') has 1 dimensions");
@@ -224,7 +215,7 @@ TEST_CASE("a difference names the result, the leaf and the axes, and can be let 
 TEST_CASE("specs that do not fit are refused, with the mesh and the numbers") {
   const Tensor x = at::ones({6, 5});
   const auto call = [&](const PartitionSpec& in, const OutSpecs& out) {
-    return refusal([&] { (void)shard_map(same, two_by_three(), {in}, out)(x); });
+    return message_of<ValueError>([&] { (void)shard_map(same, two_by_three(), {in}, out)(x); });
   };
   CHECK(call(P("batch"), P()) ==
         "shard_map: argument 0: the spec P('batch') names axis 'batch', which the mesh {'data': 2, "
@@ -249,15 +240,17 @@ TEST_CASE("specs that do not fit are refused, with the mesh and the numbers") {
         "has 3 dimensions");
   CHECK_THAT(call(P(), {P(), P()}),
              ContainsSubstring("shard_map: out_specs has 2 entries for 1 result"));
-  CHECK(refusal([&] {
+  CHECK(message_of<ValueError>([&] {
           (void)shard_map(same, two_by_three(), {P(), P()}, P())(x);
         }) == "shard_map: in_specs has 2 entries, the call 1 arguments");
-  CHECK(refusal([&] { (void)shard_map([](int) {}, two_by_three(), {P("data")}, P())(3); }) ==
-        "shard_map: argument 0 is no tree of tensors: its spec must be P()");
-  CHECK(refusal([&] { (void)shard_map(same, two_by_three(), {P()}, P())(Tensor()); }) ==
-        "shard_map: leaf 0 of argument 0 is an undefined tensor");
+  CHECK(message_of<ValueError>([&] {
+          (void)shard_map([](int) {}, two_by_three(), {P("data")}, P())(3);
+        }) == "shard_map: argument 0 is no tree of tensors: its spec must be P()");
+  CHECK(message_of<ValueError>([&] {
+          (void)shard_map(same, two_by_three(), {P()}, P())(Tensor());
+        }) == "shard_map: leaf 0 of argument 0 is an undefined tensor");
   const auto uneven = [](const Tensor&) { return at::ones({1 + axis_index("data")}); };
-  CHECK(refusal([&] {
+  CHECK(message_of<ValueError>([&] {
           (void)shard_map(uneven, Mesh({{"data", 2}}), {P()}, P("data"))(x);
         }) == "shard_map: result 0 is [1] Float on replica 0 and [2] Float on replica 1");
 }

@@ -1,0 +1,84 @@
+#include "framework/replicas/own_graph.h"
+
+#include <string>
+
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include "framework/base/errors.h"
+#include "framework/collectives/autograd_node.h"
+
+namespace lockstep {
+
+using at::Tensor;
+using torch::autograd::Edge;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+namespace {
+
+// Stands in a replica's graph for a tensor that its function captured.
+class Captured final : public Node {
+ public:
+  explicit Captured(const Edge& edge) { (void)add_input_metadata(zeros_for(edge)); }
+  std::string name() const override { return "Captured"; }
+  variable_list apply(variable_list&&) override {
+    throw NameError(
+        "a backward reaches a tensor that a map's function captured by another way than the "
+        "function's result");
+  }
+};
+
+}  // namespace
+
+bool is_differentiable(const Tensor& tensor) {
+  return tensor.defined() && tensor.is_floating_point() && tensor.requires_grad();
+}
+
+Tensor zeros_for(const Edge& edge) {
+  if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(edge.function.get())) {
+    return at::zeros_like(leaf->variable).detach();
+  }
+  return edge.function->input_metadata(edge.input_nr).zeros_like();
+}
+
+Edge OwnGraph::stand_in(const Edge& edge) {
+  for (const CapturedEnd& known : captured) {
+    if (known.outside == edge) return known.inside;
+  }
+  captured.push_back({Edge(make_node<Captured>(edge), 0), edge});
+  inputs.insert(captured.back().inside.function.get());
+  return captured.back().inside;
+}
+
+Edge OwnGraph::end_of(const Edge& edge) {
+  Node* const node = edge.function.get();
+  if (node == nullptr || inputs.count(node) > 0) return edge;
+  const bool leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node) != nullptr;
+  return leaf || threads.count(node->thread_id()) == 0 ? stand_in(edge) : edge;
+}
+
+void OwnGraph::cut_off(const std::vector<Tensor>& results) {
+  std::set<Node*> seen;
+  std::vector<Node*> open;
+  const auto visit = [&](const Edge& edge) {
+    Node* const node = edge.function.get();
+    if (node != nullptr && inputs.count(node) == 0 && seen.insert(node).second) {
+      open.push_back(node);
+    }
+  };
+  for (const Tensor& result : results) {
+    if (is_differentiable(result)) visit(end_of(torch::autograd::impl::gradient_edge(result)));
+  }
+  while (!open.empty()) {
+    Node* const node = open.back();
+    open.pop_back();
+    for (Edge& edge : node->next_edges()) {
+      edge = end_of(edge);
+      visit(edge);
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
+
+namespace lockstep {
+
+// Where one replica's part of autograd's graph ends, so that a map can be differentiated replica by
+// replica.
+
+/// An end of a replica's graph at a tensor that its function captured, and where it would have gone
+/// on.
+struct CapturedEnd {
+  torch::autograd::Edge inside;  // to a node that stands for the captured tensor
+  torch::autograd::Edge outside;
+};
+
+/// A replica's own part of the graph: what its threads made between its inputs and its results.
+struct OwnGraph {
+  std::set<std::uint64_t> threads;          // that made its nodes
+  std::set<torch::autograd::Node*> inputs;  // where it ends as it should
+  std::vector<CapturedEnd> captured;        // in the order of walks from the results
+
+  /// The edge, or what stands for it if it leads out of the graph.
+  [[nodiscard]] torch::autograd::Edge end_of(const torch::autograd::Edge& edge);
+  /// Ends the graph behind `results` at what was captured. Without it the replica's backward would
+  /// run on into the graph outside, from one captured tensor to another.
+  void cut_off(const std::vector<at::Tensor>& results);
+
+ private:
+  torch::autograd::Edge stand_in(const torch::autograd::Edge& edge);
+};
+
+/// Whether autograd follows the tensor: defined, floating, and requires a gradient.
+[[nodiscard]] bool is_differentiable(const at::Tensor& tensor);
+
+/// Zeros of the shape and dtype of the gradients that the edge takes.
+[[nodiscard]] at::Tensor zeros_for(const torch::autograd::Edge& edge);
+
+}  // namespace lockstep

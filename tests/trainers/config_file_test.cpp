@@ -1,0 +1,80 @@
+#include "trainers/config.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "tests/catch.h"
+
+namespace lockstep {
+namespace {
+
+const std::string kNames = "model: {name: linear}\ndata: {name: pmean_example}\n";
+
+class TempFile {
+ public:
+  TempFile(const std::string& name, const std::string& text)
+      : path_(std::filesystem::temp_directory_path() / str("lockstep-", getpid(), "-", name)) {
+    std::ofstream(path_) << text;
+  }
+  ~TempFile() { std::filesystem::remove(path_); }
+  TempFile(const TempFile&) = delete;
+  TempFile& operator=(const TempFile&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::filesystem::path committed(const std::string& name) {
+  return std::filesystem::path(__FILE__).parent_path() / "../../configs" / name;
+}
+
+}  // namespace
+
+TEST_CASE("a config is read from its file, whose path begins the messages") {
+  const TempFile good("good.yaml", kNames);
+  CHECK(load_config(good.path()).data.name == "pmean_example");
+  CHECK(load_config(good.path(), {parse_set("trainer.seed=3")}).trainer.seed == 3);
+  const TempFile bad("bad.yaml", kNames + "optimizer:\n  lrr: 1\n");
+  CHECK_THROWS_WITH(
+      load_config(bad.path()),
+      bad.path().string() + ":4:3: unknown key 'lrr' in optimizer (did you mean 'lr'?)");
+}
+
+TEST_CASE("a config that cannot be read is a DataError with the reason") {
+  CHECK_THROWS_AS(load_config("/nowhere/c.yaml"), DataError);
+  CHECK_THROWS_WITH(load_config("/nowhere/c.yaml"),
+                    "cannot read the config /nowhere/c.yaml: No such file or directory");
+  CHECK_THROWS_WITH(load_config("/"), "cannot read the config /: it is a directory");
+}
+
+TEST_CASE("the committed configs load") {
+  const Config linear = load_config(committed("pmean_linear.yaml"));
+  CHECK(linear.model.name == "linear");
+  CHECK(linear.data.name == "pmean_example");
+  CHECK(linear.batch_size == 4);
+  CHECK_FALSE(linear.shuffle);
+  CHECK(linear.optimizer == OptimizerOptions{});
+  CHECK(linear.parallel.replicas == 4);
+  CHECK(linear.trainer.steps == 1);
+
+  const Config mlp = load_config(committed("fashion_mnist_mlp.yaml"));
+  CHECK(mlp.model.hidden == std::vector<std::int64_t>{1024, 1024});
+  CHECK(mlp.data.name == "fashion_mnist");
+  CHECK(mlp.batch_size == 64);
+  CHECK(mlp.optimizer.name == "adam");
+  CHECK(mlp.optimizer.lr == 0.0004);
+  CHECK(mlp.parallel.replicas == 2);
+  CHECK(mlp.trainer.epochs == 8);
+  CHECK(mlp.trainer.log_every == 100);
+}
+
+}  // namespace lockstep
