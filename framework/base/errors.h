@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 
@@ -43,7 +44,20 @@ LOCKSTEP_ERROR_TYPE(CommError, Error);
 /// A replica died or closed its connections while others needed it.
 LOCKSTEP_ERROR_TYPE(ReplicaLost, CommError);
 /// Replicas are out of step: they called different collectives, or one has returned.
-LOCKSTEP_ERROR_TYPE(CollectiveMismatch, CommError);
+class CollectiveMismatch : public CommError {
+ public:
+  explicit CollectiveMismatch(const std::string& message, std::size_t prefix = 0)
+      : CommError(message), prefix_(prefix) {}
+  [[nodiscard]] const char* type() const noexcept override { return "CollectiveMismatch"; }
+  [[noreturn]] void rethrow_with(const std::string& prefix) const override {
+    throw CollectiveMismatch(prefix + what(), prefix.size() + prefix_);
+  }
+  /// The message without what rethrow_with has put before it: the same on all replicas.
+  [[nodiscard]] const char* verdict() const noexcept { return what() + prefix_; }
+
+ private:
+  std::size_t prefix_;
+};
 /// A replica did not arrive in time.
 LOCKSTEP_ERROR_TYPE(Timeout, CommError);
 

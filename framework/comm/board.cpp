@@ -13,6 +13,7 @@
 #include "framework/base/text.h"
 #include "framework/comm/board_memory.h"
 #include "framework/comm/board_state.h"
+#include "framework/comm/published.h"
 #include "framework/comm/verdict.h"
 
 namespace lockstep {
@@ -76,8 +77,17 @@ std::unique_ptr<Board::Seat> Board::take_seat(int host, std::uint64_t id, std::u
   return std::make_unique<Seat>(state_, host, id, parent, name);
 }
 
-std::optional<Board::Verdict> Board::examine(const Seat& waiting) const {
-  return find_verdict(state_->memory, waiting.host_, waiting.index_);
+std::optional<Board::Verdict> Board::examine(const Seat& waiting, bool settled_only) const {
+  return find_verdict(state_->memory, waiting.host_, waiting.index_, settled_only);
+}
+
+std::optional<Board::Verdict> Board::published(const Seat& waiting, std::uint64_t& seen) const {
+  const PublicWords& words = state_->memory.common();
+  const std::uint64_t count = words.published.load();
+  if (std::exchange(seen, count) == count) return std::nullopt;
+  const auto seat = read_seat(state_->memory.host(waiting.host_), waiting.index_);
+  if (!seat || seat->state != SeatState::waiting) return std::nullopt;
+  return lockstep::published(words, seat->key, seat->number);
 }
 
 std::string Board::absentees(const Seat& waiting) const {

@@ -49,7 +49,7 @@ struct SeatWords;
 /// they are doing, so that one that waits can find out whether what it waits for can ever come.
 /// Every member has a seat on the host slot it lives in: there is one a process, or one a member of
 /// the job where those are threads. The memory is private to a process, or a descriptor that
-/// processes of one host share; making it costs microseconds whatever its size, and of the 9 MiB
+/// processes of one host share; making it costs microseconds whatever its size, and of the 40 MiB
 /// of addresses a host slot takes only what is used becomes memory.
 ///
 /// A call on a group completes when every member of the group has arrived in it; members that
@@ -73,11 +73,14 @@ class Board {
     enum class Kind { mismatch, failed };
     Kind kind = Kind::mismatch;
     std::string text;
+    /// Whether all of those that the text could be about are in it: none of them is still running.
+    bool settled = true;
 
     bool operator==(const Verdict&) const = default;
   };
 
-  static constexpr int kSeats = 4096;
+  /// Replicas and lanes that one process may run at once.
+  static constexpr int kSeats = 32768;
   static constexpr int kGroups = 32768;
   static constexpr std::size_t kArenaBytes = std::size_t{4} << 20;
 
@@ -103,8 +106,15 @@ class Board {
                                                 std::string_view name);
 
   /// Why the call that `waiting` waits in can never complete, if that is certain. None if it does
-  /// not wait, too. By any thread that keeps `waiting` alive.
-  [[nodiscard]] std::optional<Verdict> examine(const Seat& waiting) const;
+  /// not wait, too. By any thread that keeps `waiting` alive. A verdict is published for the calls
+  /// that it is about: whoever waits in one of them then gets the same one, also when those it was
+  /// found from have gone on. With `settled_only`, none that is not settled.
+  [[nodiscard]] std::optional<Verdict> examine(const Seat& waiting,
+                                               bool settled_only = false) const;
+
+  /// The verdict that was published on the call that `waiting` waits in. `seen` is where the caller
+  /// keeps how many there were when it asked last: one load if there is no new one.
+  [[nodiscard]] std::optional<Verdict> published(const Seat& waiting, std::uint64_t& seen) const;
 
   /// Who has not arrived in the call that `waiting` waits in, what they are doing and the last
   /// collective each has finished, for a Timeout. "" if it does not wait or all have arrived.

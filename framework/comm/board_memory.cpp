@@ -116,7 +116,7 @@ std::size_t BoardMemory::size_of(int hosts) {
     throw ValueError(
         str("a board has from 1 to ", kMaxHosts, " host slots: ", hosts, " were asked for"));
   }
-  return static_cast<std::size_t>(hosts) * sizeof(HostWords);
+  return sizeof(PublicWords) + static_cast<std::size_t>(hosts) * sizeof(HostWords);
 }
 
 BoardMemory::BoardMemory(int hosts)
@@ -144,8 +144,13 @@ BoardMemory::~BoardMemory() {
 }
 
 HostWords& BoardMemory::host(int host) const noexcept {
-  std::byte* words = data_ + static_cast<std::size_t>(host) * sizeof(HostWords);
+  std::byte* words =
+      data_ + sizeof(PublicWords) + static_cast<std::size_t>(host) * sizeof(HostWords);
   return *reinterpret_cast<HostWords*>(words);
+}
+
+PublicWords& BoardMemory::common() const noexcept {
+  return *reinterpret_cast<PublicWords*>(data_);
 }
 
 std::optional<SeatView> read_seat(const HostWords& host, std::uint32_t index) {

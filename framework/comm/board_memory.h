@@ -27,6 +27,10 @@ class Word {
   void store(std::uint64_t value) noexcept {
     std::atomic_ref(raw_).store(value, std::memory_order_release);
   }
+  /// Adds one; what it was before.
+  std::uint64_t count() noexcept {
+    return std::atomic_ref(raw_).fetch_add(1, std::memory_order_acq_rel);
+  }
   /// Stores `value` if the word is `expected`.
   bool replace(std::uint64_t expected, std::uint64_t value) noexcept {
     return std::atomic_ref(raw_).compare_exchange_strong(expected, value,
@@ -105,6 +109,26 @@ struct HostWords {
   Word arena[kArenaWords];
 };
 
+/// A verdict on a call, for all who wait in it.
+struct PublishedWords {
+  Word version;
+  Word order;  ///< the least of those on one call is the one that counts; 0 for none
+  Word key;
+  Word number;
+  Word kind;
+  Word settled;
+  Word text[506];
+};
+static_assert(sizeof(PublishedWords) == 4096);
+
+/// The last verdicts, in a ring.
+struct PublicWords {
+  static constexpr std::size_t kKept = 64;
+  alignas(4096) Word begun;  ///< how many ever
+  Word published;            ///< of these, how many have been written
+  alignas(4096) PublishedWords verdicts[kKept];
+};
+
 /// The mapping.
 class BoardMemory {
  public:
@@ -119,6 +143,7 @@ class BoardMemory {
 
   [[nodiscard]] int hosts() const noexcept { return hosts_; }
   [[nodiscard]] HostWords& host(int host) const noexcept;
+  [[nodiscard]] PublicWords& common() const noexcept;
 
  private:
   int hosts_;

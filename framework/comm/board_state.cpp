@@ -117,8 +117,9 @@ std::uint32_t BoardState::take_seat(int host, std::string_view name) {
   Books& books = this->books(host);
   HostWords& words = memory.host(host);
   if (books.free_seats.empty() && words.seats_used.load() == Board::kSeats) {
-    throw CommError(str("replica ", name, " finds no seat on the board: all ", Board::kSeats,
-                        " of host slot ", host, " are taken"));
+    throw CommError(str("replica ", name, " can't start: a process runs at most ", Board::kSeats,
+                        " replicas and lanes at once, those of maps in maps and who runs them "
+                        "among them"));
   }
   return take_index(books.free_seats, words.seats_used);
 }

@@ -1,6 +1,7 @@
 #include "framework/comm/gloo_link.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include <gloo/transport/context.h>
@@ -15,6 +16,9 @@
 
 namespace lockstep {
 namespace {
+
+// How long an interrupted message stays for a peer that is about to post its side.
+constexpr std::chrono::milliseconds kLinger{20};
 
 std::string address_key(int from, int to) {
   return str("address/", from, "/", to);
@@ -72,6 +76,11 @@ void GlooLink::connect(Store& store, const GlooOptions& options) {
   store.set(connected_key(rank_), "");
   for (int peer = 0; peer < size_; ++peer)
     (void)store.get(connected_key(peer), options.connect_timeout);
+}
+
+bool GlooLink::is_interrupted(const User& user) {
+  const std::lock_guard lock(mutex_);
+  return user.error && !aborted_;
 }
 
 void GlooLink::throw_if_ended(const User& user) const {
@@ -189,13 +198,20 @@ void GlooLink::Exchange::unregister() noexcept {
 }
 
 void GlooLink::Exchange::wait() {
-  for (const Posted& message : receives_) {
-    link_->guarded(*user_, message.peer, "receive from",
-                   [&] { return message.buffer->waitRecv(link_->timeout_); });
-  }
-  for (const Posted& message : sends_) {
-    link_->guarded(*user_, message.peer, "send to",
-                   [&] { return message.buffer->waitSend(link_->timeout_); });
+  try {
+    for (const Posted& message : receives_) {
+      link_->guarded(*user_, message.peer, "receive from",
+                     [&] { return message.buffer->waitRecv(link_->timeout_); });
+    }
+    for (const Posted& message : sends_) {
+      link_->guarded(*user_, message.peer, "send to",
+                     [&] { return message.buffer->waitSend(link_->timeout_); });
+    }
+  } catch (...) {
+    // A peer that was about to post its side must still find ours: where Gloo finds that a buffer
+    // has gone, nothing moves on that connection ever again.
+    if (link_->is_interrupted(*user_)) std::this_thread::sleep_for(kLinger);
+    throw;
   }
   unregister();
   receives_.clear();

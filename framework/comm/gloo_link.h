@@ -84,7 +84,9 @@ class GlooLink {
                               std::span<const Outgoing> outgoing,
                               std::span<const Incoming> incoming);
 
-  /// See Communicator::abort and Communicator::interrupt.
+  /// See Communicator::abort and Communicator::interrupt. Who posts a message later than a moment
+  /// after its peer was interrupted may break their connection: the callers see to it that nobody
+  /// does (Board::published).
   void abort(const std::string& reason) noexcept;
   void interrupt(User& user, const std::exception_ptr& error) noexcept;
 
@@ -93,6 +95,7 @@ class GlooLink {
 
  private:
   void connect(Store& store, const GlooOptions& options);
+  bool is_interrupted(const User& user);
   // What ended the user's messages, if something did. Call it with mutex_ held.
   void throw_if_ended(const User& user) const;
   // Runs `step` of a transfer with `peer`; what goes wrong in it becomes an error of ours.

@@ -14,7 +14,8 @@ ReplicaGroup::ReplicaGroup(std::shared_ptr<Meeting> meeting, const Member& membe
 void ReplicaGroup::begin(const CallRecord& call) {
   mark(call.fingerprint);
   verbs_ = 0;
-  member_.seat->start(meeting_->board_group(), rank(), call);
+  // Who is at its end leaves standing what it has called last: others may still be looking.
+  if (!member_.fate->ended()) member_.seat->start(meeting_->board_group(), rank(), call);
 }
 
 void ReplicaGroup::end() {

@@ -1,11 +1,10 @@
 #include "framework/comm/site.h"
 
-#include <string_view>
+#include <algorithm>
 #include <utility>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/comm/turn.h"
 
 namespace lockstep {
 namespace {
@@ -15,6 +14,11 @@ using std::chrono::milliseconds;
 
 // How often a wait is looked after: a wait that ends sooner costs nothing.
 constexpr milliseconds kLookAround{50};
+// How long a mismatch waits for those who may yet be part of it, so that it names all sides.
+constexpr milliseconds kGather{300};
+// When connections end, how long the board may need to say why.
+constexpr milliseconds kAftermath{40};
+constexpr milliseconds kMoment{2};
 
 }  // namespace
 
@@ -84,19 +88,16 @@ void Site::wake_all() {
 std::exception_ptr Site::verdict(const Member& member, Clock::time_point since) const {
   try {
     member.fate->check();
-    if (const auto found = board_->examine(*member.seat)) {
-      constexpr std::string_view kMismatch = "CollectiveMismatch: ";
-      // Who waited for a replica that saw the mismatch first sees the same.
-      const auto inherited = found->text.find(kMismatch);
+    const auto now = Clock::now();
+    if (const auto found = board_->examine(*member.seat, now - since < kGather)) {
       if (found->kind == Board::Verdict::Kind::mismatch) throw CollectiveMismatch(found->text);
-      if (inherited != std::string::npos) {
-        throw CollectiveMismatch(found->text.substr(inherited + kMismatch.size()));
-      }
       throw Aborted(found->text);
     }
-    if (Clock::now() - since >= member.timeout) {
-      throw Timeout(
-          str("waited ", member.timeout.count(), " ms: ", board_->absentees(*member.seat)));
+    const auto late = member.turn != nullptr ? std::max(since, member.turn->given_last()) : since;
+    if (now - late >= member.timeout) {
+      const std::string absent = board_->absentees(*member.seat);
+      throw Timeout(str("waited ", member.timeout.count(), " ms: ",
+                        absent.empty() ? "all replicas have arrived, but not their data" : absent));
     }
   } catch (const CollectiveMismatch&) {
     member.fate->end(std::current_exception());
@@ -159,16 +160,42 @@ void Meeting::do_all(const Member& member, std::uint64_t fingerprint) {
   const Site::Guarded guarded(site_, member, outer_.get());
   outer_->mark(fingerprint);
   const auto since = Clock::now();
+  // Those who were in this call have left it: nothing must be sent to them any more.
+  if (site_.board().published(*member.seat, verdicts_seen_)) explain_end(member, since);
   try {
     perform(layout_, deposits_, outer_.get());
   } catch (const ReplicaLost&) {
-    // The board may know why the connection ended.
-    if (const auto error = site_.verdict(member, since)) std::rethrow_exception(error);
+    explain_end(member, since);
     throw;
   } catch (const Aborted&) {
-    if (const auto error = site_.verdict(member, since)) std::rethrow_exception(error);
+    explain_end(member, since);
     throw;
   }
+}
+
+// Connections have ended: throws why, if the board knows or gets to know in a moment.
+void Meeting::explain_end(const Member& member, Clock::time_point since) const {
+  const auto ended = Clock::now();
+  do {
+    if (const auto error = site_.verdict(member, since)) std::rethrow_exception(error);
+    std::this_thread::sleep_for(kMoment);
+  } while (Clock::now() - ended < kAftermath);
+}
+
+// Another replica here has called something else. Throws once it is known who has called what.
+void Meeting::fall_out(const Member& member) {
+  const auto since = Clock::now();
+  const TurnBreak others_may_run;
+  std::unique_lock lock(mutex_);
+  changed_.notify_all();
+  while (!error_) {
+    lock.unlock();
+    const auto error = site_.verdict(member, since);
+    lock.lock();
+    if (error) fail(error);
+    if (!error_) changed_.wait_for(lock, kMoment);
+  }
+  std::rethrow_exception(error_);
 }
 
 void Meeting::meet(const Member& member, int place, std::uint64_t fingerprint,
@@ -180,13 +207,7 @@ void Meeting::meet(const Member& member, int place, std::uint64_t fingerprint,
   if (first) fingerprint_ = fingerprint;
   if (fingerprint != fingerprint_) {
     lock.unlock();
-    auto error = site_.verdict(member, Clock::now());
-    if (!error) {
-      error = std::make_exception_ptr(CollectiveMismatch("replicas called different collectives"));
-    }
-    lock.lock();
-    fail(error);
-    std::rethrow_exception(error);
+    fall_out(member);
   }
   deposits_[local_of_[static_cast<std::size_t>(place)]] = &deposit;
   if (++arrived_ < deposits_.size()) {

@@ -17,6 +17,7 @@
 #include "framework/comm/board.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/deposit.h"
+#include "framework/comm/turn.h"
 
 namespace lockstep {
 
@@ -47,6 +48,9 @@ struct Member {
   std::unique_ptr<Board::Seat> seat;
   std::shared_ptr<Fate> fate;
   std::chrono::milliseconds timeout;  ///< how long it waits for others in a collective
+  /// What it shares with others of whom one runs at a time: they are waited for while they hand it
+  /// over.
+  const Turn* turn = nullptr;
 };
 
 /// A wait of a replica for others that cannot look around itself: something else does so for it.
@@ -83,7 +87,8 @@ class Site {
 
   /// What `member`, which has waited since then, must end with: CollectiveMismatch or Aborted if
   /// what it waits for cannot come, Timeout if it did not; nullptr while it may come. A mismatch
-  /// becomes the fate of its whole team.
+  /// becomes the fate of its whole team. Nobody is judged on what some have called while others
+  /// are on their way, for a while.
   [[nodiscard]] std::exception_ptr verdict(const Member& member,
                                            std::chrono::steady_clock::time_point since) const;
 
@@ -138,6 +143,8 @@ class Meeting {
 
  private:
   void do_all(const Member& member, std::uint64_t fingerprint);
+  void explain_end(const Member& member, std::chrono::steady_clock::time_point since) const;
+  [[noreturn]] void fall_out(const Member& member);
   void wait_for_others(const Member& member, std::uint64_t generation, bool first);
   void fail(const std::exception_ptr& error);
 
@@ -148,6 +155,7 @@ class Meeting {
   std::vector<std::size_t> local_of_;  // by place: index among those here
   std::shared_ptr<Board::Group> board_group_;
   std::shared_ptr<Communicator> outer_;
+  std::uint64_t verdicts_seen_ = 0;
   Ledger own_ledger_;
 
   std::mutex mutex_;  // guards what follows

@@ -19,6 +19,7 @@ void Turn::take() {
 }
 
 void Turn::give() noexcept {
+  given_last_ = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex_);
   if (waiting_.empty()) {
     taken_ = false;

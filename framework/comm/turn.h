@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -19,6 +21,10 @@ class Turn {
   void take();
   /// Hands it over, to nobody if nobody waits.
   void give() noexcept;
+  /// When it was handed over last: those who wait for their turn are not late before. Any thread.
+  [[nodiscard]] std::chrono::steady_clock::time_point given_last() const noexcept {
+    return given_last_;
+  }
 
  private:
   struct Waiter {
@@ -28,6 +34,7 @@ class Turn {
   std::mutex mutex_;
   bool taken_ = false;
   std::deque<Waiter*> waiting_;
+  std::atomic<std::chrono::steady_clock::time_point> given_last_{};
 };
 
 /// The turn that this thread runs under, or nullptr.

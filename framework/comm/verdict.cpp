@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/base/text.h"
+#include "framework/comm/published.h"
 #include "framework/comm/verdict_search.h"
 
 namespace lockstep {
@@ -225,23 +226,68 @@ std::string describe(const BoardMemory& memory, const MissingMember& missing) {
              doing(memory, *missing.seat));
 }
 
-}  // namespace
+// Whether what the member has thrown came of what another has.
+bool is_follower(const BoardMemory& memory, const KnownSeat& seat) {
+  const auto texts = read_texts(memory.host(seat.place.host), seat.place.index, seat.view.version);
+  return seat.view.state == SeatState::threw && texts && texts->now.starts_with("Aborted: ");
+}
 
-std::optional<Board::Verdict> find_verdict(const BoardMemory& memory, int host,
-                                           std::uint32_t index) {
-  VerdictSearch search(memory);
-  if (!search.find({.host = host, .index = index})) return std::nullopt;
+// What the search has found, as a message about all whom it has come by.
+std::optional<Board::Verdict> described(const BoardMemory& memory, const VerdictSearch& search) {
   Message message(memory);
   bool is_same = true;
   for (const PendingCall* call : search.calls()) {
     for (const KnownSeat& seat : call->waiting) is_same = is_same && message.add(seat, call);
   }
   for (const KnownSeat& seat : search.maps()) is_same = is_same && message.add(seat, nullptr);
-  for (const KnownSeat& seat : search.gone()) is_same = is_same && message.add(seat, nullptr);
-  if (!is_same || !search.holds()) return std::nullopt;
-  return Board::Verdict{
-      .kind = search.has_failed() ? Board::Verdict::Kind::failed : Board::Verdict::Kind::mismatch,
-      .text = message.text()};
+  const bool has_cause = std::ranges::any_of(search.gone(), [&](const KnownSeat& seat) {
+    return seat.view.state == SeatState::threw && !is_follower(memory, seat);
+  });
+  for (const KnownSeat& seat : search.gone()) {
+    if (has_cause && is_follower(memory, seat)) continue;
+    is_same = is_same && message.add(seat, nullptr);
+  }
+  if (!is_same) return std::nullopt;
+  using Kind = Board::Verdict::Kind;
+  return Board::Verdict{.kind = search.has_failed() ? Kind::failed : Kind::mismatch,
+                        .text = message.text(),
+                        .settled = search.has_failed() || search.is_settled()};
+}
+
+// Who waits for one that has ended with a mismatch ends with the same.
+std::optional<Board::Verdict> inherited(const BoardMemory& memory, const VerdictSearch& search) {
+  constexpr std::string_view kMismatch = "CollectiveMismatch: ";
+  for (const KnownSeat& seat : search.gone()) {
+    const SeatView& view = seat.view;
+    if (view.state != SeatState::threw) continue;
+    const auto texts = read_texts(memory.host(seat.place.host), seat.place.index, view.version);
+    if (!texts || !texts->now.starts_with(kMismatch)) continue;
+    auto known = view.completed ? std::nullopt : published(memory.common(), view.key, view.number);
+    if (known && known->kind == Board::Verdict::Kind::mismatch) return known;
+    return Board::Verdict{.text = texts->now.substr(kMismatch.size())};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Board::Verdict> find_verdict(const BoardMemory& memory, int host, std::uint32_t index,
+                                           bool settled_only) {
+  const auto waiting = read_seat(memory.host(host), index);
+  if (!waiting || waiting->state != SeatState::waiting) return std::nullopt;
+  const auto known = [&] { return published(memory.common(), waiting->key, waiting->number); };
+  if (auto verdict = known()) return verdict;
+  VerdictSearch search(memory);
+  if (!search.find({.host = host, .index = index})) return std::nullopt;
+  auto verdict = inherited(memory, search);
+  if (!verdict) verdict = described(memory, search);
+  if (!verdict || !search.holds() || (settled_only && !verdict->settled)) return std::nullopt;
+  for (const PendingCall* call : search.calls()) {
+    publish(memory.common(), call->key, call->number, *verdict);
+  }
+  // Another member may have been first.
+  const auto first = known();
+  return first ? first : verdict;
 }
 
 std::string describe_absentees(const BoardMemory& memory, int host, std::uint32_t index) {

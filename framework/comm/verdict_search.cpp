@@ -157,10 +157,18 @@ bool VerdictSearch::visit(const KnownSeat& seat) {
 
 bool VerdictSearch::visit_call(const KnownSeat& waiting) {
   const auto known = known_calls_.find({waiting.view.key, waiting.view.number});
-  if (known != known_calls_.end()) return known->second.is_open;
+  if (known != known_calls_.end()) {
+    const auto place = std::ranges::find(calls_, &known->second);
+    if (place == calls_.end()) return false;
+    before_end_ = static_cast<std::size_t>(place - calls_.begin());
+    return true;
+  }
   PendingCall& call = gather(waiting);
   calls_.push_back(&call);
-  if (is_final(call)) return true;
+  if (is_final(call)) {
+    before_end_ = calls_.size() - 1;
+    return true;
+  }
   for (const MissingMember& missing : call.missing) {
     if (!missing.seat) continue;
     edges_.push_back({.call = &call, .missing = &missing});
@@ -168,21 +176,31 @@ bool VerdictSearch::visit_call(const KnownSeat& waiting) {
     edges_.pop_back();
   }
   calls_.pop_back();
-  call.is_open = false;
   return false;
 }
 
 bool VerdictSearch::visit_map(const KnownSeat& seat) {
-  const auto [open, is_new] = open_maps_.try_emplace(seat.place, true);
-  if (!is_new) return open->second;
+  // A way that comes back to a map has come by the call before it, too, and ends there.
+  if (!seen_maps_.insert(seat.place).second) return false;
   maps_.push_back(seat);
+  const Mark here = mark();
   for (const SeatPlace place : children_of(seat.view.id)) {
     const auto child = read(place);
-    if (child && child->view.parent == seat.view.id && visit(*child)) return true;
+    if (!child || child->view.parent != seat.view.id) continue;
+    if (visit(*child) && before_end_ < here.calls) return true;
+    go_back(here);
   }
   maps_.pop_back();
-  open->second = false;
   return false;
+}
+
+void VerdictSearch::go_back(const Mark& mark) {
+  way_.resize(mark.way);
+  calls_.resize(mark.calls);
+  maps_.resize(mark.maps);
+  edges_.resize(mark.edges);
+  gone_.clear();
+  has_failed_ = false;
 }
 
 // Who has thrown is the cause of all else; then what the members in the call have called.
@@ -222,6 +240,14 @@ bool VerdictSearch::holds(const PendingCall& call, const MissingMember& missing)
     }
   }
   return true;
+}
+
+bool VerdictSearch::is_settled() const {
+  return std::ranges::all_of(calls_, [](const PendingCall* call) {
+    return std::ranges::all_of(call->missing, [](const MissingMember& missing) {
+      return missing.seat && missing.seat->view.state != SeatState::running;
+    });
+  });
 }
 
 bool VerdictSearch::is_unchanged() const {

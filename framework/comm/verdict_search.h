@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -45,14 +46,15 @@ struct PendingCall {
   std::vector<MissingMember> missing;
   /// Arrived, and left by throwing or returning without having finished it.
   std::vector<KnownSeat> left;
-  /// On the path that is being searched; afterwards nothing follows from it.
-  bool is_open = true;
 };
 
 /// The search for why a call can never complete, over what members wait for: a call for the members
 /// that are missing in it, a member for the call it waits in or for those its map runs. That can
 /// never end if the way leads to a member that has returned or thrown, to a call on which members
 /// disagree, or back to where it has come by.
+///
+/// One of a map's replicas that can never go on will throw, and the member that has called the map
+/// may catch that and arrive: from a map the way leads only back to what lies before it.
 class VerdictSearch {
  public:
   explicit VerdictSearch(const BoardMemory& memory) : memory_(memory) {}
@@ -68,6 +70,8 @@ class VerdictSearch {
   [[nodiscard]] const std::vector<KnownSeat>& maps() const noexcept { return maps_; }
   /// Members of the last call who have returned or thrown, or elders of some.
   [[nodiscard]] const std::vector<KnownSeat>& gone() const noexcept { return gone_; }
+  /// Whether nobody is missing in these calls who is still running, and may yet be part of it.
+  [[nodiscard]] bool is_settled() const;
   /// Whether all of it holds now, at one moment: read again after what was read for it.
   [[nodiscard]] bool holds() const;
 
@@ -88,6 +92,14 @@ class VerdictSearch {
   bool visit_map(const KnownSeat& seat);
   bool visit(const KnownSeat& seat);
   bool is_final(const PendingCall& call);
+  /// Where the search stands, to come back to.
+  struct Mark {
+    std::size_t way, calls, maps, edges;
+  };
+  [[nodiscard]] Mark mark() const {
+    return {way_.size(), calls_.size(), maps_.size(), edges_.size()};
+  }
+  void go_back(const Mark& mark);
   [[nodiscard]] bool is_unchanged() const;
   [[nodiscard]] bool holds(const PendingCall& call, const MissingMember& missing) const;
 
@@ -99,7 +111,9 @@ class VerdictSearch {
   const BoardMemory& memory_;
   std::map<int, Index> indices_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, PendingCall> known_calls_;
-  std::map<SeatPlace, bool> open_maps_;
+  std::set<SeatPlace> seen_maps_;
+  /// Where what was found leads: how many calls of the way lie before that.
+  std::size_t before_end_ = 0;
   /// Seats as they were when the search went on through them, whatever it has read of them since.
   std::vector<KnownSeat> way_;
   std::vector<const PendingCall*> calls_;

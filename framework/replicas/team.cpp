@@ -105,7 +105,7 @@ void run_as(Environment& environment, const std::function<void()>& body) {
     body();
     member.seat->returned();
   } catch (const CollectiveMismatch& error) {
-    member.seat->threw(str(error.type(), ": ", error.what()));
+    member.seat->threw(str(error.type(), ": ", error.verdict()));
     // All of the team are out of step, also where the mismatch is that of a map in one of them.
     member.fate->end(std::current_exception());
     throw;
@@ -153,6 +153,7 @@ void run_team(const TeamOptions& options, const std::function<void(const TeamPla
     set_math_threads(plan.threads);
     const TurnScope my_turn(turn);
     Environment& environment = *environments[static_cast<std::size_t>(local)];
+    environment.member().turn = turn;
     run_as(environment, [&] {
       body({local, plan.level.rank, plan.spans_processes, &environment});
     });

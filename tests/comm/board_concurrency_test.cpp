@@ -194,9 +194,8 @@ class InStep {
     seat.start(*group, self, call_of("all"));
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     std::string text;
-    while (text.find("0, 1, 2 and 3") == std::string::npos &&
-           std::chrono::steady_clock::now() < until) {
-      if (const auto verdict = board(self).examine(seat)) text = verdict->text;
+    while (text.empty() && std::chrono::steady_clock::now() < until) {
+      if (const auto verdict = board(self).examine(seat, true)) text = verdict->text;
       std::this_thread::yield();
     }
     const std::lock_guard lock(mutex_);

@@ -97,7 +97,9 @@ TEST_CASE("a process finds what another one waits in", "[board]") {
   REQUIRE(verdict);
   CHECK(verdict->text == kFound);
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
-  // The child has gone, and its seat with it: nothing is known of it now.
+  // The child has gone, and its seat with it: the verdict stays with the call.
+  CHECK(board.examine(*seat) == verdict);
+  seat->finish();
   CHECK(!board.examine(*seat));
 }
 
@@ -206,10 +208,10 @@ TEST_CASE("seats are used again, and are so many", "[board]") {
   for (int i = 0; i < Board::kSeats; ++i) {
     seats.push_back(board.take_seat(0, static_cast<std::uint64_t>(i) + 1, 0, str(i)));
   }
-  const auto one_more = [&] { seats.push_back(board.take_seat(0, 5000, 0, "(1, 7)")); };
+  const auto one_more = [&] { seats.push_back(board.take_seat(0, 50000, 0, "(1, 7)")); };
   CHECK(error_of(one_more) ==
-        "CommError: replica (1, 7) finds no seat on the board: all 4096 of "
-        "host slot 0 are taken");
+        "CommError: replica (1, 7) can't start: a process runs at most 32768 replicas and lanes at "
+        "once, those of maps in maps and who runs them among them");
   seats[1]->start(*group, 1, call_of("a"));
   seats[1]->finish();
   seats[1].reset();

@@ -48,15 +48,67 @@ TEST_CASE("another operation or shape is a mismatch that shows both sides", "[bo
   world.finish_all(kAll);
   world.start(0, kAll, kSum);
   world.start(2, kAll, other);
-  const std::string both =
-      str("mismatch: replica 0 called ", kSum, " while replica 2 called ", other);
-  CHECK(world.found(0) == both);
-  CHECK(world.found(2) == both);
+  // Whoever runs may yet be part of it.
+  CHECK(world.found(0, true).empty());
+  SECTION("all are there") {
+    world.start(3, kAll, kSum);
+    world.start(1, kAll, kSum);
+    for (const int member : kAll) {
+      CHECK(world.found(member, true) ==
+            str("mismatch: replica 2 called ", other, " while replicas 0, 1 and 3 called ", kSum));
+    }
+  }
+  SECTION("nobody is waited for") {
+    const std::string both =
+        str("mismatch: replica 0 called ", kSum, " while replica 2 called ", other);
+    CHECK(world.found(0) == both);
+    CHECK(world.found(2) == both);
+  }
+}
+
+TEST_CASE("the first verdict on a call is everyone's, also when its cause has gone on", "[board]") {
+  BoardWorld world(4, any_hosts());
+  world.start(0, kAll, kSum);
+  world.start(2, kAll, kMean);
+  const std::string first =
+      str("mismatch: replica 0 called ", kSum, " while replica 2 called ", kMean);
+  CHECK(world.found(2) == first);
+  world.start(2, {1, 2}, kMean);
   world.start(3, kAll, kSum);
-  world.start(1, kAll, kSum);
-  for (const int member : kAll) {
-    CHECK(world.found(member) ==
-          str("mismatch: replica 2 called ", other, " while replicas 0, 1 and 3 called ", kSum));
+  CHECK(world.found(0) == first);
+  CHECK(world.found(3, true) == first);
+  // It is that call's alone.
+  world.start(1, {1, 2}, kMean);
+  CHECK(world.found(1).empty());
+}
+
+TEST_CASE("the board keeps the verdicts on the last calls", "[board]") {
+  BoardWorld world(2, any_hosts());
+  const auto differ = [&] {
+    world.start(0, {0, 1}, kSum);
+    world.start(1, {0, 1}, kMean);
+    CHECK(!world.found(0).empty());
+  };
+  for (int i = 0; i < 200; ++i) differ();
+  const std::string last = world.found(0);
+  world.seat(1).finish();
+  CHECK(world.found(0) == last);
+}
+
+TEST_CASE("who waits for one that a mismatch has ended ends with the same", "[board]") {
+  BoardWorld world(3, any_hosts());
+  const std::string text = str("replica 1 called ", kMean, " while replica 0 called ", kSum);
+  world.start(2, {1, 2}, kSum);
+  SECTION("of which the board still knows") {
+    world.start(0, {0, 1}, kSum);
+    world.start(1, {0, 1}, kMean);
+    const std::string found = world.found(0);
+    world.seat(1).threw("CollectiveMismatch: cut");
+    CHECK(world.found(2) == found);
+  }
+  SECTION("of which it has the text only") {
+    world.seat(1).threw("CollectiveMismatch: " + text);
+    CHECK(world.found(2) == "mismatch: " + text);
   }
 }
 
@@ -87,10 +139,9 @@ TEST_CASE("waiting for who has returned is a mismatch", "[board]") {
   world.seat(1).returned();
   world.start(0, kAll, kSum);
   world.start(3, kAll, kSum);
-  CHECK(world.found(0) ==
-        str("mismatch: replica 1 has returned while replicas 0 and 3 called ", kSum));
+  CHECK(world.found(0, true).empty());
   world.seat(2).returned();
-  CHECK(world.found(3) ==
+  CHECK(world.found(3, true) ==
         str("mismatch: replicas 1 and 2 have returned while replicas 0 and 3 called ", kSum));
 }
 
@@ -104,6 +155,15 @@ TEST_CASE("waiting for who has thrown is a failure, with what was thrown", "[boa
       "model.cpp:44 with (64, 10) float32 while replica 1 has thrown: "
       "ValueError: no such class: 11";
   CHECK(world.found(0) == text);
+}
+
+TEST_CASE("who has thrown because another has is left out", "[board]") {
+  BoardWorld world(3, any_hosts());
+  world.start(0, {0, 1, 2}, kSum);
+  world.seat(1).threw("Aborted: replica 2 failed: bad_alloc");
+  world.seat(2).threw("bad_alloc");
+  CHECK(world.found(0) ==
+        str("failed: replica 0 called ", kSum, " while replica 2 has thrown: bad_alloc"));
 }
 
 TEST_CASE("who leaves a call unfinished by throwing fails those who wait in it", "[board]") {
@@ -123,11 +183,9 @@ TEST_CASE("members who wait for each other in different groups are a mismatch", 
   world.start(0, {0, 1}, kSum);
   const std::string text =
       str("mismatch: replica 0 called ", kSum, " while replica 1 called ", kMean);
+  CHECK(world.found(0, true).empty());
   CHECK(world.found(0) == text);
   CHECK(world.found(1) == text);
-  world.start(2, kAll, kMean);
-  CHECK(world.found(2) ==
-        str("mismatch: replica 0 called ", kSum, " while replicas 1 and 2 called ", kMean));
 }
 
 TEST_CASE("a cycle over three groups is found from each of its members and from outside",
@@ -173,98 +231,6 @@ TEST_CASE("who waits for another call that can complete is only late", "[board]"
   CHECK(chain.found(0) ==
         "mismatch: replica 3 has returned, replica 0 called a and replica 1 "
         "called b while replica 2 called c");
-}
-
-TEST_CASE("a map is waited for through its children", "[board]") {
-  BoardWorld world(2, any_hosts());
-  const int first = world.add_child(1);
-  const int second = world.add_child(1);
-  world.seat(1).enter_map(testing::call_of(kMap), 2);
-  world.start(0, {0, 1}, kSum);
-  CHECK(world.found(0).empty());
-  // The children may still come together; not if one has returned.
-  world.start(first, {first, second}, kMean);
-  CHECK(world.found(0).empty());
-  world.seat(second).returned();
-  CHECK(world.found(0) == str("mismatch: replica 1 is in ", kMap,
-                              ", replica (1, 3) has returned and replica (1, 2) called ", kMean,
-                              " while replica 0 called ", kSum));
-  CHECK(world.found(first) ==
-        str("mismatch: replica (1, 3) has returned while replica (1, 2) called ", kMean));
-}
-
-TEST_CASE("who has left its map is asked itself again", "[board]") {
-  BoardWorld world(2, any_hosts());
-  const int child = world.add_child(1);
-  world.seat(1).enter_map(testing::call_of(kMap), 1);
-  world.seat(child).returned();
-  world.start(0, {0, 1}, kSum);
-  CHECK(world.found(0).empty());
-  world.free_seat(child);
-  world.seat(1).leave_map();
-  CHECK(world.found(0).empty());
-  world.seat(1).returned();
-  CHECK(world.found(0) == str("mismatch: replica 1 has returned while replica 0 called ", kSum));
-}
-
-TEST_CASE("for a member without a seat its parent is asked", "[board]") {
-  BoardWorld world(2, any_hosts());
-  const int child = world.add_child(0);
-  const int peer = world.add_child(1, false);
-  world.seat(0).enter_map(testing::call_of(kMap), 1);
-  world.start(child, {child, peer}, kSum);
-  CHECK(world.found(child).empty());
-  SECTION("it may still start it") {
-    world.seat(1).enter_map(testing::call_of(kMap), 1);
-    CHECK(world.found(child).empty());
-    world.sit(peer, "(1, 0)");
-    CHECK(world.found(child).empty());
-    world.start(peer, {child, peer}, kMean);
-    CHECK(world.found(child) ==
-          str("mismatch: replica (0, 2) called ", kSum, " while replica (1, 0) called ", kMean));
-  }
-  SECTION("it has returned") {
-    world.seat(1).returned();
-    CHECK(world.found(child) ==
-          str("mismatch: replica 1 has returned while replica (0, 2) called ", kSum));
-  }
-  SECTION("it has thrown") {
-    world.seat(1).threw("no");
-    CHECK(world.found(child) ==
-          str("failed: replica (0, 2) called ", kSum, " while replica 1 has thrown: no"));
-  }
-  SECTION("it waits for who runs the map") {
-    world.start(1, {0, 1}, kMean);
-    CHECK(world.found(child) == str("mismatch: replica 0 is in ", kMap,
-                                    " and replica (0, 2) called ", kSum, " while replica 1 called ",
-                                    kMean));
-  }
-  SECTION("it is in another map, whose members wait for those of the first") {
-    world.seat(1).enter_map(testing::call_of("pmap over 'batch' at y.cpp:9"), 1);
-    CHECK(world.found(child).empty());
-    const int other = world.add_child(1);
-    const int its_peer = world.add_child(0, false);
-    world.start(other, {its_peer, other}, kMean);
-    CHECK(world.found(child) ==
-          str("mismatch: replica 0 is in ", kMap,
-              ", replica 1 is in pmap over 'batch' at y.cpp:9 and replica (0, 2) called ", kSum,
-              " while replica (1, 4) called ", kMean));
-  }
-}
-
-TEST_CASE("for one in a map in a map that has not begun its elders are asked", "[board]") {
-  BoardWorld world(2, any_hosts());
-  const int middle = world.add_child(0);
-  const int inner = world.add_child(middle);
-  const int peer_middle = world.add_child(1, false);
-  const int peer_inner = world.add_child(peer_middle, false);
-  world.seat(0).enter_map(testing::call_of(kMap), 1);
-  world.seat(middle).enter_map(testing::call_of(kMap), 1);
-  world.start(inner, {inner, peer_inner}, kSum);
-  CHECK(world.found(inner).empty());
-  world.seat(1).returned();
-  CHECK(world.found(inner) ==
-        str("mismatch: replica 1 has returned while replica (2, 3) called ", kSum));
 }
 
 TEST_CASE("the absent are named with what they do and their last collective", "[board]") {

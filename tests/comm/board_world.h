@@ -80,8 +80,8 @@ class BoardWorld {
   }
 
   /// What `member` finds: "" for nothing, else "mismatch: " or "failed: " and the text.
-  std::string found(int member) {
-    const auto verdict = board_.examine(seat(member));
+  std::string found(int member, bool settled_only = false) {
+    const auto verdict = board_.examine(seat(member), settled_only);
     if (!verdict) return "";
     const bool failed = verdict->kind == Board::Verdict::Kind::failed;
     return (failed ? "failed: " : "mismatch: ") + verdict->text;

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "framework/comm/board.h"
+#include "framework/comm/board_memory.h"
+
+namespace lockstep {
+
+/// Puts a verdict on call `number` of the group `key` where all members of the job find it. The
+/// first on a call counts; the board keeps the last PublicWords::kKept of all calls.
+void publish(PublicWords& words, std::uint64_t key, std::uint64_t number,
+             const Board::Verdict& verdict) noexcept;
+
+/// The verdict on a call, if one was published.
+[[nodiscard]] std::optional<Board::Verdict> published(const PublicWords& words, std::uint64_t key,
+                                                      std::uint64_t number);
+
+}  // namespace lockstep
