@@ -15,6 +15,7 @@
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/job.h"
 #include "framework/replicas/machine.h"
+#include "framework/tree/grad_depth.h"
 
 namespace lockstep {
 namespace {
@@ -141,6 +142,7 @@ void run_team(const TeamOptions& options, const std::function<void(const TeamPla
   }
 
   const at::ThreadLocalState callers_state;
+  const int callers_grad_depth = grad_depth();
   FirstFailure failure(plan.level.rank, [&](const std::string& reason) {
     plan.fate->end(reason);
     plan.site->wake_all();
@@ -150,6 +152,7 @@ void run_team(const TeamOptions& options, const std::function<void(const TeamPla
       !options.lanes ? nullptr : (current_turn() != nullptr ? current_turn() : &own_turn);
   const auto replica = [&](std::int64_t local) {
     const at::ThreadLocalStateGuard same_state(callers_state);
+    const GradDepthScope same_depth(callers_grad_depth);
     set_math_threads(plan.threads);
     const TurnScope my_turn(turn);
     Environment& environment = *environments[static_cast<std::size_t>(local)];

@@ -5,13 +5,32 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>
+
+#include "framework/tree/grad_depth.h"
 
 namespace lockstep::tree_detail {
+namespace {
+
+Tensor variable_of(const Tensor& leaf, bool nested) {
+  if (!nested) return leaf.detach().requires_grad_();
+  // Under an outer differentiation the variable stays a function of the outer one.
+  if (leaf.requires_grad()) return leaf.view_as(leaf);
+  // Results keep their graph, which must end here: to a map, an autograd leaf at its end would be
+  // one more tensor to differentiate by.
+  Tensor variable = leaf.detach().requires_grad_().view_as(leaf);
+  variable.grad_fn()->set_next_edge(0, torch::autograd::Edge());
+  return variable;
+}
+
+}  // namespace
 
 bool differentiated_outside(const std::vector<Tensor>& leaves) {
   return c10::GradMode::is_enabled() &&
-         std::any_of(leaves.begin(), leaves.end(),
-                     [](const Tensor& leaf) { return leaf.defined() && leaf.requires_grad(); });
+         (grad_depth() > 0 || std::any_of(leaves.begin(), leaves.end(), [](const Tensor& leaf) {
+            return leaf.defined() && leaf.requires_grad();
+          }));
 }
 
 std::pair<Tensor, std::vector<Tensor>> value_and_grad_of_leaves(const LossOfLeaves& loss,
@@ -26,13 +45,13 @@ std::pair<Tensor, std::vector<Tensor>> value_and_grad_of_leaves(const LossOfLeav
                            leaf.defined() ? toString(leaf.scalar_type()) : "undefined",
                            "; only floating-point leaves have derivatives"));
     }
-    // Under an outer differentiation the variable stays a function of the outer one.
-    Tensor variable = leaf.requires_grad() && nested ? leaf.view_as(leaf) : leaf.detach();
-    if (!variable.requires_grad()) variable.requires_grad_();
-    variables.push_back(std::move(variable));
+    variables.push_back(variable_of(leaf, nested));
   }
 
-  Tensor value = loss(variables);
+  const Tensor value = [&] {
+    const GradDepthScope deeper(grad_depth() + 1);
+    return loss(variables);
+  }();
   if (!value.defined() || value.numel() != 1 || !value.is_floating_point()) {
     throw ValueError(str("grad: the function's value must be one floating-point number, not ",
                          value.defined() ? lockstep::str("a tensor of ", value.sizes(), " ",

@@ -14,10 +14,11 @@ namespace tree_detail {
 using LossOfLeaves = std::function<Tensor(const std::vector<Tensor>&)>;
 std::pair<Tensor, std::vector<Tensor>> value_and_grad_of_leaves(const LossOfLeaves& loss,
                                                                 const std::vector<Tensor>& leaves);
-/// Whether these leaves are being differentiated by an outer value_and_grad.
+/// Whether derivatives by these leaves stay connected to an outer differentiation: within the
+/// function of an outer value_and_grad, or by leaves that require gradients.
 bool differentiated_outside(const std::vector<Tensor>& leaves);
 
-// Auxiliary results are values: they keep a graph only under an outer differentiation.
+// Auxiliary results are values: they keep a graph only where value and gradient do.
 template <typename Aux>
 Aux detached_unless(bool keep, const Aux& aux) {
   if constexpr (Tree<Aux>) {
@@ -40,9 +41,11 @@ inline constexpr HasAux has_aux;
 /// arguments are not changed, whether or not they require gradients themselves. As
 /// jax.value_and_grad.
 ///
-/// Inside another differentiation (the tree requires gradients already) value and gradient stay
-/// connected to it, so that derivatives of derivatives work. Throws ValueError if the value is not
-/// one element or a leaf is not floating point.
+/// Inside the function of another value_and_grad, value and gradient stay connected to whatever
+/// that one differentiates by (this tree, another argument, a captured tensor), so that derivatives
+/// of derivatives work, mixed ones too; also across maps. Outside of any they keep no graph, unless
+/// the first argument requires gradients itself and gradients are not disabled: then both keep
+/// theirs. Throws ValueError if the value is not one element or a leaf is not floating point.
 template <typename F>
 [[nodiscard]] auto value_and_grad(F f) {
   return [f = std::move(f)]<Tree T, typename... Args>(const T& tree, const Args&... args) {
@@ -56,8 +59,9 @@ template <typename F>
 }
 
 /// For a function that returns the pair of its value and something else (any type; metrics, for
-/// example), which is not differentiated: the pair of f's pair and the gradient. As
-/// jax.value_and_grad(f, has_aux=True).
+/// example), which is not differentiated: the pair of f's pair and the gradient. If the something
+/// is a tree, its leaves keep a graph where value and gradient do, and are detached elsewhere; what
+/// is no tree keeps what it has. As jax.value_and_grad(f, has_aux=True).
 template <typename F>
 [[nodiscard]] auto value_and_grad(F f, HasAux) {
   return [f = std::move(f)]<Tree T, typename... Args>(const T& tree, const Args&... args) {
