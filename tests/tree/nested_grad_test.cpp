@@ -1,15 +1,19 @@
 // Derivatives of derivatives, by another tensor than the inner one is by.
 
+#include <cstddef>
 #include <optional>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
 
+#include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
+#include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
 #include "framework/replicas/vmap.h"
 #include "framework/tree/grad.h"
@@ -131,6 +135,21 @@ TEST_CASE("gradients of a map are differentiated by what it captured") {
     };
     CHECK(of(grad(slopes)(number(2))) == Approx(4 * 2 * 2 * 3 * 14));
   });
+}
+
+TEST_CASE("nested gradients agree in a job whose members run different numbers of replicas") {
+  std::vector<double> found(2);
+  const auto member = [&] {
+    const auto index = axis_index("job");
+    const Tensor xs = at::arange(1, 2 + index, at::kDouble);  // 1; 1 and 2
+    const auto slopes = [&](const Tensor& w) {
+      const auto loss = [&](const Tensor& at) { return psum(product(at, w), "i"); };
+      return pmap([&](const Tensor& x) { return grad(loss)(x); }, {.axis_name = "i"})(xs).sum();
+    };
+    found[static_cast<std::size_t>(index)] = of(grad(slopes)(number(2)));
+  };
+  REQUIRE(launch(member, {.replicas = 2, .mode = LaunchMode::threads, .axis_name = "job"}) == 0);
+  for (const double slope : found) CHECK(slope == Approx(3 * 2 * 2 * 3 * (1 + 1 + 4)));
 }
 
 TEST_CASE("outside of any differentiation nothing keeps a graph") {
