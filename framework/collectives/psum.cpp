@@ -63,7 +63,8 @@ at::Tensor reduced_message(const AxisCall& call, Communicator& replicas, const L
   const ReduceOp op = op_of(reduction, type);
   communicate(call, [&] { replicas.all_reduce(bytes_of(input), bytes_of(output), type, op); });
   const bool divide = reduction == Reduction::mean && op == ReduceOp::sum;
-  return divide ? output.div(static_cast<std::int64_t>(replicas.size())) : output;
+  // Divided as they are, integers would give LibTorch's default dtype, whichever that is.
+  return divide ? output.to(at::kFloat).div(static_cast<std::int64_t>(replicas.size())) : output;
 }
 
 Leaves reduce_all(const AxisCall& call, Communicator& replicas, Reduction reduction,

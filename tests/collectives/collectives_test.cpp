@@ -1,7 +1,11 @@
+#include <optional>
 #include <string>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/ScalarTypeToTypeMeta.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -86,6 +90,26 @@ TEST_CASE("outside of a map no axis is bound") {
   CHECK_THROWS_WITH(pargmin(x, "i"), rest);
   CHECK_THROWS_WITH(axis_index("i"), rest);
   CHECK_THROWS_WITH(axis_size("i"), rest);
+}
+
+TEST_CASE("the mean of integers is float32, whatever LibTorch's default dtype is") {
+  using Dtype = decltype(c10::get_default_dtype());
+  struct DefaultDtype {
+    explicit DefaultDtype(at::ScalarType dtype) { set(c10::scalarTypeToTypeMeta(dtype)); }
+    ~DefaultDtype() { set(before); }
+    static void set(Dtype dtype) { c10::set_default_dtype(dtype); }
+    Dtype before = c10::get_default_dtype();
+  };
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf}) {
+    const DefaultDtype here(dtype);
+    for (const auto operand : {at::kInt, at::kByte, at::kBool}) {
+      const Tensor x = at::arange(3, at::kLong).to(operand);
+      const Tensor mean = pmap([](const Tensor& own) { return pmean(own, "i"); },
+                               {.axis_name = "i", .out_axes = std::nullopt})(x);
+      CHECK(mean.scalar_type() == at::kFloat);
+      CHECK(mean.equal(x.to(at::kFloat).sum() / 3));
+    }
+  }
 }
 
 TEST_CASE("what leaves a replica by another way than as a result has no backward outside") {
