@@ -307,20 +307,21 @@ std::vector<std::int64_t> names_of_members(const Place& place, std::int64_t size
   return all;
 }
 
-// Every replica sees the tables of all and checks all of them: they agree on whether to go on.
+// Every replica sees the tables of all and checks all of them: they agree on whether to go on. The
+// lengths, against which it checks, are all replicas', being part of the announced call.
 RaggedRoute exchanged_route(const AxisCall& call, const Place& place, const RaggedTables& tables,
                             std::int64_t operand_rows, std::int64_t output_rows) {
   auto& replicas = replicas_of(call, place.options.axis_index_groups, GroupSizes::equal);
   const std::int64_t slots = tables.input_offsets.numel();
-  const Tensor own = at::empty({4 * slots + 2}, at::kLong);
+  const Tensor own = at::empty({4 * slots}, at::kLong);
   own.narrow(0, 0, slots).copy_(tables.input_offsets);
   own.narrow(0, slots, slots).copy_(tables.send_sizes);
   own.narrow(0, 2 * slots, slots).copy_(tables.output_offsets);
   own.narrow(0, 3 * slots, slots).copy_(tables.recv_sizes);
-  own[4 * slots].fill_(operand_rows);
-  own[4 * slots + 1].fill_(output_rows);
   const Leaves all = differentiable(
-      call, replicas, {own}, "offsets and sizes" + group_text(place.options.axis_index_groups),
+      call, replicas, {own},
+      lockstep::str("offsets and sizes, operand of ", operand_rows, " rows, output of ",
+                    output_rows, group_text(place.options.axis_index_groups)),
       [&](const Leaves& leaves) -> Leaves {
         const Tensor gathered = at::empty({replicas.size(), leaves[0].numel()}, at::kLong);
         communicate(call, [&] { replicas.all_gather(bytes_of(leaves[0]), bytes_of(gathered)); });
@@ -328,7 +329,8 @@ RaggedRoute exchanged_route(const AxisCall& call, const Place& place, const Ragg
       },
       // Never asked for: integers have no derivative.
       [](const Leaves&) { return BackwardRule(); });
-  const RaggedPlan plan(all[0], names_of_members(place, replicas.size()));
+  const RaggedPlan plan(all[0], operand_rows, output_rows,
+                        names_of_members(place, replicas.size()));
   plan.check(call);
   return plan.route_of(replicas.rank());
 }

@@ -42,9 +42,11 @@ std::vector<Tensor> ragged_all_to_all_leaves(const std::vector<Tensor>& operands
 ///
 /// The tables are integers of one dimension and one length: with N replicas N, or a multiple m N
 /// for m pieces a pair, those for (or from) replica j at j m … j m + m-1. They may differ from
-/// replica to replica. `operand` and `output` are trees built alike whose leaves have the same
-/// dtypes, and the same shapes but for dimension 0, on all replicas; the tables apply to every
-/// leaf. Leaves of one dtype travel in one message, after one in which the tables are exchanged.
+/// replica to replica; the length may not, nor may the shapes and dtypes of `operand` and `output`
+/// (CollectiveMismatch): give them room for the largest exchange. These two are trees built alike;
+/// a leaf of one has the dtype and shape of the other's but for dimension 0, and the tables apply
+/// to every leaf. Leaves of one dtype travel in one message, after one in which the tables are
+/// exchanged.
 ///
 /// Derivative: linear in both. The gradients of received rows go back to where the rows came from
 /// (and add up where a row was sent more than once); the output's gradient is zero where rows were

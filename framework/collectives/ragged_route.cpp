@@ -24,12 +24,15 @@ bool inside(const Rows& rows, std::int64_t length) {
 
 }  // namespace
 
-RaggedPlan::RaggedPlan(at::Tensor table, std::vector<std::int64_t> names)
+RaggedPlan::RaggedPlan(at::Tensor table, std::int64_t operand_rows, std::int64_t output_rows,
+                       std::vector<std::int64_t> names)
     : table_(std::move(table)),
       values_(table_.data_ptr<std::int64_t>()),
+      operand_rows_(operand_rows),
+      output_rows_(output_rows),
       names_(std::move(names)),
       replicas_(table_.size(0)),
-      slots_((table_.size(1) - 2) / kTables),
+      slots_(table_.size(1) / kTables),
       pieces_(slots_ / replicas_) {}
 
 std::int64_t RaggedPlan::at(std::int64_t replica, std::int64_t column) const {
@@ -63,19 +66,17 @@ void RaggedPlan::check_piece(const AxisCall& call, std::int64_t sender, std::int
                                    " expects ", piece.expected, " from replica ", from,
                                    " (recv_sizes[", piece.slot_there, "])"));
   }
-  const std::int64_t operand = at(sender, kTables * slots_);
-  if (!inside(piece.input, operand)) {
+  if (!inside(piece.input, operand_rows_)) {
     throw ValueError(lockstep::str(call.text(), ": replica ", from, " sends replica ", to, " ",
                                    size, " rows from row ", piece.input.offset,
                                    " on (input_offsets[", piece.slot, "]), but its operand has ",
-                                   operand));
+                                   operand_rows_));
   }
-  const std::int64_t output = at(receiver, kTables * slots_ + 1);
-  if (!inside(piece.output, output)) {
+  if (!inside(piece.output, output_rows_)) {
     throw ValueError(lockstep::str(call.text(), ": replica ", from, " sends replica ", to, " ",
                                    size, " rows for row ", piece.output.offset,
                                    " on (output_offsets[", piece.slot,
-                                   "]), but the output of replica ", to, " has ", output));
+                                   "]), but the output of replica ", to, " has ", output_rows_));
   }
 }
 

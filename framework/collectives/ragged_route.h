@@ -24,12 +24,13 @@ struct RaggedRoute {
 };
 
 /// What each replica gives: the tables in a row of 4 K numbers (input_offsets, send_sizes,
-/// output_offsets, recv_sizes, each K long), then the lengths of its operand and output.
+/// output_offsets, recv_sizes, each K long).
 class RaggedPlan {
  public:
-  /// `table` has one such row a replica, int64 and contiguous; `names` are the replicas' indices
-  /// along the axis, for messages.
-  RaggedPlan(at::Tensor table, std::vector<std::int64_t> names);
+  /// `table` has one such row a replica, int64 and contiguous; the operands and outputs of all have
+  /// as many rows as is said; `names` are the replicas' indices along the axis, for messages.
+  RaggedPlan(at::Tensor table, std::int64_t operand_rows, std::int64_t output_rows,
+             std::vector<std::int64_t> names);
 
   /// Throws ValueError if anything in it does not fit. A function of the whole table: the same on
   /// every replica.
@@ -53,6 +54,8 @@ class RaggedPlan {
 
   at::Tensor table_;
   const std::int64_t* values_;
+  std::int64_t operand_rows_;
+  std::int64_t output_rows_;
   std::vector<std::int64_t> names_;
   std::int64_t replicas_;
   std::int64_t slots_;   // K

@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 
@@ -110,6 +111,27 @@ TEST_CASE("the mean of integers is float32, whatever LibTorch's default dtype is
       CHECK(mean.equal(x.to(at::kFloat).sum() / 3));
     }
   }
+}
+
+TEST_CASE("ragged_all_to_all needs operands and outputs of one shape on all replicas") {
+  const auto refused = [](bool operand, const std::string& lengths) {
+    const auto call = [&] {
+      pmap(
+          [&] {
+            const Tensor table = at::zeros({2}, at::kLong);
+            const Tensor rows = at::ones({3 + axis_index("i"), 2});
+            const Tensor usual = at::ones({3, 2});
+            (void)ragged_all_to_all(operand ? rows : usual, operand ? usual : rows, table, table,
+                                    table, table, "i");
+          },
+          {.axis_name = "i", .axis_size = 2})();
+    };
+    CHECK_THROWS_AS(call(), CollectiveMismatch);
+    CHECK_THROWS_WITH(
+        call(), ContainsSubstring("operand of 3 rows, output of 3") && ContainsSubstring(lengths));
+  };
+  refused(true, "operand of 4 rows, output of 3");
+  refused(false, "operand of 3 rows, output of 4");
 }
 
 TEST_CASE("what leaves a replica by another way than as a result has no backward outside") {
