@@ -4,7 +4,6 @@ all replicas' results."""
 import numpy as np
 
 from casebook import Instead, as_in, data
-from exchange_cases import ragged
 from shard_map_cases import MESH_ORDER, in_mesh_order
 
 NO_RULE = ("JAX has no derivative of this; in Lockstep the gradient goes to the replicas that hold "
@@ -47,6 +46,12 @@ def twice(kind, function):
                                        x, w)
 
 
+def mixed(kind, function):
+    """The derivative by w of what the gradients by x sum up to."""
+    return lambda body, x, w: body.grad(lambda outer, b, a: outer.map(
+        kind, "i", lambda inner, p, q: inner.grad(function, p, q), a, b), w, x)
+
+
 LINEAR = {  # name: (operation, shape of the operand, shape of the result, arguments)
     "psum": ("psum", (3,), (3,), {}),
     "psum in groups": ("psum", (3,), (3,), {"groups": [[0, 2], [3, 1]]}),
@@ -81,6 +86,8 @@ def add_linear(book):
         kind = KINDS[book.turn]
         book.add(f"grad/{name}/twice {kind}", [x, w], twice(kind, loss(op, power=3, **fields)),
                  refused=Instead(as_in(twice("pmap", loss(op, power=3, **fields))), NOT_HERE))
+        book.add(f"grad/{name}/mixed {kind}", [x, w], mixed(kind, loss(op, **fields)),
+                 refused=Instead(as_in(mixed("pmap", loss(op, **fields))), NOT_HERE))
     for n in (1, 2, 3, 8):
         for op in ("psum", "pmean"):
             book.add(f"grad/{op}, {n} replicas", [data(n, 2), data(n, 2, step=3)],
@@ -103,26 +110,6 @@ def add_others(book):
     source[2] = 2 * x[2] * w.sum(0)
     own = w.copy()
     own[1:] = w[1:].sum(0) / 3
-    sizes = np.array([[1, 2], [1, 0]], "int32")
-    plan = [p.astype("int32") for p in (np.cumsum(sizes, 1) - sizes, sizes,
-                                        np.cumsum(sizes, 0) - sizes, sizes.T)]
-    operand, output, weights = data(2, 3), data(2, 4, step=5), data(2, 4, step=3)
-
-    def slope(which):  # of a linear function: its values at unit vectors
-        arrays = [np.zeros_like(operand), np.zeros_like(output)]
-        result = np.zeros_like(arrays[which])
-        for place in np.ndindex(result.shape):
-            arrays[which][place] = 1
-            result[place] = (ragged(*arrays, *plan, [[0, 1]]) * weights).sum()
-            arrays[which][place] = 0
-        return result
-
-    gradients = [2 * operand * slope(0), 2 * output * slope(1)]
-
-    def ragged_loss(body, a, b, c, *plan):
-        moved = body.ragged_all_to_all(body.mul(a, a), body.mul(b, b), *plan, axis=["i"])
-        return body.mul(moved, c)
-
     for kind in ("pmap", "vmap"):
         for where, program in (("inside", inside), ("outside", outside)):
             book.add(f"grad/pbroadcast/{where} {kind}", [x, w],
@@ -131,10 +118,12 @@ def add_others(book):
             book.add(f"grad/pmean in unequal groups/{where} {kind}", [x, w],
                      program(kind, loss("pmean", groups=[[0], [3, 2, 1]])),
                      different=Instead(lambda _: [2 * x * own], OWN_GROUP), tolerance=1e-6)
-        book.add(f"grad/ragged_all_to_all/inside {kind}", [operand, output, weights, *plan],
-                 lambda body, *v: body.map(kind, "i", lambda inner, *own: inner.grad(
-                     ragged_loss, [own[0], own[1]], *own[2:]), list(v)),
-                 instead=Instead(lambda _: gradients, NOT_HERE))
+        book.add(f"grad/pbroadcast/twice {kind}", [x, w],
+                 twice(kind, loss("pbroadcast", power=3, source=2)),
+                 instead=Instead(lambda _: [9 * source * source * x], NOT_HERE))
+        book.add(f"grad/pbroadcast/mixed {kind}", [x, w],
+                 mixed(kind, loss("pbroadcast", source=2)),
+                 instead=Instead(lambda _: [2 * x[[2] * REPLICAS]], NOT_HERE))
 
 
 def add_turned(book):
@@ -223,17 +212,50 @@ def add_shard_map(book):
 
     perm = [[0, 1], [1, 3]]
     turned = over("ppermute", ["data", "model"], perm=in_mesh_order(perm))
-    for name, function, other, reason in (
-            ("psum over model", over("psum", ["model"]), None, PMAP_RULE),
-            ("psum over both", over("psum", ["data", "model"]), None, PMAP_RULE),
-            ("pmean over data", over("pmean", ["data"]), None, PMAP_RULE),
-            ("ppermute over both", over("ppermute", ["model", "data"], perm=perm), turned,
-             MESH_ORDER)):
+    shuffle = [2, 0, 3, 1]
+    shuffled = over("pshuffle", ["data", "model"], perm=in_mesh_order(shuffle))
+    for name, function, shape, other, reason in (
+            ("psum over model", over("psum", ["model"]), (4, 4), None, PMAP_RULE),
+            ("psum over both", over("psum", ["data", "model"]), (4, 4), None, PMAP_RULE),
+            ("pmean over data", over("pmean", ["data"]), (4, 4), None, PMAP_RULE),
+            ("ppermute over both", over("ppermute", ["model", "data"], perm=perm), (4, 4), turned,
+             MESH_ORDER),
+            ("pshuffle over both", over("pshuffle", ["model", "data"], perm=shuffle), (4, 4),
+             shuffled, MESH_ORDER),
+            ("all_gather over model", over("all_gather", ["model"], dimension=1, tiled=True),
+             (4, 8), None, PMAP_RULE),
+            ("psum_scatter over model", over("psum_scatter", ["model"], tiled=True), (2, 4), None,
+             PMAP_RULE),
+            ("psum_scatter over data", over("psum_scatter", ["data"], dimension=1, tiled=True),
+             (4, 2), None, PMAP_RULE),
+            ("all_to_all over data", over("all_to_all", ["data"], split=0, concat=1, tiled=True),
+             (2, 8), None, PMAP_RULE),
+            ("pswapaxes over model", over("pswapaxes", ["model"], dimension=0), (4, 4), None,
+             PMAP_RULE)):
+        inputs = [x, data(*shape, step=3)]
         for where in ("inside", "outside"):
             same = program(other or function, [grid, grid], [grid], where, vma=False)
-            book.add(f"grad/shard_map, {name}/{where}", [x, w],
+            book.add(f"grad/shard_map, {name}/{where}", inputs,
                      program(function, [grid, grid], [grid], where),
                      different=Instead(as_in(same), reason))
+
+    def without_rule(op, gradient, reason, **fields):
+        for where in ("inside", "outside"):
+            book.add(f"grad/shard_map, {op} over model/{where}", [x, w],
+                     program(over(op, ["model"], **fields), [grid, grid], [grid], where),
+                     instead=Instead(lambda _: [gradient], reason))
+
+    # Of (data, model, own column): what the two of a row hold, and the sum of their weights.
+    held, weights = x.reshape(4, 2, 2), w.reshape(4, 2, 2).sum(1, keepdims=True)
+    squares_held = held * held
+    for op, extreme in (("pmax", np.max), ("pmin", np.min)):
+        holds = squares_held == extreme(squares_held, axis=1, keepdims=True)
+        without_rule(op, (2 * held * holds * weights / holds.sum(1, keepdims=True)).reshape(4, 4)
+                     .astype("float32"), NO_RULE)
+    at_source = 2 * held * weights
+    at_source[:, 0] = 0
+    without_rule("pbroadcast", at_source.reshape(4, 4), NOT_HERE, source=1)
+
     def alone(body, a):  # a result that JAX's types know to be the same on all replicas
         return body.psum(body.mul(a, a), axis=["data", "model"])
 

@@ -28,11 +28,11 @@ def add_axis_names(book):
         book.add(f"error/{op}, axis not bound/{kind}", [data(2, 2)], lambda body, x: body.map(
             kind, "i", lambda inner, own: getattr(inner, op)(own, axis=["j"], **fields), x),
             different=unbound, mentions=[op, "'j'", "'i'"])
-    for op in ("axis_index", "axis_size"):
+    for op, fields in (("axis_index", {}), ("axis_size", {}), ("psum_number", {"number": 1})):
         book.add(f"error/{op}, axis not bound", [data(2)], lambda body, x: body.map(
             "pmap", "i", lambda inner, own: inner.mul(own, getattr(inner, op)(
-                axis=["j"], **{"as": "float32"})), x),
-            different=unbound, mentions=[op, "'j'", "'i'"])
+                axis=["j"], **{"as": "float32", **fields})), x),
+            different=unbound, mentions=[op.removesuffix("_number"), "'j'", "'i'"])
     for kind in KINDS:
         book.add(f"error/psum, one of two axes not bound/{kind}", [data(2)],
                  lambda body, x: body.map(

@@ -1,4 +1,4 @@
-"""all_to_all, ragged_all_to_all, ppermute, pshuffle, pswapaxes, pbroadcast."""
+"""all_to_all, ppermute, pshuffle, pswapaxes, pbroadcast."""
 
 import numpy as np
 
@@ -7,7 +7,6 @@ from casebook import Instead, as_in, data, mapped
 NEGATIVE = "negative dimensions work everywhere"
 PARTIAL = "JAX's vmap refuses permutations in which a replica sends or receives nothing"
 NO_BROADCAST = "XLA has no pbroadcast on the CPU; the value is psum's of the source's alone"
-NO_RAGGED = "XLA has no ragged_all_to_all on the CPU; the value is what its documentation says"
 
 
 def add_all_to_all(book):
@@ -89,64 +88,7 @@ def add_swaps_and_broadcasts(book):
               source=0, different=from_source(np.array([1, np.nan, np.inf], "float32"), source=0))
 
 
-def ragged(operand, output, input_offsets, send_sizes, output_offsets, recv_sizes, groups):
-    """Replica group[s] sends its slice [input_offsets[d], + send_sizes[d]) to group[d], which puts
-    it at output_offsets[d] of s: offsets on the receiver."""
-    del recv_sizes
-    result = output.copy()
-    for group in groups:
-        for s, source in enumerate(group):
-            for d, destination in enumerate(group):
-                count = send_sizes[source][d]
-                start, to = input_offsets[source][d], output_offsets[source][d]
-                result[destination][to:to + count] = operand[source][start:start + count]
-    return result
-
-
-def add_ragged(book):
-    sizes = np.array([[1, 2], [3, 0]], "int32")  # [source][destination]
-
-    def plan(sizes):
-        """Slices behind each other at the sender, and by sender at the receiver."""
-        starts = np.cumsum(sizes, axis=1) - sizes
-        at_receiver = np.cumsum(sizes, axis=0) - sizes
-        return [x.astype("int32") for x in (starts, sizes, at_receiver, sizes.T)]
-
-    four = np.array([[0, 1, 2, 0], [1, 1, 1, 1], [3, 0, 0, 1], [0, 0, 0, 0]], "int32")
-    cases = {
-        "two replicas": ([data(2, 3), np.zeros((2, 5), "float32"), *plan(sizes)], [[0, 1]]),
-        "rows": ([data(2, 3, 2), -np.ones((2, 5, 2), "float32"), *plan(sizes)], [[0, 1]]),
-        "one replica": ([data(1, 3), np.zeros((1, 3), "float32"),
-                         *plan(np.array([[2]], "int32"))], [[0]]),
-        "four replicas": ([data(4, 4), np.zeros((4, 6), "float32"), *plan(four)],
-                          [[0, 1, 2, 3]]),
-        "int32": ([data(2, 3, dtype="int32"), np.zeros((2, 5), "int32"), *plan(sizes)], [[0, 1]]),
-    }
-    for name, (inputs, groups) in cases.items():
-        wanted = Instead(lambda _, i=inputs, g=groups: [ragged(*i, g)], NO_RAGGED)
-        for kind in ("pmap", "vmap"):
-            book.add(f"ragged_all_to_all/{name}/{kind}", inputs, ragged_program(kind),
-                     instead=wanted)
-    groups = [[0, 2], [3, 1]]
-    pairs = np.array([[1, 2], [2, 1], [0, 3], [1, 1]], "int32")  # [replica][place in its group]
-    starts = np.cumsum(pairs, axis=1) - pairs
-    at_receiver, received = np.zeros_like(pairs), np.zeros_like(pairs)
-    for group in groups:
-        own = pairs[group]
-        at_receiver[group], received[group] = np.cumsum(own, axis=0) - own, own.T
-    inputs = [data(4, 3), np.zeros((4, 5), "float32"), starts, pairs, at_receiver, received]
-    for kind in ("pmap", "vmap"):
-        book.add(f"ragged_all_to_all/groups/{kind}", inputs, ragged_program(kind, groups=groups),
-                 instead=Instead(lambda _: [ragged(*inputs, groups)], NO_RAGGED))
-
-
-def ragged_program(kind, **fields):
-    return lambda body, *x: body.map(kind, "i", lambda inner, *own: inner.ragged_all_to_all(
-        *own, axis=["i"], **fields), list(x))
-
-
 def add_to(book):
     add_all_to_all(book)
     add_permutations(book)
     add_swaps_and_broadcasts(book)
-    add_ragged(book)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records what the real JAX gives for a few hundred small programs with named axes, for
+"""Records what the real JAX gives for a thousand small programs with named axes, for
 replay_test.cpp to compare Lockstep with. Neither the build nor the tests run this.
 
     tests/jax/record.py            writes cases.json beside this file
@@ -45,12 +45,13 @@ def inside():
     import exchange_cases
     import gather_cases
     import map_cases
+    import ragged_cases
     import reduction_cases
     import shard_map_cases
 
     book = casebook.Casebook()
-    for part in (reduction_cases, gather_cases, exchange_cases, map_cases, shard_map_cases,
-                 derivative_cases, error_cases):
+    for part in (reduction_cases, gather_cases, exchange_cases, ragged_cases, map_cases,
+                 shard_map_cases, derivative_cases, error_cases):
         part.add_to(book)
     text = book.text(jax.__version__)
     committed = HERE / "cases.json"

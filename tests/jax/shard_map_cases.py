@@ -3,6 +3,8 @@
 import numpy as np
 
 from casebook import Instead, Raises, as_in, data, value_error
+from exchange_cases import NO_BROADCAST
+from reduction_cases import INDEX, as_type
 
 DATA, MODEL = [["data"]], [["model"]]
 BOTH, TURNED = [["data", "model"]], [["model", "data"]]
@@ -11,6 +13,7 @@ REPLICATED = []
 MESH = {"data": 2, "model": 2}
 COMPARED = ("JAX cannot see by its types that the replicas agree; Lockstep compares their values "
             "(JAX's value is with check_vma=False)")
+ONE_AXIS = "JAX takes one axis here; Lockstep takes several as everywhere"
 UNTYPED = "JAX refuses this with check_vma=True; Lockstep gives what it gives without"
 MESH_ORDER = ("JAX's ppermute counts replicas in the mesh's order, whatever the order of the names;"
               " in Lockstep, as in JAX's other operations, it is that of the names")
@@ -118,6 +121,14 @@ def add_collectives(book):
         if op not in ("ppermute", "pshuffle"):
             add(book, f"{op} over model", [data(size)], MESH, [BOTH], [BOTH],
                 collective(op, ["model"], **fields))
+    for axis, size in ((["data", "model"], 16), (["model", "data"], 16), (["model"], 8)):
+        add(book, f"pswapaxes over {' '.join(axis)}", [data(size)], MESH, [BOTH], [BOTH],
+            collective("pswapaxes", axis, dimension=0))
+    add(book, "ppermute over model", [data(8)], MESH, [BOTH], [BOTH],
+        collective("ppermute", ["model"], perm=[[1, 0]]))
+    add(book, "pshuffle over model", [data(8)], MESH, [BOTH], [BOTH],
+        collective("pshuffle", ["model"], perm=[1, 0]))
+    add_without_jax(book)
     add(book, "psum in groups", [data(4)], {"data": 4}, [DATA], [DATA],
         collective("psum", ["data"], groups=[[0, 2], [3, 1]]))
     add(book, "all_gather in groups", [data(4)], {"data": 4}, [DATA], [DATA],
@@ -134,6 +145,34 @@ def add_collectives(book):
                      as_in(sharded({"data": 2}, [DATA], [DATA], lanes("vmap"), vma=False)),
                      "JAX refuses this nest with check_vma=True; Lockstep gives what its vmap gives"
                      " without"))
+
+
+def add_without_jax(book):
+    """What JAX has not for several axes, or not on the CPU."""
+    x = data(8)
+    grid = x.reshape(2, 2, 2)  # of (data, model, own row)
+    in_order = {"data model": grid.reshape(4, 2), "model data": grid.swapaxes(0, 1).reshape(4, 2)}
+    for name, rows in in_order.items():
+        add(book, f"pbroadcast over {name}", [x], MESH, [BOTH], [BOTH],
+            collective("pbroadcast", name.split(), source=2),
+            instead=Instead(lambda _: [np.tile(rows[2], 4)], NO_BROADCAST))
+        for op, index in (("pargmax", np.argmax), ("pargmin", np.argmin)):
+            add(book, f"{op} over {name}", [x], MESH, [BOTH], [BOTH], collective(op, name.split()),
+                instead=Instead(lambda _: [np.tile(index(rows, axis=0), 4)], ONE_AXIS))
+    add(book, "pbroadcast over model", [x], MESH, [BOTH], [BOTH],
+        collective("pbroadcast", ["model"], source=1),
+        instead=Instead(lambda _: [np.repeat(grid[:, 1:], 2, 1).ravel()], NO_BROADCAST))
+    for op in ("pargmax", "pargmin"):
+        add(book, f"{op} over model", [x], MESH, [BOTH], [BOTH], collective(op, ["model"]),
+            different=Instead(as_type("int64"), INDEX))
+
+
+def add_numbers(book):
+    for axis in (["data", "model"], ["model"]):
+        for op, fields in (("axis_size", {}), ("psum_number", {"number": 3})):
+            add(book, f"{op} over {' '.join(axis)}", [data(4, 4)], MESH, [GRID], [GRID],
+                lambda inner, own: inner.mul(own, getattr(inner, op)(
+                    axis=axis, **{"as": "float32", **fields})))
 
 
 def add_refusals(book):
@@ -166,4 +205,5 @@ def add_to(book):
     add_forms(book)
     add_products(book)
     add_collectives(book)
+    add_numbers(book)
     add_refusals(book)
