@@ -1,16 +1,16 @@
-#include "trainers/config.h"
-
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include <c10/util/Logging.h>  // before Catch2: the last to define CHECK is heard
 #include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "trainers/config.h"
 
 namespace lockstep {
 namespace {

@@ -1,10 +1,9 @@
-#include "trainers/strict_yaml.h"
-
 #include <cmath>
 #include <random>
 #include <string>
 
 #include "tests/catch.h"
+#include "trainers/strict_yaml.h"
 
 namespace lockstep {
 namespace {
