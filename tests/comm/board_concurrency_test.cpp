@@ -77,7 +77,9 @@ class InStep {
     }
     std::thread examiner([this] {
       while (!over_) {
-        for (int i = 0; i < kReplicas; ++i) examine(i, *seats_[static_cast<std::size_t>(i)]);
+        for (int i = 0; i < kReplicas; ++i) {
+          examine(i, *seats_[static_cast<std::size_t>(i)], /*settled_only=*/true);
+        }
       }
     });
     for (std::thread& thread : threads) thread.join();
@@ -105,8 +107,8 @@ class InStep {
     return self;
   }
 
-  void examine(int replica, const Board::Seat& seat) {
-    const auto verdict = board(replica).examine(seat);
+  void examine(int replica, const Board::Seat& seat, bool settled_only) {
+    const auto verdict = board(replica).examine(seat, settled_only);
     const std::string absent = board(replica).absentees(seat);
     ++examined_;
     if (verdict && !may_fail_) {
@@ -129,7 +131,7 @@ class InStep {
     seat.start(*group, place, call_of(text));
     ++arrived;
     while (arrived < static_cast<int>(members.size())) {
-      examine(replica, seat);
+      examine(replica, seat, /*settled_only=*/false);
       std::this_thread::yield();
     }
     seat.finish();
