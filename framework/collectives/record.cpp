@@ -1,7 +1,9 @@
 #include "framework/collectives/record.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "framework/base/random.h"
 #include "framework/base/text.h"
@@ -9,19 +11,72 @@
 namespace lockstep {
 namespace {
 
-// Of more leaves only the number is told.
-constexpr std::size_t kLeavesInText = 3;
+// What is said of leaves must fit into a record's text beside the rest of it, and as much be said
+// of leaves that are alike.
+constexpr std::size_t kListedText = 150;
+constexpr std::size_t kDigests = 6;
 
 thread_local const AxisCall* current_forward = nullptr;
 
-void append_leaf(std::string& text, const at::Tensor& leaf, const AxisCall& call) {
-  text += '(';
+// Every call is announced: no streams here, which cost more than the rest of it.
+std::string text_of_leaf(const at::Tensor& leaf, const AxisCall& call) {
+  std::string text = "(";
   for (std::int64_t d = 0; d < leaf.dim(); ++d) {
     if (d > 0) text += ", ";
     text += std::to_string(leaf.size(d));
   }
   text += ") ";
   text += name_of(element_type(leaf.scalar_type(), call));
+  return text;
+}
+
+Key fold_leaf(const Key& key, const at::Tensor& leaf) {
+  Key folded = key.fold(static_cast<std::uint64_t>(leaf.scalar_type()))
+                   .fold(static_cast<std::uint64_t>(leaf.dim()));
+  for (const std::int64_t size : leaf.sizes()) {
+    folded = folded.fold(static_cast<std::uint64_t>(size));
+  }
+  return folded;
+}
+
+// "; leaves 12 to 15: 3fa2, 16 to 19: 81bc": so much of leaves that are not listed that one sees
+// where those of two calls begin to differ.
+std::string digests_of(const Leaves& leaves, std::size_t begin) {
+  const std::size_t length = (leaves.size() - begin + kDigests - 1) / kDigests;
+  std::vector<std::string> digests;
+  for (; begin < leaves.size(); begin += length) {
+    const std::size_t end = std::min(begin + length, leaves.size());
+    Key key(0);
+    for (std::size_t i = begin; i < end; ++i) key = fold_leaf(key, leaves[i]);
+    constexpr char kDigits[] = "0123456789abcdef";
+    std::string digest;
+    for (int shift = 12; shift >= 0; shift -= 4) digest += kDigits[key.bits() >> shift & 15];
+    digests.push_back(lockstep::str(begin, end - begin > 1 ? " to " + std::to_string(end - 1) : "",
+                                    ": ", digest));
+  }
+  return "; leaves " + join(digests);
+}
+
+// "(4, 2) float32, 3 x (2) float32", and of the leaves for which there is no room digests.
+std::string text_of_leaves(const Leaves& leaves, const AxisCall& call) {
+  if (leaves.empty()) return "no leaves";
+  std::string text;
+  for (std::size_t begin = 0, end = 0; begin < leaves.size(); begin = end) {
+    const at::Tensor& first = leaves[begin];
+    for (end = begin; end < leaves.size() && leaves[end].sizes() == first.sizes() &&
+                      leaves[end].scalar_type() == first.scalar_type();) {
+      ++end;
+    }
+    const std::string times = end - begin > 1 ? std::to_string(end - begin) + " x " : "";
+    const std::string run = times + text_of_leaf(first, call);
+    if (begin > 0 && text.size() + run.size() > kListedText) {
+      return lockstep::str(text, " and ", leaves.size() - begin, " more leaves",
+                           digests_of(leaves, begin));
+    }
+    if (begin > 0) text += ", ";
+    text += run;
+  }
+  return text;
 }
 
 Key fingerprint_of(const AxisCall& call, const Leaves& leaves, const std::string& detail,
@@ -29,11 +84,7 @@ Key fingerprint_of(const AxisCall& call, const Leaves& leaves, const std::string
   Key key = Key(differentiated ? 1 : 0).fold(std::string_view(call.operation)).fold(detail);
   if (current_forward != nullptr) key = key.fold(std::string_view(current_forward->operation));
   for (const std::string& name : call.axes.names()) key = key.fold(name);
-  for (const at::Tensor& leaf : leaves) {
-    key = key.fold(static_cast<std::uint64_t>(leaf.scalar_type()))
-              .fold(static_cast<std::uint64_t>(leaf.dim()));
-    for (const std::int64_t size : leaf.sizes()) key = key.fold(static_cast<std::uint64_t>(size));
-  }
+  for (const at::Tensor& leaf : leaves) key = fold_leaf(key, leaf);
   return key;
 }
 
@@ -52,15 +103,7 @@ CallRecord record_of(const AxisCall& call, const Leaves& leaves, const std::stri
     text += call.operation;
     text += " over " + call.axes.text() + " at " + text_of(call.where);
   }
-  text += " with ";
-  for (std::size_t i = 0; i < std::min(leaves.size(), kLeavesInText); ++i) {
-    if (i > 0) text += ", ";
-    append_leaf(text, leaves[i], call);
-  }
-  if (leaves.empty()) text += "no leaves";
-  if (leaves.size() > kLeavesInText) {
-    text += lockstep::str(" and ", leaves.size() - kLeavesInText, " more leaves");
-  }
+  text += " with " + text_of_leaves(leaves, call);
   if (!detail.empty()) text += (detail[0] == ',' ? "" : ", ") + detail;
   if (differentiated) text += ", differentiated";
   return CallRecord::of(fingerprint_of(call, leaves, detail, differentiated).bits(), text);

@@ -252,6 +252,7 @@ TEST_CASE("pmap in a launched function: after an error that the function handles
           }
         },
         {.replicas = 2, .mode = mode, .timeout = std::chrono::seconds(20)});
+    INFO(ended.err);
     CHECK(ended.status == 0);
     CHECK(ended.seconds < 15);
   }

@@ -2,6 +2,7 @@
 
 #include <regex>
 #include <set>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -51,6 +52,22 @@ void other_shape(std::int64_t odd) {
 void other_dtype(std::int64_t odd) {
   join_all();
   (void)psum(at::ones({3}, is(odd) ? at::kDouble : at::kFloat), "data");
+}
+
+// A gradient's tree.
+void other_leaf(std::int64_t odd) {
+  join_all();
+  std::vector<Tensor> tree(20, at::ones({4}));
+  if (is(odd)) tree[12] = at::ones({5});
+  (void)psum(tree, "data");
+}
+
+void other_leaf_of_many(std::int64_t odd) {
+  join_all();
+  std::vector<Tensor> tree;
+  for (int i = 0; i < 100; ++i) tree.push_back(at::ones({i + 1, 7}));
+  if (is(odd)) tree[70] = at::ones({2, 2});
+  (void)psum(tree, "data");
 }
 
 void other_option(std::int64_t odd) {
@@ -142,6 +159,15 @@ std::vector<OutOfStep> ways_out_of_step() {
        .body = other_dtype,
        .message = {"replica # called psum over 'data' at @ with (3) float64",
                    " called psum over 'data' at @ with (3) float32"}},
+      {.name = "has another leaf",
+       .body = other_leaf,
+       .message = {"replica # called psum over 'data' at @ with 12 x (4) float32, (5) float32, 7 x "
+                   "(4) float32",
+                   " called psum over 'data' at @ with 20 x (4) float32"}},
+      {.name = "has another leaf behind many",
+       .body = other_leaf_of_many,
+       .message = {"replica # called psum over 'data' at @ with (1, 7) float32, (2, 7) float32, ",
+                   ", (9, 7) float32 and 91 more leaves; leaves 9 to 24: ", ", 89 to 99: "}},
       {.name = "has another option",
        .body = other_option,
        .message = {"replica # called all_gather over 'data' at @ with (3) float32",

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <future>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -117,7 +118,7 @@ void check_all(const Runner& runner, const std::vector<std::int64_t>& odd_ones) 
 
 }  // namespace
 
-// 13 ways with each replica as the odd one: 52 repetitions.
+// 15 ways with each replica as the odd one: 60 repetitions.
 TEST_CASE("out of step: every way ends every replica of a pmap, soon and with both sides") {
   check_all({"pmap, shard_map", by_pmap, by_shard_map}, {0, 1, 2, 3});
 }
@@ -135,6 +136,31 @@ TEST_CASE("out of step: on another axis, in nested maps") {
       CHECK(faults_of(way, odd, by_pmap_of_vmap) == std::vector<std::string>{});
     }
   }
+}
+
+TEST_CASE("out of step: of many leaves one sees where they begin to differ") {
+  const auto f = [] {
+    std::vector<Tensor> tree;
+    for (int i = 0; i < 100; ++i) tree.push_back(at::ones({i + 1, 7}));
+    if (axis_index("i") == 1) tree[70] = at::ones({2, 2});
+    (void)psum(tree, "i");
+  };
+  const std::string thrown = thrown_by([&] { pmap(f, {.axis_size = 2})(); });
+  // The digests of a part of the leaves, one from each replica.
+  const auto digests = [&](const std::string& part) {
+    const std::regex digest(part + ": ([0-9a-f]{4})");
+    std::vector<std::string> found;
+    for (std::sregex_iterator at(thrown.begin(), thrown.end(), digest), end; at != end; ++at) {
+      found.push_back(at->str(1));
+    }
+    REQUIRE(found.size() == 2);
+    return found;
+  };
+  for (const char* part : {"9 to 24", "25 to 40", "41 to 56", "73 to 88", "89 to 99"}) {
+    CHECK(digests(part)[0] == digests(part)[1]);
+  }
+  CHECK(digests("57 to 72")[0] != digests("57 to 72")[1]);
+  CHECK_THAT(thrown, !ContainsSubstring("differ in what is not shown"));
 }
 
 TEST_CASE("out of step: in the backward of a map that is differentiated from outside") {
