@@ -223,15 +223,26 @@ std::vector<GroupMember> Environment::members_of(const std::vector<BoundAxis>& a
 ReplicaGroup& Environment::group(const AxisCall& call, const AxisIndexGroups& groups,
                                  GroupSizes sizes) {
   auto& known = groups_[{call.axes.names(), groups, sizes}];
-  if (known) return *known;
+  if (known.replicas) return *known.replicas;
   const auto axes = resolve(call);
   const Place whole = place(call);
   if (!groups.empty()) check_groups(call, groups, whole.size, sizes);
   const auto [group, index] = own_group(groups, whole.index);
+  known.key = key_of(axes, group);
   auto meeting = site_->meeting(
-      key_of(axes, group), [&, &members = group] { return members_of(axes, members, whole.size); });
-  known = std::make_unique<ReplicaGroup>(std::move(meeting), member_, static_cast<int>(index));
-  return *known;
+      known.key, [&, &members = group] { return members_of(axes, members, whole.size); });
+  known.replicas =
+      std::make_unique<ReplicaGroup>(std::move(meeting), member_, static_cast<int>(index));
+  return *known.replicas;
+}
+
+Environment::CallNumber Environment::next_call(const ReplicaGroup& replicas) {
+  const auto entry = std::find_if(groups_.begin(), groups_.end(), [&](const auto& other) {
+    return other.second.replicas.get() == &replicas;
+  });
+  KnownGroup& known = entry->second;
+  ++known.calls;
+  return {known.calls, Key(known.key).fold(known.calls).bits()};
 }
 
 Environment* current_environment() noexcept {

@@ -73,8 +73,11 @@ class Environment {
   [[nodiscard]] Member& member() noexcept { return member_; }
   /// The same object in a forward and in its backward.
   [[nodiscard]] const std::shared_ptr<const int>& identity() const noexcept { return identity_; }
-  /// The number of the next map that this replica calls, from 1.
-  [[nodiscard]] std::uint64_t next_map_call() noexcept { return ++map_calls_; }
+  /// The call of the next map that this replica makes, never 0. Those that span the job are counted
+  /// apart, so that a member may run maps of its own between them.
+  [[nodiscard]] std::uint64_t next_map_call(bool spans_job) noexcept {
+    return spans_job ? 2 * ++spanning_maps_ : 2 * ++own_maps_ + 1;
+  }
 
   /// "'data', 'model'", outermost first.
   [[nodiscard]] std::string bound_names() const;
@@ -83,6 +86,13 @@ class Environment {
   /// See replicas_of.
   [[nodiscard]] ReplicaGroup& group(const AxisCall& call, const AxisIndexGroups& groups,
                                     GroupSizes sizes);
+  /// A call of a collective on a group.
+  struct CallNumber {
+    std::uint64_t number;  ///< among this replica's calls on the group, from 1
+    std::uint64_t key;     ///< of group and number: equal for the group's replicas
+  };
+  /// Counts a call on a group that group() gave.
+  [[nodiscard]] CallNumber next_call(const ReplicaGroup& replicas);
   /// This replica's row-major index over the call's axes, and how many there are.
   struct Place {
     std::int64_t index;
@@ -109,9 +119,15 @@ class Environment {
   std::vector<AxisLevel> levels_;
   Member member_;
   std::shared_ptr<const int> identity_;
-  std::uint64_t map_calls_ = 0;
+  std::uint64_t own_maps_ = 0;
+  std::uint64_t spanning_maps_ = 0;
   using GroupKey = std::tuple<std::vector<std::string>, AxisIndexGroups, GroupSizes>;
-  std::map<GroupKey, std::unique_ptr<ReplicaGroup>> groups_;
+  struct KnownGroup {
+    std::unique_ptr<ReplicaGroup> replicas;
+    std::uint64_t key = 0;
+    std::uint64_t calls = 0;
+  };
+  std::map<GroupKey, KnownGroup> groups_;
 };
 
 /// That of the replica which this thread runs, or nullptr outside of maps and jobs.

@@ -24,10 +24,10 @@ struct Shape {
 
 class CollectiveBackward final : public torch::autograd::Node {
  public:
-  CollectiveBackward(AxisCall call, std::weak_ptr<const int> identity)
-      : call_(std::move(call)), identity_(std::move(identity)) {}
+  CollectiveBackward(ForwardCall forward, std::weak_ptr<const int> identity)
+      : forward_(std::move(forward)), identity_(std::move(identity)) {}
 
-  std::string name() const override { return std::string(call_.operation) + "Backward"; }
+  std::string name() const override { return std::string(forward_.call.operation) + "Backward"; }
 
   // Not set before the forward has run: the rule may need its results.
   void finish(const Leaves& results, BackwardRule rule) {
@@ -41,11 +41,11 @@ class CollectiveBackward final : public torch::autograd::Node {
     const auto identity = identity_.lock();
     const Environment* const here = current_environment();
     if (!identity || here == nullptr || here->identity() != identity) {
-      throw NameError(lockstep::str("the backward of ", call_.text(),
+      throw NameError(lockstep::str("the backward of ", forward_.call.text(),
                                     " runs outside the replica that its forward ran in: its result "
                                     "left the map by another way than as the function's result"));
     }
-    const BackwardOf backward(call_);
+    const BackwardOf backward(forward_);
     Leaves dense(results_.size());
     for (std::size_t i = 0; i < dense.size(); ++i) {
       dense[i] =
@@ -55,7 +55,7 @@ class CollectiveBackward final : public torch::autograd::Node {
   }
 
  private:
-  AxisCall call_;
+  ForwardCall forward_;
   std::weak_ptr<const int> identity_;
   std::vector<Shape> results_;
   BackwardRule rule_;
@@ -71,16 +71,19 @@ Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas, const Leaves
   if (c10::GradMode::is_enabled()) {
     for (const at::Tensor& leaf : leaves) any_requires_grad |= leaf.requires_grad();
   }
+  const CallRecord record = record_of(call, leaves, detail, any_requires_grad);
+  const auto number = current_environment()->next_call(replicas);
   const auto announced = [&] {
     const c10::AutoGradMode no_grad(false);
-    replicas.begin(record_of(call, leaves, detail, any_requires_grad));
+    replicas.begin(record);
     Leaves results = forward(leaves);
     replicas.end();
     return results;
   };
   if (!any_requires_grad) return announced();
 
-  const auto node = make_node<CollectiveBackward>(call, current_environment()->identity());
+  const auto node = make_node<CollectiveBackward>(forward_call(call, record, number),
+                                                  current_environment()->identity());
   node->set_next_edges(torch::autograd::collect_next_edges(leaves));
   Leaves results = announced();
   node->finish(results, rule(results));

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kListedText = 150;
 constexpr std::size_t kDigests = 6;
 
-thread_local const AxisCall* current_forward = nullptr;
+thread_local const ForwardCall* current_forward = nullptr;
 
 // Every call is announced: no streams here, which cost more than the rest of it.
 std::string text_of_leaf(const at::Tensor& leaf, const AxisCall& call) {
@@ -79,10 +79,16 @@ std::string text_of_leaves(const Leaves& leaves, const AxisCall& call) {
   return text;
 }
 
+// "psum over 'data' at model.cpp:44", or which call's backward it is of.
+std::string title_of(const AxisCall& call) {
+  if (current_forward != nullptr) return "the backward of " + current_forward->text;
+  return call.operation + (" over " + call.axes.text() + " at " + text_of(call.where));
+}
+
 Key fingerprint_of(const AxisCall& call, const Leaves& leaves, const std::string& detail,
                    bool differentiated) {
   Key key = Key(differentiated ? 1 : 0).fold(std::string_view(call.operation)).fold(detail);
-  if (current_forward != nullptr) key = key.fold(std::string_view(current_forward->operation));
+  if (current_forward != nullptr) key = key.fold(current_forward->id);
   for (const std::string& name : call.axes.names()) key = key.fold(name);
   for (const at::Tensor& leaf : leaves) key = fold_leaf(key, leaf);
   return key;
@@ -92,16 +98,10 @@ Key fingerprint_of(const AxisCall& call, const Leaves& leaves, const std::string
 
 CallRecord record_of(const AxisCall& call, const Leaves& leaves, const std::string& detail,
                      bool differentiated) {
-  std::string text;
+  std::string text = title_of(call);
   if (current_forward != nullptr) {
-    text += "the backward of ";
-    text += current_forward->operation;
-    text += " over " + current_forward->axes.text() + " at " + text_of(current_forward->where);
     text += ", which is ";
     text += call.operation;
-  } else {
-    text += call.operation;
-    text += " over " + call.axes.text() + " at " + text_of(call.where);
   }
   text += " with " + text_of_leaves(leaves, call);
   if (!detail.empty()) text += (detail[0] == ',' ? "" : ", ") + detail;
@@ -109,11 +109,17 @@ CallRecord record_of(const AxisCall& call, const Leaves& leaves, const std::stri
   return CallRecord::of(fingerprint_of(call, leaves, detail, differentiated).bits(), text);
 }
 
+ForwardCall forward_call(const AxisCall& call, const CallRecord& record,
+                         const Environment::CallNumber& number) {
+  return {call, Key(record.fingerprint).fold(number.key).bits(),
+          title_of(call) + " (call " + std::to_string(number.number) + ")"};
+}
+
 std::string group_text(const AxisIndexGroups& groups) {
   return groups.empty() ? "" : ", groups " + text_of(groups);
 }
 
-BackwardOf::BackwardOf(const AxisCall& forward) noexcept
+BackwardOf::BackwardOf(const ForwardCall& forward) noexcept
     : outer_(std::exchange(current_forward, &forward)) {}
 
 BackwardOf::~BackwardOf() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "framework/axes/environment.h"
@@ -15,17 +16,30 @@ namespace lockstep {
 /// ", groups [[0, 1], [2, 3]]", or "" without groups.
 [[nodiscard]] std::string group_text(const AxisIndexGroups& groups);
 
+/// A call whose backward may run.
+struct ForwardCall {
+  AxisCall call;
+  /// Equal for the replicas of this call, and for those of no other.
+  std::uint64_t id;
+  /// "psum over 'data' at model.cpp:44 (call 3)": its third on that group.
+  std::string text;
+};
+
+/// The call that `record` describes, for its backward.
+[[nodiscard]] ForwardCall forward_call(const AxisCall& call, const CallRecord& record,
+                                       const Environment::CallNumber& number);
+
 /// While it lives the collectives that this thread calls are the backward of `forward`, and are
-/// recorded as such.
+/// recorded as such: they meet those of no other call's backward.
 class BackwardOf {
  public:
-  explicit BackwardOf(const AxisCall& forward) noexcept;
+  explicit BackwardOf(const ForwardCall& forward) noexcept;
   ~BackwardOf();
   BackwardOf(const BackwardOf&) = delete;
   BackwardOf& operator=(const BackwardOf&) = delete;
 
  private:
-  const AxisCall* outer_;
+  const ForwardCall* outer_;
 };
 
 }  // namespace lockstep

@@ -137,8 +137,8 @@ std::vector<Tensor> combine(const AxisMap& options,
   return combined;
 }
 
-void take_first_replicas(const AxisNames& axes, std::vector<Tensor>& leaves) {
-  leaves = collectives_detail::pbroadcast_leaves(leaves, axes, 0, {});
+void take_first_replicas(const AxisMap& options, std::vector<Tensor>& leaves) {
+  leaves = collectives_detail::pbroadcast_leaves(leaves, options.axis_name, 0, options.where);
 }
 
 }  // namespace map_detail

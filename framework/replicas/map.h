@@ -6,6 +6,7 @@
 #include <functional>
 #include <initializer_list>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -52,6 +53,7 @@ struct AxisMap {
   bool lanes;
   std::int64_t threads_per_replica;
   std::chrono::milliseconds timeout;
+  std::source_location where;
 };
 
 /// An argument as the checks see it.
@@ -76,7 +78,7 @@ std::int64_t plan(const AxisMap& options, std::vector<Argument>& arguments);
                                           std::optional<std::int64_t> axis);
 
 /// In a map that spans processes: replaces the leaves by those of the axis' first replica.
-void take_first_replicas(const AxisNames& axes, std::vector<Tensor>& leaves);
+void take_first_replicas(const AxisMap& options, std::vector<Tensor>& leaves);
 
 template <typename T>
 inline constexpr bool is_tuple = tree_detail::is_tuple<T>;
@@ -178,11 +180,12 @@ auto run_axis_map(const AxisMap& options, const F& f, const Args&... args) {
   std::vector<Argument> arguments{describe(args)...};
   const std::int64_t replicas = plan(options, arguments);
   const TeamOptions team{options.map,   {{options.axis_name, replicas}}, replicas,
-                         options.lanes, options.threads_per_replica,     options.timeout};
+                         options.lanes, options.threads_per_replica,     options.timeout,
+                         options.where};
   const auto share_first = [&](const TeamPlace& place, std::vector<Tensor>& leaves,
                                std::size_t index, std::size_t count) {
     if (!place.spans_processes || options.out_axes.of(options.map, index, count)) return;
-    take_first_replicas(options.axis_name, leaves);
+    take_first_replicas(options, leaves);
   };
   const auto combined = [&](const std::vector<std::vector<Tensor>>& parts, std::size_t index,
                             std::size_t count) {

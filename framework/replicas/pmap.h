@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <source_location>
 #include <string>
 #include <utility>
 
@@ -42,17 +43,21 @@ struct PmapOptions {
 ///
 /// Differentiable from outside, as one node whose backward runs every replica's backward: the
 /// gradient of an argument that all replicas share, and of whatever `f` captures, is the sum over
-/// all replicas.
+/// all replicas. Members of a job differentiate by the same arguments, else it is a
+/// CollectiveMismatch; they cannot tell each other what `f` captures, so that the backward then
+/// throws a ValueError: pass it as an argument with std::nullopt in in_axes.
 ///
 /// If a replica throws, the others' collectives end and the call throws that first error: one of
 /// ours keeps its type and gains the replica's index, another is nested in a ReplicaError.
-/// ValueErrors name lengths, ranks and axes that do not fit.
+/// ValueErrors name lengths, ranks and axes that do not fit. `where` is for messages.
 template <typename F>
-[[nodiscard]] auto pmap(F f, PmapOptions options = {}) {
-  return [f = std::move(f), options = std::move(options)]<typename... Args>(const Args&... args) {
+[[nodiscard]] auto pmap(F f, PmapOptions options = {},
+                        std::source_location where = std::source_location::current()) {
+  return [f = std::move(f), options = std::move(options),
+          where]<typename... Args>(const Args&... args) {
     return map_detail::run_axis_map(
         {"pmap", options.axis_name, options.in_axes, options.out_axes, options.axis_size,
-         /*lanes=*/false, options.threads_per_replica, options.timeout},
+         /*lanes=*/false, options.threads_per_replica, options.timeout, where},
         f, args...);
   };
 }

@@ -1,6 +1,7 @@
 #include "framework/replicas/run_map.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "framework/collectives/autograd_node.h"
 #include "framework/collectives/psum.h"
 #include "framework/collectives/record.h"
+#include "framework/replicas/differentiated_map.h"
 #include "framework/replicas/own_graph.h"
 
 namespace lockstep {
@@ -44,7 +46,8 @@ struct Recorded {
   Identities identities;
   std::vector<Tensors> results;  // by replica, with their graphs
   std::vector<Port> ports;
-  std::vector<OwnGraph> graphs;  // by replica
+  std::vector<OwnGraph> graphs;            // by replica
+  std::vector<std::uint64_t> map_calls{};  // of the replicas' levels
 };
 
 AxisNames names_of(const TeamOptions& options) {
@@ -96,7 +99,30 @@ class MapBackward final : public Node {
 
   Recorded recorded_;
   std::shared_ptr<const int> caller_;  // the replica that called the map, if one did
+  std::uint64_t runs_ = 0;
 };
+
+// Which call of the map this is.
+void note_call(Recorded& recorded, const TeamPlace& place) {
+  if (place.local != 0) return;
+  for (const AxisLevel& level : place.environment->levels()) {
+    recorded.map_calls.push_back(level.map_call);
+  }
+}
+
+// Positions say nothing of which captured tensor of one member is which of another.
+void refuse_captured(const Recorded& recorded) {
+  if (!spans_job(recorded.options)) return;
+  for (const Port& port : recorded.ports) {
+    if (!port.captured) continue;
+    throw ValueError(lockstep::str(
+        "the backward of ", text_of(recorded.options), ": the function captured a tensor of shape ",
+        port.like.sizes(),
+        " that requires a gradient, of which the members of a job cannot know that it is the same "
+        "in all of them; pass it as an argument instead, with the in_axes entry std::nullopt (P() "
+        "for shard_map)"));
+  }
+}
 
 std::shared_ptr<const int> current_identity() {
   const Environment* const here = current_environment();
@@ -134,8 +160,9 @@ void sum_shared(const Recorded& recorded, Tensors& gradients) {
       operands.push_back(gradients[p].defined() ? gradients[p]
                                                 : at::zeros_like(recorded.ports[p].like).detach());
     }
-    const AxisCall call{recorded.options.map, AxisNames(over), {}};
-    const BackwardOf backward(call);
+    const AxisCall call{recorded.options.map, AxisNames(over), recorded.options.where};
+    const ForwardCall map{call, 0, text_of(recorded.options)};
+    const BackwardOf backward(map);
     const Tensors sums = collectives_detail::reduce_leaves(collectives_detail::Reduction::sum,
                                                            operands, call.axes, {}, call.where);
     for (std::size_t i = 0; i < ports.size(); ++i) gradients[ports[i]] = sums[i];
@@ -182,13 +209,16 @@ variable_list MapBackward::apply(variable_list&& gradients) {
                                   names_of(recorded_.options).text(),
                                   " runs in another replica or map than the one that called it"));
   }
+  refuse_captured(recorded_);
   const bool create_graph = c10::GradMode::is_enabled();
+  const TeamOptions options =
+      options_of_backward(recorded_.options, recorded_.map_calls, ++runs_, create_graph);
   const std::size_t replicas = recorded_.results.size();
   std::vector<Tensors> starts;
   for (std::size_t r = 0; r < replicas; ++r) starts.push_back(gradient_of_results(r, gradients));
 
   // Under a second differentiation the incoming gradients are inputs of the map's backward, too.
-  Recorded second{recorded_.options, recorded_.identities, std::vector<Tensors>(replicas),
+  Recorded second{options, recorded_.identities, std::vector<Tensors>(replicas),
                   create_graph ? recorded_.ports : std::vector<Port>{},
                   create_graph ? recorded_.graphs : std::vector<OwnGraph>{}};
   for (std::size_t k = 0; create_graph && k < starts[0].size(); ++k) {
@@ -210,9 +240,10 @@ variable_list MapBackward::apply(variable_list&& gradients) {
     second.ports.push_back(std::move(port));
   }
   run_team(
-      recorded_.options,
+      options,
       [&](const TeamPlace& place) {
         const auto r = static_cast<std::size_t>(place.local);
+        note_call(second, place);
         second.results[r] = backward_of_replica(recorded_, r, starts[r], create_graph);
         if (!create_graph) return;
         second.graphs[r].threads.insert(at::RecordFunction::currentThreadId());
@@ -277,7 +308,7 @@ std::vector<std::vector<Tensor>> run_map(const TeamOptions& options,
                                          const std::vector<MapInput>& inputs, const MapBody& body) {
   const auto replicas = static_cast<std::size_t>(options.replicas);
   const bool recording = c10::GradMode::is_enabled();
-  Recorded recorded{options,
+  Recorded recorded{recording ? differentiated_by(options, inputs) : options,
                     Identities(replicas),
                     std::vector<Tensors>(replicas),
                     {},
@@ -292,8 +323,9 @@ std::vector<std::vector<Tensor>> run_map(const TeamOptions& options,
     }
     recorded.ports.push_back(std::move(port));
   }
-  run_team(options, [&](const TeamPlace& place) {
+  run_team(recorded.options, [&](const TeamPlace& place) {
     const auto r = static_cast<std::size_t>(place.local);
+    note_call(recorded, place);
     recorded.identities[r] = place.environment->identity();
     Tensors leaves;
     for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -246,7 +246,7 @@ std::vector<MapInput> cut(const LocalMesh& local, const std::vector<Argument>& a
 }
 
 void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::string>& axes,
-                      std::size_t element) {
+                      std::size_t element, std::source_location where) {
   if (axes.empty() || leaves.empty()) return;
   const c10::AutoGradMode no_grad(false);
   std::vector<std::int64_t> digests;
@@ -258,7 +258,7 @@ void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::
     key = key.fold(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
     digests.push_back(static_cast<std::int64_t>(key.bits()));
   }
-  const Tensor all = all_gather(at::tensor(digests, at::kLong), axes);
+  const Tensor all = all_gather(at::tensor(digests, at::kLong), axes, {}, where);
   const auto values = all.accessor<std::int64_t, 2>();
   for (std::int64_t r = 1; r < all.size(0); ++r) {
     for (std::int64_t l = 0; l < all.size(1); ++l) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,9 +78,9 @@ class LocalMesh {
                                         const std::vector<PartitionSpec>& in_specs,
                                         const OutSpecs& out_specs);
 
-/// Throws ValueError on every replica if the leaves differ along the axes.
+/// Throws ValueError on every replica if the leaves differ along the axes; `where` is the map's.
 void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::string>& axes,
-                      std::size_t element);
+                      std::size_t element, std::source_location where);
 
 }  // namespace map_detail
 
@@ -93,23 +94,28 @@ void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::
 /// Arguments that are no trees are static, their spec is P(). A result of which the spec does not
 /// name every axis must be the same along those axes; it is taken from the first replica. In a
 /// launched job each member passes and gets the blocks of its own replicas, which must be a box of
-/// the mesh. Nesting, derivatives and errors are pmap's.
+/// the mesh. Nesting, derivatives and errors are pmap's: what `f` captures must be an argument with
+/// the spec P() where members of a job need its gradient.
 template <typename F>
 [[nodiscard]] auto shard_map(F f, Mesh mesh, std::vector<PartitionSpec> in_specs,
-                             OutSpecs out_specs, ShardMapOptions options = {}) {
+                             OutSpecs out_specs, ShardMapOptions options = {},
+                             std::source_location where = std::source_location::current()) {
   return [f = std::move(f), mesh = std::move(mesh), in_specs = std::move(in_specs),
-          out_specs = std::move(out_specs),
-          options = std::move(options)]<typename... Args>(const Args&... args) {
+          out_specs = std::move(out_specs), options = std::move(options),
+          where]<typename... Args>(const Args&... args) {
     const map_detail::LocalMesh local(mesh);
     const std::vector<map_detail::Argument> arguments{map_detail::describe(args)...};
     const auto inputs = map_detail::cut(local, arguments, in_specs, out_specs);
-    TeamOptions team{"shard_map",    {}, local.replicas(), false, options.threads_per_replica,
-                     options.timeout};
+    TeamOptions team{"shard_map",      {},
+                     local.replicas(),
+                     /*lanes=*/false,  options.threads_per_replica,
+                     options.timeout,  where};
     for (const auto& [name, size] : mesh.axes()) team.axes.push_back({name, size});
     const auto check = [&](const TeamPlace&, std::vector<Tensor>& leaves, std::size_t element,
                            std::size_t count) {
       if (!options.check_replicated) return;
-      map_detail::check_replicated(leaves, local.unnamed(out_specs.of(element, count)), element);
+      map_detail::check_replicated(leaves, local.unnamed(out_specs.of(element, count)), element,
+                                   where);
     };
     const auto joined = [&](const std::vector<std::vector<Tensor>>& parts, std::size_t element,
                             std::size_t count) {

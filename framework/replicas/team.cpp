@@ -33,7 +33,11 @@ struct Plan {
 std::string title_of(const TeamOptions& options) {
   std::vector<std::string> names;
   for (const NamedAxis& axis : options.axes) names.push_back(axis.name);
-  return str(options.map, " over ", AxisNames(std::move(names)).text());
+  std::string backwards;
+  for (int i = options.backward ? options.backward->times : 0; i > 0; --i) {
+    backwards += "the backward of ";
+  }
+  return str(backwards, options.map, " over ", AxisNames(std::move(names)).text());
 }
 
 // Meets the job's other members for one step of the map, and gathers a number from each.
@@ -49,15 +53,34 @@ std::vector<std::int64_t> of_all_members(Environment& member, const std::string&
   return numbers;
 }
 
+// Meets the job's other members for the map, and gathers the number of replicas from each.
+std::vector<std::int64_t> counts_of_all(Environment& member, const TeamOptions& options) {
+  const AxisCall call{options.map, member.levels()[0].axes[0].name, options.where};
+  auto& group = replicas_of(call, {}, GroupSizes::any);
+  const Key fingerprint = Key(0)
+                              .fold(title_of(options))
+                              .fold(options.backward ? options.backward->map_call : 0)
+                              .fold(options.differentiated);
+  const std::string& differentiated = options.differentiated;
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(group.size()));
+  group.begin(
+      CallRecord::of(fingerprint.bits(),
+                     text_of(options) + (differentiated.empty() ? "" : ", " + differentiated)));
+  group.all_gather(std::as_bytes(std::span(&options.replicas, 1)),
+                   std::as_writable_bytes(std::span(counts)));
+  group.end();
+  return counts;
+}
+
 // Every member of the job says how many replicas it runs; these are numbered in the members' order.
 void span_job(Environment& member, const TeamOptions& options, Plan& plan) {
-  const auto counts = of_all_members(member, title_of(options), options.replicas);
+  const auto counts = counts_of_all(member, options);
   const auto own = counts.begin() + member.levels()[0].rank;
   const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   plan.level.rank = std::accumulate(counts.begin(), own, std::int64_t{0});
   if (plan.level.axes.size() == 1) plan.level.axes[0].size = total;
   if (plan.level.size() != total) {
-    throw ValueError(str(title_of(options), ": the mesh has ", plan.level.size(),
+    throw ValueError(str(text_of(options), ": the mesh has ", plan.level.size(),
                          " replicas, the job's members run ", join(counts, " + "), " = ", total));
   }
   for (std::size_t host = 0; host < counts.size(); ++host) {
@@ -68,7 +91,8 @@ void span_job(Environment& member, const TeamOptions& options, Plan& plan) {
 }
 
 Plan plan_of(const TeamOptions& options, Environment* caller) {
-  Plan plan{nullptr, {}, {options.axes, 0, 1, {}}, nullptr, 1};
+  const std::uint64_t map_call = options.backward ? options.backward->map_call : 1;
+  Plan plan{nullptr, {}, {options.axes, 0, map_call, {}}, nullptr, 1};
   plan.fate = std::make_shared<Fate>(caller != nullptr ? caller->member().fate : nullptr);
   if (own_math_threads() > 0 && options.threads_per_replica == 0) {
     plan.threads = std::max<std::int64_t>(1, own_math_threads() / options.replicas);
@@ -80,14 +104,14 @@ Plan plan_of(const TeamOptions& options, Environment* caller) {
     return plan;
   }
   plan.site = caller->site();
-  plan.level.map_call = caller->next_map_call();
-  if (in_job() && !options.lanes) {
+  if (!options.backward) plan.level.map_call = caller->next_map_call(spans_job(options));
+  if (spans_job(options)) {
     span_job(*caller, options, plan);
     return plan;
   }
   for (const NamedAxis& axis : options.axes) {
     if (caller->binds(axis.name)) {
-      throw ValueError(str(title_of(options), ": axis '", axis.name,
+      throw ValueError(str(text_of(options), ": axis '", axis.name,
                            "' is bound already by a map around it (bound: ", caller->bound_names(),
                            "); nested axes need different names"));
     }
@@ -97,6 +121,16 @@ Plan plan_of(const TeamOptions& options, Environment* caller) {
 }
 
 }  // namespace
+
+std::string text_of(const TeamOptions& options) {
+  const bool counted = options.backward && options.backward->number > 0;
+  return str(title_of(options), " at ", text_of(options.where),
+             counted ? str(" (call ", options.backward->number, ")") : "");
+}
+
+bool spans_job(const TeamOptions& options) {
+  return in_job() && !options.lanes;
+}
 
 void run_as(Environment& environment, const std::function<void()>& body) {
   Member& member = environment.member();
@@ -137,7 +171,7 @@ void run_team(const TeamOptions& options, const std::function<void(const TeamPla
         identities.empty() ? nullptr : identities[static_cast<std::size_t>(local)]));
   }
   if (caller != nullptr) {
-    caller->member().seat->enter_map(CallRecord::of(0, title_of(options)),
+    caller->member().seat->enter_map(CallRecord::of(0, text_of(options)),
                                      static_cast<int>(options.replicas));
   }
 

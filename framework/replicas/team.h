@@ -4,12 +4,21 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <source_location>
 #include <string>
 #include <vector>
 
 #include "framework/axes/environment.h"
 
 namespace lockstep {
+
+/// Which call of a map a team's replicas run the backward of.
+struct BackwardTeam {
+  std::uint64_t map_call;  ///< the team's own, unlike that of any other team
+  std::uint64_t number;    ///< of the map among the caller's, from 1; 0: nobody counts them
+  int times;               ///< 2: it is the backward of a backward
+};
 
 /// What a map needs to know to run its replicas.
 struct TeamOptions {
@@ -19,7 +28,17 @@ struct TeamOptions {
   bool lanes;                        ///< one runs at a time; never spans processes
   std::int64_t threads_per_replica;  ///< 0: the host's cores / its replicas
   std::chrono::milliseconds timeout;
+  std::source_location where;  ///< the map's
+  /// What is differentiated, for the members of a job to agree on: "differentiated by leaf 0".
+  std::string differentiated = {};
+  std::optional<BackwardTeam> backward = {};  ///< unless it runs the map itself
 };
+
+/// "pmap over 'i' at model.cpp:12", or "the backward of" that with "(call 3)".
+[[nodiscard]] std::string text_of(const TeamOptions& options);
+
+/// Whether the team's replicas are those of all members of a job.
+[[nodiscard]] bool spans_job(const TeamOptions& options);
 
 /// Which replica a thread of a map is.
 struct TeamPlace {
@@ -41,6 +60,9 @@ void run_as(Environment& environment, const std::function<void()>& body);
 /// is not bound in it. Everywhere else it is the replicas of this process, and outer axes stay
 /// bound. When one throws, the others' collectives end, and the call throws that first error as
 /// FirstFailure does. Threads inherit the caller's autograd state.
+///
+/// The members of a job agree on the map, on which call of it a backward is of, and on what is
+/// differentiated; otherwise it is a CollectiveMismatch.
 ///
 /// Throws ValueError if an axis is bound already.
 void run_team(const TeamOptions& options, const std::function<void(const TeamPlace&)>& body,

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <source_location>
 #include <string>
 #include <utility>
 
@@ -26,10 +27,12 @@ struct VmapOptions {
 /// its collectives may name the job's axis beside the own one. Gives the bits of a pmap with as
 /// many replicas. As jax.vmap with an axis name; functions are run lane by lane, not rewritten.
 template <typename F>
-[[nodiscard]] auto vmap(F f, VmapOptions options = {}) {
-  return [f = std::move(f), options = std::move(options)]<typename... Args>(const Args&... args) {
+[[nodiscard]] auto vmap(F f, VmapOptions options = {},
+                        std::source_location where = std::source_location::current()) {
+  return [f = std::move(f), options = std::move(options),
+          where]<typename... Args>(const Args&... args) {
     return map_detail::run_axis_map({"vmap", options.axis_name, options.in_axes, options.out_axes,
-                                     options.axis_size, /*lanes=*/true, 0, options.timeout},
+                                     options.axis_size, /*lanes=*/true, 0, options.timeout, where},
                                     f, args...);
   };
 }

@@ -122,10 +122,11 @@ void check_same_name() {
       [](const Tensor& x) { return Inner::map([](const Tensor& one) { return one; }, "i")(x); },
       "i");
   CHECK_THROWS_AS(f(at::ones({2, 2})), ValueError);
-  CHECK_THROWS_WITH(f(at::ones({2, 2})),
-                    ContainsSubstring(std::string(Inner::name) +
-                                      " over 'i': axis 'i' is bound already by a map around it "
-                                      "(bound: 'i'); nested axes need different names"));
+  CHECK_THROWS_WITH(
+      f(at::ones({2, 2})),
+      ContainsSubstring(std::string(Inner::name) + " over 'i' at nesting_test.cpp:") &&
+          ContainsSubstring(": axis 'i' is bound already by a map around it "
+                            "(bound: 'i'); nested axes need different names"));
 }
 
 // Replica (1, 2) throws while all others wait for it, along one axis or both.

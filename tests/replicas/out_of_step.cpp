@@ -13,6 +13,7 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
+#include "framework/replicas/vmap.h"
 #include "framework/tree/grad.h"
 
 namespace lockstep::testing {
@@ -131,6 +132,38 @@ void used_by_one(std::int64_t odd) {
   (void)pmean(at::ones({2}), "data");
 }
 
+// Two sums of one shape, of which replicas use different ones.
+void other_call(std::int64_t odd) {
+  join_all();
+  const auto loss = [&](const Tensor& x) {
+    const Tensor sum = psum(x, "data");
+    const Tensor other = psum(x * x, "data");
+    return (is(odd) ? sum : other).sum();
+  };
+  (void)grad(loss)(at::ones({3}));
+}
+
+void other_round(std::int64_t odd) {
+  join_all();
+  const auto loss = [&](const Tensor& x) {
+    std::vector<Tensor> sums;
+    for (int round = 0; round < 2; ++round) sums.push_back(psum(x, "data"));
+    return sums[is(odd) ? 0 : 1].sum();
+  };
+  (void)grad(loss)(at::ones({3}));
+}
+
+void other_map(std::int64_t odd) {
+  join_all();
+  const auto sum = [](const Tensor& x) { return psum(x, {"data", "lane"}); };
+  const auto loss = [&](const Tensor& x) {
+    const Tensor first = vmap(sum, {.axis_name = "lane"})(x);
+    const Tensor second = vmap(sum, {.axis_name = "lane"})(x * x);
+    return (is(odd) ? first : second).sum();
+  };
+  (void)grad(loss)(at::ones({2, 3}));
+}
+
 std::string name_of(const OutOfStep& way, std::int64_t number) {
   return way.on_mesh ? str("(", number / 2, ", ", number % 2, ")") : str(number);
 }
@@ -138,8 +171,11 @@ std::string name_of(const OutOfStep& way, std::int64_t number) {
 }  // namespace
 
 std::vector<OutOfStep> ways_out_of_step() {
-  const std::string backward =
-      " called the backward of psum over 'data' at @, which is psum with (3) float32";
+  const auto backward_of = [](int call) {
+    return str(" called the backward of psum over 'data' at @ (call ", call,
+               "), which is psum with (3) float32");
+  };
+  const std::string backward = backward_of(2);  // join_all is call 1
   return {
       {.name = "skips a collective",
        .body = skip,
@@ -209,6 +245,18 @@ std::vector<OutOfStep> ways_out_of_step() {
       {.name = "alone has a backward",
        .body = used_by_one,
        .message = {"replica #" + backward, " called pmean over 'data' at @ with (2) float32"},
+       .lines = 2},
+      {.name = "uses another call's result",
+       .body = other_call,
+       .message = {"replica #" + backward_of(2), " while replica", backward_of(3)},
+       .lines = 2},
+      {.name = "uses the result of another round",
+       .body = other_round,
+       .message = {"replica #" + backward_of(2), " while replica", backward_of(3)}},
+      {.name = "uses another map's result",
+       .body = other_map,
+       .message = {"the backward of vmap over 'lane' at @ (call 1)",
+                   "the backward of vmap over 'lane' at @ (call 2)"},
        .lines = 2},
   };
 }

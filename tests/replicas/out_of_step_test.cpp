@@ -118,7 +118,7 @@ void check_all(const Runner& runner, const std::vector<std::int64_t>& odd_ones) 
 
 }  // namespace
 
-// 15 ways with each replica as the odd one: 60 repetitions.
+// 18 ways with each replica as the odd one: 72 repetitions.
 TEST_CASE("out of step: every way ends every replica of a pmap, soon and with both sides") {
   check_all({"pmap, shard_map", by_pmap, by_shard_map}, {0, 1, 2, 3});
 }
@@ -178,6 +178,18 @@ TEST_CASE("out of step: in the backward of a map that is differentiated from out
     CHECK_THAT(thrown, ContainsSubstring(str("replica ", odd, " has returned")));
     CHECK_THAT(thrown, ContainsSubstring("the backward of psum over 'data' at out_of_step_test"));
   }
+}
+
+TEST_CASE("out of step: in a map's backward, in which replicas use results of different calls") {
+  const auto losses = pmap([](const Tensor& x) {
+    const Tensor a = psum(x, "i");
+    const Tensor b = psum(x * x, "i");
+    return axis_index("i") == 0 ? a * 1 : b * 1;
+  });
+  const std::string thrown = thrown_by(
+      [&] { (void)grad([&](const Tensor& x) { return losses(x).sum(); })(at::full({2}, 3.0)); });
+  CHECK_THAT(thrown, ContainsSubstring("CollectiveMismatch: ") && ContainsSubstring("(call 1)") &&
+                         ContainsSubstring("(call 2)"));
 }
 
 TEST_CASE("out of step: a replica that never arrives is a Timeout that says how far it came") {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <string>
 #include <thread>
 
 #include <ATen/TensorOperators.h>
@@ -197,9 +198,9 @@ TEST_CASE("calls that do not fit are refused, with the numbers") {
           (void)pmap([](const Tensor&) { return at::ones({1 + axis_index("i")}); })(four);
         }) ==
         "pmap over 'i': leaf 0 of the result is [1] Float on replica 0 and [2] Float on replica 1");
-  CHECK(
-      message_of<ValueError>(
-          [&] { (void)pmap([](const Tensor& x) { return pmap(twice)(x); })(four); })
-          .find("pmap over 'i': axis 'i' is bound already by a map around it (bound: 'i'); nested "
-                "axes need different names") != std::string::npos);
+  CHECK_THAT(message_of<ValueError>(
+                 [&] { (void)pmap([](const Tensor& x) { return pmap(twice)(x); })(four); }),
+             ContainsSubstring("pmap over 'i' at pmap_test.cpp:") &&
+                 ContainsSubstring(": axis 'i' is bound already by a map around it (bound: 'i'); "
+                                   "nested axes need different names"));
 }

@@ -1,0 +1,44 @@
+#include "framework/replicas/differentiated_map.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "framework/base/random.h"
+#include "framework/base/text.h"
+#include "framework/replicas/own_graph.h"
+
+namespace lockstep {
+
+using at::Tensor;
+
+TeamOptions differentiated_by(TeamOptions options, const std::vector<MapInput>& inputs) {
+  std::vector<std::size_t> leaves;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (std::any_of(inputs[i].parts.begin(), inputs[i].parts.end(), is_differentiable)) {
+      leaves.push_back(i);
+    }
+  }
+  if (!leaves.empty()) {
+    options.differentiated =
+        lockstep::str("differentiated by ", leaves.size() == 1 ? "leaf " : "leaves ", join(leaves),
+                      " of its arguments");
+  }
+  return options;
+}
+
+TeamOptions options_of_backward(const TeamOptions& forward,
+                                const std::vector<std::uint64_t>& map_calls, std::uint64_t run,
+                                bool differentiated) {
+  Key key = Key(run).fold("backward");
+  for (const std::uint64_t map_call : map_calls) key = key.fold(map_call);
+  const auto& before = forward.backward;
+  TeamOptions options = forward;
+  // Maps are counted in the upper bits of their calls: see Environment::next_map_call.
+  options.backward = BackwardTeam{key.bits() | 1, before ? before->number : map_calls.back() / 2,
+                                  before ? before->times + 1 : 1};
+  options.differentiated = differentiated ? "differentiated" : "";
+  return options;
+}
+
+}  // namespace lockstep
