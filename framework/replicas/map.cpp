@@ -4,8 +4,10 @@
 
 #include <ATen/ops/stack.h>
 
+#include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/collectives/pbroadcast.h"
+#include "framework/replicas/shared_result.h"
 
 namespace lockstep {
 
@@ -104,11 +106,17 @@ std::vector<MapInput> cut(const AxisMap& options, const std::vector<Argument>& a
   return inputs;
 }
 
-std::vector<Tensor> combine(const AxisMap& options,
-                            const std::vector<std::vector<Tensor>>& replicas,
-                            std::optional<std::int64_t> axis) {
-  if (!axis) return replicas[0];
+std::vector<Tensor> combine(const AxisMap& options, const Element& element) {
+  const auto& replicas = element.leaves;
+  const auto axis = options.out_axes.of(options.map, element.index, element.count);
   const std::string name = title_of(options);
+  if (!axis) {
+    std::vector<Tensor> shared = replicas[0];
+    for (Tensor& leaf : shared) {
+      if (element.first > 0) leaf = counted_elsewhere(leaf);
+    }
+    return shared;
+  }
   std::vector<Tensor> combined;
   for (std::size_t l = 0; l < replicas[0].size(); ++l) {
     std::vector<Tensor> parts;

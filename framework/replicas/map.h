@@ -71,11 +71,17 @@ std::int64_t plan(const AxisMap& options, std::vector<Argument>& arguments);
                                         const std::vector<Argument>& arguments,
                                         std::int64_t replicas);
 
-/// The leaves of all replicas, one list a replica, combined along `axis`, or those of the axis'
-/// first replica for std::nullopt.
-[[nodiscard]] std::vector<Tensor> combine(const AxisMap& options,
-                                          const std::vector<std::vector<Tensor>>& replicas,
-                                          std::optional<std::int64_t> axis);
+/// What a process' replicas returned for one element of the result.
+struct Element {
+  std::vector<std::vector<Tensor>> leaves;  ///< by replica
+  std::size_t index;
+  std::size_t count;
+  std::int64_t first;  ///< along the axis, of this process' first replica
+};
+
+/// The leaves of all replicas, combined as out_axes says: for std::nullopt those of the axis' first
+/// replica.
+[[nodiscard]] std::vector<Tensor> combine(const AxisMap& options, const Element& element);
 
 /// In a map that spans processes: replaces the leaves by those of the axis' first replica.
 void take_first_replicas(const AxisMap& options, std::vector<Tensor>& leaves);
@@ -129,8 +135,8 @@ decltype(auto) call_with_leaves(const F& f, const std::vector<Tensor>& leaves,
                     own);
 }
 
-/// Runs `f` in a team and gives what `combined(leaves of each replica, element, elements)` makes of
-/// every element of its result. `finish` may change a replica's leaves of an element in its thread.
+/// Runs `f` in a team and gives what `combined(Element)` makes of every element of its result.
+/// `finish` may change a replica's leaves of an element in its thread.
 template <typename F, typename Finish, typename Combine, typename... Args>
 auto run(const TeamOptions& team, const std::vector<MapInput>& inputs, const F& f,
          const Finish& finish, const Combine& combined, const Args&... args) {
@@ -143,8 +149,10 @@ auto run(const TeamOptions& team, const std::vector<MapInput>& inputs, const F& 
   } else {
     static_assert(Tree<Result>, "a mapped function returns a tree of tensors or nothing");
     std::vector<std::optional<Result>> results(static_cast<std::size_t>(team.replicas));
+    std::int64_t first = 0;
     const auto leaves_of_all =
         run_map(team, inputs, [&](const TeamPlace& place, const std::vector<Tensor>& leaves) {
+          if (place.local == 0) first = place.first;
           auto& result = results[static_cast<std::size_t>(place.local)];
           result.emplace(call_with_leaves(f, leaves, args...));
           std::vector<Tensor> all;
@@ -162,13 +170,13 @@ auto run(const TeamOptions& team, const std::vector<MapInput>& inputs, const F& 
     std::size_t next = 0;
     for_each_result(whole, [&](auto& element, std::size_t index, std::size_t count) {
       const std::size_t size = tree_leaves(element).size();
-      std::vector<std::vector<Tensor>> parts;
+      Element parts{{}, index, count, first};
       for (const auto& leaves : leaves_of_all) {
         const auto begin = leaves.begin() + static_cast<std::ptrdiff_t>(next);
-        parts.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(size));
+        parts.leaves.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(size));
       }
       next += size;
-      element = tree_unflatten(element, combined(parts, index, count));
+      element = tree_unflatten(element, combined(parts));
     });
     return whole;
   }
@@ -187,10 +195,7 @@ auto run_axis_map(const AxisMap& options, const F& f, const Args&... args) {
     if (!place.spans_processes || options.out_axes.of(options.map, index, count)) return;
     take_first_replicas(options, leaves);
   };
-  const auto combined = [&](const std::vector<std::vector<Tensor>>& parts, std::size_t index,
-                            std::size_t count) {
-    return combine(options, parts, options.out_axes.of(options.map, index, count));
-  };
+  const auto combined = [&](const Element& parts) { return combine(options, parts); };
   return run(team, cut(options, arguments, replicas), f, share_first, combined, args...);
 }
 

@@ -43,9 +43,11 @@ struct PmapOptions {
 ///
 /// Differentiable from outside, as one node whose backward runs every replica's backward: the
 /// gradient of an argument that all replicas share, and of whatever `f` captures, is the sum over
-/// all replicas. Members of a job differentiate by the same arguments, else it is a
-/// CollectiveMismatch; they cannot tell each other what `f` captures, so that the backward then
-/// throws a ValueError: pass it as an argument with std::nullopt in in_axes.
+/// all replicas. A result that replicas share (std::nullopt in out_axes) is one value: its gradient
+/// is that of the axis' first replica, in the member of a job that has it; what other members have
+/// as its gradient counts as zeros. Members of a job differentiate by the same arguments, else it
+/// is a CollectiveMismatch; they cannot tell each other what `f` captures, so that the backward
+/// then throws a ValueError: pass it as an argument with std::nullopt in in_axes.
 ///
 /// If a replica throws, the others' collectives end and the call throws that first error: one of
 /// ours keeps its type and gains the replica's index, another is nested in a ReplicaError.

@@ -20,6 +20,7 @@
 #include "framework/collectives/record.h"
 #include "framework/replicas/differentiated_map.h"
 #include "framework/replicas/own_graph.h"
+#include "framework/replicas/shared_result.h"
 
 namespace lockstep {
 namespace {
@@ -48,6 +49,7 @@ struct Recorded {
   std::vector<Port> ports;
   std::vector<OwnGraph> graphs;            // by replica
   std::vector<std::uint64_t> map_calls{};  // of the replicas' levels
+  std::vector<std::int64_t> begins{};      // of the replicas here, by axis
 };
 
 AxisNames names_of(const TeamOptions& options) {
@@ -102,12 +104,28 @@ class MapBackward final : public Node {
   std::uint64_t runs_ = 0;
 };
 
-// Which call of the map this is.
+// Which call of the map this is, and where the first replica here is.
 void note_call(Recorded& recorded, const TeamPlace& place) {
   if (place.local != 0) return;
   for (const AxisLevel& level : place.environment->levels()) {
     recorded.map_calls.push_back(level.map_call);
   }
+  const AxisLevel& own = place.environment->levels().back();
+  for (std::size_t axis = 0; axis < own.axes.size(); ++axis) {
+    recorded.begins.push_back(own.index(axis));
+  }
+}
+
+// Whether the first of the replicas that share the port is here: their sum is one value, which is
+// differentiated there.
+bool counts_here(const Recorded& recorded, const Port& port) {
+  const auto& over = port.shared_over;
+  for (std::size_t axis = 0; axis < recorded.begins.size(); ++axis) {
+    const bool shared =
+        std::find(over.begin(), over.end(), recorded.options.axes[axis].name) != over.end();
+    if (shared && recorded.begins[axis] != 0) return false;
+  }
+  return true;
 }
 
 // Positions say nothing of which captured tensor of one member is which of another.
@@ -259,7 +277,9 @@ variable_list MapBackward::apply(variable_list&& gradients) {
     for (std::size_t part = 0; part < recorded_.ports[p].outside.size(); ++part) {
       // All replicas that share it have the same.
       const auto holder = std::find(part_of.begin(), part_of.end(), part) - part_of.begin();
-      outside.push_back(results[static_cast<std::size_t>(holder)][p]);
+      const Tensor& gradient = results[static_cast<std::size_t>(holder)][p];
+      const bool counts = counts_here(recorded_, recorded_.ports[p]);
+      outside.push_back(counts ? gradient : counted_elsewhere(gradient));
     }
   }
   return outside;

@@ -17,6 +17,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/message.h"
 #include "framework/replicas/job.h"
+#include "framework/replicas/shared_result.h"
 
 namespace lockstep {
 
@@ -95,6 +96,7 @@ LocalMesh::LocalMesh(const Mesh& mesh) : mesh_(mesh), replicas_(mesh.size()) {
     for (std::int64_t rank = first; rank < first + replicas_; ++rank) {
       indices.insert(rank / below % axis.second);
     }
+    begins_.push_back(*indices.begin());
     extents_.push_back(static_cast<std::int64_t>(indices.size()));
     volume *= extents_.back();
   }
@@ -158,6 +160,14 @@ std::vector<std::string> LocalMesh::unnamed(const PartitionSpec& spec) const {
     }
   }
   return rest;
+}
+
+bool LocalMesh::has_first(const std::vector<std::string>& axes) const {
+  for (std::size_t a = 0; a < begins_.size(); ++a) {
+    const bool asked = std::find(axes.begin(), axes.end(), mesh_.axes()[a].first) != axes.end();
+    if (asked && begins_[a] != 0) return false;
+  }
+  return true;
 }
 
 MapInput LocalMesh::cut(const Tensor& leaf, const PartitionSpec& spec,
@@ -243,6 +253,19 @@ std::vector<MapInput> cut(const LocalMesh& local, const std::vector<Argument>& a
     }
   }
   return inputs;
+}
+
+std::vector<Tensor> joined_result(const LocalMesh& local, const Element& result,
+                                  const PartitionSpec& spec) {
+  const bool counts = local.has_first(local.unnamed(spec));
+  std::vector<Tensor> leaves;
+  for (std::size_t l = 0; l < result.leaves[0].size(); ++l) {
+    std::vector<Tensor> blocks;
+    for (const auto& replica : result.leaves) blocks.push_back(replica[l]);
+    const Tensor leaf = local.join(blocks, spec, str("result ", result.index));
+    leaves.push_back(counts ? leaf : counted_elsewhere(leaf));
+  }
+  return leaves;
 }
 
 void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::string>& axes,

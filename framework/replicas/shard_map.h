@@ -60,6 +60,8 @@ class LocalMesh {
                             const std::string& what) const;
   /// The mesh's axes that the spec does not name.
   [[nodiscard]] std::vector<std::string> unnamed(const PartitionSpec& spec) const;
+  /// Whether the first replica along each of the axes is one of this process'.
+  [[nodiscard]] bool has_first(const std::vector<std::string>& axes) const;
 
  private:
   [[nodiscard]] std::int64_t extent(const std::string& axis) const;
@@ -69,7 +71,8 @@ class LocalMesh {
 
   Mesh mesh_;
   std::int64_t replicas_;
-  std::vector<std::int64_t> extents_;  // of the box, by axis
+  std::vector<std::int64_t> begins_;  // of the box, by axis
+  std::vector<std::int64_t> extents_;
 };
 
 /// All arguments' leaves, cut as their specs say.
@@ -81,6 +84,10 @@ class LocalMesh {
 /// Throws ValueError on every replica if the leaves differ along the axes; `where` is the map's.
 void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::string>& axes,
                       std::size_t element, std::source_location where);
+
+/// What a result is made of: the blocks of all replicas here, joined as its spec says.
+[[nodiscard]] std::vector<Tensor> joined_result(const LocalMesh& local, const Element& result,
+                                                const PartitionSpec& spec);
 
 }  // namespace map_detail
 
@@ -94,8 +101,10 @@ void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::
 /// Arguments that are no trees are static, their spec is P(). A result of which the spec does not
 /// name every axis must be the same along those axes; it is taken from the first replica. In a
 /// launched job each member passes and gets the blocks of its own replicas, which must be a box of
-/// the mesh. Nesting, derivatives and errors are pmap's: what `f` captures must be an argument with
-/// the spec P() where members of a job need its gradient.
+/// the mesh. Nesting, derivatives and errors are pmap's:
+/// a result that replicas share along axes which its spec does not name counts once in gradients,
+/// in the member that has the first replica along those axes; and what `f` captures must be an
+/// argument with the spec P() where members of a job need its gradient.
 template <typename F>
 [[nodiscard]] auto shard_map(F f, Mesh mesh, std::vector<PartitionSpec> in_specs,
                              OutSpecs out_specs, ShardMapOptions options = {},
@@ -117,15 +126,8 @@ template <typename F>
       map_detail::check_replicated(leaves, local.unnamed(out_specs.of(element, count)), element,
                                    where);
     };
-    const auto joined = [&](const std::vector<std::vector<Tensor>>& parts, std::size_t element,
-                            std::size_t count) {
-      std::vector<Tensor> leaves;
-      for (std::size_t l = 0; l < parts[0].size(); ++l) {
-        std::vector<Tensor> blocks;
-        for (const auto& replica : parts) blocks.push_back(replica[l]);
-        leaves.push_back(local.join(blocks, out_specs.of(element, count), str("result ", element)));
-      }
-      return leaves;
+    const auto joined = [&](const map_detail::Element& result) {
+      return map_detail::joined_result(local, result, out_specs.of(result.index, result.count));
     };
     return map_detail::run(team, inputs, f, check, joined, args...);
   };

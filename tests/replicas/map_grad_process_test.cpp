@@ -8,8 +8,10 @@
 #include <vector>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -17,6 +19,7 @@
 #include "framework/collectives/psum.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
+#include "framework/replicas/shard_map.h"
 #include "framework/replicas/vmap.h"
 #include "framework/tree/grad.h"
 #include "tests/catch.h"
@@ -59,7 +62,88 @@ Tensor product(const Tensor& w, const Tensor& x) {
   return pmean((w * x).sin() + x, "i");
 }
 
+// One part for each of the job's replicas, `each` of them a member.
+Tensor all_parts(std::int64_t each) {
+  return (at::arange(6.0).view({6, 1}) / 7 + at::ones({6, 3}))
+      .narrow(0, 0, each * axis_size("data"));
+}
+
+Tensor own_parts(std::int64_t each) {
+  return all_parts(each).narrow(0, axis_index("data") * each, each);
+}
+
 }  // namespace
+
+TEST_CASE("jobs: the gradient through a shared result is the whole batch's, not one a member") {
+  check_in_jobs(2, [] {
+    const Tensor xs = at::full({1}, axis_index("data") == 0 ? 1.0 : 3.0);
+    const auto mean_loss = [&](const Tensor& w) {
+      return pmap([](const Tensor& own, const Tensor& x) { return pmean(own * x, "i"); },
+                  {.in_axes = {std::nullopt, 0}, .out_axes = std::nullopt})(w, xs)
+          .sum();
+    };
+    const Tensor gradient = grad(mean_loss)(at::ones({}));
+    expect(gradient.equal(at::full({}, 2.0)), str("pmap: ", gradient.item().toDouble()));
+    const auto by_mesh = [&](const Tensor& w) {
+      return shard_map([](const Tensor& own, const Tensor& x) { return pmean(own * x, "i"); },
+                       Mesh({{"i", 2}}), {P(), P("i")}, P())(w, xs)
+          .sum();
+    };
+    const Tensor again = grad(by_mesh)(at::ones({}));
+    expect(again.equal(at::full({}, 2.0)), str("shard_map: ", again.item().toDouble()));
+  });
+}
+
+TEST_CASE("jobs: gradients through a shared result have the bits of one process") {
+  check_in_jobs(3, [] {
+    const std::int64_t each = 2;
+    const Tensor w = at::tensor({0.3, -1.7, 2.1});
+    const auto weighed = [](const Tensor& result) { return (result * result).sum(); };
+    const auto loss_of = [&](const auto& map, const Tensor& xs) {
+      return [&, xs](const Tensor& at) { return weighed(map(at, xs)); };
+    };
+    // In a job a vmap is the replica's own: as many lanes as the job has replicas.
+    const auto in_one = vmap(product, {.in_axes = {std::nullopt, 0}, .out_axes = std::nullopt});
+    const Tensor expected = grad(loss_of(in_one, all_parts(each)))(w);
+    const auto by_pmap = pmap(product, {.in_axes = {std::nullopt, 0}, .out_axes = std::nullopt});
+    expect(grad(loss_of(by_pmap, own_parts(each)))(w).equal(expected), "pmap");
+    const auto by_mesh =
+        shard_map([](const Tensor& own, const Tensor& x) { return product(own, x[0]); },
+                  Mesh({{"i", each * axis_size("data")}}), {P(), P("i")}, P());
+    expect(grad(loss_of(by_mesh, own_parts(each)))(w).equal(expected), "shard_map");
+    // And the derivative of the derivative.
+    const auto twice = [&](const auto& map, const Tensor& xs) {
+      return grad([&](const Tensor& at) { return grad(loss_of(map, xs))(at).sum(); })(w);
+    };
+    expect(twice(by_pmap, own_parts(each)).equal(twice(in_one, all_parts(each))), "second");
+  });
+}
+
+TEST_CASE("jobs: what members share along an axis counts once, what they do not share for each") {
+  check_in_jobs(2, [] {
+    const double member = static_cast<double>(axis_index("data"));
+    const auto f = [](const Tensor& w, const Tensor& x) {
+      const Tensor y = w * x;
+      return std::tuple(y, psum(y, "rows"), psum(y, "columns"), psum(y, {"rows", "columns"}));
+    };
+    // Members are the rows; each has two columns, with 1 + row + 2 column.
+    const Tensor x = at::tensor({1 + member, 3 + member}).view({1, 2});
+    const auto gradient_of = [&](std::size_t element) {
+      return grad([&](const Tensor& w) {
+               const auto [own, down, across, all] =
+                   shard_map(f, Mesh({{"rows", 2}, {"columns", 2}}), {P(), P("rows", "columns")},
+                             {P("rows", "columns"), P(none, "columns"), P("rows"), P()})(w, x);
+               return std::vector<Tensor>{own, down, across, all}[element].sum();
+             })(at::ones({}))
+          .item()
+          .toDouble();
+    };
+    // The derivative of the whole result, which is the sum of x whoever adds it up.
+    for (const std::size_t element : {0U, 1U, 2U, 3U}) {
+      expect(gradient_of(element) == 10, str("element ", element, ": ", gradient_of(element)));
+    }
+  });
+}
 
 TEST_CASE("jobs: a captured tensor's gradient is refused, an argument's is not") {
   check_in_jobs(2, [] {
