@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/replicas/own_graph.h"
@@ -39,6 +40,16 @@ TeamOptions options_of_backward(const TeamOptions& forward,
                                   before ? before->times + 1 : 1};
   options.differentiated = differentiated ? "differentiated" : "";
   return options;
+}
+
+void check_real(const TeamOptions& options, const std::vector<Tensor>& results) {
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    if (!results[k].defined() || !results[k].is_complex() || !results[k].requires_grad()) continue;
+    throw ValueError(lockstep::str(text_of(options), ": leaf ", k, " of the result is ",
+                                   at::toString(results[k].scalar_type()),
+                                   " and requires a gradient; maps are differentiated in real "
+                                   "numbers: use view_as_real"));
+  }
 }
 
 }  // namespace lockstep

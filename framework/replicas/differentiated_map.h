@@ -23,4 +23,7 @@ namespace lockstep {
                                               const std::vector<std::uint64_t>& map_calls,
                                               std::uint64_t run, bool differentiated);
 
+/// ValueError for a complex result that requires a gradient.
+void check_real(const TeamOptions& options, const std::vector<at::Tensor>& results);
+
 }  // namespace lockstep

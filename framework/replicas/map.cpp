@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include <ATen/ops/stack.h>
+#include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -32,7 +33,7 @@ std::string title_of(const AxisMap& options) {
 std::int64_t checked_axis(const std::string& map, const Tensor& leaf, std::size_t argument,
                           std::size_t index, std::int64_t axis) {
   const std::string where = lockstep::str(map, ": leaf ", index, " of argument ", argument);
-  if (!leaf.defined()) throw ValueError(where + " is an undefined tensor");
+  check_leaf(leaf, where);
   if (axis < -leaf.dim() || axis >= leaf.dim()) {
     throw ValueError(lockstep::str(where, " has shape ", leaf.sizes(),
                                    ", in_axes cuts it along dimension ", axis));
@@ -41,6 +42,15 @@ std::int64_t checked_axis(const std::string& map, const Tensor& leaf, std::size_
 }
 
 }  // namespace
+
+void check_leaf(const Tensor& leaf, const std::string& what) {
+  if (!leaf.defined()) throw ValueError(what + " is an undefined tensor");
+  if (leaf.is_complex() && leaf.requires_grad() && c10::GradMode::is_enabled()) {
+    throw ValueError(lockstep::str(what, " is ", at::toString(leaf.scalar_type()),
+                                   " and requires a gradient; maps are differentiated in real "
+                                   "numbers: use view_as_real"));
+  }
+}
 
 std::int64_t plan(const AxisMap& options, std::vector<Argument>& arguments) {
   const std::string name = title_of(options);
@@ -61,7 +71,12 @@ std::int64_t plan(const AxisMap& options, std::vector<Argument>& arguments) {
     } else if (argument.is_tree) {
       argument.axis = 0;
     }
-    if (!argument.axis) continue;
+    if (!argument.axis) {
+      for (std::size_t l = 0; l < argument.leaves.size(); ++l) {
+        check_leaf(argument.leaves[l], str(name, ": leaf ", l, " of argument ", a));
+      }
+      continue;
+    }
     if (!argument.is_tree) {
       throw ValueError(str(name, ": argument ", a,
                            " is no tree of tensors: its entry in in_axes must be std::nullopt"));
@@ -112,8 +127,11 @@ std::vector<Tensor> combine(const AxisMap& options, const Element& element) {
   const std::string name = title_of(options);
   if (!axis) {
     std::vector<Tensor> shared = replicas[0];
-    for (Tensor& leaf : shared) {
-      if (element.first > 0) leaf = counted_elsewhere(leaf);
+    for (std::size_t l = 0; l < shared.size(); ++l) {
+      if (!shared[l].defined()) {
+        throw ValueError(str(name, ": leaf ", l, " of replica 0's result is undefined"));
+      }
+      if (element.first > 0) shared[l] = counted_elsewhere(shared[l]);
     }
     return shared;
   }

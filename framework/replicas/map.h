@@ -63,6 +63,10 @@ struct Argument {
   std::vector<Tensor> leaves;
 };
 
+/// Refuses what no map takes: ValueError, starting with `what`, for an undefined leaf of an
+/// argument and for a complex one that requires a gradient.
+void check_leaf(const Tensor& leaf, const std::string& what);
+
 /// Fills in what in_axes leaves out and checks it. Returns the number of replicas.
 std::int64_t plan(const AxisMap& options, std::vector<Argument>& arguments);
 
@@ -163,8 +167,13 @@ auto run(const TeamOptions& team, const std::vector<MapInput>& inputs, const F& 
           });
           return all;
         });
-    for (const auto& result : results) {
-      tree_detail::check_same_structure(*results[0], *result, "the result");
+    for (std::size_t r = 1; r < results.size(); ++r) {
+      try {
+        tree_detail::check_same_structure(*results[0], *results[r], "the result");
+      } catch (const ValueError& error) {
+        error.rethrow_with(str(text_of(team), ": replicas ", first, " and ",
+                               first + static_cast<std::int64_t>(r), ": "));
+      }
     }
     Result whole = *results[0];
     std::size_t next = 0;

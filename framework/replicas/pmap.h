@@ -47,7 +47,11 @@ struct PmapOptions {
 /// is that of the axis' first replica, in the member of a job that has it; what other members have
 /// as its gradient counts as zeros. Members of a job differentiate by the same arguments, else it
 /// is a CollectiveMismatch; they cannot tell each other what `f` captures, so that the backward
-/// then throws a ValueError: pass it as an argument with std::nullopt in in_axes.
+/// then throws a ValueError: pass it as an argument with std::nullopt in in_axes. Nor are complex
+/// tensors differentiated: one that requires a gradient is a ValueError.
+///
+/// A result may share memory with an argument where `f` returns it or a view of it: changing the
+/// result in place then changes the argument.
 ///
 /// If a replica throws, the others' collectives end and the call throws that first error: one of
 /// ours keeps its type and gains the replica's index, another is nested in a ReplicaError.

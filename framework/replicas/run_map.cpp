@@ -361,6 +361,7 @@ std::vector<std::vector<Tensor>> run_map(const TeamOptions& options,
     recorded.results[r] = body(place, leaves);
     if (recording) {
       recorded.graphs[r].threads.insert(at::RecordFunction::currentThreadId());
+      check_real(options, recorded.results[r]);
       recorded.graphs[r].cut_off(recorded.results[r]);
     }
   });

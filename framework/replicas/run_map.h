@@ -29,8 +29,9 @@ using MapBody =
 /// uses without being given them, are summed over those replicas in the canonical order. The
 /// backward must run where the map was called; it can be differentiated in turn.
 ///
-/// The backward of a map that spans a job throws ValueError for a tensor that `body` uses without
-/// being given it: members cannot know which one of the others' it is.
+/// Throws ValueError for a complex result that requires a gradient and, from the backward of a map
+/// that spans a job, for a tensor that `body` uses without being given it: members cannot know
+/// which one of the others' it is.
 [[nodiscard]] std::vector<std::vector<at::Tensor>> run_map(const TeamOptions& options,
                                                            const std::vector<MapInput>& inputs,
                                                            const MapBody& body);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -50,7 +52,7 @@ std::string text_of(const PartitionSpec& spec) {
 }
 
 void check_rank(const Tensor& leaf, const PartitionSpec& spec, const std::string& what) {
-  if (!leaf.defined()) throw ValueError(what + " is an undefined tensor");
+  check_leaf(leaf, what);
   if (static_cast<std::size_t>(leaf.dim()) < spec.size()) {
     throw ValueError(lockstep::str(what, " has shape ", leaf.sizes(), ", but its spec ",
                                    text_of(spec), " has ", spec.size(), " dimensions"));
@@ -71,6 +73,78 @@ Tensor joined(std::vector<Tensor> blocks, const std::vector<std::int64_t>& count
     blocks = std::move(rows);
   }
   return blocks[0];
+}
+
+using Numbers = std::vector<std::int64_t>;
+
+// The numbers of every replica along the axes; as many from each.
+std::vector<Numbers> gathered(const Numbers& numbers, const std::vector<std::string>& axes,
+                              std::source_location where) {
+  const Tensor all = all_gather(at::tensor(numbers, at::kLong), axes, {}, where);
+  std::vector<Numbers> rows;
+  for (const Tensor& row : all.unbind()) {
+    const auto* const begin = row.data_ptr<std::int64_t>();
+    rows.emplace_back(begin, begin + row.numel());
+  }
+  return rows;
+}
+
+std::int64_t digest_of(std::string_view bytes) {
+  return static_cast<std::int64_t>(Key(0).fold(bytes).bits());
+}
+
+std::int64_t digest_of(const Numbers& numbers) {
+  Key key(0);
+  for (const std::int64_t number : numbers) key = key.fold(static_cast<std::uint64_t>(number));
+  return static_cast<std::int64_t>(key.bits());
+}
+
+// "[2, 3] Float"
+std::string form_of(const Tensor& leaf) {
+  return lockstep::str(leaf.sizes(), " ", at::toString(leaf.scalar_type()));
+}
+
+Numbers digests_of_forms(const std::vector<Tensor>& leaves) {
+  Numbers digests;
+  for (const Tensor& leaf : leaves) digests.push_back(digest_of(form_of(leaf)));
+  return digests;
+}
+
+Numbers digests_of_values(const std::vector<Tensor>& leaves) {
+  Numbers digests;
+  for (const Tensor& leaf : leaves) {
+    const Tensor message = as_message(leaf.detach());
+    const auto bytes = bytes_of(message);
+    digests.push_back(digest_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  }
+  return digests;
+}
+
+// So much of a text as fits, in as many numbers for every text.
+Numbers as_numbers(const std::string& text) {
+  Numbers numbers(32, 0);
+  std::memcpy(numbers.data(), text.data(),
+              std::min(text.size(), numbers.size() * sizeof(std::int64_t) - 1));
+  return numbers;
+}
+
+std::string as_text(const Numbers& numbers) {
+  return reinterpret_cast<const char*>(numbers.data());
+}
+
+// The first column in which a row is not like the first row, and that row.
+struct Difference {
+  std::size_t column;
+  std::size_t row;
+};
+
+std::optional<Difference> difference_in(const std::vector<Numbers>& rows) {
+  for (std::size_t column = 0; column < rows[0].size(); ++column) {
+    for (std::size_t row = 1; row < rows.size(); ++row) {
+      if (rows[row][column] != rows[0][column]) return Difference{column, row};
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -270,29 +344,37 @@ std::vector<Tensor> joined_result(const LocalMesh& local, const Element& result,
 
 void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::string>& axes,
                       std::size_t element, std::source_location where) {
-  if (axes.empty() || leaves.empty()) return;
+  if (axes.empty()) return;
+  const std::string result = str("shard_map: result ", element);
+  const auto name_of = [&](std::size_t leaf) {
+    return leaves.size() > 1 ? str(result, ", leaf ", leaf, ",") : result;
+  };
+  for (std::size_t l = 0; l < leaves.size(); ++l) check_leaf(leaves[l], name_of(l));
   const c10::AutoGradMode no_grad(false);
-  std::vector<std::int64_t> digests;
-  for (const Tensor& leaf : leaves) {
-    Key key = Key(0).fold(static_cast<std::uint64_t>(leaf.scalar_type()));
-    for (const std::int64_t size : leaf.sizes()) key = key.fold(static_cast<std::uint64_t>(size));
-    const Tensor message = as_message(leaf.detach());
-    const auto bytes = bytes_of(message);
-    key = key.fold(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-    digests.push_back(static_cast<std::int64_t>(key.bits()));
+  const Numbers forms = digests_of_forms(leaves);
+  const Numbers values = digests_of_values(leaves);
+  const auto count = static_cast<std::int64_t>(leaves.size());
+  // All replicas see the same, and go on together to find out where the difference is.
+  const auto agreement = gathered({count, digest_of(forms), digest_of(values)}, axes, where);
+  const auto differs = difference_in(agreement);
+  if (!differs) return;
+  const std::string along = " differs along " + AxisNames(axes).text() + ": ";
+  const std::string rule =
+      str("its out spec does not name ", axes.size() > 1 ? "these axes" : "this axis");
+  if (differs->column == 0) {
+    throw ValueError(str(result, along, "it has ", agreement[0][0],
+                         agreement[0][0] == 1 ? " leaf" : " leaves", " at index 0 and ",
+                         agreement[differs->row][0], " at index ", differs->row, "; ", rule));
   }
-  const Tensor all = all_gather(at::tensor(digests, at::kLong), axes, {}, where);
-  const auto values = all.accessor<std::int64_t, 2>();
-  for (std::int64_t r = 1; r < all.size(0); ++r) {
-    for (std::int64_t l = 0; l < all.size(1); ++l) {
-      if (values[r][l] == values[0][l]) continue;
-      throw ValueError(str("shard_map: result ", element,
-                           leaves.size() > 1 ? str(", leaf ", l, ",") : std::string(),
-                           " differs along ", AxisNames(axes).text(), ": index ", r,
-                           " has another value than index 0, and its out spec does not name ",
-                           axes.size() > 1 ? "these axes" : "this axis", ". Is a psum missing?"));
-    }
+  const auto [leaf, row] =
+      *difference_in(gathered(differs->column == 1 ? forms : values, axes, where));
+  if (differs->column == 1) {
+    const auto texts = gathered(as_numbers(form_of(leaves[leaf])), axes, where);
+    throw ValueError(str(name_of(leaf), along, "it is ", as_text(texts[0]), " at index 0 and ",
+                         as_text(texts[row]), " at index ", row, "; ", rule));
   }
+  throw ValueError(str(name_of(leaf), along, "index ", row, " has another value than index 0, and ",
+                       rule, ". Is a psum missing?"));
 }
 
 }  // namespace map_detail

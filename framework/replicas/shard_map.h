@@ -81,7 +81,8 @@ class LocalMesh {
                                         const std::vector<PartitionSpec>& in_specs,
                                         const OutSpecs& out_specs);
 
-/// Throws ValueError on every replica if the leaves differ along the axes; `where` is the map's.
+/// Throws ValueError on every replica if the leaves of result `element` differ along the axes, in
+/// number, shape, dtype or value; `where` is the map's call. An undefined one is a ValueError, too.
 void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::string>& axes,
                       std::size_t element, std::source_location where);
 
@@ -101,7 +102,7 @@ void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::
 /// Arguments that are no trees are static, their spec is P(). A result of which the spec does not
 /// name every axis must be the same along those axes; it is taken from the first replica. In a
 /// launched job each member passes and gets the blocks of its own replicas, which must be a box of
-/// the mesh. Nesting, derivatives and errors are pmap's:
+/// the mesh. Nesting, derivatives, memory that results share with arguments, and errors are pmap's:
 /// a result that replicas share along axes which its spec does not name counts once in gradients,
 /// in the member that has the first replica along those axes; and what `f` captures must be an
 /// argument with the spec P() where members of a job need its gradient.

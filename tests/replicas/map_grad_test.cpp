@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "framework/tree/tree.h"
 #include "tests/catch.h"
 #include "tests/replicas/slopes.h"
+#include "tests/support/message_of.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -233,6 +235,34 @@ TEST_CASE("a backward that fails in one replica ends the call with its error") {
   };
   const Tensor loss = pmap(f)(x).sum();
   CHECK_THROWS_WITH(loss.backward(), ContainsSubstring("replica 1: bad gradient"));
+}
+
+TEST_CASE("complex tensors that require a gradient are refused, as arguments and as results") {
+  const Tensor z = at::ones({2, 3}, at::kComplexDouble).requires_grad_();
+  const Tensor x = at::ones({2, 3}, at::kDouble).requires_grad_();
+  const auto same = [](const Tensor& part) { return part; };
+  const auto to_complex = [](const Tensor& part) { return part.to(at::kComplexDouble); };
+  const std::string rule =
+      "ComplexDouble and requires a gradient; maps are differentiated in real numbers: use "
+      "view_as_real";
+  for (const InAxes& in_axes : {InAxes{0}, InAxes{std::nullopt}}) {
+    CHECK(message_of<ValueError>([&] {
+            (void)pmap(same, {.in_axes = in_axes, .axis_size = 2})(z);
+          }) == "pmap over 'i': leaf 0 of argument 0 is " + rule);
+  }
+  CHECK(message_of<ValueError>([&] {
+          (void)shard_map(same, Mesh({{"i", 2}}), {P("i")}, P("i"))(z);
+        }) == "shard_map: leaf 0 of argument 0 is " + rule);
+  CHECK_THAT(message_of<ValueError>([&] { (void)vmap(to_complex)(x); }),
+             ContainsSubstring("vmap over 'i' at map_grad_test.cpp:") &&
+                 ContainsSubstring(": leaf 0 of the result is " + rule));
+  // Without a gradient they pass, and so do complex numbers in between.
+  CHECK(pmap(same)(z.detach()).equal(z.detach()));
+  const auto squared = [&](const Tensor& part) {
+    return (to_complex(part) * to_complex(part)).abs();
+  };
+  CHECK(at::allclose(grad([&](const Tensor& at) { return pmap(squared)(at).sum(); })(x.detach()),
+                     2 * x.detach()));
 }
 
 TEST_CASE("nothing is recorded in no_grad mode") {

@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -203,4 +205,30 @@ TEST_CASE("calls that do not fit are refused, with the numbers") {
              ContainsSubstring("pmap over 'i' at pmap_test.cpp:") &&
                  ContainsSubstring(": axis 'i' is bound already by a map around it (bound: 'i'); "
                                    "nested axes need different names"));
+}
+
+TEST_CASE("undefined tensors are refused, shared or mapped, given or returned") {
+  const auto two = [](const Tensor&) { return Tensor(); };
+  for (const InAxes& in_axes : {InAxes{std::nullopt}, InAxes{0}}) {
+    CHECK(message_of<ValueError>([&] {
+            (void)pmap(twice, {.in_axes = in_axes, .axis_size = 2})(Tensor());
+          }) == "pmap over 'i': leaf 0 of argument 0 is an undefined tensor");
+  }
+  for (const OutAxes& out_axes : {OutAxes(std::nullopt), OutAxes(0)}) {
+    CHECK(message_of<ValueError>([&] { (void)pmap(two, {.out_axes = out_axes})(at::ones({2})); }) ==
+          "pmap over 'i': leaf 0 of replica 0's result is undefined");
+  }
+}
+
+TEST_CASE("results that replicas build differently are refused, with the map and the replica") {
+  const auto f = [](const Tensor& x) {
+    return std::vector<Tensor>(axis_index("i") == 2 ? 2 : 1, x);
+  };
+  for (const OutAxes& out_axes : {OutAxes(std::nullopt), OutAxes(0)}) {
+    const std::string text =
+        message_of<ValueError>([&] { (void)pmap(f, {.out_axes = out_axes})(at::ones({3})); });
+    CHECK_THAT(text, ContainsSubstring("pmap over 'i' at pmap_test.cpp:") &&
+                         ContainsSubstring(": replicas 0 and 2: trees differ in structure at the "
+                                           "result: 1 and 2 elements"));
+  }
 }

@@ -212,6 +212,44 @@ TEST_CASE("a difference names the result, the leaf and the axes, and can be let 
   CHECK(right.bias.equal(at::tensor({3.0, 5.0, 7.0}).view({1, 3})));
 }
 
+TEST_CASE("a replicated result that is built or shaped differently is told with the shapes") {
+  const auto told = [](const auto& f) {
+    return message_of<ValueError>([&] {
+      (void)shard_map(f, Mesh({{"data", 3}}), {P("data")}, P())(at::ones({3, 2}));
+    });
+  };
+  const auto leaves_at = [](std::int64_t odd, std::size_t count) {
+    return [=](const Tensor& x) {
+      return std::vector<Tensor>(axis_index("data") == odd ? count : 1, x);
+    };
+  };
+  const std::string rule = "; its out spec does not name this axis";
+  CHECK_THAT(told(leaves_at(2, 2)),
+             ContainsSubstring("shard_map: result 0 differs along 'data': it has 1 leaf at index 0 "
+                               "and 2 at index 2" +
+                               rule));
+  CHECK_THAT(told(leaves_at(1, 0)), ContainsSubstring("1 leaf at index 0 and 0 at index 1" + rule));
+  CHECK_THAT(
+      told([](const Tensor& x) { return axis_index("data") == 1 ? x.flatten() : x; }),
+      ContainsSubstring("shard_map: result 0 differs along 'data': it is [1, 2] Float at index 0 "
+                        "and [2] Float at index 1" +
+                        rule));
+  CHECK_THAT(told([](const Tensor& x) {
+               std::vector<Tensor> tree(100, x);
+               if (axis_index("data") == 2) tree[70] = x.to(at::kDouble);
+               return tree;
+             }),
+             ContainsSubstring("shard_map: result 0, leaf 70, differs along 'data': it is [1, 2] "
+                               "Float at index 0 and [1, 2] Double at index 2" +
+                               rule));
+  CHECK_THAT(told([](const Tensor&) { return Tensor(); }),
+             ContainsSubstring("shard_map: result 0 is an undefined tensor"));
+  CHECK_THAT(told([](const Tensor& x) {
+               return std::vector<Tensor>{x, Tensor()};
+             }),
+             ContainsSubstring("shard_map: result 0, leaf 1, is an undefined tensor"));
+}
+
 TEST_CASE("specs that do not fit are refused, with the mesh and the numbers") {
   const Tensor x = at::ones({6, 5});
   const auto call = [&](const PartitionSpec& in, const OutSpecs& out) {
