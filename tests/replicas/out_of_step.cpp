@@ -153,6 +153,21 @@ void other_round(std::int64_t odd) {
   (void)grad(loss)(at::ones({3}));
 }
 
+// Each gradient is a psum of its own that is differentiated again.
+void other_gradient(std::int64_t odd) {
+  join_all();
+  const auto square = [](const Tensor& x) {
+    const Tensor sum = psum(x, "data");
+    return (sum * sum).sum();
+  };
+  const auto loss = [&](const Tensor& x) {
+    const Tensor first = grad(square)(x);
+    const Tensor second = grad(square)(2 * x);
+    return (is(odd) ? first : second).sum();
+  };
+  (void)grad(loss)(at::ones({3}));
+}
+
 void other_map(std::int64_t odd) {
   join_all();
   const auto sum = [](const Tensor& x) { return psum(x, {"data", "lane"}); };
@@ -253,6 +268,12 @@ std::vector<OutOfStep> ways_out_of_step() {
       {.name = "uses the result of another round",
        .body = other_round,
        .message = {"replica #" + backward_of(2), " while replica", backward_of(3)}},
+      {.name = "uses another call's gradient",
+       .body = other_gradient,
+       .message = {"replica # called the backward of the backward of psum over 'data' at @ (call "
+                   "2) (call 3), which is psum with (3) float32",
+                   " called the backward of the backward of psum over 'data' at @ (call 4) (call "
+                   "5), which is psum with (3) float32"}},
       {.name = "uses another map's result",
        .body = other_map,
        .message = {"the backward of vmap over 'lane' at @ (call 1)",

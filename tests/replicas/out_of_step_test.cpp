@@ -118,7 +118,7 @@ void check_all(const Runner& runner, const std::vector<std::int64_t>& odd_ones) 
 
 }  // namespace
 
-// 18 ways with each replica as the odd one: 72 repetitions.
+// 19 ways with each replica as the odd one: 76 repetitions.
 TEST_CASE("out of step: every way ends every replica of a pmap, soon and with both sides") {
   check_all({"pmap, shard_map", by_pmap, by_shard_map}, {0, 1, 2, 3});
 }
