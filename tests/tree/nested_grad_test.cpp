@@ -143,8 +143,10 @@ TEST_CASE("nested gradients agree in a job whose members run different numbers o
     const auto index = axis_index("job");
     const Tensor xs = at::arange(1, 2 + index, at::kDouble);  // 1; 1 and 2
     const auto slopes = [&](const Tensor& w) {
-      const auto loss = [&](const Tensor& at) { return psum(product(at, w), "i"); };
-      return pmap([&](const Tensor& x) { return grad(loss)(x); }, {.axis_name = "i"})(xs).sum();
+      const auto slope = [](const Tensor& x, const Tensor& of_all) {
+        return grad([&](const Tensor& at) { return psum(product(at, of_all), "i"); })(x);
+      };
+      return pmap(slope, {.axis_name = "i", .in_axes = {0, std::nullopt}})(xs, w).sum();
     };
     found[static_cast<std::size_t>(index)] = of(grad(slopes)(number(2)));
   };
