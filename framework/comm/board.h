@@ -16,7 +16,7 @@ struct CallRecord {
   static constexpr std::size_t kTextSize = 440;
 
   /// Equal exactly if two calls agree: operation, axes, groups, dtypes, shapes, options and whether
-  /// they are differentiated; not where they are written.
+  /// they are differentiated, or which call's backward they are; not where they are written.
   std::uint64_t fingerprint = 0;
   /// For example "psum over 'data' at model.cpp:44 with (64, 10) float32"; ends with a zero.
   std::array<char, kTextSize> text{};

@@ -17,7 +17,7 @@ struct VmapOptions {
   OutAxes out_axes = 0;
   /// The number of lanes; 0: what the arguments' lengths say.
   std::int64_t axis_size = 0;
-  /// How long a lane waits for the others in a collective.
+  /// How long a lane waits for the others in a collective, from when a lane has handed over last.
   std::chrono::milliseconds timeout{60'000};
 };
 

@@ -1,7 +1,9 @@
 #include "tests/replicas/out_of_step.h"
 
+#include <cstdlib>
 #include <regex>
 #include <set>
+#include <string>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -183,9 +185,7 @@ std::string name_of(const OutOfStep& way, std::int64_t number) {
   return way.on_mesh ? str("(", number / 2, ", ", number % 2, ")") : str(number);
 }
 
-}  // namespace
-
-std::vector<OutOfStep> ways_out_of_step() {
+std::vector<OutOfStep> ways_in_forward() {
   const auto backward_of = [](int call) {
     return str(" called the backward of psum over 'data' at @ (call ", call,
                "), which is psum with (3) float32");
@@ -282,6 +282,19 @@ std::vector<OutOfStep> ways_out_of_step() {
   };
 }
 
+}  // namespace
+
+int rounds() {
+  const char* const text = std::getenv("LOCKSTEP_ROUNDS");
+  return text != nullptr ? std::stoi(text) : 1;
+}
+
+std::vector<OutOfStep> ways_out_of_step() {
+  auto ways = ways_in_forward();
+  const auto more = ways_in_backward();
+  ways.insert(ways.end(), more.begin(), more.end());
+  return ways;
+}
 std::int64_t own_number(const OutOfStep& way) {
   return way.on_mesh ? axis_index({"row", "column"}) : axis_index("data");
 }
@@ -312,7 +325,7 @@ std::string fault_of(const Ending& ending, const OutOfStep& way, std::int64_t od
 }
 
 std::string missing_in(const std::string& text, const OutOfStep& way, std::int64_t odd) {
-  const std::regex line("out_of_step\\.cpp:[0-9]+");
+  const std::regex line("out_of_step(_backward)?\\.cpp:[0-9]+");
   std::set<std::string> lines;
   for (std::sregex_iterator found(text.begin(), text.end(), line), end; found != end; ++found) {
     lines.insert(found->str());

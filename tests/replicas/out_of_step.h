@@ -12,8 +12,15 @@ namespace lockstep::testing {
 
 /// So many replicas take part in each way to fall out of step.
 constexpr std::int64_t kReplicas = 4;
-/// A replica that waits in vain must know it by then; collectives' timeout is 60 s.
-constexpr std::chrono::seconds kSoon{5};
+/// A replica that waits in vain must know it by then; collectives' timeout is 60 s. The thread
+/// sanitizer takes its time.
+#ifdef __SANITIZE_THREAD__
+constexpr std::chrono::seconds kSoon{10};
+#else
+constexpr std::chrono::seconds kSoon{1};
+#endif
+/// A job must have ended by then.
+constexpr std::chrono::seconds kJobEnds{5};
 
 /// A way in which one replica, `odd`, falls out of step with the three others.
 struct OutOfStep {
@@ -34,6 +41,10 @@ struct OutOfStep {
 
 /// All ways, forward and backward.
 [[nodiscard]] std::vector<OutOfStep> ways_out_of_step();
+/// Of these, those in collectives that only a backward calls.
+[[nodiscard]] std::vector<OutOfStep> ways_in_backward();
+/// How often each test runs through them: LOCKSTEP_ROUNDS, or once.
+[[nodiscard]] int rounds();
 
 /// How a replica's body ended.
 struct Ending {

@@ -54,30 +54,33 @@ void fall_out_of_step(const OutOfStep& way, std::int64_t odd, const SharedNumber
   shard_map(body, Mesh({{"row", 2}, {"column", 2}}), {}, P())();
 }
 
+void check_job(const OutOfStep& way, std::int64_t odd, LaunchMode mode) {
+  INFO(name_of(mode) << ": replica " << odd << " " << way.name);
+  const SharedNumbers right(kReplicas);
+  const Ended ended =
+      launched([&] { fall_out_of_step(way, odd, right); }, {.replicas = kReplicas, .mode = mode});
+  INFO(ended.err);
+  CHECK(ended.seconds < static_cast<double>(kJobEnds.count()));
+  const std::string words = last_words(ended);
+  CHECK(missing_in(words, way, odd) == "");
+  if (is_mismatch(way)) {
+    CHECK(right.set() == kReplicas);
+    CHECK(ended.status == 3);
+    CHECK_THAT(words, ContainsSubstring(way.others_end));
+  } else {
+    CHECK(ended.status == 2);
+    CHECK_THAT(words, ContainsSubstring(str("replica ", odd)));
+    CHECK_THAT(words, ContainsSubstring(way.odd_ends));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("out of step: every way ends every replica of a job, soon and with both sides") {
-  for (const LaunchMode mode : kModes) {
-    std::int64_t odd = 0;
-    for (const OutOfStep& way : ways_out_of_step()) {
-      odd = (odd + 1) % kReplicas;
-      INFO(name_of(mode) << ": replica " << odd << " " << way.name);
-      const SharedNumbers right(kReplicas);
-      const Ended ended = launched([&] { fall_out_of_step(way, odd, right); },
-                                   {.replicas = kReplicas, .mode = mode});
-      INFO(ended.err);
-      CHECK(ended.seconds < static_cast<double>(kSoon.count()));
-      const std::string words = last_words(ended);
-      CHECK(missing_in(words, way, odd) == "");
-      if (is_mismatch(way)) {
-        CHECK(right.set() == kReplicas);
-        CHECK(ended.status == 3);
-        CHECK_THAT(words, ContainsSubstring(way.others_end));
-      } else {
-        CHECK(ended.status == 2);
-        CHECK_THAT(words, ContainsSubstring(str("replica ", odd)));
-        CHECK_THAT(words, ContainsSubstring(way.odd_ends));
-      }
+  std::int64_t odd = 0;
+  for (int round = 0; round < rounds(); ++round) {
+    for (const LaunchMode mode : kModes) {
+      for (const OutOfStep& way : ways_out_of_step()) check_job(way, ++odd % kReplicas, mode);
     }
   }
 }
@@ -92,14 +95,14 @@ TEST_CASE(
         [&] {
           (void)psum(at::ones({5, 2}), "data");
           if (axis_index("data") == absent) {
-            (void)eventually([&] { return timed_out.set() == kReplicas - 1; }, kSoon);
+            (void)eventually([&] { return timed_out.set() == kReplicas - 1; }, kJobEnds);
             return;
           }
           try {
             (void)pmean(at::ones({3}), "data");
           } catch (const Timeout&) {
             timed_out[own_index()] = 1;
-            (void)eventually([&] { return timed_out.set() == kReplicas - 1; }, kSoon);
+            (void)eventually([&] { return timed_out.set() == kReplicas - 1; }, kJobEnds);
             throw;
           }
         },
