@@ -19,7 +19,9 @@ const std::vector<SectionSchema>& config_schema() {
       {"model", {"name", "hidden"}, {}},
       {"data", {"name", "root", "batch_size", "shuffle"}, {}},
       {"optimizer", {"name", "lr", "momentum", "nesterov", "betas", "eps", "weight_decay"}, {}},
-      {"parallel", {"replicas", "launch", "axis_name", "threads_per_replica", "timeout_s"}, {}},
+      {"parallel",
+       {"replicas", "launch", "axis_name", "backend", "threads_per_replica", "timeout_s"},
+       {}},
       {"trainer",
        {"epochs", "steps", "seed", "clip_norm", "log_every", "eval_every"},
        {"epochs", "steps"}},
@@ -94,6 +96,7 @@ ParallelOptions read_parallel(YamlDocument& document) {
   options.replicas = section.integer("replicas", options.replicas, from_to(1, 1024));
   options.launch = section.choice("launch", {"processes", "threads"}, options.launch);
   options.axis_name = section.string("axis_name", options.axis_name, identifier);
+  options.backend = section.choice("backend", {"auto", "gloo"}, options.backend);
   options.threads_per_replica =
       section.integer("threads_per_replica", options.threads_per_replica, from_to(0, 1024));
   // A millisecond at least, and within 64 bits in any unit of time.

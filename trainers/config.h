@@ -18,8 +18,9 @@ struct ParallelOptions {
   int replicas = 1;
   std::string launch = "processes";  ///< or "threads"
   std::string axis_name = "data";
-  int threads_per_replica = 0;  ///< math threads; 0: the host's cores / replicas, at least 1
-  double timeout_s = 60;        ///< how long a replica waits for another
+  std::string backend = "auto";  ///< how replicas pass their bytes on; or "gloo"
+  int threads_per_replica = 0;   ///< math threads; 0: the host's cores / replicas, at least 1
+  double timeout_s = 60;         ///< how long a replica waits for another
 
   bool operator==(const ParallelOptions&) const = default;
 };

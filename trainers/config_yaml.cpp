@@ -96,6 +96,7 @@ std::string to_yaml(const Config& config) {
   out.key("replicas", parallel.replicas);
   out.key("launch", parallel.launch);
   out.key("axis_name", parallel.axis_name);
+  out.key("backend", parallel.backend);
   out.key("threads_per_replica", parallel.threads_per_replica);
   out.key("timeout_s", parallel.timeout_s);
 

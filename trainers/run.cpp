@@ -198,7 +198,7 @@ class TrainingRun {
         .parameters = named_,
         .threads_per_replica = math_threads(config_.parallel.threads_per_replica, replicas_),
         .launch = config_.parallel.launch,
-        .backend = "gloo",
+        .backend = config_.parallel.backend == "gloo" ? "gloo" : "shared_memory",
         .blas = blas().name,
         .libtorch = libtorch_version()};
     write_result(reporter_->folder, result);

@@ -41,6 +41,7 @@ int train(int argc, char** argv) {
       [&] { run_training(config, data, options); },
       {.replicas = config.parallel.replicas,
        .mode = config.parallel.launch == "threads" ? LaunchMode::threads : LaunchMode::processes,
+       .backend = config.parallel.backend == "gloo" ? Backend::gloo : Backend::automatic,
        .axis_name = config.parallel.axis_name,
        .threads_per_replica = config.parallel.threads_per_replica,
        .timeout =

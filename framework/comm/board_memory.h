@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -9,38 +8,13 @@
 #include <vector>
 
 #include "framework/comm/board.h"
+#include "framework/comm/word.h"
 
 namespace lockstep {
 
 /// The memory of a Board: what lies where, and how it is read while its owners write. All of it is
 /// Words, all zero at first. What belongs together has a version, which is odd while it is written:
 /// who reads it takes the version before and after and reads again if it changed.
-
-/// A word that threads and processes share. Loads acquire and stores release, also of what a
-/// version guards: that orders them against the version without fences, which the thread sanitizer
-/// does not know, and costs nothing on x86.
-class Word {
- public:
-  [[nodiscard]] std::uint64_t load() const noexcept {
-    return std::atomic_ref(raw_).load(std::memory_order_acquire);
-  }
-  void store(std::uint64_t value) noexcept {
-    std::atomic_ref(raw_).store(value, std::memory_order_release);
-  }
-  /// Adds one; what it was before.
-  std::uint64_t count() noexcept {
-    return std::atomic_ref(raw_).fetch_add(1, std::memory_order_acq_rel);
-  }
-  /// Stores `value` if the word is `expected`.
-  bool replace(std::uint64_t expected, std::uint64_t value) noexcept {
-    return std::atomic_ref(raw_).compare_exchange_strong(expected, value,
-                                                         std::memory_order_acq_rel);
-  }
-
- private:
-  static_assert(std::atomic_ref<std::uint64_t>::is_always_lock_free);
-  mutable std::uint64_t raw_;  // atomic_ref takes no const
-};
 
 /// Writes `text` and a zero behind it; what does not fit is left out for "...".
 void write_text(Word* words, std::size_t count, std::string_view text) noexcept;

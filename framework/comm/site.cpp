@@ -170,10 +170,13 @@ void Meeting::do_all(const Member& member, std::uint64_t fingerprint) {
   } catch (const Aborted&) {
     explain_end(member, since);
     throw;
+  } catch (const CollectiveMismatch&) {
+    explain_end(member, since);
+    throw;
   }
 }
 
-// Connections have ended: throws why, if the board knows or gets to know in a moment.
+// The others do not meet: throws why, if the board knows or gets to know in a moment.
 void Meeting::explain_end(const Member& member, Clock::time_point since) const {
   const auto ended = Clock::now();
   do {

@@ -23,6 +23,8 @@
 #include "framework/base/text.h"
 #include "framework/comm/board.h"
 #include "framework/comm/gloo_communicator.h"
+#include "framework/comm/host_memory.h"
+#include "framework/comm/shared_communicator.h"
 #include "framework/comm/socket_store.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/job.h"
@@ -65,14 +67,19 @@ void announce(const LaunchOptions& options) {
 // environment is left in `place`: how it ended is on the board while that is there.
 void run_replica(const ReplicaFunction& function, const LaunchOptions& options, std::int64_t index,
                  const std::shared_ptr<Store>& store, const std::shared_ptr<Board>& board,
-                 std::unique_ptr<Environment>& place,
+                 const std::shared_ptr<HostMemory>& memory, std::unique_ptr<Environment>& place,
                  const std::function<void(const std::shared_ptr<Communicator>&)>& connected) {
   // Whoever waits is ended with the names of the absent first: see Site::verdict.
   constexpr std::chrono::seconds kLater{10};
-  const GlooOptions gloo{.timeout = options.timeout + kLater, .connect_timeout = options.timeout};
+  const auto later = options.timeout + kLater;
+  const auto job_store = std::make_shared<PrefixStore>(store, "job/");
+  const auto rank = static_cast<int>(index);
+  const auto size = static_cast<int>(options.replicas);
   const auto communicator =
-      connect_gloo(std::make_shared<PrefixStore>(store, "job/"), static_cast<int>(index),
-                   static_cast<int>(options.replicas), gloo);
+      memory != nullptr ? connect_shared(memory, job_store, rank, size,
+                                         {.timeout = later, .connect_timeout = options.timeout})
+                        : connect_gloo(job_store, rank, size,
+                                       {.timeout = later, .connect_timeout = options.timeout});
   connected(communicator);
   const std::int64_t threads = math_threads(options.threads_per_replica, options.replicas);
   set_math_threads(threads);
@@ -100,8 +107,11 @@ void run_replica(const ReplicaFunction& function, const LaunchOptions& options, 
                            " replicas, and started anew for ", options.replicas));
     }
     run_replica(function, options, place.index, store,
-                std::make_shared<Board>(static_cast<int>(place.size), place.board), environment,
-                [](const auto&) {});
+                std::make_shared<Board>(static_cast<int>(place.size), place.board),
+                place.memory < 0
+                    ? nullptr
+                    : std::make_shared<HostMemory>(static_cast<int>(place.size), place.memory),
+                environment, [](const auto&) {});
     report.done = true;
   } catch (const std::exception& error) {
     const auto* ours = dynamic_cast<const Error*>(&error);
@@ -124,12 +134,14 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
                      std::int64_t call) {
   if (const auto place = inherited_place(call)) run_as_process(function, options, *place);
   announce(options);
-  const Descriptor board(Board::make_memory(static_cast<int>(options.replicas)));
+  const auto size = static_cast<int>(options.replicas);
+  const Descriptor board(Board::make_memory(size));
+  const Descriptor memory(options.backend == Backend::gloo ? -1 : HostMemory::make_memory(size));
   std::vector<ReplicaProcess> replicas;
   try {
     for (std::int64_t index = 0; index < options.replicas; ++index) {
       replicas.push_back(start_replica(
-          index, options.replicas, call, board.get(), replicas,
+          index, options.replicas, call, board.get(), memory.get(), replicas,
           [&](const ReplicaPlace& place) { run_as_process(function, options, place); }));
     }
   } catch (...) {
@@ -180,7 +192,12 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   announce(options);
   const ExitOnSignal exit_on_signal;
   const auto store = std::make_shared<MemoryStore>();
-  const auto board = std::make_shared<Board>(static_cast<int>(options.replicas));
+  const auto size = static_cast<int>(options.replicas);
+  const auto board = std::make_shared<Board>(size);
+  const Descriptor descriptor(options.backend == Backend::gloo ? -1
+                                                               : HostMemory::make_memory(size));
+  const auto memory =
+      descriptor.open() ? std::make_shared<HostMemory>(size, descriptor.get()) : nullptr;
   std::vector<std::unique_ptr<Environment>> places(static_cast<std::size_t>(options.replicas));
   std::mutex mutex;  // guards communicators
   std::vector<std::shared_ptr<Communicator>> communicators;
@@ -201,8 +218,8 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   std::vector<std::thread> threads = start_threads(
       options.replicas, failure,
       [&](std::int64_t index) {
-        run_replica(function, options, index, store, board, places[static_cast<std::size_t>(index)],
-                    connected);
+        run_replica(function, options, index, store, board, memory,
+                    places[static_cast<std::size_t>(index)], connected);
       },
       [&] {
         const std::lock_guard lock(mutex);

@@ -9,9 +9,14 @@ namespace lockstep {
 
 enum class LaunchMode { processes, threads };
 
+/// How replicas pass their bytes on: `automatic` is memory that they share, since they are on one
+/// host; `gloo` is TCP on loopback. The results have the same bits.
+enum class Backend { automatic, gloo };
+
 struct LaunchOptions {
   std::int64_t replicas = 1;
   LaunchMode mode = LaunchMode::processes;
+  Backend backend = Backend::automatic;
   /// The name by which the function's collectives call the replicas.
   std::string axis_name = "data";
   /// Math threads of each replica; 0: the host's cores / its replicas, at least 1.

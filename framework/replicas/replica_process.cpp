@@ -24,13 +24,20 @@
 namespace lockstep {
 namespace {
 
-// Tells a process that was started anew which replica it is: "call index size store report board".
+// Tells a process that was started anew which replica it is: "call index size store report board
+// memory".
 constexpr const char* kPlaceVariable = "LOCKSTEP_REPLICA";
 
 struct InheritedPlace {
   std::int64_t call = -1;
   ReplicaPlace place{};
 };
+
+std::vector<int> descriptors_of(const ReplicaPlace& place) {
+  std::vector<int> all{place.store, place.report, place.board};
+  if (place.memory >= 0) all.push_back(place.memory);
+  return all;
+}
 
 const std::optional<InheritedPlace>& inherited() {
   static const std::optional<InheritedPlace> place = []() -> std::optional<InheritedPlace> {
@@ -39,12 +46,10 @@ const std::optional<InheritedPlace>& inherited() {
     std::istringstream in(text);
     InheritedPlace parsed;
     in >> parsed.call >> parsed.place.index >> parsed.place.size >> parsed.place.store >>
-        parsed.place.report >> parsed.place.board;
+        parsed.place.report >> parsed.place.board >> parsed.place.memory;
     ::unsetenv(kPlaceVariable);  // programs that the replica starts are no replicas
     if (!in) throw ValueError(str(kPlaceVariable, "='", text, "' is not set by a launcher"));
-    for (const int end : {parsed.place.store, parsed.place.report, parsed.place.board}) {
-      ::fcntl(end, F_SETFD, FD_CLOEXEC);
-    }
+    for (const int end : descriptors_of(parsed.place)) ::fcntl(end, F_SETFD, FD_CLOEXEC);
     return parsed;
   }();
   return place;
@@ -81,9 +86,7 @@ void become_replica(pid_t launcher, int out, int err) {
 [[noreturn]] void start_anew(char* const* arguments, const ReplicaPlace& place) {
   // Connections of earlier maps stay behind: Gloo does not mark its sockets.
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
-  for (const int inherited_end : {place.store, place.report, place.board}) {
-    ::fcntl(inherited_end, F_SETFD, 0);
-  }
+  for (const int inherited_end : descriptors_of(place)) ::fcntl(inherited_end, F_SETFD, 0);
   ::execv("/proc/self/exe", arguments);
   ::_exit(127);
 }
@@ -126,7 +129,7 @@ bool started_for_later_call(std::int64_t call) {
 }
 
 ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t call, int board,
-                             const std::vector<ReplicaProcess>& earlier,
+                             int memory, const std::vector<ReplicaProcess>& earlier,
                              const std::function<void(const ReplicaPlace&)>& run) {
   const auto [our_end, their_end] = make_socket_pair();
   Descriptor our_store(our_end);
@@ -137,7 +140,7 @@ ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t
   if (index > 0) out = make_pipe();
 
   // Everything that allocates comes before the fork of a process that may have threads.
-  const ReplicaPlace place{index, size, their_store.get(), report_out.get(), board};
+  const ReplicaPlace place{index, size, their_store.get(), report_out.get(), board, memory};
   const bool safe_to_fork = has_one_thread();
   std::vector<std::string> arguments = command_line();
   std::vector<char*> argument_pointers;
@@ -145,7 +148,8 @@ ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t
   argument_pointers.push_back(nullptr);
   if (!safe_to_fork) {
     ::setenv(kPlaceVariable,
-             str(call, ' ', index, ' ', size, ' ', place.store, ' ', place.report, ' ', place.board)
+             str(call, ' ', index, ' ', size, ' ', place.store, ' ', place.report, ' ', place.board,
+                 ' ', place.memory)
                  .c_str(),
              1);
   }

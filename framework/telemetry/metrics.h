@@ -48,7 +48,7 @@ struct RunResult {
   std::map<std::string, at::Tensor> parameters{};  // by name
   std::int64_t threads_per_replica = 1;
   std::string launch{};    // "processes" or "threads"
-  std::string backend{};   // how bytes moved, for example "gloo"
+  std::string backend{};   // how bytes moved: "shared_memory" or "gloo"
   std::string blas{};      // the BLAS that LibTorch computes with
   std::string libtorch{};  // its version
 };

@@ -12,6 +12,7 @@ TEST_CASE("collectives in processes: every case") {
   for (const Case& one : all_cases(/*rounds=*/5)) by_replicas[one.replicas].push_back(one);
   for (const auto& [replicas, cases] : by_replicas) {
     INFO(replicas << " replicas, " << cases.size() << " cases");
-    CHECK_NOTHROW(run_in_processes(cases));
+    CHECK_NOTHROW(run_in_processes(cases, lockstep::Backend::automatic));
+    CHECK_NOTHROW(run_in_processes(cases, lockstep::Backend::gloo));
   }
 }

@@ -3,7 +3,6 @@
 #include <stdexcept>
 
 #include "framework/base/text.h"
-#include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
 
 namespace lockstep::testing {
@@ -26,7 +25,7 @@ void run_in_threads(const Case& one) {
   pmap([&] { one.body(); }, {.axis_name = "i", .axis_size = one.replicas})();
 }
 
-void run_in_processes(const std::vector<Case>& cases) {
+void run_in_processes(const std::vector<Case>& cases, Backend backend) {
   const auto run_all = [&] {
     for (const Case& one : cases) {
       try {
@@ -37,8 +36,7 @@ void run_in_processes(const std::vector<Case>& cases) {
     }
   };
   const std::int64_t replicas = cases.at(0).replicas;
-  const int status =
-      launch(run_all, {.replicas = replicas, .mode = LaunchMode::processes, .axis_name = "i"});
+  const int status = launch(run_all, {.replicas = replicas, .backend = backend, .axis_name = "i"});
   if (status != 0) {
     throw std::runtime_error(
         str("launch() of ", replicas, " processes returned ", status, "; stderr says why"));

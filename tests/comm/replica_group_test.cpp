@@ -137,7 +137,7 @@ void on_hosts(const std::vector<int>& host_of, const std::function<void(ReplicaG
     members.push_back({place + 1, 0, host_of[place], {}});
   }
   const auto board = std::make_shared<Board>(hosts);
-  lockstep::testing::in_threads(hosts, [&](Communicator& world) {
+  lockstep::testing::in_threads(lockstep::testing::Backend::gloo, hosts, [&](Communicator& world) {
     const std::shared_ptr<Communicator> outer(&world, [](Communicator*) {});
     Site site(world.rank(), hosts > 1 ? outer : nullptr, board);
     std::mutex mutex;

@@ -4,7 +4,9 @@
 #include <exception>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include <poll.h>
 #include <sys/prctl.h>
@@ -12,11 +14,37 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
+#include "framework/comm/shared_communicator.h"
 #include "framework/comm/socket_store.h"
 
 namespace lockstep::testing {
 
-void in_threads(int replicas, const ReplicaFunction& body, const GlooOptions& options) {
+const char* name_of(Backend backend) {
+  return backend == Backend::gloo ? "gloo" : "shared";
+}
+
+std::shared_ptr<Communicator> connect(Backend backend, const std::shared_ptr<HostMemory>& memory,
+                                      std::shared_ptr<Store> store, int rank, int size,
+                                      const GlooOptions& options) {
+  if (backend == Backend::gloo) return connect_gloo(std::move(store), rank, size, options);
+  return connect_shared(memory, std::move(store), rank, size,
+                        {.timeout = options.timeout, .connect_timeout = options.connect_timeout});
+}
+
+namespace {
+
+std::shared_ptr<HostMemory> make_host_memory(int replicas) {
+  const int descriptor = HostMemory::make_memory(replicas);
+  auto memory = std::make_shared<HostMemory>(replicas, descriptor);
+  ::close(descriptor);
+  return memory;
+}
+
+}  // namespace
+
+void in_threads(Backend backend, int replicas, const ReplicaFunction& body,
+                const GlooOptions& options) {
+  const auto memory = make_host_memory(replicas);
   const auto store = std::make_shared<MemoryStore>();
   std::vector<std::shared_ptr<Communicator>> communicators(static_cast<std::size_t>(replicas));
   std::mutex mutex;
@@ -34,7 +62,7 @@ void in_threads(int replicas, const ReplicaFunction& body, const GlooOptions& op
   for (int rank = 0; rank < replicas; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        auto communicator = connect_gloo(store, rank, replicas, options);
+        auto communicator = connect(backend, memory, store, rank, replicas, options);
         {
           const std::lock_guard lock(mutex);
           if (first) return;
@@ -53,13 +81,14 @@ void in_threads(int replicas, const ReplicaFunction& body, const GlooOptions& op
 namespace {
 
 // The child's whole life. What went wrong goes to `report`, so that the parent's test can show it.
-[[noreturn]] void replica_process(int rank, int replicas, int socket, int report,
+[[noreturn]] void replica_process(Backend backend, const std::shared_ptr<HostMemory>& memory,
+                                  int rank, int replicas, int socket, int report,
                                   const ReplicaFunction& body, const GlooOptions& options) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   int status = 0;
   try {
     auto communicator =
-        connect_gloo(std::make_shared<SocketStore>(socket), rank, replicas, options);
+        connect(backend, memory, std::make_shared<SocketStore>(socket), rank, replicas, options);
     body(*communicator);
     communicator->barrier();
   } catch (const std::exception& error) {
@@ -80,7 +109,9 @@ std::string read_all(int descriptor) {
 
 }  // namespace
 
-void in_processes(int replicas, const ReplicaFunction& body, const GlooOptions& options) {
+void in_processes(Backend backend, int replicas, const ReplicaFunction& body,
+                  const GlooOptions& options) {
+  const auto memory = make_host_memory(replicas);
   std::vector<pollfd> sockets;
   std::vector<pid_t> children;
   int report[2];
@@ -91,7 +122,7 @@ void in_processes(int replicas, const ReplicaFunction& body, const GlooOptions& 
     if (child == 0) {
       for (const pollfd& other : sockets) ::close(other.fd);
       ::close(ours);
-      replica_process(rank, replicas, theirs, report[1], body, options);
+      replica_process(backend, memory, rank, replicas, theirs, report[1], body, options);
     }
     ::close(theirs);
     sockets.push_back({ours, POLLIN, 0});

@@ -6,17 +6,28 @@
 
 #include "framework/comm/communicator.h"
 #include "framework/comm/gloo_communicator.h"
+#include "framework/comm/host_memory.h"
 
 namespace lockstep::testing {
 
 using ReplicaFunction = std::function<void(Communicator&)>;
 
-/// Runs `body` in `replicas` threads, each with its communicator over Gloo. When one throws, the
-/// others are aborted, and the call throws that first error.
-void in_threads(int replicas, const ReplicaFunction& body, const GlooOptions& options = {});
+/// What connects replicas.
+enum class Backend { gloo, shared };
+[[nodiscard]] const char* name_of(Backend backend);
+[[nodiscard]] std::shared_ptr<Communicator> connect(Backend backend,
+                                                    const std::shared_ptr<HostMemory>& memory,
+                                                    std::shared_ptr<Store> store, int rank,
+                                                    int size, const GlooOptions& options);
+
+/// Runs `body` in `replicas` threads, each with its communicator. When one throws, the others are
+/// aborted, and the call throws that first error.
+void in_threads(Backend backend, int replicas, const ReplicaFunction& body,
+                const GlooOptions& options = {});
 
 /// The same with one forked process a replica. A replica that throws makes the call throw a
 /// std::runtime_error with its text.
-void in_processes(int replicas, const ReplicaFunction& body, const GlooOptions& options = {});
+void in_processes(Backend backend, int replicas, const ReplicaFunction& body,
+                  const GlooOptions& options = {});
 
 }  // namespace lockstep::testing

@@ -105,18 +105,20 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
   }
 }
 
-TEST_CASE("an mlp has the same parameters in processes, in threads and again") {
+TEST_CASE("an mlp has the same parameters in processes, in threads, over Gloo and again") {
   const std::vector<std::string> sgd{"--set", "optimizer.name=sgd",    "--set", "optimizer.lr=0.05",
                                      "--set", "optimizer.momentum=0.9"};
   const std::vector<std::vector<std::string>> optimizers{{}, sgd};
   std::vector<std::string> digests;
   for (const auto& optimizer : optimizers) {
     const TemporaryFolder folder;
-    for (const std::string run : {"processes", "threads", "again"}) {
+    for (const std::string run : {"processes", "threads", "gloo", "again"}) {
       if (run == "again" && !optimizer.empty()) continue;
+      const std::vector<std::string> backend{"--set", "parallel.backend=gloo"};
       const Ended end =
           train(folder.path(), mlp(run == "threads" ? run : "processes", run) +
-                                   std::vector<std::string>{"--replicas", "4"} + optimizer);
+                                   std::vector<std::string>{"--replicas", "4"} + optimizer +
+                                   (run == "gloo" ? backend : std::vector<std::string>{}));
       INFO(run << "\n" << end.out << end.err);
       REQUIRE(end.status == 0);
       CHECK(digest(folder.path() / run) == digest(folder.path() / "processes"));
@@ -149,7 +151,7 @@ TEST_CASE("the output folder's files have what is documented") {
   CHECK(result["zero_stage"] == 0);
   CHECK(fields(result["eval"]) == std::vector<std::string>{"accuracy", "loss"});
   CHECK(result["threads_per_replica"].get<int>() >= 1);
-  CHECK(result["backend"] == "gloo");
+  CHECK(result["backend"] == "shared_memory");
 
   std::vector<std::pair<int, bool>> steps;  // and whether the line is an evaluation's
   for (const auto& line : read_json_lines(run / "metrics.jsonl")) {

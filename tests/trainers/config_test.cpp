@@ -55,6 +55,7 @@ class RandomConfig {
     optimizer(config.optimizer);
     config.parallel.replicas = 1 + static_cast<int>(below(1024));
     config.parallel.launch = pick({"processes", "threads"});
+    config.parallel.backend = pick({"auto", "gloo"});
     config.parallel.axis_name = pick({"data", "_a1", "TRUE", "null", "n", "e1"});
     config.parallel.threads_per_replica = static_cast<int>(below(1025));
     config.parallel.timeout_s = 0.001 + unit() * 9e5;
@@ -112,6 +113,7 @@ TEST_CASE("a config that says only what it must has the documented defaults") {
   CHECK(config.optimizer == OptimizerOptions{});
   CHECK(config.parallel.replicas == 1);
   CHECK(config.parallel.launch == "processes");
+  CHECK(config.parallel.backend == "auto");
   CHECK(config.parallel.axis_name == "data");
   CHECK(config.parallel.threads_per_replica == 0);
   CHECK(config.parallel.timeout_s == 60);
@@ -133,7 +135,8 @@ TEST_CASE("a config's values arrive") {
       "model: {name: mlp, hidden: [7, 8, 9]}\n"
       "data: {name: fashion_mnist, root: /data/fashion mnist, batch_size: 32, shuffle: no}\n"
       "optimizer: {name: adam, lr: 1.0e-3, betas: [0.8, 0.99], eps: 1e-7, weight_decay: 0.1}\n"
-      "parallel: {replicas: 8, launch: threads, axis_name: batch, threads_per_replica: 2, "
+      "parallel: {replicas: 8, launch: threads, axis_name: batch, backend: gloo, "
+      "threads_per_replica: 2, "
       "timeout_s: 2.5}\n"
       "trainer: {steps: 100, seed: 18446744073709551615, clip_norm: 1, log_every: 5, eval_every: "
       "10}\n");
@@ -148,6 +151,7 @@ TEST_CASE("a config's values arrive") {
   CHECK(config.optimizer.weight_decay == 0.1);
   CHECK(config.parallel.replicas == 8);
   CHECK(config.parallel.launch == "threads");
+  CHECK(config.parallel.backend == "gloo");
   CHECK(config.parallel.axis_name == "batch");
   CHECK(config.parallel.threads_per_replica == 2);
   CHECK(config.parallel.timeout_s == 2.5);
@@ -237,6 +241,7 @@ TEST_CASE("every value has its rule") {
       {"parallel: {replicas: 1025}", "3:22", "parallel.replicas: must be from 1 to 1024, is 1025"},
       {"parallel: {launch: fibers}", "3:20",
        "parallel.launch: must be one of processes, threads, is 'fibers'"},
+      {"parallel: {backend: mpi}", "3:21", "parallel.backend: must be one of auto, gloo, is 'mpi'"},
       {"parallel: {axis_name: 1a}", "3:23",
        "parallel.axis_name: must be letters, digits and _, and begin with no digit, is '1a'"},
       {"parallel: {axis_name: ''}", "3:23",
@@ -308,6 +313,7 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  replicas: 1\n"
         "  launch: processes\n"
         "  axis_name: data\n"
+        "  backend: auto\n"
         "  threads_per_replica: 0\n"
         "  timeout_s: 60\n"
         "trainer:\n"

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace lockstep {
+
+/// A counter in memory that threads or processes share: one of them raises it, others wait for it.
+/// Zeroed memory is a flag at 0. It counts around; waiters are never more than 2^31 behind.
+///
+/// What is written before a raise() is seen after a wait() for it.
+class Flag {
+ public:
+  /// Raises it to `value` and wakes those who sleep: no system call if nobody does.
+  void raise(std::uint32_t value) noexcept;
+
+  [[nodiscard]] std::uint32_t value() const noexcept;
+  [[nodiscard]] bool reached(std::uint32_t value) const noexcept;
+
+  /// Whether it reached `value` within `limit`. Looks `spins` times before it sleeps.
+  [[nodiscard]] bool wait(std::uint32_t value, int spins,
+                          std::chrono::nanoseconds limit) const noexcept;
+
+  /// Back to 0, while nobody uses it.
+  void reset() noexcept;
+
+ private:
+  mutable std::uint32_t value_;
+  mutable std::uint32_t sleepers_;
+};
+
+}  // namespace lockstep

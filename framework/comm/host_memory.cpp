@@ -1,0 +1,179 @@
+#include "framework/comm/host_memory.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+constexpr std::size_t pages(std::size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+constexpr std::size_t lines_bytes(std::size_t members) {
+  return pages(members * sizeof(HostMemory::Line));
+}
+
+constexpr std::size_t region_bytes(std::size_t members) {
+  return lines_bytes(members) +
+         members * (2 * HostMemory::kSmallBytes + HostMemory::kChunks * HostMemory::kChunkBytes);
+}
+
+[[noreturn]] void refuse(const std::string& what, int reason) {
+  throw CommError(
+      str("the memory that replicas of a host share: ", what, ": ", std::strerror(reason)));
+}
+
+std::byte* map(std::size_t bytes, int descriptor, std::size_t offset) {
+  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor,
+                            static_cast<off_t>(offset));
+  if (data == MAP_FAILED) refuse(str("no ", bytes, " bytes of addresses"), errno);
+  static_cast<void>(::madvise(data, bytes, MADV_DONTDUMP));
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+struct HostMemory::Head {
+  pthread_mutex_t mutex;  // guards the rest
+  std::uint64_t used;     // slots that were ever held
+  struct Slot {
+    std::uint64_t key;
+    std::uint64_t holders;  // 0: it is free
+  } slots[kGroups];
+};
+
+// Who dies while it holds the lock leaves a table in which a region is held for good at worst.
+class HostMemory::Lock {
+ public:
+  explicit Lock(pthread_mutex_t& mutex) : mutex_(mutex) {
+    if (::pthread_mutex_lock(&mutex_) == EOWNERDEAD) ::pthread_mutex_consistent(&mutex_);
+  }
+  ~Lock() { ::pthread_mutex_unlock(&mutex_); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  pthread_mutex_t& mutex_;
+};
+
+int HostMemory::make_memory(int members) {
+  const std::size_t bytes =
+      pages(sizeof(Head)) + kGroups * region_bytes(static_cast<std::size_t>(members));
+  const int descriptor = ::memfd_create("lockstep-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (descriptor < 0) refuse("there is none", errno);
+  if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    const int reason = errno;
+    ::close(descriptor);
+    refuse(str("no ", bytes, " bytes of address room for ", members, " members"), reason);
+  }
+  auto* const head = reinterpret_cast<Head*>(map(pages(sizeof(Head)), descriptor, 0));
+  pthread_mutexattr_t attributes;
+  ::pthread_mutexattr_init(&attributes);
+  ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  ::pthread_mutex_init(&head->mutex, &attributes);
+  ::pthread_mutexattr_destroy(&attributes);
+  ::munmap(head, pages(sizeof(Head)));
+  return descriptor;
+}
+
+HostMemory::HostMemory(int members, int descriptor)
+    : members_(members), descriptor_(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), head_(nullptr) {
+  if (descriptor_ < 0) refuse(str("descriptor ", descriptor, " can't be used"), errno);
+  try {
+    head_ = reinterpret_cast<Head*>(map(pages(sizeof(Head)), descriptor_, 0));
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+}
+
+HostMemory::~HostMemory() {
+  ::munmap(head_, pages(sizeof(Head)));
+  ::close(descriptor_);
+}
+
+std::shared_ptr<HostMemory::Region> HostMemory::hold(std::uint64_t key, std::size_t members) {
+  const std::lock_guard own_lock(mutex_);
+  if (auto known = regions_[key].lock()) return known;
+  std::erase_if(regions_, [](const auto& entry) { return entry.second.expired(); });
+  const Lock lock(head_->mutex);
+  const auto end = head_->slots + head_->used;
+  auto slot = std::find_if(head_->slots, end, [&](const Head::Slot& other) {
+    return other.holders > 0 && other.key == key;
+  });
+  const bool is_new = slot == end;
+  if (is_new) {
+    slot = std::find_if(head_->slots, end, [](const Head::Slot& s) { return s.holders == 0; });
+    if (slot == head_->slots + kGroups) {
+      throw CommError(str("no room for another group: ", kGroups,
+                          " groups of this host's replicas are in use"));
+    }
+  }
+  const auto index = static_cast<int>(slot - head_->slots);
+  auto region = std::make_shared<Region>(shared_from_this(), index, members);
+  if (is_new) {
+    for (std::size_t m = 0; m < members; ++m) {
+      region->line(m).round.reset();
+      region->line(m).verbs.store(0);
+    }
+    slot->key = key;
+    head_->used = std::max(head_->used, static_cast<std::uint64_t>(index) + 1);
+  }
+  ++slot->holders;
+  regions_[key] = region;
+  return region;
+}
+
+void HostMemory::release(int slot) noexcept {
+  const Lock lock(head_->mutex);
+  --head_->slots[slot].holders;
+}
+
+HostMemory::Region::Region(std::shared_ptr<HostMemory> memory, int slot, std::size_t members)
+    : memory_(std::move(memory)),
+      slot_(slot),
+      members_(members),
+      data_(map(
+          region_bytes(members), memory_->descriptor_,
+          pages(sizeof(Head)) + static_cast<std::size_t>(slot) *
+                                    region_bytes(static_cast<std::size_t>(memory_->members_)))) {}
+
+HostMemory::Region::~Region() {
+  ::munmap(data_, region_bytes(members_));
+  memory_->release(slot_);
+}
+
+HostMemory::Line& HostMemory::Region::line(std::size_t member) const noexcept {
+  return reinterpret_cast<Line*>(data_)[member];
+}
+
+std::span<std::byte> HostMemory::Region::small(std::size_t member,
+                                               std::size_t which) const noexcept {
+  return {data_ + lines_bytes(members_) + (2 * member + which) * kSmallBytes, kSmallBytes};
+}
+
+std::span<std::byte> HostMemory::Region::chunk(std::size_t member,
+                                               std::size_t which) const noexcept {
+  return {data_ + lines_bytes(members_) + 2 * members_ * kSmallBytes +
+              (kChunks * member + which) * kChunkBytes,
+          kChunkBytes};
+}
+
+}  // namespace lockstep
