@@ -1,0 +1,124 @@
+#include "framework/comm/host_memory.h"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/comm/flag.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+
+using namespace lockstep;
+using std::chrono::milliseconds;
+
+namespace {
+
+std::shared_ptr<HostMemory> memory_for(int members) {
+  const int descriptor = HostMemory::make_memory(members);
+  auto memory = std::make_shared<HostMemory>(members, descriptor);
+  ::close(descriptor);
+  return memory;
+}
+
+}  // namespace
+
+TEST_CASE("a flag is waited for until it is raised, also around its end", "[shared]") {
+  for (const std::uint32_t start : {0U, 0xfffffff0U}) {
+    Flag flag{};
+    flag.raise(start);
+    constexpr std::uint32_t kRounds = 1000;
+    std::atomic<bool> in_time{true};
+    std::thread waiter([&] {
+      for (std::uint32_t i = 1; i <= kRounds; ++i) {
+        if (!flag.wait(start + i, i % 2 == 0 ? 100 : 0, std::chrono::seconds(10))) in_time = false;
+      }
+    });
+    for (std::uint32_t i = 1; i <= kRounds; ++i) flag.raise(start + i);
+    waiter.join();
+    CHECK(in_time);
+    CHECK(flag.reached(start + kRounds));
+    CHECK(!flag.reached(start + kRounds + 1));
+    CHECK(!flag.wait(start + kRounds + 1, 10, milliseconds(1)));
+  }
+}
+
+TEST_CASE("who holds a group's region has what the others have", "[shared]") {
+  const auto memory = memory_for(3);
+  const auto region = memory->hold(5, 3);
+  CHECK(memory->hold(5, 3) == region);
+  const auto other = memory->hold(6, 2);
+  region->chunk(2, 1)[0] = std::byte{7};
+  region->line(0).round.raise(9);
+  CHECK(other->line(0).round.value() == 0);
+  CHECK(other->chunk(1, 1)[0] == std::byte{0});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // The child has the parent's mapping, and finds the region by its key, too.
+    const auto same = memory->hold(5, 3);
+    const bool right = same->chunk(2, 1)[0] == std::byte{7} && same->line(0).round.reached(9);
+    same->line(1).round.raise(4);
+    ::_exit(right ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  CHECK(region->line(1).round.value() == 4);
+}
+
+TEST_CASE("parts of a region do not overlap", "[shared]") {
+  const auto region = memory_for(4)->hold(1, 4);
+  std::set<const std::byte*> ends;
+  std::size_t total = 0;
+  for (std::size_t member = 0; member < 4; ++member) {
+    for (std::size_t i = 0; i < 2; ++i) ends.insert(region->small(member, i).data());
+    for (std::size_t i = 0; i < HostMemory::kChunks; ++i) {
+      ends.insert(region->chunk(member, i).data());
+      total += region->chunk(member, i).size();
+    }
+    ends.insert(reinterpret_cast<const std::byte*>(&region->line(member)));
+  }
+  CHECK(ends.size() == 4 * (2 + HostMemory::kChunks + 1));
+  CHECK(static_cast<std::size_t>(*ends.rbegin() - *ends.begin()) + HostMemory::kChunkBytes >=
+        total + 4 * 2 * HostMemory::kSmallBytes);
+}
+
+TEST_CASE("a region that all have let go of is cleared for the next group", "[shared]") {
+  const auto memory = memory_for(2);
+  memory->hold(5, 2)->line(1).round.raise(3);
+  const auto next = memory->hold(8, 2);
+  CHECK(next->line(1).round.value() == 0);
+  std::vector<std::shared_ptr<HostMemory::Region>> held;
+  for (int i = 1; i < HostMemory::kGroups; ++i) {
+    held.push_back(memory->hold(1000 + static_cast<std::uint64_t>(i), 2));
+  }
+  CHECK(testing::message_of<CommError>([&] { (void)memory->hold(999, 2); }) ==
+        "no room for another group: 4096 groups of this host's replicas are in use");
+  held.pop_back();
+  CHECK_NOTHROW(memory->hold(999, 2));
+}
+
+TEST_CASE("the memory of a host has no name, a fixed size and ends on exec", "[shared]") {
+  const int descriptor = HostMemory::make_memory(2);
+  CHECK((::fcntl(descriptor, F_GETFD) & FD_CLOEXEC) != 0);
+  CHECK(::ftruncate(descriptor, 1) != 0);
+  std::array<char, 200> path{};
+  const auto link = str("/proc/self/fd/", descriptor);
+  CHECK(::readlink(link.c_str(), path.data(), path.size() - 1) > 0);
+  CHECK_THAT(std::string(path.data()),
+             ContainsSubstring("/memfd:") && ContainsSubstring("(deleted)"));
+  ::close(descriptor);
+  CHECK_THAT(testing::message_of<CommError>([] { HostMemory(2, -1); }),
+             ContainsSubstring("descriptor -1 can't be used"));
+}
