@@ -21,7 +21,7 @@ struct ForwardCall {
   AxisCall call;
   /// Equal for the replicas of this call, and for those of no other.
   std::uint64_t id;
-  /// "psum over 'data' at model.cpp:44 (call 3)": its third on that group.
+  /// "psum over 'data' at model.cpp:44 (call 3)": its third on those axes and groups.
   std::string text;
 };
 

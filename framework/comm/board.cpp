@@ -81,10 +81,9 @@ std::optional<Board::Verdict> Board::examine(const Seat& waiting, bool settled_o
   return find_verdict(state_->memory, waiting.host_, waiting.index_, settled_only);
 }
 
-std::optional<Board::Verdict> Board::published(const Seat& waiting, std::uint64_t& seen) const {
+std::optional<Board::Verdict> Board::published(const Seat& waiting) const {
   const PublicWords& words = state_->memory.common();
-  const std::uint64_t count = words.published.load();
-  if (std::exchange(seen, count) == count) return std::nullopt;
+  if (words.published.load() == 0) return std::nullopt;
   const auto seat = read_seat(state_->memory.host(waiting.host_), waiting.index_);
   if (!seat || seat->state != SeatState::waiting) return std::nullopt;
   return lockstep::published(words, seat->key, seat->number);
@@ -180,6 +179,14 @@ void Board::Seat::threw(std::string_view text) noexcept {
   writing.state(SeatState::threw);
   RecordWords& record = now(*words_);
   write_text(record.text, std::size(record.text), text);
+}
+
+// First where there is room for all of it.
+void Board::Seat::fell_out(std::string_view verdict) noexcept {
+  const std::uint64_t id = state_->memory.host(host_).ids[index_].load();
+  const Board::Verdict whole{.text = std::string(verdict)};
+  publish(state_->memory.common(), id, kOwnEnd, whole);
+  threw(str(kMismatch, verdict));
 }
 
 }  // namespace lockstep

@@ -112,9 +112,9 @@ class Board {
   [[nodiscard]] std::optional<Verdict> examine(const Seat& waiting,
                                                bool settled_only = false) const;
 
-  /// The verdict that was published on the call that `waiting` waits in. `seen` is where the caller
-  /// keeps how many there were when it asked last: one load if there is no new one.
-  [[nodiscard]] std::optional<Verdict> published(const Seat& waiting, std::uint64_t& seen) const;
+  /// The verdict that was published on the call that `waiting` waits in. One load while none was on
+  /// any.
+  [[nodiscard]] std::optional<Verdict> published(const Seat& waiting) const;
 
   /// Who has not arrived in the call that `waiting` waits in, what they are doing and the last
   /// collective each has finished, for a Timeout. "" if it does not wait or all have arrived.
@@ -172,6 +172,9 @@ class Board::Seat {
   /// It will never call again. Known until the seat is freed.
   void returned() noexcept;
   void threw(std::string_view text) noexcept;
+  /// The same with the CollectiveMismatch of which `verdict` is the text: whoever waits for the
+  /// member ends with it, too.
+  void fell_out(std::string_view verdict) noexcept;
 
  private:
   friend class Board;

@@ -2,11 +2,18 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "framework/comm/board.h"
 #include "framework/comm/board_memory.h"
 
 namespace lockstep {
+
+/// In place of a call's number: the verdict is that with which the member of which `key` is the id
+/// has ended.
+inline constexpr std::uint64_t kOwnEnd = ~std::uint64_t{0};
+/// With this begins what such a member's seat says.
+inline constexpr std::string_view kMismatch = "CollectiveMismatch: ";
 
 /// Puts a verdict on call `number` of the group `key` where all members of the job find it. The
 /// first on a call counts; the board keeps the last PublicWords::kKept of all calls.

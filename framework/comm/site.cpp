@@ -14,7 +14,8 @@ using std::chrono::milliseconds;
 
 // How often a wait is looked after: a wait that ends sooner costs nothing.
 constexpr milliseconds kLookAround{50};
-// How long a mismatch waits for those who may yet be part of it, so that it names all sides.
+// How long, from the begin of one's wait, a mismatch waits for those who may yet be part of it, so
+// that it names all sides.
 constexpr milliseconds kGather{300};
 // When connections end, how long the board may need to say why.
 constexpr milliseconds kAftermath{40};
@@ -39,6 +40,11 @@ void Fate::check() const {
     std::rethrow_exception(error_);
   }
   if (outer_) outer_->check();
+}
+
+std::exception_ptr Fate::error() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return error_;
 }
 
 bool Fate::ended() const noexcept {
@@ -100,8 +106,9 @@ std::exception_ptr Site::verdict(const Member& member, Clock::time_point since) 
                         absent.empty() ? "all replicas have arrived, but not their data" : absent));
     }
   } catch (const CollectiveMismatch&) {
+    // Several of a team may find out at once: the first tells all.
     member.fate->end(std::current_exception());
-    return std::current_exception();
+    return member.fate->error();
   } catch (...) {
     return std::current_exception();
   }
@@ -161,7 +168,7 @@ void Meeting::do_all(const Member& member, std::uint64_t fingerprint) {
   outer_->mark(fingerprint);
   const auto since = Clock::now();
   // Those who were in this call have left it: nothing must be sent to them any more.
-  if (site_.board().published(*member.seat, verdicts_seen_)) explain_end(member, since);
+  if (site_.board().published(*member.seat)) explain_end(member, since);
   try {
     perform(layout_, deposits_, outer_.get());
   } catch (const ReplicaLost&) {

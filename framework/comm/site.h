@@ -34,6 +34,8 @@ class Fate {
   /// Throws the error if this or an outer one has ended.
   void check() const;
   [[nodiscard]] bool ended() const noexcept;
+  /// What this one was ended with, not an outer one; nullptr if it was not.
+  [[nodiscard]] std::exception_ptr error() const noexcept;
 
  private:
   std::shared_ptr<const Fate> outer_;
@@ -87,8 +89,8 @@ class Site {
 
   /// What `member`, which has waited since then, must end with: CollectiveMismatch or Aborted if
   /// what it waits for cannot come, Timeout if it did not; nullptr while it may come. A mismatch
-  /// becomes the fate of its whole team. Nobody is judged on what some have called while others
-  /// are on their way, for a while.
+  /// becomes the fate of its whole team. In the first 0.3 s of a wait nobody is judged on what some
+  /// have called while others are on their way.
   [[nodiscard]] std::exception_ptr verdict(const Member& member,
                                            std::chrono::steady_clock::time_point since) const;
 
@@ -155,7 +157,6 @@ class Meeting {
   std::vector<std::size_t> local_of_;  // by place: index among those here
   std::shared_ptr<Board::Group> board_group_;
   std::shared_ptr<Communicator> outer_;
-  std::uint64_t verdicts_seen_ = 0;
   Ledger own_ledger_;
 
   std::mutex mutex_;  // guards what follows

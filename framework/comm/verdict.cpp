@@ -254,16 +254,23 @@ std::optional<Board::Verdict> described(const BoardMemory& memory, const Verdict
                         .settled = search.has_failed() || search.is_settled()};
 }
 
+// Who has come by another way to what others have found before.
+std::optional<Board::Verdict> known_on_the_way(const BoardMemory& memory,
+                                               const VerdictSearch& search) {
+  for (const PendingCall* call : search.calls()) {
+    if (auto known = published(memory.common(), call->key, call->number)) return known;
+  }
+  return std::nullopt;
+}
+
 // Who waits for one that has ended with a mismatch ends with the same.
 std::optional<Board::Verdict> inherited(const BoardMemory& memory, const VerdictSearch& search) {
-  constexpr std::string_view kMismatch = "CollectiveMismatch: ";
   for (const KnownSeat& seat : search.gone()) {
     const SeatView& view = seat.view;
     if (view.state != SeatState::threw) continue;
     const auto texts = read_texts(memory.host(seat.place.host), seat.place.index, view.version);
     if (!texts || !texts->now.starts_with(kMismatch)) continue;
-    auto known = view.completed ? std::nullopt : published(memory.common(), view.key, view.number);
-    if (known && known->kind == Board::Verdict::Kind::mismatch) return known;
+    if (auto known = published(memory.common(), view.id, kOwnEnd)) return known;
     return Board::Verdict{.text = texts->now.substr(kMismatch.size())};
   }
   return std::nullopt;
@@ -279,7 +286,8 @@ std::optional<Board::Verdict> find_verdict(const BoardMemory& memory, int host, 
   if (auto verdict = known()) return verdict;
   VerdictSearch search(memory);
   if (!search.find({.host = host, .index = index})) return std::nullopt;
-  auto verdict = inherited(memory, search);
+  auto verdict = known_on_the_way(memory, search);
+  if (!verdict) verdict = inherited(memory, search);
   if (!verdict) verdict = described(memory, search);
   if (!verdict || !search.holds() || (settled_only && !verdict->settled)) return std::nullopt;
   for (const PendingCall* call : search.calls()) {

@@ -243,10 +243,20 @@ bool VerdictSearch::holds(const PendingCall& call, const MissingMember& missing)
 }
 
 bool VerdictSearch::is_settled() const {
-  return std::ranges::all_of(calls_, [](const PendingCall* call) {
-    return std::ranges::all_of(call->missing, [](const MissingMember& missing) {
-      return missing.seat && missing.seat->view.state != SeatState::running;
-    });
+  const auto has_part = [&](const MissingMember& missing) {
+    if (!missing.seat) return false;
+    const SeatView& view = missing.seat->view;
+    if (is_gone(view)) return true;
+    if (view.state == SeatState::waiting) {
+      return std::ranges::any_of(calls_, [&](const PendingCall* call) {
+        return call->key == view.key && call->number == view.number;
+      });
+    }
+    return std::ranges::any_of(
+        maps_, [&](const KnownSeat& map) { return map.place == missing.seat->place; });
+  };
+  return std::ranges::all_of(calls_, [&](const PendingCall* call) {
+    return std::ranges::all_of(call->missing, has_part);
   });
 }
 

@@ -70,7 +70,7 @@ class VerdictSearch {
   [[nodiscard]] const std::vector<KnownSeat>& maps() const noexcept { return maps_; }
   /// Members of the last call who have returned or thrown, or elders of some.
   [[nodiscard]] const std::vector<KnownSeat>& gone() const noexcept { return gone_; }
-  /// Whether nobody is missing in these calls who is still running, and may yet be part of it.
+  /// Whether nobody is missing in these calls but those who are part of it.
   [[nodiscard]] bool is_settled() const;
   /// Whether all of it holds now, at one moment: read again after what was read for it.
   [[nodiscard]] bool holds() const;

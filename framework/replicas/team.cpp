@@ -40,6 +40,22 @@ std::string title_of(const TeamOptions& options) {
   return str(backwards, options.map, " over ", AxisNames(std::move(names)).text());
 }
 
+// While it lives a member waits for others at least so long.
+class LongerTimeout {
+ public:
+  LongerTimeout(Member& member, std::chrono::milliseconds timeout)
+      : member_(member), own_(member.timeout) {
+    member.timeout = std::max(own_, timeout);
+  }
+  ~LongerTimeout() { member_.timeout = own_; }
+  LongerTimeout(const LongerTimeout&) = delete;
+  LongerTimeout& operator=(const LongerTimeout&) = delete;
+
+ private:
+  Member& member_;
+  std::chrono::milliseconds own_;
+};
+
 // Meets the job's other members for one step of the map, and gathers a number from each.
 std::vector<std::int64_t> of_all_members(Environment& member, const std::string& step,
                                          std::int64_t number) {
@@ -140,7 +156,7 @@ void run_as(Environment& environment, const std::function<void()>& body) {
     body();
     member.seat->returned();
   } catch (const CollectiveMismatch& error) {
-    member.seat->threw(str(error.type(), ": ", error.verdict()));
+    member.seat->fell_out(error.verdict());
     // All of the team are out of step, also where the mismatch is that of a map in one of them.
     member.fate->end(std::current_exception());
     throw;
@@ -203,6 +219,7 @@ void run_team(const TeamOptions& options, const std::function<void(const TeamPla
   if (caller != nullptr) caller->member().seat->leave_map();
   // How the replicas ended stays to be seen until those of all processes have.
   if (plan.spans_processes) {
+    const LongerTimeout as_long_as_the_map_allows(caller->member(), options.timeout);
     try {
       (void)of_all_members(*caller, "the end of " + title_of(options), 0);
     } catch (...) {

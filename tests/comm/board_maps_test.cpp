@@ -40,7 +40,7 @@ TEST_CASE("a map is waited for through its children", "[board]") {
         str("mismatch: replica (1, 3) has returned while replica (1, 2) called ", kMean));
   world.seat(1).leave_map();
   CHECK(world.found(0).empty());
-  world.seat(1).threw("CollectiveMismatch: theirs");
+  world.seat(1).fell_out("theirs");
   CHECK(world.found(0) == "mismatch: theirs");
 }
 
