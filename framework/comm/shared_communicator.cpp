@@ -138,17 +138,25 @@ class SharedCommunicator final : public Communicator {
                           static_cast<std::size_t>(part.size) * element);
   }
 
-  void do_all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op) override {
+  // Begins a reduction of which this replica's result is that of the inputs' bytes from `offset`
+  // on. Whether it is done, because the inputs are short.
+  bool reduced_at_once(Verb verb, ConstBytes input, std::size_t offset, Bytes output,
+                       ElementType type, ReduceOp op) {
     if (is_alone()) {
       const std::byte* const only = input.data();
-      return reduce({&only, 1}, output, type, op);
+      reduce({&only, 1}, output, type, op);
+      return true;
     }
     next_verb();
     const bool is_short = input.size() <= HostMemory::kSmallBytes;
     if (is_short) copy(input, own_small());
-    meet(Verb::all_reduce, input.size(), is_short ? input.size() : 0);
-    if (is_short) return reduce(all_smalls(0), output, type, op);
+    meet(verb, input.size(), is_short ? input.size() : 0);
+    if (is_short) reduce(all_smalls(offset), output, type, op);
+    return is_short;
+  }
 
+  void do_all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op) override {
+    if (reduced_at_once(Verb::all_reduce, input, 0, output, type, op)) return;
     const std::size_t element = size_of(type);
     const std::size_t parts = parts_in(input.size(), HostMemory::kChunkBytes);
     pass(parts + 2, [&](std::size_t round) {
@@ -177,15 +185,8 @@ class SharedCommunicator final : public Communicator {
   }
 
   void do_reduce_scatter(ConstBytes input, Bytes output, ElementType type, ReduceOp op) override {
-    if (is_alone()) {
-      const std::byte* const only = input.data();
-      return reduce({&only, 1}, output, type, op);
-    }
-    next_verb();
-    const bool is_short = input.size() <= HostMemory::kSmallBytes;
-    if (is_short) copy(input, own_small());
-    meet(Verb::reduce_scatter, input.size(), is_short ? input.size() : 0);
-    if (is_short) return reduce(all_smalls(me() * output.size()), output, type, op);
+    if (reduced_at_once(Verb::reduce_scatter, input, me() * output.size(), output, type, op))
+      return;
 
     // A chunk has a piece for each replica.
     const std::size_t piece = HostMemory::kChunkBytes / count() / kAligned * kAligned;

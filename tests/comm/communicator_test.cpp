@@ -15,28 +15,18 @@
 #include "framework/comm/reduce.h"
 #include "tests/catch.h"
 #include "tests/comm/replicas.h"
+#include "tests/comm/words.h"
 
 using namespace lockstep;
 using testing::Backend;
+using testing::bytes;
+using testing::expect;
 using testing::in_processes;
 using testing::in_threads;
 using testing::name_of;
+using testing::Words;
 
 namespace {
-
-using Words = std::vector<float>;
-
-// Replicas throw what is wrong: Catch2's own checks are for one thread.
-void expect(bool holds, const std::string& message) {
-  if (!holds) throw std::runtime_error(message);
-}
-
-std::span<const std::byte> bytes(const Words& words) {
-  return std::as_bytes(std::span(words));
-}
-std::span<std::byte> bytes(Words& words) {
-  return std::as_writable_bytes(std::span(words));
-}
 
 bool same(const Words& a, const Words& b) {
   return a.size() == b.size() &&

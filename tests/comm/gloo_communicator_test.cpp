@@ -12,25 +12,14 @@
 #include "framework/base/errors.h"
 #include "tests/catch.h"
 #include "tests/comm/replicas.h"
+#include "tests/comm/words.h"
 
 using namespace lockstep;
 using testing::Backend;
+using testing::bytes;
+using testing::expect;
 using testing::in_threads;
-
-namespace {
-
-using Words = std::vector<float>;
-
-// Replicas throw what is wrong: Catch2's own checks are for one thread.
-void expect(bool holds, const std::string& message) {
-  if (!holds) throw std::runtime_error(message);
-}
-
-std::span<std::byte> bytes(Words& words) {
-  return std::as_writable_bytes(std::span(words));
-}
-
-}  // namespace
+using testing::Words;
 
 TEST_CASE("bytes on the wire are the optimum", "[gloo]") {
   for (const std::uint64_t n : {1, 2, 3, 4, 5, 8}) {

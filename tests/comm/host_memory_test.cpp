@@ -18,21 +18,12 @@
 #include "framework/base/text.h"
 #include "framework/comm/flag.h"
 #include "tests/catch.h"
+#include "tests/comm/replicas.h"
 #include "tests/support/message_of.h"
 
 using namespace lockstep;
 using std::chrono::milliseconds;
-
-namespace {
-
-std::shared_ptr<HostMemory> memory_for(int members) {
-  const int descriptor = HostMemory::make_memory(members);
-  auto memory = std::make_shared<HostMemory>(members, descriptor);
-  ::close(descriptor);
-  return memory;
-}
-
-}  // namespace
+using testing::make_host_memory;
 
 TEST_CASE("a flag is waited for until it is raised, also around its end", "[shared]") {
   for (const std::uint32_t start : {0U, 0xfffffff0U}) {
@@ -55,7 +46,7 @@ TEST_CASE("a flag is waited for until it is raised, also around its end", "[shar
 }
 
 TEST_CASE("who holds a group's region has what the others have", "[shared]") {
-  const auto memory = memory_for(3);
+  const auto memory = make_host_memory(3);
   const auto region = memory->hold(5, 3);
   CHECK(memory->hold(5, 3) == region);
   const auto other = memory->hold(6, 2);
@@ -78,7 +69,7 @@ TEST_CASE("who holds a group's region has what the others have", "[shared]") {
 }
 
 TEST_CASE("parts of a region do not overlap", "[shared]") {
-  const auto region = memory_for(4)->hold(1, 4);
+  const auto region = make_host_memory(4)->hold(1, 4);
   std::set<const std::byte*> ends;
   std::size_t total = 0;
   for (std::size_t member = 0; member < 4; ++member) {
@@ -95,7 +86,7 @@ TEST_CASE("parts of a region do not overlap", "[shared]") {
 }
 
 TEST_CASE("a region that all have let go of is cleared for the next group", "[shared]") {
-  const auto memory = memory_for(2);
+  const auto memory = make_host_memory(2);
   memory->hold(5, 2)->line(1).round.raise(3);
   const auto next = memory->hold(8, 2);
   CHECK(next->line(1).round.value() == 0);

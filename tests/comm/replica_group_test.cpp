@@ -21,23 +21,14 @@
 #include "framework/comm/reduce.h"
 #include "tests/catch.h"
 #include "tests/comm/replicas.h"
+#include "tests/comm/words.h"
 
 using namespace lockstep;
+using testing::bytes;
+using testing::expect;
+using testing::Words;
 
 namespace {
-
-using Words = std::vector<float>;
-
-void expect(bool holds, const std::string& message) {
-  if (!holds) throw std::runtime_error(message);
-}
-
-std::span<const std::byte> bytes(const Words& words) {
-  return std::as_bytes(std::span(words));
-}
-std::span<std::byte> bytes(Words& words) {
-  return std::as_writable_bytes(std::span(words));
-}
 
 // What place `place` contributes; the sum depends on the order of adding.
 Words values_of(int place, std::size_t count) {

@@ -31,16 +31,12 @@ std::shared_ptr<Communicator> connect(Backend backend, const std::shared_ptr<Hos
                         {.timeout = options.timeout, .connect_timeout = options.connect_timeout});
 }
 
-namespace {
-
-std::shared_ptr<HostMemory> make_host_memory(int replicas) {
-  const int descriptor = HostMemory::make_memory(replicas);
-  auto memory = std::make_shared<HostMemory>(replicas, descriptor);
+std::shared_ptr<HostMemory> make_host_memory(int members) {
+  const int descriptor = HostMemory::make_memory(members);
+  auto memory = std::make_shared<HostMemory>(members, descriptor);
   ::close(descriptor);
   return memory;
 }
-
-}  // namespace
 
 void in_threads(Backend backend, int replicas, const ReplicaFunction& body,
                 const GlooOptions& options) {

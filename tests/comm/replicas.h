@@ -20,6 +20,8 @@ enum class Backend { gloo, shared };
                                                     std::shared_ptr<Store> store, int rank,
                                                     int size, const GlooOptions& options);
 
+[[nodiscard]] std::shared_ptr<HostMemory> make_host_memory(int members);
+
 /// Runs `body` in `replicas` threads, each with its communicator. When one throws, the others are
 /// aborted, and the call throws that first error.
 void in_threads(Backend backend, int replicas, const ReplicaFunction& body,
