@@ -74,7 +74,8 @@ class Environment {
   /// The same object in a forward and in its backward.
   [[nodiscard]] const std::shared_ptr<const int>& identity() const noexcept { return identity_; }
   /// The call of the next map that this replica makes, never 0. Those that span the job are counted
-  /// apart, so that a member may run maps of its own between them.
+  /// apart, so that a member may run maps of its own between them; not where the collectives of
+  /// such maps name the job's axis, too: all members call those alike.
   [[nodiscard]] std::uint64_t next_map_call(bool spans_job) noexcept {
     return spans_job ? 2 * ++spanning_maps_ : 2 * ++own_maps_ + 1;
   }

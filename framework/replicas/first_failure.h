@@ -17,8 +17,8 @@ namespace lockstep {
 [[nodiscard]] int doubt_of(std::string_view type) noexcept;
 
 /// The root cause among the exceptions of several replicas in threads. The first failure ends the
-/// others; it is not always the cause: a map in one replica closes its connections, which another
-/// replica may see before the map's error gets here.
+/// others; it is not always the cause: that others lose a replica which is about to fail may get
+/// here before its own error.
 class FirstFailure {
  public:
   /// `end_others` is called once, on the first failure, with its text. Messages count replicas from

@@ -27,12 +27,6 @@ using namespace lockstep::testing;
 
 namespace {
 
-constexpr LaunchMode kModes[] = {LaunchMode::processes, LaunchMode::threads};
-
-const char* name_of(LaunchMode mode) {
-  return mode == LaunchMode::processes ? "processes" : "threads";
-}
-
 std::string refused(const LaunchOptions& options) {
   return message_of<ValueError>([&] { (void)launch([] {}, options); });
 }

@@ -32,12 +32,6 @@ using namespace lockstep::testing;
 
 namespace {
 
-constexpr LaunchMode kModes[] = {LaunchMode::processes, LaunchMode::threads};
-
-const char* name_of(LaunchMode mode) {
-  return mode == LaunchMode::processes ? "processes" : "threads";
-}
-
 // Runs `body` in every member of a job, which has to end well.
 void check_in_jobs(std::int64_t members, const std::function<void()>& body) {
   for (const LaunchMode mode : kModes) {

@@ -21,12 +21,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr LaunchMode kModes[] = {LaunchMode::processes, LaunchMode::threads};
-
-const char* name_of(LaunchMode mode) {
-  return mode == LaunchMode::processes ? "processes" : "threads";
-}
-
 // The launcher's error.
 std::string last_words(const Ended& ended) {
   const std::size_t begin = ended.err.rfind("lockstep: error: ");

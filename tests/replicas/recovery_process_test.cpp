@@ -20,8 +20,6 @@ using namespace lockstep::testing;
 namespace {
 
 constexpr std::int64_t kReplicas = 3;
-constexpr LaunchMode kModes[] = {LaunchMode::processes, LaunchMode::threads};
-
 // Replica 0 of those of all members throws, or falls out of step.
 Tensor throws(const Tensor& x) {
   if (axis_index("n") == 0) throw DataError("the first replica's");
