@@ -98,8 +98,8 @@ const T* elements(const std::byte* bytes) {
 // one. What is left on the levels at the end are complete subtrees, the largest (leftmost) highest:
 // combining them from the lowest up gives the canonical tree.
 template <typename T, typename Op>
-void reduce_block(std::span<const std::byte* const> inputs, T* output, std::size_t start,
-                  std::size_t count) {
+void reduce_block(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+                  std::size_t start, std::size_t count) {
   using A = typename Accumulator<T>::type;
   std::array<std::array<A, kBlock>, kMaxLevels> levels;  // NOLINT: filled before it is read
   std::size_t occupied = 0;                              // one bit a level
@@ -129,17 +129,21 @@ void reduce_block(std::span<const std::byte* const> inputs, T* output, std::size
     if (((occupied >> level) & 1U) == 0) continue;
     for (std::size_t i = 0; i < count; ++i) result[i] = Op::combine(levels[level][i], result[i]);
   }
-  for (std::size_t i = 0; i < count; ++i) {
-    output[start + i] = Accumulator<T>::store(finished<Op>(result[i], inputs.size()));
+  for (std::byte* output : outputs) {
+    T* const values = reinterpret_cast<T*>(output) + start;
+    for (std::size_t i = 0; i < count; ++i) {
+      values[i] = Accumulator<T>::store(finished<Op>(result[i], inputs.size()));
+    }
   }
 }
 
 template <typename T, typename Op>
-void reduce_elements(std::span<const std::byte* const> inputs, std::span<std::byte> output) {
-  T* const out = reinterpret_cast<T*>(output.data());
-  const std::size_t count = output.size() / sizeof(T);
+void reduce_elements(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+                     std::size_t bytes) {
+  const std::size_t count = bytes / sizeof(T);
   if constexpr (std::is_same_v<typename Accumulator<T>::type, T>) {
-    if (inputs.size() == 2) {  // the common case in one pass, without partial results
+    if (inputs.size() == 2 && outputs.size() == 1) {  // in one pass, without partial results
+      T* const out = reinterpret_cast<T*>(outputs[0]);
       const T* const a = elements<T>(inputs[0]);
       const T* const b = elements<T>(inputs[1]);
       for (std::size_t i = 0; i < count; ++i) out[i] = finished<Op>(Op::combine(a[i], b[i]), 2);
@@ -147,25 +151,25 @@ void reduce_elements(std::span<const std::byte* const> inputs, std::span<std::by
     }
   }
   for (std::size_t start = 0; start < count; start += kBlock) {
-    reduce_block<T, Op>(inputs, out, start, std::min(kBlock, count - start));
+    reduce_block<T, Op>(inputs, outputs, start, std::min(kBlock, count - start));
   }
 }
 
 template <typename T>
-void reduce_type(std::span<const std::byte* const> inputs, std::span<std::byte> output,
-                 ReduceOp op) {
+void reduce_type(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+                 std::size_t bytes, ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
-      return reduce_elements<T, Sum>(inputs, output);
+      return reduce_elements<T, Sum>(inputs, outputs, bytes);
     case ReduceOp::mean:
       if constexpr (std::is_floating_point_v<typename Accumulator<T>::type>) {
-        return reduce_elements<T, Mean>(inputs, output);
+        return reduce_elements<T, Mean>(inputs, outputs, bytes);
       }
       return;  // check_reduction has refused it
     case ReduceOp::max:
-      return reduce_elements<T, Max>(inputs, output);
+      return reduce_elements<T, Max>(inputs, outputs, bytes);
     case ReduceOp::min:
-      return reduce_elements<T, Min>(inputs, output);
+      return reduce_elements<T, Min>(inputs, outputs, bytes);
   }
 }
 
@@ -182,36 +186,43 @@ void check_reduction(const char* what, ElementType type, ReduceOp op) {
 
 void reduce(std::span<const std::byte* const> inputs, std::span<std::byte> output, ElementType type,
             ReduceOp op) {
+  std::byte* const only = output.data();
+  reduce(inputs, {&only, 1}, output.size(), type, op);
+}
+
+void reduce(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+            std::size_t bytes, ElementType type, ReduceOp op) {
   if (inputs.empty()) throw ValueError("reduce: no inputs");
-  if (output.size() % size_of(type) != 0) {
-    throw ValueError(
-        str("reduce: ", output.size(), " bytes are no whole number of ", name_of(type)));
+  if (bytes % size_of(type) != 0) {
+    throw ValueError(str("reduce: ", bytes, " bytes are no whole number of ", name_of(type)));
   }
   check_reduction("reduce", type, op);
   if (inputs.size() == 1) {
-    if (!output.empty()) std::memmove(output.data(), inputs[0], output.size());
+    for (std::byte* output : outputs) {
+      if (bytes != 0 && output != inputs[0]) std::memcpy(output, inputs[0], bytes);
+    }
     return;
   }
   switch (type) {
     case ElementType::float64:
-      return reduce_type<double>(inputs, output, op);
+      return reduce_type<double>(inputs, outputs, bytes, op);
     case ElementType::float32:
-      return reduce_type<float>(inputs, output, op);
+      return reduce_type<float>(inputs, outputs, bytes, op);
     case ElementType::float16:
-      return reduce_type<_Float16>(inputs, output, op);
+      return reduce_type<_Float16>(inputs, outputs, bytes, op);
     case ElementType::bfloat16:
-      return reduce_type<BFloat16>(inputs, output, op);
+      return reduce_type<BFloat16>(inputs, outputs, bytes, op);
     case ElementType::int64:
-      return reduce_type<std::int64_t>(inputs, output, op);
+      return reduce_type<std::int64_t>(inputs, outputs, bytes, op);
     case ElementType::int32:
-      return reduce_type<std::int32_t>(inputs, output, op);
+      return reduce_type<std::int32_t>(inputs, outputs, bytes, op);
     case ElementType::int16:
-      return reduce_type<std::int16_t>(inputs, output, op);
+      return reduce_type<std::int16_t>(inputs, outputs, bytes, op);
     case ElementType::int8:
-      return reduce_type<std::int8_t>(inputs, output, op);
+      return reduce_type<std::int8_t>(inputs, outputs, bytes, op);
     case ElementType::uint8:
     case ElementType::boolean:
-      return reduce_type<std::uint8_t>(inputs, output, op);
+      return reduce_type<std::uint8_t>(inputs, outputs, bytes, op);
   }
 }
 

@@ -22,6 +22,12 @@ namespace lockstep {
 void reduce(std::span<const std::byte* const> inputs, std::span<std::byte> output, ElementType type,
             ReduceOp op);
 
+/// The same result to each of `outputs`, which are `bytes` long, as the inputs are. Each may be one
+/// of the inputs, and must not overlap any of them, or another output, otherwise; all may be the
+/// inputs themselves.
+void reduce(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+            std::size_t bytes, ElementType type, ReduceOp op);
+
 /// Throws ValueError, starting with `what`, for a sum of booleans and a mean of anything but
 /// floating types.
 void check_reduction(const char* what, ElementType type, ReduceOp op);

@@ -141,3 +141,20 @@ TEST_CASE("the output may be one of the inputs") {
     CHECK(std::memcmp(inputs[into].data(), expected.data(), expected.size() * sizeof(float)) == 0);
   }
 }
+
+TEST_CASE("several outputs get the same result, also in place of the inputs") {
+  for (const std::size_t replicas : {1, 2, 3, 5, 9}) {
+    auto inputs = random_floats(replicas, 1300, 8);
+    const auto expected = reduced(inputs, ElementType::float32, ReduceOp::sum);
+    std::vector<float> elsewhere(expected.size());
+    std::vector<const std::byte*> from;
+    std::vector<std::byte*> to{reinterpret_cast<std::byte*>(elsewhere.data())};
+    for (auto& input : inputs) {
+      from.push_back(reinterpret_cast<const std::byte*>(input.data()));
+      to.push_back(reinterpret_cast<std::byte*>(input.data()));
+    }
+    reduce(from, to, expected.size() * sizeof(float), ElementType::float32, ReduceOp::sum);
+    CHECK(elsewhere == expected);
+    for (const auto& input : inputs) CHECK(input == expected);
+  }
+}
