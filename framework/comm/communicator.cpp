@@ -95,6 +95,12 @@ void Communicator::barrier() {
   do_barrier();
 }
 
+std::shared_ptr<SymmetricBuffer> Communicator::allocate(std::size_t bytes, Copies copies) {
+  constexpr std::size_t kMost = std::size_t{1} << 46;  // more than machines have addresses for
+  check(bytes <= kMost, str("allocate: ", bytes, " bytes; no more than ", kMost, " are possible"));
+  return do_allocate(bytes, copies);
+}
+
 std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> members,
                                                      std::uint64_t channel) {
   std::vector<bool> seen(static_cast<std::size_t>(size_), false);

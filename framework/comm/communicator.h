@@ -9,6 +9,7 @@
 
 #include "framework/comm/element_type.h"
 #include "framework/comm/ledger.h"
+#include "framework/comm/symmetric_buffer.h"
 
 namespace lockstep {
 
@@ -67,6 +68,22 @@ class Communicator {
   /// Returns once every replica has called it.
   void barrier();
 
+  /// Memory of `bytes` for each replica, which all ask for alike, together. Where replicas share
+  /// memory (one host, not over Gloo) it is symmetric: verbs on such buffers, or on parts of them,
+  /// copy nothing. Each replica reduces its part straight from all the others' buffers, and reads
+  /// what it wants of others where it is. For that the inputs of all must be in buffers of one
+  /// call; for all_reduce the outputs, too. Elsewhere it is ordinary memory.
+  ///
+  /// With Copies::one there is a single copy a host: an all_gather into it costs the writing of the
+  /// own part (none at all if that is there already) and a barrier. Who uses it sees to it that
+  /// nobody reads what another writes; is_common() says whether there is one copy for the whole
+  /// group. Over Gloo each replica has its own.
+  ///
+  /// Throws CommError on all replicas if the host has not enough memory. After a failure of the job
+  /// in a verb, others may still write to a buffer's output.
+  [[nodiscard]] std::shared_ptr<SymmetricBuffer> allocate(std::size_t bytes,
+                                                          Copies copies = Copies::each);
+
   /// The group of `members` (ranks in this group, each at most once, this replica among them) in
   /// the order given. Every member asks for the same list; no message is sent. It shares this
   /// group's connections, ledger and fate: abort() on either ends both. Groups of the same members
@@ -104,6 +121,8 @@ class Communicator {
                           std::span<std::byte> output, int source) = 0;
   virtual void do_broadcast(std::span<std::byte> data, int root) = 0;
   virtual void do_barrier() = 0;
+  [[nodiscard]] virtual std::shared_ptr<SymmetricBuffer> do_allocate(std::size_t bytes,
+                                                                     Copies copies) = 0;
   [[nodiscard]] virtual std::shared_ptr<Communicator> do_subgroup(std::span<const int> members,
                                                                   int own_place,
                                                                   std::uint64_t channel) = 0;

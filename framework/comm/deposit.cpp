@@ -58,6 +58,9 @@ class Performance {
         return broadcast();
       case Deposit::Verb::barrier:
         if (outer_ != nullptr) outer_->barrier();
+        return;
+      case Deposit::Verb::allocate:
+        return allocate();
     }
   }
 
@@ -274,6 +277,17 @@ class Performance {
     }
   }
 
+  // Threads of one process see each other's memory as it is. Of several processes that have more
+  // than one replica each, every one has a copy.
+  void allocate() {
+    const Deposit& first = *deposits_[0];
+    const bool is_common = first.copies == Copies::one && outer_ == nullptr;
+    const auto common = is_common ? private_buffer(first.bytes, true) : nullptr;
+    for (const Deposit* mine : deposits_) {
+      *mine->buffer = is_common ? common : private_buffer(first.bytes);
+    }
+  }
+
   const GroupLayout& layout_;
   std::span<const Deposit* const> deposits_;
   Communicator* outer_;
@@ -308,6 +322,9 @@ void perform(const GroupLayout& layout, std::span<const Deposit* const> deposits
         return outer->broadcast(mine.output, mine.source);
       case Deposit::Verb::barrier:
         return outer->barrier();
+      case Deposit::Verb::allocate:
+        *mine.buffer = outer->allocate(mine.bytes, mine.copies);
+        return;
     }
   }
   Performance(layout, deposits, outer).run();

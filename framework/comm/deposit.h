@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -19,7 +20,8 @@ struct Deposit {
     all_to_all,
     permute,
     broadcast,
-    barrier
+    barrier,
+    allocate
   };
 
   Verb verb;
@@ -31,6 +33,9 @@ struct Deposit {
   std::span<const std::size_t> recv_sizes = {};
   int destination = Communicator::kNobody;
   int source = Communicator::kNobody;  ///< broadcast: the root
+  std::size_t bytes = 0;               ///< allocate: of the buffer …
+  Copies copies = Copies::each;
+  std::shared_ptr<SymmetricBuffer>* buffer = nullptr;  ///< … and where it goes
 };
 
 /// Which places of a group are in which process.

@@ -186,6 +186,10 @@ class GlooCommunicator final : public Communicator {
              [&](int place) { return Bytes(others).subspan(static_cast<std::size_t>(place), 1); });
   }
 
+  std::shared_ptr<SymmetricBuffer> do_allocate(std::size_t bytes, Copies copies) override {
+    return private_buffer(bytes, copies == Copies::one && size() == 1);
+  }
+
   std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
                                             std::uint64_t channel) override {
     std::vector<int> in_world;

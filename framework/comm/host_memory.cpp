@@ -14,18 +14,13 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/comm/shared_pages.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kPage = 4096;
-
-constexpr std::size_t pages(std::size_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
-}
-
 constexpr std::size_t lines_bytes(std::size_t members) {
-  return pages(members * sizeof(HostMemory::Line));
+  return whole_pages(members * sizeof(HostMemory::Line));
 }
 
 constexpr std::size_t region_bytes(std::size_t members) {
@@ -38,14 +33,6 @@ constexpr std::size_t region_bytes(std::size_t members) {
       str("the memory that replicas of a host share: ", what, ": ", std::strerror(reason)));
 }
 
-std::byte* map(std::size_t bytes, int descriptor, std::size_t offset) {
-  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor,
-                            static_cast<off_t>(offset));
-  if (data == MAP_FAILED) refuse(str("no ", bytes, " bytes of addresses"), errno);
-  static_cast<void>(::madvise(data, bytes, MADV_DONTDUMP));
-  return static_cast<std::byte*>(data);
-}
-
 }  // namespace
 
 struct HostMemory::Head {
@@ -56,6 +43,15 @@ struct HostMemory::Head {
     std::uint64_t holders;  // 0: it is free
   } slots[kGroups];
 };
+
+// What lies where: the head, the regions, the extents.
+std::size_t HostMemory::regions_begin() {
+  return whole_pages(sizeof(Head));
+}
+
+std::size_t HostMemory::extents_begin(int members) {
+  return regions_begin() + kGroups * region_bytes(static_cast<std::size_t>(members));
+}
 
 // Who dies while it holds the lock leaves a table in which a region is held for good at worst.
 class HostMemory::Lock {
@@ -72,8 +68,7 @@ class HostMemory::Lock {
 };
 
 int HostMemory::make_memory(int members) {
-  const std::size_t bytes =
-      pages(sizeof(Head)) + kGroups * region_bytes(static_cast<std::size_t>(members));
+  const std::size_t bytes = extents_begin(members) + HostExtents::kBytes;
   const int descriptor = ::memfd_create("lockstep-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) refuse("there is none", errno);
   if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0 ||
@@ -82,14 +77,15 @@ int HostMemory::make_memory(int members) {
     ::close(descriptor);
     refuse(str("no ", bytes, " bytes of address room for ", members, " members"), reason);
   }
-  auto* const head = reinterpret_cast<Head*>(map(pages(sizeof(Head)), descriptor, 0));
+  auto* const head =
+      reinterpret_cast<Head*>(map_shared(descriptor, 0, whole_pages(sizeof(Head))).data());
   pthread_mutexattr_t attributes;
   ::pthread_mutexattr_init(&attributes);
   ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
   ::pthread_mutex_init(&head->mutex, &attributes);
   ::pthread_mutexattr_destroy(&attributes);
-  ::munmap(head, pages(sizeof(Head)));
+  ::munmap(head, whole_pages(sizeof(Head)));
   return descriptor;
 }
 
@@ -97,7 +93,8 @@ HostMemory::HostMemory(int members, int descriptor)
     : members_(members), descriptor_(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), head_(nullptr) {
   if (descriptor_ < 0) refuse(str("descriptor ", descriptor, " can't be used"), errno);
   try {
-    head_ = reinterpret_cast<Head*>(map(pages(sizeof(Head)), descriptor_, 0));
+    extents_ = std::make_shared<HostExtents>(descriptor_, extents_begin(members));
+    head_ = reinterpret_cast<Head*>(map_shared(descriptor_, 0, whole_pages(sizeof(Head))).data());
   } catch (...) {
     ::close(descriptor_);
     throw;
@@ -105,7 +102,7 @@ HostMemory::HostMemory(int members, int descriptor)
 }
 
 HostMemory::~HostMemory() {
-  ::munmap(head_, pages(sizeof(Head)));
+  ::munmap(head_, whole_pages(sizeof(Head)));
   ::close(descriptor_);
 }
 
@@ -150,10 +147,12 @@ HostMemory::Region::Region(std::shared_ptr<HostMemory> memory, int slot, std::si
     : memory_(std::move(memory)),
       slot_(slot),
       members_(members),
-      data_(map(
-          region_bytes(members), memory_->descriptor_,
-          pages(sizeof(Head)) + static_cast<std::size_t>(slot) *
-                                    region_bytes(static_cast<std::size_t>(memory_->members_)))) {}
+      data_(map_shared(
+                memory_->descriptor_,
+                regions_begin() + static_cast<std::size_t>(slot) *
+                                      region_bytes(static_cast<std::size_t>(memory_->members_)),
+                region_bytes(members))
+                .data()) {}
 
 HostMemory::Region::~Region() {
   ::munmap(data_, region_bytes(members_));

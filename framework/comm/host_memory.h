@@ -8,6 +8,7 @@
 #include <span>
 
 #include "framework/comm/flag.h"
+#include "framework/comm/host_extents.h"
 #include "framework/comm/word.h"
 
 namespace lockstep {
@@ -37,7 +38,11 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// What a member tells the others of its verb.
   struct Call {
     Word mark;
-    Word bytes;
+    /// Where its buffers are: see HostExtents::Place.
+    struct Buffer {
+      Word extent;
+      Word at;
+    } input, output;
   };
   struct alignas(128) Line {
     Flag round;  ///< how many rounds the member has finished
@@ -70,13 +75,18 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// CommError when kGroups are held.
   [[nodiscard]] std::shared_ptr<Region> hold(std::uint64_t key, std::size_t members);
 
+  [[nodiscard]] const std::shared_ptr<HostExtents>& extents() const noexcept { return extents_; }
+
  private:
   struct Head;
+  [[nodiscard]] static std::size_t regions_begin();
+  [[nodiscard]] static std::size_t extents_begin(int members);
   class Lock;
   void release(int slot) noexcept;
 
   int members_;
   int descriptor_;  // an own one
+  std::shared_ptr<HostExtents> extents_;
   Head* head_;
   std::mutex mutex_;                                        // guards what follows
   std::map<std::uint64_t, std::weak_ptr<Region>> regions_;  // by key

@@ -84,6 +84,12 @@ void ReplicaGroup::do_barrier() {
   meet({.verb = Deposit::Verb::barrier});
 }
 
+std::shared_ptr<SymmetricBuffer> ReplicaGroup::do_allocate(std::size_t bytes, Copies copies) {
+  std::shared_ptr<SymmetricBuffer> buffer;
+  meet({.verb = Deposit::Verb::allocate, .bytes = bytes, .copies = copies, .buffer = &buffer});
+  return buffer;
+}
+
 std::shared_ptr<Communicator> ReplicaGroup::do_subgroup(std::span<const int> members, int own_place,
                                                         std::uint64_t channel) {
   Key key = Key(meeting_->key()).fold("subgroup").fold(channel);

@@ -37,6 +37,8 @@ class ReplicaGroup final : public Communicator {
                   int source) override;
   void do_broadcast(std::span<std::byte> data, int root) override;
   void do_barrier() override;
+  [[nodiscard]] std::shared_ptr<SymmetricBuffer> do_allocate(std::size_t bytes,
+                                                             Copies copies) override;
   [[nodiscard]] std::shared_ptr<Communicator> do_subgroup(std::span<const int> members,
                                                           int own_place,
                                                           std::uint64_t channel) override;

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+namespace lockstep {
+
+/// How many copies of a symmetric buffer a host holds: one for each replica, or one that all of
+/// them read and write.
+enum class Copies { each, one };
+
+/// Memory that the replicas of a group have allocated together: see Communicator::allocate. It
+/// lives as long as the object; of what all share, as long as anybody's object.
+class SymmetricBuffer {
+ public:
+  virtual ~SymmetricBuffer() = default;
+
+  /// This replica's copy, zero at first. Aligned to a page.
+  [[nodiscard]] virtual std::span<std::byte> own() const noexcept = 0;
+  /// Whether all replicas' own() is the same memory.
+  [[nodiscard]] virtual bool is_common() const noexcept = 0;
+
+ protected:
+  SymmetricBuffer() = default;
+  SymmetricBuffer(const SymmetricBuffer&) = delete;
+  SymmetricBuffer& operator=(const SymmetricBuffer&) = delete;
+};
+
+/// One that is this replica's alone.
+[[nodiscard]] std::shared_ptr<SymmetricBuffer> private_buffer(std::size_t bytes,
+                                                              bool is_common = false);
+
+}  // namespace lockstep
