@@ -1,13 +1,7 @@
 #include "framework/comm/board.h"
 
-#include <cerrno>
-#include <cstring>
 #include <iterator>
 #include <utility>
-
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -46,23 +40,11 @@ RecordWords& now(SeatWords& words) {
 
 Board::Board(int hosts) : state_(std::make_shared<BoardState>(hosts)) {}
 
-Board::Board(int hosts, int descriptor) : state_(std::make_shared<BoardState>(hosts, descriptor)) {}
+Board::Board(int hosts, int descriptor, std::size_t offset)
+    : state_(std::make_shared<BoardState>(hosts, descriptor, offset)) {}
 
-int Board::make_memory(int hosts) {
-  const std::size_t size = BoardMemory::size_of(hosts);
-  const int descriptor = ::memfd_create("lockstep-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (descriptor < 0) {
-    throw CommError(str("the board of pending calls: no memory for ", hosts,
-                        " host slots: ", std::strerror(errno)));
-  }
-  if (::ftruncate(descriptor, static_cast<off_t>(size)) != 0 ||
-      ::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    const int reason = errno;
-    ::close(descriptor);
-    throw CommError(str("the board of pending calls: no ", size, " bytes for ", hosts,
-                        " host slots: ", std::strerror(reason)));
-  }
-  return descriptor;
+std::size_t Board::bytes_for(int hosts) {
+  return BoardMemory::size_of(hosts);
 }
 
 std::shared_ptr<Board::Group> Board::group(int host, std::uint64_t key,

@@ -48,9 +48,9 @@ struct SeatWords;
 /// Where the members of a job (the replicas of its maps, down to the lanes of a vmap) publish what
 /// they are doing, so that one that waits can find out whether what it waits for can ever come.
 /// Every member has a seat on the host slot it lives in: there is one a process, or one a member of
-/// the job where those are threads. The memory is private to a process, or a descriptor that
-/// processes of one host share; making it costs microseconds whatever its size, and of the 40 MiB
-/// of addresses a host slot takes only what is used becomes memory.
+/// the job where those are threads. The memory is private to a process, or a part of the job's
+/// HostMemory; making it costs microseconds whatever its size, and of the 40 MiB of addresses a
+/// host slot takes only what is used becomes memory.
 ///
 /// A call on a group completes when every member of the group has arrived in it; members that
 /// never come make it hang. A verdict says that this is certain: it is never a false alarm, because
@@ -86,12 +86,12 @@ class Board {
 
   /// A board of `hosts` host slots (at least one) in this process' own memory.
   explicit Board(int hosts);
-  /// The board in the memory behind `descriptor`, which make_memory(hosts) made; it stays the
-  /// caller's and may be closed. CommError if it is not of that size.
-  Board(int hosts, int descriptor);
-  /// Memory for a board of `hosts` host slots, for processes to share: a descriptor without a name,
-  /// closed on exec, of a size that is sealed. CommError if the system has none.
-  [[nodiscard]] static int make_memory(int hosts);
+  /// The board in the bytes_for(hosts) bytes from `offset`, a whole number of pages, of the memory
+  /// behind `descriptor`, which were zero at first; the descriptor stays the caller's and may be
+  /// closed. CommError if the memory ends before.
+  Board(int hosts, int descriptor, std::size_t offset);
+  /// The bytes of a board, whole pages. ValueError if there is no such number of host slots.
+  [[nodiscard]] static std::size_t bytes_for(int hosts);
 
   /// The group `key` on a host slot, for its members there: the same object for all of them for as
   /// long as one holds it. `members` in the order of their places; their hosts are of this board.

@@ -20,7 +20,7 @@ constexpr int kMaxHosts = 65536;
 // A writer that was interrupted halfway is not waited for: a search tries again later.
 constexpr int kTries = 64;
 
-static_assert(sizeof(HostWords) % kPage == 0);
+static_assert(sizeof(HostWords) % kPage == 0 && sizeof(PublicWords) % kPage == 0);
 
 constexpr std::string_view kCut = "...";
 
@@ -42,8 +42,9 @@ bool is_cut(std::string_view text, std::size_t capacity) {
   return std::min(text.find('\0'), text.size()) > capacity;
 }
 
-std::byte* map(std::size_t size, int flags, int descriptor) {
-  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, descriptor, 0);
+std::byte* map(std::size_t size, int flags, int descriptor, std::size_t offset) {
+  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, descriptor,
+                      static_cast<off_t>(offset));
   if (data == MAP_FAILED) {
     throw CommError(str("the board of pending calls: ", size,
                         " bytes can't be mapped: ", std::strerror(errno)));
@@ -120,23 +121,25 @@ std::size_t BoardMemory::size_of(int hosts) {
 }
 
 BoardMemory::BoardMemory(int hosts)
-    : hosts_(hosts), size_(size_of(hosts)), data_(map(size_, MAP_PRIVATE | MAP_ANONYMOUS, -1)) {
+    : hosts_(hosts), size_(size_of(hosts)), data_(map(size_, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
   // A word that is touched takes a page, not 2 MiB. Where the system knows no huge pages this fails
   // and nothing is lost.
   static_cast<void>(::madvise(data_, size_, MADV_NOHUGEPAGE));
 }
 
-BoardMemory::BoardMemory(int hosts, int descriptor) : hosts_(hosts), size_(size_of(hosts)) {
+BoardMemory::BoardMemory(int hosts, int descriptor, std::size_t offset)
+    : hosts_(hosts), size_(size_of(hosts)) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) {
     throw CommError(str("the board of pending calls: descriptor ", descriptor,
                         " can't be read: ", std::strerror(errno)));
   }
-  if (status.st_size < 0 || static_cast<std::size_t>(status.st_size) != size_) {
+  if (status.st_size < 0 || static_cast<std::size_t>(status.st_size) < offset + size_) {
     throw CommError(str("the board of pending calls: descriptor ", descriptor, " has ",
-                        status.st_size, " bytes; a board of ", hosts, " host slots has ", size_));
+                        status.st_size, " bytes; a board of ", hosts, " host slots at ", offset,
+                        " ends at ", offset + size_));
   }
-  data_ = map(size_, MAP_SHARED, descriptor);
+  data_ = map(size_, MAP_SHARED, descriptor, offset);
 }
 
 BoardMemory::~BoardMemory() {

@@ -107,12 +107,12 @@ struct PublicWords {
 class BoardMemory {
  public:
   explicit BoardMemory(int hosts);
-  BoardMemory(int hosts, int descriptor);
+  BoardMemory(int hosts, int descriptor, std::size_t offset);
   ~BoardMemory();
   BoardMemory(const BoardMemory&) = delete;
   BoardMemory& operator=(const BoardMemory&) = delete;
 
-  /// Bytes of a board. ValueError if there is no such number of hosts.
+  /// As Board::bytes_for().
   [[nodiscard]] static std::size_t size_of(int hosts);
 
   [[nodiscard]] int hosts() const noexcept { return hosts_; }

@@ -82,8 +82,8 @@ std::uint64_t Arena::largest_piece() const {
 
 BoardState::BoardState(int hosts) : memory(hosts), books_(static_cast<std::size_t>(hosts)) {}
 
-BoardState::BoardState(int hosts, int descriptor)
-    : memory(hosts, descriptor), books_(static_cast<std::size_t>(hosts)) {}
+BoardState::BoardState(int hosts, int descriptor, std::size_t offset)
+    : memory(hosts, descriptor, offset), books_(static_cast<std::size_t>(hosts)) {}
 
 BoardState::~BoardState() {
   for (int host = 0; host < memory.hosts(); ++host) {

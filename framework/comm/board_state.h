@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -34,7 +35,7 @@ class Arena {
 /// slot, so that it keeps that to itself. Thread-safe.
 struct BoardState : std::enable_shared_from_this<BoardState> {
   explicit BoardState(int hosts);
-  BoardState(int hosts, int descriptor);
+  BoardState(int hosts, int descriptor, std::size_t offset);
   /// Leaves the host slots to others.
   ~BoardState();
   BoardState(const BoardState&) = delete;

@@ -14,6 +14,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/comm/board.h"
 #include "framework/comm/shared_pages.h"
 
 namespace lockstep {
@@ -44,15 +45,6 @@ struct HostMemory::Head {
   } slots[kGroups];
 };
 
-// What lies where: the head, the regions, the extents.
-std::size_t HostMemory::regions_begin() {
-  return whole_pages(sizeof(Head));
-}
-
-std::size_t HostMemory::extents_begin(int members) {
-  return regions_begin() + kGroups * region_bytes(static_cast<std::size_t>(members));
-}
-
 // Who dies while it holds the lock leaves a table in which a region is held for good at worst.
 class HostMemory::Lock {
  public:
@@ -67,8 +59,22 @@ class HostMemory::Lock {
   pthread_mutex_t& mutex_;
 };
 
+// The memory begins with the head; the board is behind it, then come the regions and the extents.
+struct HostMemory::Layout {
+  explicit Layout(int members)
+      : board(whole_pages(sizeof(Head))),
+        regions(board + Board::bytes_for(members)),
+        region(region_bytes(static_cast<std::size_t>(members))),
+        extents(regions + kGroups * region) {}
+
+  std::size_t board;
+  std::size_t regions;
+  std::size_t region;  ///< bytes of one
+  std::size_t extents;
+};
+
 int HostMemory::make_memory(int members) {
-  const std::size_t bytes = extents_begin(members) + HostExtents::kBytes;
+  const std::size_t bytes = Layout(members).extents + HostExtents::kBytes;
   const int descriptor = ::memfd_create("lockstep-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) refuse("there is none", errno);
   if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0 ||
@@ -93,7 +99,9 @@ HostMemory::HostMemory(int members, int descriptor)
     : members_(members), descriptor_(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), head_(nullptr) {
   if (descriptor_ < 0) refuse(str("descriptor ", descriptor, " can't be used"), errno);
   try {
-    extents_ = std::make_shared<HostExtents>(descriptor_, extents_begin(members));
+    const Layout layout(members);
+    board_ = std::make_shared<Board>(members, descriptor_, layout.board);
+    extents_ = std::make_shared<HostExtents>(descriptor_, layout.extents);
     head_ = reinterpret_cast<Head*>(map_shared(descriptor_, 0, whole_pages(sizeof(Head))).data());
   } catch (...) {
     ::close(descriptor_);
@@ -144,15 +152,13 @@ void HostMemory::release(int slot) noexcept {
 }
 
 HostMemory::Region::Region(std::shared_ptr<HostMemory> memory, int slot, std::size_t members)
-    : memory_(std::move(memory)),
-      slot_(slot),
-      members_(members),
-      data_(map_shared(
-                memory_->descriptor_,
-                regions_begin() + static_cast<std::size_t>(slot) *
-                                      region_bytes(static_cast<std::size_t>(memory_->members_)),
-                region_bytes(members))
-                .data()) {}
+    : memory_(std::move(memory)), slot_(slot), members_(members), data_(nullptr) {
+  const Layout layout(memory_->members_);
+  data_ = map_shared(memory_->descriptor_,
+                     layout.regions + static_cast<std::size_t>(slot) * layout.region,
+                     region_bytes(members))
+              .data();
+}
 
 HostMemory::Region::~Region() {
   ::munmap(data_, region_bytes(members_));

@@ -13,8 +13,11 @@
 
 namespace lockstep {
 
-/// Memory that the members of a job on one host share, threads or processes: a region for each
-/// group of them. It has no name, and only what is used of it takes memory. Any thread.
+class Board;
+
+/// Memory that the members of a job on one host share, threads or processes: the job's board and a
+/// region for each group of them. It has no name, and only what is used of it takes memory. Any
+/// thread.
 class HostMemory : public std::enable_shared_from_this<HostMemory> {
  public:
   /// Groups that may be held at once.
@@ -29,11 +32,15 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// Memory for a job of `members`: a descriptor, closed on exec, of a size that is sealed.
   /// CommError if the system has none.
   [[nodiscard]] static int make_memory(int members);
-  /// The memory behind a descriptor, which make_memory(members) made; it stays the caller's.
+  /// The memory behind a descriptor, which make_memory(members) made; it stays the caller's and may
+  /// be closed. CommError if it is not large enough.
   HostMemory(int members, int descriptor);
   ~HostMemory();
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
+
+  /// Where the job's members publish their calls; member i has host slot i.
+  [[nodiscard]] const std::shared_ptr<Board>& board() const noexcept { return board_; }
 
   /// What a member tells the others of its verb.
   struct Call {
@@ -79,8 +86,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
 
  private:
   struct Head;
-  [[nodiscard]] static std::size_t regions_begin();
-  [[nodiscard]] static std::size_t extents_begin(int members);
+  struct Layout;
   class Lock;
   void release(int slot) noexcept;
 
@@ -88,6 +94,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   int descriptor_;  // an own one
   std::shared_ptr<HostExtents> extents_;
   Head* head_;
+  std::shared_ptr<Board> board_;
   std::mutex mutex_;                                        // guards what follows
   std::map<std::uint64_t, std::weak_ptr<Region>> regions_;  // by key
 };

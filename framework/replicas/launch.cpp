@@ -66,8 +66,8 @@ void announce(const LaunchOptions& options) {
 // A replica's life, in whichever thread or process it is: meet the others, run, part together. Its
 // environment is left in `place`: how it ended is on the board while that is there.
 void run_replica(const ReplicaFunction& function, const LaunchOptions& options, std::int64_t index,
-                 const std::shared_ptr<Store>& store, const std::shared_ptr<Board>& board,
-                 const std::shared_ptr<HostMemory>& memory, std::unique_ptr<Environment>& place,
+                 const std::shared_ptr<Store>& store, const std::shared_ptr<HostMemory>& memory,
+                 std::unique_ptr<Environment>& place,
                  const std::function<void(const std::shared_ptr<Communicator>&)>& connected) {
   // Whoever waits is ended with the names of the absent first: see Site::verdict.
   constexpr std::chrono::seconds kLater{10};
@@ -76,10 +76,11 @@ void run_replica(const ReplicaFunction& function, const LaunchOptions& options, 
   const auto rank = static_cast<int>(index);
   const auto size = static_cast<int>(options.replicas);
   const auto communicator =
-      memory != nullptr ? connect_shared(memory, job_store, rank, size,
-                                         {.timeout = later, .connect_timeout = options.timeout})
-                        : connect_gloo(job_store, rank, size,
-                                       {.timeout = later, .connect_timeout = options.timeout});
+      options.backend == Backend::gloo
+          ? connect_gloo(job_store, rank, size,
+                         {.timeout = later, .connect_timeout = options.timeout})
+          : connect_shared(memory, job_store, rank, size,
+                           {.timeout = later, .connect_timeout = options.timeout});
   connected(communicator);
   const std::int64_t threads = math_threads(options.threads_per_replica, options.replicas);
   set_math_threads(threads);
@@ -87,7 +88,7 @@ void run_replica(const ReplicaFunction& function, const LaunchOptions& options, 
   AxisLevel level{{{options.axis_name, options.replicas}}, index, 0, {}};
   for (int host = 0; host < options.replicas; ++host) level.hosts.push_back(host);
   place = std::make_unique<Environment>(
-      std::make_shared<Site>(static_cast<int>(index), communicator, board),
+      std::make_shared<Site>(static_cast<int>(index), communicator, memory->board()),
       std::vector<AxisLevel>{level}, std::make_shared<Fate>(), options.timeout);
   run_as(*place, function);
   // Nobody closes connections that another still needs.
@@ -107,10 +108,7 @@ void run_replica(const ReplicaFunction& function, const LaunchOptions& options, 
                            " replicas, and started anew for ", options.replicas));
     }
     run_replica(function, options, place.index, store,
-                std::make_shared<Board>(static_cast<int>(place.size), place.board),
-                place.memory < 0
-                    ? nullptr
-                    : std::make_shared<HostMemory>(static_cast<int>(place.size), place.memory),
+                std::make_shared<HostMemory>(static_cast<int>(place.size), place.memory),
                 environment, [](const auto&) {});
     report.done = true;
   } catch (const std::exception& error) {
@@ -134,14 +132,12 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
                      std::int64_t call) {
   if (const auto place = inherited_place(call)) run_as_process(function, options, *place);
   announce(options);
-  const auto size = static_cast<int>(options.replicas);
-  const Descriptor board(Board::make_memory(size));
-  const Descriptor memory(options.backend == Backend::gloo ? -1 : HostMemory::make_memory(size));
+  const Descriptor memory(HostMemory::make_memory(static_cast<int>(options.replicas)));
   std::vector<ReplicaProcess> replicas;
   try {
     for (std::int64_t index = 0; index < options.replicas; ++index) {
       replicas.push_back(start_replica(
-          index, options.replicas, call, board.get(), memory.get(), replicas,
+          index, options.replicas, call, memory.get(), replicas,
           [&](const ReplicaPlace& place) { run_as_process(function, options, place); }));
     }
   } catch (...) {
@@ -193,11 +189,8 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   const ExitOnSignal exit_on_signal;
   const auto store = std::make_shared<MemoryStore>();
   const auto size = static_cast<int>(options.replicas);
-  const auto board = std::make_shared<Board>(size);
-  const Descriptor descriptor(options.backend == Backend::gloo ? -1
-                                                               : HostMemory::make_memory(size));
-  const auto memory =
-      descriptor.open() ? std::make_shared<HostMemory>(size, descriptor.get()) : nullptr;
+  const Descriptor descriptor(HostMemory::make_memory(size));
+  const auto memory = std::make_shared<HostMemory>(size, descriptor.get());
   std::vector<std::unique_ptr<Environment>> places(static_cast<std::size_t>(options.replicas));
   std::mutex mutex;  // guards communicators
   std::vector<std::shared_ptr<Communicator>> communicators;
@@ -218,7 +211,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   std::vector<std::thread> threads = start_threads(
       options.replicas, failure,
       [&](std::int64_t index) {
-        run_replica(function, options, index, store, board, memory,
+        run_replica(function, options, index, store, memory,
                     places[static_cast<std::size_t>(index)], connected);
       },
       [&] {

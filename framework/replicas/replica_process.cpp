@@ -24,7 +24,7 @@
 namespace lockstep {
 namespace {
 
-// Tells a process that was started anew which replica it is: "call index size store report board
+// Tells a process that was started anew which replica it is: "call index size store report
 // memory".
 constexpr const char* kPlaceVariable = "LOCKSTEP_REPLICA";
 
@@ -33,10 +33,8 @@ struct InheritedPlace {
   ReplicaPlace place{};
 };
 
-std::vector<int> descriptors_of(const ReplicaPlace& place) {
-  std::vector<int> all{place.store, place.report, place.board};
-  if (place.memory >= 0) all.push_back(place.memory);
-  return all;
+std::array<int, 3> descriptors_of(const ReplicaPlace& place) {
+  return {place.store, place.report, place.memory};
 }
 
 const std::optional<InheritedPlace>& inherited() {
@@ -46,7 +44,7 @@ const std::optional<InheritedPlace>& inherited() {
     std::istringstream in(text);
     InheritedPlace parsed;
     in >> parsed.call >> parsed.place.index >> parsed.place.size >> parsed.place.store >>
-        parsed.place.report >> parsed.place.board >> parsed.place.memory;
+        parsed.place.report >> parsed.place.memory;
     ::unsetenv(kPlaceVariable);  // programs that the replica starts are no replicas
     if (!in) throw ValueError(str(kPlaceVariable, "='", text, "' is not set by a launcher"));
     for (const int end : descriptors_of(parsed.place)) ::fcntl(end, F_SETFD, FD_CLOEXEC);
@@ -128,8 +126,8 @@ bool started_for_later_call(std::int64_t call) {
   return place && place->call > call;
 }
 
-ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t call, int board,
-                             int memory, const std::vector<ReplicaProcess>& earlier,
+ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t call, int memory,
+                             const std::vector<ReplicaProcess>& earlier,
                              const std::function<void(const ReplicaPlace&)>& run) {
   const auto [our_end, their_end] = make_socket_pair();
   Descriptor our_store(our_end);
@@ -140,18 +138,18 @@ ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t
   if (index > 0) out = make_pipe();
 
   // Everything that allocates comes before the fork of a process that may have threads.
-  const ReplicaPlace place{index, size, their_store.get(), report_out.get(), board, memory};
+  const ReplicaPlace place{index, size, their_store.get(), report_out.get(), memory};
   const bool safe_to_fork = has_one_thread();
   std::vector<std::string> arguments = command_line();
   std::vector<char*> argument_pointers;
   for (std::string& argument : arguments) argument_pointers.push_back(argument.data());
   argument_pointers.push_back(nullptr);
   if (!safe_to_fork) {
-    ::setenv(kPlaceVariable,
-             str(call, ' ', index, ' ', size, ' ', place.store, ' ', place.report, ' ', place.board,
-                 ' ', place.memory)
-                 .c_str(),
-             1);
+    ::setenv(
+        kPlaceVariable,
+        str(call, ' ', index, ' ', size, ' ', place.store, ' ', place.report, ' ', place.memory)
+            .c_str(),
+        1);
   }
   std::cout.flush();
   std::fflush(nullptr);  // or the child would write what waits there once more

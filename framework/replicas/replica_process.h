@@ -44,8 +44,7 @@ struct ReplicaPlace {
   std::int64_t size;
   int store;
   int report;
-  int board;   ///< memory of the job's Board
-  int memory;  ///< the job's HostMemory; -1 where it has none
+  int memory;  ///< the job's HostMemory
 };
 
 /// Where this process is a replica that was started anew, and this is the call of launch() that it
@@ -56,12 +55,11 @@ struct ReplicaPlace {
 [[nodiscard]] bool started_for_later_call(std::int64_t call);
 
 /// Starts replica `index` of `size` for call number `call` of launch(): forked into `run`, which
-/// does not return, if this process has one thread, started anew otherwise. `board` and `memory`
-/// are as in its place. `earlier` are those whose descriptors a fork must not keep. Throws
-/// CommError if the system refuses.
+/// does not return, if this process has one thread, started anew otherwise. `memory` is as in its
+/// place. `earlier` are those whose descriptors a fork must not keep. Throws CommError if the
+/// system refuses.
 [[nodiscard]] ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t call,
-                                           int board, int memory,
-                                           const std::vector<ReplicaProcess>& earlier,
+                                           int memory, const std::vector<ReplicaProcess>& earlier,
                                            const std::function<void(const ReplicaPlace&)>& run);
 
 /// How a replica's function ended, as it travels to the launcher.

@@ -18,6 +18,7 @@
 
 #include "framework/base/text.h"
 #include "framework/comm/board.h"
+#include "framework/comm/host_memory.h"
 #include "tests/catch.h"
 #include "tests/comm/board_world.h"
 
@@ -55,10 +56,10 @@ class InStep {
       event.is_map = random() % 40 == 0;
     }
     const int hosts = layout == Layout::one_host ? 1 : kReplicas;
-    const int memory = Board::make_memory(hosts);
+    const int memory = HostMemory::make_memory(hosts);
     for (int i = 0; i < kReplicas; ++i) {
       if (layout == Layout::board_each || i == 0) {
-        boards_.push_back(std::make_shared<Board>(hosts, memory));
+        boards_.push_back(HostMemory(hosts, memory).board());
       } else {
         boards_.push_back(boards_.front());
       }

@@ -6,14 +6,13 @@
 #include <string>
 #include <vector>
 
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/comm/board.h"
+#include "framework/comm/host_memory.h"
 #include "tests/catch.h"
 #include "tests/comm/board_world.h"
 
@@ -57,16 +56,20 @@ std::string error_of(const Function& function) {
 constexpr const char* kFound =
     "replica 0 called psum at a.cpp:1 while replica 1 called pmean at b.cpp:2";
 
+std::shared_ptr<Board> board_in(int memory) {
+  return HostMemory(2, memory).board();
+}
+
 // What the child process does, until its parent closes `go_on`: waits in another call.
 [[noreturn]] void wait_in_child(int memory, int ready, int go_on) {
   {
-    Board board(2, memory);
-    const auto seat = board.take_seat(1, 2, 0, "1");
-    const auto group = board.group(1, kKey, kTwo);
+    const auto board = board_in(memory);
+    const auto seat = board->take_seat(1, 2, 0, "1");
+    const auto group = board->group(1, kKey, kTwo);
     seat->start(*group, 1, call_of("pmean at b.cpp:2"));
     char byte = 'r';
     if (::write(ready, &byte, 1) != 1 || ::read(go_on, &byte, 1) != 0) ::_exit(1);
-    const auto verdict = board.examine(*seat);
+    const auto verdict = board->examine(*seat);
     if (!verdict || verdict->text != kFound) ::_exit(2);
   }
   ::_exit(0);
@@ -75,7 +78,7 @@ constexpr const char* kFound =
 }  // namespace
 
 TEST_CASE("a process finds what another one waits in", "[board]") {
-  const Descriptor memory(Board::make_memory(2));
+  const Descriptor memory(HostMemory::make_memory(2));
   int ready[2];
   int go_on[2];
   REQUIRE((::pipe(ready) == 0 && ::pipe(go_on) == 0));
@@ -84,13 +87,13 @@ TEST_CASE("a process finds what another one waits in", "[board]") {
     ::close(go_on[1]);
     wait_in_child(memory.get(), ready[1], go_on[0]);
   }
-  Board board(2, memory.get());
-  const auto seat = board.take_seat(0, 1, 0, "0");
-  const auto group = board.group(0, kKey, kTwo);
+  const auto board = board_in(memory.get());
+  const auto seat = board->take_seat(0, 1, 0, "0");
+  const auto group = board->group(0, kKey, kTwo);
   seat->start(*group, 0, call_of("psum at a.cpp:1"));
   char byte = 0;
   CHECK(::read(ready[0], &byte, 1) == 1);
-  const auto verdict = board.examine(*seat);
+  const auto verdict = board->examine(*seat);
   for (const int end : {ready[0], ready[1], go_on[0], go_on[1]}) ::close(end);
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
@@ -98,61 +101,61 @@ TEST_CASE("a process finds what another one waits in", "[board]") {
   CHECK(verdict->text == kFound);
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
   // The child has gone, and its seat with it: the verdict stays with the call.
-  CHECK(board.examine(*seat) == verdict);
+  CHECK(board->examine(*seat) == verdict);
   seat->finish();
-  CHECK(!board.examine(*seat));
+  CHECK(!board->examine(*seat));
 }
 
-TEST_CASE("the memory of a board has no name, a fixed size and ends on exec", "[board]") {
-  const Descriptor memory(Board::make_memory(3));
-  CHECK((::fcntl(memory.get(), F_GETFD) & FD_CLOEXEC) != 0);
-  CHECK(::ftruncate(memory.get(), 1) != 0);
-  CHECK(::lseek(memory.get(), 0, SEEK_END) > 3 * (8 << 20));
-  CHECK_THAT(error_of([&] { Board(2, memory.get()); }),
+TEST_CASE("a board needs all of its memory", "[board]") {
+  const Descriptor memory(HostMemory::make_memory(1));
+  const auto end = static_cast<std::size_t>(::lseek(memory.get(), 0, SEEK_END));
+  CHECK(Board::bytes_for(3) > 3 * std::size_t{8} << 20);
+  CHECK_THAT(error_of([&] { Board(1, memory.get(), end - 4096); }),
              ContainsSubstring("CommError: the board of pending calls: descriptor ") &&
-                 ContainsSubstring("; a board of 2 host slots has "));
-  CHECK_THAT(error_of([] { Board(1, -1); }), ContainsSubstring("descriptor -1 can't be read"));
+                 ContainsSubstring(str(" has ", end, " bytes; a board of 1 host slots at ",
+                                       end - 4096, " ends at ", end - 4096 + Board::bytes_for(1))));
+  CHECK_THAT(error_of([] { Board(1, -1, 0); }), ContainsSubstring("descriptor -1 can't be read"));
   CHECK(error_of([] { Board(0); }) ==
         "ValueError: a board has from 1 to 65536 host slots: 0 were asked for");
 }
 
 TEST_CASE("a host slot is one Board's", "[board]") {
-  const Descriptor memory(Board::make_memory(2));
-  Board first(2, memory.get());
-  Board second(2, memory.get());
-  auto seat = first.take_seat(0, 1, 0, "0");
-  CHECK(error_of([&] { (void)second.take_seat(0, 2, 0, "1"); }) ==
+  const Descriptor memory(HostMemory::make_memory(2));
+  const auto first = board_in(memory.get());
+  const auto second = board_in(memory.get());
+  auto seat = first->take_seat(0, 1, 0, "0");
+  CHECK(error_of([&] { (void)second->take_seat(0, 2, 0, "1"); }) ==
         "CommError: host slot 0 of the board is another process' or another Board's");
-  CHECK(error_of([&] { (void)second.group(0, kKey, kTwo); }) ==
+  CHECK(error_of([&] { (void)second->group(0, kKey, kTwo); }) ==
         "CommError: host slot 0 of the board is another process' or another Board's");
-  const auto other = second.take_seat(1, 2, 0, "1");
-  const auto group = first.group(0, kKey, kTwo);
-  const auto same = second.group(1, kKey, kTwo);
+  const auto other = second->take_seat(1, 2, 0, "1");
+  const auto group = first->group(0, kKey, kTwo);
+  const auto same = second->group(1, kKey, kTwo);
   seat->start(*group, 0, call_of("a"));
   other->start(*same, 1, call_of("b"));
-  CHECK(first.examine(*seat) == second.examine(*other));
-  CHECK(first.examine(*seat));
+  CHECK(first->examine(*seat) == second->examine(*other));
+  CHECK(first->examine(*seat));
 }
 
 TEST_CASE("a host slot that was left is taken over clean", "[board]") {
-  const Descriptor memory(Board::make_memory(2));
-  Board stays(2, memory.get());
-  const auto waiting = stays.take_seat(1, 2, 0, "1");
-  const auto group = stays.group(1, kKey, kTwo);
+  const Descriptor memory(HostMemory::make_memory(2));
+  const auto stays = board_in(memory.get());
+  const auto waiting = stays->take_seat(1, 2, 0, "1");
+  const auto group = stays->group(1, kKey, kTwo);
   {
-    Board leaves(2, memory.get());
-    const auto seat = leaves.take_seat(0, 1, 0, "0");
-    const auto theirs = leaves.group(0, kKey, kTwo);
+    const auto leaves = board_in(memory.get());
+    const auto seat = leaves->take_seat(0, 1, 0, "0");
+    const auto theirs = leaves->group(0, kKey, kTwo);
     seat->start(*theirs, 0, call_of("a"));
     waiting->start(*group, 1, call_of("a"));
     seat->finish();
     seat->returned();
   }
   // It is still known that it had arrived.
-  CHECK(stays.absentees(*waiting).empty());
-  Board next(2, memory.get());
-  const auto seat = next.take_seat(0, 1, 0, "0");
-  CHECK_THAT(stays.absentees(*waiting), ContainsSubstring("it has finished no collective"));
+  CHECK(stays->absentees(*waiting).empty());
+  const auto next = board_in(memory.get());
+  const auto seat = next->take_seat(0, 1, 0, "0");
+  CHECK_THAT(stays->absentees(*waiting), ContainsSubstring("it has finished no collective"));
 }
 
 TEST_CASE("who has arrived is known for as long as another host waits", "[board]") {
