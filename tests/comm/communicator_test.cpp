@@ -2,8 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstring>
-#include <numeric>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -12,7 +10,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/comm/reduce.h"
 #include "tests/catch.h"
 #include "tests/comm/replicas.h"
 #include "tests/comm/words.h"
@@ -20,50 +17,18 @@
 using namespace lockstep;
 using testing::Backend;
 using testing::bytes;
+using testing::everyone;
 using testing::expect;
 using testing::in_processes;
 using testing::in_threads;
 using testing::name_of;
+using testing::same;
+using testing::slice;
+using testing::sum_of;
+using testing::values_of;
 using testing::Words;
 
 namespace {
-
-bool same(const Words& a, const Words& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
-
-// What replica `rank` contributes: values whose sum depends on the order of adding.
-Words values_of(int rank, std::size_t count, std::size_t salt = 0) {
-  Words words(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto mixed =
-        (i * 2654435761U + static_cast<std::size_t>(rank) * 40503U + salt) % 1000003U;
-    words[i] = static_cast<float>(mixed) * (i % 3 == 0 ? 1e-3F : 1.7F);
-  }
-  return words;
-}
-
-Words sum_of(const std::vector<int>& ranks, std::size_t count, std::size_t salt = 0) {
-  std::vector<Words> inputs;
-  std::vector<const std::byte*> pointers;
-  for (const int rank : ranks) inputs.push_back(values_of(rank, count, salt));
-  for (const Words& input : inputs) pointers.push_back(bytes(input).data());
-  Words output(count);
-  reduce(pointers, bytes(output), ElementType::float32, ReduceOp::sum);
-  return output;
-}
-
-std::vector<int> everyone(int replicas) {
-  std::vector<int> ranks(static_cast<std::size_t>(replicas));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
-Words slice(const Words& words, std::size_t start, std::size_t count) {
-  const auto first = words.begin() + static_cast<std::ptrdiff_t>(start);
-  return {first, first + static_cast<std::ptrdiff_t>(count)};
-}
 
 // Every verb on `count` floats, against what one replica computes alone.
 void check_verbs(Communicator& group, std::size_t count) {

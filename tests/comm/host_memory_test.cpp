@@ -11,6 +11,8 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,6 +100,42 @@ TEST_CASE("a region that all have let go of is cleared for the next group", "[sh
         "no room for another group: 4096 groups of this host's replicas are in use");
   held.pop_back();
   CHECK_NOTHROW(memory->hold(999, 2));
+}
+
+TEST_CASE("an extent takes the memory that is reserved and gives it back", "[shared]") {
+  const int file = ::memfd_create("extents", MFD_CLOEXEC);
+  REQUIRE(::ftruncate(file, static_cast<off_t>(HostExtents::kBytes)) == 0);
+  const auto used = [&] {
+    struct stat status {};
+    ::fstat(file, &status);
+    return static_cast<std::size_t>(status.st_blocks) * 512;
+  };
+  const auto extents = std::make_shared<HostExtents>(file, 0);
+  const auto others = std::make_shared<HostExtents>(file, 0);  // as another process has them
+  constexpr std::size_t kBytes = std::size_t{8} << 20;
+  auto mine = extents->allocate(kBytes);
+  auto theirs = others->attach(mine->offset(), kBytes);
+  CHECK(extents->attach(mine->offset(), kBytes) == mine);
+  CHECK(used() < kBytes / 8);
+  mine->reserve(mine->data().first(kBytes / 2));
+  CHECK(used() >= kBytes / 2);
+  CHECK(used() < kBytes);
+  theirs->data()[kBytes / 4] = std::byte{5};
+  CHECK(mine->data()[kBytes / 4] == std::byte{5});
+
+  const auto second = extents->allocate(1);
+  CHECK(second->offset() >= mine->offset() + kBytes);
+  const auto place = extents->find(mine->data().subspan(100, 50));
+  CHECK(place == HostExtents::Place{mine->offset(), 100});
+  CHECK(others->data_of(place.extent) == theirs->data().data());
+  CHECK(others->find(mine->data()) == HostExtents::Place{});
+  CHECK(extents->find({mine->data().data() + kBytes - 1, 2}) == HostExtents::Place{});
+
+  mine.reset();
+  CHECK(used() >= kBytes / 2);
+  theirs.reset();
+  CHECK(used() < kBytes / 8);
+  ::close(file);
 }
 
 TEST_CASE("the memory of a host has no name, a fixed size and ends on exec", "[shared]") {
