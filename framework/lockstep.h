@@ -12,6 +12,7 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/all_to_all.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
 #include "framework/collectives/pargmax.h"
 #include "framework/collectives/pbroadcast.h"
 #include "framework/collectives/ppermute.h"

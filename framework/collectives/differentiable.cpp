@@ -63,6 +63,15 @@ class CollectiveBackward final : public torch::autograd::Node {
 
 }  // namespace
 
+void announced(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
+               const std::string& detail, const std::function<void()>& run) {
+  const CallRecord record = record_of(call, leaves, detail, false);
+  (void)current_environment()->next_call(replicas);
+  replicas.begin(record);
+  communicate(call, run);
+  replicas.end();
+}
+
 Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
                       const std::string& detail,
                       const std::function<Leaves(const Leaves&)>& forward,
@@ -73,19 +82,19 @@ Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas, const Leaves
   }
   const CallRecord record = record_of(call, leaves, detail, any_requires_grad);
   const auto number = current_environment()->next_call(replicas);
-  const auto announced = [&] {
+  const auto announced_forward = [&] {
     const c10::AutoGradMode no_grad(false);
     replicas.begin(record);
     Leaves results = forward(leaves);
     replicas.end();
     return results;
   };
-  if (!any_requires_grad) return announced();
+  if (!any_requires_grad) return announced_forward();
 
   const auto node = make_node<CollectiveBackward>(forward_call(call, record, number),
                                                   current_environment()->identity());
   node->set_next_edges(torch::autograd::collect_next_edges(leaves));
-  Leaves results = announced();
+  Leaves results = announced_forward();
   node->finish(results, rule(results));
   for (at::Tensor& result : results) {
     if (result.is_floating_point()) {

@@ -11,6 +11,10 @@ namespace lockstep {
 /// by collectives in turn, so that derivatives of derivatives work.
 using BackwardRule = std::function<Leaves(const Leaves& result_gradients)>;
 
+/// Announces a call without a derivative to `replicas`, as differentiable() does, and runs it.
+void announced(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
+               const std::string& detail, const std::function<void()>& run);
+
 /// Announces the call to `replicas`, who compare it with theirs: operation, axes, dtypes and shapes
 /// of the leaves, `detail` (options, for people), and whether it is differentiated. Then runs
 /// `forward` on the leaves as one node of autograd's graph whose backward is `rule`. The backward

@@ -1,0 +1,118 @@
+#include "framework/collectives/in_place.h"
+
+#include <cstdint>
+#include <memory>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/GradMode.h>
+
+#include "framework/base/text.h"
+#include "framework/collectives/differentiable.h"
+#include "framework/collectives/message.h"
+#include "framework/collectives/record.h"
+#include "framework/comm/reduce.h"
+
+namespace lockstep {
+namespace {
+
+void check(bool holds, const AxisCall& call, const std::string& message) {
+  if (!holds) throw ValueError(call.text() + ": " + message);
+}
+
+void check_operand(const at::Tensor& tensor, const char* what, const AxisCall& call) {
+  check_leaves({tensor}, call);
+  check(tensor.is_contiguous() && !tensor.is_neg(), call,
+        lockstep::str(what, " must be contiguous"));
+}
+
+void check_result(const at::Tensor& tensor, const char* what, const AxisCall& call) {
+  check_operand(tensor, what, call);
+  check(!c10::GradMode::is_enabled() || !tensor.requires_grad(), call,
+        lockstep::str(what,
+                      " requires a gradient, and this has no derivative: use what returns "
+                      "its result, or c10::AutoGradMode(false)"));
+}
+
+void reduce_in_place(const AxisCall& call, const Tensor& x, ReduceOp op,
+                     const ReduceOptions& options) {
+  ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
+  check_result(x, "x", call);
+  const ElementType type = element_type(x.scalar_type(), call);
+  check_reduction(call.text().c_str(), type, op);
+  announced(call, replicas, {x}, group_text(options.axis_index_groups),
+            [&] { replicas.all_reduce(bytes_of(x), bytes_of(x), type, op); });
+  x.unsafeGetTensorImpl()->bump_version();
+}
+
+// Checks an input of which `output` is `ratio` times as long, or the other way round.
+void check_pair(const Tensor& output, const Tensor& input, const Tensor& whole, const Tensor& part,
+                std::int64_t replicas, const AxisCall& call) {
+  check_result(output, "output", call);
+  check_operand(input, "input", call);
+  check(output.scalar_type() == input.scalar_type(), call,
+        lockstep::str("output is ", at::toString(output.scalar_type()), ", input ",
+                      at::toString(input.scalar_type()), "; they must agree"));
+  check(whole.numel() == part.numel() * replicas, call,
+        lockstep::str("input has ", input.numel(), " elements, output ", output.numel(),
+                      "; one is ", replicas, " times the other"));
+}
+
+}  // namespace
+
+Tensor symmetric_zeros(at::IntArrayRef sizes, at::ScalarType dtype, const AxisNames& axis_name,
+                       std::source_location where) {
+  const AxisCall call{"symmetric_zeros", axis_name, where};
+  ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
+  (void)element_type(dtype, call);
+  std::int64_t count = 1;
+  for (const std::int64_t size : sizes) {
+    check(size >= 0, call, lockstep::str("size ", size, " is negative"));
+    check(size == 0 || count <= (std::int64_t{1} << 46) / size, call, "the sizes are too large");
+    count *= size;
+  }
+  // For the record alone: of that shape, without memory.
+  const Tensor like = at::empty({1}, dtype).expand(sizes);
+  std::shared_ptr<SymmetricBuffer> buffer;
+  announced(call, replicas, {like}, "", [&] {
+    buffer = replicas.allocate(static_cast<std::size_t>(count) * like.element_size());
+  });
+  void* const data = buffer->own().data();
+  return at::from_blob(
+      data, sizes, [buffer](void*) mutable { buffer.reset(); }, at::TensorOptions(dtype));
+}
+
+void psum_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options,
+           std::source_location where) {
+  reduce_in_place({"psum_", axis_name, where}, x, ReduceOp::sum, options);
+}
+
+void pmean_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options,
+            std::source_location where) {
+  reduce_in_place({"pmean_", axis_name, where}, x, ReduceOp::mean, options);
+}
+
+void psum_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
+                       const AxisIndexGroups& axis_index_groups, std::source_location where) {
+  const AxisCall call{"psum_scatter_into", axis_name, where};
+  ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::equal);
+  check_pair(output, input, input, output, replicas.size(), call);
+  const ElementType type = element_type(input.scalar_type(), call);
+  check_reduction(call.text().c_str(), type, ReduceOp::sum);
+  announced(call, replicas, {output, input}, group_text(axis_index_groups), [&] {
+    replicas.reduce_scatter(bytes_of(input), bytes_of(output), type, ReduceOp::sum);
+  });
+  output.unsafeGetTensorImpl()->bump_version();
+}
+
+void all_gather_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
+                     const AxisIndexGroups& axis_index_groups, std::source_location where) {
+  const AxisCall call{"all_gather_into", axis_name, where};
+  ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::equal);
+  check_pair(output, input, output, input, replicas.size(), call);
+  announced(call, replicas, {output, input}, group_text(axis_index_groups),
+            [&] { replicas.all_gather(bytes_of(input), bytes_of(output)); });
+  output.unsafeGetTensorImpl()->bump_version();
+}
+
+}  // namespace lockstep

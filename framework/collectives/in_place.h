@@ -1,0 +1,46 @@
+#pragma once
+
+#include <source_location>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/axes/axis_names.h"
+#include "framework/axes/environment.h"
+#include "framework/collectives/psum.h"
+
+namespace lockstep {
+
+// Collectives that write where they are told instead of into fresh memory, for flat buffers of
+// gradients and parameters. They have no derivative. Tensors are dense and contiguous, on the CPU;
+// a result that requires a gradient is refused while gradients are recorded. Errors: as psum.
+
+/// A tensor of zeros for each replica of the axis, allocated by all of them together. Where they
+/// are processes or threads of a job on one host, it is memory that they share: the functions below
+/// then copy nothing, if the tensors of all replicas are such (or views of such) of one call; see
+/// Communicator::allocate. Elsewhere, and over Gloo, it is ordinary memory. Throws CommError if the
+/// host has not enough.
+[[nodiscard]] Tensor symmetric_zeros(at::IntArrayRef sizes, at::ScalarType dtype,
+                                     const AxisNames& axis_name,
+                                     std::source_location where = std::source_location::current());
+
+/// x = psum(x). Not for booleans, whose sum is no boolean.
+void psum_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options = {},
+           std::source_location where = std::source_location::current());
+
+/// x = pmean(x), of floating types.
+void pmean_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options = {},
+            std::source_location where = std::source_location::current());
+
+/// output = the replica's own slice of psum(input), both taken as flat: psum_scatter of `input` as
+/// (axis size, output.numel()). `output` may be that slice of `input`; otherwise no overlap.
+void psum_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
+                       const AxisIndexGroups& axis_index_groups = {},
+                       std::source_location where = std::source_location::current());
+
+/// output = the replicas' inputs one behind the other, taken as flat. `input` may be the replica's
+/// own slice of `output`; otherwise no overlap.
+void all_gather_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
+                     const AxisIndexGroups& axis_index_groups = {},
+                     std::source_location where = std::source_location::current());
+
+}  // namespace lockstep
