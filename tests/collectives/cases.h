@@ -31,6 +31,8 @@ void expect(bool holds, const std::string& message);
 [[nodiscard]] std::vector<Case> operator_cases();
 /// The same for ragged_all_to_all.
 [[nodiscard]] std::vector<Case> ragged_cases();
+/// psum_, psum_scatter_into and the like, on symmetric memory and elsewhere.
+[[nodiscard]] std::vector<Case> in_place_cases();
 /// Messages of some megabytes.
 [[nodiscard]] std::vector<Case> large_cases();
 /// First and second derivatives against finite differences, and closed forms at ties.

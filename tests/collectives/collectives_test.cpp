@@ -56,6 +56,10 @@ TEST_CASE("collectives in threads: the operators that move values, by example") 
   run_all(ragged_cases());
 }
 
+TEST_CASE("collectives in threads: in place", "[collectives]") {
+  run_all(in_place_cases());
+}
+
 TEST_CASE("collectives in threads: large messages") {
   run_all(large_cases());
 }

@@ -1,0 +1,191 @@
+#include "framework/comm/collective_queue.h"
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "framework/base/errors.h"
+
+namespace lockstep {
+
+struct CollectiveQueue::Started {
+  std::function<void(Communicator&)> verb;
+  bool done = false;  // guarded by the work's mutex, as the error is
+  std::exception_ptr error;
+};
+
+// What was started and has not ended, in order, and who does it next.
+class CollectiveQueue::Work {
+ public:
+  explicit Work(std::shared_ptr<Communicator> group) : group_(std::move(group)) {}
+
+  std::shared_ptr<Started> add(std::function<void(Communicator&)> verb) {
+    auto started = std::make_shared<Started>(Started{std::move(verb), false, nullptr});
+    const std::lock_guard lock(mutex_);
+    if (failure_) {
+      finish(*started, failure_);
+    } else {
+      under_way_.push_back(started);
+      changed_.notify_all();
+    }
+    return started;
+  }
+
+  bool done(const Started& started) const {
+    const std::lock_guard lock(mutex_);
+    return started.done;
+  }
+
+  void wait(const Started& started) {
+    std::unique_lock lock(mutex_);
+    while (!started.done) {
+      if (has_thread_) {
+        changed_.wait(lock);
+      } else {
+        do_next(lock);
+      }
+    }
+    if (started.error) std::rethrow_exception(started.error);
+  }
+
+  void set_thread() { has_thread_ = true; }
+  // The life of the queue's thread.
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return closing_ || !under_way_.empty(); });
+      if (closing_) return;
+      do_next(lock);
+    }
+  }
+
+  // No verb begins any more; the one that is being done ends.
+  void close() {
+    const auto error =
+        std::make_exception_ptr(Aborted("the queue of collectives was closed before they ended"));
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    if (!under_way_.empty()) group_->interrupt(error);
+    fail(error);
+    changed_.notify_all();
+  }
+
+ private:
+  static void finish(Started& started, const std::exception_ptr& error) {
+    started.error = error;
+    started.done = true;
+    started.verb = nullptr;
+  }
+
+  void fail(const std::exception_ptr& error) {
+    if (!failure_) failure_ = error;
+    // The verb that is being done has not ended before it leaves its buffers alone.
+    while (under_way_.size() > (is_busy_ ? 1 : 0)) {
+      finish(*under_way_.back(), failure_);
+      under_way_.pop_back();
+    }
+  }
+
+  // Does the oldest verb, if there is one. Without the lock.
+  void do_next(std::unique_lock<std::mutex>& lock) {
+    const std::shared_ptr<Started> next = under_way_.front();
+    is_busy_ = true;
+    lock.unlock();
+    std::exception_ptr error;
+    bool is_fatal = true;
+    try {
+      next->verb(*group_);
+    } catch (const ValueError&) {
+      error = std::current_exception();
+      is_fatal = false;
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    is_busy_ = false;
+    under_way_.pop_front();
+    finish(*next, error);
+    if (error && is_fatal) fail(error);
+    changed_.notify_all();
+  }
+
+  std::shared_ptr<Communicator> group_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Started>> under_way_;  // the first may be being done
+  std::exception_ptr failure_;
+  bool is_busy_ = false;
+  bool has_thread_ = false;
+  bool closing_ = false;
+};
+
+CollectiveQueue::Handle::Handle(std::shared_ptr<Work> work, std::shared_ptr<Started> started)
+    : work_(std::move(work)), started_(std::move(started)) {}
+
+void CollectiveQueue::Handle::wait() {
+  work_->wait(*started_);
+}
+
+bool CollectiveQueue::Handle::done() const {
+  return work_->done(*started_);
+}
+
+CollectiveQueue::CollectiveQueue(std::shared_ptr<Communicator> group, Progress progress)
+    : work_(std::make_shared<Work>(std::move(group))) {
+  if (progress == Progress::caller) return;
+  work_->set_thread();
+  thread_ = std::thread([work = work_] { work->run(); });
+}
+
+CollectiveQueue::~CollectiveQueue() {
+  work_->close();
+  if (thread_.joinable()) thread_.join();
+}
+
+CollectiveQueue::Handle CollectiveQueue::start(std::function<void(Communicator&)> verb) {
+  return {work_, work_->add(std::move(verb))};
+}
+
+CollectiveQueue::Handle CollectiveQueue::all_reduce(std::span<const std::byte> input,
+                                                    std::span<std::byte> output, ElementType type,
+                                                    ReduceOp op) {
+  return start([=](Communicator& group) { group.all_reduce(input, output, type, op); });
+}
+
+CollectiveQueue::Handle CollectiveQueue::reduce_scatter(std::span<const std::byte> input,
+                                                        std::span<std::byte> output,
+                                                        ElementType type, ReduceOp op) {
+  return start([=](Communicator& group) { group.reduce_scatter(input, output, type, op); });
+}
+
+CollectiveQueue::Handle CollectiveQueue::all_gather(std::span<const std::byte> input,
+                                                    std::span<std::byte> output) {
+  return start([=](Communicator& group) { group.all_gather(input, output); });
+}
+
+CollectiveQueue::Handle CollectiveQueue::all_to_all(std::span<const std::byte> input,
+                                                    std::span<const std::size_t> send_sizes,
+                                                    std::span<std::byte> output,
+                                                    std::span<const std::size_t> recv_sizes) {
+  const std::vector<std::size_t> sends(send_sizes.begin(), send_sizes.end());
+  const std::vector<std::size_t> receives(recv_sizes.begin(), recv_sizes.end());
+  return start([=](Communicator& group) { group.all_to_all(input, sends, output, receives); });
+}
+
+CollectiveQueue::Handle CollectiveQueue::permute(std::span<const std::byte> input, int destination,
+                                                 std::span<std::byte> output, int source) {
+  return start([=](Communicator& group) { group.permute(input, destination, output, source); });
+}
+
+CollectiveQueue::Handle CollectiveQueue::broadcast(std::span<std::byte> data, int root) {
+  return start([=](Communicator& group) { group.broadcast(data, root); });
+}
+
+CollectiveQueue::Handle CollectiveQueue::barrier() {
+  return start([](Communicator& group) { group.barrier(); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <thread>
+
+#include "framework/comm/communicator.h"
+
+namespace lockstep {
+
+/// Verbs of a group that are started now and waited for later, so that the caller can do something
+/// else meanwhile. All replicas start the same verbs in the same order; any number may be under way
+/// at once, and they end in that order. Buffers are in use until the verb has ended.
+///
+/// A failure of the job fails every verb that is under way and every one that is started later:
+/// each handle's wait() throws that error. A ValueError is that of its own verb alone. The queue
+/// and its handles are for one thread at a time.
+class CollectiveQueue {
+  struct Started;
+  class Work;
+
+ public:
+  /// Who does the work.
+  enum class Progress {
+    thread,  ///< a thread of the queue's, as soon as the others have come
+    caller,  ///< whoever waits, then: for memory's sake or where there is no core to spare
+  };
+
+  /// A verb that was started. Copies are the same one. It may outlive the queue.
+  class Handle {
+   public:
+    /// Returns when the verb has ended; throws what it has failed with. Again and again.
+    void wait();
+    /// Whether wait() would return or throw at once.
+    [[nodiscard]] bool done() const;
+
+   private:
+    friend class CollectiveQueue;
+    Handle(std::shared_ptr<Work> work, std::shared_ptr<Started> started);
+    std::shared_ptr<Work> work_;
+    std::shared_ptr<Started> started_;
+  };
+
+  /// Verbs of `group`, of which nobody else calls any while the queue is there: take a subgroup on
+  /// a channel of its own.
+  CollectiveQueue(std::shared_ptr<Communicator> group, Progress progress);
+  /// Verbs that are under way fail with Aborted, on the other replicas too if they need this one.
+  ~CollectiveQueue();
+  CollectiveQueue(const CollectiveQueue&) = delete;
+  CollectiveQueue& operator=(const CollectiveQueue&) = delete;
+
+  /// As Communicator's.
+  [[nodiscard]] Handle all_reduce(std::span<const std::byte> input, std::span<std::byte> output,
+                                  ElementType type, ReduceOp op);
+  [[nodiscard]] Handle reduce_scatter(std::span<const std::byte> input, std::span<std::byte> output,
+                                      ElementType type, ReduceOp op);
+  [[nodiscard]] Handle all_gather(std::span<const std::byte> input, std::span<std::byte> output);
+  [[nodiscard]] Handle all_to_all(std::span<const std::byte> input,
+                                  std::span<const std::size_t> send_sizes,
+                                  std::span<std::byte> output,
+                                  std::span<const std::size_t> recv_sizes);
+  [[nodiscard]] Handle permute(std::span<const std::byte> input, int destination,
+                               std::span<std::byte> output, int source);
+  [[nodiscard]] Handle broadcast(std::span<std::byte> data, int root);
+  [[nodiscard]] Handle barrier();
+
+ private:
+  [[nodiscard]] Handle start(std::function<void(Communicator&)> verb);
+
+  std::shared_ptr<Work> work_;
+  std::thread thread_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,130 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include "framework/base/text.h"
+#include "framework/collectives/all_gather.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
+#include "framework/collectives/psum.h"
+#include "framework/collectives/psum_scatter.h"
+#include "tests/collectives/cases.h"
+#include "tests/collectives/oracle.h"
+#include "tests/collectives/refused.h"
+
+namespace lockstep::testing {
+namespace {
+
+// What is in symmetric memory or not gives the bits of the collectives that return their result.
+void same_as_those_that_return(std::int64_t piece, at::ScalarType dtype) {
+  const std::int64_t n = axis_size("i");
+  Draw draw(Key(7).fold(static_cast<std::uint64_t>(axis_index("i"))));
+  const Tensor values = random_tensor(draw, {n * piece}, dtype);
+  const Tensor sum = psum(values, "i");
+  const Tensor own = psum_scatter(values, "i", {.tiled = true});
+  const Tensor symmetric = symmetric_zeros({n * piece + 3}, dtype, "i");
+  expect(symmetric.equal(at::zeros_like(symmetric)), "zeros at first");
+  for (const Tensor& x : {symmetric.narrow(0, 3, n * piece), at::empty_like(values)}) {
+    x.copy_(values);
+    psum_(x, "i");
+    expect(same_bits(x, sum), "psum_");
+    if (at::isFloatingType(dtype)) {
+      x.copy_(values);
+      pmean_(x, "i");
+      expect(same_bits(x, pmean(values, "i")), "pmean_");
+    }
+    x.copy_(values);
+    const Tensor mine = x.narrow(0, axis_index("i") * piece, piece);
+    psum_scatter_into(mine, x, "i");
+    expect(same_bits(mine, own), "psum_scatter_into the own slice");
+    all_gather_into(x, mine, "i");
+    expect(same_bits(x, sum), "all_gather_into from the own slice");
+    const Tensor elsewhere = at::empty_like(own);
+    psum_scatter_into(elsewhere, x.copy_(values), "i");
+    expect(same_bits(elsewhere, own), "psum_scatter_into");
+    all_gather_into(x, elsewhere, "i");
+    expect(same_bits(x, sum), "all_gather_into");
+  }
+}
+
+// Shapes do not matter to what takes tensors as flat, and groups are those of psum.
+void shapes_and_groups() {
+  const Tensor x = symmetric_zeros({2, 3}, at::kFloat, "i");
+  x.fill_(static_cast<float>(axis_index("i")) + 1);
+  psum_(x.view({3, 2}), "i", {.axis_index_groups = {{0, 2}, {3, 1}}});
+  const float sum = axis_index("i") % 2 == 0 ? 4 : 6;
+  expect(x.equal(at::ones({2, 3}) * sum), "psum_ in groups");
+  const Tensor whole = at::empty({2, 2, 3});
+  all_gather_into(whole, x, "i", {{0, 2}, {3, 1}});
+  expect(whole.equal(at::ones({2, 2, 3}) * sum), "all_gather_into in groups");
+  psum_scatter_into(x, whole, "i", {{0, 2}, {3, 1}});
+  expect(x.equal(at::ones({2, 3}) * 2 * sum), "psum_scatter_into in groups");
+  expect(symmetric_zeros({0, 4}, at::kLong, "i").sizes() == at::IntArrayRef({0, 4}), "empty");
+}
+
+// Autograd is told that a tensor which it has saved was written to.
+void versions_count() {
+  const Tensor x = at::ones({3});
+  const Tensor w = at::ones({3}).set_requires_grad(true);
+  const Tensor product = (w * x).sum();
+  psum_(x, "i");
+  bool refused_it = false;
+  try {
+    product.backward();
+  } catch (const c10::Error& error) {
+    refused_it = std::string(error.what()).find("modified by an inplace") != std::string::npos;
+  }
+  expect(refused_it, "the backward must not use what psum_ has overwritten");
+}
+
+void refusals() {
+  const std::int64_t n = axis_size("i");
+  const std::string here = " over 'i' (in_place_cases.cpp): ";
+  const Tensor x = at::ones({4, 3});
+  refused<ValueError>("psum_" + here + "x must be contiguous", [&] { psum_(x.t(), "i"); });
+  refused<ValueError>(
+      "psum_" + here +
+          "x requires a gradient, and this has no derivative: use what returns its result, or "
+          "c10::AutoGradMode(false)",
+      [&] { psum_(at::ones({2}).set_requires_grad(true), "i"); });
+  {
+    const c10::AutoGradMode no_grad(false);
+    psum_(at::ones({2}).set_requires_grad(true), "i");
+  }
+  refused<ValueError>("psum_" + here + "booleans have no sum; count them in int64",
+                      [&] { psum_(x.to(at::kBool), "i"); });
+  refused<ValueError>("pmean_" + here + "int32 has no mean; sum it and divide",
+                      [&] { pmean_(x.to(at::kInt), "i"); });
+  refused<ValueError>("psum_scatter_into" + here + "output is Double, input Float; they must agree",
+                      [&] { psum_scatter_into(x.to(at::kDouble), x, "i"); });
+  refused<ValueError>(str("all_gather_into", here, "input has 12 elements, output ", 12 * n + 1,
+                          "; one is ", n, " times the other"),
+                      [&] { all_gather_into(at::empty({12 * n + 1}), x, "i"); });
+  refused<ValueError>("symmetric_zeros" + here + "size -1 is negative",
+                      [&] { (void)symmetric_zeros({-1}, at::kFloat, "i"); });
+  psum_(x, "i");  // and the replicas are still in step
+}
+
+}  // namespace
+
+std::vector<Case> in_place_cases() {
+  std::vector<Case> cases;
+  for (const std::int64_t n : {1, 2, 3, 4, 5, 8}) {
+    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kLong}) {
+      cases.push_back({str("in place, ", at::toString(dtype), ", ", n, " replicas"), n, [dtype] {
+                         for (const std::int64_t piece : {1, 17, 9001}) {
+                           same_as_those_that_return(piece, dtype);
+                         }
+                       }});
+    }
+    cases.push_back({str("in place, refusals, ", n, " replicas"), n, refusals});
+  }
+  cases.push_back({"in place, shapes and groups", 4, shapes_and_groups});
+  cases.push_back({"in place, versions", 2, versions_count});
+  return cases;
+}
+
+}  // namespace lockstep::testing
