@@ -1,13 +1,12 @@
 #include "framework/collectives/all_gather.h"
 
-#include <ATen/ops/empty.h>
-
 #include "framework/base/text.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/packing.h"
 #include "framework/collectives/psum_scatter.h"
 #include "framework/collectives/record.h"
+#include "framework/collectives/result_memory.h"
 
 namespace lockstep::collectives_detail {
 namespace {
@@ -18,7 +17,7 @@ Leaves gather_all(const AxisCall& call, Communicator& replicas, const Leaves& le
   Leaves results(leaves.size());
   for (const auto& indices : by_dtype(leaves)) {
     const at::Tensor mine = pack(leaves, indices, 1);
-    const at::Tensor all = at::empty({size, mine.numel()}, mine.options());
+    const at::Tensor all = result_memory({size, mine.numel()}, mine.options());
     communicate(call, [&] { replicas.all_gather(bytes_of(mine), bytes_of(all)); });
 
     std::int64_t offset = 0;

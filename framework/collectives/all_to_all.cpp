@@ -3,13 +3,12 @@
 #include <cstddef>
 #include <string_view>
 
-#include <ATen/ops/empty_like.h>
-
 #include "framework/base/text.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/packing.h"
 #include "framework/collectives/record.h"
+#include "framework/collectives/result_memory.h"
 
 namespace lockstep::collectives_detail {
 namespace {
@@ -20,7 +19,7 @@ Leaves exchange_slices(const AxisCall& call, Communicator& replicas, const Leave
   Leaves results(slices.size());
   for (const auto& indices : by_dtype(slices)) {
     const at::Tensor sent = pack(slices, indices, size);
-    const at::Tensor received = at::empty_like(sent);
+    const at::Tensor received = result_memory_like(sent);
     const auto slots = static_cast<std::size_t>(size);
     const std::vector<std::size_t> bytes(slots, sent.nbytes() / slots);
     communicate(call,

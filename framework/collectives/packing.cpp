@@ -1,9 +1,8 @@
 #include "framework/collectives/packing.h"
 
-#include <ATen/ops/empty.h>
-
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/collectives/result_memory.h"
 
 namespace lockstep {
 
@@ -14,7 +13,7 @@ at::Tensor pack(const Leaves& leaves, const std::vector<std::size_t>& indices, s
   }
   std::int64_t elements = 0;
   for (const std::size_t i : indices) elements += leaves[i].numel() / rows;
-  const at::Tensor message = at::empty({rows, elements}, leaves[indices[0]].options());
+  const at::Tensor message = result_memory({rows, elements}, leaves[indices[0]].options());
   std::int64_t offset = 0;
   for (const std::size_t i : indices) {
     const std::int64_t own = leaves[i].numel() / rows;

@@ -1,6 +1,5 @@
 #include "framework/collectives/pbroadcast.h"
 
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "framework/axes/environment.h"
@@ -8,6 +7,7 @@
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/packing.h"
+#include "framework/collectives/result_memory.h"
 
 namespace lockstep::collectives_detail {
 namespace {
@@ -18,7 +18,7 @@ Leaves broadcast_all(const AxisCall& call, Communicator& replicas, const Leaves&
   for (const auto& indices : by_dtype(leaves)) {
     const at::Tensor packed = pack(leaves, indices, 1);
     // The result shares no memory with x.
-    const at::Tensor message = at::empty_like(packed);
+    const at::Tensor message = result_memory_like(packed);
     if (replicas.rank() == source) message.copy_(packed);
     communicate(call, [&] { replicas.broadcast(bytes_of(message), static_cast<int>(source)); });
     unpack(message, indices, leaves, results);
@@ -35,7 +35,7 @@ Leaves sum_at_source(const AxisCall& call, Communicator& replicas, const Leaves&
       unpack(at::zeros_like(packed), indices, leaves, results);
       continue;
     }
-    const at::Tensor sum = at::empty_like(packed);
+    const at::Tensor sum = result_memory_like(packed);
     communicate(call, [&] {
       replicas.all_reduce(bytes_of(packed), bytes_of(sum), element_type(packed.scalar_type(), call),
                           ReduceOp::sum);

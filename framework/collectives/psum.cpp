@@ -1,13 +1,13 @@
 #include "framework/collectives/psum.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/eq.h>
 
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/packing.h"
 #include "framework/collectives/record.h"
+#include "framework/collectives/result_memory.h"
 
 namespace lockstep::collectives_detail {
 namespace {
@@ -58,7 +58,7 @@ at::Tensor reduced_message(const AxisCall& call, Communicator& replicas, const L
                            const std::vector<std::size_t>& indices, Reduction reduction) {
   const at::Tensor input = pack(leaves, indices, 1);
   // A leaf alone may lie in the message as it is.
-  const at::Tensor output = indices.size() == 1 ? at::empty_like(input) : input;
+  const at::Tensor output = indices.size() == 1 ? result_memory_like(input) : input;
   const ElementType type = element_type(input.scalar_type(), call);
   const ReduceOp op = op_of(reduction, type);
   communicate(call, [&] { replicas.all_reduce(bytes_of(input), bytes_of(output), type, op); });

@@ -1,13 +1,12 @@
 #include "framework/collectives/psum_scatter.h"
 
-#include <ATen/ops/empty.h>
-
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/packing.h"
 #include "framework/collectives/record.h"
+#include "framework/collectives/result_memory.h"
 
 namespace lockstep::collectives_detail {
 namespace {
@@ -17,7 +16,7 @@ Leaves scatter_all(const AxisCall& call, Communicator& replicas, const Leaves& s
   const std::int64_t size = replicas.size();
   for (const auto& indices : by_dtype(slices)) {
     const at::Tensor message = pack(slices, indices, size);
-    const at::Tensor own = at::empty({message.size(1)}, message.options());
+    const at::Tensor own = result_memory({message.size(1)}, message.options());
     communicate(call, [&] {
       replicas.reduce_scatter(bytes_of(message), bytes_of(own),
                               element_type(own.scalar_type(), call), ReduceOp::sum);
