@@ -160,7 +160,8 @@ const Ledger& Meeting::ledger() const noexcept {
   return outer_ ? outer_->ledger() : own_ledger_;
 }
 
-// The last to arrive does the work of all, with mutex_ not held.
+// The last to arrive does the work of all, with mutex_ not held. Where that is much, and nobody
+// else is needed for it, those who wait help.
 void Meeting::do_all(const Member& member, std::uint64_t fingerprint) {
   if (!outer_) return perform(layout_, deposits_, nullptr);
   const TurnBreak others_may_run;
@@ -226,14 +227,22 @@ void Meeting::meet(const Member& member, int place, std::uint64_t fingerprint,
     return wait_for_others(member, generation, first);
   }
   working_ = true;
-  lock.unlock();
   std::exception_ptr error;
   try {
-    do_all(member, fingerprint);
+    if (!outer_) work_ = LocalWork::of(deposits_);
+    if (work_) {
+      changed_.notify_all();
+      help(lock);
+      changed_.wait(lock, [&] { return helpers_ == 0; });
+    } else {
+      lock.unlock();
+      do_all(member, fingerprint);
+    }
   } catch (...) {
     error = std::current_exception();
   }
-  lock.lock();
+  if (!lock.owns_lock()) lock.lock();
+  work_ = nullptr;
   working_ = false;
   arrived_ = 0;
   ++generation_;
@@ -244,16 +253,36 @@ void Meeting::meet(const Member& member, int place, std::uint64_t fingerprint,
   changed_.notify_all();
 }
 
+// Returns when there is nothing left to be begun of the work.
+void Meeting::help(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<LocalWork> work = work_;
+  ++helpers_;
+  lock.unlock();
+  work->help();
+  lock.lock();
+  --helpers_;
+  changed_.notify_all();
+}
+
 void Meeting::wait_for_others(const Member& member, std::uint64_t generation, bool first) {
   const auto since = Clock::now();
   const TurnBreak others_may_run;
   std::unique_lock lock(mutex_);
+  // Of those who take turns only one runs.
+  bool may_help = member.turn == nullptr;
   const auto over = [&] {
     // While the work is under way it uses this replica's buffers: whatever ends it waits for that.
-    return generation_ != generation || (!working_ && (error_ || member.fate->ended()));
+    return generation_ != generation || (may_help && work_) ||
+           (!working_ && (error_ || member.fate->ended()));
   };
   // One of those who wait looks around for all.
-  while (first ? !changed_.wait_for(lock, kLookAround, over) : (changed_.wait(lock, over), false)) {
+  for (;;) {
+    if (first ? changed_.wait_for(lock, kLookAround, over) : (changed_.wait(lock, over), true)) {
+      if (generation_ != generation || !may_help || !work_) break;
+      may_help = false;
+      help(lock);
+      continue;
+    }
     if (working_ || error_) continue;
     lock.unlock();
     const auto error = site_.verdict(member, since);

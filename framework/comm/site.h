@@ -17,6 +17,7 @@
 #include "framework/comm/board.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/deposit.h"
+#include "framework/comm/local_work.h"
 #include "framework/comm/turn.h"
 
 namespace lockstep {
@@ -148,6 +149,7 @@ class Meeting {
   void explain_end(const Member& member, std::chrono::steady_clock::time_point since) const;
   [[noreturn]] void fall_out(const Member& member);
   void wait_for_others(const Member& member, std::uint64_t generation, bool first);
+  void help(std::unique_lock<std::mutex>& lock);
   void fail(const std::exception_ptr& error);
 
   Site& site_;
@@ -165,6 +167,8 @@ class Meeting {
   std::size_t arrived_ = 0;
   std::uint64_t fingerprint_ = 0;
   bool working_ = false;
+  std::shared_ptr<LocalWork> work_;  // what others may help with
+  int helpers_ = 0;
   std::uint64_t generation_ = 0;
   std::exception_ptr error_;
 };
