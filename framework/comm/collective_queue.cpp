@@ -133,9 +133,10 @@ bool CollectiveQueue::Handle::done() const {
   return work_->done(*started_);
 }
 
-CollectiveQueue::CollectiveQueue(std::shared_ptr<Communicator> group, Progress progress)
-    : work_(std::make_shared<Work>(std::move(group))) {
-  if (progress == Progress::caller) return;
+CollectiveQueue::CollectiveQueue(std::shared_ptr<Communicator> group, Progress progress) {
+  const bool is_network = group->is_network();
+  work_ = std::make_shared<Work>(std::move(group));
+  if (progress == Progress::caller || (progress == Progress::automatic && !is_network)) return;
   work_->set_thread();
   thread_ = std::thread([work = work_] { work->run(); });
 }

@@ -22,10 +22,14 @@ class CollectiveQueue {
   class Work;
 
  public:
-  /// Who does the work.
+  /// Who does the work. `automatic` is a thread over a network. In shared memory it is the caller:
+  /// there the work is all, and a thread that does it beside a replica on the same core gains
+  /// nothing (2 processes on 2 cores, 5 buckets of 1 MiB with 1 ms of work before each: 5.05 ms of
+  /// work, 5.45 with a thread, 5.49 by the caller, 5.40 without a queue).
   enum class Progress {
+    automatic,
     thread,  ///< a thread of the queue's, as soon as the others have come
-    caller,  ///< whoever waits, then: for memory's sake or where there is no core to spare
+    caller,  ///< whoever waits, then
   };
 
   /// A verb that was started. Copies are the same one. It may outlive the queue.
@@ -45,7 +49,8 @@ class CollectiveQueue {
 
   /// Verbs of `group`, of which nobody else calls any while the queue is there: take a subgroup on
   /// a channel of its own.
-  CollectiveQueue(std::shared_ptr<Communicator> group, Progress progress);
+  explicit CollectiveQueue(std::shared_ptr<Communicator> group,
+                           Progress progress = Progress::automatic);
   /// Verbs that are under way fail with Aborted, on the other replicas too if they need this one.
   ~CollectiveQueue();
   CollectiveQueue(const CollectiveQueue&) = delete;

@@ -102,6 +102,10 @@ class Communicator {
   /// Ends this replica's verb under way, and every later one, with Aborted(`reason`). Any thread.
   virtual void abort(const std::string& reason) noexcept = 0;
 
+  /// Whether its bytes travel over a network, which takes time but no work of the replica's; in
+  /// shared memory verbs are work.
+  [[nodiscard]] virtual bool is_network() const noexcept = 0;
+
   /// What this replica has sent, over all groups that share its connections. Any thread.
   [[nodiscard]] virtual const Ledger& ledger() const noexcept = 0;
 

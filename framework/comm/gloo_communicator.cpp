@@ -56,6 +56,7 @@ class GlooCommunicator final : public Communicator {
   void interrupt(const std::exception_ptr& error) noexcept override {
     link_->interrupt(user_, error);
   }
+  bool is_network() const noexcept override { return true; }
   const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
  private:

@@ -21,6 +21,7 @@ class ReplicaGroup final : public Communicator {
 
   void abort(const std::string& reason) noexcept override;
   void interrupt(const std::exception_ptr& error) noexcept override;
+  [[nodiscard]] bool is_network() const noexcept override { return meeting_->is_network(); }
   [[nodiscard]] const Ledger& ledger() const noexcept override { return meeting_->ledger(); }
 
  private:

@@ -62,6 +62,7 @@ class SharedCommunicator final : public Communicator {
   void interrupt(const std::exception_ptr& error) noexcept override {
     link_->interrupt(rounds_.user(), error);
   }
+  bool is_network() const noexcept override { return false; }
   const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
  private:

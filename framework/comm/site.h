@@ -134,6 +134,7 @@ class Meeting {
   [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
   [[nodiscard]] Board::Group& board_group() const noexcept { return *board_group_; }
   [[nodiscard]] const Ledger& ledger() const noexcept;
+  [[nodiscard]] bool is_network() const noexcept { return outer_ && outer_->is_network(); }
 
   /// Does the verb together with the group's other replicas; `fingerprint` must be theirs, too.
   /// Throws what Site::verdict says when that cannot be. Replica `place` hands over its turn while

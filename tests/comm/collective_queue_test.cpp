@@ -95,7 +95,7 @@ void expect_failure(Handle& handle, const std::string& part) {
 }
 
 Progress any_progress() {
-  return GENERATE(Progress::thread, Progress::caller);
+  return GENERATE(Progress::thread, Progress::caller, Progress::automatic);
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ Progress any_progress() {
 TEST_CASE("started verbs agree with one replica's own computation", "[queue]") {
   const Backend backend = GENERATE(Backend::gloo, Backend::shared);
   const Progress progress = any_progress();
-  INFO(name_of(backend) << ", " << (progress == Progress::thread ? "thread" : "caller"));
+  INFO(name_of(backend) << ", progress " << static_cast<int>(progress));
   const auto body = [&](Communicator& group) { check_all(group, progress); };
   for (const int replicas : {1, 2, 3, 5}) {
     CHECK_NOTHROW(in_threads(backend, replicas, body));
@@ -138,7 +138,7 @@ TEST_CASE("a ValueError is its own verb's alone", "[queue]") {
 TEST_CASE("every failure completes every handle with its error", "[failure]") {
   const Backend backend = GENERATE(Backend::gloo, Backend::shared);
   const Progress progress = any_progress();
-  INFO(name_of(backend) << ", " << (progress == Progress::thread ? "thread" : "caller"));
+  INFO(name_of(backend) << ", progress " << static_cast<int>(progress));
   Words words(2000000);
   const auto start_three = [&](CollectiveQueue& queue, std::vector<Words>& buffers) {
     std::vector<Handle> handles;
