@@ -69,8 +69,10 @@ class Board {
   class Group;
   class Seat;
   struct Verdict {
-    /// mismatch: the members are out of step. failed: one that others wait for has thrown.
-    enum class Kind { mismatch, failed };
+    /// mismatch: the members are out of step. failed: one that others wait for has thrown. lost:
+    /// all that it has thrown is that it has lost a replica, which therefore these others have,
+    /// too.
+    enum class Kind { mismatch, failed, lost };
     Kind kind = Kind::mismatch;
     std::string text;
     /// Whether all of those that the text could be about are in it: none of them is still running.

@@ -96,8 +96,14 @@ std::exception_ptr Site::verdict(const Member& member, Clock::time_point since) 
     member.fate->check();
     const auto now = Clock::now();
     if (const auto found = board_->examine(*member.seat, now - since < kGather)) {
-      if (found->kind == Board::Verdict::Kind::mismatch) throw CollectiveMismatch(found->text);
-      throw Aborted(found->text);
+      switch (found->kind) {
+        case Board::Verdict::Kind::mismatch:
+          throw CollectiveMismatch(found->text);
+        case Board::Verdict::Kind::lost:
+          throw ReplicaLost(found->text);
+        case Board::Verdict::Kind::failed:
+          throw Aborted(found->text);
+      }
     }
     const auto late = member.turn != nullptr ? std::max(since, member.turn->given_last()) : since;
     if (now - late >= member.timeout) {

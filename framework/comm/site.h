@@ -88,10 +88,10 @@ class Site {
   /// Has everyone who waits look whether something has ended them. To be called after Fate::end.
   void wake_all();
 
-  /// What `member`, which has waited since then, must end with: CollectiveMismatch or Aborted if
-  /// what it waits for cannot come, Timeout if it did not; nullptr while it may come. A mismatch
-  /// becomes the fate of its whole team. In the first 0.3 s of a wait nobody is judged on what some
-  /// have called while others are on their way.
+  /// What `member`, which has waited since then, must end with: CollectiveMismatch, ReplicaLost or
+  /// Aborted if what it waits for cannot come, Timeout if it did not; nullptr while it may come. A
+  /// mismatch becomes the fate of its whole team. In the first 0.3 s of a wait nobody is judged on
+  /// what some have called while others are on their way.
   [[nodiscard]] std::exception_ptr verdict(const Member& member,
                                            std::chrono::steady_clock::time_point since) const;
 

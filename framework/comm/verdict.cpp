@@ -226,10 +226,16 @@ std::string describe(const BoardMemory& memory, const MissingMember& missing) {
              doing(memory, *missing.seat));
 }
 
-// Whether what the member has thrown came of what another has.
-bool is_follower(const BoardMemory& memory, const KnownSeat& seat) {
+// How near to the cause what a member has thrown is: the cause, a loss that a cause may have had,
+// what came of what another has thrown. Who has returned has thrown nothing.
+enum class Origin { none, cause, loss, follower };
+
+Origin origin_of(const BoardMemory& memory, const KnownSeat& seat) {
+  if (seat.view.state != SeatState::threw) return Origin::none;
   const auto texts = read_texts(memory.host(seat.place.host), seat.place.index, seat.view.version);
-  return seat.view.state == SeatState::threw && texts && texts->now.starts_with("Aborted: ");
+  if (texts && texts->now.starts_with("Aborted: ")) return Origin::follower;
+  if (texts && texts->now.starts_with("ReplicaLost: ")) return Origin::loss;
+  return Origin::cause;
 }
 
 // What the search has found, as a message about all whom it has come by.
@@ -240,16 +246,19 @@ std::optional<Board::Verdict> described(const BoardMemory& memory, const Verdict
     for (const KnownSeat& seat : call->waiting) is_same = is_same && message.add(seat, call);
   }
   for (const KnownSeat& seat : search.maps()) is_same = is_same && message.add(seat, nullptr);
-  const bool has_cause = std::ranges::any_of(search.gone(), [&](const KnownSeat& seat) {
-    return seat.view.state == SeatState::threw && !is_follower(memory, seat);
-  });
+  Origin nearest = Origin::follower;
   for (const KnownSeat& seat : search.gone()) {
-    if (has_cause && is_follower(memory, seat)) continue;
+    const Origin origin = origin_of(memory, seat);
+    if (origin != Origin::none) nearest = std::min(nearest, origin);
+  }
+  for (const KnownSeat& seat : search.gone()) {
+    if (origin_of(memory, seat) > nearest) continue;
     is_same = is_same && message.add(seat, nullptr);
   }
   if (!is_same) return std::nullopt;
   using Kind = Board::Verdict::Kind;
-  return Board::Verdict{.kind = search.has_failed() ? Kind::failed : Kind::mismatch,
+  const Kind failure = nearest == Origin::loss ? Kind::lost : Kind::failed;
+  return Board::Verdict{.kind = search.has_failed() ? failure : Kind::mismatch,
                         .text = message.text(),
                         .settled = search.has_failed() || search.is_settled()};
 }

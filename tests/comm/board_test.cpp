@@ -190,6 +190,25 @@ TEST_CASE("who has thrown because another has is left out", "[board]") {
         str("failed: replica 0 called ", kSum, " while replica 2 has thrown: bad_alloc"));
 }
 
+TEST_CASE("who waits for one that has lost a replica has lost it, too", "[board]") {
+  BoardWorld world(4, any_hosts());
+  world.start(0, kAll, kSum);
+  world.seat(1).threw("ReplicaLost: replica 3's process has ended");
+  world.seat(2).threw("Aborted: of no interest");
+  CHECK(world.found(0) == str("lost: replica 0 called ", kSum,
+                              " while replica 1 has thrown: ReplicaLost: replica 3's process has "
+                              "ended"));
+}
+
+TEST_CASE("a loss is no cause where there is another", "[board]") {
+  BoardWorld world(3, any_hosts());
+  world.start(0, {0, 1, 2}, kSum);
+  world.seat(1).threw("ReplicaLost: replica 2's process has ended");
+  world.seat(2).threw("bad_alloc");
+  CHECK(world.found(0) ==
+        str("failed: replica 0 called ", kSum, " while replica 2 has thrown: bad_alloc"));
+}
+
 TEST_CASE("who leaves a call unfinished by throwing fails those who wait in it", "[board]") {
   BoardWorld world(3, any_hosts());
   world.start_all({0, 1, 2}, kSum);

@@ -79,12 +79,15 @@ class BoardWorld {
     for (const int member : members) seat(member).finish();
   }
 
-  /// What `member` finds: "" for nothing, else "mismatch: " or "failed: " and the text.
+  /// What `member` finds: "" for nothing, else "mismatch: ", "failed: " or "lost: " and the text.
   std::string found(int member, bool settled_only = false) {
     const auto verdict = board_.examine(seat(member), settled_only);
     if (!verdict) return "";
-    const bool failed = verdict->kind == Board::Verdict::Kind::failed;
-    return (failed ? "failed: " : "mismatch: ") + verdict->text;
+    using Kind = Board::Verdict::Kind;
+    const char* const kind = verdict->kind == Kind::mismatch ? "mismatch: "
+                             : verdict->kind == Kind::failed ? "failed: "
+                                                             : "lost: ";
+    return kind + verdict->text;
   }
 
  private:
