@@ -1,7 +1,6 @@
 #include "framework/comm/gloo_link.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include <gloo/transport/context.h>
@@ -44,6 +43,10 @@ class WithoutPreemption {
   int policy_;
 };
 
+// The tag of a message that nobody sends.
+constexpr std::uint64_t kNeverSent = 0x6c6f737420706565;
+constexpr std::chrono::hours kForever{24 * 365};
+
 std::string address_key(int from, int to) {
   return str("address/", from, "/", to);
 }
@@ -72,9 +75,17 @@ GlooLink::GlooLink(std::shared_ptr<Store> store, int rank, int size, const GlooO
     throw CommError(
         str("replica ", rank, " could not connect on ", options.address, ": ", error.what()));
   }
+  watcher_ = std::thread([this] { watch(); });
 }
 
-GlooLink::~GlooLink() = default;
+GlooLink::~GlooLink() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    if (watched_ != nullptr) watched_->abortWaitRecv();
+  }
+  if (watcher_.joinable()) watcher_.join();
+}
 
 // Every pair has an address of its own, which the other end must know: each replica publishes one
 // an other replica, then connects to all.
@@ -105,6 +116,58 @@ void GlooLink::connect(Store& store, const GlooOptions& options) {
     (void)store.get(connected_key(peer), options.connect_timeout);
 }
 
+// Where a connection ends, Gloo tells those whose messages have not begun, and forgets the one that
+// is half read or half written: who waits for that would wait in vain. So one message from every
+// peer never begins, and whoever waits for these tells all others.
+void GlooLink::watch() {
+  std::vector<int> peers;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_) peers.push_back(peer);
+  }
+  for (;;) {
+    std::byte nothing{};
+    const auto message = context_->createUnboundBuffer(&nothing, sizeof nothing);
+    {
+      const std::lock_guard lock(mutex_);
+      if (closing_) return;
+      watched_ = message.get();
+    }
+    std::erase_if(peers, [&](int peer) {
+      try {
+        message->recv(peer, kNeverSent);
+        return false;
+      } catch (const std::exception& error) {
+        lose(peer, error.what());
+        return true;
+      }
+    });
+    bool closing = false;
+    try {
+      closing = !message->waitRecv(kForever);
+    } catch (const std::exception&) {
+      // Which one it was shows when the next message is to come from it.
+    }
+    const std::lock_guard lock(mutex_);
+    watched_ = nullptr;
+    if (closing) return;
+  }
+}
+
+void GlooLink::lose(int peer, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  lost_[peer] = reason;
+  for (const InFlight& message : in_flight_) {
+    if (message.peer != peer) continue;
+    message.buffer->abortWaitRecv();
+    message.buffer->abortWaitSend();
+  }
+}
+
+bool GlooLink::has_lost(int peer) {
+  const std::lock_guard lock(mutex_);
+  return lost_.count(peer) > 0;
+}
+
 bool GlooLink::is_interrupted(const User& user) {
   const std::lock_guard lock(mutex_);
   return user.error && !aborted_;
@@ -128,6 +191,7 @@ void GlooLink::guarded(const User& user, int peer, const char* direction, const 
   {
     const std::lock_guard lock(mutex_);
     throw_if_ended(user);
+    if (const auto lost = lost_.find(peer); lost != lost_.end()) what = lost->second;
   }
   if (std::chrono::steady_clock::now() - start >= timeout_) {
     throw Timeout(str("replica ", rank_, " waited ", timeout_.count(), " ms to ", direction,
@@ -149,7 +213,7 @@ GlooLink::Exchange GlooLink::post(const User& user, std::uint64_t tag,
     posted.push_back({context_->createUnboundBuffer(data, bytes), peer});
     const std::lock_guard lock(mutex_);
     throw_if_ended(user);
-    in_flight_.push_back({posted.back().buffer.get(), &user});
+    in_flight_.push_back({posted.back().buffer.get(), &user, peer});
     return *posted.back().buffer;
   };
   for (const Incoming& message : incoming) {
@@ -225,14 +289,21 @@ void GlooLink::Exchange::unregister() noexcept {
 }
 
 void GlooLink::Exchange::wait() {
+  // A message that was there before its peer was lost counts, though its wait was ended, too. Where
+  // it was not, Gloo takes this for a timeout and ends the link's other connections.
+  constexpr std::chrono::milliseconds kAlready{0};
   try {
     for (const Posted& message : receives_) {
-      link_->guarded(*user_, message.peer, "receive from",
-                     [&] { return message.buffer->waitRecv(link_->timeout_); });
+      link_->guarded(*user_, message.peer, "receive from", [&] {
+        return message.buffer->waitRecv(link_->timeout_) ||
+               (link_->has_lost(message.peer) && message.buffer->waitRecv(kAlready));
+      });
     }
     for (const Posted& message : sends_) {
-      link_->guarded(*user_, message.peer, "send to",
-                     [&] { return message.buffer->waitSend(link_->timeout_); });
+      link_->guarded(*user_, message.peer, "send to", [&] {
+        return message.buffer->waitSend(link_->timeout_) ||
+               (link_->has_lost(message.peer) && message.buffer->waitSend(kAlready));
+      });
     }
   } catch (...) {
     // A peer that was about to post its side must still find ours: where Gloo finds that a buffer

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "framework/comm/ledger.h"
@@ -95,6 +97,10 @@ class GlooLink {
 
  private:
   void connect(Store& store, const GlooOptions& options);
+  void watch();
+  // The connection to `peer` has ended: ends the messages that were under way on it.
+  void lose(int peer, const std::string& reason);
+  [[nodiscard]] bool has_lost(int peer);
   bool is_interrupted(const User& user);
   // What ended the user's messages, if something did. Call it with mutex_ held.
   void throw_if_ended(const User& user) const;
@@ -112,12 +118,18 @@ class GlooLink {
   struct InFlight {
     gloo::transport::UnboundBuffer* buffer;
     const User* user;
+    int peer;
   };
+
+  std::thread watcher_;
 
   std::mutex mutex_;  // guards what follows, and the users' errors
   bool aborted_ = false;
   std::string abort_reason_;
   std::vector<InFlight> in_flight_;
+  std::map<int, std::string> lost_;  // peers, and what Gloo says of it
+  bool closing_ = false;
+  gloo::transport::UnboundBuffer* watched_ = nullptr;  // what the watcher waits for
 };
 
 }  // namespace lockstep
