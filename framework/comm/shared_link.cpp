@@ -104,7 +104,7 @@ void SharedLink::wait(const User& user, const Flag& flag, std::uint32_t round, i
     const int lost = lost_one_of(group);
     // What it did before it ended counts.
     if (lost >= 0 && !flag.reached(round)) {
-      throw ReplicaLost(
+      throw ProcessEnded(
           str("replica ", rank_, " lost replica ", lost, ", whose process has ended"));
     }
     if (std::chrono::steady_clock::now() - start >= timeout_) {

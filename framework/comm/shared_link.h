@@ -9,12 +9,19 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/errors.h"
 #include "framework/comm/flag.h"
 #include "framework/comm/host_memory.h"
 #include "framework/comm/ledger.h"
 #include "framework/comm/shared_communicator.h"
 
 namespace lockstep {
+
+/// A ReplicaLost of one whose process has ended: all that it will ever have done is done.
+class ProcessEnded final : public ReplicaLost {
+ public:
+  using ReplicaLost::ReplicaLost;
+};
 
 /// What the groups of one replica share: the memory, who the others are, and what ends it.
 class SharedLink {
@@ -40,7 +47,7 @@ class SharedLink {
   void check(const User& user);
 
   /// Waits until the flag of replica `peer`, one of `group`, has reached `round`. Throws
-  /// ReplicaLost if one of the group has died before that, Timeout, or what ended the user.
+  /// ProcessEnded if one of the group has died before that, Timeout, or what ended the user.
   void wait(const User& user, const Flag& flag, std::uint32_t round, int peer,
             const std::vector<int>& group);
 

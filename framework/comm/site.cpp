@@ -5,6 +5,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/comm/shared_link.h"
 
 namespace lockstep {
 namespace {
@@ -17,9 +18,21 @@ constexpr milliseconds kLookAround{50};
 // How long, from the begin of one's wait, a mismatch waits for those who may yet be part of it, so
 // that it names all sides.
 constexpr milliseconds kGather{300};
-// When connections end, how long the board may need to say why.
+// When connections end, how long the board may need to say why; it knows already what a process
+// that has ended had to say, and may only be busy.
 constexpr milliseconds kAftermath{40};
+constexpr milliseconds kBusy{6};
 constexpr milliseconds kMoment{2};
+
+// Throws what `site` has to say of a member's wait, if it does so within `patience`.
+void explain(const Site& site, const Member& member, Clock::time_point since,
+             milliseconds patience) {
+  const auto asked = Clock::now();
+  do {
+    if (const auto error = site.verdict(member, since)) std::rethrow_exception(error);
+    std::this_thread::sleep_for(kMoment);
+  } while (Clock::now() - asked < patience);
+}
 
 }  // namespace
 
@@ -178,6 +191,9 @@ void Meeting::do_all(const Member& member, std::uint64_t fingerprint) {
   if (site_.board().published(*member.seat)) explain_end(member, since);
   try {
     perform(layout_, deposits_, outer_.get());
+  } catch (const ProcessEnded&) {
+    explain(site_, member, since, kBusy);
+    throw;
   } catch (const ReplicaLost&) {
     explain_end(member, since);
     throw;
@@ -192,11 +208,7 @@ void Meeting::do_all(const Member& member, std::uint64_t fingerprint) {
 
 // The others do not meet: throws why, if the board knows or gets to know in a moment.
 void Meeting::explain_end(const Member& member, Clock::time_point since) const {
-  const auto ended = Clock::now();
-  do {
-    if (const auto error = site_.verdict(member, since)) std::rethrow_exception(error);
-    std::this_thread::sleep_for(kMoment);
-  } while (Clock::now() - ended < kAftermath);
+  explain(site_, member, since, kAftermath);
 }
 
 // Another replica here has called something else. Throws once it is known who has called what.
