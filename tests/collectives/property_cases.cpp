@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <iostream>
 #include <numeric>
 #include <string>
@@ -17,6 +16,7 @@
 #include "framework/replicas/vmap.h"
 #include "tests/collectives/cases.h"
 #include "tests/collectives/random_round.h"
+#include "tests/support/settings.h"
 
 namespace lockstep::testing {
 namespace {
@@ -73,10 +73,8 @@ std::uint64_t digest_of(const Tensors& leaves) {
 }
 
 Key property_key(const std::string& test) {
-  const char* const given = std::getenv("LOCKSTEP_SEED");
-  const std::uint64_t seed = given != nullptr ? std::stoull(given) : kRandomSeed;
-  std::cout << test << ": LOCKSTEP_SEED=" << seed << std::endl;
-  return Key(seed).fold(test);
+  std::cout << test << ": LOCKSTEP_SEED=" << seed() << std::endl;
+  return Key(seed()).fold(test);
 }
 
 std::int64_t World::size() const {

@@ -1,6 +1,5 @@
 #include "tests/replicas/out_of_step.h"
 
-#include <cstdlib>
 #include <regex>
 #include <set>
 #include <string>
@@ -283,11 +282,6 @@ std::vector<OutOfStep> ways_in_forward() {
 }
 
 }  // namespace
-
-int rounds() {
-  const char* const text = std::getenv("LOCKSTEP_ROUNDS");
-  return text != nullptr ? std::stoi(text) : 1;
-}
 
 std::vector<OutOfStep> ways_out_of_step() {
   auto ways = ways_in_forward();

@@ -43,8 +43,6 @@ struct OutOfStep {
 [[nodiscard]] std::vector<OutOfStep> ways_out_of_step();
 /// Of these, those in collectives that only a backward calls.
 [[nodiscard]] std::vector<OutOfStep> ways_in_backward();
-/// How often each test runs through them: LOCKSTEP_ROUNDS, or once.
-[[nodiscard]] int rounds();
 
 /// How a replica's body ended.
 struct Ending {

@@ -13,6 +13,7 @@
 #include "tests/catch.h"
 #include "tests/replicas/launched.h"
 #include "tests/replicas/out_of_step.h"
+#include "tests/support/settings.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -22,6 +22,7 @@
 #include "framework/replicas/vmap.h"
 #include "framework/tree/grad.h"
 #include "tests/catch.h"
+#include "tests/support/settings.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <csignal>
-#include <fstream>
 #include <regex>
 #include <set>
-#include <sstream>
+#include <string>
+#include <vector>
 
 #include <sys/types.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/traces.h"
 #include "tests/train/train_program.h"
 
 using namespace lockstep;
@@ -22,32 +23,6 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kSoon{2};
-
-std::vector<fs::path> open_files(pid_t pid) {
-  std::vector<fs::path> files;
-  std::error_code gone;
-  for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd", gone)) {
-    files.push_back(fs::read_symlink(entry.path(), gone));
-  }
-  return files;
-}
-
-// The numbers of sockets that listen on this host, as "socket:[number]".
-std::set<fs::path> listening() {
-  std::set<fs::path> sockets;
-  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-    std::ifstream file(table);
-    std::string line;
-    std::getline(file, line);  // the heading
-    while (std::getline(file, line)) {
-      std::istringstream fields(line);
-      std::vector<std::string> values{std::istream_iterator<std::string>(fields), {}};
-      constexpr const char* kListen = "0A";
-      if (values.size() > 9 && values[3] == kListen) sockets.insert("socket:[" + values[9] + "]");
-    }
-  }
-  return sockets;
-}
 
 // A training run that would not end by itself, seen when it is in its midst.
 class LongRun {
@@ -64,41 +39,20 @@ class LongRun {
     });
     if (!trains) throw std::runtime_error("train does not train: " + program_.err());
     replicas_ = children_of(program_.pid());
-    for (const pid_t pid : processes()) {
-      for (const fs::path& file : open_files(pid)) files_.insert(file);
-    }
+    traces_.note(program_.pid());
+    for (const pid_t pid : replicas_) traces_.note(pid);
   }
 
   ChildProgram& program() { return program_; }
   const std::vector<pid_t>& replicas() const { return replicas_; }
-
-  /// The launcher and its replicas.
-  std::vector<pid_t> processes() const {
-    std::vector<pid_t> all = replicas_;
-    all.push_back(program_.pid());
-    return all;
-  }
 
   bool replicas_ended() const {
     return std::all_of(replicas_.begin(), replicas_.end(), [](pid_t pid) { return ended(pid); });
   }
 
   /// What is left once all has ended: sockets that listen, shared memory, half-written files.
-  std::vector<std::string> left_behind() const {
-    std::vector<std::string> left;
-    for (const fs::path& socket : listening()) {
-      if (files_.count(socket) > 0) left.push_back(socket);
-    }
-    for (const fs::path& file : files_) {
-      if (file.string().rfind("/dev/shm/", 0) == 0 && fs::exists(file)) left.push_back(file);
-    }
-    for (const auto& entry : fs::directory_iterator("/dev/shm")) {
-      for (const pid_t pid : processes()) {
-        const bool ours =
-            entry.path().filename().string().find(std::to_string(pid)) != std::string::npos;
-        if (ours) left.push_back(entry.path());
-      }
-    }
+  std::vector<fs::path> left_behind() const {
+    std::vector<fs::path> left = traces_.left();
     for (const auto& entry : fs::directory_iterator(folder_.path() / "run")) {
       const std::string name = entry.path().filename();
       if (name != "config.yaml" && name != "metrics.jsonl") left.push_back(entry.path());
@@ -110,7 +64,7 @@ class LongRun {
   TemporaryFolder folder_;
   ChildProgram program_;
   std::vector<pid_t> replicas_;
-  std::set<fs::path> files_;  // that any of the processes had open
+  Traces traces_;
 };
 
 }  // namespace

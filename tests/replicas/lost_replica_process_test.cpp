@@ -1,0 +1,178 @@
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/random.h"
+#include "framework/base/text.h"
+#include "framework/collectives/all_gather.h"
+#include "framework/collectives/all_to_all.h"
+#include "framework/collectives/psum.h"
+#include "framework/collectives/psum_scatter.h"
+#include "framework/replicas/launch.h"
+#include "tests/catch.h"
+#include "tests/replicas/launched.h"
+#include "tests/support/settings.h"
+#include "tests/support/traces.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+
+constexpr int kKills = 20;
+// Between a replica's death and the ReplicaLost of each other one there should be 100 ms at most;
+// the machine may have more to do than this.
+constexpr std::int64_t kSoonMs = 2000;
+
+// A collective on float32, of `mib` MiB in all that a replica sends or, gathering, gets.
+struct Collective {
+  const char* name;
+  void (*call)(std::int64_t replicas, std::int64_t mib);
+};
+
+at::Tensor rows(std::int64_t replicas, std::int64_t mib) {
+  return at::ones({replicas, (mib << 18) / replicas});
+}
+
+constexpr std::array<Collective, 4> kCollectives{{
+    {"psum", [](auto n, auto mib) { (void)psum(rows(n, mib), "data"); }},
+    {"psum_scatter", [](auto n, auto mib) { (void)psum_scatter(rows(n, mib), "data"); }},
+    {"all_gather", [](auto n, auto mib) { (void)all_gather(rows(n, mib)[0], "data"); }},
+    {"all_to_all", [](auto n, auto mib) { (void)all_to_all(rows(n, mib), "data", 0, 0); }},
+}};
+
+// One kill, drawn from `key`.
+struct Kill {
+  Kill(int number, const Key& key)
+      : replicas(2 + number % 3),
+        backend(number % 5 == 4 ? Backend::gloo : Backend::automatic),
+        victim(key.fold("victim").bits() % static_cast<std::uint64_t>(replicas)),
+        collective(kCollectives[key.fold("collective").bits() % kCollectives.size()]),
+        mib(static_cast<std::int64_t>(8U << key.fold("size").bits() % 4)),
+        moment(static_cast<double>(key.fold("moment").bits() >> 11U) * 0x1p-53) {}
+
+  [[nodiscard]] std::string text() const {
+    return str("replica ", victim, " of ", replicas, " in ", collective.name, " of ", mib, " MiB",
+               backend == Backend::gloo ? " over gloo" : "");
+  }
+
+  std::int64_t replicas;
+  Backend backend;
+  std::size_t victim;
+  Collective collective;
+  std::int64_t mib;
+  double moment;  // in [0, 1), of the time in which it may come
+};
+
+// What the replicas tell the test, each in its place.
+struct Told {
+  explicit Told(const Kill& kill)
+      : pids(static_cast<std::size_t>(kill.replicas)),
+        took_us(static_cast<std::size_t>(kill.replicas)),
+        lost_at_ms(static_cast<std::size_t>(kill.replicas)) {}
+
+  SharedNumbers pids;        // once it is in the midst of it
+  SharedNumbers took_us;     // its last collective
+  SharedNumbers lost_at_ms;  // when it got its ReplicaLost
+};
+
+// What each replica runs: collectives without end.
+void run_until_lost(const Kill& kill, const Told& told) {
+  // The launcher asks the others to end at once: here they are to find out for themselves.
+  std::signal(SIGTERM, SIG_IGN);
+  const std::size_t own = own_index();
+  try {
+    for (;;) {
+      const auto begin = Clock::now();
+      kill.collective.call(kill.replicas, kill.mib);
+      const auto took = std::chrono::duration_cast<microseconds>(Clock::now() - begin);
+      told.took_us[own] = std::max<std::int64_t>(1, took.count());
+      told.pids[own] = ::getpid();
+    }
+  } catch (const ReplicaLost&) {
+    told.lost_at_ms[own] = now_ms();
+    throw;
+  } catch (const Error& error) {
+    std::cerr << "ended with " << error.type() << ": " << error.what() << std::endl;
+    throw;
+  }
+}
+
+// How many of the others had a ReplicaLost, and how long after the kill the last of them.
+struct Outcome {
+  std::size_t lost = 0;
+  std::int64_t latest_ms = 0;
+};
+
+// Kills the replica and checks how all of it ends.
+Outcome check_kill(const Kill& kill) {
+  const Told told(kill);
+  ChildProgram program(launching([&] { run_until_lost(kill, told); },
+                                 {.replicas = kill.replicas, .backend = kill.backend}));
+  const auto all = static_cast<std::size_t>(kill.replicas);
+  REQUIRE(eventually([&] { return told.pids.set() == all; }));
+  Traces traces;
+  traces.note(program.pid());
+  for (const pid_t pid : told.pids.pids()) traces.note(pid);
+  // Anywhere in a collective, or between two.
+  std::this_thread::sleep_for(microseconds(static_cast<std::int64_t>(
+      1.5 * kill.moment * static_cast<double>(told.took_us[kill.victim]))));
+  const std::int64_t killed_at = now_ms();
+  REQUIRE(::kill(told.pids.pids()[kill.victim], SIGKILL) == 0);
+  const Ended end = program.wait();
+
+  INFO(end.err);
+  CHECK(end.status == 3);
+  CHECK_THAT(end.err, Catch::Matchers::EndsWith(str("lockstep: error: replica ", kill.victim,
+                                                    " (pid ", told.pids[kill.victim].load(),
+                                                    ") was lost: killed by signal 9 (Killed)\n")));
+  Outcome outcome{.lost = told.lost_at_ms.set()};
+  CHECK(outcome.lost == all - 1);
+  for (std::size_t i = 0; i < all; ++i) {
+    outcome.latest_ms = std::max(outcome.latest_ms, told.lost_at_ms[i] - killed_at);
+  }
+  CHECK(outcome.latest_ms < kSoonMs);
+  for (const pid_t pid : told.pids.pids()) CHECK(ended(pid));
+  CHECK(children_of(::getpid()).empty());
+  CHECK(traces.left().empty());
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("a replica killed in a large collective is a ReplicaLost of all others") {
+  const int kills = kKills * rounds();
+  const Key key = Key(seed()).fold("kills");
+  std::size_t others = 0;
+  std::size_t lost = 0;
+  std::int64_t shared_ms = 0;
+  std::int64_t gloo_ms = 0;
+  for (int number = 0; number < kills; ++number) {
+    const Kill kill(number, key.fold(static_cast<std::uint64_t>(number)));
+    INFO("kill " << number << " with LOCKSTEP_SEED=" << seed() << ": " << kill.text());
+    const Outcome outcome = check_kill(kill);
+    others += static_cast<std::size_t>(kill.replicas) - 1;
+    lost += outcome.lost;
+    std::int64_t& longest = kill.backend == Backend::gloo ? gloo_ms : shared_ms;
+    longest = std::max(longest, outcome.latest_ms);
+  }
+  std::cout << kills << " replicas killed in large collectives: ReplicaLost on " << lost << " of "
+            << others << " others, after " << shared_ms << " ms at most in shared memory, "
+            << gloo_ms << " ms over gloo; LOCKSTEP_SEED=" << seed() << std::endl;
+}
