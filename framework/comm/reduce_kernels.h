@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "framework/comm/element_type.h"
+
+namespace lockstep {
+
+/// reduce()'s inner loops, compiled for one kind of CPU. Every set gives the same bits.
+struct ReduceKernels {
+  const char* name;
+
+  /// reduce() of valid arguments: `input_count` >= 2 buffers of `bytes` into `output_count`.
+  void (*reduce)(const std::byte* const* inputs, std::size_t input_count, std::byte* const* outputs,
+                 std::size_t output_count, std::size_t bytes, ElementType type, ReduceOp op);
+};
+
+/// The sets that this CPU can run, the best, which reduce() takes, last.
+[[nodiscard]] std::span<const ReduceKernels> reduce_kernels();
+
+extern const ReduceKernels kPlainReduceKernels;
+#ifdef __x86_64__
+extern const ReduceKernels kAvx2ReduceKernels;
+extern const ReduceKernels kAvx512ReduceKernels;
+#endif
+
+}  // namespace lockstep

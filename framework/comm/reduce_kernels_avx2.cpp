@@ -1,0 +1,13 @@
+#ifdef __x86_64__
+
+#include "framework/comm/reduce_kernels.inc"
+
+namespace lockstep {
+
+static_assert(kVectorBytes == 32, "compiled without this CPU's flags");
+
+constinit const ReduceKernels kAvx2ReduceKernels{"avx2", reduce_type};
+
+}  // namespace lockstep
+
+#endif

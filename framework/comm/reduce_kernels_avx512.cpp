@@ -1,0 +1,13 @@
+#ifdef __x86_64__
+
+#include "framework/comm/reduce_kernels.inc"
+
+namespace lockstep {
+
+static_assert(kVectorBytes == 64, "compiled without this CPU's flags");
+
+constinit const ReduceKernels kAvx512ReduceKernels{"avx512", reduce_type};
+
+}  // namespace lockstep
+
+#endif
