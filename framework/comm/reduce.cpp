@@ -1,5 +1,6 @@
 #include "framework/comm/reduce.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "framework/base/errors.h"
@@ -7,6 +8,21 @@
 #include "framework/comm/reduce_kernels.h"
 
 namespace lockstep {
+namespace {
+
+// From how much is read on, outputs that are no inputs are written past the caches, which could not
+// hold them. Measured on a 2-core AMD EPYC with 32 MiB of cache, two threads and float32, best of
+// 80: two inputs of 64 MiB take 2.0 ms so, 2.7 ms otherwise; of 32 MiB 0.94 and 1.36 ms. In place
+// of the inputs, whose lines were just read, it is no gain (1.93 and 1.87 ms).
+constexpr std::size_t kPastCaches = std::size_t{32} << 20;
+
+bool is_apart(std::span<std::byte* const> outputs, std::span<const std::byte* const> inputs) {
+  return std::none_of(outputs.begin(), outputs.end(), [&](const std::byte* output) {
+    return std::find(inputs.begin(), inputs.end(), output) != inputs.end();
+  });
+}
+
+}  // namespace
 
 void check_reduction(const char* what, ElementType type, ReduceOp op) {
   if (type == ElementType::boolean && op == ReduceOp::sum) {
@@ -37,8 +53,10 @@ void reduce(std::span<const std::byte* const> inputs, std::span<std::byte* const
     }
     return;
   }
-  reduce_kernels().back().reduce(inputs.data(), inputs.size(), outputs.data(), outputs.size(),
-                                 bytes, type, op);
+  const ReduceKernels& best = reduce_kernels().back();
+  const bool is_large = inputs.size() * bytes >= kPastCaches && is_apart(outputs, inputs);
+  (is_large ? best.reduce_past_caches : best.reduce)(inputs.data(), inputs.size(), outputs.data(),
+                                                     outputs.size(), bytes, type, op);
 }
 
 }  // namespace lockstep

@@ -12,8 +12,13 @@ struct ReduceKernels {
   const char* name;
 
   /// reduce() of valid arguments: `input_count` >= 2 buffers of `bytes` into `output_count`.
-  void (*reduce)(const std::byte* const* inputs, std::size_t input_count, std::byte* const* outputs,
-                 std::size_t output_count, std::size_t bytes, ElementType type, ReduceOp op);
+  using Reduce = void (*)(const std::byte* const* inputs, std::size_t input_count,
+                          std::byte* const* outputs, std::size_t output_count, std::size_t bytes,
+                          ElementType type, ReduceOp op);
+  Reduce reduce;
+
+  /// The same, of 2 or 4 inputs written past the caches where the CPU can: for large outputs.
+  Reduce reduce_past_caches;
 };
 
 /// The sets that this CPU can run, the best, which reduce() takes, last.

@@ -197,7 +197,7 @@ class Fenced {
   std::size_t begin_ = 0;
 };
 
-using Reduction = decltype(ReduceKernels::reduce);
+using Reduction = ReduceKernels::Reduce;
 
 void reduce_checked(const std::byte* const* inputs, std::size_t input_count,
                     std::byte* const* outputs, std::size_t output_count, std::size_t bytes,
@@ -259,6 +259,7 @@ TEST_CASE("all kernels give the bits of one element at a time") {
           for (const ReduceKernels& kernels : reduce_kernels()) {
             CAPTURE(kernels.name);
             REQUIRE(gives(kernels.reduce, inputs, result, offset, type, op));
+            REQUIRE(gives(kernels.reduce_past_caches, inputs, result, offset, type, op));
           }
           REQUIRE(gives(reduce_checked, inputs, result, offset, type, op));
         }
@@ -305,5 +306,34 @@ TEST_CASE("all kernels convert every half float alike") {
         CHECK(gives(kernels.reduce, inputs, result, 0, type, op));
       }
     }
+  }
+}
+
+TEST_CASE("large outputs, which are written past the caches, have the same bits") {
+  std::mt19937_64 random(5);
+  const ElementType type = ElementType::int16;
+  const std::size_t bytes = (std::size_t{16} << 20) + 154;
+  const Bytes few = random_elements(type, 65536 + 77, random);
+  Fenced a(bytes, 2);
+  Fenced b(bytes, 6);
+  for (std::size_t at = 0; at < bytes; ++at) {
+    a.data()[at] = few[at % few.size()];
+    b.data()[at] = few[(at + 2) % few.size()];
+  }
+  const std::vector<const std::byte*> inputs{a.data(), b.data()};
+  Bytes expected(bytes);
+  std::byte* const into = expected.data();
+  reduce_kernels().front().reduce(inputs.data(), 2, &into, 1, bytes, type, ReduceOp::sum);
+  for (const std::size_t offset : {0, 2, 62}) {
+    Fenced output(bytes, offset);
+    Fenced other(bytes, 8);
+    const std::vector<std::byte*> outputs{output.data(), other.data()};
+    reduce(inputs, {outputs.data(), 1}, bytes, type, ReduceOp::sum);
+    CHECK(output.holds(expected));
+    reduce(inputs, outputs, bytes, type, ReduceOp::sum);
+    CHECK(output.holds(expected));
+    CHECK(output.is_intact());
+    CHECK(other.holds(expected));
+    CHECK(other.is_intact());
   }
 }
