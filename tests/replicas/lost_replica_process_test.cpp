@@ -40,21 +40,17 @@ constexpr int kKills = 20;
 // the machine may have more to do than this.
 constexpr std::int64_t kSoonMs = 2000;
 
-// A collective on float32, of `mib` MiB in all that a replica sends or, gathering, gets.
 struct Collective {
   const char* name;
-  void (*call)(std::int64_t replicas, std::int64_t mib);
+  void (*call)(const at::Tensor& x);
 };
 
-at::Tensor rows(std::int64_t replicas, std::int64_t mib) {
-  return at::ones({replicas, (mib << 18) / replicas});
-}
-
+// On (replicas, columns).
 constexpr std::array<Collective, 4> kCollectives{{
-    {"psum", [](auto n, auto mib) { (void)psum(rows(n, mib), "data"); }},
-    {"psum_scatter", [](auto n, auto mib) { (void)psum_scatter(rows(n, mib), "data"); }},
-    {"all_gather", [](auto n, auto mib) { (void)all_gather(rows(n, mib)[0], "data"); }},
-    {"all_to_all", [](auto n, auto mib) { (void)all_to_all(rows(n, mib), "data", 0, 0); }},
+    {"psum", [](const at::Tensor& x) { (void)psum(x, "data"); }},
+    {"psum_scatter", [](const at::Tensor& x) { (void)psum_scatter(x, "data"); }},
+    {"all_gather", [](const at::Tensor& x) { (void)all_gather(x[0], "data"); }},
+    {"all_to_all", [](const at::Tensor& x) { (void)all_to_all(x, "data", 0, 0); }},
 }};
 
 // One kill, drawn from `key`.
@@ -76,8 +72,8 @@ struct Kill {
   Backend backend;
   std::size_t victim;
   Collective collective;
-  std::int64_t mib;
-  double moment;  // in [0, 1), of the time in which it may come
+  std::int64_t mib;  // that a replica sends in all or, gathering, gets
+  double moment;     // in [0, 1), of the time in which it may come
 };
 
 // What the replicas tell the test, each in its place.
@@ -97,10 +93,11 @@ void run_until_lost(const Kill& kill, const Told& told) {
   // The launcher asks the others to end at once: here they are to find out for themselves.
   std::signal(SIGTERM, SIG_IGN);
   const std::size_t own = own_index();
+  const at::Tensor x = at::ones({kill.replicas, (kill.mib << 18) / kill.replicas});
   try {
     for (;;) {
       const auto begin = Clock::now();
-      kill.collective.call(kill.replicas, kill.mib);
+      kill.collective.call(x);
       const auto took = std::chrono::duration_cast<microseconds>(Clock::now() - begin);
       told.took_us[own] = std::max<std::int64_t>(1, took.count());
       told.pids[own] = ::getpid();
