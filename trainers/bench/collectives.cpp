@@ -1,0 +1,158 @@
+#include "trainers/bench/collectives.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iostream>
+#include <memory>
+
+#include <fcntl.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/telemetry/file.h"
+#include "trainers/bench/own_systems.h"
+#include "trainers/bench/progress_line.h"
+#include "trainers/bench/report_json.h"
+#include "trainers/bench/report_text.h"
+#include "trainers/bench/units.h"
+
+namespace lockstep::bench {
+namespace {
+
+using Crew = std::vector<std::unique_ptr<Workers>>;
+
+// All systems with so many replicas, started at the same time.
+Crew start(const Workplace& workplace, const std::vector<System>& systems, std::int64_t replicas) {
+  Crew crew;
+  for (const System& system : systems)
+    crew.push_back(std::make_unique<Workers>(workplace, system, replicas));
+  for (const auto& workers : crew) workers->await_start();
+  return crew;
+}
+
+void finish(Crew& crew) {
+  for (const auto& workers : crew) workers->finish();
+  crew.clear();
+}
+
+// The sizes as this operation can have them, each once.
+std::vector<std::int64_t> usable_sizes(const CollectivesOptions& options, Operation operation,
+                                       std::int64_t replicas) {
+  std::vector<std::int64_t> sizes;
+  for (const std::int64_t size : options.sizes)
+    sizes.push_back(usable_size(operation, replicas, size));
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
+// Input, output and what a system may need on top, for every replica of every system: all hold
+// their buffers at once.
+std::int64_t memory_needed(std::size_t systems, std::int64_t replicas, std::int64_t bytes) {
+  return static_cast<std::int64_t>(systems) * replicas * bytes * 5 / 2;
+}
+
+void note_once(OperationResult& result, const std::string& note) {
+  if (std::find(result.notes.begin(), result.notes.end(), note) == result.notes.end())
+    result.notes.push_back(note);
+}
+
+void measure_operation(const Crew& crew, const CollectivesOptions& options, OperationResult& result,
+                       ProgressLine& progress) {
+  for (const std::int64_t bytes : usable_sizes(options, result.operation, result.replicas)) {
+    progress.show(
+        str(name_of(result.operation), ", ", result.replicas, " replicas, ", size_text(bytes)));
+    const std::int64_t needed = memory_needed(crew.size(), result.replicas, bytes);
+    const std::int64_t available = available_memory_bytes();
+    if (needed > available) {
+      note_once(result, str(size_text(bytes),
+                            " is left out: the buffers of all systems take up to ", needed >> 20,
+                            " MiB, and ", available >> 20, " MiB are free; --systems picks fewer"));
+      continue;
+    }
+    result.sizes.push_back(
+        {bytes, measure(crew, name_of(result.operation), bytes, options.repetitions)});
+    for (const Measurement& measurement : result.sizes.back().measurements) {
+      if (!measurement.note.empty())
+        note_once(result, str(measurement.label, ": ", measurement.note));
+    }
+  }
+}
+
+}  // namespace
+
+Contestants find_contestants(const CollectivesOptions& options) {
+  const auto own = own_collective_systems();
+  const auto peers = collective_peers();
+  auto names = own;
+  names.insert(names.end(), peers.begin(), peers.end());
+  const auto wanted = options.systems.empty() ? names : options.systems;
+  const auto contains = [](const std::vector<std::string>& all, const std::string& name) {
+    return std::find(all.begin(), all.end(), name) != all.end();
+  };
+  for (const std::string& name : wanted) {
+    if (contains(names, name)) continue;
+    throw ValueError(str("--systems: unknown system '", name, "'", did_you_mean(name, names),
+                         "; there are ", join(names)));
+  }
+  Contestants found;
+  for (const std::string& name : own) {
+    if (contains(wanted, name)) add_own_collective_system(name, options.launch, found.systems);
+  }
+  for (const std::string& name : peers) {
+    if (!contains(wanted, name)) continue;
+    const std::size_t before = found.systems.size();
+    add_collective_peer(name, options.pythons, found);
+    if (found.systems.size() == before && !options.systems.empty()) {
+      throw ValueError(
+          str("--systems: ", name, " cannot be measured here: ", found.left_out.back().reason));
+    }
+  }
+  return found;
+}
+
+CollectivesReport measure_collectives(
+    const Workplace& workplace, const CollectivesOptions& options, const Contestants& contestants,
+    const std::function<void(const CollectivesReport& report)>& done) {
+  CollectivesReport report{
+      .machine = machine_facts(), .systems = {}, .left_out = contestants.left_out, .results = {}};
+  for (const System& system : contestants.systems) {
+    report.systems.push_back({system.label, system.version, system.own});
+  }
+  ProgressLine progress;
+  for (const std::int64_t replicas : options.replicas) {
+    progress.show(
+        str("starting ", contestants.systems.size(), " systems of ", replicas, " replicas"));
+    const MemoryBandwidth limit =
+        measure_memory_bandwidth(std::min(replicas, report.machine.cores));
+    Crew crew = start(workplace, contestants.systems, replicas);
+    for (const Operation operation : options.operations) {
+      OperationResult& result = report.results.emplace_back();
+      result.operation = operation;
+      result.replicas = replicas;
+      result.limit = limit;
+      measure_operation(crew, options, result, progress);
+      progress.clear();
+      done(report);
+    }
+    finish(crew);
+  }
+  return report;
+}
+
+void run_collectives(const CollectivesOptions& options) {
+  const Workplace workplace;
+  const Contestants contestants = find_contestants(options);
+  std::vector<SystemFacts> facts;
+  for (const System& system : contestants.systems)
+    facts.push_back({system.label, system.version, system.own});
+  std::cout << heading_text(machine_facts(), facts, contestants.left_out) << std::endl;
+  const CollectivesReport report =
+      measure_collectives(workplace, options, contestants, [](const CollectivesReport& so_far) {
+        std::cout << result_text(so_far, so_far.results.back()) << std::flush;
+      });
+  if (!std::cout) throw Error("stdout cannot be written");
+  if (!options.json.empty())
+    File(options.json, O_CREAT | O_WRONLY | O_TRUNC).write(to_json(report));
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,174 @@
+#include "trainers/bench/flags.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <functional>
+
+#include <cxxopts.hpp>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "trainers/bench/help.h"
+#include "trainers/bench/units.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr const char* kDefaultSizes = "8,64,1KiB,8KiB,64KiB,256KiB,1MiB,8MiB,64MiB,256MiB";
+constexpr std::int64_t kMostReplicas = 64;
+
+using Texts = std::vector<std::string>;
+
+// Values are taken as texts: what is wrong with one is said here, in the words of all other flags.
+cxxopts::Options make_options(const Texts& names) {
+  cxxopts::Options options("bench");
+  for (const std::string& name : names)
+    options.add_options()(name, "", cxxopts::value<std::string>());
+  options.add_options()("help", "")("version", "");
+  return options;
+}
+
+Texts flag_names(const std::string& command) {
+  Texts names{"systems", "repetitions", "python", "json"};
+  if (command == "collectives")
+    names.insert(names.end(), {"operations", "sizes", "replicas", "launch"});
+  return names;
+}
+
+// cxxopts does not say what was meant.
+void check_known(int argc, const char* const* argv, const Texts& names) {
+  Texts flags{"--help", "--version"};
+  for (const std::string& name : names) flags.push_back("--" + name);
+  for (int i = 0; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument.rfind("--", 0) != 0) continue;
+    const std::string name = argument.substr(0, argument.find('='));
+    if (std::find(flags.begin(), flags.end(), name) == flags.end()) {
+      throw ValueError(str("unknown flag ", name, did_you_mean(name, flags), "; see bench --help"));
+    }
+  }
+}
+
+std::int64_t parse_count(const std::string& flag, const std::string& text, std::int64_t low,
+                         std::int64_t high) {
+  std::int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end || number < low || number > high) {
+    throw ValueError(str(flag, " ", text, ": must be whole numbers from ", low, " to ", high));
+  }
+  return number;
+}
+
+// What `parse` throws gains the flag.
+template <typename Parse>
+auto parse_entries(const std::string& flag, const std::string& text, const Parse& parse) {
+  std::vector<decltype(parse(std::string()))> values;
+  for (const std::string& entry : parse_list(text, flag)) {
+    try {
+      const auto value = parse(entry);
+      if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+    } catch (const ValueError& error) {
+      throw ValueError(str(flag, ": ", error.what()));
+    }
+  }
+  return values;
+}
+
+std::int64_t parse_float_size(const std::string& text) {
+  const std::int64_t bytes = parse_size(text);
+  if (bytes % 4 != 0)
+    throw ValueError(str(text, " is no whole number of float32 values, which take 4 bytes each"));
+  return bytes;
+}
+
+LaunchMode parse_launch(const std::string& text) {
+  if (text == "processes") return LaunchMode::processes;
+  if (text == "threads") return LaunchMode::threads;
+  throw ValueError(str("must be processes, threads or both, is '", text, "'"));
+}
+
+// Said before the measurement, not after it.
+std::filesystem::path parse_output(const std::string& flag, const std::string& text) {
+  const std::filesystem::path file = text;
+  const auto folder = std::filesystem::absolute(file).parent_path();
+  if (text.empty() || std::filesystem::is_directory(file))
+    throw ValueError(str(flag, " ", text, ": is no file's name"));
+  if (::access(folder.c_str(), W_OK) != 0)
+    throw ValueError(str(flag, " ", text, ": ", folder, " cannot be written to"));
+  return file;
+}
+
+using Value = std::function<void(const std::string& flag,
+                                 const std::function<void(const std::string&)>& take)>;
+
+void read_common(CommonOptions& options, const Value& value) {
+  value("systems",
+        [&](const std::string& text) { options.systems = parse_list(text, "--systems"); });
+  value("python", [&](const std::string& text) { options.pythons = parse_list(text, "--python"); });
+  value("json", [&](const std::string& text) { options.json = parse_output("--json", text); });
+  value("repetitions", [&](const std::string& text) {
+    options.repetitions = parse_count("--repetitions", text, 1, 10'000);
+  });
+}
+
+CollectivesOptions read_collectives(const Value& value) {
+  CollectivesOptions options;
+  read_common(options, value);
+  options.sizes = parse_entries("--sizes", kDefaultSizes, parse_float_size);
+  value("operations", [&](const std::string& text) {
+    options.operations = parse_entries("--operations", text, parse_operation);
+  });
+  value("sizes", [&](const std::string& text) {
+    options.sizes = parse_entries("--sizes", text, parse_float_size);
+  });
+  value("replicas", [&](const std::string& text) {
+    options.replicas = parse_entries("--replicas", text, [&](const std::string& entry) {
+      return parse_count("", entry, 1, kMostReplicas);
+    });
+  });
+  value("launch", [&](const std::string& text) {
+    options.launch = parse_entries("--launch", text, parse_launch);
+  });
+  std::sort(options.sizes.begin(), options.sizes.end());
+  return options;
+}
+
+}  // namespace
+
+Flags parse_flags(int argc, const char* const* argv) {
+  const Texts commands{"collectives"};
+  const std::string command = argc > 1 ? argv[1] : "";
+  if (command == "--help") return {.text = help_text()};
+  if (command == "--version") return {.text = "lockstep " LOCKSTEP_VERSION "\n"};
+  if (std::find(commands.begin(), commands.end(), command) == commands.end()) {
+    const std::string what = command.empty() ? "a measurement is needed"
+                                             : str("unknown measurement '", command, "'",
+                                                   did_you_mean(command, commands));
+    throw ValueError(str(what, ": ", join(commands, " or "), "; see bench --help"));
+  }
+  const Texts names = flag_names(command);
+  check_known(argc - 2, argv + 2, names);
+  cxxopts::Options options = make_options(names);
+  try {
+    const cxxopts::ParseResult parsed = options.parse(argc - 1, argv + 1);
+    if (!parsed.unmatched().empty()) {
+      throw ValueError(str("'", parsed.unmatched()[0], "' is no flag; see bench --help"));
+    }
+    if (parsed.count("help") > 0) return {.text = help_text()};
+    if (parsed.count("version") > 0) return {.text = "lockstep " LOCKSTEP_VERSION "\n"};
+    const Value value = [&](const std::string& flag,
+                            const std::function<void(const std::string&)>& take) {
+      if (parsed.count(flag) > 0) take(parsed[flag].as<std::string>());
+    };
+    Flags flags;
+    if (command == "collectives") flags.collectives = read_collectives(value);
+    return flags;
+  } catch (const cxxopts::exceptions::exception& error) {
+    throw ValueError(str(error.what(), "; see bench --help"));
+  }
+}
+
+}  // namespace lockstep::bench

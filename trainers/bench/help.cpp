@@ -1,0 +1,63 @@
+#include "trainers/bench/help.h"
+
+namespace lockstep::bench {
+
+std::string help_text() {
+  return R"(Measures Lockstep on this machine, beside other libraries and beside what the machine can do.
+
+Usage:
+  bench collectives [flags]   all-reduce, reduce-scatter and all-gather over sizes and replicas
+  bench --help | --version
+
+Flags of bench collectives:
+  --operations LIST   all_reduce, reduce_scatter, all_gather (default: all)
+  --sizes LIST        of the whole buffer, such as 8, 64KiB, 1MiB (default: ten from 8 B to 256 MiB)
+  --replicas LIST     default: 2,4
+  --systems LIST      of those below (default: all that this machine has)
+  --launch LIST       processes, threads: how Lockstep's own replicas run (default: processes)
+  --repetitions N     samples a case (default: until 2 seconds have passed, from 5 to 25)
+  --python LIST       interpreters for c10d and jax (default: python3). Debian's python3-torch has
+                      PyTorch 1.13, PyPI the current PyTorch and JAX; of several versions each is a
+                      system
+  --json FILE         write all samples, and what is known of the machine and the systems
+
+Systems. Buffers are float32; "threads" behind a name says that its replicas are threads.
+  psum       Lockstep: psum, psum_scatter and all_gather on ordinary tensors, all checks on
+  pmap       the same inside a pmap, whose replicas are threads
+  gloo       the same as psum, with Backend::gloo: TCP on loopback
+  c10d       PyTorch's torch.distributed over Gloo, on loopback, a process a replica
+  openmpi    Open MPI, a process a replica; if MPI was there when bench was built
+  jax        JAX under pmap, with as many CPU host devices as replicas in one process
+A system that this machine lacks is left out, with a line that says why; one that --systems names
+must be there.
+
+Sizes. A size S is that of the whole buffer: all_reduce takes S and gives S on each of N replicas,
+reduce_scatter takes S and gives S/N, all_gather takes S/N and gives S. Sizes that do not divide into
+whole numbers of each replica are rounded up.
+
+How is measured. All systems run at the same time, each as N replicas that sleep until it is their
+turn. For each case (operation, replicas, size) each makes its buffers, and its result is checked.
+Then, again and again, every system in turn runs one batch: a barrier, and as many calls one after
+another as take about 3 ms, at least one. A sample is the time from the first replica's begin to the
+last one's end, divided by the calls. Tables show the median, and by how many percent the lower and
+the upper quartile differ from it.
+
+Bus bandwidth is as NCCL's tests define it, so that sizes, operations and numbers of replicas compare:
+for a call that takes t, all_reduce 2 (N-1)/N S/t, the others (N-1)/N S/t.
+
+The limit is this machine's memory: what min(N, cores) threads copy from buffers larger than any cache
+to others, bytes read and written together, with normal or non-temporal stores, whichever is faster.
+In parentheses stands, from 1 MiB on, which part of it a system uses for what must be read and written
+at the least, all replicas together: all_reduce N S read + N S written, reduce_scatter N S + S,
+all_gather (N-1) S + (N-1) S. What stays in a cache can be more than 100%.
+
+Exit status: 0 done; 2 arguments; 3 a system failed; 1 any other error; 130 Ctrl-C; 143 SIGTERM.
+
+Examples:
+  bench collectives --json collectives.json
+  bench collectives --operations all_reduce --sizes 1KiB,1MiB,64MiB --replicas 2 \
+      --python /usr/bin/python3,venv/bin/python
+)";
+}
+
+}  // namespace lockstep::bench

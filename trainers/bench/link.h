@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace lockstep::bench {
+
+/// One replica of a system that is measured, as its worker implements it. All replicas get the same
+/// requests in the same order.
+class Task {
+ public:
+  virtual ~Task() = default;
+  /// Makes the buffers of an operation (those of the one before are gone then), calls it once and
+  /// throws if the result is wrong. Returns what a reader of the figures should know, mostly "".
+  [[nodiscard]] virtual std::string prepare(const std::string& operation, std::int64_t bytes) = 0;
+  /// Returns when all replicas have called it.
+  virtual void barrier() = 0;
+  /// The operation, once.
+  virtual void call() = 0;
+};
+
+/// Does what the driver asks of this replica until the driver hangs up. In between it sleeps in
+/// read(): a system that waits for its turn takes no time from the one that has it.
+///
+/// `folder` holds two FIFOs a replica needs, of lines of text: `commands.RANK` from the driver,
+/// `answers` to it.
+///   prepare OPERATION BYTES   answered by   RANK prepared NOTE
+///   run CALLS                 answered by   RANK ran BEGIN END
+/// BEGIN and END are this replica's, in nanoseconds of CLOCK_MONOTONIC (std::chrono::steady_clock,
+/// Python's time.monotonic_ns), which all processes of a host share. The first line, unasked, is
+/// "RANK hello".
+void serve(Task& task, const std::filesystem::path& folder, std::int64_t rank);
+
+}  // namespace lockstep::bench

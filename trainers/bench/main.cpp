@@ -1,0 +1,41 @@
+// The measurements: what Lockstep's operations take, beside others' and beside what the machine can
+// do.
+
+#include <exception>
+#include <iostream>
+
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
+#include "framework/base/process.h"
+#include "trainers/bench/collectives.h"
+#include "trainers/bench/flags.h"
+#include "trainers/bench/own_systems.h"
+#include "trainers/bench/workplace.h"
+
+namespace lockstep::bench {
+namespace {
+
+int bench(int argc, char** argv) {
+  prepare_process();
+  if (argc > 1 && std::string(argv[1]) == "worker") return run_own_worker({argv + 2, argv + argc});
+  const Flags flags = parse_flags(argc, argv);
+  if (flags.collectives) run_collectives(*flags.collectives);
+  if (flags.text) std::cout << *flags.text;
+  if (!std::cout.flush()) throw Error("stdout cannot be written");
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  try {
+    return lockstep::bench::bench(argc, argv);
+  } catch (const lockstep::bench::Stopped& stopped) {
+    lockstep::log_error(stopped.what());
+    return 128 + stopped.signal();
+  } catch (const std::exception& error) {
+    lockstep::log_error(error.what());
+    return lockstep::exit_status(error);
+  }
+}

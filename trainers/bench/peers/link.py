@@ -1,0 +1,32 @@
+"""One replica of a system that bench measures, as ../link.h says it: a task does what the driver asks."""
+
+import os
+import time
+
+
+def serve(task, folder, rank):
+    """Does what the driver asks of this replica until the driver hangs up.
+
+    A task has prepare(operation, size), which makes the buffers, calls the operation once, checks the result and
+    returns a note for the reader; barrier(); and run(calls), which has made so many calls when it returns.
+    """
+    answers = os.open(os.path.join(folder, "answers"), os.O_WRONLY)
+
+    def answer(text):
+        os.write(answers, f"{rank} {text}\n".encode())
+
+    with open(os.path.join(folder, f"commands.{rank}")) as commands:
+        answer("hello")
+        while line := commands.readline():
+            verb, *words = line.split()
+            if verb == "prepare":
+                operation, size = words
+                answer(f"prepared {task.prepare(operation, int(size))}")
+            elif verb == "run":
+                task.barrier()
+                begin = time.monotonic_ns()
+                task.run(int(words[0]))
+                end = time.monotonic_ns()
+                answer(f"ran {begin} {end}")
+            else:
+                raise ValueError(f"the driver said {line!r}")

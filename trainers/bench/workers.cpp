@@ -1,0 +1,235 @@
+#include "trainers/bench/workers.h"
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <sstream>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "framework/base/text.h"
+
+namespace lockstep::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kSilence = 120'000;  // milliseconds
+constexpr std::int64_t kFinishGrace = 10'000;
+constexpr std::int64_t kTermGrace = 2'000;
+constexpr std::size_t kLastLines = 8;
+
+// Open in both directions: neither opening nor reading then depends on who else has it open. It
+// closes with this process, however that ends, which the replicas see as the end of their commands.
+Descriptor make_fifo(const fs::path& path) {
+  Descriptor fifo(::mkfifo(path.c_str(), 0600) == 0 ? ::open(path.c_str(), O_RDWR | O_CLOEXEC)
+                                                    : -1);
+  if (!fifo.open()) throw Error(str("cannot make ", path, ": ", std::strerror(errno)));
+  return fifo;
+}
+
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& more) {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    if (!more.contains(text.substr(0, text.find('=')))) variables.push_back(text);
+  }
+  for (const auto& [name, value] : more) variables.push_back(str(name, '=', value));
+  return variables;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+std::string last_lines(const fs::path& file) {
+  std::ifstream in(file);
+  std::deque<std::string> lines;
+  for (std::string line; std::getline(in, line);) {
+    if (line.find_first_not_of(" -") == std::string::npos) continue;
+    lines.push_back("  " + line);
+    if (lines.size() > kLastLines) lines.pop_front();
+  }
+  return join(lines, "\n");
+}
+
+}  // namespace
+
+Workers::Workers(const Workplace& workplace, const System& system, std::int64_t replicas)
+    : workplace_(&workplace),
+      system_(&system),
+      replicas_(replicas),
+      links_(system.one_controller ? 1 : static_cast<std::size_t>(replicas)) {
+  std::string name = (workplace.folder() / "system-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw Error(str("cannot make the folder ", name, ": ", std::strerror(errno)));
+  }
+  folder_ = name;
+  output_ = Descriptor(
+      ::open((folder_ / "output").c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600));
+  answers_ = make_fifo(folder_ / "answers");
+  for (std::size_t rank = 0; rank < links_; ++rank) {
+    commands_.push_back(make_fifo(folder_ / str("commands.", rank)));
+  }
+  for (const Program& program : system.programs(replicas, folder_)) start(program);
+}
+
+void Workers::start(const Program& program) {
+  std::vector<std::string> arguments = program.arguments;
+  std::vector<std::string> variables = environment_with(program.environment);
+  const std::vector<char*> argument_pointers = pointers(arguments);
+  const std::vector<char*> variable_pointers = pointers(variables);
+  const pid_t driver = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) fail(str("cannot be started: ", std::strerror(errno)));
+  if (pid == 0) {
+    ::setpgid(0, 0);  // Ctrl-C is for the driver
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != driver) ::_exit(1);
+    const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ::dup2(nothing, STDIN_FILENO);
+    ::dup2(output_.get(), STDOUT_FILENO);
+    ::dup2(output_.get(), STDERR_FILENO);
+    ::execvpe(argument_pointers[0], argument_pointers.data(), variable_pointers.data());
+    ::dprintf(STDERR_FILENO, "cannot run %s: %s\n", argument_pointers[0], std::strerror(errno));
+    ::_exit(127);
+  }
+  processes_.push_back({pid, Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))});
+  if (!processes_.back().handle.open()) fail(str("cannot be watched: ", std::strerror(errno)));
+}
+
+Workers::~Workers() {
+  const bool asked = commands_.empty();
+  if (!asked || !reaped_within(kFinishGrace)) {
+    for (const Process& process : processes_) ::kill(process.pid, SIGTERM);
+    if (!reaped_within(kTermGrace)) {
+      for (const Process& process : processes_) ::kill(-process.pid, SIGKILL);
+      (void)reaped_within(kTermGrace);
+    }
+  }
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+// Drops the processes that have ended.
+bool Workers::reaped_within(std::int64_t milliseconds) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+  while (!processes_.empty()) {
+    std::erase_if(processes_, [](const Process& process) {
+      return ::waitpid(process.pid, nullptr, WNOHANG) == process.pid;
+    });
+    if (processes_.empty()) break;
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    pollfd ended{processes_[0].handle.get(), POLLIN, 0};
+    ::poll(&ended, 1, 10);
+  }
+  return true;
+}
+
+void Workers::finish() {
+  commands_.clear();
+}
+
+void Workers::fail(const std::string& what) const {
+  const std::string output = last_lines(folder_ / "output");
+  throw CommError(str(system_->label, ", ", replicas_, " replicas: ", what,
+                      output.empty() ? "; it printed nothing" : "; the last that it printed:\n",
+                      output));
+}
+
+// Until there is something to read from the replicas.
+void Workers::await_input() {
+  std::vector<pollfd> polled{{answers_.get(), POLLIN, 0},
+                             {workplace_->signals().descriptor(), POLLIN, 0}};
+  for (const Process& process : processes_) polled.push_back({process.handle.get(), POLLIN, 0});
+  const int count = ::poll(polled.data(), polled.size(), kSilence);
+  workplace_->check_signals();
+  if (count < 0 && errno != EINTR) fail(str("cannot be listened to: ", std::strerror(errno)));
+  if (count == 0) fail(str("has not answered for ", kSilence / 1000, " seconds"));
+  if (polled[0].revents != 0) return;
+  for (std::size_t i = 2; i < polled.size(); ++i) {
+    if (polled[i].revents == 0) continue;
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(processes_[i - 2].pid), &info, WEXITED | WNOWAIT);
+    // Others may be about to say why.
+    ::poll(nullptr, 0, 300);
+    fail(str("process ", info.si_pid,
+             info.si_code == CLD_EXITED ? " ended with status " : " was killed by signal ",
+             info.si_status));
+  }
+}
+
+// One answer of each replica, without its rank and the expected first word.
+std::vector<std::string> Workers::await_answers(const std::string& expected) {
+  std::vector<std::string> answers(links_);
+  for (std::size_t missing = links_; missing > 0;) {
+    const std::size_t end = received_.find('\n');
+    if (end == std::string::npos) {
+      await_input();
+      pollfd readable{answers_.get(), POLLIN, 0};
+      if (::poll(&readable, 1, 0) <= 0) continue;
+      std::array<char, 4096> buffer{};
+      const ssize_t count = ::read(answers_.get(), buffer.data(), buffer.size());
+      if (count > 0) received_.append(buffer.data(), static_cast<std::size_t>(count));
+      continue;
+    }
+    std::istringstream line(received_.substr(0, end));
+    received_.erase(0, end + 1);
+    std::size_t rank = 0;
+    std::string verb;
+    line >> rank >> verb >> std::ws;
+    if (!line && !line.eof()) fail("has sent what is no answer");
+    if (rank >= answers.size() || verb != expected)
+      fail(str("has answered '", line.str(), "', not ", expected));
+    std::getline(line, answers[rank]);
+    --missing;
+  }
+  return answers;
+}
+
+std::vector<std::string> Workers::ask(const std::string& request, const std::string& expected) {
+  const std::string line = request + "\n";
+  for (const Descriptor& command : commands_) {
+    if (::write(command.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+      fail(str("cannot be asked: ", std::strerror(errno)));
+    }
+  }
+  return await_answers(expected);
+}
+
+void Workers::await_start() {
+  (void)await_answers("hello");
+}
+
+std::string Workers::prepare(const std::string& operation, std::int64_t bytes) {
+  return ask(str("prepare ", operation, ' ', bytes), "prepared")[0];
+}
+
+double Workers::run(std::int64_t calls) {
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  std::int64_t last = 0;
+  for (const std::string& answer : ask(str("run ", calls), "ran")) {
+    std::istringstream times(answer);
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    times >> begin >> end;
+    first = std::min(first, begin);
+    last = std::max(last, end);
+  }
+  return static_cast<double>(last - first) * 1e-9;
+}
+
+}  // namespace lockstep::bench

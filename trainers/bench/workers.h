@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "framework/replicas/replica_process.h"
+#include "trainers/bench/workplace.h"
+
+namespace lockstep::bench {
+
+/// A program to start, with what it finds in its environment beside the driver's own.
+struct Program {
+  std::vector<std::string> arguments;  ///< the first is its path, or a name to be found in PATH
+  std::map<std::string, std::string> environment = {};
+};
+
+/// Something that is measured: a library in one way of using it.
+struct System {
+  std::string name;     ///< as --systems has it: "psum", "c10d"
+  std::string label;    ///< as tables have it: "psum threads", "c10d 1.13"
+  std::string version;  ///< "LibTorch 1.13.0", "PyTorch 2.9.0"
+  bool own = false;     ///< Lockstep, not a peer
+  /// One controller drives all replicas, as replica 0: it alone is asked.
+  bool one_controller = false;
+  /// What runs so many replicas, each of which calls serve() (link.h) with this folder.
+  std::function<std::vector<Program>(std::int64_t replicas, const std::filesystem::path& folder)>
+      programs;
+};
+
+/// The running replicas of a system. Errors name the system; a process that ends, or says nothing
+/// for two minutes, is a CommError with the last lines of what it printed. All waiting ends with
+/// Stopped when a signal comes.
+class Workers {
+ public:
+  /// Starts them; await_start() waits until they are ready.
+  Workers(const Workplace& workplace, const System& system, std::int64_t replicas);
+  /// Ends them, with force if finish() was not called.
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  [[nodiscard]] const System& system() const noexcept { return *system_; }
+
+  void await_start();
+  /// Makes the buffers of an operation; see Task::prepare. Returns replica 0's note.
+  std::string prepare(const std::string& operation, std::int64_t bytes);
+  /// Seconds from the moment that the first replica begins a batch of so many calls to the moment
+  /// that the last one is done with it.
+  double run(std::int64_t calls);
+  /// Asks them to end.
+  void finish();
+
+ private:
+  struct Process {
+    pid_t pid = -1;
+    Descriptor handle;  // a pidfd: readable once it has ended
+  };
+
+  void start(const Program& program);
+  std::vector<std::string> ask(const std::string& request, const std::string& expected);
+  std::vector<std::string> await_answers(const std::string& expected);
+  void await_input();
+  [[noreturn]] void fail(const std::string& what) const;
+  [[nodiscard]] bool reaped_within(std::int64_t milliseconds);
+
+  const Workplace* workplace_;
+  const System* system_;
+  std::int64_t replicas_;
+  std::size_t links_;  // replicas that are asked
+  std::filesystem::path folder_;
+  Descriptor output_;
+  Descriptor answers_;
+  std::vector<Descriptor> commands_;
+  std::vector<Process> processes_;
+  std::string received_;
+};
+
+}  // namespace lockstep::bench
