@@ -19,22 +19,6 @@
 namespace lockstep::bench {
 namespace {
 
-using Crew = std::vector<std::unique_ptr<Workers>>;
-
-// All systems with so many replicas, started at the same time.
-Crew start(const Workplace& workplace, const std::vector<System>& systems, std::int64_t replicas) {
-  Crew crew;
-  for (const System& system : systems)
-    crew.push_back(std::make_unique<Workers>(workplace, system, replicas));
-  for (const auto& workers : crew) workers->await_start();
-  return crew;
-}
-
-void finish(Crew& crew) {
-  for (const auto& workers : crew) workers->finish();
-  crew.clear();
-}
-
 // The sizes as this operation can have them, each once.
 std::vector<std::int64_t> usable_sizes(const CollectivesOptions& options, Operation operation,
                                        std::int64_t replicas) {
@@ -110,49 +94,32 @@ Contestants find_contestants(const CollectivesOptions& options) {
   return found;
 }
 
-CollectivesReport measure_collectives(
-    const Workplace& workplace, const CollectivesOptions& options, const Contestants& contestants,
-    const std::function<void(const CollectivesReport& report)>& done) {
-  CollectivesReport report{
-      .machine = machine_facts(), .systems = {}, .left_out = contestants.left_out, .results = {}};
-  for (const System& system : contestants.systems) {
-    report.systems.push_back({system.label, system.version, system.own});
-  }
+void run_collectives(const CollectivesOptions& options) {
+  const Workplace workplace;
+  const Contestants contestants = find_contestants(options);
+  CollectivesReport report{.machine = machine_facts(),
+                           .systems = facts_of(contestants.systems),
+                           .left_out = contestants.left_out,
+                           .results = {}};
+  std::cout << heading_text(report.machine, report.systems, report.left_out) << std::endl;
   ProgressLine progress;
   for (const std::int64_t replicas : options.replicas) {
     progress.show(
         str("starting ", contestants.systems.size(), " systems of ", replicas, " replicas"));
     const MemoryBandwidth limit =
         measure_memory_bandwidth(std::min(replicas, report.machine.cores));
-    Crew crew = start(workplace, contestants.systems, replicas);
+    Crew crew(workplace, contestants.systems, replicas);
     for (const Operation operation : options.operations) {
-      OperationResult& result = report.results.emplace_back();
-      result.operation = operation;
-      result.replicas = replicas;
-      result.limit = limit;
-      measure_operation(crew, options, result, progress);
+      report.results.push_back({operation, replicas, limit, {}, {}});
+      measure_operation(crew, options, report.results.back(), progress);
       progress.clear();
-      done(report);
+      std::cout << result_text(report, report.results.back()) << std::flush;
     }
-    finish(crew);
+    crew.finish();
   }
-  return report;
-}
-
-void run_collectives(const CollectivesOptions& options) {
-  const Workplace workplace;
-  const Contestants contestants = find_contestants(options);
-  std::vector<SystemFacts> facts;
-  for (const System& system : contestants.systems)
-    facts.push_back({system.label, system.version, system.own});
-  std::cout << heading_text(machine_facts(), facts, contestants.left_out) << std::endl;
-  const CollectivesReport report =
-      measure_collectives(workplace, options, contestants, [](const CollectivesReport& so_far) {
-        std::cout << result_text(so_far, so_far.results.back()) << std::flush;
-      });
-  if (!std::cout) throw Error("stdout cannot be written");
-  if (!options.json.empty())
+  if (!options.json.empty()) {
     File(options.json, O_CREAT | O_WRONLY | O_TRUNC).write(to_json(report));
+  }
 }
 
 }  // namespace lockstep::bench

@@ -22,6 +22,8 @@ Flags of bench collectives:
   --json FILE         write all samples, and what is known of the machine and the systems
 
 Systems. Buffers are float32; "threads" behind a name says that its replicas are threads.
+  symmetric  Lockstep: psum_, psum_scatter_into and all_gather_into on symmetric_zeros(), memory that
+             the replicas share; each replica's own part is a slice of the whole buffer
   psum       Lockstep: psum, psum_scatter and all_gather on ordinary tensors, all checks on
   pmap       the same inside a pmap, whose replicas are threads
   gloo       the same as psum, with Backend::gloo: TCP on loopback
@@ -33,7 +35,7 @@ must be there.
 
 Sizes. A size S is that of the whole buffer: all_reduce takes S and gives S on each of N replicas,
 reduce_scatter takes S and gives S/N, all_gather takes S/N and gives S. Sizes that do not divide into
-whole numbers of each replica are rounded up.
+one whole number of floats a replica are rounded up.
 
 How is measured. All systems run at the same time, each as N replicas that sleep until it is their
 turn. For each case (operation, replicas, size) each makes its buffers, and its result is checked.
@@ -42,14 +44,14 @@ another as take about 3 ms, at least one. A sample is the time from the first re
 last one's end, divided by the calls. Tables show the median, and by how many percent the lower and
 the upper quartile differ from it.
 
-Bus bandwidth is as NCCL's tests define it, so that sizes, operations and numbers of replicas compare:
-for a call that takes t, all_reduce 2 (N-1)/N S/t, the others (N-1)/N S/t.
+Bus bandwidth is as NCCL's tests define it, so that sizes, operations and numbers of replicas can be
+compared: for a call that takes t, all_reduce 2 (N-1)/N S/t, the others (N-1)/N S/t.
 
-The limit is this machine's memory: what min(N, cores) threads copy from buffers larger than any cache
-to others, bytes read and written together, with normal or non-temporal stores, whichever is faster.
-In parentheses stands, from 1 MiB on, which part of it a system uses for what must be read and written
-at the least, all replicas together: all_reduce N S read + N S written, reduce_scatter N S + S,
-all_gather (N-1) S + (N-1) S. What stays in a cache can be more than 100%.
+The limit is this machine's memory: what min(N, cores) threads copy from buffers larger than any
+cache to others, bytes read and written together, with normal or non-temporal stores or memcpy,
+whichever is the fastest. In parentheses stands, from 1 MiB on, which part of it a system uses for
+what must be read and written at the least, all replicas together: all_reduce N S read + N S written,
+reduce_scatter N S + S, all_gather (N-1) S + (N-1) S. What stays in caches can be more than 100%.
 
 Exit status: 0 done; 2 arguments; 3 a system failed; 1 any other error; 130 Ctrl-C; 143 SIGTERM.
 

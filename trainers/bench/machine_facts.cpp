@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <limits>
@@ -49,12 +50,15 @@ MachineFacts machine_facts() {
   ::gmtime_r(&now, &date);
   std::array<char, 16> date_text{};
   std::strftime(date_text.data(), date_text.size(), "%Y-%m-%d", &date);
+  double load = 0;
+  (void)::getloadavg(&load, 1);
   const std::string cpu = proc_value("/proc/cpuinfo", "model name");
   return {.cpu = cpu.empty() ? system.machine : cpu,
           .cores = host_cores(),
           .instructions = widest_vectors(),
           .memory_bytes = memory_value("MemTotal"),
           .last_cache_bytes = std::max(0L, ::sysconf(_SC_LEVEL3_CACHE_SIZE)),
+          .load = load,
           .kernel = str(system.sysname, ' ', system.release),
           .date = date_text.data()};
 }

@@ -12,6 +12,7 @@ struct MachineFacts {
   std::string instructions;  ///< the widest vectors: "AVX-512", "AVX2" or ""
   std::int64_t memory_bytes = 0;
   std::int64_t last_cache_bytes = 0;
+  double load = 0;     ///< how many threads wanted to run in the last minute, on average
   std::string kernel;  ///< "Linux 6.1.0"
   std::string date;    ///< today, in UTC: "2026-11-21"
 };

@@ -28,15 +28,14 @@ std::int64_t calls_of_batch(Workers& workers) {
 
 }  // namespace
 
-std::vector<Measurement> measure(const std::vector<std::unique_ptr<Workers>>& systems,
-                                 const std::string& operation, std::int64_t bytes,
-                                 std::int64_t repetitions) {
+std::vector<Measurement> measure(const Crew& systems, const std::string& operation,
+                                 std::int64_t bytes, std::int64_t repetitions) {
   std::vector<Measurement> measurements;
-  for (const auto& workers : systems) {
+  for (std::size_t i = 0; i < systems.size(); ++i) {
     Measurement& measurement = measurements.emplace_back();
-    measurement.label = workers->system().label;
-    measurement.note = workers->prepare(operation, bytes);
-    measurement.calls = calls_of_batch(*workers);
+    measurement.label = systems[i].system().label;
+    measurement.note = systems[i].prepare(operation, bytes);
+    measurement.calls = calls_of_batch(systems[i]);
   }
   const auto begin = std::chrono::steady_clock::now();
   const auto enough = [&](std::int64_t done) {
@@ -48,7 +47,7 @@ std::vector<Measurement> measure(const std::vector<std::unique_ptr<Workers>>& sy
     for (std::size_t i = 0; i < systems.size(); ++i) {
       const std::size_t turn = (i + static_cast<std::size_t>(repetition)) % systems.size();
       Measurement& measurement = measurements[turn];
-      measurement.samples.push_back(systems[turn]->run(measurement.calls) /
+      measurement.samples.push_back(systems[turn].run(measurement.calls) /
                                     static_cast<double>(measurement.calls));
     }
   }

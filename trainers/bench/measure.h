@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,8 +23,7 @@ struct Measurement {
 /// happens on the machine meets all alike. A batch has as many calls as take about 3 ms, at least
 /// one; its time divided by them is a sample. Each system's result is checked and a batch run
 /// before that. `repetitions` 0: until 2 seconds have passed, from 5 to 25.
-[[nodiscard]] std::vector<Measurement> measure(const std::vector<std::unique_ptr<Workers>>& systems,
-                                               const std::string& operation, std::int64_t bytes,
-                                               std::int64_t repetitions);
+[[nodiscard]] std::vector<Measurement> measure(const Crew& systems, const std::string& operation,
+                                               std::int64_t bytes, std::int64_t repetitions);
 
 }  // namespace lockstep::bench

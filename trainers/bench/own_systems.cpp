@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
@@ -14,6 +13,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
 #include "framework/collectives/psum.h"
 #include "framework/collectives/psum_scatter.h"
 #include "framework/replicas/machine.h"
@@ -75,6 +75,64 @@ class OrdinaryTensors : public Task {
   Tensor token_ = at::zeros({1});
 };
 
+// Tensors that the replicas of a host share, reduced and gathered where they are: how gradients and
+// parameters live.
+class SymmetricTensors : public Task {
+ public:
+  std::string prepare(const std::string& name, std::int64_t bytes) override {
+    operation_ = parse_operation(name);
+    const std::int64_t replicas = axis_size(kAxis);
+    const std::int64_t index = axis_index(kAxis);
+    const std::int64_t part = bytes / static_cast<std::int64_t>(sizeof(float)) / replicas;
+    whole_ = own_ = Tensor();
+    whole_ = symmetric_zeros({bytes / static_cast<std::int64_t>(sizeof(float))}, at::kFloat, kAxis);
+    own_ = whole_.narrow(0, index * part, part);
+    (operation_ == Operation::all_gather ? own_ : whole_).fill_(static_cast<float>(index + 1));
+    call();
+    const Tensor each = at::arange(1, replicas + 1, at::kFloat);
+    switch (operation_) {
+      case Operation::all_reduce:
+        check(whole_.eq(each.sum()));
+        break;
+      case Operation::reduce_scatter:
+        check(own_.eq(each.sum()));
+        break;
+      case Operation::all_gather:
+        check(whole_.view({replicas, -1}).eq(each.unsqueeze(1)));
+        break;
+    }
+    barrier();       // nobody clears what another still reads
+    whole_.zero_();  // what is summed in place again and again must stay finite
+    return "";
+  }
+
+  void barrier() override { psum_(token_, kAxis); }
+
+  void call() override {
+    switch (operation_) {
+      case Operation::all_reduce:
+        psum_(whole_, kAxis);
+        break;
+      case Operation::reduce_scatter:
+        psum_scatter_into(own_, whole_, kAxis);
+        break;
+      case Operation::all_gather:
+        all_gather_into(whole_, own_, kAxis);
+        break;
+    }
+  }
+
+ private:
+  void check(const Tensor& right) const {
+    if (!right.all().item<bool>()) throw Error(str(name_of(operation_), ": the result is wrong"));
+  }
+
+  Operation operation_ = Operation::all_reduce;
+  Tensor whole_;
+  Tensor own_;  // this replica's part of it
+  Tensor token_ = at::zeros({1});
+};
+
 struct OwnSystem {
   const char* name;
   Backend backend;
@@ -89,6 +147,7 @@ std::unique_ptr<Task> make() {
 
 const std::vector<OwnSystem>& own_systems() {
   static const std::vector<OwnSystem> systems{
+      {"symmetric", Backend::automatic, false, make<SymmetricTensors>},
       {"psum", Backend::automatic, false, make<OrdinaryTensors>},
       {"pmap", Backend::automatic, true, make<OrdinaryTensors>},
       {"gloo", Backend::gloo, false, make<OrdinaryTensors>},

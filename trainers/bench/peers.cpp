@@ -139,6 +139,12 @@ Programs jax_programs(const std::string& python) {
 
 }  // namespace
 
+std::vector<SystemFacts> facts_of(const std::vector<System>& systems) {
+  std::vector<SystemFacts> facts;
+  for (const System& system : systems) facts.push_back({system.label, system.version, system.own});
+  return facts;
+}
+
 std::vector<std::string> collective_peers() {
   return {"c10d", "openmpi", "jax"};
 }

@@ -14,6 +14,9 @@ struct Contestants {
   std::vector<LeftOut> left_out;
 };
 
+/// The systems as a report has them.
+[[nodiscard]] std::vector<SystemFacts> facts_of(const std::vector<System>& systems);
+
 /// Other libraries whose collectives can be measured: the names that --systems takes.
 [[nodiscard]] std::vector<std::string> collective_peers();
 

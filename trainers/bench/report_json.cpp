@@ -53,6 +53,7 @@ Json machine_json(const MachineFacts& machine) {
           {"cores", machine.cores},
           {"memory_bytes", machine.memory_bytes},
           {"last_cache_bytes", machine.last_cache_bytes},
+          {"load", machine.load},
           {"kernel", machine.kernel},
           {"date", machine.date}};
 }

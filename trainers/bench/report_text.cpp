@@ -12,6 +12,7 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
+constexpr double kBusyLoad = 0.5;
 constexpr std::int64_t kFromHereOnShares = std::int64_t{1} << 20;
 
 std::vector<std::string> heading_row(const std::string& first, const CollectivesReport& report) {
@@ -102,6 +103,10 @@ std::string heading_text(const MachineFacts& machine, const std::vector<SystemFa
           digits_text(static_cast<double>(machine.memory_bytes) / (1 << 30)), " GiB, ",
           machine.kernel, ", ", machine.date, "\n");
   for (const SystemFacts& system : systems) text += str(system.label, ": ", system.version, "\n");
+  if (machine.load > kBusyLoad) {
+    text += str("The machine was busy before this began (load average ", digits_text(machine.load),
+                "): expect noise.\n");
+  }
   for (const LeftOut& system : left_out)
     text += str(system.name, " is left out: ", system.reason, "\n");
   return text;

@@ -1,5 +1,6 @@
 #include "trainers/bench/workers.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include <fcntl.h>
@@ -114,7 +116,7 @@ void Workers::start(const Program& program) {
 Workers::~Workers() {
   const bool asked = commands_.empty();
   if (!asked || !reaped_within(kFinishGrace)) {
-    for (const Process& process : processes_) ::kill(process.pid, SIGTERM);
+    stop();
     if (!reaped_within(kTermGrace)) {
       for (const Process& process : processes_) ::kill(-process.pid, SIGKILL);
       (void)reaped_within(kTermGrace);
@@ -141,6 +143,10 @@ bool Workers::reaped_within(std::int64_t milliseconds) {
 
 void Workers::finish() {
   commands_.clear();
+}
+
+void Workers::stop() {
+  for (const Process& process : processes_) ::kill(process.pid, SIGTERM);
 }
 
 void Workers::fail(const std::string& what) const {
@@ -230,6 +236,22 @@ double Workers::run(std::int64_t calls) {
     last = std::max(last, end);
   }
   return static_cast<double>(last - first) * 1e-9;
+}
+
+Crew::Crew(const Workplace& workplace, const std::vector<System>& systems, std::int64_t replicas)
+    : Crew() {  // so that the destructor also ends what has started before something fails
+  for (const System& system : systems) {
+    members_.push_back(std::make_unique<Workers>(workplace, system, replicas));
+  }
+  for (const auto& member : members_) member->await_start();
+}
+
+Crew::~Crew() {
+  for (const auto& member : members_) finished_ ? member->finish() : member->stop();
+}
+
+void Crew::finish() {
+  finished_ = true;
 }
 
 }  // namespace lockstep::bench

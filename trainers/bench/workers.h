@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -53,8 +54,10 @@ class Workers {
   /// Seconds from the moment that the first replica begins a batch of so many calls to the moment
   /// that the last one is done with it.
   double run(std::int64_t calls);
-  /// Asks them to end.
+  /// Asks them to end, which the destructor then waits for.
   void finish();
+  /// Ends them where they are, which the destructor then waits for.
+  void stop();
 
  private:
   struct Process {
@@ -79,6 +82,28 @@ class Workers {
   std::vector<Descriptor> commands_;
   std::vector<Process> processes_;
   std::string received_;
+};
+
+/// All systems of a measurement at once.
+class Crew {
+ public:
+  /// Starts them side by side, each with so many replicas, and waits until all are ready.
+  Crew(const Workplace& workplace, const std::vector<System>& systems, std::int64_t replicas);
+  /// Ends them side by side: those of a finished crew as they please, the others at once.
+  ~Crew();
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  [[nodiscard]] std::size_t size() const noexcept { return members_.size(); }
+  [[nodiscard]] Workers& operator[](std::size_t i) const { return *members_[i]; }
+  /// No more measurements are to come.
+  void finish();
+
+ private:
+  Crew() = default;
+
+  std::vector<std::unique_ptr<Workers>> members_;
+  bool finished_ = false;
 };
 
 }  // namespace lockstep::bench
