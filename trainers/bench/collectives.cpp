@@ -11,6 +11,7 @@
 #include "framework/base/text.h"
 #include "framework/telemetry/file.h"
 #include "trainers/bench/own_systems.h"
+#include "trainers/bench/plot.h"
 #include "trainers/bench/progress_line.h"
 #include "trainers/bench/report_json.h"
 #include "trainers/bench/report_text.h"
@@ -60,6 +61,10 @@ void measure_operation(const Crew& crew, const CollectivesOptions& options, Oper
         note_once(result, str(measurement.label, ": ", measurement.note));
     }
   }
+}
+
+void write_file(const std::filesystem::path& path, const std::string& text) {
+  File(path, O_CREAT | O_WRONLY | O_TRUNC).write(text);
 }
 
 }  // namespace
@@ -117,9 +122,8 @@ void run_collectives(const CollectivesOptions& options) {
     }
     crew.finish();
   }
-  if (!options.json.empty()) {
-    File(options.json, O_CREAT | O_WRONLY | O_TRUNC).write(to_json(report));
-  }
+  if (!options.json.empty()) write_file(options.json, to_json(report));
+  if (!options.plot.empty()) write_file(options.plot, to_svg(report));
 }
 
 }  // namespace lockstep::bench

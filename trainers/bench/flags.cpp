@@ -33,7 +33,7 @@ cxxopts::Options make_options(const Texts& names) {
 Texts flag_names(const std::string& command) {
   Texts names{"systems", "repetitions", "python", "json"};
   if (command == "collectives")
-    names.insert(names.end(), {"operations", "sizes", "replicas", "launch"});
+    names.insert(names.end(), {"operations", "sizes", "replicas", "launch", "plot"});
   return names;
 }
 
@@ -132,6 +132,7 @@ CollectivesOptions read_collectives(const Value& value) {
   value("launch", [&](const std::string& text) {
     options.launch = parse_entries("--launch", text, parse_launch);
   });
+  value("plot", [&](const std::string& text) { options.plot = parse_output("--plot", text); });
   std::sort(options.sizes.begin(), options.sizes.end());
   return options;
 }

@@ -25,6 +25,7 @@ struct CollectivesOptions : CommonOptions {
   std::vector<std::int64_t> sizes;  ///< ascending
   std::vector<std::int64_t> replicas{2, 4};
   std::vector<LaunchMode> launch{LaunchMode::processes};
+  std::filesystem::path plot;  ///< empty: none
 };
 
 /// What the command line asks for: exactly one of these.

@@ -20,6 +20,7 @@ Flags of bench collectives:
                       PyTorch 1.13, PyPI the current PyTorch and JAX; of several versions each is a
                       system
   --json FILE         write all samples, and what is known of the machine and the systems
+  --plot FILE.svg     draw time and bus bandwidth over size, a line a system, dashed for peers
 
 Systems. Buffers are float32; "threads" behind a name says that its replicas are threads.
   symmetric  Lockstep: psum_, psum_scatter_into and all_gather_into on symmetric_zeros(), memory that
@@ -56,7 +57,7 @@ reduce_scatter N S + S, all_gather (N-1) S + (N-1) S. What stays in caches can b
 Exit status: 0 done; 2 arguments; 3 a system failed; 1 any other error; 130 Ctrl-C; 143 SIGTERM.
 
 Examples:
-  bench collectives --json collectives.json
+  bench collectives --json collectives.json --plot collectives.svg
   bench collectives --operations all_reduce --sizes 1KiB,1MiB,64MiB --replicas 2 \
       --python /usr/bin/python3,venv/bin/python
 )";
