@@ -1,6 +1,7 @@
 #include "framework/comm/shared_communicator.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -132,27 +133,36 @@ class SharedCommunicator final : public Communicator {
     rounds_.finish_round();
   }
 
+  // Of each part a replica writes for every other the slice which that one reduces, and reduces its
+  // own, which stays where it is, into its output and into its chunk, where the others read it.
   void all_reduce_staged(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
     const std::size_t parts = parts_in(input.size(), HostMemory::kChunkBytes);
     const bool common = rounds_.output_is_common();
+    const auto slice_in_chunk = [&](std::size_t owner, std::size_t round, std::size_t place) {
+      const std::size_t bytes = part_of(input, HostMemory::kChunkBytes, round).size();
+      return slice_of(rounds_.chunk(owner, round).first(bytes), place);
+    };
+    const auto slice_in = [&](auto buffer, std::size_t round, std::size_t place) {
+      return slice_of(part_of(buffer, HostMemory::kChunkBytes, round), place);
+    };
+    std::vector<const std::byte*> inputs(count());
     rounds_.pass(parts + 2, [&](std::size_t round) {
-      if (round < parts) {
-        rounds_.write(part_of(input, HostMemory::kChunkBytes, round), rounds_.chunk(me(), round));
+      for (std::size_t p = 0; round < parts && p < count(); ++p) {
+        if (p != me()) rounds_.write(slice_in(input, round, p), slice_in_chunk(me(), round, p));
       }
       if (round >= 1 && round - 1 < parts) {
-        const std::size_t bytes = part_of(input, HostMemory::kChunkBytes, round - 1).size();
-        std::vector<const std::byte*> inputs(count());
+        const std::size_t before = round - 1;
         for (std::size_t p = 0; p < count(); ++p) {
-          inputs[p] = slice_of(rounds_.chunk(p, round - 1).first(bytes), me()).data();
+          inputs[p] = p == me() ? slice_in(input, before, p).data()
+                                : slice_in_chunk(p, before, me()).data();
         }
-        reduce(inputs, slice_of(rounds_.chunk(me(), round - 1).first(bytes), me()), type, op);
+        const Bytes result = slice_in(output, before, me());
+        const std::array outputs{result.data(), slice_in_chunk(me(), before, me()).data()};
+        reduce(inputs, std::span(outputs).first(common ? 1 : 2), result.size(), type, op);
+        link_->ledger().bytes_sent += result.size();
       }
-      if (round >= 2) {
-        const Bytes result = part_of(output, HostMemory::kChunkBytes, round - 2);
-        for (std::size_t p = 0; p < count(); ++p) {
-          if (common && p != me()) continue;
-          copy(slice_of(rounds_.chunk(p, round - 2).first(result.size()), p), slice_of(result, p));
-        }
+      for (std::size_t p = 0; round >= 2 && !common && p < count(); ++p) {
+        if (p != me()) copy(slice_in_chunk(p, round - 2, p), slice_in(output, round - 2, p));
       }
     });
   }
