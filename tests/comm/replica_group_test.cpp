@@ -18,43 +18,26 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/comm/reduce.h"
 #include "tests/catch.h"
 #include "tests/comm/replicas.h"
+#include "tests/comm/symmetric_checks.h"
 #include "tests/comm/words.h"
 
 using namespace lockstep;
 using testing::bytes;
+using testing::everyone;
 using testing::expect;
+using testing::sum_of;
+using testing::values_of;
 using testing::Words;
 
 namespace {
-
-// What place `place` contributes; the sum depends on the order of adding.
-Words values_of(int place, std::size_t count) {
-  Words words(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    words[i] = static_cast<float>((i * 7919 + static_cast<std::size_t>(place) * 104729) % 99991) *
-               (i % 3 == 0 ? 1e-3F : 1.7F);
-  }
-  return words;
-}
-
-Words sum_of_all(int places, std::size_t count) {
-  std::vector<Words> inputs;
-  std::vector<const std::byte*> pointers;
-  for (int place = 0; place < places; ++place) inputs.push_back(values_of(place, count));
-  for (const Words& input : inputs) pointers.push_back(bytes(input).data());
-  Words sum(count);
-  reduce(pointers, bytes(sum), ElementType::float32, ReduceOp::sum);
-  return sum;
-}
 
 using Verbs = void (*)(ReplicaGroup& group, std::size_t count);
 
 void all_reduce(ReplicaGroup& group, std::size_t count) {
   Words words = values_of(group.rank(), count);
-  const Words expected = sum_of_all(group.size(), count);
+  const Words expected = sum_of(everyone(group.size()), count);
   Words apart(count);
   group.all_reduce(bytes(std::as_const(words)), bytes(apart), ElementType::float32, ReduceOp::sum);
   expect(apart == expected, "all_reduce");
@@ -68,7 +51,7 @@ void reduce_scatter_and_gather(ReplicaGroup& group, std::size_t count) {
   const Words words = values_of(group.rank(), count * n);
   Words own(count);
   group.reduce_scatter(bytes(words), bytes(own), ElementType::float32, ReduceOp::sum);
-  const Words expected = sum_of_all(group.size(), count * n);
+  const Words expected = sum_of(everyone(group.size()), count * n);
   const auto slice = expected.begin() + me * static_cast<std::ptrdiff_t>(count);
   expect(own == Words(slice, slice + static_cast<std::ptrdiff_t>(count)), "reduce_scatter");
   Words all(count * n);
@@ -179,6 +162,21 @@ TEST_CASE("verbs of groups that join threads of several processes have the usual
       }
     }
   }
+}
+
+TEST_CASE("symmetric buffers of such groups are memory like any other") {
+  for (const auto& host_of :
+       {std::vector<int>{0}, {0, 0, 0}, {0, 0, 0, 0, 0}, {1, 0}, {0, 1, 0, 2}}) {
+    INFO("hosts of places: " << join(host_of));
+    // The largest is shared among the threads of a process.
+    for (const std::size_t count : {0U, 17U, 4099U, 300007U}) {
+      CHECK_NOTHROW(
+          on_hosts(host_of, [&](ReplicaGroup& group) { testing::check_symmetric(group, count); }));
+    }
+  }
+  CHECK_NOTHROW(on_hosts({0, 0}, [](ReplicaGroup& group) {
+    expect(group.allocate(10, Copies::one)->is_common(), "one copy for the threads of a process");
+  }));
 }
 
 TEST_CASE("subgroups of such groups keep their order") {
