@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -54,10 +55,15 @@ bool Flag::reached(std::uint32_t value) const noexcept {
   return has_come(this->value(), value);
 }
 
-bool Flag::wait(std::uint32_t value, int spins, std::chrono::nanoseconds limit) const noexcept {
-  for (int i = 0; i < spins; ++i) {
+bool Flag::wait(std::uint32_t value, Patience patience,
+                std::chrono::nanoseconds limit) const noexcept {
+  for (int i = 0; i < patience.spins; ++i) {
     if (reached(value)) return true;
     relax();
+  }
+  for (int i = 0; i < patience.yields; ++i) {
+    if (reached(value)) return true;
+    ::sched_yield();
   }
   const auto end = std::chrono::steady_clock::now() + limit;
   Atomic(sleepers_).fetch_add(1);

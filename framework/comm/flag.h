@@ -18,8 +18,14 @@ class Flag {
   [[nodiscard]] std::uint32_t value() const noexcept;
   [[nodiscard]] bool reached(std::uint32_t value) const noexcept;
 
-  /// Whether it reached `value` within `limit`. Looks `spins` times before it sleeps.
-  [[nodiscard]] bool wait(std::uint32_t value, int spins,
+  /// How long it is looked at before a wait sleeps: first without pause, then letting others have
+  /// the core in between.
+  struct Patience {
+    int spins = 0;
+    int yields = 0;
+  };
+  /// Whether it reached `value` within `limit` of the end of patience.
+  [[nodiscard]] bool wait(std::uint32_t value, Patience patience,
                           std::chrono::nanoseconds limit) const noexcept;
 
   /// Back to 0, while nobody uses it.

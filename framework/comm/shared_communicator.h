@@ -23,9 +23,11 @@ struct SharedOptions {
 /// Messages of up to HostMemory::kSmallBytes a replica take one round of flags and, while all are
 /// running, no system call. Longer ones pass through three chunks a replica, which stay in the
 /// caches: while a replica writes one part of its message, the others reduce or read the parts
-/// before it. A wait looks a bounded number of times before it sleeps, and not at all where there
-/// are more replicas than cores. The death of a replica's process is a ReplicaLost for those who
-/// wait for it, within 20 ms. The ledger counts the bytes that a replica writes for others.
+/// before it. Symmetric buffers (Communicator::allocate) are read and written where they are. A
+/// wait looks a bounded number of times before it sleeps, giving way to others on its core; where
+/// there are more replicas than cores it does so from the start. The death of a replica's process
+/// is a ReplicaLost for those who wait for it, within 20 ms. The ledger counts the bytes that a
+/// replica writes for others.
 [[nodiscard]] std::shared_ptr<Communicator> connect_shared(std::shared_ptr<HostMemory> memory,
                                                            std::shared_ptr<Store> store, int rank,
                                                            int size,

@@ -17,8 +17,12 @@ namespace {
 
 // Between two looks at whether something has ended a wait.
 constexpr std::chrono::milliseconds kSlice{10};
-// About 30 microseconds: a replica that comes later than that is worth a system call.
+// How long a replica that comes later than this one is looked out for before it is worth a system
+// call: about 30 microseconds on a core of one's own, then about 100 on one that others may have
+// meanwhile, which is more than a sleeper takes to wake. Two that take turns in waking each other
+// would do nothing else.
 constexpr int kSpins = 1000;
+constexpr int kYields = 400;
 
 std::string process_key(int rank) {
   return str("process/", rank);
@@ -46,7 +50,7 @@ SharedLink::SharedLink(std::shared_ptr<HostMemory> memory, Store& store, int ran
     : memory_(std::move(memory)),
       rank_(rank),
       timeout_(options.timeout),
-      spins_(size <= usable_cores() ? kSpins : 0) {
+      patience_{.spins = size <= usable_cores() ? kSpins : 0, .yields = kYields} {
   if (size == 1) return;
   store.set(process_key(rank), std::to_string(::getpid()));
   try {
@@ -97,9 +101,9 @@ int SharedLink::lost_one_of(const std::vector<int>& group) const {
 
 void SharedLink::wait(const User& user, const Flag& flag, std::uint32_t round, int peer,
                       const std::vector<int>& group) {
-  if (flag.wait(round, spins_, std::chrono::nanoseconds(0))) return;
+  if (flag.wait(round, patience_, std::chrono::nanoseconds(0))) return;
   const auto start = std::chrono::steady_clock::now();
-  while (!flag.wait(round, 0, kSlice)) {
+  while (!flag.wait(round, {}, kSlice)) {
     check(user);
     const int lost = lost_one_of(group);
     // What it did before it ended counts.

@@ -57,7 +57,7 @@ class SharedLink {
   std::shared_ptr<HostMemory> memory_;
   int rank_;
   std::chrono::milliseconds timeout_;
-  int spins_;
+  Flag::Patience patience_;
   std::vector<int> processes_;  // by rank: a pidfd; -1 for those of this process
   Ledger ledger_;
   std::mutex mutex_;  // guards what follows, and the users' errors
