@@ -18,10 +18,10 @@ namespace {
 // Between two looks at whether something has ended a wait.
 constexpr std::chrono::milliseconds kSlice{10};
 // How long a replica that comes later than this one is looked out for before it is worth a system
-// call: about 30 microseconds on a core of one's own, then about 100 on one that others may have
+// call: about 3 microseconds on a core of its own, then about 100 on one that others may have
 // meanwhile, which is more than a sleeper takes to wake. Two that take turns in waking each other
 // would do nothing else.
-constexpr int kSpins = 1000;
+constexpr int kSpins = 100;
 constexpr int kYields = 400;
 
 std::string process_key(int rank) {
