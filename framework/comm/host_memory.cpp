@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -75,6 +76,13 @@ struct HostMemory::Layout {
 
 int HostMemory::make_memory(int members) {
   const std::size_t bytes = Layout(members).extents + HostExtents::kBytes;
+  rlimit largest_file{};
+  if (::getrlimit(RLIMIT_FSIZE, &largest_file) == 0 && largest_file.rlim_cur < bytes) {
+    // The system would end the process.
+    refuse(str("files may have no more than ", largest_file.rlim_cur, " bytes (ulimit -f); ", bytes,
+               " are needed, of which only what is used takes memory"),
+           EFBIG);
+  }
   const int descriptor = ::memfd_create("lockstep-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) refuse("there is none", errno);
   if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0 ||

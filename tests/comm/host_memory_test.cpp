@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -137,6 +138,21 @@ TEST_CASE("an extent takes the memory that is reserved and gives it back", "[sha
   theirs.reset();
   CHECK(used() < kBytes / 8);
   ::close(file);
+}
+
+TEST_CASE("a limit on the size of files is an error that says so", "[shared]") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{1 << 20, 1 << 20};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const std::string text =
+        testing::message_of<CommError>([] { (void)HostMemory::make_memory(2); });
+    ::_exit(text.find("files may have no more than 1048576 bytes (ulimit -f)") < text.size() ? 0
+                                                                                             : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
 }
 
 TEST_CASE("the memory of a host has no name, a fixed size and ends on exec", "[shared]") {
