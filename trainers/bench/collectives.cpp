@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <iostream>
-#include <memory>
 
-#include <fcntl.h>
-
-#include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/telemetry/file.h"
+#include "trainers/bench/contestants.h"
 #include "trainers/bench/own_systems.h"
+#include "trainers/bench/peers.h"
 #include "trainers/bench/plot.h"
 #include "trainers/bench/progress_line.h"
 #include "trainers/bench/report_json.h"
@@ -63,45 +60,16 @@ void measure_operation(const Crew& crew, const CollectivesOptions& options, Oper
   }
 }
 
-void write_file(const std::filesystem::path& path, const std::string& text) {
-  File(path, O_CREAT | O_WRONLY | O_TRUNC).write(text);
-}
-
 }  // namespace
-
-Contestants find_contestants(const CollectivesOptions& options) {
-  const auto own = own_collective_systems();
-  const auto peers = collective_peers();
-  auto names = own;
-  names.insert(names.end(), peers.begin(), peers.end());
-  const auto wanted = options.systems.empty() ? names : options.systems;
-  const auto contains = [](const std::vector<std::string>& all, const std::string& name) {
-    return std::find(all.begin(), all.end(), name) != all.end();
-  };
-  for (const std::string& name : wanted) {
-    if (contains(names, name)) continue;
-    throw ValueError(str("--systems: unknown system '", name, "'", did_you_mean(name, names),
-                         "; there are ", join(names)));
-  }
-  Contestants found;
-  for (const std::string& name : own) {
-    if (contains(wanted, name)) add_own_collective_system(name, options.launch, found.systems);
-  }
-  for (const std::string& name : peers) {
-    if (!contains(wanted, name)) continue;
-    const std::size_t before = found.systems.size();
-    add_collective_peer(name, options.pythons, found);
-    if (found.systems.size() == before && !options.systems.empty()) {
-      throw ValueError(
-          str("--systems: ", name, " cannot be measured here: ", found.left_out.back().reason));
-    }
-  }
-  return found;
-}
 
 void run_collectives(const CollectivesOptions& options) {
   const Workplace workplace;
-  const Contestants contestants = find_contestants(options);
+  const Contestants contestants = find_contestants(
+      options, own_collective_systems(),
+      [&](const std::string& name, std::vector<System>& systems) {
+        add_own_collective_system(name, options.launch, systems);
+      },
+      peer_names());
   CollectivesReport report{.machine = machine_facts(),
                            .systems = facts_of(contestants.systems),
                            .left_out = contestants.left_out,

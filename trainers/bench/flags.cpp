@@ -18,6 +18,7 @@ namespace {
 
 constexpr const char* kDefaultSizes = "8,64,1KiB,8KiB,64KiB,256KiB,1MiB,8MiB,64MiB,256MiB";
 constexpr std::int64_t kMostReplicas = 64;
+constexpr std::int64_t kMostRepetitions = 10'000;
 
 using Texts = std::vector<std::string>;
 
@@ -51,30 +52,35 @@ void check_known(int argc, const char* const* argv, const Texts& names) {
   }
 }
 
-std::int64_t parse_count(const std::string& flag, const std::string& text, std::int64_t low,
-                         std::int64_t high) {
+// What `parse` finds wrong with the flag's value gains the flag.
+template <typename Parse>
+auto parse_value(const std::string& flag, const std::string& text, const Parse& parse) {
+  try {
+    return parse(text);
+  } catch (const ValueError& error) {
+    throw ValueError(str(flag, ": ", error.what()));
+  }
+}
+
+// The values of a list, each once.
+template <typename Parse>
+auto parse_entries(const std::string& flag, const std::string& text, const Parse& parse) {
+  std::vector<decltype(parse(text))> values;
+  for (const std::string& entry : parse_list(text, flag)) {
+    const auto value = parse_value(flag, entry, parse);
+    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+  }
+  return values;
+}
+
+std::int64_t parse_count(const std::string& text, std::int64_t high) {
   std::int64_t number = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || rest != end || number < low || number > high) {
-    throw ValueError(str(flag, " ", text, ": must be whole numbers from ", low, " to ", high));
+  if (error != std::errc() || rest != end || number < 1 || number > high) {
+    throw ValueError(str("'", text, "' is no whole number from 1 to ", high));
   }
   return number;
-}
-
-// What `parse` throws gains the flag.
-template <typename Parse>
-auto parse_entries(const std::string& flag, const std::string& text, const Parse& parse) {
-  std::vector<decltype(parse(std::string()))> values;
-  for (const std::string& entry : parse_list(text, flag)) {
-    try {
-      const auto value = parse(entry);
-      if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
-    } catch (const ValueError& error) {
-      throw ValueError(str(flag, ": ", error.what()));
-    }
-  }
-  return values;
 }
 
 std::int64_t parse_float_size(const std::string& text) {
@@ -87,17 +93,18 @@ std::int64_t parse_float_size(const std::string& text) {
 LaunchMode parse_launch(const std::string& text) {
   if (text == "processes") return LaunchMode::processes;
   if (text == "threads") return LaunchMode::threads;
-  throw ValueError(str("must be processes, threads or both, is '", text, "'"));
+  throw ValueError(str("'", text, "' is neither processes nor threads"));
 }
 
 // Said before the measurement, not after it.
-std::filesystem::path parse_output(const std::string& flag, const std::string& text) {
+std::filesystem::path parse_output(const std::string& text) {
   const std::filesystem::path file = text;
-  const auto folder = std::filesystem::absolute(file).parent_path();
-  if (text.empty() || std::filesystem::is_directory(file))
-    throw ValueError(str(flag, " ", text, ": is no file's name"));
+  if (text.empty() || std::filesystem::is_directory(file)) {
+    throw ValueError(str("'", text, "' is no file's name"));
+  }
+  const std::string folder = std::filesystem::absolute(file).parent_path();
   if (::access(folder.c_str(), W_OK) != 0)
-    throw ValueError(str(flag, " ", text, ": ", folder, " cannot be written to"));
+    throw ValueError(str("the folder ", folder, " cannot be written to"));
   return file;
 }
 
@@ -108,9 +115,12 @@ void read_common(CommonOptions& options, const Value& value) {
   value("systems",
         [&](const std::string& text) { options.systems = parse_list(text, "--systems"); });
   value("python", [&](const std::string& text) { options.pythons = parse_list(text, "--python"); });
-  value("json", [&](const std::string& text) { options.json = parse_output("--json", text); });
+  value("json",
+        [&](const std::string& text) { options.json = parse_value("--json", text, parse_output); });
   value("repetitions", [&](const std::string& text) {
-    options.repetitions = parse_count("--repetitions", text, 1, 10'000);
+    options.repetitions = parse_value("--repetitions", text, [](const std::string& count) {
+      return parse_count(count, kMostRepetitions);
+    });
   });
 }
 
@@ -125,22 +135,29 @@ CollectivesOptions read_collectives(const Value& value) {
     options.sizes = parse_entries("--sizes", text, parse_float_size);
   });
   value("replicas", [&](const std::string& text) {
-    options.replicas = parse_entries("--replicas", text, [&](const std::string& entry) {
-      return parse_count("", entry, 1, kMostReplicas);
+    options.replicas = parse_entries("--replicas", text, [](const std::string& entry) {
+      return parse_count(entry, kMostReplicas);
     });
   });
   value("launch", [&](const std::string& text) {
     options.launch = parse_entries("--launch", text, parse_launch);
   });
-  value("plot", [&](const std::string& text) { options.plot = parse_output("--plot", text); });
+  value("plot",
+        [&](const std::string& text) { options.plot = parse_value("--plot", text, parse_output); });
   std::sort(options.sizes.begin(), options.sizes.end());
+  return options;
+}
+
+VdotOptions read_vdot(const Value& value) {
+  VdotOptions options;
+  read_common(options, value);
   return options;
 }
 
 }  // namespace
 
 Flags parse_flags(int argc, const char* const* argv) {
-  const Texts commands{"collectives"};
+  const Texts commands{"collectives", "vdot"};
   const std::string command = argc > 1 ? argv[1] : "";
   if (command == "--help") return {.text = help_text()};
   if (command == "--version") return {.text = "lockstep " LOCKSTEP_VERSION "\n"};
@@ -166,6 +183,7 @@ Flags parse_flags(int argc, const char* const* argv) {
     };
     Flags flags;
     if (command == "collectives") flags.collectives = read_collectives(value);
+    if (command == "vdot") flags.vdot = read_vdot(value);
     return flags;
   } catch (const cxxopts::exceptions::exception& error) {
     throw ValueError(str(error.what(), "; see bench --help"));

@@ -28,9 +28,12 @@ struct CollectivesOptions : CommonOptions {
   std::filesystem::path plot;  ///< empty: none
 };
 
+struct VdotOptions : CommonOptions {};
+
 /// What the command line asks for: exactly one of these.
 struct Flags {
   std::optional<CollectivesOptions> collectives = std::nullopt;
+  std::optional<VdotOptions> vdot = std::nullopt;
   std::optional<std::string> text;  ///< --help or --version: to be printed, and nothing else done
 };
 

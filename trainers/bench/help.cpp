@@ -7,9 +7,10 @@ std::string help_text() {
 
 Usage:
   bench collectives [flags]   all-reduce, reduce-scatter and all-gather over sizes and replicas
+  bench vdot [flags]          the dot product of two arrays of 10,000,000 x 3 over 8 replicas
   bench --help | --version
 
-Flags of bench collectives:
+Flags of bench collectives (bench vdot has --systems, --repetitions, --python and --json):
   --operations LIST   all_reduce, reduce_scatter, all_gather (default: all)
   --sizes LIST        of the whole buffer, such as 8, 64KiB, 1MiB (default: ten from 8 B to 256 MiB)
   --replicas LIST     default: 2,4
@@ -23,20 +24,27 @@ Flags of bench collectives:
   --plot FILE.svg     draw time and bus bandwidth over size, a line a system, dashed for peers
 
 Systems. Buffers are float32; "threads" behind a name says that its replicas are threads.
-  symmetric  Lockstep: psum_, psum_scatter_into and all_gather_into on symmetric_zeros(), memory that
-             the replicas share; each replica's own part is a slice of the whole buffer
+  symmetric  Lockstep: psum_, psum_scatter_into and all_gather_into on symmetric_zeros(), memory
+             that the replicas share; each replica's own part is a slice of the whole buffer
   psum       Lockstep: psum, psum_scatter and all_gather on ordinary tensors, all checks on
   pmap       the same inside a pmap, whose replicas are threads
   gloo       the same as psum, with Backend::gloo: TCP on loopback
   c10d       PyTorch's torch.distributed over Gloo, on loopback, a process a replica
   openmpi    Open MPI, a process a replica; if MPI was there when bench was built
   jax        JAX under pmap, with as many CPU host devices as replicas in one process
+and of bench vdot, on float32 arrays that lie in memory (JAX: on its devices) cut into 8 parts:
+  pmap       Lockstep: at::dot in each of 8 replicas, then psum
+  serial     LibTorch's at::dot in one thread
+  libtorch   LibTorch's at::dot on all cores
+  jax        jnp.vdot under pmap over 8 CPU host devices, then psum
+pmap's result must be that of float64 to 1e-5; how far each is from that is said below the table.
+
 A system that this machine lacks is left out, with a line that says why; one that --systems names
 must be there.
 
 Sizes. A size S is that of the whole buffer: all_reduce takes S and gives S on each of N replicas,
-reduce_scatter takes S and gives S/N, all_gather takes S/N and gives S. Sizes that do not divide into
-one whole number of floats a replica are rounded up.
+reduce_scatter takes S and gives S/N, all_gather takes S/N and gives S. For these sizes that are no
+whole number of floats a replica are rounded up.
 
 How is measured. All systems run at the same time, each as N replicas that sleep until it is their
 turn. For each case (operation, replicas, size) each makes its buffers, and its result is checked.
@@ -51,13 +59,15 @@ compared: for a call that takes t, all_reduce 2 (N-1)/N S/t, the others (N-1)/N 
 The limit is this machine's memory: what min(N, cores) threads copy from buffers larger than any
 cache to others, bytes read and written together, with normal or non-temporal stores or memcpy,
 whichever is the fastest. In parentheses stands, from 1 MiB on, which part of it a system uses for
-what must be read and written at the least, all replicas together: all_reduce N S read + N S written,
-reduce_scatter N S + S, all_gather (N-1) S + (N-1) S. What stays in caches can be more than 100%.
+what must be read and written at the least, all replicas together: all_reduce N S read and N S
+written, reduce_scatter N S and S, all_gather (N-1) S and (N-1) S. What stays in caches can be more
+than 100%.
 
 Exit status: 0 done; 2 arguments; 3 a system failed; 1 any other error; 130 Ctrl-C; 143 SIGTERM.
 
 Examples:
   bench collectives --json collectives.json --plot collectives.svg
+  bench vdot --python venv/bin/python
   bench collectives --operations all_reduce --sizes 1KiB,1MiB,64MiB --replicas 2 \
       --python /usr/bin/python3,venv/bin/python
 )";

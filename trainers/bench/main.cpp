@@ -3,6 +3,8 @@
 
 #include <exception>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
@@ -10,16 +12,25 @@
 #include "trainers/bench/collectives.h"
 #include "trainers/bench/flags.h"
 #include "trainers/bench/own_systems.h"
+#include "trainers/bench/vdot.h"
 #include "trainers/bench/workplace.h"
 
 namespace lockstep::bench {
 namespace {
 
+// What the driver starts: a system, until the driver hangs up.
+int run_worker(const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0] != "vdot") return run_own_worker(arguments);
+  run_vdot_worker({arguments.begin() + 1, arguments.end()});
+  return 0;
+}
+
 int bench(int argc, char** argv) {
   prepare_process();
-  if (argc > 1 && std::string(argv[1]) == "worker") return run_own_worker({argv + 2, argv + argc});
+  if (argc > 1 && std::string(argv[1]) == "worker") return run_worker({argv + 2, argv + argc});
   const Flags flags = parse_flags(argc, argv);
   if (flags.collectives) run_collectives(*flags.collectives);
+  if (flags.vdot) run_vdot(*flags.vdot);
   if (flags.text) std::cout << *flags.text;
   if (!std::cout.flush()) throw Error("stdout cannot be written");
   return 0;

@@ -15,7 +15,7 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr int kRounds = 7;
+constexpr int kRounds = 5;
 constexpr std::size_t kAlignment = 64;
 
 using Copy = void (*)(std::byte* to, const std::byte* from, std::size_t bytes);

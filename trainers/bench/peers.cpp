@@ -133,27 +133,21 @@ Programs c10d_programs(const std::string& python) {
 Programs jax_programs(const std::string& python) {
   return [python](std::int64_t replicas, const fs::path& folder) {
     return std::vector<Program>{
-        {.arguments = {python, peer_program("jax_collectives.py"), str(replicas), folder}}};
+        {.arguments = {python, peer_program("jax_pmap.py"), str(replicas), folder}}};
   };
 }
 
 }  // namespace
 
-std::vector<SystemFacts> facts_of(const std::vector<System>& systems) {
-  std::vector<SystemFacts> facts;
-  for (const System& system : systems) facts.push_back({system.label, system.version, system.own});
-  return facts;
-}
-
-std::vector<std::string> collective_peers() {
+std::vector<std::string> peer_names() {
   return {"c10d", "openmpi", "jax"};
 }
 
-void add_collective_peer(const std::string& name, const std::vector<std::string>& pythons,
-                         Contestants& found) {
+void add_peer(const std::string& name, const std::vector<std::string>& pythons,
+              Contestants& found) {
   if (name == "c10d") add_script(name, "PyTorch", "c10d.py", pythons, c10d_programs, found);
   if (name == "openmpi") add_openmpi(found);
-  if (name == "jax") add_script(name, "JAX", "jax_collectives.py", pythons, jax_programs, found);
+  if (name == "jax") add_script(name, "JAX", "jax_pmap.py", pythons, jax_programs, found);
 }
 
 }  // namespace lockstep::bench

@@ -47,6 +47,16 @@ struct CollectivesReport {
   std::vector<OperationResult> results;
 };
 
+/// All that `bench vdot` finds out.
+struct VdotReport {
+  MachineFacts machine;
+  std::vector<SystemFacts> systems;
+  std::vector<LeftOut> left_out;
+  std::int64_t replicas = 0;
+  std::int64_t bytes = 0;  ///< of each of the two arrays
+  std::vector<Measurement> measurements;
+};
+
 /// Bytes a second, as NCCL's tests count them; see bus_bytes().
 [[nodiscard]] double bus_bandwidth(const OperationResult& result, const SizeResult& size,
                                    const Measurement& measurement);

@@ -1,8 +1,12 @@
 #include "trainers/bench/report_json.h"
 
 #include <cstddef>
+#include <utility>
 
+#include <fcntl.h>
 #include <nlohmann/json.hpp>
+
+#include "framework/telemetry/file.h"
 
 namespace lockstep::bench {
 namespace {
@@ -15,18 +19,23 @@ Json quartiles_json(const Quartiles& seconds) {
           {"upper_quartile", seconds.upper}};
 }
 
+Json measurement_json(const Measurement& measurement) {
+  Json json{{"system", measurement.label},
+            {"seconds", quartiles_json(measurement.seconds)},
+            {"calls_per_sample", measurement.calls},
+            {"samples", measurement.samples}};
+  if (!measurement.note.empty()) json["note"] = measurement.note;
+  return json;
+}
+
 Json size_json(const CollectivesReport& report, const OperationResult& result,
                const SizeResult& size) {
   Json measurements = Json::array();
   for (std::size_t i = 0; i < size.measurements.size(); ++i) {
     const Measurement& measurement = size.measurements[i];
-    Json json{{"system", measurement.label},
-              {"seconds", quartiles_json(measurement.seconds)},
-              {"bus_bytes_per_second", bus_bandwidth(result, size, measurement)},
-              {"calls_per_sample", measurement.calls},
-              {"samples", measurement.samples}};
+    Json json = measurement_json(measurement);
+    json["bus_bytes_per_second"] = bus_bandwidth(result, size, measurement);
     if (report.systems[i].own) json["share_of_limit"] = share_of_limit(result, size, measurement);
-    if (!measurement.note.empty()) json["note"] = measurement.note;
     measurements.push_back(std::move(json));
   }
   return {{"bytes", size.bytes},
@@ -58,9 +67,9 @@ Json machine_json(const MachineFacts& machine) {
           {"date", machine.date}};
 }
 
-}  // namespace
-
-std::string to_json(const CollectivesReport& report) {
+// What all reports have.
+template <typename Report>
+Json heading_json(const char* measurement, const Report& report) {
   Json systems = Json::array();
   for (const SystemFacts& system : report.systems) {
     systems.push_back({{"label", system.label}, {"version", system.version}, {"own", system.own}});
@@ -69,17 +78,37 @@ std::string to_json(const CollectivesReport& report) {
   for (const LeftOut& system : report.left_out) {
     left_out.push_back({{"name", system.name}, {"reason", system.reason}});
   }
-  Json results = Json::array();
+  return {{"measurement", measurement},
+          {"lockstep", LOCKSTEP_VERSION},
+          {"machine", machine_json(report.machine)},
+          {"dtype", "float32"},
+          {"systems", std::move(systems)},
+          {"left_out", std::move(left_out)}};
+}
+
+}  // namespace
+
+std::string to_json(const CollectivesReport& report) {
+  Json json = heading_json("collectives", report);
+  json["results"] = Json::array();
   for (const OperationResult& result : report.results)
-    results.push_back(result_json(report, result));
-  const Json json{{"benchmark", "collectives"},
-                  {"lockstep", LOCKSTEP_VERSION},
-                  {"machine", machine_json(report.machine)},
-                  {"dtype", "float32"},
-                  {"systems", std::move(systems)},
-                  {"left_out", std::move(left_out)},
-                  {"results", std::move(results)}};
+    json["results"].push_back(result_json(report, result));
   return json.dump(2) + "\n";
+}
+
+std::string to_json(const VdotReport& report) {
+  Json json = heading_json("vdot", report);
+  json["replicas"] = report.replicas;
+  json["bytes"] = report.bytes;
+  json["measurements"] = Json::array();
+  for (const Measurement& measurement : report.measurements) {
+    json["measurements"].push_back(measurement_json(measurement));
+  }
+  return json.dump(2) + "\n";
+}
+
+void write_file(const std::filesystem::path& path, const std::string& text) {
+  File(path, O_CREAT | O_WRONLY | O_TRUNC).write(text);
 }
 
 }  // namespace lockstep::bench

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "trainers/bench/report.h"
@@ -8,5 +9,9 @@ namespace lockstep::bench {
 
 /// The whole report, times in seconds, rates in bytes a second.
 [[nodiscard]] std::string to_json(const CollectivesReport& report);
+[[nodiscard]] std::string to_json(const VdotReport& report);
+
+/// Makes `path` a file of this text. Error if it cannot be written.
+void write_file(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace lockstep::bench

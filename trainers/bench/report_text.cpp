@@ -130,4 +130,26 @@ std::string result_text(const CollectivesReport& report, const OperationResult& 
   return text;
 }
 
+std::string vdot_text(const VdotReport& report) {
+  Rows rows{{"vdot", "time a call", "GB/s read"}};
+  for (const SystemFacts& system : report.systems) {
+    if (system.own) rows[0].push_back(system.label + " is faster, times");
+  }
+  for (const Measurement& measurement : report.measurements) {
+    const double rate = 2 * static_cast<double>(report.bytes) / measurement.seconds.median;
+    auto& row = rows.emplace_back(std::vector<std::string>{
+        measurement.label, spread_text(measurement.seconds), digits_text(rate * 1e-9)});
+    for (std::size_t i = 0; i < report.systems.size(); ++i) {
+      if (!report.systems[i].own) continue;
+      row.push_back(
+          digits_text(measurement.seconds.median / report.measurements[i].seconds.median));
+    }
+  }
+  std::string text = text_table(rows) + "\n";
+  for (const Measurement& measurement : report.measurements) {
+    if (!measurement.note.empty()) text += str(measurement.label, ": ", measurement.note, "\n");
+  }
+  return text;
+}
+
 }  // namespace lockstep::bench

@@ -25,4 +25,8 @@ namespace lockstep::bench {
 [[nodiscard]] std::string result_text(const CollectivesReport& report,
                                       const OperationResult& result);
 
+/// The time of each system, what it reads of memory a second, and how many times as fast as it each
+/// of Lockstep's is.
+[[nodiscard]] std::string vdot_text(const VdotReport& report);
+
 }  // namespace lockstep::bench

@@ -1,7 +1,7 @@
-"""JAX's collectives under pmap, over as many CPU host devices as replicas: one process.
+"""JAX under pmap, over as many CPU host devices as replicas: one process.
 
-jax_collectives.py --version           prints JAX's version
-jax_collectives.py REPLICAS FOLDER     all replicas; commands come as for replica 0, see link.py
+jax_pmap.py --version           prints JAX's version
+jax_pmap.py REPLICAS FOLDER     all replicas; commands come as for replica 0, see link.py
 """
 
 import os
@@ -17,7 +17,7 @@ def import_jax(devices):
     return jax
 
 
-class Collectives:
+class Mapped:
     def __init__(self, jax, replicas):
         self.jax = jax
         self.replicas = replicas
@@ -30,12 +30,14 @@ class Collectives:
     def prepare(self, operation, size):
         import numpy as np
 
+        if operation == "vdot":
+            return self._prepare_vdot(np, size // 4)
         floats = size // 4
         gathers = operation == "all_gather"
-        self.input = self.output = None  # the buffers of the operation before
+        self.inputs = self.output = None  # the buffers of the operation before
         self.call = self.jax.pmap(self.operations[operation], axis_name="i")
         share = self.jax.pmap(lambda i: (i + 1) * self.jax.numpy.ones(floats // self.replicas if gathers else floats))
-        self.input = share(np.arange(self.replicas, dtype=np.float32))  # on the devices already
+        self.inputs = (share(np.arange(self.replicas, dtype=np.float32)),)  # on the devices already
         self.run(1)
         each = np.arange(1, self.replicas + 1, dtype=np.float32)
         for found in map(np.asarray, (shard.data for shard in self.output.addressable_shards)):
@@ -44,12 +46,27 @@ class Collectives:
                 raise RuntimeError(f"{operation}: the result is wrong")
         return ""
 
+    def _prepare_vdot(self, np, floats):
+        jax = self.jax
+        self.call = jax.pmap(lambda x, y: jax.lax.psum(jax.numpy.vdot(x, y), "i"), axis_name="i")
+        random = np.random.default_rng(0)
+        arrays = [random.random((self.replicas, floats // 3 // self.replicas, 3), np.float32) for _ in range(2)]
+        to_devices = jax.pmap(lambda x: x * 1)
+        self.inputs = [to_devices(array) for array in arrays]
+        self.run(1)
+        expected = np.vdot(*(array.astype(np.float64) for array in arrays))
+        found = float(self.output[0])
+        error = abs(found / expected - 1)
+        if not error <= 1e-3:
+            raise RuntimeError(f"vdot: the result is {found} where float64 gives {expected}")
+        return f"the result differs from float64's by {error:g} of it"
+
     def barrier(self):
         pass
 
     def run(self, calls):
         for _ in range(calls):
-            self.output = self.call(self.input)
+            self.output = self.call(*self.inputs)
             # Also because several calls at once can wait for each other's threads for ever, where cores are few.
             self.output.block_until_ready()
 
@@ -62,7 +79,7 @@ def main(arguments):
         return
     replicas, folder = int(arguments[0]), arguments[1]
     jax = import_jax(replicas)
-    link.serve(Collectives(jax, replicas), folder, 0)
+    link.serve(Mapped(jax, replicas), folder, 0)
 
 
 if __name__ == "__main__":
