@@ -1,0 +1,222 @@
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/support/child_program.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The binary, with a folder of its own for all that is temporary.
+class Bench {
+ public:
+  [[nodiscard]] std::vector<std::string> command(const std::vector<std::string>& flags) const {
+    std::vector<std::string> words{"/usr/bin/env", "TMPDIR=" + temporary_.path().string(),
+                                   BENCH_BINARY};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return words;
+  }
+  [[nodiscard]] Ended run(const std::vector<std::string>& flags) const {
+    return run_program(command(flags), work_.path());
+  }
+  [[nodiscard]] fs::path file(const std::string& name) const { return work_.path() / name; }
+  [[nodiscard]] bool left_nothing() const { return entries(temporary_.path()) == 0; }
+
+ private:
+  TemporaryFolder temporary_;
+  TemporaryFolder work_;
+};
+
+// For a run that goes on until it is ended.
+const std::vector<std::string> kLong{"collectives", "--systems",    "psum,pmap", "--sizes",
+                                     "1MiB",        "--replicas",   "2",         "--repetitions",
+                                     "10000",       "--operations", "all_reduce"};
+
+std::vector<pid_t> with_descendants(pid_t pid) {
+  std::vector<pid_t> all{pid};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (const pid_t child : children_of(all[i])) all.push_back(child);
+  }
+  return all;
+}
+
+// Waits until a psum worker has its two replicas below it, and returns the worker.
+pid_t await_worker(const ChildProgram& bench) {
+  pid_t found = -1;
+  const bool there = eventually([&] {
+    for (const pid_t child : children_of(bench.pid())) {
+      if (children_of(child).size() == 2) found = child;
+    }
+    return found > 0;
+  });
+  REQUIRE(there);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("bench collectives measures, prints tables and writes its files") {
+  const Bench bench;
+  const Ended end =
+      bench.run({"collectives", "--sizes", "8,64KiB", "--replicas", "2", "--repetitions", "3",
+                 "--python", "/nowhere/python", "--json", "out.json", "--plot", "out.svg"});
+  INFO(end.out << end.err);
+  REQUIRE(end.status == 0);
+  for (const std::string part :
+       {"symmetric: LibTorch",
+        "psum: ", "pmap: ", "gloo: ", "c10d is left out: /nowhere/python cannot run it: ",
+        "jax is left out: /nowhere/python cannot run it: ", "== all_reduce, 2 replicas; limit: ",
+        "== reduce_scatter, 2", "== all_gather, 2", "time a call", "bus GB/s", "64 KiB"}) {
+    CHECK_THAT(end.out, ContainsSubstring(part));
+  }
+  const auto json = nlohmann::json::parse(read_text(bench.file("out.json")));
+  REQUIRE(json["results"].size() == 3);
+  for (const auto& result : json["results"]) {
+    CHECK(result["limit"]["bytes_per_second"] > 1e8);
+    REQUIRE(result["sizes"].size() == 2);
+    for (const auto& size : result["sizes"]) {
+      REQUIRE(size["measurements"].size() >= 4);
+      for (const auto& measurement : size["measurements"]) {
+        CHECK(measurement["samples"].size() == 3);
+        CHECK(measurement["seconds"]["median"] > 0);
+        CHECK(measurement["calls_per_sample"] >= 1);
+      }
+    }
+  }
+  CHECK_THAT(read_text(bench.file("out.svg")), ContainsSubstring("all_gather, 2 replicas"));
+  CHECK(bench.left_nothing());
+}
+
+TEST_CASE("replicas may be threads too, and one alone") {
+  const Bench bench;
+  const Ended end =
+      bench.run({"collectives", "--systems", "psum,symmetric", "--launch", "threads,processes",
+                 "--sizes", "12", "--replicas", "1,3", "--repetitions", "1"});
+  INFO(end.out << end.err);
+  CHECK(end.status == 0);
+  CHECK_THAT(end.out, ContainsSubstring("symmetric threads"));
+  CHECK_THAT(end.out, ContainsSubstring("== all_gather, 3 replicas"));
+  CHECK(bench.left_nothing());
+}
+
+TEST_CASE("bench vdot checks its results and compares") {
+  const Bench bench;
+  const Ended end = bench.run(
+      {"vdot", "--systems", "pmap,serial,libtorch", "--repetitions", "3", "--json", "vdot.json"});
+  INFO(end.out << end.err);
+  REQUIRE(end.status == 0);
+  CHECK_THAT(end.out, ContainsSubstring("pmap: the result differs from float64's by"));
+  const auto json = nlohmann::json::parse(read_text(bench.file("vdot.json")));
+  CHECK(json["measurements"].size() == 3);
+  CHECK(json["replicas"] == 8);
+}
+
+TEST_CASE("--help and --version print to stdout and do nothing else") {
+  const Bench bench;
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--help"}, {"vdot", "--help"}}) {
+    const Ended help = bench.run(flags);
+    CHECK(help.status == 0);
+    CHECK(help.err.empty());
+    for (const std::string part :
+         {"bench collectives", "bench vdot", "--operations", "--sizes", "--replicas", "--systems",
+          "--launch", "--repetitions", "--python", "--json", "--plot", "How is measured",
+          "The limit", "Exit status"}) {
+      CHECK_THAT(help.out, ContainsSubstring(part));
+    }
+    for (const std::string& line : lines_of(help.out)) CHECK(line.size() <= 100);
+  }
+  CHECK(bench.run({"--version"}).out == "lockstep " LOCKSTEP_VERSION "\n");
+}
+
+TEST_CASE("what is not understood is refused, in one line and at once") {
+  struct Refusal {
+    std::vector<std::string> flags;
+    std::string message;  // or its beginning
+  };
+  const std::vector<Refusal> refusals{
+      {{}, "a measurement is needed: collectives or vdot; see bench --help"},
+      {{"colectives"},
+       "unknown measurement 'colectives' (did you mean 'collectives'?): collectives or vdot; see "
+       "bench --help"},
+      {{"collectives", "--size", "8"},
+       "unknown flag --size (did you mean '--sizes'?); see bench --help"},
+      {{"vdot", "--sizes", "8"}, "unknown flag --sizes"},
+      {{"collectives", "stray"}, "'stray' is no flag; see bench --help"},
+      {{"collectives", "--sizes"}, ""},
+      {{"collectives", "--sizes", "8,1.5MiB"}, "--sizes: '1.5MiB' is no size"},
+      {{"collectives", "--sizes", "8,,16"}, "--sizes 8,,16: an entry of the list is empty"},
+      {{"collectives", "--sizes", "6"},
+       "--sizes: 6 is no whole number of float32 values, which take 4 bytes each"},
+      {{"collectives", "--operations", "all_reduce,gather"},
+       "--operations: unknown operation 'gather'"},
+      {{"collectives", "--replicas", "0"}, "--replicas: '0' is no whole number from 1 to 64"},
+      {{"collectives", "--replicas", "2,x"}, "--replicas: 'x' is no whole number from 1 to 64"},
+      {{"collectives", "--repetitions", "0"},
+       "--repetitions: '0' is no whole number from 1 to 10000"},
+      {{"collectives", "--launch", "thread"},
+       "--launch: 'thread' is neither processes nor threads"},
+      {{"collectives", "--systems", "psun"},
+       "--systems: unknown system 'psun' (did you mean 'psum'?)"},
+      {{"collectives", "--systems", "psum,c10d", "--python", "/nowhere/python"},
+       "--systems: c10d cannot be measured here: /nowhere/python cannot run it: "},
+      {{"vdot", "--systems", "gloo"},
+       "--systems: unknown system 'gloo'; there are pmap, serial, libtorch, jax"},
+      {{"collectives", "--json", "/nowhere/out.json"},
+       "--json: the folder /nowhere cannot be written to"},
+      {{"collectives", "--plot", ""}, "--plot: '' is no file's name"},
+  };
+  const Bench bench;
+  for (const Refusal& refusal : refusals) {
+    const Ended end = bench.run(refusal.flags);
+    INFO(join(refusal.flags, " ") << "\n" << end.out << end.err);
+    CHECK(end.status == 2);
+    CHECK(end.out.empty());
+    CHECK(lines_of(end.err).size() == 1);
+    CHECK(end.err.rfind("lockstep: error: " + refusal.message, 0) == 0);
+  }
+  CHECK(bench.left_nothing());
+}
+
+TEST_CASE(
+    "a system that loses a process ends the measurement, with its name, and nothing stays behind") {
+  const Bench bench;
+  ChildProgram program(bench.command(kLong));
+  const pid_t worker = await_worker(program);
+  const std::vector<pid_t> all = with_descendants(program.pid());
+  ::kill(children_of(worker)[1], SIGKILL);
+  const Ended end = program.wait();
+  INFO(end.out << end.err);
+  CHECK(end.status == 3);
+  CHECK_THAT(end.err, ContainsSubstring("lockstep: error: psum, 2 replicas: "));
+  CHECK_THAT(end.err, ContainsSubstring("replica 1"));
+  for (const pid_t pid : all) CHECK(eventually([&] { return ended(pid); }));
+  CHECK(bench.left_nothing());
+}
+
+TEST_CASE("Ctrl-C and SIGTERM end everything") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const Bench bench;
+    ChildProgram program(bench.command(kLong));
+    (void)await_worker(program);
+    const std::vector<pid_t> all = with_descendants(program.pid());
+    ::kill(program.pid(), signal);
+    const Ended end = program.wait();
+    INFO(end.out << end.err);
+    CHECK(end.status == 128 + signal);
+    CHECK_THAT(end.err,
+               ContainsSubstring(signal == SIGINT ? "stopped by Ctrl-C" : "stopped by SIGTERM"));
+    for (const pid_t pid : all) CHECK(eventually([&] { return ended(pid); }));
+    CHECK(bench.left_nothing());
+  }
+}

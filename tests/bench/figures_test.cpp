@@ -1,0 +1,95 @@
+#include "framework/base/errors.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "trainers/bench/operation.h"
+#include "trainers/bench/statistics.h"
+#include "trainers/bench/units.h"
+
+using namespace lockstep;
+using namespace lockstep::bench;
+using lockstep::testing::message_of;
+
+TEST_CASE("sizes are read in the units that people write") {
+  CHECK(parse_size("8") == 8);
+  CHECK(parse_size("8B") == 8);
+  CHECK(parse_size("64KiB") == 65536);
+  CHECK(parse_size("3 MiB") == 3 << 20);
+  CHECK(parse_size("1GiB") == 1 << 30);
+  CHECK(parse_size("1024GiB") == std::int64_t{1} << 40);
+  for (const std::string text : {"", "KiB", "0", "-8", "1.5MiB", "8KB", "8k", "8KiBs", " 8",
+                                 "1025GiB", "99999999999999999999"}) {
+    INFO(text);
+    CHECK_THAT(message_of<ValueError>([&] { (void)parse_size(text); }),
+               ContainsSubstring("'" + text + "' is no size"));
+  }
+}
+
+TEST_CASE("a size is written in the largest unit that it is a whole number of") {
+  for (const std::string text :
+       {"8 B", "1000 B", "1 KiB", "1025 B", "64 KiB", "1 MiB", "1536 KiB", "2 GiB"}) {
+    CHECK(size_text(parse_size(text)) == text);
+  }
+}
+
+TEST_CASE("numbers have three digits, and times the unit in which they have") {
+  CHECK(digits_text(0) == "0.0000");
+  CHECK(digits_text(0.01234) == "0.0123");
+  CHECK(digits_text(0.5) == "0.500");
+  CHECK(digits_text(1.234) == "1.23");
+  CHECK(digits_text(9.996) == "10.0");
+  CHECK(digits_text(99.96) == "100");
+  CHECK(digits_text(1234) == "1234");
+  CHECK(time_text(0.25e-6) == "0.250 us");
+  CHECK(time_text(3.02e-6) == "3.02 us");
+  CHECK(time_text(999.4e-6) == "999 us");
+  CHECK(time_text(999.7e-6) == "1.00 ms");
+  CHECK(time_text(12.44e-3) == "12.4 ms");
+  CHECK(time_text(1.25) == "1.25 s");
+}
+
+TEST_CASE("lists are cut at commas, and have no empty entry") {
+  CHECK(parse_list("a", "--x") == std::vector<std::string>{"a"});
+  CHECK(parse_list("a, b,c ", "--x") == std::vector<std::string>{"a", "b", "c"});
+  for (const std::string text : {"", ",", "a,", ",a", "a, ,b"}) {
+    CHECK(message_of<ValueError>([&] { (void)parse_list(text, "--x"); }) ==
+          "--x " + text + ": an entry of the list is empty");
+  }
+}
+
+TEST_CASE("quartiles interpolate between the samples around them") {
+  const Quartiles one = quartiles({7});
+  CHECK(one.lower == 7);
+  CHECK(one.median == 7);
+  CHECK(one.upper == 7);
+  const Quartiles odd = quartiles({5, 1, 4, 2, 3});
+  CHECK(odd.lower == 2);
+  CHECK(odd.median == 3);
+  CHECK(odd.upper == 4);
+  const Quartiles even = quartiles({40, 10, 30, 20});
+  CHECK(even.lower == Approx(17.5));
+  CHECK(even.median == Approx(25));
+  CHECK(even.upper == Approx(32.5));
+  CHECK(message_of<ValueError>([] { (void)quartiles({}); }) == "quartiles: there are no samples");
+}
+
+TEST_CASE("operations have their names, and say what they move") {
+  for (const std::string& name : operation_names()) CHECK(name_of(parse_operation(name)) == name);
+  CHECK(message_of<ValueError>([] { (void)parse_operation("allreduce"); }) ==
+        "unknown operation 'allreduce' (did you mean 'all_reduce'?); there are all_reduce, "
+        "reduce_scatter, all_gather");
+
+  CHECK(usable_size(Operation::all_reduce, 3, 8) == 8);
+  CHECK(usable_size(Operation::reduce_scatter, 3, 8) == 12);
+  CHECK(usable_size(Operation::all_gather, 4, 1024) == 1024);
+  CHECK(usable_size(Operation::all_gather, 3, 1024) == 1032);
+
+  CHECK(bus_bytes(Operation::all_reduce, 2, 100) == Approx(100));
+  CHECK(bus_bytes(Operation::all_reduce, 4, 100) == Approx(150));
+  CHECK(bus_bytes(Operation::reduce_scatter, 4, 100) == Approx(75));
+  CHECK(bus_bytes(Operation::all_gather, 4, 100) == Approx(75));
+  CHECK(bus_bytes(Operation::all_reduce, 1, 100) == 0);
+
+  CHECK(moved_bytes(Operation::all_reduce, 4, 100) == Approx(800));
+  CHECK(moved_bytes(Operation::reduce_scatter, 4, 100) == Approx(500));
+  CHECK(moved_bytes(Operation::all_gather, 4, 100) == Approx(600));
+}
