@@ -1,3 +1,7 @@
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "framework/base/errors.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"

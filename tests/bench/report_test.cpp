@@ -1,4 +1,7 @@
 #include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "framework/base/text.h"
 #include "trainers/bench/contestants.h"

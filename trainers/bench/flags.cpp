@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstddef>
 #include <functional>
+#include <system_error>
 
 #include <cxxopts.hpp>
 #include <unistd.h>

@@ -1,9 +1,11 @@
 #include "trainers/bench/memory_bandwidth.h"
 
+#include <algorithm>
 #include <barrier>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <new>
 #include <thread>
 #include <vector>
 

@@ -1,5 +1,7 @@
 #include "trainers/bench/own_systems.h"
 
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <utility>

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <utility>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -79,7 +82,8 @@ void add_openmpi(Contestants& found) {
     const auto programs = [program](std::int64_t replicas, const fs::path& folder) {
       return std::vector<Program>{
           {.arguments = {"mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "btl",
-                         "self,vader", "-np", str(replicas), program, folder}}};
+                         "self,vader", "-np", str(replicas), program, folder},
+           .environment = {{"TMPDIR", folder}}}};
     };
     found.systems.push_back(
         {.name = "openmpi",
@@ -118,13 +122,16 @@ void add_script(const std::string& name, const std::string& library, const std::
   }
 }
 
+// Or scripts would leave __pycache__ where they are.
+const std::pair<const std::string, std::string> kNoCaches{"PYTHONDONTWRITEBYTECODE", "1"};
+
 Programs c10d_programs(const std::string& python) {
   return [python](std::int64_t replicas, const fs::path& folder) {
     std::vector<Program> programs;
     for (std::int64_t rank = 0; rank < replicas; ++rank) {
       programs.push_back(
           {.arguments = {python, peer_program("c10d.py"), str(rank), str(replicas), folder},
-           .environment = {{"GLOO_SOCKET_IFNAME", "lo"}, {"OMP_NUM_THREADS", "1"}}});
+           .environment = {{"GLOO_SOCKET_IFNAME", "lo"}, {"OMP_NUM_THREADS", "1"}, kNoCaches}});
     }
     return programs;
   };
@@ -133,7 +140,8 @@ Programs c10d_programs(const std::string& python) {
 Programs jax_programs(const std::string& python) {
   return [python](std::int64_t replicas, const fs::path& folder) {
     return std::vector<Program>{
-        {.arguments = {python, peer_program("jax_pmap.py"), str(replicas), folder}}};
+        {.arguments = {python, peer_program("jax_pmap.py"), str(replicas), folder},
+         .environment = {kNoCaches}}};
   };
 }
 

@@ -1,10 +1,13 @@
 #include "trainers/bench/units.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <string_view>
+#include <system_error>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <optional>
+#include <utility>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/dot.h>

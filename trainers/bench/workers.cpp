@@ -5,11 +5,13 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 #include <deque>
 #include <fstream>
 #include <limits>
 #include <sstream>
+#include <system_error>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -27,8 +29,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kSilence = 120'000;  // milliseconds
-constexpr std::int64_t kFinishGrace = 10'000;
-constexpr std::int64_t kTermGrace = 2'000;
+// Who ends by itself cleans up what it has on this machine.
+constexpr std::chrono::seconds kFinishPatience{10};
+constexpr std::chrono::milliseconds kStopPatience{1500};
+constexpr std::chrono::seconds kTermPatience{2};
 constexpr std::size_t kLastLines = 8;
 
 // Open in both directions: neither opening nor reading then depends on who else has it open. It
@@ -114,12 +118,12 @@ void Workers::start(const Program& program) {
 }
 
 Workers::~Workers() {
-  const bool asked = commands_.empty();
-  if (!asked || !reaped_within(kFinishGrace)) {
-    stop();
-    if (!reaped_within(kTermGrace)) {
+  if (!commands_.empty()) finish(kStopPatience);
+  if (!reaped_within(patience_)) {
+    for (const Process& process : processes_) ::kill(process.pid, SIGTERM);
+    if (!reaped_within(kTermPatience)) {
       for (const Process& process : processes_) ::kill(-process.pid, SIGKILL);
-      (void)reaped_within(kTermGrace);
+      (void)reaped_within(kTermPatience);
     }
   }
   std::error_code ignored;
@@ -127,8 +131,8 @@ Workers::~Workers() {
 }
 
 // Drops the processes that have ended.
-bool Workers::reaped_within(std::int64_t milliseconds) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+bool Workers::reaped_within(std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
   while (!processes_.empty()) {
     std::erase_if(processes_, [](const Process& process) {
       return ::waitpid(process.pid, nullptr, WNOHANG) == process.pid;
@@ -141,12 +145,9 @@ bool Workers::reaped_within(std::int64_t milliseconds) {
   return true;
 }
 
-void Workers::finish() {
+void Workers::finish(std::chrono::milliseconds patience) {
+  patience_ = patience;
   commands_.clear();
-}
-
-void Workers::stop() {
-  for (const Process& process : processes_) ::kill(process.pid, SIGTERM);
 }
 
 void Workers::fail(const std::string& what) const {
@@ -247,11 +248,12 @@ Crew::Crew(const Workplace& workplace, const std::vector<System>& systems, std::
 }
 
 Crew::~Crew() {
-  for (const auto& member : members_) finished_ ? member->finish() : member->stop();
+  for (const auto& member : members_) member->finish(kStopPatience);
 }
 
 void Crew::finish() {
-  finished_ = true;
+  for (const auto& member : members_) member->finish(kFinishPatience);
+  members_.clear();
 }
 
 }  // namespace lockstep::bench

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -41,7 +43,7 @@ class Workers {
  public:
   /// Starts them; await_start() waits until they are ready.
   Workers(const Workplace& workplace, const System& system, std::int64_t replicas);
-  /// Ends them, with force if finish() was not called.
+  /// Ends them, if finish() was not called with little patience.
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
@@ -54,10 +56,8 @@ class Workers {
   /// Seconds from the moment that the first replica begins a batch of so many calls to the moment
   /// that the last one is done with it.
   double run(std::int64_t calls);
-  /// Asks them to end, which the destructor then waits for.
-  void finish();
-  /// Ends them where they are, which the destructor then waits for.
-  void stop();
+  /// Asks them to end. The destructor waits for that as long as `patience`, then it makes them.
+  void finish(std::chrono::milliseconds patience);
 
  private:
   struct Process {
@@ -70,7 +70,7 @@ class Workers {
   std::vector<std::string> await_answers(const std::string& expected);
   void await_input();
   [[noreturn]] void fail(const std::string& what) const;
-  [[nodiscard]] bool reaped_within(std::int64_t milliseconds);
+  [[nodiscard]] bool reaped_within(std::chrono::milliseconds patience);
 
   const Workplace* workplace_;
   const System* system_;
@@ -82,6 +82,7 @@ class Workers {
   std::vector<Descriptor> commands_;
   std::vector<Process> processes_;
   std::string received_;
+  std::chrono::milliseconds patience_;
 };
 
 /// All systems of a measurement at once.
@@ -89,7 +90,7 @@ class Crew {
  public:
   /// Starts them side by side, each with so many replicas, and waits until all are ready.
   Crew(const Workplace& workplace, const std::vector<System>& systems, std::int64_t replicas);
-  /// Ends them side by side: those of a finished crew as they please, the others at once.
+  /// Ends them side by side, those of a finished crew with more patience.
   ~Crew();
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
@@ -103,7 +104,6 @@ class Crew {
   Crew() = default;
 
   std::vector<std::unique_ptr<Workers>> members_;
-  bool finished_ = false;
 };
 
 }  // namespace lockstep::bench

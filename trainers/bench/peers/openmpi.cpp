@@ -4,6 +4,7 @@
 // mpirun … openmpi FOLDER  a replica, see link.h
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <iostream>
