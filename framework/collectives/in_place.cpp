@@ -72,7 +72,7 @@ Tensor symmetric_zeros(at::IntArrayRef sizes, at::ScalarType dtype, const AxisNa
     count *= size;
   }
   // For the record alone: of that shape, without memory.
-  const Tensor like = at::empty({1}, dtype).expand(sizes);
+  const Tensor like = at::empty({}, dtype).expand(sizes);
   std::shared_ptr<SymmetricBuffer> buffer;
   announced(call, replicas, {like}, "", [&] {
     buffer = replicas.allocate(static_cast<std::size_t>(count) * like.element_size());

@@ -63,6 +63,10 @@ void shapes_and_groups() {
   psum_scatter_into(x, whole, "i", {{0, 2}, {3, 1}});
   expect(x.equal(at::ones({2, 3}) * 2 * sum), "psum_scatter_into in groups");
   expect(symmetric_zeros({0, 4}, at::kLong, "i").sizes() == at::IntArrayRef({0, 4}), "empty");
+  const Tensor scalar = symmetric_zeros({}, at::kFloat, "i");
+  expect(scalar.dim() == 0, "a scalar");
+  psum_(scalar.fill_(2), "i");
+  expect(scalar.item<float>() == 8, "psum_ of a scalar");
 }
 
 // Autograd is told that a tensor which it has saved was written to.
