@@ -79,8 +79,8 @@ class Communicator {
   /// nobody reads what another writes; is_common() says whether there is one copy for the whole
   /// group. Over Gloo each replica has its own.
   ///
-  /// Throws CommError on all replicas if the host has not enough memory. After a failure of the job
-  /// in a verb, others may still write to a buffer's output.
+  /// Throws CommError if the host has not enough memory, where replicas share it on all of them.
+  /// After a failure of the job in a verb, others may still write to a buffer's output.
   [[nodiscard]] std::shared_ptr<SymmetricBuffer> allocate(std::size_t bytes,
                                                           Copies copies = Copies::each);
 

@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/comm/shared_pages.h"
+#include "framework/comm/symmetric_buffer.h"
 
 namespace lockstep {
 namespace {
@@ -91,12 +91,7 @@ HostExtents::~HostExtents() {
 }
 
 std::shared_ptr<HostExtents::Extent> HostExtents::allocate(std::size_t bytes) {
-  const std::size_t available = available_memory();
-  if (bytes > available) {
-    refuse(bytes, str("it has ", available,
-                      " bytes of memory left. Fewer replicas a host or "
-                      "smaller buffers need less"));
-  }
+  check_memory_left(bytes);
   const std::size_t size = kPage + whole_pages(bytes);
   std::uint64_t used = used_->load();
   while (!used_->replace(used, used + size)) used = used_->load();

@@ -3,6 +3,9 @@
 #include <cstring>
 #include <new>
 
+#include "framework/base/errors.h"
+#include "framework/base/memory.h"
+#include "framework/base/text.h"
 #include "framework/comm/shared_pages.h"
 
 namespace lockstep {
@@ -31,7 +34,16 @@ class PrivateBuffer final : public SymmetricBuffer {
 
 }  // namespace
 
+void check_memory_left(std::size_t bytes) {
+  const std::size_t available = available_memory();
+  if (bytes <= available) return;
+  throw CommError(str("no symmetric buffer: it takes ", bytes, " bytes, and the host has ",
+                      available,
+                      " bytes of memory left. Fewer replicas a host or smaller buffers need less"));
+}
+
 std::shared_ptr<SymmetricBuffer> private_buffer(std::size_t bytes, bool is_common) {
+  check_memory_left(bytes);
   return std::make_shared<PrivateBuffer>(bytes, is_common);
 }
 

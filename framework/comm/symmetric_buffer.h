@@ -27,7 +27,11 @@ class SymmetricBuffer {
   SymmetricBuffer& operator=(const SymmetricBuffer&) = delete;
 };
 
-/// One that is this replica's alone.
+/// Throws CommError with the numbers if the host has less memory left than a buffer of `bytes`
+/// takes.
+void check_memory_left(std::size_t bytes);
+
+/// One that is this replica's alone. CommError as above.
 [[nodiscard]] std::shared_ptr<SymmetricBuffer> private_buffer(std::size_t bytes,
                                                               bool is_common = false);
 

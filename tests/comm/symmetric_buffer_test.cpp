@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/text.h"
 #include "framework/comm/communicator.h"
 #include "tests/catch.h"
 #include "tests/comm/replicas.h"
@@ -71,7 +72,9 @@ TEST_CASE("a subgroup uses the buffers that the whole group has allocated", "[sy
 }
 
 TEST_CASE("more than the host has is an error with the numbers, on all replicas", "[symmetric]") {
-  const auto body = [](Communicator& group) {
+  const Backend backend = GENERATE(Backend::gloo, Backend::shared);
+  INFO(name_of(backend));
+  const auto body = [&](Communicator& group) {
     const auto refused = [&](std::size_t bytes) {
       try {
         (void)group.allocate(bytes);
@@ -81,10 +84,15 @@ TEST_CASE("more than the host has is an error with the numbers, on all replicas"
       throw std::runtime_error("it was allocated");
     };
     const std::string text = refused(std::size_t{1} << 45);
-    expect(text.find("would share 70368744177664 bytes; it has ") != std::string::npos, text);
+    const bool is_shared = backend == Backend::shared;
+    const auto total = (is_shared ? static_cast<std::size_t>(group.size()) : 1) << 45U;
+    expect(text.find(str("it takes ", total, " bytes, and the host has ")) != std::string::npos,
+           text);
     group.barrier();  // and the group still works
     (void)group.allocate(100);
   };
-  CHECK_NOTHROW(in_threads(Backend::shared, 2, body));
-  CHECK_NOTHROW(in_processes(Backend::shared, 2, body));
+  for (const int replicas : {1, 2}) {
+    CHECK_NOTHROW(in_threads(backend, replicas, body));
+    CHECK_NOTHROW(in_processes(backend, replicas, body));
+  }
 }
