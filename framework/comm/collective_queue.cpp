@@ -89,7 +89,7 @@ class CollectiveQueue::Work {
     }
   }
 
-  // Does the oldest verb, if there is one. Without the lock.
+  // Does the oldest verb, of which there is one. Without the lock.
   void do_next(std::unique_lock<std::mutex>& lock) {
     const std::shared_ptr<Started> next = under_way_.front();
     is_busy_ = true;

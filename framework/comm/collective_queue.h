@@ -29,7 +29,7 @@ class CollectiveQueue {
   enum class Progress {
     automatic,
     thread,  ///< a thread of the queue's, as soon as the others have come
-    caller,  ///< whoever waits, then
+    caller,  ///< whoever waits, then: done() alone moves nothing
   };
 
   /// A verb that was started. Copies are the same one. It may outlive the queue.
@@ -51,7 +51,8 @@ class CollectiveQueue {
   /// a channel of its own.
   explicit CollectiveQueue(std::shared_ptr<Communicator> group,
                            Progress progress = Progress::automatic);
-  /// Verbs that are under way fail with Aborted, on the other replicas too if they need this one.
+  /// Verbs that are under way fail with Aborted, and the group is of no use afterwards: others who
+  /// need this replica for them wait until they are told otherwise, or for their timeout.
   ~CollectiveQueue();
   CollectiveQueue(const CollectiveQueue&) = delete;
   CollectiveQueue& operator=(const CollectiveQueue&) = delete;
