@@ -61,21 +61,24 @@ bool Flag::wait(std::uint32_t value, Patience patience,
     if (reached(value)) return true;
     relax();
   }
-  for (int i = 0; i < patience.yields; ++i) {
+  auto now = std::chrono::steady_clock::now();
+  // Of those who have the core meanwhile each may keep it for milliseconds.
+  for (const auto sleep = now + patience.yielding; now < sleep;) {
     if (reached(value)) return true;
     ::sched_yield();
+    now = std::chrono::steady_clock::now();
   }
-  const auto end = std::chrono::steady_clock::now() + limit;
+  const auto end = now + limit;
   Atomic(sleepers_).fetch_add(1);
   for (;;) {
-    const std::uint32_t now = Atomic(value_).load();
-    const bool come = has_come(now, value);
+    const std::uint32_t seen = Atomic(value_).load();
+    const bool come = has_come(seen, value);
     const auto rest = end - std::chrono::steady_clock::now();
     if (come || rest <= std::chrono::nanoseconds(0)) {
       Atomic(sleepers_).fetch_sub(1);
       return come;
     }
-    sleep_while(&value_, now, rest);
+    sleep_while(&value_, seen, rest);
   }
 }
 

@@ -18,11 +18,11 @@ class Flag {
   [[nodiscard]] std::uint32_t value() const noexcept;
   [[nodiscard]] bool reached(std::uint32_t value) const noexcept;
 
-  /// How long it is looked at before a wait sleeps: first without pause, then letting others have
-  /// the core in between.
+  /// How long it is looked at before a wait sleeps: so many times without pause, then for so long
+  /// letting others have the core in between.
   struct Patience {
     int spins = 0;
-    int yields = 0;
+    std::chrono::nanoseconds yielding{0};
   };
   /// Whether it reached `value` within `limit` of the end of patience.
   [[nodiscard]] bool wait(std::uint32_t value, Patience patience,

@@ -18,11 +18,11 @@ namespace {
 // Between two looks at whether something has ended a wait.
 constexpr std::chrono::milliseconds kSlice{10};
 // How long a replica that comes later than this one is looked out for before it is worth a system
-// call: about 3 microseconds on a core of its own, then about 100 on one that others may have
-// meanwhile, which is more than a sleeper takes to wake. Two that take turns in waking each other
-// would do nothing else.
+// call: about 3 microseconds on a core of its own, then for longer than a sleeper takes to wake on
+// one that others may have meanwhile. Two that take turns in waking each other would do nothing
+// else.
 constexpr int kSpins = 100;
-constexpr int kYields = 400;
+constexpr std::chrono::microseconds kYielding{100};
 
 std::string process_key(int rank) {
   return str("process/", rank);
@@ -50,7 +50,7 @@ SharedLink::SharedLink(std::shared_ptr<HostMemory> memory, Store& store, int ran
     : memory_(std::move(memory)),
       rank_(rank),
       timeout_(options.timeout),
-      patience_{.spins = size <= usable_cores() ? kSpins : 0, .yields = kYields} {
+      patience_{.spins = size <= usable_cores() ? kSpins : 0, .yielding = kYielding} {
   if (size == 1) return;
   store.set(process_key(rank), std::to_string(::getpid()));
   try {

@@ -33,7 +33,7 @@ TEST_CASE("a flag is waited for until it is raised, also around its end", "[shar
     Flag flag{};
     flag.raise(start);
     constexpr std::uint32_t kRounds = 1000;
-    constexpr Flag::Patience patience[] = {{0, 0}, {100, 0}, {10, 10}};
+    constexpr Flag::Patience patience[] = {{}, {.spins = 100}, {10, std::chrono::microseconds(20)}};
     std::atomic<bool> in_time{true};
     std::thread waiter([&] {
       for (std::uint32_t i = 1; i <= kRounds; ++i) {
@@ -45,7 +45,7 @@ TEST_CASE("a flag is waited for until it is raised, also around its end", "[shar
     CHECK(in_time);
     CHECK(flag.reached(start + kRounds));
     CHECK(!flag.reached(start + kRounds + 1));
-    CHECK(!flag.wait(start + kRounds + 1, {10, 10}, milliseconds(1)));
+    CHECK(!flag.wait(start + kRounds + 1, {10, milliseconds(1)}, milliseconds(1)));
   }
 }
 

@@ -130,8 +130,13 @@ Outcome check_kill(const Kill& kill) {
   // Anywhere in a collective, or between two.
   std::this_thread::sleep_for(microseconds(static_cast<std::int64_t>(
       1.5 * kill.moment * static_cast<double>(told.took_us[kill.victim]))));
+  // The launcher ends the others half a second after a death, which on a busy machine could be
+  // before they find out: it sleeps until they have.
+  REQUIRE(::kill(program.pid(), SIGSTOP) == 0);
   const std::int64_t killed_at = now_ms();
   REQUIRE(::kill(told.pids.pids()[kill.victim], SIGKILL) == 0);
+  CHECK(eventually([&] { return told.lost_at_ms.set() == all - 1; }));
+  REQUIRE(::kill(program.pid(), SIGCONT) == 0);
   const Ended end = program.wait();
 
   INFO(end.err);
