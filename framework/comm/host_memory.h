@@ -54,6 +54,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   struct alignas(128) Line {
     Flag round;  ///< how many rounds the member has finished
     Word verbs;  ///< how many verbs it has begun
+    Word core;  ///< the core on which it finished the last round, from 1; 0 where that is not known
     Call calls[2];
   };
 

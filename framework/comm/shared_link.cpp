@@ -50,7 +50,7 @@ SharedLink::SharedLink(std::shared_ptr<HostMemory> memory, Store& store, int ran
     : memory_(std::move(memory)),
       rank_(rank),
       timeout_(options.timeout),
-      patience_{.spins = size <= usable_cores() ? kSpins : 0, .yielding = kYielding} {
+      has_own_core_(size <= usable_cores()) {
   if (size == 1) return;
   store.set(process_key(rank), std::to_string(::getpid()));
   try {
@@ -100,8 +100,11 @@ int SharedLink::lost_one_of(const std::vector<int>& group) const {
 }
 
 void SharedLink::wait(const User& user, const Flag& flag, std::uint32_t round, int peer,
-                      const std::vector<int>& group) {
-  if (flag.wait(round, patience_, std::chrono::nanoseconds(0))) return;
+                      const std::vector<int>& group, bool same_core) {
+  const Flag::Patience patience{.spins = has_own_core_ ? kSpins : 0, .yielding = kYielding};
+  // Two on one core, though there is one for each: who sleeps is put on a free one when it wakes.
+  const bool should_move = has_own_core_ && same_core;
+  if (!should_move && flag.wait(round, patience, std::chrono::nanoseconds(0))) return;
   const auto start = std::chrono::steady_clock::now();
   while (!flag.wait(round, {}, kSlice)) {
     check(user);

@@ -48,8 +48,9 @@ class SharedLink {
 
   /// Waits until the flag of replica `peer`, one of `group`, has reached `round`. Throws
   /// ProcessEnded if one of the group has died before that, Timeout, or what ended the user.
+  /// With `same_core` the peer was on this thread's core when it was last heard of.
   void wait(const User& user, const Flag& flag, std::uint32_t round, int peer,
-            const std::vector<int>& group);
+            const std::vector<int>& group, bool same_core);
 
  private:
   [[nodiscard]] int lost_one_of(const std::vector<int>& group) const;
@@ -57,7 +58,7 @@ class SharedLink {
   std::shared_ptr<HostMemory> memory_;
   int rank_;
   std::chrono::milliseconds timeout_;
-  Flag::Patience patience_;
+  bool has_own_core_;           // or so it could be
   std::vector<int> processes_;  // by rank: a pidfd; -1 for those of this process
   Ledger ledger_;
   std::mutex mutex_;  // guards what follows, and the users' errors

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include <sched.h>
+
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 
@@ -51,10 +53,14 @@ void SharedRounds::meet(Verb verb, std::uint64_t mark, std::size_t bytes, std::s
 }
 
 void SharedRounds::finish_round() {
+  const auto core = static_cast<std::uint64_t>(::sched_getcpu() + 1);
+  region_->line(me()).core.store(core);
   region_->line(me()).round.raise(++round_);
   for (std::size_t step = 1; step < count(); ++step) {
     const std::size_t place = (me() + step) % count();
-    link_->wait(user_, region_->line(place).round, round_, members_[place], members_);
+    const HostMemory::Line& peer = region_->line(place);
+    const bool same_core = core != 0 && peer.core.load() == core;
+    link_->wait(user_, peer.round, round_, members_[place], members_, same_core);
   }
   ++link_->ledger().rounds;
 }
