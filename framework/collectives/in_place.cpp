@@ -24,10 +24,6 @@ void check_operand(const at::Tensor& tensor, const char* what, const AxisCall& c
   check_leaves({tensor}, call);
   check(tensor.is_contiguous() && !tensor.is_neg(), call,
         lockstep::str(what, " must be contiguous"));
-}
-
-void check_result(const at::Tensor& tensor, const char* what, const AxisCall& call) {
-  check_operand(tensor, what, call);
   check(!c10::GradMode::is_enabled() || !tensor.requires_grad(), call,
         lockstep::str(what,
                       " requires a gradient, and this has no derivative: use what returns "
@@ -37,7 +33,7 @@ void check_result(const at::Tensor& tensor, const char* what, const AxisCall& ca
 void reduce_in_place(const AxisCall& call, const Tensor& x, ReduceOp op,
                      const ReduceOptions& options) {
   ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
-  check_result(x, "x", call);
+  check_operand(x, "x", call);
   const ElementType type = element_type(x.scalar_type(), call);
   check_reduction(call.text().c_str(), type, op);
   announced(call, replicas, {x}, group_text(options.axis_index_groups),
@@ -45,10 +41,10 @@ void reduce_in_place(const AxisCall& call, const Tensor& x, ReduceOp op,
   x.unsafeGetTensorImpl()->bump_version();
 }
 
-// Checks an input of which `output` is `ratio` times as long, or the other way round.
+// Checks two tensors of which `whole` is as long as `replicas` of `part`.
 void check_pair(const Tensor& output, const Tensor& input, const Tensor& whole, const Tensor& part,
                 std::int64_t replicas, const AxisCall& call) {
-  check_result(output, "output", call);
+  check_operand(output, "output", call);
   check_operand(input, "input", call);
   check(output.scalar_type() == input.scalar_type(), call,
         lockstep::str("output is ", at::toString(output.scalar_type()), ", input ",

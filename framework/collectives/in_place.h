@@ -12,7 +12,7 @@ namespace lockstep {
 
 // Collectives that write where they are told instead of into fresh memory, for flat buffers of
 // gradients and parameters. They have no derivative. Tensors are dense and contiguous, on the CPU;
-// a result that requires a gradient is refused while gradients are recorded. Errors: as psum.
+// one that requires a gradient is refused while gradients are recorded. Errors: as psum.
 
 /// A tensor of zeros for each replica of the axis, allocated by all of them together. Where they
 /// are processes or threads of a job on one host, it is memory that they share: the functions below

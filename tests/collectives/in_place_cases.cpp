@@ -94,6 +94,11 @@ void refusals() {
           "x requires a gradient, and this has no derivative: use what returns its result, or "
           "c10::AutoGradMode(false)",
       [&] { psum_(at::ones({2}).set_requires_grad(true), "i"); });
+  refused<ValueError>(
+      "all_gather_into" + here +
+          "input requires a gradient, and this has no derivative: use what returns its result, or "
+          "c10::AutoGradMode(false)",
+      [&] { all_gather_into(at::empty({2 * n}), at::ones({2}).set_requires_grad(true), "i"); });
   {
     const c10::AutoGradMode no_grad(false);
     psum_(at::ones({2}).set_requires_grad(true), "i");

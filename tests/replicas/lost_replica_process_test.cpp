@@ -19,6 +19,8 @@
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/all_to_all.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
 #include "framework/collectives/psum.h"
 #include "framework/collectives/psum_scatter.h"
 #include "framework/replicas/launch.h"
@@ -43,14 +45,20 @@ constexpr std::int64_t kSoonMs = 2000;
 struct Collective {
   const char* name;
   void (*call)(const at::Tensor& x);
+  bool in_place = false;  // on memory that the replicas share, if they do
 };
 
 // On (replicas, columns).
-constexpr std::array<Collective, 4> kCollectives{{
+constexpr std::array<Collective, 7> kCollectives{{
     {"psum", [](const at::Tensor& x) { (void)psum(x, "data"); }},
     {"psum_scatter", [](const at::Tensor& x) { (void)psum_scatter(x, "data"); }},
     {"all_gather", [](const at::Tensor& x) { (void)all_gather(x[0], "data"); }},
     {"all_to_all", [](const at::Tensor& x) { (void)all_to_all(x, "data", 0, 0); }},
+    {"psum_", [](const at::Tensor& x) { psum_(x, "data"); }, true},
+    {"psum_scatter_into",
+     [](const at::Tensor& x) { psum_scatter_into(x[axis_index("data")], x, "data"); }, true},
+    {"all_gather_into",
+     [](const at::Tensor& x) { all_gather_into(x, x[axis_index("data")], "data"); }, true},
 }};
 
 // One kill, drawn from `key`.
@@ -93,8 +101,11 @@ void run_until_lost(const Kill& kill, const Told& told) {
   // The launcher asks the others to end at once: here they are to find out for themselves.
   std::signal(SIGTERM, SIG_IGN);
   const std::size_t own = own_index();
-  const at::Tensor x = at::ones({kill.replicas, (kill.mib << 18) / kill.replicas});
   try {
+    const std::int64_t columns = (kill.mib << 18) / kill.replicas;
+    const at::Tensor x = kill.collective.in_place
+                             ? symmetric_zeros({kill.replicas, columns}, at::kFloat, "data")
+                             : at::ones({kill.replicas, columns});
     for (;;) {
       const auto begin = Clock::now();
       kill.collective.call(x);
