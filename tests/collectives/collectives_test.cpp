@@ -39,6 +39,15 @@ void run_all(const std::vector<Case>& cases) {
 
 }  // namespace
 
+TEST_CASE("collectives in the threads of a job: every case") {
+  for (const auto& [replicas, cases] : cases_by_replicas(/*rounds=*/5)) {
+    INFO(replicas << " replicas, " << cases.size() << " cases");
+    for (const auto backend : {Backend::automatic, Backend::gloo}) {
+      CHECK_NOTHROW(run_launched(cases, LaunchMode::threads, backend));
+    }
+  }
+}
+
 TEST_CASE("collectives in threads: the design's examples") {
   run_all(example_cases());
 }

@@ -25,7 +25,13 @@ void run_in_threads(const Case& one) {
   pmap([&] { one.body(); }, {.axis_name = "i", .axis_size = one.replicas})();
 }
 
-void run_in_processes(const std::vector<Case>& cases, Backend backend) {
+std::map<std::int64_t, std::vector<Case>> cases_by_replicas(std::int64_t rounds) {
+  std::map<std::int64_t, std::vector<Case>> by_replicas;
+  for (const Case& one : all_cases(rounds)) by_replicas[one.replicas].push_back(one);
+  return by_replicas;
+}
+
+void run_launched(const std::vector<Case>& cases, LaunchMode mode, Backend backend) {
   const auto run_all = [&] {
     for (const Case& one : cases) {
       try {
@@ -36,10 +42,11 @@ void run_in_processes(const std::vector<Case>& cases, Backend backend) {
     }
   };
   const std::int64_t replicas = cases.at(0).replicas;
-  const int status = launch(run_all, {.replicas = replicas, .backend = backend, .axis_name = "i"});
+  const int status =
+      launch(run_all, {.replicas = replicas, .mode = mode, .backend = backend, .axis_name = "i"});
   if (status != 0) {
     throw std::runtime_error(
-        str("launch() of ", replicas, " processes returned ", status, "; stderr says why"));
+        str("launch() of ", replicas, " replicas returned ", status, "; stderr says why"));
   }
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <vector>
 
 #include "framework/replicas/launch.h"
@@ -10,9 +12,12 @@ namespace lockstep::testing {
 /// Runs the case in threads, by pmap. Throws what the first replica to fail threw, as pmap does.
 void run_in_threads(const Case& one);
 
-/// Runs cases for the same number of replicas one after another in processes that one launch()
+/// All cases, by their numbers of replicas.
+[[nodiscard]] std::map<std::int64_t, std::vector<Case>> cases_by_replicas(std::int64_t rounds);
+
+/// Runs cases for the same number of replicas one after another in replicas that one launch()
 /// starts. Throws a std::runtime_error unless its status is 0; what went wrong in which case is on
-/// stderr then. Only for programs that never map nor start threads themselves.
-void run_in_processes(const std::vector<Case>& cases, Backend backend);
+/// stderr then. As processes only in programs that never map nor start threads themselves.
+void run_launched(const std::vector<Case>& cases, LaunchMode mode, Backend backend);
 
 }  // namespace lockstep::testing
