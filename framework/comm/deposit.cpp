@@ -1,27 +1,21 @@
 #include "framework/comm/deposit.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <numeric>
 
 #include "framework/base/shard.h"
+#include "framework/comm/bytes.h"
 #include "framework/comm/reduce.h"
 
 namespace lockstep {
 namespace {
 
-using Bytes = std::span<std::byte>;
-using ConstBytes = std::span<const std::byte>;
 using Pieces = std::vector<ConstBytes>;
 using Sizes = std::vector<std::size_t>;
 
 // Up to here processes send each other their whole inputs, which takes one round instead of two.
 constexpr std::size_t kOneRoundBytes = 16 * 1024;
-
-void copy(ConstBytes from, Bytes to) {
-  if (!from.empty() && from.data() != to.data()) std::memmove(to.data(), from.data(), from.size());
-}
 
 // The verbs of one group in one process, on behalf of all its replicas there.
 class Performance {
@@ -92,7 +86,7 @@ class Performance {
     for (std::size_t host = 0; host < hosts(); ++host) {
       if (host == layout_.own) continue;
       for (const ConstBytes piece : out[host]) {
-        copy(piece, {sent.get() + offset, piece.size()});
+        copy_bytes(piece, {sent.get() + offset, piece.size()});
         offset += piece.size();
       }
     }
@@ -156,9 +150,9 @@ class Performance {
       std::vector<Sizes> slices(hosts());
       for (std::size_t h = 0; h < hosts(); ++h) slices[h] = {part_of(first.output, h).size()};
       const auto all = exchange(std::vector<Pieces>(hosts(), Pieces{own}), slices);
-      for (std::size_t h = 0; h < hosts(); ++h) copy(all[h][0], part_of(first.output, h));
+      for (std::size_t h = 0; h < hosts(); ++h) copy_bytes(all[h][0], part_of(first.output, h));
     }
-    for (const Deposit* mine : deposits_) copy(first.output, mine->output);
+    for (const Deposit* mine : deposits_) copy_bytes(first.output, mine->output);
   }
 
   void reduce_scatter() {
@@ -197,7 +191,7 @@ class Performance {
     const auto inputs = by_place(pieces);
     for (const Deposit* deposit : deposits_) {
       for (std::size_t place = 0; place < places(); ++place) {
-        copy({inputs[place], bytes}, deposit->output.subspan(place * bytes, bytes));
+        copy_bytes({inputs[place], bytes}, deposit->output.subspan(place * bytes, bytes));
       }
     }
   }
@@ -226,8 +220,8 @@ class Performance {
     for (std::size_t mine = 0; mine < deposits_.size(); ++mine) {
       const Deposit& to = *deposits_[mine];
       for (std::size_t from = 0; from < places(); ++from) {
-        copy(pieces[host_of_[from]][index_of_[from] * deposits_.size() + mine],
-             part(to.output, to.recv_sizes, static_cast<int>(from)));
+        copy_bytes(pieces[host_of_[from]][index_of_[from] * deposits_.size() + mine],
+                   part(to.output, to.recv_sizes, static_cast<int>(from)));
       }
     }
   }
@@ -244,7 +238,7 @@ class Performance {
     for (const Deposit* mine : deposits_) {
       if (mine->source == Communicator::kNobody) continue;
       if (is_here(mine->source)) {
-        copy(deposit_of(mine->source).input, mine->output);
+        copy_bytes(deposit_of(mine->source).input, mine->output);
       } else {
         receivers.push_back(mine);
       }
@@ -258,7 +252,7 @@ class Performance {
     Sizes next(hosts(), 0);
     for (const Deposit* mine : receivers) {
       const std::size_t host = host_of_[static_cast<std::size_t>(mine->source)];
-      copy(pieces[host][next[host]++], mine->output);
+      copy_bytes(pieces[host][next[host]++], mine->output);
     }
   }
 
@@ -273,7 +267,7 @@ class Performance {
     }
     const auto pieces = exchange(std::move(out), in);
     for (const Deposit* mine : deposits_) {
-      copy(pieces[host_of_[static_cast<std::size_t>(root)]][0], mine->output);
+      copy_bytes(pieces[host_of_[static_cast<std::size_t>(root)]][0], mine->output);
     }
   }
 

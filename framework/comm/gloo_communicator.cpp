@@ -1,7 +1,6 @@
 #include "framework/comm/gloo_communicator.h"
 
 #include <array>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "framework/base/random.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
+#include "framework/comm/bytes.h"
 #include "framework/comm/reduce.h"
 
 namespace lockstep {
@@ -17,13 +17,6 @@ namespace {
 // Up to here every replica sends its whole buffer to every other and all reduce for themselves:
 // more bytes, one round.
 constexpr std::size_t kOneRoundBytes = 16 * 1024;
-
-using Bytes = std::span<std::byte>;
-using ConstBytes = std::span<const std::byte>;
-
-void copy(ConstBytes from, Bytes to) {
-  if (!from.empty() && from.data() != to.data()) std::memmove(to.data(), from.data(), from.size());
-}
 
 // Memory that grows and is not cleared.
 class Scratch {
@@ -143,7 +136,7 @@ class GlooCommunicator final : public Communicator {
     const auto part = [&](int place) {
       return output.subspan(static_cast<std::size_t>(place) * input.size(), input.size());
     };
-    copy(input, part(rank()));
+    copy_bytes(input, part(rank()));
     exchange([&](int) { return input; }, part);
   }
 
@@ -165,12 +158,12 @@ class GlooCommunicator final : public Communicator {
       const auto p = static_cast<std::size_t>(place);
       return output.subspan(recv_at[p], recv_sizes[p]);
     };
-    copy(out(rank()), in(rank()));
+    copy_bytes(out(rank()), in(rank()));
     exchange(out, in);
   }
 
   void do_permute(ConstBytes input, int destination, Bytes output, int source) override {
-    if (source == rank()) copy(input, output);
+    if (source == rank()) copy_bytes(input, output);
     exchange([&](int place) { return place == destination ? input : ConstBytes(); },
              [&](int place) { return place == source ? output : Bytes(); });
   }

@@ -10,6 +10,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
+#include "framework/comm/bytes.h"
 #include "framework/comm/reduce.h"
 #include "framework/comm/shared_allocation.h"
 #include "framework/comm/shared_link.h"
@@ -17,13 +18,6 @@
 
 namespace lockstep {
 namespace {
-
-using Bytes = std::span<std::byte>;
-using ConstBytes = std::span<const std::byte>;
-
-void copy(ConstBytes from, Bytes to) {
-  if (!from.empty() && from.data() != to.data()) std::memmove(to.data(), from.data(), from.size());
-}
 
 // Part `index` of a buffer in parts of `part` bytes; the last may be shorter, those behind it
 // empty.
@@ -77,7 +71,7 @@ class SharedCommunicator final : public Communicator {
   // The first round of a verb in which this replica says all of `input` if that is short.
   void meet(Verb verb, std::size_t bytes, ConstBytes said, ConstBytes input, Bytes output) {
     rounds_.next_verb();
-    copy(said, rounds_.own_small());
+    copy_bytes(said, rounds_.own_small());
     rounds_.meet(verb, current_mark(), bytes, said.size(), input, output);
   }
 
@@ -162,7 +156,7 @@ class SharedCommunicator final : public Communicator {
         link_->ledger().bytes_sent += result.size();
       }
       for (std::size_t p = 0; round >= 2 && !common && p < count(); ++p) {
-        if (p != me()) copy(slice_in_chunk(p, round - 2, p), slice_in(output, round - 2, p));
+        if (p != me()) copy_bytes(slice_in_chunk(p, round - 2, p), slice_in(output, round - 2, p));
       }
     });
   }
@@ -205,15 +199,15 @@ class SharedCommunicator final : public Communicator {
     const auto place_of = [&](std::size_t p) {
       return output.subspan(p * input.size(), input.size());
     };
-    if (is_alone()) return copy(input, output);
+    if (is_alone()) return copy_bytes(input, output);
     const bool short_one = is_short(input.size());
     meet(Verb::all_gather, input.size(), short_one ? input : ConstBytes(), input, output);
-    copy(input, place_of(me()));
+    copy_bytes(input, place_of(me()));
     if (rounds_.output_is_common()) return rounds_.finish_round();
     const auto gather = [&](const auto& from) {
       for (std::size_t step = 1; step < count(); ++step) {
         const std::size_t p = (me() + step) % count();
-        copy({from(p), input.size()}, place_of(p));
+        copy_bytes({from(p), input.size()}, place_of(p));
       }
     };
     if (short_one) return gather([&](std::size_t p) { return rounds_.small(p).data(); });
@@ -233,7 +227,7 @@ class SharedCommunicator final : public Communicator {
         if (p == me()) continue;
         const Bytes to = part_of(output.subspan(p * input.size(), input.size()),
                                  HostMemory::kChunkBytes, round - 1);
-        copy(rounds_.chunk(p, round - 1).first(to.size()), to);
+        copy_bytes(rounds_.chunk(p, round - 1).first(to.size()), to);
       }
     });
   }
@@ -244,14 +238,14 @@ class SharedCommunicator final : public Communicator {
     const auto recv_at = offsets_of(recv_sizes);
     const auto outgoing = [&](std::size_t p) { return input.subspan(send_at[p], send_sizes[p]); };
     const auto incoming = [&](std::size_t p) { return output.subspan(recv_at[p], recv_sizes[p]); };
-    copy(outgoing(me()), incoming(me()));
+    copy_bytes(outgoing(me()), incoming(me()));
     if (is_alone()) return;
     rounds_.next_verb();
     // What is sent to each replica comes first; then, if it fits, all of it.
     const Bytes table = rounds_.own_small().first(count() * sizeof(std::size_t));
     std::memcpy(table.data(), send_sizes.data(), table.size());
     const bool own_is_short = is_short(table.size() + input.size());
-    if (own_is_short) copy(input, rounds_.own_small().subspan(table.size()));
+    if (own_is_short) copy_bytes(input, rounds_.own_small().subspan(table.size()));
     rounds_.meet(Verb::all_to_all, current_mark(), 0,
                  table.size() + (own_is_short ? input.size() : 0), input, output);
 
@@ -269,9 +263,9 @@ class SharedCommunicator final : public Communicator {
       const std::size_t before = offsets_of(sizes)[me()];
       is_staged[p] = !is_short(table.size() + total);
       if (p != me() && !is_staged[p]) {
-        copy(rounds_.small(p).subspan(table.size() + before, recv_sizes[p]), incoming(p));
+        copy_bytes(rounds_.small(p).subspan(table.size() + before, recv_sizes[p]), incoming(p));
       } else if (p != me() && !inputs.empty()) {
-        copy({inputs[p] + before, recv_sizes[p]}, incoming(p));
+        copy_bytes({inputs[p] + before, recv_sizes[p]}, incoming(p));
       }
       for (std::size_t to = 0; is_staged[p] && to < count(); ++to) {
         if (to != p) parts = std::max(parts, parts_in(sizes[to], piece_bytes()));
@@ -297,7 +291,7 @@ class SharedCommunicator final : public Communicator {
       for (std::size_t p = 0; round > 0 && p < count(); ++p) {
         if (p == me() || !is_staged[p]) continue;
         const Bytes to = part_of(incoming(p), piece, round - 1);
-        copy(rounds_.chunk(p, round - 1).subspan(me() * piece, to.size()), to);
+        copy_bytes(rounds_.chunk(p, round - 1).subspan(me() * piece, to.size()), to);
       }
     });
   }
@@ -320,11 +314,11 @@ class SharedCommunicator final : public Communicator {
          data);
     if (rounds_.output_is_common()) return;
     if (short_one) {
-      if (!is_root) copy(rounds_.small(from).first(data.size()), data);
+      if (!is_root) copy_bytes(rounds_.small(from).first(data.size()), data);
       return;
     }
     if (const auto all = rounds_.inputs(); !all.empty()) {
-      if (!is_root) copy({all[from], data.size()}, data);
+      if (!is_root) copy_bytes({all[from], data.size()}, data);
       return rounds_.finish_round();
     }
     const std::size_t parts = parts_in(data.size(), HostMemory::kChunkBytes);
@@ -334,7 +328,7 @@ class SharedCommunicator final : public Communicator {
       }
       if (is_root || round == 0) return;
       const Bytes to = part_of(data, HostMemory::kChunkBytes, round - 1);
-      copy(rounds_.chunk(from, round - 1).first(to.size()), to);
+      copy_bytes(rounds_.chunk(from, round - 1).first(to.size()), to);
     });
   }
 

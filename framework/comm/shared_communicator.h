@@ -26,8 +26,8 @@ struct SharedOptions {
 /// before it. Symmetric buffers (Communicator::allocate) are read and written where they are. A
 /// wait looks a bounded number of times before it sleeps, giving way to others on its core; where
 /// there are more replicas than cores it does so from the start. The death of a replica's process
-/// is a ReplicaLost for those who wait for it, within 20 ms. The ledger counts the bytes that a
-/// replica writes for others.
+/// is a ReplicaLost for those who wait for it, within 20 ms on a machine that has time. The ledger
+/// counts the bytes that a replica writes for others.
 [[nodiscard]] std::shared_ptr<Communicator> connect_shared(std::shared_ptr<HostMemory> memory,
                                                            std::shared_ptr<Store> store, int rank,
                                                            int size,

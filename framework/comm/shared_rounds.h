@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "framework/comm/bytes.h"
 #include "framework/comm/host_memory.h"
 #include "framework/comm/shared_link.h"
 
@@ -43,8 +44,6 @@ namespace lockstep {
 /// fence, no lock.
 class SharedRounds {
  public:
-  using Bytes = std::span<std::byte>;
-  using ConstBytes = std::span<const std::byte>;
   enum class Verb { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, barrier };
 
   /// The group of `members`, ranks on the link, of which this replica is number `own_place`.
