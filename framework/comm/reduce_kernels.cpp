@@ -2,19 +2,17 @@
 
 #include <vector>
 
+#include "framework/base/instruction_set.h"
+
 namespace lockstep {
 namespace {
 
 std::vector<ReduceKernels> supported() {
   std::vector<ReduceKernels> sets{kPlainReduceKernels};
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
-    sets.push_back(kAvx2ReduceKernels);
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-      sets.push_back(kAvx512ReduceKernels);
-    }
-  }
+  const InstructionSet best = best_instruction_set();
+  if (best >= InstructionSet::avx2) sets.push_back(kAvx2ReduceKernels);
+  if (best >= InstructionSet::avx512) sets.push_back(kAvx512ReduceKernels);
 #endif
   return sets;
 }
