@@ -11,11 +11,13 @@
 #include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/exact_sum.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/data/sampler.h"
-#include "framework/optim/clip.h"
+#include "framework/optim/global_norm.h"
 #include "framework/optim/optimizer.h"
+#include "framework/optim/parameter_groups.h"
 #include "framework/replicas/machine.h"
 #include "framework/telemetry/digest.h"
 #include "framework/telemetry/metrics.h"
@@ -67,9 +69,21 @@ class TrainingRun {
                                           : *config.trainer.epochs * sampler_.steps_per_epoch()),
         model_(make_model(config.model, data.train->features(), data.train->outputs(),
                           config.trainer.seed)),
-        named_(parameter_map(*model_)) {
-    for (const auto& [name, parameter] : named_) parameters_.push_back(parameter);
-    optimizer_ = make_optimizer(config.optimizer, parameters_);
+        named_(parameter_map(*model_)),
+        optimizer_(make_optimizer(config.optimizer)) {
+    for (const auto& [name, parameter] : named_) {
+      parameters_.push_back(parameter);
+      names_.push_back(name);
+    }
+    check_groups(config.optimizer, names_);
+    for (const at::Tensor& parameter : parameters_) {
+      std::vector<at::Tensor> state(optimizer_->state_tensors());
+      for (at::Tensor& tensor : state) tensor = at::zeros({parameter.numel()}, parameter.options());
+      slices_.push_back({.parameter = parameter.detach().flatten(),
+                         .gradient = {},
+                         .state = std::move(state),
+                         .rounded = {}});
+    }
     if (replica_ == 0) reporter_ = std::make_unique<Reporter>(config, options);
   }
 
@@ -120,11 +134,27 @@ class TrainingRun {
       local.backward();
     }
     loss_ = average_gradients(parameters_, local, axis_);
-    if (config_.trainer.clip_norm) {
-      gradient_norm_ = clip_by_global_norm(parameters_, *config_.trainer.clip_norm);
-    }
-    optimizer_->step();
+    update(step);
     return global_batch;
+  }
+
+  void update(std::int64_t step) {
+    UpdateSettings settings{.step = step + 1};
+    for (std::size_t i = 0; i < slices_.size(); ++i) {
+      slices_[i].gradient = parameters_[i].grad().flatten();
+    }
+    if (config_.trainer.clip_norm) {
+      ExactSum squares;
+      for (const OptimizerSlice& slice : slices_) add_squares(slice.gradient, squares);
+      gradient_norm_ = std::sqrt(squares.value());
+      settings.gradient_scale = clip_scale(*gradient_norm_, *config_.trainer.clip_norm);
+    }
+    for (std::size_t i = 0; i < slices_.size(); ++i) {
+      const ParameterSettings own = parameter_settings(config_.optimizer, names_[i]);
+      settings.lr = config_.optimizer.lr * own.lr_scale;
+      settings.weight_decay = own.weight_decay;
+      optimizer_->update(slices_[i], settings);
+    }
   }
 
   void check_loss(std::int64_t step) const {
@@ -215,8 +245,10 @@ class TrainingRun {
   std::int64_t total_steps_;
   std::shared_ptr<Model> model_;
   std::map<std::string, at::Tensor> named_;
+  std::vector<std::string> names_;
   std::vector<at::Tensor> parameters_;  // in the order of their names
   std::unique_ptr<Optimizer> optimizer_;
+  std::vector<OptimizerSlice> slices_;  // a parameter each
   std::unique_ptr<Reporter> reporter_;
   at::Tensor loss_;  // over the last step's global batch
   std::optional<double> gradient_norm_;

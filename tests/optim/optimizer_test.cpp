@@ -2,130 +2,189 @@
 
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
+#include <random>
+#include <string>
 #include <vector>
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/random.h"
 #include "tests/catch.h"
+#include "tests/optim/slices.h"
+#include "tests/support/message_of.h"
+#include "tests/support/settings.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kSteps = 100;
-constexpr std::uint64_t kSeed = 20240;
+using testing::message_of;
+using testing::part_of;
+using testing::random_values;
+using testing::whole;
 
-// One number and what its optimizer remembers, as textbooks write them.
-struct Scalar {
-  double value = 0;
-  double first = 0;   // sgd: velocity; adam: mean of gradients
-  double second = 0;  // adam: mean of squares
+std::vector<OptimizerOptions> one_of_each() {
+  return {{.name = "sgd"},
+          {.name = "sgd", .momentum = 0.9},
+          {.name = "sgd", .momentum = 0.9, .nesterov = true},
+          {.name = "adam"},
+          {.name = "adamw"}};
+}
+
+UpdateSettings settings_of_step(std::int64_t step) {
+  return {.step = step, .lr = 0.01, .weight_decay = 0.1, .gradient_scale = 0.7, .clip_value = 0.5};
+}
+
+std::vector<at::Tensor> results_of(const OptimizerSlice& slice) {
+  std::vector<at::Tensor> all{slice.parameter};
+  all.insert(all.end(), slice.state.begin(), slice.state.end());
+  if (slice.rounded.defined()) all.push_back(slice.rounded);
+  return all;
+}
+
+// Whether two slices hold the same numbers, none of which is zero or NaN here: the same bits.
+bool equal(const OptimizerSlice& a, const OptimizerSlice& b) {
+  const auto all_a = results_of(a);
+  const auto all_b = results_of(b);
+  for (std::size_t i = 0; i < all_a.size(); ++i) {
+    if (!at::equal(all_a[i], all_b[i])) return false;
+  }
+  return true;
+}
+
+struct Dtypes {
+  at::ScalarType parameter;
+  at::ScalarType gradient;
+  std::optional<at::ScalarType> rounded = {};
 };
 
-using Rule = std::function<void(Scalar& scalar, double gradient, int step)>;
-
-Rule sgd(const OptimizerOptions& options) {
-  return [options](Scalar& scalar, double gradient, int step) {
-    const double g = gradient + options.weight_decay * scalar.value;
-    scalar.first = step == 1 ? g : options.momentum * scalar.first + g;
-    const double direction = options.nesterov ? g + options.momentum * scalar.first : scalar.first;
-    scalar.value -= options.lr * (options.momentum == 0 ? g : direction);
-  };
+// A slice of random values; the same again for the same key.
+OptimizerSlice random_slice(const Optimizer& optimizer, std::int64_t count, const Dtypes& dtypes,
+                            const Key& key) {
+  OptimizerSlice slice = whole(optimizer, random_values(count, key.fold(0), dtypes.parameter),
+                               random_values(count, key.fold(1), dtypes.gradient));
+  if (dtypes.rounded) slice.rounded = at::zeros({count}, *dtypes.rounded);
+  return slice;
 }
 
-Rule adam(const OptimizerOptions& options) {
-  return [options](Scalar& scalar, double gradient, int step) {
-    const auto [beta1, beta2] = options.betas;
-    const double g = gradient + options.weight_decay * scalar.value;
-    scalar.first = beta1 * scalar.first + (1 - beta1) * g;
-    scalar.second = beta2 * scalar.second + (1 - beta2) * g * g;
-    const double mean = scalar.first / (1 - std::pow(beta1, step));
-    const double square = scalar.second / (1 - std::pow(beta2, step));
-    scalar.value -= options.lr * mean / (std::sqrt(square) + options.eps);
-  };
+OptimizerSlice one_slice(std::int64_t count) {
+  return {at::ones({count}), at::ones({count}), {}, {}};
 }
 
-double random_gradient(int step, std::size_t index) {
-  const std::uint64_t bits = Key(kSeed).fold(static_cast<std::uint64_t>(step)).fold(index).bits();
-  return std::ldexp(static_cast<double>(bits >> 11), -53) * 2 - 1;
-}
+}  // namespace
 
-// Two parameters of 3 and 2 values, updated by the optimizer and, one by one, by the rule.
-void check_against(const OptimizerOptions& options, const Rule& rule) {
-  INFO("seed " << kSeed);
-  std::vector<Scalar> expected{{0.5}, {-1.25}, {2.0}, {0.0}, {-0.75}};
-  std::vector<at::Tensor> parameters{at::tensor({0.5, -1.25, 2.0}, at::kDouble),
-                                     at::tensor({0.0, -0.75}, at::kDouble)};
-  for (at::Tensor& parameter : parameters) parameter.requires_grad_();
-  const auto optimizer = make_optimizer(options, parameters);
-  for (int step = 1; step <= kSteps; ++step) {
-    std::vector<double> gradients;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      gradients.push_back(random_gradient(step, i));
-      rule(expected[i], gradients[i], step);
+TEST_CASE("an update has the same bits however the buffers are cut", "[optim]") {
+  INFO("seed " << testing::seed());
+  const Dtypes dtypes = GENERATE(
+      Dtypes{at::kFloat, at::kFloat}, Dtypes{at::kDouble, at::kDouble},
+      Dtypes{at::kFloat, at::kBFloat16}, Dtypes{at::kFloat, at::kFloat, at::kBFloat16},
+      Dtypes{at::kFloat, at::kHalf, at::kHalf}, Dtypes{at::kFloat, at::kBFloat16, at::kBFloat16});
+  std::mt19937_64 random(testing::seed());
+  for (const OptimizerOptions& options : one_of_each()) {
+    const auto optimizer = make_optimizer(options);
+    for (const std::int64_t count : {1, 2, 15, 63, 64, 65, 1023, 1025, 4099}) {
+      CAPTURE(options.name, options.momentum, options.nesterov, count);
+      const Key key = Key(testing::seed()).fold(static_cast<std::uint64_t>(count));
+      const OptimizerSlice at_once = random_slice(*optimizer, count, dtypes, key);
+      const OptimizerSlice in_parts = random_slice(*optimizer, count, dtypes, key);
+      for (std::int64_t step = 1; step <= 3; ++step) {
+        optimizer->update(at_once, settings_of_step(step));
+        for (std::int64_t begin = 0; begin < count;) {
+          const std::int64_t longest = std::min<std::int64_t>(count - begin, 1300);
+          const std::int64_t end =
+              begin + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(longest)) + 1;
+          optimizer->update(part_of(in_parts, begin, end), settings_of_step(step));
+          begin = end;
+        }
+      }
+      CHECK(equal(at_once, in_parts));
     }
-    const at::Tensor all = at::tensor(gradients, at::kDouble);
-    parameters[0].mutable_grad() = all.slice(0, 0, 3).clone();
-    parameters[1].mutable_grad() = all.slice(0, 3, 5).clone();
-    optimizer->step();
-  }
-  const at::Tensor values = at::cat({parameters[0].detach(), parameters[1].detach()});
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    CHECK(values[static_cast<std::int64_t>(i)].item<double>() ==
-          Approx(expected[i].value).epsilon(1e-12).margin(1e-13));
   }
 }
 
-TEST_CASE("SGD follows its recurrence", "[optim]") {
-  const auto options = GENERATE(
-      OptimizerOptions{.name = "sgd", .lr = 0.1}, OptimizerOptions{.lr = 0.05, .momentum = 0.9},
-      OptimizerOptions{.lr = 0.05, .momentum = 0.9, .nesterov = true},
-      OptimizerOptions{.lr = 0.1, .weight_decay = 0.01},
-      OptimizerOptions{.lr = 0.05, .momentum = 0.8, .nesterov = true, .weight_decay = 0.02});
-  CAPTURE(options.lr, options.momentum, options.nesterov, options.weight_decay);
-  check_against(options, sgd(options));
+TEST_CASE("a gradient in half floats counts as its values, which float32 holds", "[optim]") {
+  const auto half = GENERATE(at::kBFloat16, at::kHalf);
+  for (const OptimizerOptions& options : one_of_each()) {
+    const auto optimizer = make_optimizer(options);
+    const OptimizerSlice slice =
+        random_slice(*optimizer, 2500, {at::kFloat, half}, Key(testing::seed()));
+    OptimizerSlice wide = random_slice(*optimizer, 2500, {at::kFloat, half}, Key(testing::seed()));
+    wide.gradient = wide.gradient.to(at::kFloat);
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      optimizer->update(slice, settings_of_step(step));
+      optimizer->update(wide, settings_of_step(step));
+    }
+    CHECK(equal(slice, wide));
+  }
 }
 
-TEST_CASE("Adam follows its recurrence", "[optim]") {
-  const auto options =
-      GENERATE(OptimizerOptions{.name = "adam", .lr = 0.01},
-               OptimizerOptions{.name = "adam", .lr = 0.02, .betas = {0.8, 0.95}, .eps = 1e-3},
-               OptimizerOptions{.name = "adam", .lr = 0.01, .weight_decay = 0.1},
-               OptimizerOptions{.name = "adam", .lr = 0.01, .betas = {0.0, 0.5}});
-  CAPTURE(options.lr, options.betas[0], options.betas[1], options.eps, options.weight_decay);
-  check_against(options, adam(options));
+TEST_CASE("the rounded copy is the new parameter, rounded once", "[optim]") {
+  const auto half = GENERATE(at::kBFloat16, at::kHalf);
+  const auto gradient = GENERATE(at::kFloat, at::kBFloat16);
+  const auto optimizer = make_optimizer({.name = "adam"});
+  const OptimizerSlice slice =
+      random_slice(*optimizer, 2500, {at::kFloat, gradient, half}, Key(testing::seed()));
+  const at::Tensor before = slice.parameter.clone();
+  optimizer->update(slice, settings_of_step(1));
+  CHECK(at::equal(slice.rounded, slice.parameter.to(half)));
+  CHECK_FALSE(at::equal(slice.parameter, before));
 }
 
-TEST_CASE("an optimizer leaves parameters without a gradient as they are", "[optim]") {
-  const auto name = GENERATE("sgd", "adam");
-  const at::Tensor with = at::ones({2}).requires_grad_();
-  const at::Tensor without = at::ones({2}).requires_grad_();
-  const auto optimizer = make_optimizer({.name = name, .weight_decay = 0.5}, {with, without});
-  with.mutable_grad() = at::ones({2});
-  optimizer->step();
-  CHECK(at::equal(without, at::ones({2})));
-  CHECK_FALSE(at::equal(with, at::ones({2})));
+TEST_CASE("a gradient is scaled, then clipped by value, then used", "[optim]") {
+  const auto optimizer = make_optimizer({});
+  const at::Tensor gradient = at::tensor({4.0, -4.0, 0.5, -0.25, 1.0}, at::kDouble);
+  const auto updated = [&](const UpdateSettings& settings) {
+    const OptimizerSlice slice{at::zeros({5}, at::kDouble), gradient, {}, {}};
+    optimizer->update(slice, settings);
+    return slice.parameter;
+  };
+  CHECK(at::equal(updated({.lr = 1}), -gradient));
+  CHECK(at::equal(updated({.lr = 1, .gradient_scale = 0.5}), gradient * -0.5));
+  CHECK(at::equal(updated({.lr = 1, .gradient_scale = 0.5, .clip_value = 0.25}),
+                  at::tensor({-0.25, 0.25, -0.25, 0.125, -0.25}, at::kDouble)));
+  const OptimizerSlice decayed{at::ones({5}, at::kDouble), gradient, {}, {}};
+  optimizer->update(decayed, {.lr = 1, .weight_decay = 2, .clip_value = 0.25});
+  CHECK(at::equal(decayed.parameter, at::tensor({-1.25, -0.75, -1.25, -0.75, -1.25}, at::kDouble)));
+}
+
+TEST_CASE("what is no number stays one through clipping", "[optim]") {
+  for (const OptimizerOptions& options : one_of_each()) {
+    const auto optimizer = make_optimizer(options);
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    const OptimizerSlice slice = whole(*optimizer, at::ones({3}), at::tensor({1.0F, nan, 1.0F}));
+    optimizer->update(slice, settings_of_step(1));
+    CHECK(std::isnan(slice.parameter[1].item<float>()));
+    CHECK(std::isfinite(slice.parameter[0].item<float>()));
+    CHECK(std::isfinite(slice.parameter[2].item<float>()));
+  }
+}
+
+TEST_CASE("the state has torch's names", "[optim]") {
+  using Names = std::vector<std::string>;
+  CHECK(make_optimizer({})->state_names() == Names{});
+  CHECK(make_optimizer({.momentum = 0.9})->state_names() == Names{"momentum_buffer"});
+  CHECK(make_optimizer({.name = "adam"})->state_names() == Names{"exp_avg", "exp_avg_sq"});
+  CHECK(make_optimizer({.name = "adamw"})->state_tensors() == 2);
+}
+
+TEST_CASE("an empty slice is updated", "[optim]") {
+  for (const OptimizerOptions& options : one_of_each()) {
+    const auto optimizer = make_optimizer(options);
+    const OptimizerSlice slice = whole(*optimizer, at::empty({0}), at::empty({0}));
+    CHECK_NOTHROW(optimizer->update(slice, settings_of_step(1)));
+  }
 }
 
 TEST_CASE("an optimizer's name is checked", "[optim]") {
-  CHECK(optimizer_names() == std::vector<std::string>{"sgd", "adam"});
-  CHECK_THROWS_AS(make_optimizer({.name = "adan"}, {}), ValueError);
-  CHECK_THROWS_WITH(
-      make_optimizer({.name = "adan"}, {}),
-      ContainsSubstring("unknown optimizer 'adan' (did you mean 'adam'?); known are sgd, adam"));
+  CHECK(optimizer_names() == std::vector<std::string>{"sgd", "adam", "adamw"});
+  CHECK(message_of<ValueError>([] { (void)make_optimizer({.name = "adan"}); }) ==
+        "unknown optimizer 'adan' (did you mean 'adam'?); known are sgd, adam, adamw");
 }
 
 TEST_CASE("an optimizer's numbers are checked", "[optim]") {
-  const auto message = [](const OptimizerOptions& options) -> std::string {
-    try {
-      (void)make_optimizer(options, {});
-    } catch (const ValueError& error) {
-      return error.what();
-    }
-    return "no error";
+  const auto message = [](const OptimizerOptions& options) {
+    return message_of<ValueError>([&] { (void)make_optimizer(options); });
   };
   const double nan = std::numeric_limits<double>::quiet_NaN();
   CHECK(message({.lr = -0.1}) ==
@@ -135,27 +194,62 @@ TEST_CASE("an optimizer's numbers are checked", "[optim]") {
   CHECK_THAT(message({.momentum = -0.5}), ContainsSubstring("momentum"));
   CHECK_THAT(message({.nesterov = true}), ContainsSubstring("nesterov needs a momentum above 0"));
   CHECK_THAT(message({.name = "adam", .eps = -1e-8}), ContainsSubstring("eps"));
-  CHECK(message({.name = "adam", .betas = {0.9, 1.0}}) ==
-        "optimizer adam: betas must be at least 0 and below 1, not 1");
+  CHECK(message({.name = "adamw", .betas = {0.9, 1.0}}) ==
+        "optimizer adamw: betas must be at least 0 and below 1, not 1");
+  CHECK(message({.groups = {{.pattern = "*.bias", .weight_decay = -1}}}) ==
+        "optimizer sgd: group '*.bias': weight_decay must be a finite number of at least 0, not "
+        "-1");
+  CHECK(message({.groups = {{.pattern = "*", .lr_scale = nan}}}) ==
+        "optimizer sgd: group '*': lr_scale must be a finite number of at least 0, not nan");
 }
 
 TEST_CASE("an option that the optimizer doesn't have is refused", "[optim]") {
-  CHECK_THROWS_WITH(make_optimizer({.name = "adam", .momentum = 0.9}, {}),
+  CHECK_THROWS_WITH(make_optimizer({.name = "adam", .momentum = 0.9}),
                     ContainsSubstring("optimizer adam: momentum is not an option of it"));
-  CHECK_THROWS_WITH(make_optimizer({.name = "adam", .nesterov = true}, {}),
+  CHECK_THROWS_WITH(make_optimizer({.name = "adamw", .nesterov = true}),
                     ContainsSubstring("nesterov is not an option"));
-  CHECK_THROWS_WITH(make_optimizer({.betas = {0.5, 0.9}}, {}),
+  CHECK_THROWS_WITH(make_optimizer({.betas = {0.5, 0.9}}),
                     ContainsSubstring("optimizer sgd: betas is not an option of it"));
-  CHECK_THROWS_WITH(make_optimizer({.eps = 1e-3}, {}), ContainsSubstring("eps is not an option"));
+  CHECK_THROWS_WITH(make_optimizer({.eps = 1e-3}), ContainsSubstring("eps is not an option"));
 }
 
-TEST_CASE("an optimizer takes only leaves of a floating dtype", "[optim]") {
-  const at::Tensor leaf = at::ones({2}).requires_grad_();
-  const std::string rule = "parameter 1 of 2 must be a leaf tensor of a floating dtype";
-  CHECK_THROWS_WITH(make_optimizer({}, {leaf, leaf.mul(2)}), ContainsSubstring(rule));
-  CHECK_THROWS_WITH(make_optimizer({}, {leaf, at::ones({2}, at::kLong)}), ContainsSubstring(rule));
-  CHECK_THROWS_WITH(make_optimizer({}, {leaf, at::Tensor()}), ContainsSubstring(rule));
+TEST_CASE("a slice that does not fit is refused", "[optim]") {
+  const auto sgd = make_optimizer({});
+  const auto message = [&](const OptimizerSlice& slice, std::int64_t step = 1) {
+    return message_of<ValueError>([&] { sgd->update(slice, {.step = step, .lr = 0.1}); });
+  };
+  OptimizerSlice slice = one_slice(4);
+  CHECK(message(slice, 0) == "optimizer: steps are counted from 1, this is step 0");
+  slice.gradient = at::Tensor();
+  CHECK(message(slice) == "optimizer: a slice's gradient is missing");
+  slice.gradient = at::ones({5});
+  CHECK(message(slice) == "optimizer: a slice's gradient has 5 elements, its parameter 4");
+  slice.gradient = at::ones({4}, at::kDouble);
+  CHECK(message(slice) ==
+        "optimizer: a slice's gradient is Double, must be of the same dtype or, for float32, "
+        "bfloat16 or float16, with a parameter in Float");
+  slice.gradient = at::ones({2, 2});
+  CHECK(message(slice) ==
+        "optimizer: a slice's gradient must have one dimension and be contiguous on the CPU, it "
+        "is of shape [2, 2] on cpu");
+  slice.gradient = at::ones({8}).slice(0, 0, 8, 2);
+  CHECK_THAT(message(slice), ContainsSubstring("be contiguous"));
+  slice = one_slice(4);
+  slice.state = {at::zeros({4})};
+  CHECK(message(slice) == "optimizer: a slice has 1 tensors of state, the optimizer 0");
+  slice = one_slice(4);
+  slice.rounded = at::ones({4});
+  CHECK_THAT(message(slice), ContainsSubstring("rounded copy is Float, must be bfloat16 or"));
+  slice.parameter = at::ones({4}, at::kLong);
+  CHECK_THAT(message(slice), ContainsSubstring("parameter is Long, must be float32 or float64"));
+
+  const auto momentum = make_optimizer({.momentum = 0.5});
+  slice = one_slice(4);
+  slice.state = {at::zeros({4}, at::kDouble)};
+  CHECK_THROWS_WITH(momentum->update(slice, {.lr = 0.1}),
+                    ContainsSubstring("a slice's state is Double, must be of the same dtype"));
+  OptimizerSlice wide{at::ones({4}, at::kDouble), at::ones({4}, at::kBFloat16), {}, {}};
+  CHECK_THAT(message(wide), ContainsSubstring("gradient is BFloat16, must be of the same dtype"));
 }
 
-}  // namespace
 }  // namespace lockstep

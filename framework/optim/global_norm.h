@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/base/exact_sum.h"
+
+namespace lockstep {
+
+/// The L2 norm of all gradients together is the root of the value of an ExactSum of what replicas
+/// add here, each of its own part.
+
+/// Slices of a parameter's gradient begin a multiple of so many elements after its first: then the
+/// sum has the same bits however the gradients are cut.
+inline constexpr std::int64_t kSquaresBlockElements = 64;
+
+/// Adds the squares of a part of one parameter's gradient: of one dimension, contiguous, on the
+/// CPU, in a floating dtype. Those of every 64 elements are added in float64, in a fixed order, and
+/// their sums exactly. Elements that are not finite make it so that value() is not. ValueError for
+/// other tensors.
+void add_squares(const at::Tensor& gradient, ExactSum& sum);
+
+/// The factor for gradients whose norm is `norm`, for it to be at most `max_norm`, up to rounding:
+/// 1 if it is, or is not finite, which is for the caller to decide on. ValueError unless max_norm
+/// is above 0 (infinity only measures).
+[[nodiscard]] double clip_scale(double norm, double max_norm);
+
+}  // namespace lockstep

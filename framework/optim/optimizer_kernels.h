@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace lockstep {
+
+/// The buffers of one update, of `count` elements of one type.
+struct UpdateBuffers {
+  std::byte* parameter;
+  const std::byte* gradient;
+  std::byte* state[2];  ///< as many as the rule has
+  std::size_t count;
+};
+
+/// One update's numbers. With g = clamp(gradient * gradient_scale, ±clip_value) +
+/// weight_decay * parameter:
+///
+///   sgd       parameter -= lr * g
+///   momentum  buffer = momentum * buffer + g;  parameter -= lr * (of_g * g + of_buffer * buffer)
+///   adam      mean = beta1 * mean + (1 - beta1) * g;  square = beta2 * square + (1 - beta2) * g *
+///   g
+///             parameter = keep * parameter - lr * mean / (root_scale * sqrt(square) + eps)
+struct UpdateNumbers {
+  double gradient_scale;
+  double clip_value;  ///< infinity: none
+  double weight_decay;
+  double lr;
+  double momentum;
+  double of_g;
+  double of_buffer;
+  double beta1;
+  double beta2;
+  double keep;
+  double root_scale;
+  double eps;
+};
+
+/// The inner loops on one type of element. Each operation is done in this type, on its own, and
+/// rounded as IEEE 754 says: what an element becomes depends on nothing but itself, on no CPU.
+/// (Which NaN something is that is not a number is left open.)
+struct ElementKernels {
+  using Update = void (*)(const UpdateBuffers&, const UpdateNumbers&);
+  Update sgd;
+  Update momentum;
+  Update adam;
+
+  /// The sums, in float64 and a fixed order, of the squares of every kSquaresBlock values, the last
+  /// of which may be fewer.
+  void (*sums_of_squares)(const std::byte* values, std::size_t count, double* sums);
+};
+
+inline constexpr std::size_t kSquaresBlock = 64;
+
+/// Half floats as float32, and float32 rounded to half floats, to nearest even.
+struct HalfKernels {
+  void (*widen)(const std::byte* halves, std::size_t count, float* floats);
+  void (*narrow)(const float* floats, std::size_t count, std::byte* halves);
+};
+
+/// All of them, compiled for one kind of CPU. Every set gives the same bits.
+struct OptimizerKernels {
+  const char* name;
+  ElementKernels float32;
+  ElementKernels float64;
+  HalfKernels bfloat16;
+  HalfKernels float16;
+};
+
+/// The sets that this CPU can run, the best, which optimizers take, last.
+[[nodiscard]] std::span<const OptimizerKernels> optimizer_kernels();
+
+extern const OptimizerKernels kPlainOptimizerKernels;
+#ifdef __x86_64__
+extern const OptimizerKernels kAvx2OptimizerKernels;
+extern const OptimizerKernels kAvx512OptimizerKernels;
+#endif
+
+}  // namespace lockstep

@@ -1,0 +1,13 @@
+#ifdef __x86_64__
+
+#include "framework/optim/optimizer_kernels.inc"
+
+namespace lockstep {
+
+static_assert(kVectorBytes == 32, "compiled without this CPU's flags");
+
+constinit const OptimizerKernels kAvx2OptimizerKernels = kernels_called("avx2");
+
+}  // namespace lockstep
+
+#endif

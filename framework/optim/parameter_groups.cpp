@@ -1,0 +1,51 @@
+#include "framework/optim/parameter_groups.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fnmatch.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+bool matches(const ParameterGroup& group, const std::string& name) {
+  return ::fnmatch(group.pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+auto group_of(const OptimizerOptions& options, const std::string& name) {
+  return std::find_if(options.groups.begin(), options.groups.end(),
+                      [&](const ParameterGroup& group) { return matches(group, name); });
+}
+
+}  // namespace
+
+ParameterSettings parameter_settings(const OptimizerOptions& options, const std::string& name) {
+  const auto group = group_of(options, name);
+  if (group == options.groups.end()) return {options.weight_decay, 1};
+  return {group->weight_decay.value_or(options.weight_decay), group->lr_scale};
+}
+
+void check_groups(const OptimizerOptions& options, std::span<const std::string> names) {
+  for (auto group = options.groups.begin(); group != options.groups.end(); ++group) {
+    std::vector<std::string> matched;
+    for (const std::string& name : names) {
+      if (matches(*group, name)) matched.push_back(name);
+    }
+    if (matched.empty()) {
+      throw ValueError(str("optimizer.groups: no parameter matches the pattern '", group->pattern,
+                           "'; the parameters are ", join(names)));
+    }
+    const bool holds = std::any_of(matched.begin(), matched.end(), [&](const std::string& name) {
+      return group_of(options, name) == group;
+    });
+    if (!holds) {
+      throw ValueError(str("optimizer.groups: earlier groups match all that the pattern '",
+                           group->pattern, "' does: ", join(matched)));
+    }
+  }
+}
+
+}  // namespace lockstep
