@@ -32,6 +32,8 @@
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/progress.h"
 #include "framework/telemetry/run_folder.h"
+#include "framework/training/block.h"
 #include "framework/training/gradient_averaging.h"
+#include "framework/training/zero.h"
 #include "framework/tree/grad.h"
 #include "framework/tree/tree.h"

@@ -8,39 +8,47 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/training/block.h"
 #include "models/layers.h"
 
 namespace lockstep {
-namespace {
+// y = relu(x)·wᵀ + b, the first one without relu.
+class Mlp::Layer : public Block {
+ public:
+  Layer(std::int64_t in, std::int64_t out, bool is_first, const std::string& path, const Key& key)
+      : is_first_(is_first) {
+    const double bound = 1.0 / std::sqrt(static_cast<double>(in));
+    weight_ = register_parameter("weight", uniform({out, in}, bound, key.fold(path + ".weight")));
+    bias_ = register_parameter("bias", uniform({out}, bound, key.fold(path + ".bias")));
+  }
 
-// A parameter's name may hold no dot: "0.weight" is the parameter "weight" of a module "0".
-class Parameters : public torch::nn::Module {};
+  at::Tensor forward(const at::Tensor& values) override {
+    return at::linear(is_first_ ? values : at::relu(values), weight_, bias_);
+  }
 
-}  // namespace
+ private:
+  bool is_first_;
+  at::Tensor weight_;
+  at::Tensor bias_;
+};
 
 Mlp::Mlp(std::int64_t features, const std::vector<std::int64_t>& hidden, std::int64_t outputs,
-         const Key& key) {
+         const Key& key)
+    : features_(features) {
   std::vector<std::int64_t> widths{features};
   widths.insert(widths.end(), hidden.begin(), hidden.end());
   widths.push_back(outputs);
   for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
-    const std::int64_t in = widths[i];
-    const std::int64_t out = widths[i + 1];
-    const double bound = 1.0 / std::sqrt(static_cast<double>(in));
     const std::string path = std::to_string(i);
-    const auto layer = register_module(path, std::make_shared<Parameters>());
-    layers_.push_back(
-        {layer->register_parameter("weight", uniform({out, in}, bound, key.fold(path + ".weight"))),
-         layer->register_parameter("bias", uniform({out}, bound, key.fold(path + ".bias")))});
+    layers_.push_back(register_module(
+        path, std::make_shared<Layer>(widths[i], widths[i + 1], i == 0, path, key)));
   }
 }
 
 at::Tensor Mlp::forward(const at::Tensor& inputs) {
-  check_inputs("mlp", inputs, layers_.front().weight.size(1));
+  check_inputs("mlp", inputs, features_);
   at::Tensor values = inputs;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    values = at::linear(i == 0 ? values : at::relu(values), layers_[i].weight, layers_[i].bias);
-  }
+  for (const auto& layer : layers_) values = (*layer)(values);
   return values;
 }
 

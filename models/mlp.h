@@ -10,8 +10,9 @@
 namespace lockstep {
 
 /// Fully connected layers, features → hidden … → outputs, with ReLU between them. Layer i's
-/// parameters are "i.weight" (out, in) and "i.bias" (out); they start as torch::nn::Linear's do,
-/// uniform within ±1/sqrt(in), each drawn from `key` folded with its own name.
+/// parameters are "i.weight" (out, in) and "i.bias" (out), a Block; they start as
+/// torch::nn::Linear's do, uniform within ±1/sqrt(in), each drawn from `key` folded with its own
+/// name.
 class Mlp : public Model {
  public:
   Mlp(std::int64_t features, const std::vector<std::int64_t>& hidden, std::int64_t outputs,
@@ -20,11 +21,9 @@ class Mlp : public Model {
   at::Tensor forward(const at::Tensor& inputs) override;
 
  private:
-  struct Layer {
-    at::Tensor weight;
-    at::Tensor bias;
-  };
-  std::vector<Layer> layers_;
+  class Layer;
+  std::int64_t features_;
+  std::vector<std::shared_ptr<Layer>> layers_;
 };
 
 /// For the registry. Throws ValueError for a hidden width below 1.

@@ -53,6 +53,13 @@ std::shared_ptr<Model> make_model(const ModelOptions& options, std::int64_t feat
                        join(model_names())));
 }
 
+at::Tensor outputs_of(Model& model, const at::Tensor& inputs) {
+  const auto parameters = model.parameters();
+  const at::ScalarType dtype = parameters.empty() ? at::kFloat : parameters[0].scalar_type();
+  if (dtype == at::kFloat) return model.forward(inputs);
+  return model.forward(inputs.to(dtype)).to(at::kFloat);
+}
+
 std::map<std::string, at::Tensor> parameter_map(const torch::nn::Module& module) {
   std::map<std::string, at::Tensor> parameters;
   for (const auto& item : module.named_parameters()) parameters.emplace(item.key(), item.value());

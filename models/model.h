@@ -26,6 +26,10 @@ class Model : public torch::nn::Module {
 [[nodiscard]] std::shared_ptr<Model> make_model(const ModelOptions& options, std::int64_t features,
                                                 std::int64_t outputs, std::uint64_t seed);
 
+/// model.forward(inputs) for float32 `inputs`, computed in the dtype of the model's parameters, in
+/// float32.
+[[nodiscard]] at::Tensor outputs_of(Model& model, const at::Tensor& inputs);
+
 /// The module's parameters by name, sharing their memory.
 [[nodiscard]] std::map<std::string, at::Tensor> parameter_map(const torch::nn::Module& module);
 

@@ -20,10 +20,12 @@ const std::vector<SectionSchema>& config_schema() {
       {"data", {"name", "root", "batch_size", "shuffle"}, {}},
       {"optimizer", {"name", "lr", "momentum", "nesterov", "betas", "eps", "weight_decay"}, {}},
       {"parallel",
-       {"replicas", "launch", "axis_name", "backend", "threads_per_replica", "timeout_s"},
+       {"replicas", "launch", "axis_name", "backend", "threads_per_replica", "timeout_s",
+        "zero_stage", "bucket_mb", "overlap", "compression", "reduce_every_microbatch"},
        {}},
       {"trainer",
-       {"epochs", "steps", "seed", "clip_norm", "log_every", "eval_every"},
+       {"epochs", "steps", "seed", "accumulate", "precision", "clip_norm", "non_finite",
+        "check_every", "log_every", "eval_every"},
        {"epochs", "steps"}},
   };
   return kSchema;
@@ -103,6 +105,14 @@ ParallelOptions read_parallel(YamlDocument& document) {
   const Rule<double> timeout{"from 0.001 to 1000000",
                              [](double seconds) { return seconds >= 1e-3 && seconds <= 1e6; }};
   options.timeout_s = section.number("timeout_s", options.timeout_s, timeout);
+  options.zero_stage = section.integer("zero_stage", options.zero_stage, from_to(0, 3));
+  const Rule<double> bucket{"greater than 0 and at most 1000000",
+                            [](double mb) { return mb > 0 && mb <= 1e6; }};
+  options.bucket_mb = section.number("bucket_mb", options.bucket_mb, bucket);
+  options.overlap = section.choice("overlap", {"auto", "on", "off"}, options.overlap);
+  options.compression = section.choice("compression", {"none", "bf16"}, options.compression);
+  options.reduce_every_microbatch =
+      section.boolean("reduce_every_microbatch", options.reduce_every_microbatch);
   return options;
 }
 
@@ -117,6 +127,12 @@ TrainerOptions read_trainer(YamlDocument& document) {
     options.epochs = section.integer<std::int64_t>("epochs", 1, count);
   }
   options.seed = section.integer("seed", options.seed, at_least<std::uint64_t>(0));
+  options.accumulate =
+      section.integer("accumulate", options.accumulate, from_to<std::int64_t>(1, 1'000'000));
+  options.precision = section.choice("precision", {"fp32", "bf16"}, options.precision);
+  options.non_finite = section.choice("non_finite", {"stop", "skip"}, options.non_finite);
+  options.check_every =
+      section.integer("check_every", options.check_every, at_least<std::int64_t>(0));
   options.clip_norm = section.number_or_null("clip_norm", options.clip_norm, greater_than(0.0));
   options.log_every = section.integer("log_every", options.log_every, count);
   options.eval_every = section.integer("eval_every", options.eval_every, at_least<std::int64_t>(0));

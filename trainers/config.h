@@ -21,6 +21,11 @@ struct ParallelOptions {
   std::string backend = "auto";  ///< how replicas pass their bytes on; or "gloo"
   int threads_per_replica = 0;   ///< math threads; 0: the host's cores / replicas, at least 1
   double timeout_s = 60;         ///< how long a replica waits for another
+  int zero_stage = 0;
+  double bucket_mb = 25;                 ///< of gradients that travel together
+  std::string overlap = "auto";          ///< of reductions and backward; or "on", "off"
+  std::string compression = "none";      ///< of gradients that travel; or "bf16"
+  bool reduce_every_microbatch = false;  ///< or each replica sums its own microbatches first
 
   bool operator==(const ParallelOptions&) const = default;
 };
@@ -30,6 +35,10 @@ struct TrainerOptions {
   std::optional<std::int64_t> epochs = 1;  ///< either these …
   std::optional<std::int64_t> steps;       ///< … or these: exactly one has a value
   std::uint64_t seed = 0;
+  std::int64_t accumulate = 1;      ///< microbatches a replica and step
+  std::string precision = "fp32";   ///< of forward and backward; or "bf16"
+  std::string non_finite = "stop";  ///< when gradients are not finite; or "skip" the step
+  std::int64_t check_every = 0;     ///< steps: do replicas agree? 0: never
   std::optional<double> clip_norm;  ///< the gradients' largest global norm; none: no clipping
   std::int64_t log_every = 20;      ///< steps
   std::int64_t eval_every = 0;      ///< steps; 0: only at the end, where it is done in any case

@@ -99,12 +99,21 @@ std::string to_yaml(const Config& config) {
   out.key("backend", parallel.backend);
   out.key("threads_per_replica", parallel.threads_per_replica);
   out.key("timeout_s", parallel.timeout_s);
+  out.key("zero_stage", parallel.zero_stage);
+  out.key("bucket_mb", parallel.bucket_mb);
+  out.key("overlap", parallel.overlap);
+  out.key("compression", parallel.compression);
+  out.key("reduce_every_microbatch", parallel.reduce_every_microbatch);
 
   const TrainerOptions& trainer = config.trainer;
   out.section("trainer");
   if (trainer.epochs) out.key("epochs", *trainer.epochs);
   if (trainer.steps) out.key("steps", *trainer.steps);
   out.key("seed", trainer.seed);
+  out.key("accumulate", trainer.accumulate);
+  out.key("precision", trainer.precision);
+  out.key("non_finite", trainer.non_finite);
+  out.key("check_every", trainer.check_every);
   out.line("clip_norm", trainer.clip_norm ? yaml(*trainer.clip_norm) : "null");
   out.key("log_every", trainer.log_every);
   out.key("eval_every", trainer.eval_every);

@@ -31,11 +31,18 @@ std::map<std::string, double> evaluate(Model& model, const Dataset& data,
   // Sums over this replica's samples, then over all: loss in float64, hits counted.
   double loss_sum = 0.0;
   std::int64_t correct = 0;
-  for (std::int64_t start = 0; start < own.size; start += kSamplesAtOnce) {
-    const std::int64_t count = std::min(kSamplesAtOnce, own.size - start);
+  // All replicas run the model as often, as models with collectives or blocks inside need it: who
+  // has no samples left runs it on one that does not count.
+  const std::int64_t most = shard(data.size(), axis_size(axis_name), 0).size;
+  for (std::int64_t start = 0; start < most; start += kSamplesAtOnce) {
+    const std::int64_t count = std::clamp<std::int64_t>(own.size - start, 0, kSamplesAtOnce);
+    if (count == 0) {
+      (void)outputs_of(model, data.batch(std::vector<std::int64_t>{0}).inputs);
+      continue;
+    }
     const Batch batch = data.batch(std::span(indices).subspan(static_cast<std::size_t>(start),
                                                               static_cast<std::size_t>(count)));
-    const at::Tensor outputs = model.forward(batch.inputs);
+    const at::Tensor outputs = outputs_of(model, batch.inputs);
     loss_sum +=
         loss(data.task(), outputs, batch.targets).item<double>() * static_cast<double>(count);
     if (data.task() == Task::classification) {

@@ -5,25 +5,24 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/exact_sum.h"
+#include "framework/base/shard.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/collectives/psum.h"
 #include "framework/data/sampler.h"
-#include "framework/optim/global_norm.h"
-#include "framework/optim/optimizer.h"
-#include "framework/optim/parameter_groups.h"
 #include "framework/replicas/machine.h"
 #include "framework/telemetry/digest.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/progress.h"
 #include "framework/telemetry/run_folder.h"
-#include "framework/training/gradient_averaging.h"
+#include "framework/training/zero.h"
 #include "models/loss.h"
 #include "models/model.h"
 #include "trainers/evaluate.h"
@@ -52,6 +51,24 @@ struct Reporter {
   std::optional<MetricsWriter> metrics;
 };
 
+ZeroOptions zero_options(const Config& config) {
+  const ParallelOptions& parallel = config.parallel;
+  const TrainerOptions& trainer = config.trainer;
+  return {.axis_name = parallel.axis_name,
+          .stage = parallel.zero_stage,
+          .bucket_mb = parallel.bucket_mb,
+          .overlap = parallel.overlap == "on"    ? Overlap::on
+                     : parallel.overlap == "off" ? Overlap::off
+                                                 : Overlap::automatic,
+          .accumulate = trainer.accumulate,
+          .reduce_every_microbatch = parallel.reduce_every_microbatch,
+          .compression = parallel.compression == "bf16" ? Compression::bf16 : Compression::none,
+          .optimizer = config.optimizer,
+          .clip_norm = trainer.clip_norm,
+          .clip_value = std::nullopt,
+          .non_finite = trainer.non_finite == "skip" ? NonFinite::skip : NonFinite::stop};
+}
+
 class TrainingRun {
  public:
   TrainingRun(const Config& config, const DataSets& data, const RunOptions& options)
@@ -61,7 +78,7 @@ class TrainingRun {
         replicas_(axis_size(axis_)),
         replica_(axis_index(axis_)),
         sampler_({.size = data.train->size(),
-                  .batch_size = config.batch_size,
+                  .batch_size = config.batch_size * config.trainer.accumulate,
                   .replicas = replicas_,
                   .seed = config.trainer.seed,
                   .shuffle = config.shuffle}),
@@ -69,21 +86,9 @@ class TrainingRun {
                                           : *config.trainer.epochs * sampler_.steps_per_epoch()),
         model_(make_model(config.model, data.train->features(), data.train->outputs(),
                           config.trainer.seed)),
-        named_(parameter_map(*model_)),
-        optimizer_(make_optimizer(config.optimizer)) {
-    for (const auto& [name, parameter] : named_) {
-      parameters_.push_back(parameter);
-      names_.push_back(name);
-    }
-    check_groups(config.optimizer, names_);
-    for (const at::Tensor& parameter : parameters_) {
-      std::vector<at::Tensor> state(optimizer_->state_tensors());
-      for (at::Tensor& tensor : state) tensor = at::zeros({parameter.numel()}, parameter.options());
-      slices_.push_back({.parameter = parameter.detach().flatten(),
-                         .gradient = {},
-                         .state = std::move(state),
-                         .rounded = {}});
-    }
+        named_(parameter_map(*model_)) {
+    if (config.trainer.precision == "bf16") model_->to(at::kBFloat16);
+    trainer_ = std::make_unique<ZeroTrainer>(*model_, zero_options(config));
     if (replica_ == 0) reporter_ = std::make_unique<Reporter>(config, options);
   }
 
@@ -120,44 +125,38 @@ class TrainingRun {
     const std::int64_t global_batch = sampler_.global_batch(step_of_epoch);
     const auto indices = sampler_.indices(epoch, step_of_epoch, replica_);
 
-    for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
-    at::Tensor local = at::zeros({});
-    if (!indices.empty()) {
-      const Batch batch = data_.train->batch(indices);
-      local = loss(data_.train->task(), model_->forward(batch.inputs), batch.targets);
-      // The mean over replicas must be the mean over samples, where replicas have unequal numbers
-      // too.
-      const auto own = static_cast<std::int64_t>(indices.size());
-      if (own * replicas_ != global_batch) {
-        local = local * (static_cast<double>(own * replicas_) / static_cast<double>(global_batch));
-      }
-      local.backward();
+    const std::int64_t microbatches = config_.trainer.accumulate;
+    loss_ = at::zeros({});
+    for (std::int64_t m = 0; m < microbatches; ++m) {
+      const auto part = shard(static_cast<std::int64_t>(indices.size()), microbatches, m);
+      const at::Tensor local =
+          microbatch_loss(std::span(indices).subspan(static_cast<std::size_t>(part.offset),
+                                                     static_cast<std::size_t>(part.size)),
+                          global_batch);
+      trainer_->backward(local);
+      if (local.defined()) loss_ = loss_.add(local.detach());
     }
-    loss_ = average_gradients(parameters_, local, axis_);
-    update(step);
+    step_report_ = trainer_->step(config_.optimizer.lr);
+    skipped_steps_ += step_report_.skipped ? 1 : 0;
+    const std::int64_t check_every = config_.trainer.check_every;
+    if (check_every > 0 && (step + 1) % check_every == 0) trainer_->check_agreement();
     return global_batch;
   }
 
-  void update(std::int64_t step) {
-    UpdateSettings settings{.step = step + 1};
-    for (std::size_t i = 0; i < slices_.size(); ++i) {
-      slices_[i].gradient = parameters_[i].grad().flatten();
-    }
-    if (config_.trainer.clip_norm) {
-      ExactSum squares;
-      for (const OptimizerSlice& slice : slices_) add_squares(slice.gradient, squares);
-      gradient_norm_ = std::sqrt(squares.value());
-      settings.gradient_scale = clip_scale(*gradient_norm_, *config_.trainer.clip_norm);
-    }
-    for (std::size_t i = 0; i < slices_.size(); ++i) {
-      const ParameterSettings own = parameter_settings(config_.optimizer, names_[i]);
-      settings.lr = config_.optimizer.lr * own.lr_scale;
-      settings.weight_decay = own.weight_decay;
-      optimizer_->update(slices_[i], settings);
-    }
+  // What the samples' losses contribute to the mean over the replicas of the sums over
+  // microbatches: that is the mean over all samples of the step. Undefined without samples.
+  at::Tensor microbatch_loss(std::span<const std::int64_t> indices, std::int64_t global_batch) {
+    if (indices.empty()) return {};
+    const Batch batch = data_.train->batch(indices);
+    const at::Tensor mean =
+        loss(data_.train->task(), outputs_of(*model_, batch.inputs), batch.targets);
+    const auto share = static_cast<std::int64_t>(indices.size()) * replicas_;
+    if (share == global_batch) return mean;
+    return mean * (static_cast<double>(share) / static_cast<double>(global_batch));
   }
 
-  void check_loss(std::int64_t step) const {
+  void check_loss(std::int64_t step) {
+    loss_ = pmean(loss_, axis_);
     const double value = loss_.item<double>();
     if (std::isfinite(value)) return;
     throw Error(str("the loss is ", value, " at step ", step + 1,
@@ -179,7 +178,8 @@ class TrainingRun {
                                                           {"loss", value},
                                                           {"lr", config_.optimizer.lr},
                                                           {"samples_per_s", samples_per_s}};
-    if (gradient_norm_) line.emplace_back("gradient_norm", *gradient_norm_);
+    line.emplace_back("gradient_norm", step_report_.gradient_norm);
+    if (skipped_steps_ > 0) line.emplace_back("skipped_steps", skipped_steps_);
     reporter_->metrics->write(line);
   }
 
@@ -217,12 +217,14 @@ class TrainingRun {
   }
 
   void finish() {
+    const auto whole = trainer_->whole_parameters();
     if (!reporter_) return;
     reporter_->progress.finish();
     print_parameters("updated parameters:  ");
     RunResult result{
         .steps = total_steps_,
         .replicas = replicas_,
+        .zero_stage = config_.parallel.zero_stage,
         .loss = shortest_decimal(loss_.item<float>()),
         .eval = eval_,
         .parameters = named_,
@@ -245,13 +247,11 @@ class TrainingRun {
   std::int64_t total_steps_;
   std::shared_ptr<Model> model_;
   std::map<std::string, at::Tensor> named_;
-  std::vector<std::string> names_;
-  std::vector<at::Tensor> parameters_;  // in the order of their names
-  std::unique_ptr<Optimizer> optimizer_;
-  std::vector<OptimizerSlice> slices_;  // a parameter each
+  std::unique_ptr<ZeroTrainer> trainer_;
   std::unique_ptr<Reporter> reporter_;
-  at::Tensor loss_;  // over the last step's global batch
-  std::optional<double> gradient_norm_;
+  at::Tensor loss_;  // this replica's part of the last step's; where it is reported, of all
+  StepReport step_report_;
+  std::int64_t skipped_steps_ = 0;
   std::map<std::string, double> eval_;
 };
 

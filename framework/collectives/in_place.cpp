@@ -54,11 +54,8 @@ void check_pair(const Tensor& output, const Tensor& input, const Tensor& whole, 
                       "; one is ", replicas, " times the other"));
 }
 
-}  // namespace
-
-Tensor symmetric_zeros(at::IntArrayRef sizes, at::ScalarType dtype, const AxisNames& axis_name,
-                       std::source_location where) {
-  const AxisCall call{"symmetric_zeros", axis_name, where};
+CommonZeros allocate(const AxisCall& call, at::IntArrayRef sizes, at::ScalarType dtype,
+                     Copies copies) {
   ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
   (void)element_type(dtype, call);
   std::int64_t count = 1;
@@ -71,11 +68,54 @@ Tensor symmetric_zeros(at::IntArrayRef sizes, at::ScalarType dtype, const AxisNa
   const Tensor like = at::empty({}, dtype).expand(sizes);
   std::shared_ptr<SymmetricBuffer> buffer;
   announced(call, replicas, {like}, "", [&] {
-    buffer = replicas.allocate(static_cast<std::size_t>(count) * like.element_size());
+    buffer = replicas.allocate(static_cast<std::size_t>(count) * like.element_size(), copies);
   });
+  const bool is_common = buffer->is_common();
   void* const data = buffer->own().data();
-  return at::from_blob(
-      data, sizes, [buffer](void*) mutable { buffer.reset(); }, at::TensorOptions(dtype));
+  return {at::from_blob(
+              data, sizes, [buffer](void*) mutable { buffer.reset(); }, at::TensorOptions(dtype)),
+          is_common};
+}
+
+void scatter_into(const AxisCall& call, const Tensor& output, const Tensor& input, ReduceOp op,
+                  const AxisIndexGroups& axis_index_groups) {
+  ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::equal);
+  check_pair(output, input, input, output, replicas.size(), call);
+  const ElementType type = element_type(input.scalar_type(), call);
+  check_reduction(call.text().c_str(), type, op);
+  announced(call, replicas, {output, input}, group_text(axis_index_groups),
+            [&] { replicas.reduce_scatter(bytes_of(input), bytes_of(output), type, op); });
+  output.unsafeGetTensorImpl()->bump_version();
+}
+
+}  // namespace
+
+Tensor symmetric_zeros(at::IntArrayRef sizes, at::ScalarType dtype, const AxisNames& axis_name,
+                       std::source_location where) {
+  return allocate({"symmetric_zeros", axis_name, where}, sizes, dtype, Copies::each).tensor;
+}
+
+CommonZeros common_zeros(at::IntArrayRef sizes, at::ScalarType dtype, const AxisNames& axis_name,
+                         std::source_location where) {
+  return allocate({"common_zeros", axis_name, where}, sizes, dtype, Copies::one);
+}
+
+void barrier(const AxisNames& axis_name, std::source_location where) {
+  const AxisCall call{"barrier", axis_name, where};
+  ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
+  announced(call, replicas, {}, "", [&] { replicas.barrier(); });
+}
+
+void pbroadcast_(const Tensor& x, const AxisNames& axis_name, std::int64_t source,
+                 std::source_location where) {
+  const AxisCall call{"pbroadcast_", axis_name, where};
+  ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
+  check_operand(x, "x", call);
+  check(source >= 0 && source < replicas.size(), call,
+        lockstep::str("source is ", source, ", of ", replicas.size(), " replicas"));
+  announced(call, replicas, {x}, lockstep::str(", source ", source),
+            [&] { replicas.broadcast(bytes_of(x), static_cast<int>(source)); });
+  x.unsafeGetTensorImpl()->bump_version();
 }
 
 void psum_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options,
@@ -90,15 +130,14 @@ void pmean_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& op
 
 void psum_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                        const AxisIndexGroups& axis_index_groups, std::source_location where) {
-  const AxisCall call{"psum_scatter_into", axis_name, where};
-  ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::equal);
-  check_pair(output, input, input, output, replicas.size(), call);
-  const ElementType type = element_type(input.scalar_type(), call);
-  check_reduction(call.text().c_str(), type, ReduceOp::sum);
-  announced(call, replicas, {output, input}, group_text(axis_index_groups), [&] {
-    replicas.reduce_scatter(bytes_of(input), bytes_of(output), type, ReduceOp::sum);
-  });
-  output.unsafeGetTensorImpl()->bump_version();
+  scatter_into({"psum_scatter_into", axis_name, where}, output, input, ReduceOp::sum,
+               axis_index_groups);
+}
+
+void pmean_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
+                        const AxisIndexGroups& axis_index_groups, std::source_location where) {
+  scatter_into({"pmean_scatter_into", axis_name, where}, output, input, ReduceOp::mean,
+               axis_index_groups);
 }
 
 void all_gather_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <source_location>
 
 #include <ATen/core/Tensor.h>
@@ -23,6 +24,29 @@ namespace lockstep {
                                      const AxisNames& axis_name,
                                      std::source_location where = std::source_location::current());
 
+/// A tensor of zeros that the axis' replicas hold together.
+struct CommonZeros {
+  Tensor tensor;
+  /// Whether it is one and the same memory for all of them; otherwise it is this replica's own.
+  bool is_common;
+};
+
+/// As symmetric_zeros, with a single copy for all replicas where they are threads of one process or
+/// processes of one host that share memory. Who uses it sees to it that nobody reads what another
+/// writes: barrier().
+[[nodiscard]] CommonZeros common_zeros(
+    at::IntArrayRef sizes, at::ScalarType dtype, const AxisNames& axis_name,
+    std::source_location where = std::source_location::current());
+
+/// Returns once every replica of the axis has called it: what they have written to common memory
+/// before is there for all.
+void barrier(const AxisNames& axis_name,
+             std::source_location where = std::source_location::current());
+
+/// x = replica `source`'s x.
+void pbroadcast_(const Tensor& x, const AxisNames& axis_name, std::int64_t source,
+                 std::source_location where = std::source_location::current());
+
 /// x = psum(x). Not for booleans, whose sum is no boolean.
 void psum_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options = {},
            std::source_location where = std::source_location::current());
@@ -36,6 +60,11 @@ void pmean_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& op
 void psum_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                        const AxisIndexGroups& axis_index_groups = {},
                        std::source_location where = std::source_location::current());
+
+/// The same of pmean(input), of floating types.
+void pmean_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
+                        const AxisIndexGroups& axis_index_groups = {},
+                        std::source_location where = std::source_location::current());
 
 /// output = the replicas' inputs one behind the other, taken as flat. `input` may be the replica's
 /// own slice of `output`; otherwise no overlap.

@@ -22,6 +22,14 @@ void ReplicaGroup::end() {
   member_.seat->finish();
 }
 
+bool ReplicaGroup::shares_process() const noexcept {
+  int here = 0;
+  for (const GroupMember& member : meeting_->members()) {
+    here += member.host == meeting_->site().host() ? 1 : 0;
+  }
+  return here > 1;
+}
+
 void ReplicaGroup::abort(const std::string& reason) noexcept {
   interrupt(std::make_exception_ptr(Aborted(reason)));
 }

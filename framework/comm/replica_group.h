@@ -19,6 +19,9 @@ class ReplicaGroup final : public Communicator {
   void begin(const CallRecord& call);
   void end();
 
+  /// Whether this process has others of its replicas, too.
+  [[nodiscard]] bool shares_process() const noexcept;
+
   void abort(const std::string& reason) noexcept override;
   void interrupt(const std::exception_ptr& error) noexcept override;
   [[nodiscard]] bool is_network() const noexcept override { return meeting_->is_network(); }

@@ -84,8 +84,9 @@ TEST_CASE("configs and data that cannot be used are refused, with the file and t
   write_text(folder.path() / "unknown.yaml",
              "model: {name: linear}\ndata: {name: pmean_example}\noptimizer: {name: sgd, "
              "momentun: 0.9}\n");
-  write_text(folder.path() / "later.yaml",
-             "model: {name: linear}\ndata: {name: pmean_example}\nparallel:\n  zero_stage: 1\n");
+  write_text(
+      folder.path() / "later.yaml",
+      "model: {name: linear}\ndata: {name: pmean_example}\nparallel:\n  allow_mixed: true\n");
   const std::filesystem::path source = "/usr/share/datasets/fashion-mnist";
   const auto cut = folder.path() / "cut";
   std::filesystem::create_directory(cut);
@@ -101,7 +102,7 @@ TEST_CASE("configs and data that cannot be used are refused, with the file and t
       {{"--config", "unknown.yaml", "--output", "run"},
        "unknown.yaml:3:24: unknown key 'momentun' in optimizer (did you mean 'momentum'?)"},
       {{"--config", "later.yaml", "--output", "run"},
-       "later.yaml:4:3: unknown key 'zero_stage' in parallel…"},
+       "later.yaml:4:3: unknown key 'allow_mixed' in parallel…"},
       {{"--config", mlp, "--set", "data.root=nowhere", "--output", "run"},
        "fashion_mnist: there is neither 'nowhere/train-images-idx3-ubyte' nor "
        "'nowhere/train-images-idx3-ubyte.gz'…"},

@@ -188,17 +188,17 @@ TEST_CASE("keys that are not known, or not here") {
   CHECK(error_of("trainer: {lr: 1}") ==
         "c.yaml:3:11: unknown key 'lr' in trainer: it belongs under optimizer");
   CHECK(error_of("epochs: 3") == "c.yaml:3:1: unknown key 'epochs': it belongs under trainer");
-  CHECK(error_of("trainer: {accumulate: 2}") ==
-        "c.yaml:3:11: unknown key 'accumulate' in trainer: its keys are epochs, steps, seed, "
-        "clip_norm, log_every, eval_every");
+  CHECK(error_of("trainer: {warmup: 2}") ==
+        "c.yaml:3:11: unknown key 'warmup' in trainer: its keys are epochs, steps, seed, "
+        "accumulate, precision, clip_norm, non_finite, check_every, log_every, eval_every");
   CHECK(error_of("checkpoint: {every: 3}") ==
         "c.yaml:3:1: unknown key 'checkpoint': the sections are model, data, optimizer, parallel, "
         "trainer");
   CHECK(error_of("trainer:\n  seed: 1\n  seed: 2") ==
         "c.yaml:5:3: duplicate key 'seed', the first is at c.yaml:4:3");
   CHECK(error_of("trainer: 3") ==
-        "c.yaml:3:10: trainer: expected a map of keys (epochs, steps, seed, clip_norm, log_every, "
-        "eval_every), found '3'");
+        "c.yaml:3:10: trainer: expected a map of keys (epochs, steps, seed, accumulate, precision, "
+        "clip_norm, non_finite, check_every, log_every, eval_every), found '3'");
 }
 
 TEST_CASE("keys that belong to another choice") {
@@ -316,10 +316,19 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  backend: auto\n"
         "  threads_per_replica: 0\n"
         "  timeout_s: 60\n"
+        "  zero_stage: 0\n"
+        "  bucket_mb: 25\n"
+        "  overlap: auto\n"
+        "  compression: none\n"
+        "  reduce_every_microbatch: false\n"
         "trainer:\n"
         "  steps: 1\n"
         "  seed: 0\n"
+        "  accumulate: 1\n"
+        "  precision: fp32\n"
         "  clip_norm: null\n"
+        "  non_finite: stop\n"
+        "  check_every: 0\n"
         "  log_every: 20\n"
         "  eval_every: 0\n");
   const std::string adam = to_yaml(
@@ -328,7 +337,7 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
   CHECK_THAT(adam, ContainsSubstring("  hidden: [1024, 1024]\n"));
   CHECK_THAT(adam, ContainsSubstring("  root: \"/a b\"\n"));
   CHECK_THAT(adam, ContainsSubstring("  lr: 0.001\n  betas: [0.9, 0.999]\n  eps: 1.0e-08\n"));
-  CHECK_THAT(adam, ContainsSubstring("  epochs: 1\n  seed: 0\n  clip_norm: 0.5\n"));
+  CHECK_THAT(adam, ContainsSubstring("  precision: fp32\n  clip_norm: 0.5\n  non_finite: stop\n"));
 }
 
 TEST_CASE("any resolved config loads again as the same config") {

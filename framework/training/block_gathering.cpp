@@ -1,0 +1,135 @@
+#include "framework/training/block_gathering.h"
+
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+
+BlockGathering::BlockGathering(std::vector<Block*> blocks, const FlatLayout& layout,
+                               FlatParameters& parameters, AxisQueue& queue)
+    : parameters_(parameters), queue_(queue), parts_(blocks.size()) {
+  for (std::size_t part = 0; part < blocks.size(); ++part) {
+    parts_[part].block = blocks[part];
+    part_of_.emplace(blocks[part], part);
+  }
+  for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
+    const std::int64_t group = layout.buckets()[bucket].group;
+    if (group == 0) continue;
+    const auto part = static_cast<std::size_t>(group - 1);
+    parts_[part].buckets.push_back(bucket);
+    for (const std::size_t item : layout.buckets()[bucket].items) {
+      parts_[part].items.push_back(item);
+      part_of_item_.emplace(item, part);
+    }
+  }
+}
+
+void BlockGathering::gather(std::size_t part) {
+  for (const std::size_t bucket : parts_[part].buckets) parameters_.gather(bucket, queue_);
+}
+
+void BlockGathering::drop(std::size_t part) {
+  if (keeps_everything_) return;
+  for (const std::size_t bucket : parts_[part].buckets) parameters_.drop(bucket, queue_);
+}
+
+std::size_t BlockGathering::gathered_parts() const {
+  std::size_t count = 0;
+  for (const Part& part : parts_) {
+    count += !part.buckets.empty() && parameters_.is_gathered(part.buckets.front()) ? 1 : 0;
+  }
+  return count;
+}
+
+void BlockGathering::prefetch(std::size_t part) {
+  if (!queue_.overlaps() || gathered_parts() > 1) return;
+  for (const std::size_t bucket : parts_[part].buckets) {
+    parameters_.start_gathering(bucket, queue_);
+  }
+}
+
+void BlockGathering::begin_forward() noexcept {
+  if (!order_.empty()) last_order_ = std::exchange(order_, {});
+}
+
+at::Tensor BlockGathering::run(Block& block, const at::Tensor& input) {
+  const std::size_t part = part_of_.at(&block);
+  gather(part);
+  order_.push_back(part);
+  const std::size_t place = order_.size();
+  if (place < last_order_.size() && last_order_[place - 1] == part) prefetch(last_order_[place]);
+  const at::Tensor output = block.forward(input);
+  if (parts_[part].users == 0) drop(part);
+  if (c10::GradMode::is_enabled() && output.requires_grad() && !output.is_leaf()) {
+    const std::weak_ptr<BlockGathering> weak = weak_from_this();
+    // The hooks of a tensor run before the node that made it, and when all its users are done.
+    output.register_hook([weak, part](const at::Tensor&) {
+      if (const auto self = weak.lock()) self->before_backward(part);
+    });
+    parts_[part].ends_at_input = input.requires_grad();
+    if (input.requires_grad()) {
+      input.register_hook([weak, part](const at::Tensor&) {
+        if (const auto self = weak.lock()) self->after_backward(part);
+      });
+    }
+  }
+  return output;
+}
+
+void BlockGathering::before_backward(std::size_t part) {
+  Part& entered = parts_[part];
+  if (entered.users++ == 0) entered.missing = entered.items.size();
+  gather(part);
+}
+
+void BlockGathering::gradient_ready(std::size_t item) {
+  const auto found = part_of_item_.find(item);
+  if (found == part_of_item_.end()) return;
+  Part& part = parts_[found->second];
+  if (part.missing > 0 && --part.missing == 0 && part.users == 1 && !part.ends_at_input) {
+    after_backward(found->second);
+  }
+}
+
+void BlockGathering::after_backward(std::size_t part) {
+  Part& left = parts_[part];
+  if (left.users == 0 || --left.users > 0) return;
+  drop(part);
+  // What comes next ran before it in the forward; that may have begun already.
+  std::size_t place = order_.size();
+  while (place > 0 && order_[place - 1] != part) --place;
+  while (place-- > 1) {
+    if (parts_[order_[place - 1]].users > 0) continue;
+    prefetch(order_[place - 1]);
+    break;
+  }
+}
+
+void BlockGathering::end_backward() {
+  begin_forward();
+  for (std::size_t part = 0; part < parts_.size(); ++part) {
+    parts_[part].users = 0;
+    drop(part);
+  }
+}
+
+BlockGathering::Everything::Everything(std::shared_ptr<BlockGathering> gathering)
+    : gathering_(std::move(gathering)) {
+  if (!gathering_) return;
+  gathering_->begin_forward();
+  for (std::size_t part = 0; part < gathering_->parts_.size(); ++part) gathering_->gather(part);
+  gathering_->keeps_everything_ = true;
+}
+
+BlockGathering::Everything::~Everything() {
+  if (!gathering_) return;
+  gathering_->keeps_everything_ = false;
+  gathering_->end_backward();
+}
+
+}  // namespace lockstep

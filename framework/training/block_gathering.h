@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "framework/collectives/axis_queue.h"
+#include "framework/training/block.h"
+#include "framework/training/flat_parameters.h"
+
+namespace lockstep {
+
+/// Gathers blocks' parameters when they run and drops them after it, in forward and backward. At
+/// most two blocks are there at a time: the one that runs, and the one before (in a backward) or,
+/// where a network carries bytes meanwhile, the next, in the order of the forward before.
+class BlockGathering final : public Block::Runner,
+                             public std::enable_shared_from_this<BlockGathering> {
+ public:
+  /// `blocks` are the groups 1, 2, … of the parameters' layout.
+  BlockGathering(std::vector<Block*> blocks, const FlatLayout& layout, FlatParameters& parameters,
+                 AxisQueue& queue);
+
+  at::Tensor run(Block& block, const at::Tensor& input) override;
+
+  /// A forward begins: what the one before left open is closed.
+  void begin_forward() noexcept;
+  /// The gradients of parameter `item` are there.
+  void gradient_ready(std::size_t item);
+  /// A backward has ended: drops what is still there.
+  void end_backward();
+
+  /// All blocks' parameters are there while it lives.
+  class Everything {
+   public:
+    explicit Everything(std::shared_ptr<BlockGathering> gathering);
+    ~Everything();
+    Everything(const Everything&) = delete;
+    Everything& operator=(const Everything&) = delete;
+
+   private:
+    std::shared_ptr<BlockGathering> gathering_;
+  };
+
+ private:
+  struct Part {
+    Block* block = nullptr;
+    std::vector<std::size_t> buckets;
+    std::vector<std::size_t> items;
+    bool ends_at_input = true;  // the backward has left it when its input's gradient is there
+    int users = 0;              // runs whose backward goes on
+    std::size_t missing = 0;    // gradients, of the backward that goes on
+  };
+  void gather(std::size_t part);
+  void drop(std::size_t part);
+  void prefetch(std::size_t part);
+  void before_backward(std::size_t part);
+  void after_backward(std::size_t part);
+  [[nodiscard]] std::size_t gathered_parts() const;
+
+  FlatParameters& parameters_;
+  AxisQueue& queue_;
+  std::vector<Part> parts_;
+  std::map<const Block*, std::size_t> part_of_;
+  std::map<std::size_t, std::size_t> part_of_item_;
+  std::vector<std::size_t> last_order_;  // of the parts in the last forward
+  std::vector<std::size_t> order_;       // in this one, so far
+  bool keeps_everything_ = false;
+};
+
+}  // namespace lockstep

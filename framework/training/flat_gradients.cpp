@@ -1,0 +1,209 @@
+#include "framework/training/flat_gradients.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
+#include "framework/collectives/message.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kUnderWay = 2;  // staged buckets at one time
+
+std::int64_t bytes_in(const at::Tensor& tensor) {
+  return tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
+}
+
+}  // namespace
+
+at::ScalarType FlatGradients::dtype_of(at::ScalarType type) {
+  return type == at::kBFloat16 || type == at::kHalf ? at::kFloat : type;
+}
+
+FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
+                             const AxisNames& axis_name, const FlatGradientOptions& options)
+    : layout_(layout),
+      axis_(axis_name),
+      options_(options),
+      replica_(axis_index(axis_)),
+      buckets_(layout.buckets().size()),
+      held_(parameters.size()),
+      has_(parameters.size(), false) {
+  for (const at::Tensor& parameter : parameters) sizes_.push_back(parameter.sizes().vec());
+  for (std::size_t index = 0; index < buckets_.size(); ++index) {
+    const FlatBucket& shape = layout_.buckets()[index];
+    const at::ScalarType dtype = dtype_of(shape.dtype);
+    const Shard own = options_.keeps_all ? Shard{0, shape.size} : layout_.shard_of(index, replica_);
+    Bucket& bucket = buckets_[index];
+    const auto keep = [&](std::int64_t size) {
+      const at::Tensor kept = at::zeros({size}, dtype);
+      bytes_ += bytes_in(kept);
+      return kept;
+    };
+    if (options_.keeps_local) {
+      bucket.local = symmetric_zeros({shape.size}, dtype, axis_);
+      bytes_ += bytes_in(bucket.local);
+      bucket.reduced = bucket.local.narrow(0, own.offset, own.size);
+    } else {
+      bucket.reduced = keep(own.size);
+    }
+    bucket.mean = options_.reduces_every_microbatch ? keep(own.size) : bucket.reduced;
+    if (options_.compression != Compression::none && dtype == at::kFloat) {
+      bucket.residual = at::zeros({shape.size}, dtype);
+      communication_bytes_ += bytes_in(bucket.residual);
+    }
+  }
+}
+
+at::Tensor FlatGradients::view_of(const at::Tensor& flat, std::size_t index) const {
+  return part_of(flat, layout_.place(index).offset, sizes_[index]);
+}
+
+at::Tensor FlatGradients::own_mean(std::size_t bucket) const {
+  const at::Tensor& mean = buckets_[bucket].mean;
+  if (!options_.keeps_all) return mean;
+  const Shard own = layout_.shard_of(bucket, replica_);
+  return mean.narrow(0, own.offset, own.size);
+}
+
+void FlatGradients::begin(bool first, bool last) {
+  first_ = first;
+  last_ = last;
+  next_ = 0;
+  completed_ = 0;
+  std::fill(has_.begin(), has_.end(), false);
+  for (std::size_t index = 0; index < buckets_.size(); ++index) {
+    buckets_[index].missing = layout_.buckets()[index].items.size();
+  }
+}
+
+void FlatGradients::add(std::size_t index, const at::Tensor& gradient, AxisQueue& queue) {
+  const c10::AutoGradMode no_grad(false);
+  Bucket& bucket = buckets_[layout_.place(index).bucket];
+  const bool is_again = has_[index];  // the graph was cut in two: a part of it comes by itself
+  if (bucket.local.defined()) {
+    const at::Tensor view = view_of(bucket.local, index);
+    if (is_again || !(first_ || options_.reduces_every_microbatch)) {
+      view.add_(gradient);
+    } else {
+      view.copy_(gradient);
+    }
+  } else if (is_again) {
+    held_[index] = held_[index].add(gradient);
+  } else {
+    held_[index] = gradient;
+  }
+  if (is_again) return;
+  has_[index] = true;
+  if (--bucket.missing == 0 && options_.reduces_early) start_ready(queue);
+}
+
+void FlatGradients::start_ready(AxisQueue& queue) {
+  if (!last_ && !options_.reduces_every_microbatch) return;
+  while (next_ < buckets_.size() && buckets_[next_].missing == 0) start(next_++, queue);
+}
+
+std::vector<std::size_t> FlatGradients::finish(AxisQueue& queue) {
+  const c10::AutoGradMode no_grad(false);
+  std::vector<std::size_t> without;
+  for (std::size_t index = 0; index < has_.size(); ++index) {
+    if (has_[index]) continue;
+    without.push_back(index);
+    Bucket& bucket = buckets_[layout_.place(index).bucket];
+    const bool begins_sum = first_ || options_.reduces_every_microbatch;
+    if (bucket.local.defined() && begins_sum) view_of(bucket.local, index).zero_();
+    --bucket.missing;
+  }
+  start_ready(queue);
+  while (completed_ < next_) complete(completed_++, queue);
+  return without;
+}
+
+// Memory that all replicas allocate when they use it for the first time, in the same order.
+at::Tensor FlatGradients::staging(std::size_t bucket, at::ScalarType dtype,
+                                  std::vector<at::Tensor>& pool) {
+  const std::size_t slots = queue_overlaps_ ? kUnderWay : 1;
+  const std::size_t slot = bucket % slots;
+  pool.resize(slots);
+  std::int64_t largest = 0;
+  for (const FlatBucket& each : layout_.buckets()) {
+    const auto width = static_cast<std::int64_t>(c10::elementSize(dtype_of(each.dtype)));
+    largest = std::max(largest, each.size * width);
+  }
+  if (!pool[slot].defined()) {
+    pool[slot] = symmetric_zeros({largest}, at::kByte, axis_);
+    communication_bytes_ += bytes_in(pool[slot]);
+  }
+  const auto width = static_cast<std::int64_t>(c10::elementSize(dtype));
+  return pool[slot].narrow(0, 0, layout_.buckets()[bucket].size * width).view(dtype);
+}
+
+at::Tensor FlatGradients::compressed(Bucket& bucket, const at::Tensor& values, std::size_t index) {
+  const at::Tensor message = staging(index, at::kBFloat16, wire_);
+  bucket.residual.add_(values);
+  message.copy_(bucket.residual);
+  bucket.residual.sub_(message);
+  return message;
+}
+
+void FlatGradients::start(std::size_t index, AxisQueue& queue) {
+  const c10::AutoGradMode no_grad(false);
+  Bucket& bucket = buckets_[index];
+  queue_overlaps_ = queue.overlaps();
+  // Their staging is used again.
+  if (queue_overlaps_) {
+    while (completed_ + kUnderWay <= index) complete(completed_++, queue);
+  } else {
+    while (completed_ < index) complete(completed_++, queue);
+  }
+  at::Tensor values = bucket.local;
+  if (!values.defined()) {
+    values = staging(index, dtype_of(layout_.buckets()[index].dtype), staged_);
+    for (const std::size_t item : layout_.buckets()[index].items) {
+      const at::Tensor view = view_of(values, item);
+      if (has_[item]) {
+        view.copy_(held_[item]);
+        held_[item].reset();
+      } else {
+        view.zero_();
+      }
+    }
+  }
+  bucket.message = bucket.residual.defined() ? compressed(bucket, values, index) : values;
+  const bool in_place = options_.keeps_all || bucket.residual.defined();
+  if (options_.keeps_all) {
+    bucket.call = queue.pmean_(bucket.message);
+  } else {
+    const Shard own = layout_.shard_of(index, replica_);
+    bucket.call = queue.pmean_scatter_into(
+        in_place ? bucket.message.narrow(0, own.offset, own.size) : bucket.reduced, bucket.message);
+  }
+}
+
+void FlatGradients::complete(std::size_t index, AxisQueue& queue) {
+  const c10::AutoGradMode no_grad(false);
+  Bucket& bucket = buckets_[index];
+  queue.wait(*bucket.call);
+  bucket.call.reset();
+  const Shard own = options_.keeps_all ? Shard{0, layout_.buckets()[index].size}
+                                       : layout_.shard_of(index, replica_);
+  const at::Tensor result = bucket.message.narrow(0, own.offset, own.size);
+  const bool is_there = !bucket.residual.defined() &&
+                        (!options_.keeps_all || result.data_ptr() == bucket.reduced.data_ptr());
+  if (!is_there) bucket.reduced.copy_(result);
+  bucket.message.reset();
+  if (!options_.reduces_every_microbatch) return;
+  if (first_) {
+    bucket.mean.copy_(bucket.reduced);
+  } else {
+    bucket.mean.add_(bucket.reduced);
+  }
+}
+
+}  // namespace lockstep

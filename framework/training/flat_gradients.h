@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/axes/axis_names.h"
+#include "framework/collectives/axis_queue.h"
+#include "framework/tree/flat_layout.h"
+
+namespace lockstep {
+
+/// In what type gradients travel.
+enum class Compression { none, bf16 };
+
+struct FlatGradientOptions {
+  /// Whether each replica gets the whole mean, or its shard of each bucket.
+  bool keeps_all = true;
+  /// Whether the local gradient stays in memory until it is reduced all at once (needed where
+  /// microbatches are summed first). Otherwise it does so bucket by bucket.
+  bool keeps_local = true;
+  /// Reductions are started as soon as a bucket's gradients are there, in the midst of the
+  /// backward; otherwise after it.
+  bool reduces_early = false;
+  /// Each microbatch's gradients are reduced, and the means are summed; otherwise each replica sums
+  /// its own first.
+  bool reduces_every_microbatch = false;
+  Compression compression = Compression::none;
+};
+
+/// Gradients in flat buckets, and their means over an axis: a reduction (sum, then one division) a
+/// bucket. Between begin() and finish() each parameter's gradient of one backward is added once.
+/// All replicas begin and finish alike; which parameters have a gradient may differ.
+class FlatGradients {
+ public:
+  /// For parameters laid out by `layout`, of which `shapes` are like. Half types are summed and
+  /// sent in float32. All replicas together.
+  FlatGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
+                const AxisNames& axis_name, const FlatGradientOptions& options);
+
+  /// The dtype of gradients of parameters of dtype `type`.
+  [[nodiscard]] static at::ScalarType dtype_of(at::ScalarType type);
+
+  /// Begins a microbatch: the first of a step or not, the last or not.
+  void begin(bool first, bool last);
+  /// The gradient of parameter `index` is there.
+  void add(std::size_t index, const at::Tensor& gradient, AxisQueue& queue);
+  /// Ends the microbatch; after the last the means are there. Parameters without a gradient count
+  /// as zeros; returns them.
+  std::vector<std::size_t> finish(AxisQueue& queue);
+
+  /// The mean of a bucket, flat: of all of it or of this replica's shard. After the last finish()
+  /// and until the next begin().
+  [[nodiscard]] const at::Tensor& mean(std::size_t bucket) const { return buckets_[bucket].mean; }
+  /// This replica's shard of the mean.
+  [[nodiscard]] at::Tensor own_mean(std::size_t bucket) const;
+
+  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+  /// Bytes that are there for sending alone.
+  [[nodiscard]] std::int64_t communication_bytes() const noexcept { return communication_bytes_; }
+
+ private:
+  struct Bucket {
+    at::Tensor local;     // the sum of this replica's gradients, all of it; undefined: staged
+    at::Tensor mean;      // what the reduction gives, or their sum: may be a part of `local`
+    at::Tensor reduced;   // what one reduction gives
+    at::Tensor residual;  // what compression has left out so far
+    std::size_t missing = 0;
+    std::optional<AxisQueue::Call> call;
+    at::Tensor message;  // under way
+  };
+  [[nodiscard]] at::Tensor view_of(const at::Tensor& flat, std::size_t index) const;
+  [[nodiscard]] at::Tensor staging(std::size_t bucket, at::ScalarType dtype,
+                                   std::vector<at::Tensor>& pool);
+  void start_ready(AxisQueue& queue);
+  void start(std::size_t bucket, AxisQueue& queue);
+  void complete(std::size_t bucket, AxisQueue& queue);
+  [[nodiscard]] at::Tensor compressed(Bucket& bucket, const at::Tensor& values, std::size_t index);
+
+  FlatLayout layout_;
+  AxisNames axis_;
+  FlatGradientOptions options_;
+  std::int64_t replica_;
+  std::vector<std::vector<std::int64_t>> sizes_;  // by parameter
+  std::vector<Bucket> buckets_;
+  std::vector<at::Tensor> held_;  // by parameter: its gradient until its bucket is staged
+  std::vector<bool> has_;         // by parameter
+  // Two of each, so that one may be under way while the next is filled.
+  std::vector<at::Tensor> staged_;  // whole buckets of summed gradients
+  std::vector<at::Tensor> wire_;    // the same as they travel
+  std::size_t next_ = 0;            // the first bucket that is not started
+  std::size_t completed_ = 0;       // the first that is not complete
+  bool first_ = true;
+  bool last_ = true;
+  bool queue_overlaps_ = false;
+  std::int64_t bytes_ = 0;
+  std::int64_t communication_bytes_ = 0;
+};
+
+}  // namespace lockstep

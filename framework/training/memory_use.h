@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/tree/flat_layout.h"
+
+namespace lockstep {
+
+/// Bytes by what they are for.
+struct MemoryUse {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer_state = 0;
+  std::int64_t communication = 0;  ///< staging of buckets, gathered blocks, what compression keeps
+  /// How much of `parameters` all replicas of the host hold together, once.
+  std::int64_t shared_parameters = 0;
+
+  [[nodiscard]] std::int64_t total() const noexcept {
+    return parameters + gradients + optimizer_state + communication;
+  }
+  /// Of a host with so many replicas.
+  [[nodiscard]] std::int64_t of_host(std::int64_t replicas) const noexcept {
+    return replicas * (total() - shared_parameters) + shared_parameters;
+  }
+  bool operator==(const MemoryUse&) const = default;
+};
+
+}  // namespace lockstep

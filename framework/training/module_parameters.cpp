@@ -1,0 +1,92 @@
+#include "framework/training/module_parameters.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include <torch/nn/module.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/training/block.h"
+
+namespace lockstep {
+namespace {
+
+void check_parameter(const std::string& name, const at::Tensor& parameter) {
+  if (parameter.is_floating_point() && parameter.layout() == at::kStrided &&
+      parameter.device().is_cpu() && parameter.is_leaf()) {
+    return;
+  }
+  throw ValueError(lockstep::str("parameter '", name,
+                                 "' must be a dense leaf tensor of a real floating dtype on the "
+                                 "CPU"));
+}
+
+}  // namespace
+
+ModuleParameters module_parameters(torch::nn::Module& module) {
+  ModuleParameters found;
+  std::unordered_map<const void*, std::int64_t> block_of;  // by tensor
+  std::vector<Block*> blocks;
+  std::vector<torch::nn::Module*> modules{&module};
+  for (const auto& each : module.modules(/*include_self=*/false)) modules.push_back(each.get());
+  for (torch::nn::Module* const each : modules) {
+    auto* const block = dynamic_cast<Block*>(each);
+    if (block == nullptr) continue;
+    blocks.push_back(block);
+    for (const auto& inner : block->modules(/*include_self=*/false)) {
+      if (dynamic_cast<Block*>(inner.get()) == nullptr) continue;
+      throw ValueError("a Block must not be inside another");
+    }
+    for (const at::Tensor& parameter : block->parameters()) {
+      const auto number = static_cast<std::int64_t>(blocks.size());
+      const auto [place, is_new] = block_of.emplace(parameter.unsafeGetTensorImpl(), number);
+      if (!is_new && place->second != number) place->second = 0;
+    }
+  }
+  std::unordered_map<const void*, bool> seen;
+  std::vector<std::int64_t> number_of(blocks.size() + 1, 0);  // of those that have parameters
+  for (const auto& item : module.named_parameters()) {
+    const at::Tensor& parameter = item.value();
+    if (!parameter.defined() || !seen.emplace(parameter.unsafeGetTensorImpl(), true).second) {
+      continue;
+    }
+    found.all_names.push_back(item.key());
+    found.all.push_back(parameter);
+    if (!parameter.requires_grad()) continue;
+    check_parameter(item.key(), parameter);
+    found.names.push_back(item.key());
+    found.tensors.push_back(parameter);
+    const auto block = block_of.find(parameter.unsafeGetTensorImpl());
+    if (block == block_of.end() || block->second == 0) {
+      found.block_of.push_back(0);
+      continue;
+    }
+    std::int64_t& number = number_of[static_cast<std::size_t>(block->second)];
+    if (number == 0) {
+      found.blocks.push_back(blocks[static_cast<std::size_t>(block->second) - 1]);
+      number = static_cast<std::int64_t>(found.blocks.size());
+    }
+    found.block_of.push_back(number);
+  }
+  if (found.tensors.empty()) {
+    throw ValueError("the module has no parameter that requires a gradient");
+  }
+  return found;
+}
+
+std::vector<FlatItem> flat_items(const ModuleParameters& parameters, bool by_block) {
+  std::vector<FlatItem> items;
+  for (std::size_t i = 0; i < parameters.tensors.size(); ++i) {
+    const at::Tensor& parameter = parameters.tensors[i];
+    items.push_back(
+        {parameter.numel(), parameter.scalar_type(), by_block ? parameters.block_of[i] : 0});
+  }
+  return items;
+}
+
+std::int64_t bucket_bytes(double bucket_mb) {
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(bucket_mb * 1024 * 1024));
+}
+
+}  // namespace lockstep

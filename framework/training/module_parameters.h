@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/tree/flat_layout.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep {
+
+class Block;
+
+/// A module's parameters, each once, under its first name.
+struct ModuleParameters {
+  std::vector<std::string> all_names;
+  std::vector<at::Tensor> all;
+  // Of these, those that require a gradient:
+  std::vector<std::string> names;
+  std::vector<at::Tensor> tensors;
+  std::vector<std::int64_t> block_of;  ///< by tensor: 1 for those of blocks[0], …; 0: of none
+  std::vector<Block*> blocks;          ///< that have parameters that require a gradient
+};
+
+/// Throws ValueError for one that requires a gradient and is not a dense floating tensor on the
+/// CPU, for a module without any, and for a Block inside another. A parameter that two blocks share
+/// is of none.
+[[nodiscard]] ModuleParameters module_parameters(torch::nn::Module& module);
+
+/// What is to be laid out; with the blocks as groups, or without groups.
+[[nodiscard]] std::vector<FlatItem> flat_items(const ModuleParameters& parameters, bool by_block);
+
+[[nodiscard]] std::int64_t bucket_bytes(double bucket_mb);
+
+}  // namespace lockstep

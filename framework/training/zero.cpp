@@ -1,0 +1,284 @@
+#include "framework/training/zero.h"
+
+#include <cmath>
+#include <unordered_set>
+#include <utility>
+
+#include <ATen/ops/arange.h>
+#include <c10/core/GradMode.h>
+#include <torch/nn/module.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
+#include "framework/optim/global_norm.h"
+#include "framework/training/agreement.h"
+#include "framework/training/backward_order.h"
+#include "framework/training/block_gathering.h"
+#include "framework/training/flat_parameters.h"
+#include "framework/training/gradient_hooks.h"
+#include "framework/training/module_parameters.h"
+#include "framework/training/sharded_update.h"
+
+namespace lockstep {
+namespace {
+
+void check(bool holds, const std::string& message) {
+  if (!holds) throw ValueError("ZeroTrainer: " + message);
+}
+
+void check_options(const ZeroOptions& options) {
+  check(options.stage >= 0 && options.stage <= 3,
+        lockstep::str("stage is ", options.stage, "; it must be 0, 1, 2 or 3"));
+  check(options.bucket_mb > 0 && options.bucket_mb <= 1e6,
+        lockstep::str("bucket_mb is ", options.bucket_mb, "; it must be above 0"));
+  check(options.accumulate >= 1,
+        lockstep::str("accumulate is ", options.accumulate, "; it must be at least 1"));
+  check(!options.clip_norm || *options.clip_norm > 0, "clip_norm must be above 0");
+  check(!options.clip_value || *options.clip_value > 0, "clip_value must be above 0");
+}
+
+// All replicas start from the first one's values.
+void start_alike(const std::vector<at::Tensor>& parameters, const AxisNames& axis) {
+  const c10::AutoGradMode no_grad(false);
+  for (const at::Tensor& parameter : parameters) {
+    const at::Tensor values = parameter.detach();
+    const at::Tensor message = values.contiguous();
+    pbroadcast_(message, axis, 0);
+    if (!message.is_same(values)) values.copy_(message);
+  }
+}
+
+}  // namespace
+
+class ZeroTrainer::Implementation {
+ public:
+  Implementation(torch::nn::Module& module, ZeroOptions options)
+      : options_(std::move(options)),
+        axis_(options_.axis_name),
+        parameters_(module_parameters(module)),
+        hooks_(parameters_.tensors,
+               [this](std::size_t index, const at::Tensor& gradient) { add(index, gradient); }) {
+    check_options(options_);
+    check_groups(options_.optimizer, parameters_.names);
+    (void)make_optimizer(options_.optimizer);
+    start_alike(parameters_.all, axis_);
+    queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off);
+    // What is cut must be so before the first forward.
+    if (options_.stage == 3) lay_out(at::Tensor());
+  }
+
+  void backward(const at::Tensor& loss) {
+    check(microbatch_ < options_.accumulate,
+          lockstep::str("backward was called ", microbatch_ + 1, " times for a step of ",
+                        options_.accumulate, " microbatches: call step()"));
+    check(!loss.defined() || loss.requires_grad(), "the loss does not depend on any parameter");
+    if (!flat_parameters_) lay_out(loss);
+    gradients_->begin(microbatch_ == 0, microbatch_ + 1 == options_.accumulate);
+    if (loss.defined()) {
+      hooks_.switch_on();
+      const Off off{hooks_};
+      loss.backward();
+    }
+    const auto without = gradients_->finish(*queue_);
+    if (blocks_) blocks_->end_backward();
+    if (loss.defined()) tell_unused(without);
+    ++microbatch_;
+  }
+
+  StepReport step(double lr) {
+    check(microbatch_ == options_.accumulate,
+          lockstep::str("step() after ", microbatch_, " of ", options_.accumulate,
+                        " microbatches' backward()"));
+    const c10::AutoGradMode no_grad(false);
+    microbatch_ = 0;
+    StepReport report{.gradient_norm = update_->gradient_norm()};
+    if (!std::isfinite(report.gradient_norm)) {
+      const auto first = update_->first_non_finite();
+      // The squares alone may be too large.
+      if (first && options_.non_finite == NonFinite::stop) {
+        throw Error(lockstep::str("the gradient of parameter '", parameters_.names[*first],
+                                  "' is not finite at step ", steps_ + 1,
+                                  "; training has diverged: try a smaller learning rate or "
+                                  "clipping"));
+      }
+      report.skipped = first.has_value();
+    }
+    ++steps_;
+    if (report.skipped) return report;
+    ++updates_;
+    const double scale =
+        options_.clip_norm ? clip_scale(report.gradient_norm, *options_.clip_norm) : 1.0;
+    update_->update(
+        {.step = updates_, .lr = lr, .gradient_scale = scale, .clip_value = options_.clip_value});
+    flat_parameters_->publish();
+    return report;
+  }
+
+  void abandon_step() noexcept { microbatch_ = 0; }
+
+  std::unique_ptr<WholeParameters> whole_parameters();
+
+  void check_agreement() {
+    std::vector<std::string> names;
+    std::vector<at::Tensor> tensors;
+    for (std::size_t i = 0; i < parameters_.all.size(); ++i) {
+      if (is_held_once(parameters_.all[i])) continue;
+      names.push_back(parameters_.all_names[i]);
+      tensors.push_back(parameters_.all[i]);
+    }
+    lockstep::check_agreement(names, tensors, axis_);
+  }
+
+  MemoryUse memory() const {
+    MemoryUse use;
+    if (!flat_parameters_) return use;
+    use.parameters = flat_parameters_->bytes();
+    use.shared_parameters = flat_parameters_->is_common() ? use.parameters : 0;
+    use.gradients = gradients_->bytes();
+    use.optimizer_state = update_->bytes();
+    use.communication = gradients_->communication_bytes() + flat_parameters_->gathered_peak();
+    return use;
+  }
+
+  std::int64_t steps() const noexcept { return steps_; }
+
+ private:
+  struct Off {
+    GradientHooks& hooks;
+    ~Off() { hooks.switch_off(); }
+  };
+
+  void add(std::size_t index, const at::Tensor& gradient) {
+    if (gradient.layout() != at::kStrided) {
+      throw ValueError(lockstep::str("parameter '", parameters_.names[index],
+                                     "' has a gradient that is not dense: use dense ones"));
+    }
+    gradients_->add(index, gradient, *queue_);
+    if (blocks_) blocks_->gradient_ready(index);
+  }
+
+  // Buckets in the order of the first backward, as replica 0 has it.
+  std::vector<std::size_t> agreed_order(const at::Tensor& loss) const {
+    const auto own = backward_order(loss, parameters_.tensors);
+    const at::Tensor order = at::arange(static_cast<std::int64_t>(own.size()), at::kLong);
+    auto* const data = order.data_ptr<std::int64_t>();
+    std::copy(own.begin(), own.end(), data);
+    pbroadcast_(order, axis_, 0);
+    return {data, data + own.size()};
+  }
+
+  void lay_out(const at::Tensor& loss) {
+    const c10::AutoGradMode no_grad(false);
+    const bool cuts = options_.stage == 3;
+    const FlatLayout layout(flat_items(parameters_, cuts), agreed_order(loss),
+                            bucket_bytes(options_.bucket_mb), axis_size(axis_));
+    flat_parameters_ = std::make_unique<FlatParameters>(
+        parameters_.tensors, layout, axis_,
+        cuts ? ParameterPlacement::cut
+             : (options_.stage == 0 ? ParameterPlacement::whole : ParameterPlacement::shared));
+    const bool frees =
+        options_.stage >= 2 && (options_.accumulate == 1 || options_.reduce_every_microbatch);
+    gradients_ = std::make_unique<FlatGradients>(
+        parameters_.tensors, layout, axis_,
+        FlatGradientOptions{
+            .keeps_all = options_.stage == 0,
+            .keeps_local = !frees,
+            .reduces_early = frees || queue_->overlaps() || options_.overlap == Overlap::on,
+            .reduces_every_microbatch = options_.reduce_every_microbatch && options_.accumulate > 1,
+            .compression = options_.compression});
+    update_ = std::make_unique<ShardedUpdate>(options_.optimizer, layout, parameters_.names,
+                                              *flat_parameters_, *gradients_, axis_);
+    if (!cuts || flat_parameters_->is_common()) return;
+    blocks_ =
+        std::make_shared<BlockGathering>(parameters_.blocks, layout, *flat_parameters_, *queue_);
+    for (Block* const block : parameters_.blocks) block->set_runner(blocks_);
+  }
+
+  bool is_held_once(const at::Tensor& parameter) const {
+    if (!flat_parameters_) return false;
+    for (std::size_t i = 0; i < parameters_.tensors.size(); ++i) {
+      if (!parameters_.tensors[i].is_same(parameter)) continue;
+      return flat_parameters_->is_common() || (blocks_ && parameters_.block_of[i] != 0);
+    }
+    return false;
+  }
+
+  void tell_unused(const std::vector<std::size_t>& without) {
+    std::vector<std::string> names;
+    for (const std::size_t index : without) {
+      if (told_.insert(index).second) names.push_back("'" + parameters_.names[index] + "'");
+    }
+    if (names.empty()) return;
+    log_warning(lockstep::str("replica ", axis_index(axis_), ", step ", steps_ + 1,
+                              ": no gradient for ", join(names),
+                              ", which the loss does not depend on; it counts as zero"));
+  }
+
+  ZeroOptions options_;
+  AxisNames axis_;
+  ModuleParameters parameters_;
+  GradientHooks hooks_;
+  std::unique_ptr<AxisQueue> queue_;
+  std::unique_ptr<FlatParameters> flat_parameters_;
+  std::unique_ptr<FlatGradients> gradients_;
+  std::unique_ptr<ShardedUpdate> update_;
+  std::shared_ptr<BlockGathering> blocks_;
+  std::unordered_set<std::size_t> told_;
+  std::int64_t microbatch_ = 0;
+  std::int64_t steps_ = 0;
+  std::int64_t updates_ = 0;
+};
+
+namespace {
+
+class Whole final : public ZeroTrainer::WholeParameters {
+ public:
+  explicit Whole(std::shared_ptr<BlockGathering> blocks) : everything_(std::move(blocks)) {}
+
+ private:
+  BlockGathering::Everything everything_;
+};
+
+}  // namespace
+
+std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::Implementation::whole_parameters() {
+  return std::make_unique<Whole>(blocks_);
+}
+
+ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options)
+    : implementation_(std::make_unique<Implementation>(module, std::move(options))) {}
+
+ZeroTrainer::~ZeroTrainer() = default;
+
+void ZeroTrainer::backward(const at::Tensor& loss) {
+  implementation_->backward(loss);
+}
+
+StepReport ZeroTrainer::step(double lr) {
+  return implementation_->step(lr);
+}
+
+void ZeroTrainer::abandon_step() noexcept {
+  implementation_->abandon_step();
+}
+
+std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::whole_parameters() {
+  return implementation_->whole_parameters();
+}
+
+void ZeroTrainer::check_agreement() {
+  implementation_->check_agreement();
+}
+
+MemoryUse ZeroTrainer::memory() const {
+  return implementation_->memory();
+}
+
+std::int64_t ZeroTrainer::steps() const noexcept {
+  return implementation_->steps();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/axes/axis_names.h"
+#include "framework/optim/optimizer_options.h"
+#include "framework/training/flat_gradients.h"
+#include "framework/training/memory_use.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep {
+
+/// Whether gradients are reduced in the midst of the backward: `automatic` does so over a network,
+/// where bytes take time but no work; in shared memory a reduction is work.
+enum class Overlap { automatic, on, off };
+
+/// What happens when a gradient is infinite or not a number: an Error that names its parameter, or
+/// a step that changes nothing.
+enum class NonFinite { stop, skip };
+
+struct ZeroOptions {
+  AxisNames axis_name = "data";
+  /// What each replica holds of its own: 0 all; 1 a shard of the optimizer's state; 2 and of the
+  /// gradients; 3 and of the parameters.
+  int stage = 0;
+  double bucket_mb = 25;
+  Overlap overlap = Overlap::automatic;
+  /// Backwards a step.
+  std::int64_t accumulate = 1;
+  /// Reduce after each of them, which saves memory at stages 2 and 3 and costs as many times the
+  /// bytes; otherwise each replica sums its own first.
+  bool reduce_every_microbatch = false;
+  Compression compression = Compression::none;
+  OptimizerOptions optimizer;
+  std::optional<double> clip_norm;   ///< the largest global L2 norm of the gradients
+  std::optional<double> clip_value;  ///< the largest magnitude of a gradient's value
+  NonFinite non_finite = NonFinite::stop;
+};
+
+/// What a step has come to, the same on all replicas.
+struct StepReport {
+  double gradient_norm = 0;  ///< of the mean gradients, before clipping
+  bool skipped = false;      ///< they were not finite, and nothing has changed
+};
+
+/// Synchronized data-parallel training of a module by the replicas of an axis, with optimizer
+/// state, gradients and parameters cut into shards as ZeRO's stages have it (Rajbhandari et al.,
+/// arXiv:1910.02054). All stages give the same bits, whatever the placement, buckets and overlap.
+///
+///   ZeroTrainer trainer(*model, {.stage = 2, .optimizer = {.name = "adam", .lr = 1e-3}});
+///   trainer.backward(loss(model->forward(inputs), targets));
+///   trainer.step(1e-3);
+///
+/// The module's parameters become views of flat buckets, of which replicas that share memory hold
+/// one copy together; the module stays an ordinary one. At stage 3 a Block's parameters (block.h)
+/// are there while it runs, and those outside of blocks always. Parameters that do not require a
+/// gradient are left alone. Half types are trained on float32 masters in the optimizer's state. All
+/// replicas call everything alike, in the same order; for one thread.
+class ZeroTrainer {
+ public:
+  /// All replicas start from replica 0's parameters. Throws ValueError for options out of range,
+  /// parameters that are not floating or dense, and as the optimizer; CommError if the host has not
+  /// enough memory.
+  ZeroTrainer(torch::nn::Module& module, ZeroOptions options);
+  ~ZeroTrainer();
+  ZeroTrainer(const ZeroTrainer&) = delete;
+  ZeroTrainer& operator=(const ZeroTrainer&) = delete;
+
+  /// The backward of a microbatch's loss, `accumulate` times a step. The gradients of a step are
+  /// the sum of its losses', averaged over the replicas. An undefined loss has no gradients: of a
+  /// replica without samples. Parameters without a gradient count as zeros; they are named once in
+  /// the log. ValueError for a loss that needs no gradient and for one microbatch too many.
+  void backward(const at::Tensor& loss);
+  /// Clips, updates all parameters with learning rate `lr`, and ends the step.
+  StepReport step(double lr);
+  /// Forgets the microbatches of a step that was begun.
+  void abandon_step() noexcept;
+
+  /// All parameters have their values while it lives: for a checkpoint, a digest, or an evaluation
+  /// in which replicas do not run the same blocks. All replicas together.
+  class WholeParameters;
+  [[nodiscard]] std::unique_ptr<WholeParameters> whole_parameters();
+
+  /// Throws Error unless all replicas have equal parameters, which names the first that differs and
+  /// the replicas that differ from replica 0. Nothing is there to compare of what they hold once.
+  void check_agreement();
+
+  /// What this replica holds now, as its buffers say it.
+  [[nodiscard]] MemoryUse memory() const;
+  /// Steps done.
+  [[nodiscard]] std::int64_t steps() const noexcept;
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+class ZeroTrainer::WholeParameters {
+ public:
+  virtual ~WholeParameters() = default;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <c10/core/ScalarType.h>
+
+#include "framework/base/shard.h"
+
+namespace lockstep {
+
+/// What is to be laid out: one tensor.
+struct FlatItem {
+  std::int64_t size;  ///< elements
+  at::ScalarType dtype;
+  /// Items of different groups never share a bucket. A bucket of group 0 is closed when it has
+  /// reached the wanted size; the other groups have one bucket a dtype, however large.
+  std::int64_t group = 0;
+};
+
+/// Where a tensor lies.
+struct FlatPlace {
+  std::size_t bucket;
+  std::int64_t offset;  ///< elements from the bucket's start
+  std::int64_t size;    ///< elements
+};
+
+struct FlatBucket {
+  at::ScalarType dtype;
+  std::int64_t group;
+  std::int64_t size;               ///< elements, with padding: a multiple of shards * kBlock
+  std::vector<std::size_t> items;  ///< in the order of their offsets
+};
+
+/// A part of a tensor that lies in one piece.
+struct FlatPiece {
+  std::size_t item;
+  std::int64_t offset;  ///< elements from the bucket's start
+  std::int64_t size;    ///< elements, at least 1
+};
+
+/// How tensors lie one behind the other in a few flat buckets, and which part of each bucket is
+/// whose. Each tensor starts at a multiple of kBlock elements, and so does each shard: a block of
+/// kBlock elements, counted from its tensor's start, is never cut.
+class FlatLayout {
+ public:
+  static constexpr std::int64_t kBlock = 64;
+
+  FlatLayout() = default;
+  /// Lays `items` out in the order that `order` lists them in (each index once), in buckets of at
+  /// most `bucket_bytes` (a larger tensor is a bucket of its own), for `shards` shards. Buckets
+  /// come in the order in which their last items do. Throws ValueError for sizes below 0 and
+  /// numbers below 1.
+  FlatLayout(const std::vector<FlatItem>& items, const std::vector<std::size_t>& order,
+             std::int64_t bucket_bytes, std::int64_t shards);
+
+  [[nodiscard]] const std::vector<FlatBucket>& buckets() const noexcept { return buckets_; }
+  [[nodiscard]] const FlatPlace& place(std::size_t item) const { return places_[item]; }
+  [[nodiscard]] std::size_t items() const noexcept { return places_.size(); }
+  [[nodiscard]] std::int64_t shards() const noexcept { return shards_; }
+  /// Shard `index` of a bucket: they are all of one size.
+  [[nodiscard]] Shard shard_of(std::size_t bucket, std::int64_t index) const {
+    return shard(buckets_[bucket].size, shards_, index);
+  }
+  /// What lies in `part` of a bucket, without the padding.
+  [[nodiscard]] std::vector<FlatPiece> pieces(std::size_t bucket, const Shard& part) const;
+  /// Elements of all buckets, with padding.
+  [[nodiscard]] std::int64_t total() const noexcept;
+
+ private:
+  std::vector<FlatBucket> buckets_;
+  std::vector<FlatPlace> places_;
+  std::int64_t shards_ = 1;
+};
+
+}  // namespace lockstep
