@@ -33,7 +33,7 @@
 #include "framework/telemetry/progress.h"
 #include "framework/telemetry/run_folder.h"
 #include "framework/training/block.h"
-#include "framework/training/gradient_averaging.h"
+#include "framework/training/data_parallel.h"
 #include "framework/training/zero.h"
 #include "framework/tree/grad.h"
 #include "framework/tree/tree.h"

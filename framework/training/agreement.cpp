@@ -1,6 +1,7 @@
 #include "framework/training/agreement.h"
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 
 #include <ATen/ops/empty.h>
@@ -9,9 +10,20 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
+#include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
 
 namespace lockstep {
+
+void start_alike(const std::vector<at::Tensor>& tensors, const AxisNames& axis_name) {
+  const c10::AutoGradMode no_grad(false);
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor values = tensor.detach();
+    const at::Tensor message = values.contiguous();
+    pbroadcast_(message, axis_name, 0);
+    if (!message.is_same(values)) values.copy_(message);
+  }
+}
 
 void check_agreement(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
                      const AxisNames& axis_name) {

@@ -1,11 +1,16 @@
 #include "framework/training/backward_order.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <queue>
 #include <unordered_map>
 #include <utility>
 
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
+
+#include "framework/collectives/in_place.h"
 
 namespace lockstep {
 namespace {
@@ -65,6 +70,17 @@ std::vector<std::size_t> backward_order(const at::Tensor& loss,
     if (!found[i]) order.push_back(i);
   }
   return order;
+}
+
+std::vector<std::size_t> agreed_backward_order(const at::Tensor& loss,
+                                               const std::vector<at::Tensor>& parameters,
+                                               const AxisNames& axis_name) {
+  const auto own = backward_order(loss, parameters);
+  const at::Tensor order = at::empty({static_cast<std::int64_t>(own.size())}, at::kLong);
+  auto* const data = order.data_ptr<std::int64_t>();
+  std::copy(own.begin(), own.end(), data);
+  pbroadcast_(order, axis_name, 0);
+  return {data, data + own.size()};
 }
 
 }  // namespace lockstep

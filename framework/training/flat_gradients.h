@@ -9,12 +9,10 @@
 
 #include "framework/axes/axis_names.h"
 #include "framework/collectives/axis_queue.h"
+#include "framework/training/averaging_options.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep {
-
-/// In what type gradients travel.
-enum class Compression { none, bf16 };
 
 struct FlatGradientOptions {
   /// Whether each replica gets the whole mean, or its shard of each bucket.

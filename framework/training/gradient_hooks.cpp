@@ -56,13 +56,14 @@ GradientHooks::~GradientHooks() {
   for (const Attached& attached : attached_) (void)attached.node->del_post_hook(attached.key);
 }
 
-void GradientHooks::switch_on() {
+void GradientHooks::backward(const at::Tensor& loss) {
   for (const at::Tensor& parameter : state_->parameters) parameter.mutable_grad().reset();
-  state_->is_on = true;
-}
-
-void GradientHooks::switch_off() noexcept {
-  state_->is_on = false;
+  struct Scope {
+    bool& is_on;
+    ~Scope() { is_on = false; }
+  };
+  const Scope scope{state_->is_on = true};
+  loss.backward();
 }
 
 }  // namespace lockstep

@@ -10,9 +10,9 @@
 namespace lockstep {
 
 /// Calls `ready(i, gradient)` as soon as a backward has the whole gradient of parameters[i], in the
-/// thread that runs it, in place of leaving it in .grad(), which stays undefined. Only while it is
-/// switched on: otherwise backwards are ordinary ones. A parameter without a gradient in a backward
-/// is not called for. An exception ends the backward.
+/// thread that runs it, in place of leaving it in .grad(), which stays undefined. Only in
+/// backward(): others are ordinary ones. A parameter without a gradient is not called for. An
+/// exception ends the backward.
 class GradientHooks {
  public:
   using Ready = std::function<void(std::size_t index, const at::Tensor& gradient)>;
@@ -23,8 +23,8 @@ class GradientHooks {
   GradientHooks(const GradientHooks&) = delete;
   GradientHooks& operator=(const GradientHooks&) = delete;
 
-  void switch_on();
-  void switch_off() noexcept;
+  /// loss.backward() with the hooks on.
+  void backward(const at::Tensor& loss);
 
  private:
   struct State;

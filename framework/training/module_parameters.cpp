@@ -10,7 +10,6 @@
 #include "framework/training/block.h"
 
 namespace lockstep {
-namespace {
 
 void check_parameter(const std::string& name, const at::Tensor& parameter) {
   if (parameter.is_floating_point() && parameter.layout() == at::kStrided &&
@@ -21,8 +20,6 @@ void check_parameter(const std::string& name, const at::Tensor& parameter) {
                                  "' must be a dense leaf tensor of a real floating dtype on the "
                                  "CPU"));
 }
-
-}  // namespace
 
 ModuleParameters module_parameters(torch::nn::Module& module) {
   ModuleParameters found;
@@ -75,12 +72,11 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
   return found;
 }
 
-std::vector<FlatItem> flat_items(const ModuleParameters& parameters, bool by_block) {
+std::vector<FlatItem> flat_items(const std::vector<at::Tensor>& tensors,
+                                 const std::vector<std::int64_t>& groups) {
   std::vector<FlatItem> items;
-  for (std::size_t i = 0; i < parameters.tensors.size(); ++i) {
-    const at::Tensor& parameter = parameters.tensors[i];
-    items.push_back(
-        {parameter.numel(), parameter.scalar_type(), by_block ? parameters.block_of[i] : 0});
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    items.push_back({tensors[i].numel(), tensors[i].scalar_type(), groups.empty() ? 0 : groups[i]});
   }
   return items;
 }

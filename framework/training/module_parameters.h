@@ -32,8 +32,12 @@ struct ModuleParameters {
 /// is of none.
 [[nodiscard]] ModuleParameters module_parameters(torch::nn::Module& module);
 
-/// What is to be laid out; with the blocks as groups, or without groups.
-[[nodiscard]] std::vector<FlatItem> flat_items(const ModuleParameters& parameters, bool by_block);
+/// Throws ValueError, naming it, for a parameter that is not as above.
+void check_parameter(const std::string& name, const at::Tensor& parameter);
+
+/// What is to be laid out, in the `groups` given by tensor; empty: without.
+[[nodiscard]] std::vector<FlatItem> flat_items(const std::vector<at::Tensor>& tensors,
+                                               const std::vector<std::int64_t>& groups = {});
 
 [[nodiscard]] std::int64_t bucket_bytes(double bucket_mb);
 

@@ -1,18 +1,14 @@
 #include "framework/training/zero.h"
 
 #include <cmath>
-#include <unordered_set>
 #include <utility>
 
-#include <ATen/ops/arange.h>
 #include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/collectives/in_place.h"
 #include "framework/optim/global_norm.h"
 #include "framework/training/agreement.h"
 #include "framework/training/backward_order.h"
@@ -21,6 +17,7 @@
 #include "framework/training/gradient_hooks.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/sharded_update.h"
+#include "framework/training/unused_parameters.h"
 
 namespace lockstep {
 namespace {
@@ -38,17 +35,6 @@ void check_options(const ZeroOptions& options) {
         lockstep::str("accumulate is ", options.accumulate, "; it must be at least 1"));
   check(!options.clip_norm || *options.clip_norm > 0, "clip_norm must be above 0");
   check(!options.clip_value || *options.clip_value > 0, "clip_value must be above 0");
-}
-
-// All replicas start from the first one's values.
-void start_alike(const std::vector<at::Tensor>& parameters, const AxisNames& axis) {
-  const c10::AutoGradMode no_grad(false);
-  for (const at::Tensor& parameter : parameters) {
-    const at::Tensor values = parameter.detach();
-    const at::Tensor message = values.contiguous();
-    pbroadcast_(message, axis, 0);
-    if (!message.is_same(values)) values.copy_(message);
-  }
 }
 
 }  // namespace
@@ -77,14 +63,10 @@ class ZeroTrainer::Implementation {
     check(!loss.defined() || loss.requires_grad(), "the loss does not depend on any parameter");
     if (!flat_parameters_) lay_out(loss);
     gradients_->begin(microbatch_ == 0, microbatch_ + 1 == options_.accumulate);
-    if (loss.defined()) {
-      hooks_.switch_on();
-      const Off off{hooks_};
-      loss.backward();
-    }
+    if (loss.defined()) hooks_.backward(loss);
     const auto without = gradients_->finish(*queue_);
     if (blocks_) blocks_->end_backward();
-    if (loss.defined()) tell_unused(without);
+    if (loss.defined()) unused_.tell(without, parameters_.names, steps_ + 1, axis_);
     ++microbatch_;
   }
 
@@ -146,11 +128,6 @@ class ZeroTrainer::Implementation {
   std::int64_t steps() const noexcept { return steps_; }
 
  private:
-  struct Off {
-    GradientHooks& hooks;
-    ~Off() { hooks.switch_off(); }
-  };
-
   void add(std::size_t index, const at::Tensor& gradient) {
     if (gradient.layout() != at::kStrided) {
       throw ValueError(lockstep::str("parameter '", parameters_.names[index],
@@ -160,21 +137,13 @@ class ZeroTrainer::Implementation {
     if (blocks_) blocks_->gradient_ready(index);
   }
 
-  // Buckets in the order of the first backward, as replica 0 has it.
-  std::vector<std::size_t> agreed_order(const at::Tensor& loss) const {
-    const auto own = backward_order(loss, parameters_.tensors);
-    const at::Tensor order = at::arange(static_cast<std::int64_t>(own.size()), at::kLong);
-    auto* const data = order.data_ptr<std::int64_t>();
-    std::copy(own.begin(), own.end(), data);
-    pbroadcast_(order, axis_, 0);
-    return {data, data + own.size()};
-  }
-
   void lay_out(const at::Tensor& loss) {
     const c10::AutoGradMode no_grad(false);
     const bool cuts = options_.stage == 3;
-    const FlatLayout layout(flat_items(parameters_, cuts), agreed_order(loss),
-                            bucket_bytes(options_.bucket_mb), axis_size(axis_));
+    const FlatLayout layout(
+        flat_items(parameters_.tensors, cuts ? parameters_.block_of : std::vector<std::int64_t>{}),
+        agreed_backward_order(loss, parameters_.tensors, axis_), bucket_bytes(options_.bucket_mb),
+        axis_size(axis_));
     flat_parameters_ = std::make_unique<FlatParameters>(
         parameters_.tensors, layout, axis_,
         cuts ? ParameterPlacement::cut
@@ -206,17 +175,6 @@ class ZeroTrainer::Implementation {
     return false;
   }
 
-  void tell_unused(const std::vector<std::size_t>& without) {
-    std::vector<std::string> names;
-    for (const std::size_t index : without) {
-      if (told_.insert(index).second) names.push_back("'" + parameters_.names[index] + "'");
-    }
-    if (names.empty()) return;
-    log_warning(lockstep::str("replica ", axis_index(axis_), ", step ", steps_ + 1,
-                              ": no gradient for ", join(names),
-                              ", which the loss does not depend on; it counts as zero"));
-  }
-
   ZeroOptions options_;
   AxisNames axis_;
   ModuleParameters parameters_;
@@ -226,7 +184,7 @@ class ZeroTrainer::Implementation {
   std::unique_ptr<FlatGradients> gradients_;
   std::unique_ptr<ShardedUpdate> update_;
   std::shared_ptr<BlockGathering> blocks_;
-  std::unordered_set<std::size_t> told_;
+  UnusedParameters unused_;
   std::int64_t microbatch_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t updates_ = 0;

@@ -11,7 +11,7 @@
 
 #include "framework/axes/axis_names.h"
 #include "framework/optim/optimizer_options.h"
-#include "framework/training/flat_gradients.h"
+#include "framework/training/averaging_options.h"
 #include "framework/training/memory_use.h"
 
 namespace torch::nn {
@@ -19,10 +19,6 @@ class Module;
 }
 
 namespace lockstep {
-
-/// Whether gradients are reduced in the midst of the backward: `automatic` does so over a network,
-/// where bytes take time but no work; in shared memory a reduction is work.
-enum class Overlap { automatic, on, off };
 
 /// What happens when a gradient is infinite or not a number: an Error that names its parameter, or
 /// a step that changes nothing.

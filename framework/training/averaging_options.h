@@ -1,0 +1,13 @@
+#pragma once
+
+namespace lockstep {
+
+/// Whether gradients are reduced in the midst of the backward: `automatic` does so over a network,
+/// where bytes take time but no work; in shared memory a reduction is work.
+enum class Overlap { automatic, on, off };
+
+/// In what type gradients travel between replicas: bf16 sends float32 ones as bfloat16, and adds
+/// what each replica's rounding leaves out to its next gradient (error feedback).
+enum class Compression { none, bf16 };
+
+}  // namespace lockstep

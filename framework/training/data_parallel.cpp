@@ -1,0 +1,113 @@
+#include "framework/training/data_parallel.h"
+
+#include <utility>
+
+#include <c10/core/GradMode.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/axis_queue.h"
+#include "framework/collectives/message.h"
+#include "framework/training/agreement.h"
+#include "framework/training/backward_order.h"
+#include "framework/training/flat_gradients.h"
+#include "framework/training/gradient_hooks.h"
+#include "framework/training/module_parameters.h"
+#include "framework/training/unused_parameters.h"
+
+namespace lockstep {
+
+class DataParallel::Implementation {
+ public:
+  Implementation(const std::vector<at::Tensor>& parameters, std::vector<std::string> names,
+                 const AxisNames& axis_name, const DataParallelOptions& options)
+      : axis_(axis_name),
+        options_(options),
+        parameters_(parameters),
+        names_(std::move(names)),
+        hooks_(parameters_,
+               [this](std::size_t index, const at::Tensor& gradient) {
+                 gradients_->add(index, gradient, queue_);
+               }),
+        queue_(axis_, options.overlap != Overlap::off) {
+    start_alike(parameters_, axis_);
+  }
+
+  void backward(const at::Tensor& loss, bool is_last) {
+    if (loss.defined() && !loss.requires_grad()) {
+      throw ValueError("DataParallel: the loss does not depend on any parameter");
+    }
+    if (!gradients_) lay_out(loss);
+    gradients_->begin(is_first_, is_last);
+    if (loss.defined()) hooks_.backward(loss);
+    const auto without = gradients_->finish(queue_);
+    if (loss.defined()) unused_.tell(without, names_, steps_ + 1, axis_);
+    is_first_ = is_last;
+    if (!is_last) return;
+    ++steps_;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      // As they are, but for half types, whose means are in float32.
+      parameters_[i].mutable_grad() = means_[i].to(parameters_[i].scalar_type());
+    }
+  }
+
+ private:
+  void lay_out(const at::Tensor& loss) {
+    const c10::AutoGradMode no_grad(false);
+    const FlatLayout layout(flat_items(parameters_),
+                            agreed_backward_order(loss, parameters_, axis_),
+                            bucket_bytes(options_.bucket_mb), axis_size(axis_));
+    gradients_ = std::make_unique<FlatGradients>(
+        parameters_, layout, axis_,
+        FlatGradientOptions{.keeps_all = true,
+                            .keeps_local = true,
+                            .reduces_early = queue_.overlaps() || options_.overlap == Overlap::on,
+                            .compression = options_.compression});
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const FlatPlace& place = layout.place(i);
+      means_.push_back(
+          part_of(gradients_->mean(place.bucket), place.offset, parameters_[i].sizes()));
+    }
+  }
+
+  AxisNames axis_;
+  DataParallelOptions options_;
+  std::vector<at::Tensor> parameters_;
+  std::vector<std::string> names_;
+  std::unique_ptr<FlatGradients> gradients_;
+  GradientHooks hooks_;
+  AxisQueue queue_;
+  std::vector<at::Tensor> means_;
+  UnusedParameters unused_;
+  bool is_first_ = true;
+  std::int64_t steps_ = 0;
+};
+
+DataParallel::DataParallel(torch::nn::Module& module, const AxisNames& axis_name,
+                           const DataParallelOptions& options) {
+  ModuleParameters parameters = module_parameters(module);
+  implementation_ = std::make_unique<Implementation>(
+      parameters.tensors, std::move(parameters.names), axis_name, options);
+}
+
+DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, std::vector<std::string> names,
+                           const AxisNames& axis_name, const DataParallelOptions& options) {
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    names.push_back(lockstep::str("leaf ", i));
+    check_parameter(names.back(), leaves[i]);
+  }
+  implementation_ = std::make_unique<Implementation>(leaves, std::move(names), axis_name, options);
+}
+
+DataParallel::~DataParallel() = default;
+
+void DataParallel::backward(const at::Tensor& loss) {
+  implementation_->backward(loss, true);
+}
+
+void DataParallel::accumulate(const at::Tensor& loss) {
+  implementation_->backward(loss, false);
+}
+
+}  // namespace lockstep
