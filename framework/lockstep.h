@@ -24,6 +24,7 @@
 #include "framework/optim/global_norm.h"
 #include "framework/optim/optimizer.h"
 #include "framework/optim/parameter_groups.h"
+#include "framework/optim/schedule.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
 #include "framework/replicas/shard_map.h"

@@ -1,0 +1,124 @@
+#include "framework/optim/schedule.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+// From `start` to `end` as `part` goes from 0 to 1, along half a cosine or a line.
+double annealed(bool cosine, double start, double end, double part) {
+  if (!cosine) return start + (end - start) * part;
+  return end + (start - end) * (1 + std::cos(std::numbers::pi * part)) / 2;
+}
+
+// torch's phases end at whole steps counted from 0, hence the -1. One that is empty is at its end.
+double one_cycle(const ScheduleOptions& options, double max_lr, double step, double total_steps) {
+  const bool cosine = options.anneal_strategy == "cos";
+  const double first_lr = max_lr / options.div_factor;
+  const double last_lr = first_lr / options.final_div_factor;
+  const double peak = options.pct_start * total_steps - 1;
+  if (step <= peak) return annealed(cosine, first_lr, max_lr, peak > 0 ? step / peak : 1);
+  const double length = total_steps - 1 - peak;
+  return annealed(cosine, max_lr, last_lr, length > 0 ? (step - peak) / length : 1);
+}
+
+void check(const ScheduleOptions& options, const char* name, bool holds, const std::string& rule,
+           double value) {
+  if (holds && std::isfinite(value)) return;
+  throw ValueError(str("schedule ", options.name, ": ", name, " must be ", rule, ", not ", value));
+}
+
+void check_not_set(const ScheduleOptions& options, const char* name, bool is_default) {
+  if (is_default) return;
+  throw ValueError(str("schedule ", options.name, ": ", name, " is not an option of it"));
+}
+
+void check_known(const std::string& name) {
+  for (const std::string& known : schedule_names()) {
+    if (name == known) return;
+  }
+  throw ValueError(str("unknown schedule '", name, "'", did_you_mean(name, schedule_names()),
+                       "; known are ", join(schedule_names())));
+}
+
+void check_one_cycle(const ScheduleOptions& options) {
+  check(options, "pct_start", options.pct_start >= 0 && options.pct_start <= 1, "from 0 to 1",
+        options.pct_start);
+  check(options, "div_factor", options.div_factor > 0, "above 0", options.div_factor);
+  check(options, "final_div_factor", options.final_div_factor > 0, "above 0",
+        options.final_div_factor);
+  if (options.anneal_strategy != "cos" && options.anneal_strategy != "linear") {
+    throw ValueError(str("schedule one_cycle: anneal_strategy must be cos or linear, not '",
+                         options.anneal_strategy, "'"));
+  }
+}
+
+}  // namespace
+
+const std::vector<std::string>& schedule_names() {
+  static const std::vector<std::string> names{"constant", "linear", "cosine", "step", "one_cycle"};
+  return names;
+}
+
+void check_schedule(const ScheduleOptions& options) {
+  check_known(options.name);
+  const ScheduleOptions defaults;
+  check(options, "warmup_steps", options.warmup_steps >= 0, "at least 0",
+        static_cast<double>(options.warmup_steps));
+  if (options.name == "linear") {
+    check(options, "end_factor", options.end_factor >= 0, "at least 0", options.end_factor);
+  } else {
+    check_not_set(options, "end_factor", options.end_factor == defaults.end_factor);
+  }
+  if (options.name == "cosine") {
+    check(options, "eta_min", options.eta_min >= 0, "at least 0", options.eta_min);
+  } else {
+    check_not_set(options, "eta_min", options.eta_min == defaults.eta_min);
+  }
+  if (options.name == "step") {
+    check(options, "step_size", options.step_size >= 1, "at least 1",
+          static_cast<double>(options.step_size));
+    check(options, "gamma", options.gamma > 0, "above 0", options.gamma);
+  } else {
+    check_not_set(options, "step_size", options.step_size == defaults.step_size);
+    check_not_set(options, "gamma", options.gamma == defaults.gamma);
+  }
+  if (options.name == "one_cycle") {
+    check_not_set(options, "warmup_steps", options.warmup_steps == defaults.warmup_steps);
+    check_one_cycle(options);
+  } else {
+    check_not_set(options, "pct_start", options.pct_start == defaults.pct_start);
+    check_not_set(options, "div_factor", options.div_factor == defaults.div_factor);
+    check_not_set(options, "final_div_factor",
+                  options.final_div_factor == defaults.final_div_factor);
+    check_not_set(options, "anneal_strategy", options.anneal_strategy == defaults.anneal_strategy);
+  }
+}
+
+double learning_rate(const ScheduleOptions& options, double base_lr, std::int64_t step,
+                     std::int64_t total_steps) {
+  check_schedule(options);
+  if (step < 0 || step >= total_steps) {
+    throw ValueError(str("learning_rate: step ", step, " is not one of 0 to ", total_steps - 1));
+  }
+  const std::int64_t warmup = options.warmup_steps;
+  if (step < warmup) {
+    return base_lr * (static_cast<double>(step + 1) / static_cast<double>(warmup + 1));
+  }
+  const auto t = static_cast<double>(step - warmup);
+  const auto total = static_cast<double>(total_steps - warmup);
+  if (options.name == "linear") return base_lr * (1 + (options.end_factor - 1) * (t / total));
+  if (options.name == "cosine") return annealed(true, base_lr, options.eta_min, t / total);
+  if (options.name == "step") {
+    return base_lr *
+           std::pow(options.gamma, static_cast<double>((step - warmup) / options.step_size));
+  }
+  if (options.name == "one_cycle") return one_cycle(options, base_lr, t, total);
+  return base_lr;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// How the learning rate goes over a run, as a config's `schedule` section says it. Names are those
+/// of torch.optim.lr_scheduler's classes' arguments, where these have them.
+struct ScheduleOptions {
+  std::string name = "constant";
+  std::int64_t warmup_steps = 0;        ///< all but one_cycle, which rises by itself
+  double end_factor = 0;                ///< linear: of the learning rate that it ends with
+  double eta_min = 0;                   ///< cosine: the learning rate that it ends with
+  std::int64_t step_size = 0;           ///< step: after so many steps, needed, …
+  double gamma = 0.1;                   ///< … the learning rate is multiplied by this
+  double pct_start = 0.3;               ///< one_cycle: the part of the steps in which it rises
+  double div_factor = 25;               ///< one_cycle: begins with the learning rate / this …
+  double final_div_factor = 1e4;        ///< … and ends with that / this
+  std::string anneal_strategy = "cos";  ///< one_cycle; or "linear"
+
+  bool operator==(const ScheduleOptions&) const = default;
+};
+
+/// The names that learning_rate knows.
+[[nodiscard]] const std::vector<std::string>& schedule_names();
+
+/// Throws ValueError for an unknown name, for numbers outside their range, and for an option that
+/// is set but that this schedule doesn't have.
+void check_schedule(const ScheduleOptions& options);
+
+/// The learning rate of `step`, from 0, of `total_steps`. After a warm-up of W steps, in which it
+/// is base_lr * (step + 1) / (W + 1), with t = step - W and T = total_steps - W it is
+///
+///   constant   base_lr
+///   linear     base_lr * (1 + (end_factor - 1) * t / T)                 (LinearLR)
+///   cosine     eta_min + (base_lr - eta_min) * (1 + cos(pi t / T)) / 2  (CosineAnnealingLR)
+///   step       base_lr * gamma^floor(t / step_size)                     (StepLR)
+///   one_cycle  OneCycleLR's, of two phases, whose max_lr is base_lr
+///
+/// Throws ValueError where check_schedule does and unless 0 <= step < total_steps.
+[[nodiscard]] double learning_rate(const ScheduleOptions& options, double base_lr,
+                                   std::int64_t step, std::int64_t total_steps);
+
+}  // namespace lockstep

@@ -1,0 +1,155 @@
+#include "framework/optim/schedule.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+
+namespace lockstep {
+namespace {
+
+using testing::message_of;
+
+std::vector<double> rates(const ScheduleOptions& options, double base_lr, std::int64_t steps) {
+  std::vector<double> all;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    all.push_back(learning_rate(options, base_lr, step, steps));
+  }
+  return all;
+}
+
+void check_near(const std::vector<double>& actual, const std::vector<double>& expected) {
+  REQUIRE(actual.size() == expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    INFO("step " << i);
+    CHECK(actual[i] == Approx(expected[i]).epsilon(1e-12).margin(1e-15));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a constant learning rate is the given one, to the bit", "[optim]") {
+  CHECK(rates({}, 0.3, 3) == std::vector<double>{0.3, 0.3, 0.3});
+}
+
+TEST_CASE("a warm-up rises in equal steps to where the schedule begins", "[optim]") {
+  check_near(rates({.name = "constant", .warmup_steps = 4}, 1, 6), {0.2, 0.4, 0.6, 0.8, 1, 1});
+  check_near(rates({.name = "linear", .warmup_steps = 1}, 2, 5), {1, 2, 1.5, 1, 0.5});
+  check_near(rates({.name = "step", .warmup_steps = 1, .step_size = 2, .gamma = 0.5}, 1, 6),
+             {0.5, 1, 1, 0.5, 0.5, 0.25});
+  // One longer than the run is the same line, cut off.
+  check_near(rates({.name = "cosine", .warmup_steps = 9}, 1, 3), {0.1, 0.2, 0.3});
+}
+
+TEST_CASE("linear goes to end_factor of the learning rate", "[optim]") {
+  check_near(rates({.name = "linear"}, 1, 4), {1, 0.75, 0.5, 0.25});
+  check_near(rates({.name = "linear", .end_factor = 0.5}, 0.8, 4), {0.8, 0.7, 0.6, 0.5});
+}
+
+TEST_CASE("cosine goes to eta_min along half a wave", "[optim]") {
+  const double root = std::sqrt(0.5);
+  check_near(rates({.name = "cosine"}, 1, 4), {1, (1 + root) / 2, 0.5, (1 - root) / 2});
+  check_near(rates({.name = "cosine", .eta_min = 0.2}, 1, 2), {1, 0.6});
+  check_near(rates({.name = "cosine", .warmup_steps = 2}, 1, 4), {1 / 3.0, 2 / 3.0, 1, 0.5});
+}
+
+TEST_CASE("step falls by gamma every step_size steps", "[optim]") {
+  check_near(rates({.name = "step", .step_size = 3}, 1, 8), {1, 1, 1, 0.1, 0.1, 0.1, 0.01, 0.01});
+  check_near(rates({.name = "step", .step_size = 1, .gamma = 2}, 3, 3), {3, 6, 12});
+}
+
+TEST_CASE("one_cycle is torch's OneCycleLR", "[optim]") {
+  // OneCycleLR(max_lr=1, total_steps=10): it rises until step 10 * pct_start - 1.
+  const auto half_wave = [](double from, double to, double part) {
+    return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * part));
+  };
+  std::vector<double> expected{0.04, half_wave(0.04, 1, 0.5), 1};
+  for (int i = 1; i <= 7; ++i) expected.push_back(half_wave(1, 4e-6, i / 7.0));
+  check_near(rates({.name = "one_cycle"}, 1, 10), expected);
+  check_near(rates({.name = "one_cycle",
+                    .pct_start = 0.5,
+                    .div_factor = 2,
+                    .final_div_factor = 10,
+                    .anneal_strategy = "linear"},
+                   1, 10),
+             {0.5, 0.625, 0.75, 0.875, 1, 0.81, 0.62, 0.43, 0.24, 0.05});
+}
+
+TEST_CASE("one_cycle of a few steps, or of one phase, stays within its bounds", "[optim]") {
+  for (const double part : {0.0, 0.1, 0.5, 0.9, 1.0}) {
+    for (std::int64_t steps = 1; steps < 8; ++steps) {
+      for (const double rate : rates({.name = "one_cycle", .pct_start = part}, 1, steps)) {
+        CHECK(rate >= 4e-6 * (1 - 1e-9));
+        CHECK(rate <= 1);
+      }
+    }
+  }
+  check_near(rates({.name = "one_cycle", .pct_start = 1, .anneal_strategy = "linear"}, 1, 3),
+             {0.04, 0.52, 1});
+}
+
+TEST_CASE("every schedule is the constant's times the base learning rate", "[optim]") {
+  for (const ScheduleOptions& options :
+       {ScheduleOptions{.name = "linear", .warmup_steps = 3}, ScheduleOptions{.name = "cosine"},
+        ScheduleOptions{.name = "step", .step_size = 2}, ScheduleOptions{.name = "one_cycle"}}) {
+    const auto one = rates(options, 1, 20);
+    const auto scaled = rates(options, 0.004, 20);
+    for (std::size_t i = 0; i < one.size(); ++i) CHECK(scaled[i] == Approx(0.004 * one[i]));
+  }
+}
+
+TEST_CASE("a schedule's options are checked", "[optim]") {
+  const auto message = [](const ScheduleOptions& options) {
+    return message_of<ValueError>([&] { check_schedule(options); });
+  };
+  CHECK(schedule_names() ==
+        std::vector<std::string>{"constant", "linear", "cosine", "step", "one_cycle"});
+  CHECK(message({.name = "cosin"}) ==
+        "unknown schedule 'cosin' (did you mean 'cosine'?); known are constant, linear, cosine, "
+        "step, one_cycle");
+  CHECK(message({.warmup_steps = -1}) ==
+        "schedule constant: warmup_steps must be at least 0, not -1");
+  CHECK(message({.name = "linear", .end_factor = -1}) ==
+        "schedule linear: end_factor must be at least 0, not -1");
+  const double infinity = std::numeric_limits<double>::infinity();
+  CHECK(message({.name = "cosine", .eta_min = infinity}) ==
+        "schedule cosine: eta_min must be at least 0, not inf");
+  CHECK(message({.name = "step"}) == "schedule step: step_size must be at least 1, not 0");
+  CHECK(message({.name = "step", .step_size = 1, .gamma = 0}) ==
+        "schedule step: gamma must be above 0, not 0");
+  CHECK(message({.name = "one_cycle", .pct_start = 1.5}) ==
+        "schedule one_cycle: pct_start must be from 0 to 1, not 1.5");
+  CHECK(message({.name = "one_cycle", .div_factor = 0}) ==
+        "schedule one_cycle: div_factor must be above 0, not 0");
+  CHECK(message({.name = "one_cycle", .final_div_factor = -2}) ==
+        "schedule one_cycle: final_div_factor must be above 0, not -2");
+  CHECK(message({.name = "one_cycle", .anneal_strategy = "sine"}) ==
+        "schedule one_cycle: anneal_strategy must be cos or linear, not 'sine'");
+  CHECK(message({.eta_min = 0.1}) == "schedule constant: eta_min is not an option of it");
+  CHECK(message({.end_factor = 0.1}) == "schedule constant: end_factor is not an option of it");
+  CHECK(message({.step_size = 3}) == "schedule constant: step_size is not an option of it");
+  CHECK(message({.gamma = 0.3}) == "schedule constant: gamma is not an option of it");
+  CHECK(message({.name = "one_cycle", .warmup_steps = 3}) ==
+        "schedule one_cycle: warmup_steps is not an option of it");
+  CHECK(message({.name = "cosine", .pct_start = 0.2}) ==
+        "schedule cosine: pct_start is not an option of it");
+  CHECK(message({.name = "cosine", .div_factor = 2}) ==
+        "schedule cosine: div_factor is not an option of it");
+  CHECK(message({.name = "cosine", .final_div_factor = 2}) ==
+        "schedule cosine: final_div_factor is not an option of it");
+  CHECK(message({.name = "cosine", .anneal_strategy = "linear"}) ==
+        "schedule cosine: anneal_strategy is not an option of it");
+}
+
+TEST_CASE("a step outside of the run has no learning rate", "[optim]") {
+  CHECK_THROWS_WITH(learning_rate({}, 1, 5, 5), "learning_rate: step 5 is not one of 0 to 4");
+  CHECK_THROWS_AS(learning_rate({}, 1, -1, 5), ValueError);
+}
+
+}  // namespace lockstep
