@@ -10,6 +10,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "trainers/config_optim.h"
 
 namespace lockstep {
 namespace {
@@ -18,14 +19,15 @@ const std::vector<SectionSchema>& config_schema() {
   static const std::vector<SectionSchema> kSchema{
       {"model", {"name", "hidden"}, {}},
       {"data", {"name", "root", "batch_size", "shuffle"}, {}},
-      {"optimizer", {"name", "lr", "momentum", "nesterov", "betas", "eps", "weight_decay"}, {}},
+      optimizer_schema(),
+      schedule_schema(),
       {"parallel",
        {"replicas", "launch", "axis_name", "backend", "threads_per_replica", "timeout_s",
         "zero_stage", "bucket_mb", "overlap", "compression", "reduce_every_microbatch"},
        {}},
       {"trainer",
-       {"epochs", "steps", "seed", "accumulate", "precision", "clip_norm", "non_finite",
-        "check_every", "log_every", "eval_every"},
+       {"epochs", "steps", "seed", "accumulate", "precision", "clip_norm", "clip_value",
+        "non_finite", "check_every", "log_every", "eval_every"},
        {"epochs", "steps"}},
   };
   return kSchema;
@@ -61,33 +63,6 @@ void read_data(YamlDocument& document, Config& config) {
   const std::int64_t batch_size = options.name == "pmean_example" ? 4 : config.batch_size;
   config.batch_size = section.integer("batch_size", batch_size, at_least<std::int64_t>(1));
   config.shuffle = section.boolean("shuffle", config.shuffle);
-}
-
-OptimizerOptions read_optimizer(YamlDocument& document) {
-  YamlSection section = document.section("optimizer");
-  OptimizerOptions options;
-  const auto beta = from_to_below(0.0, 1.0);
-  options.name = section.choice("name", optimizer_names(), options.name);
-  options.lr = section.number("lr", options.lr, greater_than(0.0));
-  options.weight_decay = section.number("weight_decay", options.weight_decay, at_least(0.0));
-  if (section.applies("momentum", {"sgd"}, options.name)) {
-    options.momentum = section.number("momentum", options.momentum, beta);
-  }
-  if (section.applies("nesterov", {"sgd"}, options.name)) {
-    options.nesterov = section.boolean("nesterov", options.nesterov);
-    if (options.nesterov && options.momentum == 0 && document.ok()) {
-      section.problem("nesterov", "needs optimizer.momentum greater than 0");
-    }
-  }
-  if (section.applies("betas", {"adam"}, options.name)) {
-    const auto betas =
-        section.numbers("betas", {options.betas[0], options.betas[1]}, options.betas.size(), beta);
-    options.betas = {betas[0], betas[1]};
-  }
-  if (section.applies("eps", {"adam"}, options.name)) {
-    options.eps = section.number("eps", options.eps, greater_than(0.0));
-  }
-  return options;
 }
 
 ParallelOptions read_parallel(YamlDocument& document) {
@@ -134,6 +109,7 @@ TrainerOptions read_trainer(YamlDocument& document) {
   options.check_every =
       section.integer("check_every", options.check_every, at_least<std::int64_t>(0));
   options.clip_norm = section.number_or_null("clip_norm", options.clip_norm, greater_than(0.0));
+  options.clip_value = section.number_or_null("clip_value", options.clip_value, greater_than(0.0));
   options.log_every = section.integer("log_every", options.log_every, count);
   options.eval_every = section.integer("eval_every", options.eval_every, at_least<std::int64_t>(0));
   return options;
@@ -158,7 +134,7 @@ std::string read_text(const std::filesystem::path& file) {
 bool operator==(const Config& a, const Config& b) {
   const auto all = [](const Config& c) {
     return std::tie(c.model, c.data.name, c.data.root, c.batch_size, c.shuffle, c.optimizer,
-                    c.parallel, c.trainer);
+                    c.schedule, c.parallel, c.trainer);
   };
   return all(a) == all(b);
 }
@@ -170,6 +146,7 @@ Config parse_config(const std::string& text, const std::string& name,
   config.model = read_model(document);
   read_data(document, config);
   config.optimizer = read_optimizer(document);
+  config.schedule = read_schedule(document);
   config.parallel = read_parallel(document);
   config.trainer = read_trainer(document);
   document.finish();

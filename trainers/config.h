@@ -8,6 +8,7 @@
 
 #include "framework/data/data.h"
 #include "framework/optim/optimizer_options.h"
+#include "framework/optim/schedule.h"
 #include "models/model_options.h"
 #include "trainers/strict_yaml.h"
 
@@ -35,25 +36,27 @@ struct TrainerOptions {
   std::optional<std::int64_t> epochs = 1;  ///< either these …
   std::optional<std::int64_t> steps;       ///< … or these: exactly one has a value
   std::uint64_t seed = 0;
-  std::int64_t accumulate = 1;      ///< microbatches a replica and step
-  std::string precision = "fp32";   ///< of forward and backward; or "bf16"
-  std::string non_finite = "stop";  ///< when gradients are not finite; or "skip" the step
-  std::int64_t check_every = 0;     ///< steps: do replicas agree? 0: never
-  std::optional<double> clip_norm;  ///< the gradients' largest global norm; none: no clipping
-  std::int64_t log_every = 20;      ///< steps
-  std::int64_t eval_every = 0;      ///< steps; 0: only at the end, where it is done in any case
+  std::int64_t accumulate = 1;       ///< microbatches a replica and step
+  std::string precision = "fp32";    ///< of forward and backward; or "bf16"
+  std::string non_finite = "stop";   ///< when gradients are not finite; or "skip" the step
+  std::int64_t check_every = 0;      ///< steps: do replicas agree? 0: never
+  std::optional<double> clip_norm;   ///< the gradients' largest global norm; none: no clipping
+  std::optional<double> clip_value;  ///< the gradients' largest value; none: no clipping
+  std::int64_t log_every = 20;       ///< steps
+  std::int64_t eval_every = 0;       ///< steps; 0: only at the end, where it is done in any case
 
   bool operator==(const TrainerOptions&) const = default;
 };
 
-/// All that `train` is told about a job. Options that don't belong to the chosen model, data set or
-/// optimizer have their defaults.
+/// All that `train` is told about a job. Options that don't belong to the chosen model, data set,
+/// optimizer or schedule have their defaults.
 struct Config {
   ModelOptions model;
   DataOptions data;
   std::int64_t batch_size = 64;  ///< samples a replica and step
   bool shuffle = true;
   OptimizerOptions optimizer;
+  ScheduleOptions schedule;
   ParallelOptions parallel;
   TrainerOptions trainer;
 

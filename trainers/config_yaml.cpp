@@ -46,7 +46,7 @@ std::string yaml_list(const Range& values) {
   return "[" + join(texts) + "]";
 }
 
-// Collects the lines "  key: value" under a section's name.
+// Collects the lines "  key: value" under a section's name, and those of lists under a key.
 class Printer {
  public:
   void section(const std::string& name) { text_ += name + ":\n"; }
@@ -57,11 +57,56 @@ class Printer {
   void key(const std::string& key, const T& value) {
     line(key, yaml(value));
   }
+  void list(const std::string& key) { text_ += "  " + key + ":\n"; }
+  void item(const std::string& value) { text_ += "    - " + value + "\n"; }
   [[nodiscard]] const std::string& text() const { return text_; }
 
  private:
   std::string text_;
 };
+
+void print_groups(const std::vector<ParameterGroup>& groups, Printer& out) {
+  if (groups.empty()) return out.line("groups", "[]");
+  out.list("groups");
+  for (const ParameterGroup& group : groups) {
+    std::string text = "{pattern: " + yaml(group.pattern);
+    if (group.weight_decay) text += ", weight_decay: " + yaml(*group.weight_decay);
+    out.item(text + ", lr_scale: " + yaml(group.lr_scale) + "}");
+  }
+}
+
+void print_optimizer(const OptimizerOptions& options, Printer& out) {
+  out.section("optimizer");
+  out.key("name", options.name);
+  out.key("lr", options.lr);
+  if (options.name == "sgd") {
+    out.key("momentum", options.momentum);
+    out.key("nesterov", options.nesterov);
+  } else {
+    out.line("betas", yaml_list(options.betas));
+    out.key("eps", options.eps);
+  }
+  out.key("weight_decay", options.weight_decay);
+  print_groups(options.groups, out);
+}
+
+void print_schedule(const ScheduleOptions& options, Printer& out) {
+  out.section("schedule");
+  out.key("name", options.name);
+  if (options.name != "one_cycle") out.key("warmup_steps", options.warmup_steps);
+  if (options.name == "linear") out.key("end_factor", options.end_factor);
+  if (options.name == "cosine") out.key("eta_min", options.eta_min);
+  if (options.name == "step") {
+    out.key("step_size", options.step_size);
+    out.key("gamma", options.gamma);
+  }
+  if (options.name == "one_cycle") {
+    out.key("pct_start", options.pct_start);
+    out.key("div_factor", options.div_factor);
+    out.key("final_div_factor", options.final_div_factor);
+    out.key("anneal_strategy", options.anneal_strategy);
+  }
+}
 
 }  // namespace
 
@@ -77,19 +122,8 @@ std::string to_yaml(const Config& config) {
   out.key("batch_size", config.batch_size);
   out.key("shuffle", config.shuffle);
 
-  const OptimizerOptions& optimizer = config.optimizer;
-  out.section("optimizer");
-  out.key("name", optimizer.name);
-  out.key("lr", optimizer.lr);
-  if (optimizer.name == "sgd") {
-    out.key("momentum", optimizer.momentum);
-    out.key("nesterov", optimizer.nesterov);
-  }
-  if (optimizer.name == "adam") {
-    out.line("betas", yaml_list(optimizer.betas));
-    out.key("eps", optimizer.eps);
-  }
-  out.key("weight_decay", optimizer.weight_decay);
+  print_optimizer(config.optimizer, out);
+  print_schedule(config.schedule, out);
 
   const ParallelOptions& parallel = config.parallel;
   out.section("parallel");
@@ -115,6 +149,7 @@ std::string to_yaml(const Config& config) {
   out.key("non_finite", trainer.non_finite);
   out.key("check_every", trainer.check_every);
   out.line("clip_norm", trainer.clip_norm ? yaml(*trainer.clip_norm) : "null");
+  out.line("clip_value", trainer.clip_value ? yaml(*trainer.clip_value) : "null");
   out.key("log_every", trainer.log_every);
   out.key("eval_every", trainer.eval_every);
   return out.text();

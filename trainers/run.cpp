@@ -17,6 +17,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 #include "framework/data/sampler.h"
+#include "framework/optim/schedule.h"
 #include "framework/replicas/machine.h"
 #include "framework/telemetry/digest.h"
 #include "framework/telemetry/metrics.h"
@@ -65,7 +66,7 @@ ZeroOptions zero_options(const Config& config) {
           .compression = parallel.compression == "bf16" ? Compression::bf16 : Compression::none,
           .optimizer = config.optimizer,
           .clip_norm = trainer.clip_norm,
-          .clip_value = std::nullopt,
+          .clip_value = trainer.clip_value,
           .non_finite = trainer.non_finite == "skip" ? NonFinite::skip : NonFinite::stop};
 }
 
@@ -136,7 +137,8 @@ class TrainingRun {
       trainer_->backward(local);
       if (local.defined()) loss_ = loss_.add(local.detach());
     }
-    step_report_ = trainer_->step(config_.optimizer.lr);
+    lr_ = learning_rate(config_.schedule, config_.optimizer.lr, step, total_steps_);
+    step_report_ = trainer_->step(lr_);
     skipped_steps_ += step_report_.skipped ? 1 : 0;
     const std::int64_t check_every = config_.trainer.check_every;
     if (check_every > 0 && (step + 1) % check_every == 0) trainer_->check_agreement();
@@ -176,7 +178,7 @@ class TrainingRun {
     std::vector<std::pair<std::string, MetricValue>> line{{"step", step + 1},
                                                           {"epoch", epoch + 1},
                                                           {"loss", value},
-                                                          {"lr", config_.optimizer.lr},
+                                                          {"lr", lr_},
                                                           {"samples_per_s", samples_per_s}};
     line.emplace_back("gradient_norm", step_report_.gradient_norm);
     if (skipped_steps_ > 0) line.emplace_back("skipped_steps", skipped_steps_);

@@ -222,6 +222,20 @@ std::vector<std::int64_t> YamlSection::integers(const std::string& key,
   });
 }
 
+std::vector<YamlSection> YamlSection::sections(const std::string& key,
+                                               const std::vector<std::string>& keys) {
+  const std::string list = name_ + "." + key;
+  return read(key, std::vector<YamlSection>(), [&](const YamlNode& node) {
+    if (node.kind != YamlNode::Kind::list) refuse_type(node, "a list of maps");
+    std::vector<YamlSection> maps;
+    for (const auto& item : node.items) {
+      document_.check_section({list, keys, {}}, {"", item->place, item});
+      if (item->kind == YamlNode::Kind::map) maps.push_back({document_, list, *item});
+    }
+    return maps;
+  });
+}
+
 bool YamlSection::applies(const std::string& key, const std::vector<std::string>& owners,
                           const std::string& chosen) {
   if (contains(owners, chosen)) return true;

@@ -89,6 +89,10 @@ class YamlSection {
                                                    std::vector<std::int64_t> fallback,
                                                    const Rule<std::int64_t>& rule);
 
+  /// The maps of a list, none if it is left out, each as a section that knows `keys` alone.
+  [[nodiscard]] std::vector<YamlSection> sections(const std::string& key,
+                                                  const std::vector<std::string>& keys);
+
   /// Whether `key` is to be read, which has a meaning only where one of `owners` is `chosen`: what
   /// choice() returned for this section. Reports the key if it stands in vain.
   [[nodiscard]] bool applies(const std::string& key, const std::vector<std::string>& owners,

@@ -53,6 +53,7 @@ class RandomConfig {
     config.batch_size = positive();
     config.shuffle = coin();
     optimizer(config.optimizer);
+    schedule(config.schedule);
     config.parallel.replicas = 1 + static_cast<int>(below(1024));
     config.parallel.launch = pick({"processes", "threads"});
     config.parallel.backend = pick({"auto", "gloo"});
@@ -67,6 +68,7 @@ class RandomConfig {
     }
     config.trainer.seed = random_();
     if (coin()) config.trainer.clip_norm = any_positive();
+    if (coin()) config.trainer.clip_value = any_positive();
     config.trainer.log_every = 1 + below(1000000000);
     config.trainer.eval_every = positive() - 1;
     return config;
@@ -74,7 +76,7 @@ class RandomConfig {
 
  private:
   void optimizer(OptimizerOptions& options) {
-    options.name = pick({"sgd", "adam"});
+    options.name = pick({"sgd", "adam", "adamw"});
     options.lr = any_positive();
     options.weight_decay = coin() ? 0 : any_positive();
     if (options.name == "sgd") {
@@ -83,6 +85,29 @@ class RandomConfig {
     } else {
       options.betas = {1 - unit(), 1 - unit()};
       options.eps = any_positive();
+    }
+    options.groups.resize(below(3));
+    for (ParameterGroup& group : options.groups) {
+      group.pattern = pick({"*.bias", "norm?.*", "[a-c]*", "fc1.weight", "null", "3"}) + letters();
+      if (coin()) group.weight_decay = coin() ? 0 : any_positive();
+      group.lr_scale = coin() ? 0 : any_positive();
+    }
+  }
+
+  void schedule(ScheduleOptions& options) {
+    options.name = pick({"constant", "linear", "cosine", "step", "one_cycle"});
+    if (options.name != "one_cycle") options.warmup_steps = positive() - 1;
+    if (options.name == "linear") options.end_factor = coin() ? 0 : any_positive();
+    if (options.name == "cosine") options.eta_min = coin() ? 0 : any_positive();
+    if (options.name == "step") {
+      options.step_size = positive();
+      options.gamma = any_positive();
+    }
+    if (options.name == "one_cycle") {
+      options.pct_start = coin() ? 1 : unit();
+      options.div_factor = any_positive();
+      options.final_div_factor = any_positive();
+      options.anneal_strategy = pick({"cos", "linear"});
     }
   }
 
@@ -111,6 +136,7 @@ TEST_CASE("a config that says only what it must has the documented defaults") {
   CHECK(config.batch_size == 4);
   CHECK(config.shuffle);
   CHECK(config.optimizer == OptimizerOptions{});
+  CHECK(config.schedule == ScheduleOptions{});
   CHECK(config.parallel.replicas == 1);
   CHECK(config.parallel.launch == "processes");
   CHECK(config.parallel.backend == "auto");
@@ -121,6 +147,7 @@ TEST_CASE("a config that says only what it must has the documented defaults") {
   CHECK_FALSE(config.trainer.steps.has_value());
   CHECK(config.trainer.seed == 0);
   CHECK_FALSE(config.trainer.clip_norm.has_value());
+  CHECK_FALSE(config.trainer.clip_value.has_value());
   CHECK(config.trainer.log_every == 20);
   CHECK(config.trainer.eval_every == 0);
 
@@ -138,8 +165,8 @@ TEST_CASE("a config's values arrive") {
       "parallel: {replicas: 8, launch: threads, axis_name: batch, backend: gloo, "
       "threads_per_replica: 2, "
       "timeout_s: 2.5}\n"
-      "trainer: {steps: 100, seed: 18446744073709551615, clip_norm: 1, log_every: 5, eval_every: "
-      "10}\n");
+      "trainer: {steps: 100, seed: 18446744073709551615, clip_norm: 1, clip_value: 0.25, "
+      "log_every: 5, eval_every: 10}\n");
   CHECK(config.model.hidden == std::vector<std::int64_t>{7, 8, 9});
   CHECK(config.data.root == "/data/fashion mnist");
   CHECK(config.batch_size == 32);
@@ -159,12 +186,45 @@ TEST_CASE("a config's values arrive") {
   CHECK(config.trainer.steps == 100);
   CHECK(config.trainer.seed == 18446744073709551615U);
   CHECK(config.trainer.clip_norm == 1.0);
+  CHECK(config.trainer.clip_value == 0.25);
   CHECK(config.trainer.log_every == 5);
   CHECK(config.trainer.eval_every == 10);
 
   const Config sgd = parse(kNames + "optimizer: {momentum: 0.9, nesterov: true}");
   CHECK(sgd.optimizer.momentum == 0.9);
   CHECK(sgd.optimizer.nesterov);
+}
+
+TEST_CASE("parameter groups and schedules arrive") {
+  const Config adamw = parse(kNames +
+                             "optimizer:\n"
+                             "  name: adamw\n"
+                             "  betas: [0.8, 0.99]\n"
+                             "  groups:\n"
+                             "    - {pattern: \"*.bias\", weight_decay: 0}\n"
+                             "    - {pattern: head.*, lr_scale: 0.1}\n"
+                             "schedule: {name: cosine, warmup_steps: 100, eta_min: 1e-5}\n");
+  CHECK(adamw.optimizer.betas == std::array<double, 2>{0.8, 0.99});
+  REQUIRE(adamw.optimizer.groups.size() == 2);
+  CHECK(adamw.optimizer.groups[0] == ParameterGroup{.pattern = "*.bias", .weight_decay = 0.0});
+  CHECK(adamw.optimizer.groups[1] == ParameterGroup{.pattern = "head.*", .lr_scale = 0.1});
+  CHECK(adamw.schedule == ScheduleOptions{.name = "cosine", .warmup_steps = 100, .eta_min = 1e-5});
+  CHECK(parse(kNames + "schedule: {name: linear, end_factor: 0.5}").schedule ==
+        ScheduleOptions{.name = "linear", .end_factor = 0.5});
+  CHECK(parse(kNames + "schedule: {name: step, step_size: 30, gamma: 0.5}").schedule ==
+        ScheduleOptions{.name = "step", .step_size = 30, .gamma = 0.5});
+  const Config one_cycle =
+      parse(kNames +
+            "schedule: {name: one_cycle, pct_start: 0.4, div_factor: 10, final_div_factor: 100, "
+            "anneal_strategy: linear}");
+  CHECK(one_cycle.schedule == ScheduleOptions{.name = "one_cycle",
+                                              .pct_start = 0.4,
+                                              .div_factor = 10,
+                                              .final_div_factor = 100,
+                                              .anneal_strategy = "linear"});
+  const Config flags = parse(kNames, {"optimizer.groups=[{pattern: w}]"});
+  REQUIRE(flags.optimizer.groups.size() == 1);
+  CHECK(flags.optimizer.groups[0] == ParameterGroup{.pattern = "w"});
 }
 
 TEST_CASE("model and data must be named") {
@@ -190,15 +250,27 @@ TEST_CASE("keys that are not known, or not here") {
   CHECK(error_of("epochs: 3") == "c.yaml:3:1: unknown key 'epochs': it belongs under trainer");
   CHECK(error_of("trainer: {warmup: 2}") ==
         "c.yaml:3:11: unknown key 'warmup' in trainer: its keys are epochs, steps, seed, "
-        "accumulate, precision, clip_norm, non_finite, check_every, log_every, eval_every");
+        "accumulate, precision, clip_norm, clip_value, non_finite, check_every, log_every, "
+        "eval_every");
   CHECK(error_of("checkpoint: {every: 3}") ==
-        "c.yaml:3:1: unknown key 'checkpoint': the sections are model, data, optimizer, parallel, "
-        "trainer");
+        "c.yaml:3:1: unknown key 'checkpoint': the sections are model, data, optimizer, schedule, "
+        "parallel, trainer");
   CHECK(error_of("trainer:\n  seed: 1\n  seed: 2") ==
         "c.yaml:5:3: duplicate key 'seed', the first is at c.yaml:4:3");
   CHECK(error_of("trainer: 3") ==
         "c.yaml:3:10: trainer: expected a map of keys (epochs, steps, seed, accumulate, precision, "
-        "clip_norm, non_finite, check_every, log_every, eval_every), found '3'");
+        "clip_norm, clip_value, non_finite, check_every, log_every, eval_every), found '3'");
+  CHECK(error_of("optimizer: {groups: [{pattern: w, weigth_decay: 0}]}") ==
+        "c.yaml:3:35: unknown key 'weigth_decay' in optimizer.groups (did you mean "
+        "'weight_decay'?)");
+  CHECK(error_of("optimizer: {groups: [w]}") ==
+        "c.yaml:3:22: optimizer.groups: expected a map of keys (pattern, weight_decay, lr_scale), "
+        "found 'w'");
+  CHECK(error_of("schedule: {warmup_step: 3}") ==
+        "c.yaml:3:12: unknown key 'warmup_step' in schedule (did you mean 'warmup_steps'?)");
+  CHECK(error_of("schedule: {name: cosin}") ==
+        "c.yaml:3:18: schedule.name: must be one of constant, linear, cosine, step, one_cycle, is "
+        "'cosin' (did you mean 'cosine'?)");
 }
 
 TEST_CASE("keys that belong to another choice") {
@@ -207,13 +279,20 @@ TEST_CASE("keys that belong to another choice") {
   CHECK(error_of_all("model: {name: linear}\ndata: {name: pmean_example, root: /data}") ==
         "c.yaml:2:29: data.root: belongs to data fashion_mnist, not to pmean_example");
   CHECK(error_of("optimizer: {betas: [0.9, 0.99]}") ==
-        "c.yaml:3:13: optimizer.betas: belongs to optimizer adam, not to sgd");
+        "c.yaml:3:13: optimizer.betas: belongs to optimizer adam or adamw, not to sgd");
   CHECK(error_of("optimizer: {eps: 1e-8}") ==
-        "c.yaml:3:13: optimizer.eps: belongs to optimizer adam, not to sgd");
+        "c.yaml:3:13: optimizer.eps: belongs to optimizer adam or adamw, not to sgd");
   CHECK(error_of("optimizer: {name: adam, momentum: 0.9}") ==
         "c.yaml:3:25: optimizer.momentum: belongs to optimizer sgd, not to adam");
   CHECK(error_of("optimizer: {name: adam, nesterov: false}") ==
         "c.yaml:3:25: optimizer.nesterov: belongs to optimizer sgd, not to adam");
+  CHECK(error_of("optimizer: {name: adamw, momentum: 0.9}") ==
+        "c.yaml:3:26: optimizer.momentum: belongs to optimizer sgd, not to adamw");
+  CHECK(error_of("schedule: {eta_min: 0}") ==
+        "c.yaml:3:12: schedule.eta_min: belongs to schedule cosine, not to constant");
+  CHECK(error_of("schedule: {name: one_cycle, warmup_steps: 3}") ==
+        "c.yaml:3:29: schedule.warmup_steps: belongs to schedule constant or linear or cosine or "
+        "step, not to one_cycle");
 }
 
 TEST_CASE("every value has its rule") {
@@ -237,6 +316,33 @@ TEST_CASE("every value has its rule") {
       {"optimizer: {name: adam, betas: [0.9]}", "3:32",
        "optimizer.betas: expected 2 numbers, found 1"},
       {"optimizer: {name: adam, eps: 0}", "3:30", "optimizer.eps: must be greater than 0, is 0"},
+      {"optimizer: {groups: {pattern: w}}", "3:21",
+       "optimizer.groups: expected a list of maps, found a map"},
+      {"optimizer: {groups: [{lr_scale: 2}]}", "3:22", "optimizer.groups.pattern: is missing"},
+      {"optimizer: {groups: [{pattern: ''}]}", "3:32",
+       "optimizer.groups.pattern: must be a pattern for parameters' names, is ''"},
+      {"optimizer: {groups: [{pattern: a}, {pattern: b, lr_scale: -1}]}", "3:59",
+       "optimizer.groups.lr_scale: must be at least 0, is -1"},
+      {"optimizer: {groups: [{pattern: a, weight_decay: x}]}", "3:49",
+       "optimizer.groups.weight_decay: expected a number, found 'x'"},
+      {"schedule: {warmup_steps: -1}", "3:26", "schedule.warmup_steps: must be at least 0, is -1"},
+      {"schedule: {name: linear, end_factor: -1}", "3:38",
+       "schedule.end_factor: must be at least 0, is -1"},
+      {"schedule: {name: cosine, eta_min: -1}", "3:35",
+       "schedule.eta_min: must be at least 0, is -1"},
+      {"schedule: {name: step}", "3:1", "schedule.step_size: is missing: a number of steps"},
+      {"schedule: {name: step, step_size: 0}", "3:35",
+       "schedule.step_size: must be at least 1, is 0"},
+      {"schedule: {name: step, step_size: 5, gamma: 0}", "3:45",
+       "schedule.gamma: must be greater than 0, is 0"},
+      {"schedule: {name: one_cycle, pct_start: 2}", "3:40",
+       "schedule.pct_start: must be from 0 to 1, is 2"},
+      {"schedule: {name: one_cycle, div_factor: 0}", "3:41",
+       "schedule.div_factor: must be greater than 0, is 0"},
+      {"schedule: {name: one_cycle, final_div_factor: 0}", "3:47",
+       "schedule.final_div_factor: must be greater than 0, is 0"},
+      {"schedule: {name: one_cycle, anneal_strategy: sine}", "3:46",
+       "schedule.anneal_strategy: must be one of cos, linear, is 'sine'"},
       {"parallel: {replicas: 0}", "3:22", "parallel.replicas: must be from 1 to 1024, is 0"},
       {"parallel: {replicas: 1025}", "3:22", "parallel.replicas: must be from 1 to 1024, is 1025"},
       {"parallel: {launch: fibers}", "3:20",
@@ -261,6 +367,7 @@ TEST_CASE("every value has its rule") {
       {"trainer: {clip_norm: 0}", "3:22", "trainer.clip_norm: must be greater than 0, is 0"},
       {"trainer: {clip_norm: .nan}", "3:22",
        "trainer.clip_norm: expected a finite number, found '.nan'"},
+      {"trainer: {clip_value: 0}", "3:23", "trainer.clip_value: must be greater than 0, is 0"},
       {"trainer: {log_every: 0}", "3:22", "trainer.log_every: must be from 1 to 1000000000, is 0"},
       {"trainer: {eval_every: -1}", "3:23", "trainer.eval_every: must be at least 0, is -1"},
       {"trainer: {epochs: 2, steps: 3}", "3:22",
@@ -309,6 +416,10 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  momentum: 0\n"
         "  nesterov: false\n"
         "  weight_decay: 0\n"
+        "  groups: []\n"
+        "schedule:\n"
+        "  name: constant\n"
+        "  warmup_steps: 0\n"
         "parallel:\n"
         "  replicas: 1\n"
         "  launch: processes\n"
@@ -327,6 +438,7 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  accumulate: 1\n"
         "  precision: fp32\n"
         "  clip_norm: null\n"
+        "  clip_value: null\n"
         "  non_finite: stop\n"
         "  check_every: 0\n"
         "  log_every: 20\n"
@@ -337,7 +449,18 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
   CHECK_THAT(adam, ContainsSubstring("  hidden: [1024, 1024]\n"));
   CHECK_THAT(adam, ContainsSubstring("  root: \"/a b\"\n"));
   CHECK_THAT(adam, ContainsSubstring("  lr: 0.001\n  betas: [0.9, 0.999]\n  eps: 1.0e-08\n"));
-  CHECK_THAT(adam, ContainsSubstring("  precision: fp32\n  clip_norm: 0.5\n  non_finite: stop\n"));
+  CHECK_THAT(adam,
+             ContainsSubstring(
+                 "  precision: fp32\n  clip_norm: 0.5\n  clip_value: null\n  non_finite: stop\n"));
+  const std::string groups = to_yaml(
+      parse(kNames + "optimizer: {groups: [{pattern: '*.bias', weight_decay: 0}, {pattern: w, "
+                     "lr_scale: 2}]}\nschedule: {name: step, step_size: 3}"));
+  CHECK_THAT(groups, ContainsSubstring("  groups:\n"
+                                       "    - {pattern: \"*.bias\", weight_decay: 0, lr_scale: 1}\n"
+                                       "    - {pattern: w, lr_scale: 2}\n"
+                                       "schedule:\n"
+                                       "  name: step\n  warmup_steps: 0\n  step_size: 3\n"
+                                       "  gamma: 0.1\n"));
 }
 
 TEST_CASE("any resolved config loads again as the same config") {
@@ -365,6 +488,9 @@ TEST_CASE("configs that differ in one value are not equal") {
   CHECK_FALSE(other == config);
   other = config;
   other.trainer.clip_norm = 1;
+  CHECK_FALSE(other == config);
+  other = config;
+  other.schedule.warmup_steps = 1;
   CHECK_FALSE(other == config);
 }
 

@@ -56,9 +56,9 @@ std::string result_of(std::int64_t replicas, const std::filesystem::path& folder
 }
 
 double number_after(const std::string& text, const std::string& key) {
-  const std::size_t at = text.find('"' + key + "\": ");
+  const std::size_t at = text.find('"' + key + "\":");
   REQUIRE(at != std::string::npos);
-  return std::stod(text.substr(at + key.size() + 4));
+  return std::stod(text.substr(at + key.size() + 3));
 }
 
 }  // namespace
@@ -75,4 +75,34 @@ TEST_CASE(
     }
     CHECK(number_after(several, "steps") == 6);
   }
+}
+
+TEST_CASE("the learning rate follows the schedule, and metrics say so") {
+  const TemporaryFolder folder;
+  const Config config = parse_config(
+      "model: {name: linear}\n"
+      "data: {name: pmean_example, batch_size: 4}\n"
+      "optimizer: {lr: 0.5, groups: [{pattern: b, lr_scale: 0}]}\n"
+      "schedule: {name: linear, warmup_steps: 1}\n"
+      "trainer: {steps: 5, log_every: 1, clip_value: 0.001}\n",
+      "test");
+  const auto samples = std::make_shared<ThirteenSamples>();
+  const auto output = folder.path() / "run";
+  pmap(
+      [&] {
+        run_training(config, {samples, nullptr}, {.output = output, .name = "", .quiet = true});
+      },
+      {.axis_name = "data", .axis_size = 1})();
+  std::ifstream metrics(output / "metrics.jsonl");
+  for (const double lr : {0.25, 0.5, 0.375, 0.25, 0.125}) {
+    std::string line;
+    REQUIRE(std::getline(metrics, line));
+    CHECK(number_after(line, "lr") == lr);
+  }
+  std::ifstream in(output / "result.json");
+  const std::string result{std::istreambuf_iterator<char>(in), {}};
+  const double moved = std::fabs(number_after(result, "w") - 1);
+  CHECK(moved > 0);
+  CHECK(moved < 0.001 * (0.25 + 0.5 + 0.375 + 0.25 + 0.125) + 1e-6);
+  CHECK(number_after(result, "b") == 0);
 }
