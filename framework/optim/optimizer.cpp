@@ -43,6 +43,10 @@ class FusedOptimizer : public Optimizer {
       throw ValueError(
           lockstep::str("optimizer: steps are counted from 1, this is step ", settings.step));
     }
+    if (settings.clip_value && !(*settings.clip_value > 0)) {
+      throw ValueError(
+          lockstep::str("optimizer: clip_value must be above 0, not ", *settings.clip_value));
+    }
     UpdateNumbers numbers{};
     numbers.gradient_scale = settings.gradient_scale;
     numbers.clip_value = settings.clip_value.value_or(std::numeric_limits<double>::infinity());

@@ -47,7 +47,7 @@ class Optimizer {
 
   /// One step of a slice, in place, in one pass over its memory. Elementwise: the bits of a result
   /// depend on no CPU, and not on how buffers are cut into slices. Throws ValueError for a slice
-  /// that is not as above and a step below 1.
+  /// that is not as above, a step below 1 and a clip_value that is not above 0.
   virtual void update(const OptimizerSlice& slice, const UpdateSettings& settings) const = 0;
 };
 

@@ -220,6 +220,8 @@ TEST_CASE("a slice that does not fit is refused", "[optim]") {
   };
   OptimizerSlice slice = one_slice(4);
   CHECK(message(slice, 0) == "optimizer: steps are counted from 1, this is step 0");
+  CHECK_THROWS_WITH(sgd->update(slice, {.lr = 0.1, .clip_value = 0}),
+                    "optimizer: clip_value must be above 0, not 0");
   slice.gradient = at::Tensor();
   CHECK(message(slice) == "optimizer: a slice's gradient is missing");
   slice.gradient = at::ones({5});
