@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-/// The L2 norm of all gradients together is the root of the value of an ExactSum of what replicas
-/// add here, each of its own part.
+// The L2 norm of all gradients together: each replica adds the squares of its own part, their limbs
+// are summed over replicas, and the norm is the root of the value.
 
-/// Slices of a parameter's gradient begin a multiple of so many elements after its first: then the
+/// Parts of a parameter's gradient begin a multiple of so many elements after its first: then the
 /// sum has the same bits however the gradients are cut.
 inline constexpr std::int64_t kSquaresBlockElements = 64;
 
