@@ -253,6 +253,7 @@ class TrainingRun {
   std::unique_ptr<Reporter> reporter_;
   at::Tensor loss_;  // this replica's part of the last step's; where it is reported, of all
   StepReport step_report_;
+  double lr_ = 0;  // of the last step
   std::int64_t skipped_steps_ = 0;
   std::map<std::string, double> eval_;
 };
