@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/comm/turn.h"
 
 namespace lockstep {
 
@@ -40,14 +41,13 @@ class CollectiveQueue::Work {
   }
 
   void wait(const Started& started) {
-    std::unique_lock lock(mutex_);
-    while (!started.done) {
-      if (has_thread_) {
-        changed_.wait(lock);
-      } else {
-        do_next(lock);
-      }
+    if (has_thread_ && !done(started)) {
+      const TurnBreak others_may_run;  // and take part in it
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return started.done; });
     }
+    std::unique_lock lock(mutex_);
+    while (!started.done) do_next(lock);
     if (started.error) std::rethrow_exception(started.error);
   }
 
@@ -113,12 +113,12 @@ class CollectiveQueue::Work {
   }
 
   std::shared_ptr<Communicator> group_;
+  bool has_thread_ = false;
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Started>> under_way_;  // the first may be being done
   std::exception_ptr failure_;
   bool is_busy_ = false;
-  bool has_thread_ = false;
   bool closing_ = false;
 };
 
@@ -143,7 +143,9 @@ CollectiveQueue::CollectiveQueue(std::shared_ptr<Communicator> group, Progress p
 
 CollectiveQueue::~CollectiveQueue() {
   work_->close();
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  const TurnBreak others_may_run;  // one of them may be doing the verb that is to end
+  thread_.join();
 }
 
 CollectiveQueue::Handle CollectiveQueue::start(std::function<void(Communicator&)> verb) {

@@ -9,7 +9,7 @@ thread_local Turn* this_thread_turn = nullptr;
 
 void Turn::take() {
   std::unique_lock lock(mutex_);
-  if (!taken_) {
+  if (!taken_ || given_up_) {
     taken_ = true;
     return;
   }
@@ -29,6 +29,16 @@ void Turn::give() noexcept {
   waiting_.front()->granted = true;
   waiting_.front()->granted_changed.notify_one();
   waiting_.pop_front();
+}
+
+void Turn::give_up() noexcept {
+  const std::lock_guard lock(mutex_);
+  given_up_ = true;
+  for (Waiter* waiter : waiting_) {
+    waiter->granted = true;
+    waiter->granted_changed.notify_one();
+  }
+  waiting_.clear();
 }
 
 Turn* current_turn() noexcept {

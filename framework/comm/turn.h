@@ -21,6 +21,8 @@ class Turn {
   void take();
   /// Hands it over, to nobody if nobody waits.
   void give() noexcept;
+  /// Nobody waits for it any more: whoever has it does not hand it over, and the others are to end.
+  void give_up() noexcept;
   /// When it was handed over last: those who wait for their turn are not late before. Any thread.
   [[nodiscard]] std::chrono::steady_clock::time_point given_last() const noexcept {
     return given_last_;
@@ -33,6 +35,7 @@ class Turn {
   };
   std::mutex mutex_;
   bool taken_ = false;
+  bool given_up_ = false;
   std::deque<Waiter*> waiting_;
   std::atomic<std::chrono::steady_clock::time_point> given_last_{};
 };
