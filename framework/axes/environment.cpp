@@ -63,13 +63,14 @@ std::pair<std::vector<std::int64_t>, std::int64_t> own_group(const AxisIndexGrou
 // The replica at `ranks` of the levels, outermost first, and the one that called its map.
 GroupMember member_at(const std::vector<AxisLevel>& levels, const std::vector<std::int64_t>& ranks,
                       int own_host) {
+  const auto outermost = static_cast<std::size_t>(ranks[0]);
   const auto& hosts = levels[0].hosts;
-  const int host = hosts.empty() ? own_host : hosts[static_cast<std::size_t>(ranks[0])];
+  const int host = hosts.empty() ? own_host : hosts[outermost];
   const Key root = Key(0).fold("replica");
   std::vector<std::uint64_t> chain;  // the replica's id and those around it, innermost last
-  // A map of a job's replicas is called by the replica of the job in the same process.
-  if (levels[0].map_call != 0) {
-    chain.push_back(root.fold(0).fold(static_cast<std::uint64_t>(host)).bits() | 1);
+  if (const auto& callers = levels[0].callers; !callers.empty()) {
+    const auto caller = static_cast<std::uint64_t>(callers[outermost]);
+    chain.push_back(root.fold(0).fold(caller).bits() | 1);
   }
   Key id = root;
   for (std::size_t l = 0; l < levels.size(); ++l) {

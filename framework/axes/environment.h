@@ -35,6 +35,8 @@ struct AxisLevel {
   std::int64_t rank;         ///< this replica's
   std::uint64_t map_call;    ///< which call it is of those that the same replica makes
   std::vector<int> hosts{};  ///< the process of each rank; empty: all in this one
+  /// In a map of a job's replicas: which of them has called for each rank.
+  std::vector<std::int64_t> callers{};
 
   [[nodiscard]] std::int64_t size() const;
   /// This replica's index along axis `axis`.

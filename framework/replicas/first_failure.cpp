@@ -56,37 +56,39 @@ void FirstFailure::record(std::int64_t index) noexcept {
   const int doubt = doubt_of(error);
   {
     const std::lock_guard lock(mutex_);
-    const bool first = !error_;
-    if (!first && doubt >= doubt_) return;
-    error_ = error;
-    index_ = first_ + index;
-    doubt_ = doubt;
+    const bool first = !cause_;
+    if (!first && doubt >= cause_->doubt) return;
+    cause_ = {first_ + index, error, doubt};
     if (!first) return;
   }
   end_others_(lockstep::str("replica ", first_ + index, " failed: ", text_of(error)));
 }
 
 bool FirstFailure::happened() const {
+  return cause().has_value();
+}
+
+std::optional<FirstFailure::Cause> FirstFailure::cause() const {
   const std::lock_guard lock(mutex_);
-  return error_ != nullptr;
+  return cause_;
 }
 
 void FirstFailure::rethrow() const {
-  const std::lock_guard lock(mutex_);
-  if (!error_) return;
-  const std::string prefix = lockstep::str("replica ", index_, ": ");
+  const auto failed = cause();
+  if (!failed) return;
+  const std::string prefix = lockstep::str("replica ", failed->replica, ": ");
   try {
-    std::rethrow_exception(error_);
+    std::rethrow_exception(failed->error);
   } catch (const Error& error) {
     error.rethrow_with(prefix);
   } catch (...) {
-    std::throw_with_nested(ReplicaError(prefix + text_of(error_)));
+    std::throw_with_nested(ReplicaError(prefix + text_of(failed->error)));
   }
 }
 
 std::vector<std::thread> start_threads(std::int64_t count, FirstFailure& failure,
                                        const std::function<void(std::int64_t)>& body,
-                                       const std::function<void()>& ended) {
+                                       const std::function<void()>& ended, std::int64_t first) {
   std::vector<std::thread> threads;
   const auto run = [&failure, body, ended](std::int64_t index) {
     try {
@@ -96,7 +98,8 @@ std::vector<std::thread> start_threads(std::int64_t count, FirstFailure& failure
     }
     ended();
   };
-  for (std::int64_t index = 0; index < count; ++index) {
+  const std::int64_t end = first + count;
+  for (std::int64_t index = first; index < end; ++index) {
     try {
       threads.emplace_back(run, index);
     } catch (const std::system_error& error) {
@@ -105,7 +108,7 @@ std::vector<std::thread> start_threads(std::int64_t count, FirstFailure& failure
       } catch (...) {
         failure.record(index);
       }
-      for (; index < count; ++index) ended();
+      for (; index < end; ++index) ended();
     }
   }
   return threads;

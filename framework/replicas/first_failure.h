@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -30,6 +31,14 @@ class FirstFailure {
 
   [[nodiscard]] bool happened() const;
 
+  /// The root cause of what has failed so far.
+  struct Cause {
+    std::int64_t replica;  ///< counted from `first`
+    std::exception_ptr error;
+    int doubt;  ///< doubt_of its type
+  };
+  [[nodiscard]] std::optional<Cause> cause() const;
+
   /// Throws the root cause, if there was a failure: an Error keeps its type and gains the replica's
   /// index, anything else is nested in a ReplicaError with its text. To be called once all replicas
   /// have ended.
@@ -39,18 +48,16 @@ class FirstFailure {
   std::int64_t first_;
   std::function<void(const std::string&)> end_others_;
   mutable std::mutex mutex_;
-  std::exception_ptr error_;
-  std::int64_t index_ = 0;
-  int doubt_ = 0;
+  std::optional<Cause> cause_;
 };
 
-/// Starts `count` threads that run `body` with their index; what it throws, `failure` records.
-/// `ended` is called once for each index, by its thread when the body is over. A thread that the
-/// system does not start counts as one that failed and ended, and none is started after it: join
-/// those returned.
+/// Starts `count` threads that run `body` with their index, counted from `first`; what it throws,
+/// `failure` records with that index. `ended` is called once for each index, by its thread when the
+/// body is over. A thread that the system does not start counts as one that failed and ended, and
+/// none is started after it: join those returned.
 [[nodiscard]] std::vector<std::thread> start_threads(
     std::int64_t count, FirstFailure& failure, const std::function<void(std::int64_t)>& body,
-    const std::function<void()>& ended = [] {});
+    const std::function<void()>& ended = [] {}, std::int64_t first = 0);
 
 /// The text of an exception, without the backtrace that LibTorch's have.
 [[nodiscard]] std::string text_of(const std::exception& error);

@@ -1,14 +1,18 @@
 #include "framework/replicas/launch.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -16,22 +20,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "framework/axes/environment.h"
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/process.h"
+#include "framework/base/shard.h"
 #include "framework/base/text.h"
-#include "framework/comm/board.h"
-#include "framework/comm/gloo_communicator.h"
 #include "framework/comm/host_memory.h"
-#include "framework/comm/shared_communicator.h"
 #include "framework/comm/socket_store.h"
 #include "framework/replicas/first_failure.h"
-#include "framework/replicas/job.h"
 #include "framework/replicas/machine.h"
-#include "framework/replicas/replica_process.h"
 #include "framework/replicas/supervisor.h"
-#include "framework/replicas/team.h"
+#include "framework/replicas/worker.h"
+#include "framework/replicas/worker_process.h"
 
 namespace lockstep {
 namespace {
@@ -41,6 +41,11 @@ using ReplicaFunction = std::function<void()>;
 void check_options(const LaunchOptions& options) {
   if (options.replicas < 1) {
     throw ValueError(str("launch: replicas is ", options.replicas, "; it must be at least 1"));
+  }
+  if (options.workers < 0 || options.workers > options.replicas) {
+    throw ValueError(str("launch: workers is ", options.workers, " for ", options.replicas,
+                         options.replicas == 1 ? " replica" : " replicas",
+                         "; it must be from 1 to that, or 0 for as many"));
   }
   if (options.axis_name.empty()) throw ValueError("launch: axis_name must not be empty");
   if (options.threads_per_replica < 0) {
@@ -53,76 +58,122 @@ void check_options(const LaunchOptions& options) {
   }
 }
 
+std::string counted(std::int64_t count, const std::string& what) {
+  return str(count, ' ', what, count == 1 ? "" : "s");
+}
+
 void announce(const LaunchOptions& options) {
   const std::int64_t threads = math_threads(options.threads_per_replica, options.replicas);
+  const std::int64_t workers = workers_of(options);
   const Blas library = blas();
-  log_info(str(options.replicas, options.replicas == 1 ? " replica" : " replicas", " as ",
-               options.mode == LaunchMode::processes ? "processes" : "threads", ", ", threads,
-               threads == 1 ? " math thread" : " math threads", " each; ", libtorch_version(), ", ",
-               library.name));
+  const char* const how = options.mode == LaunchMode::processes ? "processes" : "threads";
+  log_info(str(
+      counted(options.replicas, "replica"),
+      workers == options.replicas ? str(" as ", how)
+                                  : str(" on ", counted(workers, "worker"), " (", how, ")"),
+      ", ", counted(threads, "math thread"), " each; ", libtorch_version(), ", ", library.name));
   if (!library.warning.empty()) log_warning(library.warning);
 }
 
-// A replica's life, in whichever thread or process it is: meet the others, run, part together. Its
-// environment is left in `place`: how it ended is on the board while that is there.
-void run_replica(const ReplicaFunction& function, const LaunchOptions& options, std::int64_t index,
-                 const std::shared_ptr<Store>& store, const std::shared_ptr<HostMemory>& memory,
-                 std::unique_ptr<Environment>& place,
-                 const std::function<void(const std::shared_ptr<Communicator>&)>& connected) {
-  // Whoever waits is ended with the names of the absent first: see Site::verdict.
-  constexpr std::chrono::seconds kLater{10};
-  const auto later = options.timeout + kLater;
-  const auto job_store = std::make_shared<PrefixStore>(store, "job/");
-  const auto rank = static_cast<int>(index);
-  const auto size = static_cast<int>(options.replicas);
-  const auto communicator =
-      options.backend == Backend::gloo
-          ? connect_gloo(job_store, rank, size,
-                         {.timeout = later, .connect_timeout = options.timeout})
-          : connect_shared(memory, job_store, rank, size,
-                           {.timeout = later, .connect_timeout = options.timeout});
-  connected(communicator);
-  const std::int64_t threads = math_threads(options.threads_per_replica, options.replicas);
-  set_math_threads(threads);
-  const JobScope job_scope;
-  AxisLevel level{{{options.axis_name, options.replicas}}, index, 0, {}};
-  for (int host = 0; host < options.replicas; ++host) level.hosts.push_back(host);
-  place = std::make_unique<Environment>(
-      std::make_shared<Site>(static_cast<int>(index), communicator, memory->board()),
-      std::vector<AxisLevel>{level}, std::make_shared<Fate>(), options.timeout);
-  run_as(*place, function);
-  // Nobody closes connections that another still needs.
-  communicator->barrier();
+// Threads of replicas or workers. All are over when it is gone.
+class RunningThreads {
+ public:
+  RunningThreads(const Shard& indices, FirstFailure& failure,
+                 const std::function<void(std::int64_t)>& body)
+      : failure_(failure), running_(indices.size) {
+    threads_ = start_threads(
+        indices.size, failure, body,
+        [this] {
+          const std::lock_guard lock(mutex_);
+          --running_;
+          changed_.notify_all();
+        },
+        indices.offset);
+  }
+  ~RunningThreads() {
+    for (std::thread& thread : threads_) thread.join();
+  }
+  RunningThreads(const RunningThreads&) = delete;
+  RunningThreads& operator=(const RunningThreads&) = delete;
+
+  // Waits until all are over or, once one has failed, for `grace` and no longer than `enough`
+  // wants. Whether all are over.
+  bool wait(std::chrono::milliseconds grace, const std::function<bool()>& enough) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return running_ == 0 || failure_.happened(); });
+    changed_.wait_for(lock, grace, [&] { return running_ == 0 || enough(); });
+    return running_ == 0;
+  }
+
+ private:
+  FirstFailure& failure_;
+  std::mutex mutex_;  // guards running_
+  std::condition_variable changed_;
+  std::int64_t running_;
+  std::vector<std::thread> threads_;
+};
+
+// How long the replicas of a process have, after one has failed because of something else, to fail
+// with the root cause. The supervisor waits for that, too.
+constexpr std::chrono::milliseconds kRootCauseGrace{200};
+
+bool is_certain(const FirstFailure& failure) {
+  const auto cause = failure.cause();
+  return cause && cause->doubt == 0;
 }
 
-[[noreturn]] void run_as_process(const ReplicaFunction& function, const LaunchOptions& options,
-                                 const ReplicaPlace& place) {
-  int status = 0;
-  Report report;
-  // Kept to the end: the launcher takes its closing for this process' end.
-  const auto store = std::make_shared<SocketStore>(place.store);
-  std::unique_ptr<Environment> environment;
+Report report_of(const FirstFailure::Cause& cause, int& status) {
+  Report report{.done = false, .replica = cause.replica, .type = "an exception", .message = {}};
   try {
-    if (place.size != options.replicas) {
-      throw ValueError(str("launch: the program asked for ", place.size,
-                           " replicas, and started anew for ", options.replicas));
-    }
-    run_replica(function, options, place.index, store,
-                std::make_shared<HostMemory>(static_cast<int>(place.size), place.memory),
-                environment, [](const auto&) {});
-    report.done = true;
+    std::rethrow_exception(cause.error);
   } catch (const std::exception& error) {
-    const auto* ours = dynamic_cast<const Error*>(&error);
-    report.type = ours != nullptr ? ours->type() : "an exception";
+    if (const auto* ours = dynamic_cast<const Error*>(&error)) report.type = ours->type();
     report.message = text_of(error);
     status = exit_status(error);
   } catch (...) {
-    report.type = "an exception";
     report.message = "no std::exception";
     status = 1;
   }
+  return report;
+}
+
+[[noreturn]] void run_as_process(const ReplicaFunction& function, const LaunchOptions& options,
+                                 const WorkerPlace& place) {
+  // Kept to the end: the launcher takes its closing for this process' end.
+  const auto store = std::make_shared<SocketStore>(place.store);
+  std::unique_ptr<Worker> worker;
+  FirstFailure failure(0, [&](const std::string& reason) {
+    if (worker) worker->end(failure.cause()->error, reason);
+  });
+  std::optional<RunningThreads> threads;
+  bool all_over = true;
+  try {
+    if (place.replicas != options.replicas || place.workers != workers_of(options)) {
+      throw ValueError(str("launch: the program asked for ", counted(place.replicas, "replica"),
+                           " on ", counted(place.workers, "worker"), ", and started anew for ",
+                           options.replicas, " on ", workers_of(options)));
+    }
+    worker = std::make_unique<Worker>(
+        options, place.index, store,
+        std::make_shared<HostMemory>(static_cast<int>(place.workers), place.memory));
+    const auto run = [&](std::int64_t replica) { worker->run(replica, function); };
+    if (worker->replicas().size == 1) {
+      run(worker->replicas().offset);
+    } else {
+      threads.emplace(worker->replicas(), failure, run);
+      all_over = threads->wait(kRootCauseGrace, [&] { return is_certain(failure); });
+    }
+    if (!failure.happened()) worker->part();
+  } catch (...) {
+    failure.record(shard(place.replicas, place.workers, place.index).offset);
+  }
+  int status = 0;
+  const auto cause = failure.cause();
+  Report report;
+  report.done = !cause;
+  if (cause) report = report_of(*cause, status);
   std::cout.flush();
-  std::fflush(nullptr);
+  std::fflush(all_over ? nullptr : stdout);  // another may be held by a thread that still runs
   send_report(place.report, report);
   // Destructors of statics are the launcher's: a forked child must not run them a second time.
   ::_exit(status);
@@ -132,22 +183,23 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
                      std::int64_t call) {
   if (const auto place = inherited_place(call)) run_as_process(function, options, *place);
   announce(options);
-  const Descriptor memory(HostMemory::make_memory(static_cast<int>(options.replicas)));
-  std::vector<ReplicaProcess> replicas;
+  const std::int64_t count = workers_of(options);
+  const Descriptor memory(HostMemory::make_memory(static_cast<int>(count)));
+  std::vector<WorkerProcess> workers;
   try {
-    for (std::int64_t index = 0; index < options.replicas; ++index) {
-      replicas.push_back(start_replica(
-          index, options.replicas, call, memory.get(), replicas,
-          [&](const ReplicaPlace& place) { run_as_process(function, options, place); }));
+    for (std::int64_t index = 0; index < count; ++index) {
+      workers.push_back(start_worker(
+          index, count, options.replicas, call, memory.get(), workers,
+          [&](const WorkerPlace& place) { run_as_process(function, options, place); }));
     }
   } catch (...) {
-    for (const ReplicaProcess& started : replicas) {
+    for (const WorkerProcess& started : workers) {
       ::kill(started.pid, SIGKILL);
       ::waitpid(started.pid, nullptr, 0);
     }
     throw;
   }
-  return supervise(std::move(replicas));
+  return supervise(std::move(workers));
 }
 
 [[noreturn]] void stop_threads(int signal) {
@@ -188,42 +240,39 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   announce(options);
   const ExitOnSignal exit_on_signal;
   const auto store = std::make_shared<MemoryStore>();
-  const auto size = static_cast<int>(options.replicas);
-  const Descriptor descriptor(HostMemory::make_memory(size));
-  const auto memory = std::make_shared<HostMemory>(size, descriptor.get());
-  std::vector<std::unique_ptr<Environment>> places(static_cast<std::size_t>(options.replicas));
-  std::mutex mutex;  // guards communicators
-  std::vector<std::shared_ptr<Communicator>> communicators;
+  const std::int64_t count = workers_of(options);
+  const Descriptor descriptor(HostMemory::make_memory(static_cast<int>(count)));
+  const auto memory = std::make_shared<HostMemory>(static_cast<int>(count), descriptor.get());
+  std::mutex mutex;  // guards workers
+  std::vector<std::unique_ptr<Worker>> workers(static_cast<std::size_t>(count));
   FirstFailure failure(0, [&](const std::string& reason) {
     const std::lock_guard lock(mutex);
     store->abort(reason);
-    for (const auto& communicator : communicators) communicator->abort(reason);
-  });
-  std::int64_t running = options.replicas;
-  std::condition_variable changed;
-  const auto connected = [&](const std::shared_ptr<Communicator>& communicator) {
-    {
-      const std::lock_guard lock(mutex);
-      communicators.push_back(communicator);
+    for (const auto& worker : workers) {
+      if (worker) worker->end(failure.cause()->error, reason);
     }
-    if (failure.happened()) communicator->abort("another replica failed");
+  });
+  const auto connect = [&](std::int64_t index) {
+    try {
+      auto made = std::make_unique<Worker>(options, index, store, memory);
+      const std::lock_guard lock(mutex);
+      workers[static_cast<std::size_t>(index)] = std::move(made);
+    } catch (...) {
+      failure.record(replicas_of_worker(options, index).offset);
+    }
   };
-  std::vector<std::thread> threads = start_threads(
-      options.replicas, failure,
-      [&](std::int64_t index) {
-        run_replica(function, options, index, store, memory,
-                    places[static_cast<std::size_t>(index)], connected);
-      },
-      [&] {
-        const std::lock_guard lock(mutex);
-        --running;
-        changed.notify_all();
-      });
-  bool all_ended = true;
-  {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return running == 0 || failure.happened(); });
-    all_ended = changed.wait_for(lock, kThreadGrace, [&] { return running == 0; });
+  const auto run = [&](std::int64_t replica) {
+    const auto worker = std::ranges::find_if(workers, [&](const auto& one) {
+      return replica < one->replicas().offset + one->replicas().size;
+    });
+    (*worker)->run(replica, function);
+  };
+  RunningThreads connecting({0, count}, failure, connect);
+  bool all_over = connecting.wait(kThreadGrace, [] { return false; });
+  std::optional<RunningThreads> running;
+  if (!failure.happened()) {
+    running.emplace(Shard{0, options.replicas}, failure, run);
+    all_over = running->wait(kThreadGrace, [] { return false; });
   }
   int status = 0;
   try {
@@ -234,8 +283,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
     log_error(str(error.type(), ": ", error.what()));
     status = exit_status(error);
   }
-  if (!all_ended) ::_exit(status);
-  for (std::thread& thread : threads) thread.join();
+  if (!all_over) ::_exit(status);
   return status;
 }
 

@@ -15,37 +15,45 @@ enum class Backend { automatic, gloo };
 
 struct LaunchOptions {
   std::int64_t replicas = 1;
+  /// How many of them run at once, at most all; 0: all.
+  std::int64_t workers = 0;
   LaunchMode mode = LaunchMode::processes;
   Backend backend = Backend::automatic;
   /// The name by which the function's collectives call the replicas.
   std::string axis_name = "data";
-  /// Math threads of each replica; 0: the host's cores / its replicas, at least 1.
+  /// Math threads of each replica; 0: the host's cores / its replicas, at least 1, whatever the
+  /// number of workers.
   std::int64_t threads_per_replica = 0;
-  /// How long a replica waits for the others, when connecting and in a collective.
+  /// How long a replica waits for the others, when connecting and in a collective. Where workers
+  /// run several, it waits that many times as long for those of another.
   std::chrono::milliseconds timeout{60'000};
 };
 
-/// Runs `replica` once a replica on this host, all at the same time and with the axis bound, and
-/// returns the status with which the program should end:
+/// Runs `replica` once a replica on this host, with the axis bound, and returns the status with
+/// which the program should end:
 ///
 ///   int main() { return lockstep::launch(train, {.replicas = 4}); }
 ///
 ///   0    every replica's function has returned
 ///   1    a replica threw, 2 if it was a ValueError or DataError, 3 if a CommError
-///   3    a replica's process died
+///   3    a process with replicas died
 ///   130  Ctrl-C (SIGINT), 143 SIGTERM
 ///
 /// What went wrong is the last thing on stderr: which replica, its process, its exit status or
 /// signal and its last lines; the root cause, not the replicas that failed because of it. The
 /// others end within 2 seconds. ValueErrors about the options are thrown.
 ///
+/// With `workers` W < N replicas, each worker (a process, or threads) runs its part of the
+/// replicas, shard() of them, as threads of which one runs at a time and hands over where it waits
+/// for others. Results have the same bits: a job can be repeated on a smaller machine.
+///
 /// Processes are children of this one. They are forked if that is safe, which is while this process
-/// has one thread; otherwise the program is started again with its arguments, and becomes a replica
+/// has one thread; otherwise the program is started again with its arguments, and becomes a worker
 /// where it calls launch() for the same time (calls before that return 0 at once). Children end
-/// with this process, however it ends. Replica 0 writes to this process' stdout and stderr; lines
-/// of others gain
-/// "[replica 1] ". Threads write as they are. What runs (replicas, math threads, LibTorch, BLAS) is
-/// told on stderr first, unless set_quiet() (base/logging.h) is on.
+/// with this process, however it ends. Worker 0 writes to this process' stdout and stderr; lines of
+/// others gain "[replica 1] ", or "[worker 1] " where that has several replicas. Threads write as
+/// they are. What runs (replicas, workers, math threads, LibTorch, BLAS) is told on stderr first,
+/// unless set_quiet() (base/logging.h) is on.
 [[nodiscard]] int launch(const std::function<void()>& replica, const LaunchOptions& options = {});
 
 }  // namespace lockstep

@@ -201,7 +201,7 @@ auto run_axis_map(const AxisMap& options, const F& f, const Args&... args) {
                          options.where};
   const auto share_first = [&](const TeamPlace& place, std::vector<Tensor>& leaves,
                                std::size_t index, std::size_t count) {
-    if (!place.spans_processes || options.out_axes.of(options.map, index, count)) return;
+    if (!place.spans_members || options.out_axes.of(options.map, index, count)) return;
     take_first_replicas(options, leaves);
   };
   const auto combined = [&](const Element& parts) { return combine(options, parts); };

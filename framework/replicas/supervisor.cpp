@@ -20,6 +20,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/shard.h"
 #include "framework/base/text.h"
 #include "framework/comm/socket_store.h"
 #include "framework/replicas/first_failure.h"
@@ -31,9 +32,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A replica that failed because another did may be seen first: wait this long for the root cause.
+// A worker that failed because another did may be seen first: wait this long for the root cause.
 constexpr milliseconds kRootCauseGrace{400};
-// Between asking a replica to end and killing it, and between that and giving up on it.
+// Between asking a worker to end and killing it, and between that and giving up on it.
 constexpr milliseconds kTermGrace{500};
 constexpr milliseconds kReapInterval{2};
 constexpr milliseconds kPatrolInterval{100};
@@ -57,7 +58,7 @@ void write_all(int descriptor, std::string_view text, const StopSignals& stop) {
   }
 }
 
-// One of a replica's output streams on its way to the launcher's own.
+// One of a worker's output streams on its way to the launcher's own.
 class Relay {
  public:
   Relay(Descriptor source, int target, std::string prefix, const StopSignals& stop)
@@ -120,8 +121,9 @@ class Relay {
 };
 
 struct Watched {
-  Watched(ReplicaProcess process, const std::string& prefix, const StopSignals& stop)
+  Watched(WorkerProcess process, const std::string& prefix, const StopSignals& stop)
       : index(process.index),
+        replicas(process.replicas),
         pid(process.pid),
         store(std::move(process.store)),
         report(std::move(process.report)),
@@ -132,6 +134,7 @@ struct Watched {
   }
 
   std::int64_t index;
+  Shard replicas;
   pid_t pid;
   Descriptor store;
   Descriptor report;
@@ -142,24 +145,39 @@ struct Watched {
   std::optional<int> wait_status;  // once it has ended
 };
 
-int doubt(const Watched& replica) {
-  const auto report = parse_report(replica.report_text);
-  if (!report || WIFSIGNALED(*replica.wait_status)) return 0;
+// "replica 3", or "replicas 2 to 4".
+std::string replicas_of(const Watched& worker) {
+  const std::int64_t first = worker.replicas.offset;
+  const std::int64_t count = worker.replicas.size;
+  if (count == 1) return str("replica ", first);
+  return str("replicas ", first, count == 2 ? " and " : " to ", first + count - 1);
+}
+
+// What its lines are told apart by; "" for the one whose lines pass as they are.
+std::string prefix_of(const WorkerProcess& process) {
+  if (process.index == 0) return "";
+  if (process.replicas.size > 1) return str("[worker ", process.index, "] ");
+  return str("[replica ", process.replicas.offset, "] ");
+}
+
+int doubt(const Watched& worker) {
+  const auto report = parse_report(worker.report_text);
+  if (!report || WIFSIGNALED(*worker.wait_status)) return 0;
   return doubt_of(report->type);
 }
 
-bool succeeded(const Watched& replica) {
-  const auto report = parse_report(replica.report_text);
-  return report && report->done && WIFEXITED(*replica.wait_status) &&
-         WEXITSTATUS(*replica.wait_status) == 0;
+bool succeeded(const Watched& worker) {
+  const auto report = parse_report(worker.report_text);
+  return report && report->done && WIFEXITED(*worker.wait_status) &&
+         WEXITSTATUS(*worker.wait_status) == 0;
 }
 
 class Supervisor {
  public:
-  explicit Supervisor(std::vector<ReplicaProcess> processes) {
-    for (ReplicaProcess& process : processes) {
-      const std::string prefix = process.index == 0 ? "" : str("[replica ", process.index, "] ");
-      replicas_.emplace_back(std::move(process), prefix, stop_);
+  explicit Supervisor(std::vector<WorkerProcess> processes) {
+    for (WorkerProcess& process : processes) {
+      const std::string prefix = prefix_of(process);
+      workers_.emplace_back(std::move(process), prefix, stop_);
     }
   }
 
@@ -182,8 +200,8 @@ class Supervisor {
 
  private:
   std::size_t running() const {
-    return static_cast<std::size_t>(std::count_if(replicas_.begin(), replicas_.end(),
-                                                  [](const Watched& r) { return !r.wait_status; }));
+    return static_cast<std::size_t>(std::count_if(workers_.begin(), workers_.end(),
+                                                  [](const Watched& w) { return !w.wait_status; }));
   }
 
   Watched* root_cause() const {
@@ -197,51 +215,51 @@ class Supervisor {
   // Waits for something to happen, at most `timeout` (negative: without end), and handles it.
   void step(milliseconds timeout) {
     std::vector<pollfd> polled{{stop_.signal() == 0 ? stop_.descriptor() : -1, POLLIN, 0}};
-    for (const Watched& r : replicas_) {
+    for (const Watched& w : workers_) {
       // What closed its store is about to end, which no descriptor tells: look again soon. A
       // program that it started may hold its descriptors open beyond its end: look now and then.
-      const milliseconds latest = r.ending ? kReapInterval : kPatrolInterval;
-      if (!r.wait_status && (timeout.count() < 0 || timeout > latest)) timeout = latest;
-      for (const int fd : {r.store.get(), r.report.get(), r.out.fd(), r.err.fd()}) {
+      const milliseconds latest = w.ending ? kReapInterval : kPatrolInterval;
+      if (!w.wait_status && (timeout.count() < 0 || timeout > latest)) timeout = latest;
+      for (const int fd : {w.store.get(), w.report.get(), w.out.fd(), w.err.fd()}) {
         polled.push_back({fd, POLLIN, 0});
       }
     }
     // An interrupted wait has no events: it is just another turn.
     if (::poll(polled.data(), polled.size(), static_cast<int>(timeout.count())) < 0) return;
-    for (std::size_t i = 0; i < replicas_.size(); ++i) {
-      Watched& r = replicas_[i];
+    for (std::size_t i = 0; i < workers_.size(); ++i) {
+      Watched& w = workers_[i];
       const pollfd* const events = &polled[1 + 4 * i];
-      if (events[3].revents != 0) r.err.pass_on();
-      if (events[2].revents != 0) r.out.pass_on();
-      if (events[1].revents != 0) read_report(r);
-      if (events[0].revents != 0 && !server_.answer(r.store.get())) {
-        r.store.close();
-        r.ending = true;
+      if (events[3].revents != 0) w.err.pass_on();
+      if (events[2].revents != 0) w.out.pass_on();
+      if (events[1].revents != 0) read_report(w);
+      if (events[0].revents != 0 && !server_.answer(w.store.get())) {
+        w.store.close();
+        w.ending = true;
       }
-      if (!r.wait_status) reap(r);
+      if (!w.wait_status) reap(w);
     }
   }
 
-  static void read_report(Watched& replica) {
+  static void read_report(Watched& worker) {
     std::array<char, 4096> buffer{};
     ssize_t count = 0;
-    while ((count = ::read(replica.report.get(), buffer.data(), buffer.size())) > 0) {
-      replica.report_text.append(buffer.data(), static_cast<std::size_t>(count));
+    while ((count = ::read(worker.report.get(), buffer.data(), buffer.size())) > 0) {
+      worker.report_text.append(buffer.data(), static_cast<std::size_t>(count));
     }
-    if (count == 0) replica.report.close();
+    if (count == 0) worker.report.close();
   }
 
-  void reap(Watched& replica) {
+  void reap(Watched& worker) {
     int status = 0;
-    if (::waitpid(replica.pid, &status, WNOHANG) != replica.pid) return;
-    if (replica.report.open()) read_report(replica);
-    replica.wait_status = status;
-    if (!succeeded(replica)) failed_.push_back(&replica);
+    if (::waitpid(worker.pid, &status, WNOHANG) != worker.pid) return;
+    if (worker.report.open()) read_report(worker);
+    worker.wait_status = status;
+    if (!succeeded(worker)) failed_.push_back(&worker);
   }
 
   void signal_running(int signal) const {
-    for (const Watched& r : replicas_) {
-      if (!r.wait_status) ::kill(r.pid, signal);
+    for (const Watched& w : workers_) {
+      if (!w.wait_status) ::kill(w.pid, signal);
     }
   }
 
@@ -255,11 +273,11 @@ class Supervisor {
     }
   }
 
-  // What ended replicas have written and nobody has read yet.
+  // What ended workers have written and nobody has read yet.
   void drain() {
-    for (Watched& r : replicas_) {
-      r.out.finish();
-      r.err.finish();
+    for (Watched& w : workers_) {
+      w.out.finish();
+      w.err.finish();
     }
   }
 
@@ -280,18 +298,22 @@ class Supervisor {
   static int explain(const Watched& root) {
     const int status = *root.wait_status;
     const auto report = parse_report(root.report_text);
-    const std::string who = str("replica ", root.index, " (pid ", root.pid, ") ");
+    const bool one = root.replicas.size == 1;
+    const std::string where = one ? str(" (pid ", root.pid, ") ")
+                                  : str(" (worker ", root.index, ", pid ", root.pid, ") ");
+    const std::string lost = replicas_of(root) + where + (one ? "was lost: " : "were lost: ");
     int exit = 3;
     std::string what;
     if (WIFSIGNALED(status)) {
-      what = str(who, "was lost: killed by signal ", WTERMSIG(status), " (",
-                 ::strsignal(WTERMSIG(status)), ")");
+      what = str(lost, "killed by signal ", WTERMSIG(status), " (", ::strsignal(WTERMSIG(status)),
+                 ")");
     } else if (report && !report->done) {
       exit = WEXITSTATUS(status);
-      what = str(who, "failed with ", report->type, ", exit status ", exit, ": ", report->message);
+      what = str("replica ", report->replica, where, "failed with ", report->type, ", exit status ",
+                 exit, ": ", report->message);
     } else {
-      what = str(who, "was lost: exited with status ", WEXITSTATUS(status),
-                 " before its function returned");
+      what = str(lost, "exited with status ", WEXITSTATUS(status),
+                 one ? " before its function returned" : " before their functions returned");
     }
     if (!root.err.last_lines().empty()) {
       what += "\nits last lines on stderr:";
@@ -304,14 +326,14 @@ class Supervisor {
 
   StopSignals stop_;
   StoreServer server_;
-  std::deque<Watched> replicas_;
+  std::deque<Watched> workers_;
   std::vector<Watched*> failed_;  // in the order in which they were seen
 };
 
 }  // namespace
 
-int supervise(std::vector<ReplicaProcess> replicas) {
-  return Supervisor(std::move(replicas)).run();
+int supervise(std::vector<WorkerProcess> workers) {
+  return Supervisor(std::move(workers)).run();
 }
 
 }  // namespace lockstep

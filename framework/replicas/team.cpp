@@ -24,10 +24,10 @@ namespace {
 struct Plan {
   std::shared_ptr<Site> site;
   std::vector<AxisLevel> outer;
-  AxisLevel level;  // its rank is that of the first replica here
+  AxisLevel level;  // its rank is that of the caller's first replica
   std::shared_ptr<Fate> fate;
   std::int64_t threads;
-  bool spans_processes = false;
+  bool spans_members = false;
 };
 
 std::string title_of(const TeamOptions& options) {
@@ -99,11 +99,13 @@ void span_job(Environment& member, const TeamOptions& options, Plan& plan) {
     throw ValueError(str(text_of(options), ": the mesh has ", plan.level.size(),
                          " replicas, the job's members run ", join(counts, " + "), " = ", total));
   }
-  for (std::size_t host = 0; host < counts.size(); ++host) {
-    plan.level.hosts.insert(plan.level.hosts.end(), static_cast<std::size_t>(counts[host]),
-                            static_cast<int>(host));
+  for (std::size_t caller = 0; caller < counts.size(); ++caller) {
+    const auto count = static_cast<std::size_t>(counts[caller]);
+    const int host = member.levels()[0].hosts[caller];
+    plan.level.hosts.insert(plan.level.hosts.end(), count, host);
+    plan.level.callers.insert(plan.level.callers.end(), count, static_cast<std::int64_t>(caller));
   }
-  plan.spans_processes = counts.size() > 1;
+  plan.spans_members = counts.size() > 1;
 }
 
 Plan plan_of(const TeamOptions& options, Environment* caller) {
@@ -207,9 +209,7 @@ void run_team(const TeamOptions& options, const std::function<void(const TeamPla
     const TurnScope my_turn(turn);
     Environment& environment = *environments[static_cast<std::size_t>(local)];
     environment.member().turn = turn;
-    run_as(environment, [&] {
-      body({local, plan.level.rank, plan.spans_processes, &environment});
-    });
+    run_as(environment, [&] { body({local, plan.level.rank, plan.spans_members, &environment}); });
   };
   {
     const TurnBreak others_may_run;
@@ -218,7 +218,7 @@ void run_team(const TeamOptions& options, const std::function<void(const TeamPla
   }
   if (caller != nullptr) caller->member().seat->leave_map();
   // How the replicas ended stays to be seen until those of all processes have.
-  if (plan.spans_processes) {
+  if (plan.spans_members) {
     const LongerTimeout as_long_as_the_map_allows(caller->member(), options.timeout);
     try {
       (void)of_all_members(*caller, "the end of " + title_of(options), 0);

@@ -24,8 +24,8 @@ struct BackwardTeam {
 struct TeamOptions {
   const char* map;                   ///< "pmap", for messages
   std::vector<NamedAxis> axes;       ///< with one axis its size is what the replicas add up to
-  std::int64_t replicas;             ///< in this process
-  bool lanes;                        ///< one runs at a time; never spans processes
+  std::int64_t replicas;             ///< the caller's
+  bool lanes;                        ///< one runs at a time; never spans a job's members
   std::int64_t threads_per_replica;  ///< 0: the host's cores / its replicas
   std::chrono::milliseconds timeout;
   std::source_location where;  ///< the map's
@@ -42,9 +42,9 @@ struct TeamOptions {
 
 /// Which replica a thread of a map is.
 struct TeamPlace {
-  std::int64_t local;  ///< among those of this process
-  std::int64_t first;  ///< along the axis, of this process' first replica
-  bool spans_processes;
+  std::int64_t local;  ///< among the caller's
+  std::int64_t first;  ///< along the axis, of the caller's first replica
+  bool spans_members;
   Environment* environment;
 };
 

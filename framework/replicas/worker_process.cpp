@@ -1,4 +1,4 @@
-#include "framework/replicas/replica_process.h"
+#include "framework/replicas/worker_process.h"
 
 #include <array>
 #include <cerrno>
@@ -24,16 +24,16 @@
 namespace lockstep {
 namespace {
 
-// Tells a process that was started anew which replica it is: "call index size store report
-// memory".
-constexpr const char* kPlaceVariable = "LOCKSTEP_REPLICA";
+// Tells a process that was started anew which worker it is: "call index workers replicas store
+// report memory".
+constexpr const char* kPlaceVariable = "LOCKSTEP_WORKER";
 
 struct InheritedPlace {
   std::int64_t call = -1;
-  ReplicaPlace place{};
+  WorkerPlace place{};
 };
 
-std::array<int, 3> descriptors_of(const ReplicaPlace& place) {
+std::array<int, 3> descriptors_of(const WorkerPlace& place) {
   return {place.store, place.report, place.memory};
 }
 
@@ -43,9 +43,9 @@ const std::optional<InheritedPlace>& inherited() {
     if (text == nullptr) return std::nullopt;
     std::istringstream in(text);
     InheritedPlace parsed;
-    in >> parsed.call >> parsed.place.index >> parsed.place.size >> parsed.place.store >>
-        parsed.place.report >> parsed.place.memory;
-    ::unsetenv(kPlaceVariable);  // programs that the replica starts are no replicas
+    in >> parsed.call >> parsed.place.index >> parsed.place.workers >> parsed.place.replicas >>
+        parsed.place.store >> parsed.place.report >> parsed.place.memory;
+    ::unsetenv(kPlaceVariable);  // programs that the worker starts are no workers
     if (!in) throw ValueError(str(kPlaceVariable, "='", text, "' is not set by a launcher"));
     for (const int end : descriptors_of(parsed.place)) ::fcntl(end, F_SETFD, FD_CLOEXEC);
     return parsed;
@@ -69,7 +69,7 @@ bool has_one_thread() {
 }
 
 // In the child, before anything of the program runs.
-void become_replica(pid_t launcher, int out, int err) {
+void become_worker(pid_t launcher, int out, int err) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(3);  // it died before it could be noticed
   std::signal(SIGINT, SIG_IGN);             // Ctrl-C is the launcher's to handle
@@ -81,7 +81,7 @@ void become_replica(pid_t launcher, int out, int err) {
   ::dup2(err, STDERR_FILENO);
 }
 
-[[noreturn]] void start_anew(char* const* arguments, const ReplicaPlace& place) {
+[[noreturn]] void start_anew(char* const* arguments, const WorkerPlace& place) {
   // Connections of earlier maps stay behind: Gloo does not mark its sockets.
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   for (const int inherited_end : descriptors_of(place)) ::fcntl(inherited_end, F_SETFD, 0);
@@ -115,7 +115,7 @@ void Descriptor::close() noexcept {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
-std::optional<ReplicaPlace> inherited_place(std::int64_t call) {
+std::optional<WorkerPlace> inherited_place(std::int64_t call) {
   const auto& place = inherited();
   if (!place || place->call != call) return std::nullopt;
   return place->place;
@@ -126,9 +126,9 @@ bool started_for_later_call(std::int64_t call) {
   return place && place->call > call;
 }
 
-ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t call, int memory,
-                             const std::vector<ReplicaProcess>& earlier,
-                             const std::function<void(const ReplicaPlace&)>& run) {
+WorkerProcess start_worker(std::int64_t index, std::int64_t workers, std::int64_t replicas,
+                           std::int64_t call, int memory, const std::vector<WorkerProcess>& earlier,
+                           const std::function<void(const WorkerPlace&)>& run) {
   const auto [our_end, their_end] = make_socket_pair();
   Descriptor our_store(our_end);
   const Descriptor their_store(their_end);
@@ -138,18 +138,16 @@ ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t
   if (index > 0) out = make_pipe();
 
   // Everything that allocates comes before the fork of a process that may have threads.
-  const ReplicaPlace place{index, size, their_store.get(), report_out.get(), memory};
+  const WorkerPlace place{index, workers, replicas, their_store.get(), report_out.get(), memory};
   const bool safe_to_fork = has_one_thread();
   std::vector<std::string> arguments = command_line();
   std::vector<char*> argument_pointers;
   for (std::string& argument : arguments) argument_pointers.push_back(argument.data());
   argument_pointers.push_back(nullptr);
   if (!safe_to_fork) {
-    ::setenv(
-        kPlaceVariable,
-        str(call, ' ', index, ' ', size, ' ', place.store, ' ', place.report, ' ', place.memory)
-            .c_str(),
-        1);
+    const std::string text = str(call, ' ', index, ' ', workers, ' ', replicas, ' ', place.store,
+                                 ' ', place.report, ' ', place.memory);
+    ::setenv(kPlaceVariable, text.c_str(), 1);
   }
   std::cout.flush();
   std::fflush(nullptr);  // or the child would write what waits there once more
@@ -157,9 +155,9 @@ ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t
   const pid_t launcher = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    become_replica(launcher, out.second.get(), err_out.get());
+    become_worker(launcher, out.second.get(), err_out.get());
     if (!safe_to_fork) start_anew(argument_pointers.data(), place);
-    for (const ReplicaProcess& other : earlier) {
+    for (const WorkerProcess& other : earlier) {
       for (const Descriptor* end : {&other.store, &other.report, &other.out, &other.err}) {
         if (end->open()) ::close(end->get());
       }
@@ -175,8 +173,9 @@ ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t
   }
   ::unsetenv(kPlaceVariable);
   if (pid < 0)
-    throw CommError(str("launch: cannot start replica ", index, ": ", std::strerror(errno)));
+    throw CommError(str("launch: cannot start worker ", index, ": ", std::strerror(errno)));
   return {index,
+          shard(replicas, workers, index),
           pid,
           std::move(our_store),
           std::move(report_in),
@@ -185,7 +184,9 @@ ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t
 }
 
 void send_report(int descriptor, const Report& report) noexcept {
-  const std::string text = report.done ? "done" : "E" + report.type + '\0' + report.message;
+  const std::string text = report.done ? "done"
+                                       : "E" + std::to_string(report.replica) + '\0' + report.type +
+                                             '\0' + report.message;
   std::string_view rest = text;
   while (!rest.empty()) {
     const ssize_t count = ::write(descriptor, rest.data(), rest.size());
@@ -195,10 +196,14 @@ void send_report(int descriptor, const Report& report) noexcept {
 }
 
 std::optional<Report> parse_report(const std::string& text) {
-  if (text == "done") return Report{.done = true, .type = {}, .message = {}};
-  const std::size_t end = text.find('\0');
-  if (text.empty() || text[0] != 'E' || end == std::string::npos) return std::nullopt;
-  return Report{.done = false, .type = text.substr(1, end - 1), .message = text.substr(end + 1)};
+  if (text == "done") return Report{.done = true, .replica = 0, .type = {}, .message = {}};
+  const std::size_t type = text.find('\0') + 1;  // 0 if there is none
+  const std::size_t message = type == 0 ? 0 : text.find('\0', type) + 1;
+  if (text.empty() || text[0] != 'E' || message == 0) return std::nullopt;
+  return Report{.done = false,
+                .replica = std::stoll(text.substr(1)),
+                .type = text.substr(type, message - 1 - type),
+                .message = text.substr(message)};
 }
 
 }  // namespace lockstep

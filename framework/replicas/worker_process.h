@@ -8,9 +8,11 @@
 
 #include <sys/types.h>
 
+#include "framework/base/shard.h"
+
 namespace lockstep {
 
-// One replica as a process: how the launcher starts it, and what it does.
+// A worker of a launched job as a process: how the launcher starts it, and what it does.
 
 /// A file descriptor that closes itself.
 class Descriptor {
@@ -28,45 +30,49 @@ class Descriptor {
   int fd_;
 };
 
-/// A started replica and the launcher's ends of what connects them.
-struct ReplicaProcess {
+/// A started worker and the launcher's ends of what connects them.
+struct WorkerProcess {
   std::int64_t index;
+  Shard replicas;  ///< those that it runs
   pid_t pid;
   Descriptor store;   ///< requests of its SocketStore
-  Descriptor report;  ///< how its function ended: see report_text
-  Descriptor out;     ///< its stdout; closed for replica 0, which has the launcher's
+  Descriptor report;  ///< how its replicas ended: see Report
+  Descriptor out;     ///< its stdout; closed for worker 0, which has the launcher's
   Descriptor err;     ///< its stderr
 };
 
-/// What a started replica was given.
-struct ReplicaPlace {
+/// What a started worker was given.
+struct WorkerPlace {
   std::int64_t index;
-  std::int64_t size;
+  std::int64_t workers;   ///< of the job
+  std::int64_t replicas;  ///< of the job
   int store;
   int report;
   int memory;  ///< the job's HostMemory
 };
 
-/// Where this process is a replica that was started anew, and this is the call of launch() that it
+/// Where this process is a worker that was started anew, and this is the call of launch() that it
 /// was started for: its place.
-[[nodiscard]] std::optional<ReplicaPlace> inherited_place(std::int64_t call);
+[[nodiscard]] std::optional<WorkerPlace> inherited_place(std::int64_t call);
 
 /// Whether this process was started for a call of launch() after `call`.
 [[nodiscard]] bool started_for_later_call(std::int64_t call);
 
-/// Starts replica `index` of `size` for call number `call` of launch(): forked into `run`, which
-/// does not return, if this process has one thread, started anew otherwise. `memory` is as in its
-/// place. `earlier` are those whose descriptors a fork must not keep. Throws CommError if the
-/// system refuses.
-[[nodiscard]] ReplicaProcess start_replica(std::int64_t index, std::int64_t size, std::int64_t call,
-                                           int memory, const std::vector<ReplicaProcess>& earlier,
-                                           const std::function<void(const ReplicaPlace&)>& run);
+/// Starts worker `index` of `workers` for `replicas` in call number `call` of launch(): forked into
+/// `run`, which does not return, if this process has one thread, started anew otherwise. `memory`
+/// is as in its place. `earlier` are those whose descriptors a fork must not keep. Throws CommError
+/// if the system refuses.
+[[nodiscard]] WorkerProcess start_worker(std::int64_t index, std::int64_t workers,
+                                         std::int64_t replicas, std::int64_t call, int memory,
+                                         const std::vector<WorkerProcess>& earlier,
+                                         const std::function<void(const WorkerPlace&)>& run);
 
-/// How a replica's function ended, as it travels to the launcher.
+/// How a worker's replicas ended, as it travels to the launcher.
 struct Report {
-  bool done = false;    ///< it returned
-  std::string type;     ///< of the error that it threw
-  std::string message;  ///< likewise
+  bool done = false;         ///< all their functions returned
+  std::int64_t replica = 0;  ///< otherwise the one whose error is the root cause
+  std::string type;          ///< of that error
+  std::string message;       ///< likewise
 };
 void send_report(int descriptor, const Report& report) noexcept;
 [[nodiscard]] std::optional<Report> parse_report(const std::string& text);

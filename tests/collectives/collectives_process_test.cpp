@@ -12,3 +12,15 @@ TEST_CASE("collectives in processes: every case") {
     }
   }
 }
+
+TEST_CASE("collectives on fewer workers than replicas: every case") {
+  for (const auto& [replicas, cases] : cases_by_replicas(/*rounds=*/5)) {
+    for (std::int64_t workers = 1; workers < replicas; ++workers) {
+      INFO(replicas << " replicas on " << workers << " workers, " << cases.size() << " cases");
+      // Both backends in turn.
+      const auto backend =
+          (replicas + workers) % 2 == 0 ? lockstep::Backend::automatic : lockstep::Backend::gloo;
+      CHECK_NOTHROW(run_launched(cases, lockstep::LaunchMode::processes, backend, workers));
+    }
+  }
+}

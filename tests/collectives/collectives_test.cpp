@@ -48,6 +48,17 @@ TEST_CASE("collectives in the threads of a job: every case") {
   }
 }
 
+TEST_CASE("collectives in the threads of a job that take turns: every case") {
+  for (const auto& [replicas, cases] : cases_by_replicas(/*rounds=*/5)) {
+    for (std::int64_t workers = 1; workers < replicas; ++workers) {
+      INFO(replicas << " replicas on " << workers << " workers, " << cases.size() << " cases");
+      // Both backends in turn.
+      const auto backend = (replicas + workers) % 2 == 0 ? Backend::gloo : Backend::automatic;
+      CHECK_NOTHROW(run_launched(cases, LaunchMode::threads, backend, workers));
+    }
+  }
+}
+
 TEST_CASE("collectives in threads: the design's examples") {
   run_all(example_cases());
 }

@@ -31,7 +31,8 @@ std::map<std::int64_t, std::vector<Case>> cases_by_replicas(std::int64_t rounds)
   return by_replicas;
 }
 
-void run_launched(const std::vector<Case>& cases, LaunchMode mode, Backend backend) {
+void run_launched(const std::vector<Case>& cases, LaunchMode mode, Backend backend,
+                  std::int64_t workers) {
   const auto run_all = [&] {
     for (const Case& one : cases) {
       try {
@@ -42,11 +43,14 @@ void run_launched(const std::vector<Case>& cases, LaunchMode mode, Backend backe
     }
   };
   const std::int64_t replicas = cases.at(0).replicas;
-  const int status =
-      launch(run_all, {.replicas = replicas, .mode = mode, .backend = backend, .axis_name = "i"});
+  const int status = launch(run_all, {.replicas = replicas,
+                                      .workers = workers,
+                                      .mode = mode,
+                                      .backend = backend,
+                                      .axis_name = "i"});
   if (status != 0) {
-    throw std::runtime_error(
-        str("launch() of ", replicas, " replicas returned ", status, "; stderr says why"));
+    throw std::runtime_error(str("launch() of ", replicas, " replicas on ", workers,
+                                 " workers returned ", status, "; stderr says why"));
   }
 }
 

@@ -16,8 +16,10 @@ void run_in_threads(const Case& one);
 [[nodiscard]] std::map<std::int64_t, std::vector<Case>> cases_by_replicas(std::int64_t rounds);
 
 /// Runs cases for the same number of replicas one after another in replicas that one launch()
-/// starts. Throws a std::runtime_error unless its status is 0; what went wrong in which case is on
-/// stderr then. As processes only in programs that never map nor start threads themselves.
-void run_launched(const std::vector<Case>& cases, LaunchMode mode, Backend backend);
+/// starts, on so many workers (0: as many). Throws a std::runtime_error unless its status is 0;
+/// what went wrong in which case is on stderr then. As processes only in programs that never map
+/// nor start threads themselves.
+void run_launched(const std::vector<Case>& cases, LaunchMode mode, Backend backend,
+                  std::int64_t workers = 0);
 
 }  // namespace lockstep::testing

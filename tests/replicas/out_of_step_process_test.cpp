@@ -49,12 +49,15 @@ void fall_out_of_step(const OutOfStep& way, std::int64_t odd, const SharedNumber
   shard_map(body, Mesh({{"row", 2}, {"column", 2}}), {}, P())();
 }
 
-void check_job(const OutOfStep& way, std::int64_t odd, LaunchMode mode, Backend backend) {
-  INFO(name_of(mode) << (backend == Backend::gloo ? " over gloo" : "") << ": replica " << odd << " "
+void check_job(const OutOfStep& way, std::int64_t odd, LaunchMode mode, Backend backend,
+               std::int64_t workers = 0) {
+  INFO(name_of(mode) << " on " << workers << " workers"
+                     << (backend == Backend::gloo ? " over gloo" : "") << ": replica " << odd << " "
                      << way.name);
   const SharedNumbers right(kReplicas);
-  const Ended ended = launched([&] { fall_out_of_step(way, odd, right); },
-                               {.replicas = kReplicas, .mode = mode, .backend = backend});
+  const Ended ended =
+      launched([&] { fall_out_of_step(way, odd, right); },
+               {.replicas = kReplicas, .workers = workers, .mode = mode, .backend = backend});
   INFO(ended.err);
   CHECK(ended.seconds < static_cast<double>(kJobEnds.count()));
   const std::string words = last_words(ended);
@@ -82,6 +85,19 @@ TEST_CASE("out of step: every way ends every replica of a job, soon and with bot
                 gloo ? Backend::gloo : Backend::automatic);
       check_job(way, odd % kReplicas, LaunchMode::threads,
                 gloo ? Backend::automatic : Backend::gloo);
+    }
+  }
+}
+
+TEST_CASE("out of step: every way ends every replica of a job on fewer workers") {
+  std::int64_t odd = 0;
+  for (int round = 0; round < rounds(); ++round) {
+    for (const OutOfStep& way : ways_out_of_step()) {
+      const bool gloo = ++odd % 2 == 0;
+      check_job(way, odd % kReplicas, LaunchMode::processes,
+                gloo ? Backend::gloo : Backend::automatic, 1 + odd % 3);
+      check_job(way, odd % kReplicas, LaunchMode::threads,
+                gloo ? Backend::automatic : Backend::gloo, 1 + odd % 3);
     }
   }
 }

@@ -43,52 +43,56 @@ std::string caught_from(const std::function<void()>& call) {
 TEST_CASE("a job goes on after a map that has failed in it and was caught") {
   for (const LaunchMode mode : kModes) {
     for (Tensor (*const fails)(const Tensor&) : {throws, falls_out_of_step}) {
-      const SharedNumbers went_on(kReplicas);
-      const Backend backend = fails == throws ? Backend::automatic : Backend::gloo;
-      const Ended ended = launched(
-          [&] {
-            for (int round = 0; round < 3; ++round) {
-              const std::string caught = caught_from([&] {
-                (void)pmap(fails, {.axis_name = "n"})(at::ones({2, 3}));
-              });
-              if (caught == "nothing" || caught == "Timeout") throw DataError("caught " + caught);
-              if (psum(round, "data") != kReplicas * round) throw DataError("a wrong sum");
-            }
-            went_on[own_index()] = 1;
-          },
-          {.replicas = kReplicas, .mode = mode, .backend = backend});
-      INFO(ended.err);
-      CHECK(ended.status == 0);
-      CHECK(went_on.set() == kReplicas);
+      for (const std::int64_t workers : {3, 2, 1}) {
+        const SharedNumbers went_on(kReplicas);
+        const Backend backend = fails == throws ? Backend::automatic : Backend::gloo;
+        const Ended ended = launched(
+            [&] {
+              for (int round = 0; round < 3; ++round) {
+                const std::string caught = caught_from([&] {
+                  (void)pmap(fails, {.axis_name = "n"})(at::ones({2, 3}));
+                });
+                if (caught == "nothing" || caught == "Timeout") throw DataError("caught " + caught);
+                if (psum(round, "data") != kReplicas * round) throw DataError("a wrong sum");
+              }
+              went_on[own_index()] = 1;
+            },
+            {.replicas = kReplicas, .workers = workers, .mode = mode, .backend = backend});
+        INFO(ended.err);
+        CHECK(ended.status == 0);
+        CHECK(went_on.set() == kReplicas);
+      }
     }
   }
 }
 
 TEST_CASE("who catches a mismatch and calls again is told the same, as are all others") {
   for (const LaunchMode mode : kModes) {
-    const SharedNumbers told_the_same(kReplicas);
-    const Ended ended = launched(
-        [&] {
-          std::vector<std::string> verdicts;
-          for (int call = 0; call < 3; ++call) {
-            try {
-              (void)psum(at::ones({own_index() == 0 ? 2 : 3}), "data");
-            } catch (const CollectiveMismatch& error) {
-              verdicts.emplace_back(error.verdict());
+    for (const std::int64_t workers : {3, 2, 1}) {
+      const SharedNumbers told_the_same(kReplicas);
+      const Ended ended = launched(
+          [&] {
+            std::vector<std::string> verdicts;
+            for (int call = 0; call < 3; ++call) {
+              try {
+                (void)psum(at::ones({own_index() == 0 ? 2 : 3}), "data");
+              } catch (const CollectiveMismatch& error) {
+                verdicts.emplace_back(error.verdict());
+              }
             }
-          }
-          const bool same =
-              verdicts.size() == 3 && verdicts[1] == verdicts[0] && verdicts[2] == verdicts[0] &&
-              verdicts[0].starts_with(
-                  "replica 0 called psum over 'data' at recovery_process_test") &&
-              verdicts[0].find(
-                  " with (2) float32 while replicas 1 and 2 called psum over 'data' ") !=
-                  std::string::npos;
-          if (!same) throw DataError("was told " + (verdicts.empty() ? "nothing" : verdicts[0]));
-          told_the_same[own_index()] = 1;
-        },
-        {.replicas = kReplicas, .mode = mode});
-    INFO(ended.err);
-    CHECK(told_the_same.set() == kReplicas);
+            const bool same =
+                verdicts.size() == 3 && verdicts[1] == verdicts[0] && verdicts[2] == verdicts[0] &&
+                verdicts[0].starts_with(
+                    "replica 0 called psum over 'data' at recovery_process_test") &&
+                verdicts[0].find(
+                    " with (2) float32 while replicas 1 and 2 called psum over 'data' ") !=
+                    std::string::npos;
+            if (!same) throw DataError("was told " + (verdicts.empty() ? "nothing" : verdicts[0]));
+            told_the_same[own_index()] = 1;
+          },
+          {.replicas = kReplicas, .workers = workers, .mode = mode});
+      INFO(ended.err);
+      CHECK(told_the_same.set() == kReplicas);
+    }
   }
 }

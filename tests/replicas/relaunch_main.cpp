@@ -10,11 +10,14 @@
 #include <string>
 #include <thread>
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 #include "framework/replicas/launch.h"
@@ -29,7 +32,7 @@ void expect(bool holds, const char* message) {
 
 // What connects a replica to the launcher is not for programs that the replica starts.
 void expect_nothing_to_inherit() {
-  expect(std::getenv("LOCKSTEP_REPLICA") == nullptr,
+  expect(std::getenv("LOCKSTEP_WORKER") == nullptr,
          "the environment still has the replica's place");
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     const int descriptor = std::stoi(entry.path().filename());
@@ -56,6 +59,12 @@ void first(const std::string& word) {
             << " " << word << "\n";
 }
 
+void on_two_workers() {
+  const auto all =
+      lockstep::all_gather(at::full({}, static_cast<std::int64_t>(::getpid())), "data");
+  expect(all[0].equal(all[1]) && !all[0].equal(all[2]), "two replicas on the first worker");
+}
+
 void second(const std::string& mode) {
   if (mode == "fail" && lockstep::axis_index("rows") == 1)
     throw lockstep::DataError("row 3 is cut");
@@ -67,6 +76,7 @@ void second(const std::string& mode) {
 int run(const std::string& mode, const std::string& word) {
   int status = lockstep::launch(in_threads, {.replicas = 2, .mode = LaunchMode::threads});
   if (status == 0) status = lockstep::launch([&] { first(word); }, {.replicas = 2});
+  if (status == 0) status = lockstep::launch(on_two_workers, {.replicas = 3, .workers = 2});
   if (status != 0) return status;
   return lockstep::launch([&] { second(mode); }, {.replicas = 3, .axis_name = "rows"});
 }

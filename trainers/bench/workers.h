@@ -12,7 +12,7 @@
 
 #include <sys/types.h>
 
-#include "framework/replicas/replica_process.h"
+#include "framework/replicas/worker_process.h"
 #include "trainers/bench/workplace.h"
 
 namespace lockstep::bench {

@@ -1,0 +1,92 @@
+#include "framework/replicas/worker.h"
+
+#include <chrono>
+
+#include "framework/base/errors.h"
+#include "framework/comm/gloo_communicator.h"
+#include "framework/comm/shared_communicator.h"
+#include "framework/comm/site.h"
+#include "framework/replicas/job.h"
+#include "framework/replicas/machine.h"
+#include "framework/replicas/team.h"
+
+namespace lockstep {
+namespace {
+
+// Whoever waits for another worker waits for all of its replicas, which run one after another.
+std::chrono::milliseconds patience(const LaunchOptions& options) {
+  const std::int64_t workers = workers_of(options);
+  return workers == 1 ? options.timeout : options.timeout * replicas_of_worker(options, 0).size;
+}
+
+std::shared_ptr<Communicator> connect(const LaunchOptions& options, std::int64_t index,
+                                      const std::shared_ptr<Store>& store,
+                                      const std::shared_ptr<HostMemory>& memory) {
+  // Whoever waits is ended with the names of the absent first: see Site::verdict.
+  constexpr std::chrono::seconds kLater{10};
+  const auto later = patience(options) + kLater;
+  const auto job_store = std::make_shared<PrefixStore>(store, "job/");
+  const auto rank = static_cast<int>(index);
+  const auto size = static_cast<int>(workers_of(options));
+  return options.backend == Backend::gloo
+             ? connect_gloo(job_store, rank, size,
+                            {.timeout = later, .connect_timeout = options.timeout})
+             : connect_shared(memory, job_store, rank, size,
+                              {.timeout = later, .connect_timeout = options.timeout});
+}
+
+}  // namespace
+
+std::int64_t workers_of(const LaunchOptions& options) {
+  return options.workers == 0 ? options.replicas : options.workers;
+}
+
+Shard replicas_of_worker(const LaunchOptions& options, std::int64_t index) {
+  return shard(options.replicas, workers_of(options), index);
+}
+
+Worker::Worker(const LaunchOptions& options, std::int64_t index,
+               const std::shared_ptr<Store>& store, const std::shared_ptr<HostMemory>& memory)
+    : replicas_(replicas_of_worker(options, index)),
+      math_threads_(math_threads(options.threads_per_replica, options.replicas)),
+      communicator_(connect(options, index, store, memory)),
+      site_(std::make_shared<Site>(static_cast<int>(index), communicator_, memory->board())) {
+  AxisLevel level{{{options.axis_name, options.replicas}}, 0, 0};
+  for (std::int64_t worker = 0; worker < workers_of(options); ++worker) {
+    const auto count = static_cast<std::size_t>(replicas_of_worker(options, worker).size);
+    level.hosts.insert(level.hosts.end(), count, static_cast<int>(worker));
+  }
+  for (std::int64_t local = 0; local < replicas_.size; ++local) {
+    level.rank = replicas_.offset + local;
+    places_.push_back(std::make_unique<Environment>(site_, std::vector<AxisLevel>{level}, fate_,
+                                                    patience(options)));
+    if (replicas_.size > 1) places_.back()->member().turn = &turn_;
+  }
+}
+
+void Worker::run(std::int64_t replica, const std::function<void()>& function) {
+  Environment& place = *places_[static_cast<std::size_t>(replica - replicas_.offset)];
+  const at::ThreadLocalStateGuard same_state(callers_state_);
+  set_math_threads(math_threads_);
+  const TurnScope my_turn(replicas_.size > 1 ? &turn_ : nullptr);
+  const JobScope job_scope;
+  run_as(place, function);
+}
+
+void Worker::end(const std::exception_ptr& error, const std::string& reason) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CollectiveMismatch&) {
+    fate_->end(error);
+  } catch (...) {
+    fate_->end(reason);
+  }
+  site_->wake_all();
+  communicator_->abort(reason);
+}
+
+void Worker::part() {
+  communicator_->barrier();
+}
+
+}  // namespace lockstep

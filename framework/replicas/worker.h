@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/ThreadLocalState.h>
+
+#include "framework/axes/environment.h"
+#include "framework/base/shard.h"
+#include "framework/comm/communicator.h"
+#include "framework/comm/host_memory.h"
+#include "framework/comm/store.h"
+#include "framework/comm/turn.h"
+#include "framework/replicas/launch.h"
+
+namespace lockstep {
+
+/// How many workers run the replicas of such a job.
+[[nodiscard]] std::int64_t workers_of(const LaunchOptions& options);
+
+/// The replicas that worker `index` runs: shard() of all.
+[[nodiscard]] Shard replicas_of_worker(const LaunchOptions& options, std::int64_t index);
+
+/// One of the workers that run a launched job's replicas, each its own, connected with the others.
+/// Its replicas are threads of which one runs at a time and hands over where it waits for others
+/// (Turn); one that has a single replica runs it without turns. How they ended is on the board
+/// while the object is there.
+class Worker {
+ public:
+  /// Connects it. All workers meet in `store` and share `memory`, whose members they are. Throws
+  /// CommError where others do not come.
+  Worker(const LaunchOptions& options, std::int64_t index, const std::shared_ptr<Store>& store,
+         const std::shared_ptr<HostMemory>& memory);
+
+  /// Of the job.
+  [[nodiscard]] const Shard& replicas() const noexcept { return replicas_; }
+
+  /// Runs `function` as `replica`, one of its own, in the calling thread, with the axis bound.
+  void run(std::int64_t replica, const std::function<void()>& function);
+
+  /// Ends what its replicas wait for because one of the job's has failed: with `error` if that is a
+  /// CollectiveMismatch, since all are out of step then, otherwise with Aborted(reason). Any thread.
+  void end(const std::exception_ptr& error, const std::string& reason);
+
+  /// Waits for the other workers, so that nobody closes connections that another still needs.
+  void part();
+
+ private:
+  Shard replicas_;
+  std::int64_t math_threads_;
+  at::ThreadLocalState callers_state_;
+  std::shared_ptr<Communicator> communicator_;
+  std::shared_ptr<Site> site_;
+  std::shared_ptr<Fate> fate_ = std::make_shared<Fate>();
+  Turn turn_;
+  std::vector<std::unique_ptr<Environment>> places_;  // by replica, its first one's first
+};
+
+}  // namespace lockstep

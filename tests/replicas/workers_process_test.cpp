@@ -1,0 +1,413 @@
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <regex>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "framework/axes/environment.h"
+#include "framework/base/errors.h"
+#include "framework/base/shard.h"
+#include "framework/base/text.h"
+#include "framework/collectives/all_gather.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/psum.h"
+#include "framework/comm/collective_queue.h"
+#include "framework/replicas/launch.h"
+#include "framework/replicas/pmap.h"
+#include "framework/replicas/vmap.h"
+#include "tests/catch.h"
+#include "tests/collectives/cases.h"
+#include "tests/replicas/launched.h"
+#include "tests/support/message_of.h"
+
+// Jobs whose replicas share workers.
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr Backend kBackends[] = {Backend::automatic, Backend::gloo};
+
+// N replicas on W workers.
+struct Sharing {
+  std::int64_t replicas;
+  std::int64_t workers;
+};
+constexpr Sharing kSharings[] = {{1, 1}, {2, 1}, {3, 2}, {4, 1}, {4, 2}, {4, 3}, {4, 4}, {5, 2}};
+
+std::int64_t worker_of(const Sharing& sharing, std::int64_t replica) {
+  std::int64_t worker = 0;
+  while (true) {
+    const Shard here = shard(sharing.replicas, sharing.workers, worker);
+    if (replica < here.offset + here.size) return worker;
+    ++worker;
+  }
+}
+
+std::string last_words(const Ended& ended) {
+  const std::size_t begin = ended.err.rfind("lockstep: error: ");
+  return begin == std::string::npos ? "nothing: " + ended.err : ended.err.substr(begin);
+}
+
+bool all_ended(const SharedNumbers& pids) {
+  const auto all = pids.pids();
+  return std::all_of(all.begin(), all.end(), [](pid_t pid) { return ended(pid); });
+}
+
+std::string refused(const LaunchOptions& options) {
+  return message_of<ValueError>([&] { (void)launch([] {}, options); });
+}
+
+}  // namespace
+
+TEST_CASE("workers: every replica runs once, with its index, in the process of its worker") {
+  for (const Sharing& sharing : kSharings) {
+    for (const LaunchMode mode : kModes) {
+      for (const Backend backend : kBackends) {
+        const std::int64_t n = sharing.replicas;
+        INFO(n << " on " << sharing.workers << " " << name_of(mode)
+               << (backend == Backend::gloo ? " over gloo" : ""));
+        const SharedNumbers runs(static_cast<std::size_t>(n));
+        const SharedNumbers pids(static_cast<std::size_t>(n));
+        const Ended ended = launched(
+            [&] {
+              const std::int64_t index = axis_index("data");
+              expect(axis_size("data") == n, "axis size");
+              const Tensor sum = psum(at::full({5}, index + 1, at::kLong), "data");
+              expect(sum.equal(at::full({5}, n * (n + 1) / 2, at::kLong)), "psum");
+              expect(all_gather(at::full({}, index, at::kLong), "data").equal(at::arange(n)),
+                     "all_gather");
+              ++runs[own_index()];
+              pids[own_index()] = ::getpid();
+            },
+            {.replicas = n, .workers = sharing.workers, .mode = mode, .backend = backend});
+        INFO(ended.err);
+        CHECK(ended.status == 0);
+        std::map<std::int64_t, std::set<std::int64_t>> by_worker;
+        std::set<std::int64_t> different;
+        for (std::int64_t i = 0; i < n; ++i) {
+          const auto place = static_cast<std::size_t>(i);
+          CHECK(runs[place] == 1);
+          by_worker[worker_of(sharing, i)].insert(pids[place]);
+          different.insert(pids[place]);
+        }
+        for (const auto& [worker, of_one] : by_worker) CHECK(of_one.size() == 1);
+        const auto processes =
+            static_cast<std::size_t>(mode == LaunchMode::processes ? sharing.workers : 1);
+        CHECK(different.size() == processes);
+        const std::string how =
+            sharing.workers == n
+                ? str(" as ", name_of(mode))
+                : str(" on ", sharing.workers, sharing.workers == 1 ? " worker (" : " workers (",
+                      name_of(mode), ")");
+        CHECK_THAT(ended.err, ContainsSubstring(str("lockstep: ", n,
+                                                    n == 1 ? " replica" : " replicas", how, ", ")));
+      }
+    }
+  }
+}
+
+TEST_CASE("workers: no more replicas run at once than there are workers") {
+  for (const LaunchMode mode : kModes) {
+    const SharedNumbers running(2);
+    const SharedNumbers most(2);
+    const Ended ended = launched(
+        [&] {
+          const std::size_t worker = own_index() < 3 ? 0 : 1;
+          for (int round = 0; round < 20; ++round) {
+            const std::int64_t now = ++running[worker];
+            if (now > most[worker]) most[worker] = now;
+            std::this_thread::yield();
+            --running[worker];
+            meet();
+          }
+        },
+        {.replicas = 5, .workers = 2, .mode = mode});
+    INFO(ended.err);
+    CHECK(ended.status == 0);
+    CHECK(most[0] == 1);
+    CHECK(most[1] == 1);
+  }
+}
+
+TEST_CASE("workers: maps in replicas that share a worker") {
+  const auto body = [] {
+    const std::int64_t member = axis_index("data");
+    for (const std::int64_t count : {std::int64_t{1}, std::int64_t{2}, member + 1}) {
+      const Tensor counts = all_gather(at::full({}, count, at::kLong), "data");
+      const std::int64_t total = counts.sum().item<std::int64_t>();
+      const auto f = pmap(
+          [&](const Tensor& x) {
+            expect(axis_size("i") == total, "axis size");
+            return std::pair(psum(x + axis_index("i"), "i"), x);
+          },
+          {.axis_name = "i", .out_axes = {0, std::nullopt}});
+      const auto [sum, of_first] = f(at::full({count, 4}, 10 + member, at::kLong));
+      const Tensor members = all_gather(at::full({}, count * (10 + member), at::kLong), "data");
+      const std::int64_t expected = members.sum().item<std::int64_t>() + total * (total - 1) / 2;
+      expect(sum.equal(at::full({count, 4}, expected, at::kLong)), "psum over the job's maps");
+      expect(of_first.equal(at::full({4}, 10, at::kLong)), "the axis' first replica");
+    }
+    const auto lanes = vmap(
+        [&](const Tensor& x) {
+          return std::pair(psum(x, "lane"), psum(x, {"lane", "data"}));
+        },
+        {.axis_name = "lane"});
+    const auto [own, all] = lanes(at::full({3}, member + 1, at::kLong));
+    expect(own.equal(at::full({3}, 3 * (member + 1), at::kLong)), "psum over lanes");
+    const std::int64_t n = axis_size("data");
+    expect(all.equal(at::full({3}, 3 * n * (n + 1) / 2, at::kLong)), "psum over lanes of all");
+  };
+  for (const Sharing& sharing : kSharings) {
+    for (const LaunchMode mode : kModes) {
+      INFO(sharing.replicas << " on " << sharing.workers << " " << name_of(mode));
+      const Ended ended =
+          launched(body, {.replicas = sharing.replicas, .workers = sharing.workers, .mode = mode});
+      INFO(ended.err);
+      CHECK(ended.status == 0);
+    }
+  }
+}
+
+TEST_CASE("workers: verbs that a queue's thread does while replicas take turns") {
+  const auto body = [] {
+    ReplicaGroup& job = replicas_of({"a test", "data", {}}, {}, GroupSizes::any);
+    // Those with even places, and the others, backwards.
+    std::vector<int> members;
+    for (int place = 0; place < job.size(); ++place) {
+      if (place % 2 == job.rank() % 2) members.insert(members.begin(), place);
+    }
+    job.begin(CallRecord::of(1, "a test"));
+    const auto part = job.subgroup(members, 5);
+    expect(members[static_cast<std::size_t>(part->rank())] == job.rank(), "place in the subgroup");
+    std::vector<std::int64_t> own(1000, job.rank());
+    std::vector<std::int64_t> sum(own.size());
+    std::vector<std::int64_t> all(members.size());
+    CollectiveQueue queue(part, CollectiveQueue::Progress::thread);
+    auto first =
+        queue.all_reduce(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(sum)),
+                         ElementType::int64, ReduceOp::sum);
+    auto second = queue.all_gather(std::as_bytes(std::span(own).first(1)),
+                                   std::as_writable_bytes(std::span(all)));
+    first.wait();
+    second.wait();
+    std::int64_t expected = 0;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      expected += members[i];
+      expect(all[i] == members[i], "all_gather");
+    }
+    expect(sum == std::vector<std::int64_t>(own.size(), expected), "all_reduce");
+    job.end();
+  };
+  for (const Sharing& sharing : kSharings) {
+    for (const LaunchMode mode : kModes) {
+      for (const Backend backend : kBackends) {
+        INFO(sharing.replicas << " on " << sharing.workers << " " << name_of(mode));
+        const Ended ended = launched(body, {.replicas = sharing.replicas,
+                                            .workers = sharing.workers,
+                                            .mode = mode,
+                                            .backend = backend});
+        INFO(ended.err);
+        CHECK(ended.status == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("workers: the replica that threw is named, wherever it is") {
+  for (const std::int64_t workers : {1, 2, 3}) {
+    for (const std::int64_t failing : {0, 1, 3}) {
+      for (const bool before : {false, true}) {
+        const auto body = [&](const SharedNumbers& pids) {
+          pids[own_index()] = ::getpid();
+          if (!before) meet();
+          if (axis_index("data") == failing) throw DataError("image 7 is damaged");
+          for (;;) meet();
+        };
+        INFO(failing << " of 4 on " << workers << (before ? " at once" : ""));
+        {
+          const SharedNumbers pids(4);
+          const Ended end = launched([&] { body(pids); }, {.replicas = 4, .workers = workers});
+          INFO(end.err);
+          CHECK(end.status == 2);
+          const std::int64_t worker = worker_of({4, workers}, failing);
+          const bool shared = shard(4, workers, worker).size > 1;
+          CHECK(last_words(end) ==
+                str("lockstep: error: replica ", failing, " (",
+                    shared ? str("worker ", worker, ", ") : "", "pid ",
+                    pids[static_cast<std::size_t>(failing)],
+                    ") failed with DataError, exit status 2: image 7 is damaged\n"));
+          CHECK(all_ended(pids));
+          CHECK(end.seconds < 2);
+        }
+        const SharedNumbers pids(4);
+        const Ended end = launched(
+            [&] { body(pids); }, {.replicas = 4, .workers = workers, .mode = LaunchMode::threads});
+        INFO(end.err);
+        CHECK(end.status == 2);
+        CHECK(last_words(end) ==
+              str("lockstep: error: DataError: replica ", failing, ": image 7 is damaged\n"));
+      }
+    }
+  }
+}
+
+TEST_CASE("workers: one that dies takes its replicas with it, which are named") {
+  const std::vector<std::pair<std::function<void()>, std::string>> deaths{
+      {[] { (void)::raise(SIGKILL); }, "killed by signal 9 (Killed)"},
+      {[] { ::_exit(7); }, "exited with status 7 before their functions returned"}};
+  for (const auto& [die, how] : deaths) {
+    for (const std::int64_t replicas : {4, 5}) {
+      const SharedNumbers pids(static_cast<std::size_t>(replicas));
+      const Ended end = launched(
+          [&, &kill = die] {
+            pids[own_index()] = ::getpid();
+            meet();
+            if (axis_index("data") == replicas - 1 || axis_index("data") == 1) {
+              if (replicas == 4 && axis_index("data") == 3) kill();
+              if (replicas == 5 && axis_index("data") == 1) kill();
+            }
+            for (;;) meet();
+          },
+          {.replicas = replicas, .workers = 2});
+      INFO(end.err);
+      CHECK(end.status == 3);
+      const std::string who = replicas == 4 ? str("replicas 2 and 3 (worker 1, pid ", pids[3])
+                                            : str("replicas 0 to 2 (worker 0, pid ", pids[0]);
+      CHECK(last_words(end) == str("lockstep: error: ", who, ") were lost: ", how, "\n"));
+      CHECK(all_ended(pids));
+    }
+  }
+}
+
+TEST_CASE("workers: a replica that leaves out a collective is a mismatch that names it") {
+  for (const LaunchMode mode : kModes) {
+    for (const std::int64_t workers : {1, 2, 3}) {
+      for (const std::size_t odd : {0U, 3U}) {
+        INFO(odd << " of 4 on " << workers << " " << name_of(mode));
+        const Ended end = launched(
+            [&] {
+              meet();
+              if (own_index() != odd) meet();
+            },
+            {.replicas = 4, .workers = workers, .mode = mode});
+        INFO(end.err);
+        CHECK(end.status == 3);
+        CHECK_THAT(last_words(end), ContainsSubstring("CollectiveMismatch"));
+        CHECK_THAT(last_words(end), ContainsSubstring(str("replica ", odd, " has returned")));
+        CHECK(end.seconds < 5);
+      }
+    }
+  }
+}
+
+TEST_CASE("workers: a replica that never hands over is a Timeout of the others") {
+  for (const LaunchMode mode : kModes) {
+    for (const std::int64_t workers : {1, 2}) {
+      INFO(name_of(mode) << " on " << workers);
+      const Ended end = launched(
+          [] {
+            meet();
+            if (own_index() == 2) block();
+            meet();
+          },
+          {.replicas = 4, .workers = workers, .mode = mode, .timeout = milliseconds(300)});
+      INFO(end.err);
+      CHECK(end.status == 3);
+      CHECK_THAT(last_words(end), ContainsSubstring("Timeout"));
+      CHECK_THAT(last_words(end), ContainsSubstring("replica 2 has not arrived: it is running"));
+      CHECK(end.seconds < 8);
+    }
+  }
+}
+
+TEST_CASE("workers: who waits for its turn, or for another worker's, is not late") {
+  // Each turn takes less than the timeout, a round of them more.
+  for (const std::int64_t workers : {1, 2}) {
+    const Ended end = launched(
+        [] {
+          for (int round = 0; round < 2; ++round) {
+            std::this_thread::sleep_for(milliseconds(own_index() == 5 ? 10 : 250));
+            meet();
+          }
+        },
+        {.replicas = 6, .workers = workers, .timeout = milliseconds(600)});
+    INFO(end.err);
+    CHECK(end.status == 0);
+  }
+}
+
+TEST_CASE("workers: SIGINT and SIGTERM end all of them") {
+  const std::map<int, std::string> names{{SIGINT, "Ctrl-C"}, {SIGTERM, "SIGTERM"}};
+  for (const auto& [signal, name] : names) {
+    for (const LaunchMode mode : kModes) {
+      const SharedNumbers pids(5);
+      ChildProgram program(launching(
+          [&] {
+            pids[own_index()] = ::getpid();
+            for (;;) meet();
+          },
+          {.replicas = 5, .workers = 2, .mode = mode}));
+      REQUIRE(eventually([&] { return pids.set() == 5; }));
+      (void)::kill(program.pid(), signal);
+      const Ended end = program.wait();
+      INFO(end.err);
+      CHECK(end.status == 128 + signal);
+      CHECK(!end.by_signal);
+      CHECK(last_words(end) ==
+            str("lockstep: error: stopped by ", name,
+                mode == LaunchMode::processes ? "; all replicas have ended\n" : "\n"));
+      CHECK(all_ended(pids));
+    }
+  }
+}
+
+TEST_CASE("workers: lines of those with several replicas carry the worker's number") {
+  const Ended ended = launched(
+      [] {
+        for (std::size_t turn = 0; turn < 4; ++turn) {
+          meet();
+          if (turn == own_index()) std::cout << "from " << turn << std::endl;
+        }
+      },
+      {.replicas = 4, .workers = 3});
+  CHECK(ended.status == 0);
+  auto out = lines_of(ended.out);
+  std::sort(out.begin(), out.end());
+  CHECK(out ==
+        std::vector<std::string>{"[replica 2] from 2", "[replica 3] from 3", "from 0", "from 1"});
+  const Ended two = launched(
+      [] {
+        if (own_index() == 2) std::cout << "from 2" << std::endl;
+      },
+      {.replicas = 4, .workers = 2});
+  CHECK(two.out == "[worker 1] from 2\n");
+}
+
+TEST_CASE("workers: no more of them than replicas") {
+  const std::string rule = "; it must be from 1 to that, or 0 for as many";
+  CHECK(refused({.replicas = 4, .workers = 5}) == "launch: workers is 5 for 4 replicas" + rule);
+  CHECK(refused({.workers = 2}) == "launch: workers is 2 for 1 replica" + rule);
+  CHECK(refused({.replicas = 4, .workers = -1}) == "launch: workers is -1 for 4 replicas" + rule);
+}
