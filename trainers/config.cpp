@@ -22,7 +22,7 @@ const std::vector<SectionSchema>& config_schema() {
       optimizer_schema(),
       schedule_schema(),
       {"parallel",
-       {"replicas", "launch", "axis_name", "backend", "threads_per_replica", "timeout_s",
+       {"replicas", "workers", "launch", "axis_name", "backend", "threads_per_replica", "timeout_s",
         "zero_stage", "bucket_mb", "overlap", "compression", "reduce_every_microbatch"},
        {}},
       {"trainer",
@@ -71,6 +71,11 @@ ParallelOptions read_parallel(YamlDocument& document) {
   const Rule<std::string> identifier{"letters, digits and _, and begin with no digit",
                                      is_identifier};
   options.replicas = section.integer("replicas", options.replicas, from_to(1, 1024));
+  options.workers = section.integer("workers", options.workers, from_to(0, 1024));
+  if (options.workers > options.replicas && document.ok()) {
+    section.problem("workers", str("must be at most parallel.replicas, which is ", options.replicas,
+                                   ", or 0 for as many; is ", options.workers));
+  }
   options.launch = section.choice("launch", {"processes", "threads"}, options.launch);
   options.axis_name = section.string("axis_name", options.axis_name, identifier);
   options.backend = section.choice("backend", {"auto", "gloo"}, options.backend);

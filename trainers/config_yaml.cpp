@@ -128,6 +128,7 @@ std::string to_yaml(const Config& config) {
   const ParallelOptions& parallel = config.parallel;
   out.section("parallel");
   out.key("replicas", parallel.replicas);
+  out.key("workers", parallel.workers);
   out.key("launch", parallel.launch);
   out.key("axis_name", parallel.axis_name);
   out.key("backend", parallel.backend);

@@ -17,6 +17,8 @@ cxxopts::Options make_options() {
   options.add_options()                                                                           //
       ("config", "The config: see configs/", cxxopts::value<std::string>(), "FILE")               //
       ("replicas", "Number of replicas (parallel.replicas)", cxxopts::value<std::string>(), "N")  //
+      ("workers", "How many of them run at once (parallel.workers; default: all)",
+       cxxopts::value<std::string>(), "W")  //
       ("launch", "How replicas run, processes or threads (parallel.launch)",
        cxxopts::value<std::string>(), "HOW")  //
       ("set", "Sets a key of the config, again and again; wins over the file",
@@ -41,9 +43,9 @@ constexpr const char* kAfterHelp =
     "runs/slow\n";
 
 const std::vector<std::string>& flag_names() {
-  static const std::vector<std::string> names{"--config", "--replicas", "--launch",
-                                              "--set",    "--output",   "--print-config",
-                                              "--quiet",  "--help",     "--version"};
+  static const std::vector<std::string> names{
+      "--config", "--replicas",     "--workers", "--launch", "--set",
+      "--output", "--print-config", "--quiet",   "--help",   "--version"};
   return names;
 }
 
@@ -90,7 +92,7 @@ Flags parse_flags(int argc, const char* const* argv) {
     for (const auto& argument : parsed.arguments()) {
       const std::string& value = argument.value();
       if (argument.key() == "set") flags.overrides.push_back(parse_set(value));
-      for (const char* const key : {"replicas", "launch"}) {
+      for (const char* const key : {"replicas", "workers", "launch"}) {
         if (argument.key() != key) continue;
         flags.overrides.push_back({str("parallel.", key), value, str("--", key, " ", value)});
       }

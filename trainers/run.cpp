@@ -231,6 +231,7 @@ class TrainingRun {
         .eval = eval_,
         .parameters = named_,
         .threads_per_replica = math_threads(config_.parallel.threads_per_replica, replicas_),
+        .workers = config_.parallel.workers > 0 ? config_.parallel.workers : replicas_,
         .launch = config_.parallel.launch,
         .backend = config_.parallel.backend == "gloo" ? "gloo" : "shared_memory",
         .blas = blas().name,

@@ -40,6 +40,7 @@ int train(int argc, char** argv) {
   return launch(
       [&] { run_training(config, data, options); },
       {.replicas = config.parallel.replicas,
+       .workers = config.parallel.workers,
        .mode = config.parallel.launch == "threads" ? LaunchMode::threads : LaunchMode::processes,
        .backend = config.parallel.backend == "gloo" ? Backend::gloo : Backend::automatic,
        .axis_name = config.parallel.axis_name,

@@ -129,6 +129,7 @@ std::string result_json(const RunResult& result) {
   if (values <= kMaxValuesShown) json["parameters"] = parameters_json(result.parameters);
   json["parameters_sha256"] = parameters_sha256(result.parameters);
   json["threads_per_replica"] = result.threads_per_replica;
+  json["workers"] = result.workers;
   json["launch"] = result.launch;
   json["backend"] = result.backend;
   json["blas"] = result.blas;

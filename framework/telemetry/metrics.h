@@ -47,10 +47,11 @@ struct RunResult {
   std::map<std::string, double> eval{};
   std::map<std::string, at::Tensor> parameters{};  // by name
   std::int64_t threads_per_replica = 1;
-  std::string launch{};    // "processes" or "threads"
-  std::string backend{};   // how bytes moved: "shared_memory" or "gloo"
-  std::string blas{};      // the BLAS that LibTorch computes with
-  std::string libtorch{};  // its version
+  std::int64_t workers = 1;  // how many replicas ran at once
+  std::string launch{};      // "processes" or "threads"
+  std::string backend{};     // how bytes moved: "shared_memory" or "gloo"
+  std::string blas{};        // the BLAS that LibTorch computes with
+  std::string libtorch{};    // its version
 };
 
 /// The text of result.json: the fields in the order of RunResult, with `parameters` (values: a

@@ -140,6 +140,7 @@ TEST_CASE("result.json is as the design shows it", "[telemetry]") {
                              .eval = {{"accuracy", 0.88}},
                              .parameters = parameters,
                              .threads_per_replica = 2,
+                             .workers = 3,
                              .launch = "processes",
                              .backend = "gloo",
                              .blas = "OpenBLAS",
@@ -155,6 +156,7 @@ TEST_CASE("result.json is as the design shows it", "[telemetry]") {
         "  \"parameters_sha256\": "
         "\"82db04f5936227278f24c73541e0bc099d4353489dc4f44700fab22197277106\",\n"
         "  \"threads_per_replica\": 2,\n"
+        "  \"workers\": 3,\n"
         "  \"launch\": \"processes\",\n"
         "  \"backend\": \"gloo\",\n"
         "  \"blas\": \"OpenBLAS\",\n"

@@ -42,8 +42,8 @@ TEST_CASE("--help and --version print to stdout and do nothing else") {
   CHECK(help.status == 0);
   CHECK(help.err.empty());
   for (const std::string flag :
-       {"--config FILE", "--replicas N", "--launch HOW", "--set ", "--output DIR", "--print-config",
-        "--quiet", "--help", "--version", "Exit status: 0 done; 2 arguments"}) {
+       {"--config FILE", "--replicas N", "--workers W", "--launch HOW", "--set ", "--output DIR",
+        "--print-config", "--quiet", "--help", "--version", "Exit status: 0 done; 2 arguments"}) {
     CHECK_THAT(help.out, ContainsSubstring(flag));
   }
   const Ended version = train(folder.path(), {"--version"});

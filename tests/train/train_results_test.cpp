@@ -132,6 +132,42 @@ TEST_CASE("an mlp has the same parameters in processes, in threads, over Gloo an
   CHECK(digests[0] != digests[1]);
 }
 
+TEST_CASE("a job has the same parameters on fewer workers than replicas") {
+  const std::vector<std::string> four{"--replicas", "4"};
+  const std::vector<std::vector<std::string>> models{
+      {"--config", config_file("pmean_linear.yaml"), "--set", "trainer.steps=5"},
+      mlp("processes", "")};
+  for (auto model : models) {
+    if (model.back().empty()) model.resize(model.size() - 2);  // the output
+    const TemporaryFolder folder;
+    const Ended whole =
+        train(folder.path(), model + four + std::vector<std::string>{"--output", "whole"});
+    INFO(whole.err);
+    REQUIRE(whole.status == 0);
+    for (const int workers : {4, 3, 2, 1}) {
+      for (const std::string launch : {"processes", "threads"}) {
+        for (const std::string backend : {"auto", "gloo"}) {
+          const std::string name = str(workers, launch, backend);
+          const Ended end = train(
+              folder.path(),
+              model + four +
+                  std::vector<std::string>{"--workers", str(workers), "--launch", launch, "--set",
+                                           "parallel.backend=" + backend, "--output", name});
+          INFO(name << "\n" << end.err);
+          REQUIRE(end.status == 0);
+          CHECK(digest(folder.path() / name) == digest(folder.path() / "whole"));
+          CHECK(read_json(folder.path() / name / "result.json")["workers"] == workers);
+          const std::string how =
+              workers == 4
+                  ? " as " + launch
+                  : str(" on ", workers, workers == 1 ? " worker (" : " workers (", launch, ")");
+          CHECK_THAT(end.err, ContainsSubstring("lockstep: 4 replicas" + how + ", "));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("the output folder's files have what is documented") {
   const TemporaryFolder folder;
   const auto flags = mlp("processes", "run") +
@@ -145,12 +181,13 @@ TEST_CASE("the output folder's files have what is documented") {
   const auto result = read_json(run / "result.json");
   CHECK(fields(result) == std::vector<std::string>{"backend", "blas", "eval", "launch", "libtorch",
                                                    "loss", "parameters_sha256", "replicas", "steps",
-                                                   "threads_per_replica", "zero_stage"});
+                                                   "threads_per_replica", "workers", "zero_stage"});
   CHECK(result["steps"] == 30);
   CHECK(result["replicas"] == 2);
   CHECK(result["zero_stage"] == 0);
   CHECK(fields(result["eval"]) == std::vector<std::string>{"accuracy", "loss"});
   CHECK(result["threads_per_replica"].get<int>() >= 1);
+  CHECK(result["workers"] == 2);
   CHECK(result["backend"] == "shared_memory");
 
   std::vector<std::pair<int, bool>> steps;  // and whether the line is an evaluation's

@@ -55,6 +55,7 @@ class RandomConfig {
     optimizer(config.optimizer);
     schedule(config.schedule);
     config.parallel.replicas = 1 + static_cast<int>(below(1024));
+    config.parallel.workers = static_cast<int>(below(config.parallel.replicas + 1));
     config.parallel.launch = pick({"processes", "threads"});
     config.parallel.backend = pick({"auto", "gloo"});
     config.parallel.axis_name = pick({"data", "_a1", "TRUE", "null", "n", "e1"});
@@ -138,6 +139,7 @@ TEST_CASE("a config that says only what it must has the documented defaults") {
   CHECK(config.optimizer == OptimizerOptions{});
   CHECK(config.schedule == ScheduleOptions{});
   CHECK(config.parallel.replicas == 1);
+  CHECK(config.parallel.workers == 0);
   CHECK(config.parallel.launch == "processes");
   CHECK(config.parallel.backend == "auto");
   CHECK(config.parallel.axis_name == "data");
@@ -162,7 +164,7 @@ TEST_CASE("a config's values arrive") {
       "model: {name: mlp, hidden: [7, 8, 9]}\n"
       "data: {name: fashion_mnist, root: /data/fashion mnist, batch_size: 32, shuffle: no}\n"
       "optimizer: {name: adam, lr: 1.0e-3, betas: [0.8, 0.99], eps: 1e-7, weight_decay: 0.1}\n"
-      "parallel: {replicas: 8, launch: threads, axis_name: batch, backend: gloo, "
+      "parallel: {replicas: 8, workers: 3, launch: threads, axis_name: batch, backend: gloo, "
       "threads_per_replica: 2, "
       "timeout_s: 2.5}\n"
       "trainer: {steps: 100, seed: 18446744073709551615, clip_norm: 1, clip_value: 0.25, "
@@ -177,6 +179,7 @@ TEST_CASE("a config's values arrive") {
   CHECK(config.optimizer.eps == 1e-7);
   CHECK(config.optimizer.weight_decay == 0.1);
   CHECK(config.parallel.replicas == 8);
+  CHECK(config.parallel.workers == 3);
   CHECK(config.parallel.launch == "threads");
   CHECK(config.parallel.backend == "gloo");
   CHECK(config.parallel.axis_name == "batch");
@@ -345,6 +348,9 @@ TEST_CASE("every value has its rule") {
        "schedule.anneal_strategy: must be one of cos, linear, is 'sine'"},
       {"parallel: {replicas: 0}", "3:22", "parallel.replicas: must be from 1 to 1024, is 0"},
       {"parallel: {replicas: 1025}", "3:22", "parallel.replicas: must be from 1 to 1024, is 1025"},
+      {"parallel: {workers: -1}", "3:21", "parallel.workers: must be from 0 to 1024, is -1"},
+      {"parallel: {replicas: 4, workers: 5}", "3:34",
+       "parallel.workers: must be at most parallel.replicas, which is 4, or 0 for as many; is 5"},
       {"parallel: {launch: fibers}", "3:20",
        "parallel.launch: must be one of processes, threads, is 'fibers'"},
       {"parallel: {backend: mpi}", "3:21", "parallel.backend: must be one of auto, gloo, is 'mpi'"},
@@ -400,6 +406,11 @@ TEST_CASE("flags win over the file") {
         "--set optimizer.lrr=1: unknown key 'lrr' in optimizer (did you mean 'lr'?)");
   CHECK_THROWS_WITH(parse_config(kNames, "c.yaml", {{"parallel.replicas", "0", "--replicas 0"}}),
                     "--replicas 0: parallel.replicas: must be from 1 to 1024, is 0");
+  CHECK_THROWS_WITH(parse_config(kNames, "c.yaml",
+                                 {{"parallel.workers", "3", "--workers 3"},
+                                  {"parallel.replicas", "2", "--replicas 2"}}),
+                    "--workers 3: parallel.workers: must be at most parallel.replicas, which is 2, "
+                    "or 0 for as many; is 3");
 }
 
 TEST_CASE("the resolved config lists every key that applies, in order") {
@@ -422,6 +433,7 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  warmup_steps: 0\n"
         "parallel:\n"
         "  replicas: 1\n"
+        "  workers: 0\n"
         "  launch: processes\n"
         "  axis_name: data\n"
         "  backend: auto\n"
