@@ -5,6 +5,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
+#include "models/cnn.h"
 #include "models/linear.h"
 #include "models/mlp.h"
 
@@ -22,6 +23,7 @@ const std::vector<Registered>& registry() {
   static const std::vector<Registered> models{
       {"linear", make_linear},
       {"mlp", make_mlp},
+      {"cnn", make_cnn},
   };
   return models;
 }

@@ -10,6 +10,8 @@ namespace lockstep {
 struct ModelOptions {
   std::string name = "linear";
   std::vector<std::int64_t> hidden{1024, 1024};  // mlp: widths of the hidden layers
+  std::vector<std::int64_t> channels{32, 64};    // cnn: of the convolutions' outputs
+  std::vector<std::int64_t> dense{128};          // cnn: widths of the hidden layers after them
 
   bool operator==(const ModelOptions&) const = default;
 };

@@ -17,7 +17,7 @@ namespace {
 
 const std::vector<SectionSchema>& config_schema() {
   static const std::vector<SectionSchema> kSchema{
-      {"model", {"name", "hidden"}, {}},
+      {"model", {"name", "hidden", "channels", "dense"}, {}},
       {"data", {"name", "root", "batch_size", "shuffle"}, {}},
       optimizer_schema(),
       schedule_schema(),
@@ -43,9 +43,15 @@ ModelOptions read_model(YamlDocument& document) {
   YamlSection section = document.section("model");
   ModelOptions options;
   options.name = section.choice("name", model_names());
+  const auto width = from_to<std::int64_t>(1, 1'000'000);
   if (section.applies("hidden", {"mlp"}, options.name)) {
-    options.hidden =
-        section.integers("hidden", options.hidden, from_to<std::int64_t>(1, 1'000'000));
+    options.hidden = section.integers("hidden", options.hidden, width);
+  }
+  if (section.applies("channels", {"cnn"}, options.name)) {
+    options.channels = section.integers("channels", options.channels, width);
+  }
+  if (section.applies("dense", {"cnn"}, options.name)) {
+    options.dense = section.integers("dense", options.dense, width);
   }
   return options;
 }

@@ -115,6 +115,10 @@ std::string to_yaml(const Config& config) {
   out.section("model");
   out.key("name", config.model.name);
   if (config.model.name == "mlp") out.line("hidden", yaml_list(config.model.hidden));
+  if (config.model.name == "cnn") {
+    out.line("channels", yaml_list(config.model.channels));
+    out.line("dense", yaml_list(config.model.dense));
+  }
 
   out.section("data");
   out.key("name", config.data.name);

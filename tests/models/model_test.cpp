@@ -157,10 +157,10 @@ TEST_CASE("threads that make a model at once get the same bits", "[models]") {
 }
 
 TEST_CASE("make_model says what is wrong with its arguments", "[models]") {
-  CHECK(model_names() == std::vector<std::string>{"linear", "mlp"});
-  CHECK_THROWS_WITH(
-      make_model({.name = "lineer"}, 1, 1, 0),
-      ContainsSubstring("'lineer' (did you mean 'linear'?)") && ContainsSubstring("linear, mlp"));
+  CHECK(model_names() == std::vector<std::string>{"linear", "mlp", "cnn"});
+  CHECK_THROWS_WITH(make_model({.name = "lineer"}, 1, 1, 0),
+                    ContainsSubstring("'lineer' (did you mean 'linear'?)") &&
+                        ContainsSubstring("linear, mlp, cnn"));
   CHECK_THROWS_AS(make_model({.name = "lineer"}, 1, 1, 0), ValueError);
   CHECK_THROWS_WITH(make_model(kMlp, 0, 1, 0),
                     ContainsSubstring("features") && ContainsSubstring("at least 1, not 0"));

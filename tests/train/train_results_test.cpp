@@ -168,6 +168,20 @@ TEST_CASE("a job has the same parameters on fewer workers than replicas") {
   }
 }
 
+TEST_CASE("a cnn learns, with the same parameters in processes and in threads") {
+  const TemporaryFolder folder;
+  for (const std::string launch : {"processes", "threads"}) {
+    const Ended end =
+        train(folder.path(), {"--config", config_file("fashion_mnist_cnn.yaml"), "--set",
+                              "model.channels=[8, 16]", "--set", "model.dense=[32]", "--set",
+                              "trainer.steps=60", "--launch", launch, "--output", launch});
+    INFO(launch << "\n" << end.out << end.err);
+    REQUIRE(end.status == 0);
+    CHECK(digest(folder.path() / launch) == digest(folder.path() / "processes"));
+    CHECK(read_json(folder.path() / launch / "result.json")["eval"]["accuracy"] > 0.6);
+  }
+}
+
 TEST_CASE("the output folder's files have what is documented") {
   const TemporaryFolder folder;
   const auto flags = mlp("processes", "run") +

@@ -75,6 +75,14 @@ TEST_CASE("the committed configs load") {
   CHECK(mlp.parallel.replicas == 2);
   CHECK(mlp.trainer.epochs == 8);
   CHECK(mlp.trainer.log_every == 100);
+
+  const Config cnn = load_config(committed("fashion_mnist_cnn.yaml"));
+  CHECK(cnn.model.name == "cnn");
+  CHECK(cnn.model.channels == std::vector<std::int64_t>{32, 64});
+  CHECK(cnn.model.dense == std::vector<std::int64_t>{128});
+  CHECK(cnn.data.name == "fashion_mnist");
+  CHECK(cnn.optimizer.name == "adam");
+  CHECK(cnn.parallel.replicas == 2);
 }
 
 }  // namespace lockstep

@@ -42,10 +42,16 @@ class RandomConfig {
 
   Config operator()() {
     Config config;
-    config.model.name = pick({"linear", "mlp"});
+    config.model.name = pick({"linear", "mlp", "cnn"});
     if (config.model.name == "mlp") {
       config.model.hidden.resize(below(4));
       for (std::int64_t& width : config.model.hidden) width = 1 + below(1000000);
+    }
+    if (config.model.name == "cnn") {
+      config.model.channels.resize(below(4));
+      for (std::int64_t& width : config.model.channels) width = 1 + below(1000000);
+      config.model.dense.resize(below(4));
+      for (std::int64_t& width : config.model.dense) width = 1 + below(1000000);
     }
     config.data.name = pick({"pmean_example", "fashion_mnist"});
     if (config.data.name == "fashion_mnist")
@@ -279,6 +285,10 @@ TEST_CASE("keys that are not known, or not here") {
 TEST_CASE("keys that belong to another choice") {
   CHECK(error_of_all("model: {name: linear, hidden: [3]}\ndata: {name: pmean_example}") ==
         "c.yaml:1:23: model.hidden: belongs to model mlp, not to linear");
+  CHECK(error_of_all("model: {name: cnn, hidden: [3]}\ndata: {name: pmean_example}") ==
+        "c.yaml:1:20: model.hidden: belongs to model mlp, not to cnn");
+  CHECK(error_of_all("model: {name: mlp, channels: [3]}\ndata: {name: pmean_example}") ==
+        "c.yaml:1:20: model.channels: belongs to model cnn, not to mlp");
   CHECK(error_of_all("model: {name: linear}\ndata: {name: pmean_example, root: /data}") ==
         "c.yaml:2:29: data.root: belongs to data fashion_mnist, not to pmean_example");
   CHECK(error_of("optimizer: {betas: [0.9, 0.99]}") ==
@@ -384,6 +394,8 @@ TEST_CASE("every value has its rule") {
   }
   CHECK(error_of_all("model: {name: mlp, hidden: [8, 0]}\ndata: {name: pmean_example}") ==
         "c.yaml:1:32: model.hidden: must be from 1 to 1000000, is 0");
+  CHECK(error_of_all("model: {name: cnn, dense: [8, 0]}\ndata: {name: pmean_example}") ==
+        "c.yaml:1:31: model.dense: must be from 1 to 1000000, is 0");
   CHECK(error_of_all("model: {name: linear}\ndata: {name: pmean_example, batch_size: 4.0}") ==
         "c.yaml:2:41: data.batch_size: expected an integer, found '4.0'");
   CHECK(error_of_all("model: {name: linear}\ndata: {name: fashion_mnist, root: ''}") ==
@@ -459,6 +471,8 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
       parse("model: {name: mlp}\ndata: {name: fashion_mnist, root: /a b}\noptimizer: {name: adam, "
             "lr: 0.001}\ntrainer: {clip_norm: 0.5}"));
   CHECK_THAT(adam, ContainsSubstring("  hidden: [1024, 1024]\n"));
+  CHECK_THAT(to_yaml(parse("model: {name: cnn, dense: []}\ndata: {name: pmean_example}")),
+             ContainsSubstring("  name: cnn\n  channels: [32, 64]\n  dense: []\n"));
   CHECK_THAT(adam, ContainsSubstring("  root: \"/a b\"\n"));
   CHECK_THAT(adam, ContainsSubstring("  lr: 0.001\n  betas: [0.9, 0.999]\n  eps: 1.0e-08\n"));
   CHECK_THAT(adam,
