@@ -14,7 +14,7 @@ AxisQueue::AxisQueue(AxisNames axis_name, bool overlap, std::source_location whe
     : axis_(std::move(axis_name)), where_(where) {
   const AxisCall call{"collectives that are started", axis_, where_};
   ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
-  if (!overlap || !replicas.is_network() || replicas.shares_process()) return;
+  if (!overlap || !replicas.is_network() || replicas.has_several_in_a_process()) return;
   std::vector<int> everyone(static_cast<std::size_t>(replicas.size()));
   std::iota(everyone.begin(), everyone.end(), 0);
   // A channel that nobody else has: the number of this call, which all replicas count alike.

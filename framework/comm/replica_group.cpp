@@ -1,5 +1,6 @@
 #include "framework/comm/replica_group.h"
 
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -22,12 +23,10 @@ void ReplicaGroup::end() {
   member_.seat->finish();
 }
 
-bool ReplicaGroup::shares_process() const noexcept {
-  int here = 0;
-  for (const GroupMember& member : meeting_->members()) {
-    here += member.host == meeting_->site().host() ? 1 : 0;
-  }
-  return here > 1;
+bool ReplicaGroup::has_several_in_a_process() const {
+  std::set<int> hosts;
+  for (const GroupMember& member : meeting_->members()) hosts.insert(member.host);
+  return hosts.size() < meeting_->members().size();
 }
 
 void ReplicaGroup::abort(const std::string& reason) noexcept {

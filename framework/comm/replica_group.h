@@ -19,8 +19,8 @@ class ReplicaGroup final : public Communicator {
   void begin(const CallRecord& call);
   void end();
 
-  /// Whether this process has others of its replicas, too.
-  [[nodiscard]] bool shares_process() const noexcept;
+  /// Whether any process has several of its replicas.
+  [[nodiscard]] bool has_several_in_a_process() const;
 
   void abort(const std::string& reason) noexcept override;
   void interrupt(const std::exception_ptr& error) noexcept override;

@@ -21,7 +21,8 @@ namespace lockstep {
 class DataParallel::Implementation {
  public:
   Implementation(const std::vector<at::Tensor>& parameters, std::vector<std::string> names,
-                 const AxisNames& axis_name, const DataParallelOptions& options)
+                 const AxisNames& axis_name, const DataParallelOptions& options,
+                 std::source_location where)
       : axis_(axis_name),
         options_(options),
         parameters_(parameters),
@@ -30,7 +31,7 @@ class DataParallel::Implementation {
                [this](std::size_t index, const at::Tensor& gradient) {
                  gradients_->add(index, gradient, queue_);
                }),
-        queue_(axis_, options.overlap != Overlap::off) {
+        queue_(axis_, options.overlap != Overlap::off, where) {
     start_alike(parameters_, axis_);
   }
 
@@ -85,19 +86,21 @@ class DataParallel::Implementation {
 };
 
 DataParallel::DataParallel(torch::nn::Module& module, const AxisNames& axis_name,
-                           const DataParallelOptions& options) {
+                           const DataParallelOptions& options, std::source_location where) {
   ModuleParameters parameters = module_parameters(module);
   implementation_ = std::make_unique<Implementation>(
-      parameters.tensors, std::move(parameters.names), axis_name, options);
+      parameters.tensors, std::move(parameters.names), axis_name, options, where);
 }
 
 DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, std::vector<std::string> names,
-                           const AxisNames& axis_name, const DataParallelOptions& options) {
+                           const AxisNames& axis_name, const DataParallelOptions& options,
+                           std::source_location where) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     names.push_back(lockstep::str("leaf ", i));
     check_parameter(names.back(), leaves[i]);
   }
-  implementation_ = std::make_unique<Implementation>(leaves, std::move(names), axis_name, options);
+  implementation_ =
+      std::make_unique<Implementation>(leaves, std::move(names), axis_name, options, where);
 }
 
 DataParallel::~DataParallel() = default;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -38,12 +39,14 @@ class DataParallel {
   /// For the module's parameters that require a gradient. Throws ValueError for ones that are not
   /// floating and dense, and for options out of range.
   explicit DataParallel(torch::nn::Module& module, const AxisNames& axis_name = "data",
-                        const DataParallelOptions& options = {});
+                        const DataParallelOptions& options = {},
+                        std::source_location where = std::source_location::current());
   /// For the leaves of a tree, all of which require a gradient.
   template <Tree T>
   explicit DataParallel(const T& parameters, const AxisNames& axis_name = "data",
-                        const DataParallelOptions& options = {})
-      : DataParallel(tree_leaves(parameters), {}, axis_name, options) {}
+                        const DataParallelOptions& options = {},
+                        std::source_location where = std::source_location::current())
+      : DataParallel(tree_leaves(parameters), {}, axis_name, options, where) {}
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
@@ -60,7 +63,8 @@ class DataParallel {
  private:
   class Implementation;
   DataParallel(const std::vector<at::Tensor>& leaves, std::vector<std::string> names,
-               const AxisNames& axis_name, const DataParallelOptions& options);
+               const AxisNames& axis_name, const DataParallelOptions& options,
+               std::source_location where);
   std::unique_ptr<Implementation> implementation_;
 };
 

@@ -41,7 +41,7 @@ void check_options(const ZeroOptions& options) {
 
 class ZeroTrainer::Implementation {
  public:
-  Implementation(torch::nn::Module& module, ZeroOptions options)
+  Implementation(torch::nn::Module& module, ZeroOptions options, std::source_location where)
       : options_(std::move(options)),
         axis_(options_.axis_name),
         parameters_(module_parameters(module)),
@@ -51,7 +51,7 @@ class ZeroTrainer::Implementation {
     check_groups(options_.optimizer, parameters_.names);
     (void)make_optimizer(options_.optimizer);
     start_alike(parameters_.all, axis_);
-    queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off);
+    queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off, where);
     // What is cut must be so before the first forward.
     if (options_.stage == 3) lay_out(at::Tensor());
   }
@@ -206,8 +206,8 @@ std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::Implementation::whole
   return std::make_unique<Whole>(blocks_);
 }
 
-ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options)
-    : implementation_(std::make_unique<Implementation>(module, std::move(options))) {}
+ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::source_location where)
+    : implementation_(std::make_unique<Implementation>(module, std::move(options), where)) {}
 
 ZeroTrainer::~ZeroTrainer() = default;
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,8 @@ class ZeroTrainer {
   /// All replicas start from replica 0's parameters. Throws ValueError for options out of range,
   /// parameters that are not floating or dense, and as the optimizer; CommError if the host has not
   /// enough memory.
-  ZeroTrainer(torch::nn::Module& module, ZeroOptions options);
+  ZeroTrainer(torch::nn::Module& module, ZeroOptions options,
+              std::source_location where = std::source_location::current());
   ~ZeroTrainer();
   ZeroTrainer(const ZeroTrainer&) = delete;
   ZeroTrainer& operator=(const ZeroTrainer&) = delete;
