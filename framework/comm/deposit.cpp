@@ -1,18 +1,21 @@
 #include "framework/comm/deposit.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <numeric>
 
 #include "framework/base/shard.h"
 #include "framework/comm/bytes.h"
+#include "framework/comm/exchange.h"
+#include "framework/comm/partial_sums.h"
 #include "framework/comm/reduce.h"
 
 namespace lockstep {
 namespace {
 
-using Pieces = std::vector<ConstBytes>;
-using Sizes = std::vector<std::size_t>;
+using Pieces = Exchange::Pieces;
+using Sizes = Exchange::Sizes;
 
 // Up to here processes send each other their whole inputs, which takes one round instead of two.
 constexpr std::size_t kOneRoundBytes = 16 * 1024;
@@ -21,8 +24,12 @@ constexpr std::size_t kOneRoundBytes = 16 * 1024;
 class Performance {
  public:
   Performance(const GroupLayout& layout, std::span<const Deposit* const> deposits,
-              Communicator* outer)
-      : layout_(layout), deposits_(deposits), outer_(outer) {
+              Communicator* outer, CommonBuffers& common)
+      : layout_(layout),
+        deposits_(deposits),
+        outer_(outer),
+        common_(common),
+        exchange_(layout, outer) {
     for (std::size_t host = 0; host < hosts(); ++host) {
       for (std::size_t index = 0; index < layout.places[host].size(); ++index) {
         const auto place = static_cast<std::size_t>(layout.places[host][index]);
@@ -67,44 +74,6 @@ class Performance {
     return *deposits_[index_of_[static_cast<std::size_t>(place)]];
   }
 
-  // Sends each process its pieces and receives pieces of the sizes that `in` says: those from this
-  // process itself are the ones that were to be sent, the others are in received_.
-  std::vector<Pieces> exchange(std::vector<Pieces> out, const std::vector<Sizes>& in) {
-    if (outer_ == nullptr) return out;
-    Sizes send_sizes(hosts(), 0);
-    Sizes recv_sizes(hosts(), 0);
-    for (std::size_t host = 0; host < hosts(); ++host) {
-      if (host == layout_.own) continue;
-      for (const ConstBytes piece : out[host]) send_sizes[host] += piece.size();
-      recv_sizes[host] = std::accumulate(in[host].begin(), in[host].end(), std::size_t{0});
-    }
-    const auto total = [](const Sizes& sizes) {
-      return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
-    };
-    const auto sent = std::make_unique_for_overwrite<std::byte[]>(total(send_sizes));
-    std::size_t offset = 0;
-    for (std::size_t host = 0; host < hosts(); ++host) {
-      if (host == layout_.own) continue;
-      for (const ConstBytes piece : out[host]) {
-        copy_bytes(piece, {sent.get() + offset, piece.size()});
-        offset += piece.size();
-      }
-    }
-    received_.push_back(std::make_unique_for_overwrite<std::byte[]>(total(recv_sizes)));
-    const std::byte* next = received_.back().get();
-    outer_->all_to_all({sent.get(), total(send_sizes)}, send_sizes,
-                       {received_.back().get(), total(recv_sizes)}, recv_sizes);
-    for (std::size_t host = 0; host < hosts(); ++host) {
-      if (host == layout_.own) continue;
-      out[host].clear();
-      for (const std::size_t size : in[host]) {
-        out[host].emplace_back(next, size);
-        next += size;
-      }
-    }
-    return out;
-  }
-
   // Pieces by process to pieces by place.
   std::vector<const std::byte*> by_place(const std::vector<Pieces>& pieces) const {
     std::vector<const std::byte*> inputs(places());
@@ -114,86 +83,169 @@ class Performance {
     return inputs;
   }
 
+  Pieces own_inputs() const {
+    Pieces inputs;
+    for (const Deposit* mine : deposits_) inputs.push_back(mine->input);
+    return inputs;
+  }
+
+  // Where every process' outputs lie in memory that processes share, if any do. What a verb writes
+  // there for others they may change as soon as it returns for them: then it must return for nobody
+  // before all have written.
+  std::vector<CommonBuffers::Place> common_outputs() {
+    if (outer_ == nullptr || outer_->is_network()) return {};
+    CommonBuffers::Place own;
+    bool is_one = true;
+    for (const Deposit* mine : deposits_) {
+      const auto place = common_.place_of(mine->output);
+      if (place.buffer != 0) own = place;
+      is_one = is_one && mine->output.data() == deposits_[0]->output.data();
+    }
+    if (!is_one && own.buffer != 0) own.offset = ~layout_.own;  // like no other process'
+    std::vector<CommonBuffers::Place> all(hosts());
+    outer_->all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+    const bool any = std::ranges::any_of(all, [](const auto& place) { return place.buffer != 0; });
+    return any ? all : std::vector<CommonBuffers::Place>{};
+  }
+
   std::vector<Sizes> sizes_of_all(std::size_t bytes) const {
     std::vector<Sizes> sizes;
     for (const auto& there : layout_.places) sizes.emplace_back(there.size(), bytes);
     return sizes;
   }
 
+  // What the own subtrees come to.
+  Pieces own_sums(const ReductionPlan& plan, const Deposit& reduction) {
+    Pieces sums;
+    for (const Subtree& subtree : plan.subtrees(layout_.own)) {
+      const ConstBytes first = deposit_of(subtree.first).input;
+      if (subtree.count == 1) {
+        sums.push_back(first);
+        continue;
+      }
+      std::vector<const std::byte*> inputs;
+      for (int i = 0; i < subtree.count; ++i) {
+        inputs.push_back(deposit_of(subtree.first + i).input.data());
+      }
+      const Bytes sum = exchange_.scratch(first.size());
+      reduce(inputs, sum, reduction.type, partial_op(reduction.op));
+      sums.push_back(sum);
+    }
+    return sums;
+  }
+
   void all_reduce() {
     const Deposit& first = *deposits_[0];
-    const std::size_t bytes = first.output.size();
-    if (bytes == 0) return;
-    const bool one_round = outer_ == nullptr || bytes <= kOneRoundBytes;
-    const std::size_t element = size_of(first.type);
-    // Which part of the buffer a process reduces.
-    const auto slice_at = [&](std::size_t host) {
-      if (one_round) return Shard{0, static_cast<std::int64_t>(bytes)};
-      const Shard part = shard(static_cast<std::int64_t>(bytes / element),
-                               static_cast<std::int64_t>(hosts()), static_cast<std::int64_t>(host));
-      const auto width = static_cast<std::int64_t>(element);
-      return Shard{part.offset * width, part.size * width};
-    };
-    const auto part_of = [&](auto buffer, std::size_t host) {
-      const Shard slice = slice_at(host);
-      return buffer.subspan(static_cast<std::size_t>(slice.offset),
-                            static_cast<std::size_t>(slice.size));
-    };
-    std::vector<Pieces> out(hosts());
-    for (std::size_t host = 0; host < hosts(); ++host) {
-      for (const Deposit* mine : deposits_) out[host].push_back(part_of(mine->input, host));
-    }
-    const Bytes own = part_of(first.output, layout_.own);
-    const auto pieces = exchange(std::move(out), sizes_of_all(own.size()));
-    reduce(by_place(pieces), own, first.type, first.op);
-    if (!one_round) {
-      std::vector<Sizes> slices(hosts());
-      for (std::size_t h = 0; h < hosts(); ++h) slices[h] = {part_of(first.output, h).size()};
-      const auto all = exchange(std::vector<Pieces>(hosts(), Pieces{own}), slices);
-      for (std::size_t h = 0; h < hosts(); ++h) copy_bytes(all[h][0], part_of(first.output, h));
+    if (first.output.empty()) return;
+    if (outer_ == nullptr) {
+      reduce(by_place({own_inputs()}), first.output, first.type, first.op);
+    } else {
+      const ReductionPlan plan(layout_.places, first.type, first.op);
+      const Pieces sums = own_sums(plan, first);
+      if (plan.is_one_sum_each()) {
+        outer_->all_reduce(sums[0], first.output, first.type, partial_op(first.op));
+        if (first.op == ReduceOp::mean) {
+          divide(first.output, static_cast<int>(places()), first.type);
+        }
+      } else {
+        all_reduce_by(plan, sums);
+      }
     }
     for (const Deposit* mine : deposits_) copy_bytes(first.output, mine->output);
   }
 
+  // To the first output. Each process reduces a slice for all, or all of a small one for itself.
+  void all_reduce_by(const ReductionPlan& plan, const Pieces& sums) {
+    const Deposit& first = *deposits_[0];
+    const std::size_t bytes = first.output.size();
+    const bool one_round = bytes <= kOneRoundBytes;
+    const auto part_of = [&](auto buffer, std::size_t host) {
+      if (one_round) return buffer;
+      const auto width = static_cast<std::int64_t>(size_of(first.type));
+      const Shard slice =
+          shard(static_cast<std::int64_t>(bytes) / width, static_cast<std::int64_t>(hosts()),
+                static_cast<std::int64_t>(host));
+      return buffer.subspan(static_cast<std::size_t>(slice.offset * width),
+                            static_cast<std::size_t>(slice.size * width));
+    };
+    const bool is_common = !common_outputs().empty();
+    std::vector<Pieces> out(hosts());
+    std::vector<Sizes> in;
+    const Bytes own = part_of(first.output, layout_.own);
+    for (std::size_t host = 0; host < hosts(); ++host) {
+      for (const ConstBytes sum : sums) out[host].push_back(part_of(sum, host));
+      in.emplace_back(plan.subtrees(host).size(), own.size());
+    }
+    const auto pieces = exchange_(std::move(out), in);
+    combine(plan.in_order(pieces, 0, 1), static_cast<int>(places()), own, first.type, first.op);
+    if (!one_round) {
+      std::vector<Sizes> slices(hosts());
+      for (std::size_t h = 0; h < hosts(); ++h) slices[h] = {part_of(first.output, h).size()};
+      const auto all = exchange_(std::vector<Pieces>(hosts(), Pieces{own}), slices);
+      for (std::size_t h = 0; h < hosts(); ++h) copy_bytes(all[h][0], part_of(first.output, h));
+    }
+    if (is_common) outer_->barrier();
+  }
+
   void reduce_scatter() {
-    const std::size_t bytes = deposits_[0]->output.size();
+    const Deposit& first = *deposits_[0];
+    const std::size_t bytes = first.output.size();
     if (bytes == 0) return;
     const auto slice = [&](ConstBytes input, int place) {
       return input.subspan(static_cast<std::size_t>(place) * bytes, bytes);
     };
+    if (outer_ == nullptr) {
+      for (std::size_t mine = 0; mine < deposits_.size(); ++mine) {
+        std::vector<const std::byte*> inputs;
+        for (const Deposit* from : deposits_) {
+          inputs.push_back(slice(from->input, static_cast<int>(mine)).data());
+        }
+        reduce(inputs, deposits_[mine]->output, first.type, first.op);
+      }
+      return;
+    }
+    const ReductionPlan plan(layout_.places, first.type, first.op);
+    const Pieces sums = own_sums(plan, first);
     std::vector<Pieces> out(hosts());
-    for (std::size_t host = 0; host < hosts(); ++host) {
-      for (const Deposit* mine : deposits_) {
-        for (const int place : layout_.places[host]) out[host].push_back(slice(mine->input, place));
-      }
-    }
     std::vector<Sizes> in;
-    for (const auto& there : layout_.places) {
-      in.emplace_back(there.size() * own_places().size(), bytes);
-    }
-    const auto pieces = exchange(std::move(out), in);
-    for (std::size_t mine = 0; mine < own_places().size(); ++mine) {
-      std::vector<const std::byte*> inputs(places());
-      for (std::size_t place = 0; place < places(); ++place) {
-        inputs[place] =
-            pieces[host_of_[place]][index_of_[place] * own_places().size() + mine].data();
+    for (std::size_t host = 0; host < hosts(); ++host) {
+      for (const ConstBytes sum : sums) {
+        for (const int place : layout_.places[host]) out[host].push_back(slice(sum, place));
       }
-      reduce(inputs, deposits_[mine]->output, deposits_[mine]->type, deposits_[mine]->op);
+      in.emplace_back(plan.subtrees(host).size() * own_places().size(), bytes);
+    }
+    const auto pieces = exchange_(std::move(out), in);
+    for (std::size_t mine = 0; mine < own_places().size(); ++mine) {
+      combine(plan.in_order(pieces, mine, own_places().size()), static_cast<int>(places()),
+              deposits_[mine]->output, first.type, first.op);
     }
   }
 
   void all_gather() {
-    const std::size_t bytes = deposits_[0]->input.size();
-    Pieces mine;
-    for (const Deposit* deposit : deposits_) mine.push_back(deposit->input);
-    const auto pieces =
-        exchange(std::vector<Pieces>(hosts(), std::move(mine)), sizes_of_all(bytes));
-    const auto inputs = by_place(pieces);
+    const Deposit& first = *deposits_[0];
+    const std::size_t bytes = first.input.size();
+    const auto outputs = common_outputs();
+    const auto part = [&](const Deposit& to, std::size_t place) {
+      return to.output.subspan(place * bytes, bytes);
+    };
+    const bool is_one =
+        !outputs.empty() && std::ranges::all_of(outputs, [&](const CommonBuffers::Place& place) {
+          return place.buffer != 0 && place == outputs[0];
+        });
+    if (is_one) {
+      for (const int place : own_places()) {
+        copy_bytes(deposit_of(place).input, part(first, static_cast<std::size_t>(place)));
+      }
+      return outer_->barrier();
+    }
+    const auto inputs =
+        by_place(exchange_(std::vector<Pieces>(hosts(), own_inputs()), sizes_of_all(bytes)));
     for (const Deposit* deposit : deposits_) {
       for (std::size_t place = 0; place < places(); ++place) {
-        copy_bytes({inputs[place], bytes}, deposit->output.subspan(place * bytes, bytes));
+        copy_bytes({inputs[place], bytes}, part(*deposit, place));
       }
     }
+    if (!outputs.empty()) outer_->barrier();
   }
 
   void all_to_all() {
@@ -216,7 +268,7 @@ class Performance {
         }
       }
     }
-    const auto pieces = exchange(std::move(out), in);
+    const auto pieces = exchange_(std::move(out), in);
     for (std::size_t mine = 0; mine < deposits_.size(); ++mine) {
       const Deposit& to = *deposits_[mine];
       for (std::size_t from = 0; from < places(); ++from) {
@@ -248,7 +300,7 @@ class Performance {
     for (const Deposit* mine : receivers) {
       in[host_of_[static_cast<std::size_t>(mine->source)]].push_back(mine->output.size());
     }
-    const auto pieces = exchange(std::move(out), in);
+    const auto pieces = exchange_(std::move(out), in);
     Sizes next(hosts(), 0);
     for (const Deposit* mine : receivers) {
       const std::size_t host = host_of_[static_cast<std::size_t>(mine->source)];
@@ -258,6 +310,7 @@ class Performance {
 
   void broadcast() {
     const int root = deposits_[0]->source;
+    const bool is_common = !common_outputs().empty();
     std::vector<Pieces> out(hosts());
     std::vector<Sizes> in(hosts());
     if (is_here(root)) {
@@ -265,35 +318,47 @@ class Performance {
     } else {
       in[host_of_[static_cast<std::size_t>(root)]] = {deposits_[0]->output.size()};
     }
-    const auto pieces = exchange(std::move(out), in);
+    const auto pieces = exchange_(std::move(out), in);
     for (const Deposit* mine : deposits_) {
       copy_bytes(pieces[host_of_[static_cast<std::size_t>(root)]][0], mine->output);
     }
+    if (is_common) outer_->barrier();
   }
 
-  // Threads of one process see each other's memory as it is. Of several processes that have more
-  // than one replica each, every one has a copy.
+  // Threads of one process see each other's memory as it is, and where the outer group has one copy
+  // for its processes, that is also theirs. Of several processes otherwise every one has a copy for
+  // each.
   void allocate() {
     const Deposit& first = *deposits_[0];
-    const bool is_common = first.copies == Copies::one && outer_ == nullptr;
-    const auto common = is_common ? private_buffer(first.bytes, true) : nullptr;
+    std::shared_ptr<SymmetricBuffer> common;
+    if (first.copies == Copies::one) {
+      common = outer_ == nullptr ? private_buffer(first.bytes, true)
+                                 : outer_->allocate(first.bytes, Copies::one);
+      if (!common->is_common()) common = nullptr;
+    }
+    if (common && outer_ != nullptr) {
+      std::uint64_t number = outer_->rank() == 0 ? CommonBuffers::new_number() : 0;
+      outer_->broadcast(std::as_writable_bytes(std::span(&number, 1)), 0);
+      common_.add(number, common);
+    }
     for (const Deposit* mine : deposits_) {
-      *mine->buffer = is_common ? common : private_buffer(first.bytes);
+      *mine->buffer = common ? common : private_buffer(first.bytes);
     }
   }
 
   const GroupLayout& layout_;
   std::span<const Deposit* const> deposits_;
   Communicator* outer_;
+  CommonBuffers& common_;
+  Exchange exchange_;
   std::vector<std::size_t> host_of_;   // by place: the process that has it
   std::vector<std::size_t> index_of_;  // by place: its index among those of that process
-  std::vector<std::unique_ptr<std::byte[]>> received_;
 };
 
 }  // namespace
 
 void perform(const GroupLayout& layout, std::span<const Deposit* const> deposits,
-             Communicator* outer) {
+             Communicator* outer, CommonBuffers& common) {
   // One replica a process: the outer group is the group.
   if (outer != nullptr &&
       outer->size() == std::accumulate(layout.places.begin(), layout.places.end(), 0,
@@ -321,7 +386,7 @@ void perform(const GroupLayout& layout, std::span<const Deposit* const> deposits
         return;
     }
   }
-  Performance(layout, deposits, outer).run();
+  Performance(layout, deposits, outer, common).run();
 }
 
 }  // namespace lockstep

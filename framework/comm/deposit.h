@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "framework/comm/common_buffers.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/element_type.h"
 
@@ -46,8 +47,12 @@ struct GroupLayout {
 
 /// Does a verb for all the replicas of a group that are in this process: `deposits` are theirs, in
 /// the order of their places. `outer` joins it with the other processes of the layout and has them
-/// in its order; nullptr where there are none. Results have the bits of any other Communicator.
+/// in its order; nullptr where there are none. `common` are the buffers that the process shares
+/// with others. Results have the bits of any other Communicator.
+///
+/// Of inputs to be reduced, processes send each other the sums of those which they have complete
+/// subtrees of: see partial_sums.h.
 void perform(const GroupLayout& layout, std::span<const Deposit* const> deposits,
-             Communicator* outer);
+             Communicator* outer, CommonBuffers& common);
 
 }  // namespace lockstep

@@ -183,7 +183,7 @@ const Ledger& Meeting::ledger() const noexcept {
 // The last to arrive does the work of all, with mutex_ not held. Where that is much, and nobody
 // else is needed for it, those who wait help.
 void Meeting::do_all(const Member& member, std::uint64_t fingerprint) {
-  if (!outer_) return perform(layout_, deposits_, nullptr);
+  if (!outer_) return perform(layout_, deposits_, nullptr, site_.common_buffers());
   const TurnBreak others_may_run;
   const Site::Guarded guarded(site_, member, outer_.get());
   outer_->mark(fingerprint);
@@ -191,7 +191,7 @@ void Meeting::do_all(const Member& member, std::uint64_t fingerprint) {
   // Those who were in this call have left it: nothing must be sent to them any more.
   if (site_.board().published(*member.seat)) explain_end(member, since);
   try {
-    perform(layout_, deposits_, outer_.get());
+    perform(layout_, deposits_, outer_.get(), site_.common_buffers());
   } catch (const ProcessEnded&) {
     explain(site_, member, since, kBusy);
     throw;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "framework/comm/board.h"
+#include "framework/comm/common_buffers.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/deposit.h"
 #include "framework/comm/local_work.h"
@@ -77,6 +78,7 @@ class Site {
 
   [[nodiscard]] int host() const noexcept { return host_; }
   [[nodiscard]] Board& board() const noexcept { return *board_; }
+  [[nodiscard]] CommonBuffers& common_buffers() noexcept { return common_buffers_; }
   /// The processes, or nullptr where there is one.
   [[nodiscard]] Communicator* world() const noexcept { return world_.get(); }
 
@@ -115,6 +117,7 @@ class Site {
   int host_;
   std::shared_ptr<Communicator> world_;
   std::shared_ptr<Board> board_;
+  CommonBuffers common_buffers_;
 
   std::mutex mutex_;  // guards what follows
   std::map<std::uint64_t, std::weak_ptr<Meeting>> meetings_;

@@ -43,7 +43,8 @@ class Worker {
   void run(std::int64_t replica, const std::function<void()>& function);
 
   /// Ends what its replicas wait for because one of the job's has failed: with `error` if that is a
-  /// CollectiveMismatch, since all are out of step then, otherwise with Aborted(reason). Any thread.
+  /// CollectiveMismatch, since all are out of step then, otherwise with Aborted(reason). Any
+  /// thread.
   void end(const std::exception_ptr& error, const std::string& reason);
 
   /// Waits for the other workers, so that nobody closes connections that another still needs.

@@ -18,6 +18,7 @@
 #include "framework/comm/host_memory.h"
 #include "framework/comm/reduce.h"
 #include "tests/catch.h"
+#include "tests/comm/reductions.h"
 #include "tests/comm/replicas.h"
 #include "tests/comm/words.h"
 #include "tests/support/settings.h"
@@ -29,6 +30,9 @@ using testing::Backend;
 using testing::expect;
 using testing::in_processes;
 using testing::in_threads;
+using testing::is_allowed;
+using testing::kOps;
+using testing::kTypes;
 
 namespace {
 
@@ -36,12 +40,6 @@ using Buffer = std::vector<std::byte>;
 
 constexpr int kReplicas[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
 constexpr int kReplicasAsProcesses[] = {2, 3, 5, 9, 16};
-constexpr ElementType kTypes[] = {ElementType::float64,  ElementType::float32, ElementType::float16,
-                                  ElementType::bfloat16, ElementType::int64,   ElementType::int32,
-                                  ElementType::int16,    ElementType::int8,    ElementType::uint8,
-                                  ElementType::boolean};
-constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::mean, ReduceOp::max, ReduceOp::min};
-
 // Through all of a replica's chunks and once more, and a part of one.
 constexpr std::size_t kLarge =
     HostMemory::kChunks * HostMemory::kChunkBytes + HostMemory::kChunkBytes / 3 + 1;
@@ -62,15 +60,6 @@ std::vector<Buffer> random_inputs(int replicas) {
 
 bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
-}
-
-bool is_allowed(ElementType type, ReduceOp op) {
-  try {
-    check_reduction("", type, op);
-    return true;
-  } catch (const ValueError&) {
-    return false;
-  }
 }
 
 // A reduction of the inputs' first elements, and what one replica alone makes of them.

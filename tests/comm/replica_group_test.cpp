@@ -7,9 +7,11 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -17,13 +19,18 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/shard.h"
 #include "framework/base/text.h"
+#include "framework/comm/reduce.h"
 #include "tests/catch.h"
+#include "tests/comm/reductions.h"
 #include "tests/comm/replicas.h"
 #include "tests/comm/symmetric_checks.h"
 #include "tests/comm/words.h"
+#include "tests/support/settings.h"
 
 using namespace lockstep;
+using testing::Backend;
 using testing::bytes;
 using testing::everyone;
 using testing::expect;
@@ -103,15 +110,16 @@ void permute_and_broadcast(ReplicaGroup& group, std::size_t count) {
   group.barrier();
 }
 
-// The group's places live on these hosts; each is a thread, hosts are joined by Gloo.
-void on_hosts(const std::vector<int>& host_of, const std::function<void(ReplicaGroup&)>& body) {
+// The group's places live on these hosts; each is a thread, hosts are joined by the backend.
+void on_hosts(const std::vector<int>& host_of, const std::function<void(ReplicaGroup&)>& body,
+              Backend backend = Backend::gloo) {
   const int hosts = *std::max_element(host_of.begin(), host_of.end()) + 1;
   std::vector<GroupMember> members;
   for (std::size_t place = 0; place < host_of.size(); ++place) {
     members.push_back({place + 1, 0, host_of[place], {}});
   }
   const auto board = std::make_shared<Board>(hosts);
-  lockstep::testing::in_threads(lockstep::testing::Backend::gloo, hosts, [&](Communicator& world) {
+  lockstep::testing::in_threads(backend, hosts, [&](Communicator& world) {
     const std::shared_ptr<Communicator> outer(&world, [](Communicator*) {});
     Site site(world.rank(), hosts > 1 ? outer : nullptr, board);
     std::mutex mutex;
@@ -158,7 +166,10 @@ TEST_CASE("verbs of groups that join threads of several processes have the usual
     for (const Verbs verbs :
          {all_reduce, reduce_scatter_and_gather, all_to_all, permute_and_broadcast}) {
       for (const std::size_t count : {0U, 1U, 37U, 20000U}) {
-        CHECK_NOTHROW(on_hosts(host_of, [&](ReplicaGroup& group) { verbs(group, count); }));
+        for (const Backend backend : {Backend::gloo, Backend::shared}) {
+          CHECK_NOTHROW(on_hosts(
+              host_of, [&](ReplicaGroup& group) { verbs(group, count); }, backend));
+        }
       }
     }
   }
@@ -170,13 +181,140 @@ TEST_CASE("symmetric buffers of such groups are memory like any other") {
     INFO("hosts of places: " << join(host_of));
     // The largest is shared among the threads of a process.
     for (const std::size_t count : {0U, 17U, 4099U, 300007U}) {
-      CHECK_NOTHROW(
-          on_hosts(host_of, [&](ReplicaGroup& group) { testing::check_symmetric(group, count); }));
+      for (const Backend backend : {Backend::gloo, Backend::shared}) {
+        CHECK_NOTHROW(on_hosts(
+            host_of, [&](ReplicaGroup& group) { testing::check_symmetric(group, count); },
+            backend));
+      }
     }
   }
-  CHECK_NOTHROW(on_hosts({0, 0}, [](ReplicaGroup& group) {
-    expect(group.allocate(10, Copies::one)->is_common(), "one copy for the threads of a process");
-  }));
+}
+
+TEST_CASE("such groups have one copy of a buffer where their processes share memory") {
+  const auto is_one = [](bool expected) {
+    return [=](ReplicaGroup& group) {
+      const auto buffer = group.allocate(10, Copies::one);
+      expect(buffer->is_common() == expected, "one copy for all");
+      expect(!group.allocate(10, Copies::each)->is_common(), "one for each");
+      if (!expected) return;
+      const auto own = buffer->own();
+      expect(own.size() == 10 && own[0] == std::byte{0}, "zeros");
+      group.barrier();
+      own[static_cast<std::size_t>(group.rank())] = static_cast<std::byte>(1 + group.rank());
+      group.barrier();
+      for (int place = 0; place < group.size(); ++place) {
+        expect(own[static_cast<std::size_t>(place)] == static_cast<std::byte>(1 + place), "writes");
+      }
+    };
+  };
+  for (const auto& host_of : {std::vector<int>{0, 0}, {0, 0, 1}, {0, 1, 0, 2, 2}}) {
+    INFO("hosts of places: " << join(host_of));
+    CHECK_NOTHROW(on_hosts(host_of, is_one(true), Backend::shared));
+    CHECK_NOTHROW(on_hosts(host_of, is_one(host_of.size() == 2), Backend::gloo));
+  }
+}
+
+// What a replica gets of others in a common buffer it may change at once.
+TEST_CASE("a verb into a common buffer returns when all have written to it") {
+  const auto race = [](ReplicaGroup& group) {
+    const auto n = static_cast<std::size_t>(group.size());
+    const auto me = static_cast<std::size_t>(group.rank());
+    constexpr std::size_t kBytes = 30000;
+    const auto buffer = group.allocate(n * kBytes, Copies::one);
+    const auto all = buffer->own();
+    const auto own = all.subspan(me * kBytes, kBytes);
+    const auto fill = [&](int round) {
+      std::ranges::fill(own, static_cast<std::byte>(round + group.rank()));
+    };
+    const auto check = [&](int round, const char* what) {
+      expect(
+          std::ranges::all_of(
+              own, [&](std::byte b) { return b == static_cast<std::byte>(round + group.rank()); }),
+          what);
+    };
+    std::vector<std::byte> apart(n * kBytes);
+    for (int round = 0; round < 30; ++round) {
+      std::ranges::fill(apart, std::byte{3});
+      group.all_gather(std::span(apart).first(kBytes), all);
+      fill(round);
+      group.barrier();
+      check(round, "all_gather");
+      group.barrier();
+      group.all_reduce(apart, all, ElementType::uint8, ReduceOp::max);
+      fill(round + 1);
+      group.barrier();
+      check(round + 1, "all_reduce");
+      group.barrier();
+      group.broadcast(all, round % group.size());
+      fill(round + 2);
+      group.barrier();
+      check(round + 2, "broadcast");
+      group.barrier();
+    }
+  };
+  for (const auto& host_of : {std::vector<int>{0, 1, 1}, {0, 0, 1, 1}, {0, 1, 0, 2, 2}}) {
+    INFO("hosts of places: " << join(host_of));
+    CHECK_NOTHROW(on_hosts(host_of, race, Backend::shared));
+  }
+}
+
+TEST_CASE("reductions on any number of workers have the bits of one alone") {
+  std::cout << "reductions on workers: LOCKSTEP_SEED=" << testing::seed() << std::endl;
+  for (int replicas = 1; replicas <= 9; ++replicas) {
+    struct Reduction {
+      ElementType type;
+      ReduceOp op;
+      std::vector<std::vector<std::byte>> inputs;
+      std::vector<std::byte> expected;
+    };
+    std::vector<Reduction> reductions;
+    for (const ElementType type : testing::kTypes) {
+      for (const ReduceOp op : testing::kOps) {
+        if (!testing::is_allowed(type, op)) continue;
+        // Small ones, and some that go in slices.
+        for (const std::size_t count : {std::size_t{5}, std::size_t{2500}}) {
+          const std::size_t bytes = count * static_cast<std::size_t>(replicas) * size_of(type);
+          Reduction made{type, op, testing::random_inputs(replicas, bytes, type), {}};
+          made.expected.resize(bytes);
+          std::vector<const std::byte*> inputs;
+          for (const auto& input : made.inputs) inputs.push_back(input.data());
+          reduce(inputs, made.expected, type, op);
+          reductions.push_back(std::move(made));
+        }
+      }
+    }
+    const auto check = [&](ReplicaGroup& group) {
+      const auto me = static_cast<std::size_t>(group.rank());
+      for (const Reduction& one : reductions) {
+        const std::string what = str(name_of(one.type), ", ", name_of(one.op));
+        std::vector<std::byte> output(one.expected.size());
+        group.all_reduce(one.inputs[me], output, one.type, one.op);
+        expect(output == one.expected, "all_reduce of " + what);
+        output = one.inputs[me];
+        group.all_reduce(output, output, one.type, one.op);
+        expect(output == one.expected, "all_reduce in place of " + what);
+        const std::size_t slice = output.size() / static_cast<std::size_t>(group.size());
+        output.resize(slice);
+        group.reduce_scatter(one.inputs[me], output, one.type, one.op);
+        expect(std::ranges::equal(output, std::span(one.expected).subspan(me * slice, slice)),
+               "reduce_scatter of " + what);
+        std::vector<std::byte> whole = one.inputs[me];
+        const auto own = std::span(whole).subspan(me * slice, slice);
+        group.reduce_scatter(whole, own, one.type, one.op);
+        expect(std::ranges::equal(own, output), "reduce_scatter in place of " + what);
+      }
+    };
+    for (int workers = 1; workers <= replicas; ++workers) {
+      std::vector<int> host_of;
+      for (int worker = 0; worker < workers; ++worker) {
+        const auto size = static_cast<std::size_t>(shard(replicas, workers, worker).size);
+        host_of.insert(host_of.end(), size, worker);
+      }
+      const Backend backend = (replicas + workers) % 2 == 0 ? Backend::gloo : Backend::shared;
+      INFO(replicas << " on " << workers << " over " << name_of(backend));
+      CHECK_NOTHROW(on_hosts(host_of, check, backend));
+    }
+  }
 }
 
 TEST_CASE("subgroups of such groups keep their order") {
