@@ -122,6 +122,60 @@ TEST_CASE("bench vdot checks its results and compares") {
   CHECK(json["replicas"] == 8);
 }
 
+TEST_CASE("bench training measures steps and launches, and says which peers are not there") {
+  const Bench bench;
+  const Ended end = bench.run({"training", "--models", "mlp", "--replicas", "2,1", "--batch", "4",
+                               "--repetitions", "2", "--python", "/nowhere/python", "--json",
+                               "out.json", "--plot", "out.svg"});
+  INFO(end.out << end.err);
+  REQUIRE(end.status == 0);
+  for (const std::string part :
+       {"stage 0: LibTorch",
+        "plain is left out: /nowhere/python cannot run it: ", "ddp is left out: /nowhere/python",
+        "zero is left out: /nowhere/python", "torchrun is left out: /nowhere/python",
+        "== mlp, 1863690 parameters, 1 replica of 4 samples; floor ",
+        "== mlp, 1863690 parameters, 2 replicas of 4 samples; floor ", "steps/s", "of floor",
+        "== launch to first step, pmean_linear, 4 processes"}) {
+    CHECK_THAT(end.out, ContainsSubstring(part));
+  }
+  const auto json = nlohmann::json::parse(read_text(bench.file("out.json")));
+  REQUIRE(json["results"].size() == 2);
+  for (const auto& result : json["results"]) {
+    CHECK(result["floor"]["forward_and_backward"] > 0);
+    REQUIRE(result["measurements"].size() == 5);
+    for (const auto& measurement : result["measurements"]) {
+      CHECK(measurement["samples"].size() == 2);
+      const double seconds = measurement["seconds"]["median"];
+      double parts = 0;
+      for (const auto& part : measurement["measured_parts"]) parts += part.get<double>();
+      CHECK(parts > 0);
+      CHECK(parts < 1.5 * seconds);
+      CHECK(measurement["measured_parts"]["backward"] > 0);
+      CHECK(measurement["peak_bytes"] > 1 << 20);
+      CHECK(measurement["host_bytes"] > 1 << 20);
+    }
+  }
+  CHECK(json["launches"]["measurements"][0]["system"] == "train");
+  CHECK(json["launches"]["measurements"][0]["samples"].size() == 2);
+  CHECK_THAT(read_text(bench.file("out.svg")), ContainsSubstring("mlp, 2 replicas"));
+  CHECK(bench.left_nothing());
+}
+
+TEST_CASE("bench training runs replicas as threads, and a measurement alone") {
+  const Bench bench;
+  const Ended end = bench.run({"training", "--measure", "steps", "--models", "cnn", "--systems",
+                               "lockstep", "--launch", "threads", "--stages", "3,0", "--replicas",
+                               "2", "--batch", "2", "--repetitions", "1"});
+  INFO(end.out << end.err);
+  CHECK(end.status == 0);
+  CHECK_THAT(end.out, ContainsSubstring("stage 0 threads"));
+  CHECK_THAT(end.out, ContainsSubstring("stage 3 threads"));
+  CHECK_THAT(end.out, !ContainsSubstring("stage 1"));
+  CHECK_THAT(end.out, ContainsSubstring("== cnn, 421642 parameters, 2 replicas"));
+  CHECK_THAT(end.out, !ContainsSubstring("launch to first step"));
+  CHECK(bench.left_nothing());
+}
+
 TEST_CASE("--help and --version print to stdout and do nothing else") {
   const Bench bench;
   for (const std::vector<std::string>& flags :
@@ -130,9 +184,9 @@ TEST_CASE("--help and --version print to stdout and do nothing else") {
     CHECK(help.status == 0);
     CHECK(help.err.empty());
     for (const std::string part :
-         {"bench collectives", "bench vdot", "--operations", "--sizes", "--replicas", "--systems",
-          "--launch", "--repetitions", "--python", "--json", "--plot", "How is measured",
-          "The limit", "Exit status"}) {
+         {"bench collectives", "bench vdot", "bench training", "--stages", "--operations",
+          "--sizes", "--replicas", "--systems", "--launch", "--repetitions", "--python", "--json",
+          "--plot", "How is measured", "The limit", "Exit status"}) {
       CHECK_THAT(help.out, ContainsSubstring(part));
     }
     for (const std::string& line : lines_of(help.out)) CHECK(line.size() <= 100);
@@ -146,10 +200,10 @@ TEST_CASE("what is not understood is refused, in one line and at once") {
     std::string message;  // or its beginning
   };
   const std::vector<Refusal> refusals{
-      {{}, "a measurement is needed: collectives or vdot; see bench --help"},
+      {{}, "a measurement is needed: collectives, vdot or training; see bench --help"},
       {{"colectives"},
-       "unknown measurement 'colectives' (did you mean 'collectives'?): collectives or vdot; see "
-       "bench --help"},
+       "unknown measurement 'colectives' (did you mean 'collectives'?): collectives, vdot or "
+       "training; see bench --help"},
       {{"collectives", "--size", "8"},
        "unknown flag --size (did you mean '--sizes'?); see bench --help"},
       {{"vdot", "--sizes", "8"}, "unknown flag --sizes"},
@@ -173,6 +227,15 @@ TEST_CASE("what is not understood is refused, in one line and at once") {
        "--systems: c10d cannot be measured here: /nowhere/python cannot run it: "},
       {{"vdot", "--systems", "gloo"},
        "--systems: unknown system 'gloo'; there are pmap, serial, libtorch, jax"},
+      {{"training", "--sizes", "8"}, "unknown flag --sizes"},
+      {{"training", "--measure", "step"},
+       "--measure: 'step' is unknown (did you mean 'steps'?); there are steps, launches"},
+      {{"training", "--models", "mlp,gpt"}, "--models: 'gpt' is unknown; there are mlp, cnn"},
+      {{"training", "--stages", "4"}, "--stages: '4' is no stage; there are 0, 1, 2, 3"},
+      {{"training", "--batch", "0"}, "--batch: '0' is no whole number from 1 to 4096"},
+      {{"training", "--replicas", "65"}, "--replicas: '65' is no whole number from 1 to 64"},
+      {{"training", "--systems", "lockstep,ddp", "--python", "/nowhere/python"},
+       "--systems: ddp cannot be measured here: /nowhere/python cannot run it: "},
       {{"collectives", "--json", "/nowhere/out.json"},
        "--json: the folder /nowhere cannot be written to"},
       {{"collectives", "--plot", ""}, "--plot: '' is no file's name"},

@@ -77,6 +77,13 @@ std::string colour_class(std::size_t style) {
   return str("c", style % kColours.size());
 }
 
+std::string square_svg(std::size_t style, bool faint, double left, double top, double width,
+                       double height) {
+  return str("<rect class=\"part ", colour_class(style), faint ? " faint" : "", "\" x=\"",
+             number(left), "\" y=\"", number(top), "\" width=\"", number(width), "\" height=\"",
+             number(height), "\"/>\n");
+}
+
 // Beyond eight styles colours come again, with other markers.
 std::string marker_svg(std::size_t style, double x, double y) {
   const std::size_t marker = (style + style / kMarkers.size()) % kMarkers.size();
@@ -164,10 +171,12 @@ std::string style_sheet() {
       // Behind the colours, whose fill a line must not have.
       ".line{fill:none;stroke-width:2.4;stroke-linejoin:round}.dashed{stroke-width:1.7;stroke-"
       "dasharray:7 4}\n"
+      ".part{stroke:none}.faint{fill-opacity:.6}.spread{stroke:#222;stroke-width:1.6}\n"
       ".marker{stroke-width:1.6}.bar{stroke-width:1.6;stroke-opacity:.55}\n"
       "@media (prefers-color-scheme:dark){\n"
-      "text{fill:#e8e8e8}.ground{fill:#14171c}.grid{stroke:#353a42}.level{stroke:#e8e8e8}\n",
-      dark, ".line{fill:none}\n}\n</style>\n");
+      "text{fill:#e8e8e8}.ground{fill:#14171c}.grid{stroke:#353a42}.level,.spread{stroke:#e8e8e8}"
+      "\n",
+      dark, ".line{fill:none}.part{stroke:none}\n}\n</style>\n");
 }
 
 }  // namespace
@@ -175,6 +184,18 @@ std::string style_sheet() {
 double Scale::place(double value) const {
   if (!logarithmic) return (value - low) / (high - low);
   return std::log(value / low) / std::log(high / low);
+}
+
+Axis linear_axis(double high, const std::string& title) {
+  double step = std::pow(10, std::floor(std::log10(high)));
+  if (high / step < 2)
+    step /= 5;
+  else if (high / step < 5)
+    step /= 2;
+  const double top = std::ceil(high / step) * step;
+  Axis axis{.scale = {0, top, false}, .ticks = {}, .title = title};
+  for (int i = 0; i * step <= top * 1.001; ++i) axis.ticks.push_back({i * step, str(i * step)});
+  return axis;
 }
 
 std::string text_svg(double x, double y, const std::string& classes, const std::string& text) {
@@ -199,6 +220,41 @@ std::string chart_svg(const Chart& chart, double left, double top, double width,
   }
   for (const Line& line : chart.lines) svg += line_of_points_svg(line, area);
   return svg;
+}
+
+std::string bars_svg(const BarChart& chart, double left, double top, double width) {
+  const double bottom = top + kBarHeight * static_cast<double>(chart.bars.size());
+  const auto x = [&](double value) { return left + width * chart.x.scale.place(value); };
+  std::string svg;
+  for (const Tick& tick : chart.x.ticks) {
+    svg += line_svg(x(tick.value), top, x(tick.value), bottom, "grid");
+    svg += text_svg(x(tick.value), bottom + 20, "label middle", tick.label);
+  }
+  svg += text_svg(left + width / 2, bottom + 40, "label middle", chart.x.title);
+  double middle = top + kBarHeight / 2;
+  for (const Bar& bar : chart.bars) {
+    svg += text_svg(left - 8, middle + 5, "label end", bar.label);
+    double sum = 0;
+    for (std::size_t i = 0; i < bar.parts.size(); ++i) {
+      const double begin = x(sum);
+      sum += bar.parts[i];
+      if (bar.parts[i] > 0) svg += square_svg(i, bar.faint, begin, middle - 8, x(sum) - begin, 16);
+    }
+    svg += line_svg(x(bar.low), middle, x(bar.high), middle, "spread");
+    svg += text_svg(x(std::max(sum, bar.high)) + 6, middle + 5, "label", bar.text);
+    middle += kBarHeight;
+  }
+  for (const Level& level : chart.levels) {
+    svg += line_svg(x(level.y), top - 6, x(level.y), bottom, "level");
+    svg += text_svg(x(level.y), top - 10, "label middle", level.label);
+  }
+  return svg;
+}
+
+std::string legend_square_svg(std::size_t style, const std::string& label, double left,
+                              double middle) {
+  return square_svg(style, false, left, middle - 8, 16, 16) +
+         text_svg(left + 24, middle + 5, "label", label);
 }
 
 std::string svg_document(double width, double height, const std::string& elements) {

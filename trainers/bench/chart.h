@@ -29,6 +29,9 @@ struct Axis {
   std::string title;
 };
 
+/// From 0 to above `high`, with ticks in steps of 1, 2 or 5 times a power of ten.
+[[nodiscard]] Axis linear_axis(double high, const std::string& title);
+
 /// A value with the range that it may as well be in.
 struct Point {
   double x = 0;
@@ -57,6 +60,32 @@ struct Chart {
   std::vector<Line> lines;
   std::vector<Level> levels = {};
 };
+
+/// A sum of parts, each in the style of its number.
+struct Bar {
+  std::string label;
+  bool faint = false;
+  std::vector<double> parts = {};
+  double low = 0;  ///< the range that the sum may as well be in
+  double high = 0;
+  std::string text = {};  ///< behind its end
+};
+
+/// Bars one below the other, their labels left of them, over an axis of values.
+struct BarChart {
+  Axis x;
+  std::vector<Bar> bars;
+  std::vector<Level> levels = {};  ///< values of x
+};
+
+inline constexpr double kBarHeight = 24;  ///< from one bar to the next
+
+/// The chart as SVG elements, its plotting area at these coordinates and as high as its bars need.
+[[nodiscard]] std::string bars_svg(const BarChart& chart, double left, double top, double width);
+
+/// A square in that style and a text behind it, for a legend of bars.
+[[nodiscard]] std::string legend_square_svg(std::size_t style, const std::string& label,
+                                            double left, double middle);
 
 /// The chart as SVG elements, its plotting area at these coordinates.
 [[nodiscard]] std::string chart_svg(const Chart& chart, double left, double top, double width,

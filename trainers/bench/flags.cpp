@@ -12,6 +12,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "trainers/bench/help.h"
+#include "trainers/bench/training_loop.h"
 #include "trainers/bench/units.h"
 
 namespace lockstep::bench {
@@ -20,6 +21,7 @@ namespace {
 constexpr const char* kDefaultSizes = "8,64,1KiB,8KiB,64KiB,256KiB,1MiB,8MiB,64MiB,256MiB";
 constexpr std::int64_t kMostReplicas = 64;
 constexpr std::int64_t kMostRepetitions = 10'000;
+constexpr std::int64_t kLargestBatch = 4096;
 
 using Texts = std::vector<std::string>;
 
@@ -36,6 +38,10 @@ Texts flag_names(const std::string& command) {
   Texts names{"systems", "repetitions", "python", "json"};
   if (command == "collectives")
     names.insert(names.end(), {"operations", "sizes", "replicas", "launch", "plot"});
+  if (command == "training") {
+    names.insert(names.end(),
+                 {"measure", "models", "replicas", "stages", "batch", "launch", "plot"});
+  }
   return names;
 }
 
@@ -125,16 +131,9 @@ void read_common(CommonOptions& options, const Value& value) {
   });
 }
 
-CollectivesOptions read_collectives(const Value& value) {
-  CollectivesOptions options;
-  read_common(options, value);
-  options.sizes = parse_entries("--sizes", kDefaultSizes, parse_float_size);
-  value("operations", [&](const std::string& text) {
-    options.operations = parse_entries("--operations", text, parse_operation);
-  });
-  value("sizes", [&](const std::string& text) {
-    options.sizes = parse_entries("--sizes", text, parse_float_size);
-  });
+// What measurements on several replicas have, with a picture of it.
+template <typename Options>
+void read_replicas(Options& options, const Value& value) {
   value("replicas", [&](const std::string& text) {
     options.replicas = parse_entries("--replicas", text, [](const std::string& entry) {
       return parse_count(entry, kMostReplicas);
@@ -145,7 +144,67 @@ CollectivesOptions read_collectives(const Value& value) {
   });
   value("plot",
         [&](const std::string& text) { options.plot = parse_value("--plot", text, parse_output); });
+}
+
+CollectivesOptions read_collectives(const Value& value) {
+  CollectivesOptions options;
+  read_common(options, value);
+  options.sizes = parse_entries("--sizes", kDefaultSizes, parse_float_size);
+  value("operations", [&](const std::string& text) {
+    options.operations = parse_entries("--operations", text, parse_operation);
+  });
+  value("sizes", [&](const std::string& text) {
+    options.sizes = parse_entries("--sizes", text, parse_float_size);
+  });
+  read_replicas(options, value);
   std::sort(options.sizes.begin(), options.sizes.end());
+  return options;
+}
+
+// One of `known`.
+std::string parse_word(const std::string& text, const Texts& known) {
+  if (std::find(known.begin(), known.end(), text) != known.end()) return text;
+  throw ValueError(
+      str("'", text, "' is unknown", did_you_mean(text, known), "; there are ", join(known)));
+}
+
+std::int64_t parse_stage(const std::string& text) {
+  for (const std::int64_t stage : training_stages()) {
+    if (text == str(stage)) return stage;
+  }
+  throw ValueError(str("'", text, "' is no stage; there are ", join(training_stages())));
+}
+
+void read_training_cases(TrainingOptions& options, const Value& value) {
+  value("measure", [&](const std::string& text) {
+    const Texts wanted = parse_entries("--measure", text, [](const std::string& entry) {
+      return parse_word(entry, {"steps", "launches"});
+    });
+    options.steps = std::find(wanted.begin(), wanted.end(), "steps") != wanted.end();
+    options.launches = std::find(wanted.begin(), wanted.end(), "launches") != wanted.end();
+  });
+  value("models", [&](const std::string& text) {
+    options.models = parse_entries("--models", text, [](const std::string& entry) {
+      return parse_word(entry, {"mlp", "cnn"});
+    });
+  });
+  options.stages = training_stages();
+  value("stages", [&](const std::string& text) {
+    options.stages = parse_entries("--stages", text, parse_stage);
+  });
+  value("batch", [&](const std::string& text) {
+    options.batch = parse_value("--batch", text, [](const std::string& count) {
+      return parse_count(count, kLargestBatch);
+    });
+  });
+}
+
+TrainingOptions read_training(const Value& value) {
+  TrainingOptions options;
+  read_common(options, value);
+  read_training_cases(options, value);
+  read_replicas(options, value);
+  std::sort(options.replicas.begin(), options.replicas.end());
   return options;
 }
 
@@ -158,7 +217,7 @@ VdotOptions read_vdot(const Value& value) {
 }  // namespace
 
 Flags parse_flags(int argc, const char* const* argv) {
-  const Texts commands{"collectives", "vdot"};
+  const Texts commands{"collectives", "vdot", "training"};
   const std::string command = argc > 1 ? argv[1] : "";
   if (command == "--help") return {.text = help_text()};
   if (command == "--version") return {.text = "lockstep " LOCKSTEP_VERSION "\n"};
@@ -166,7 +225,7 @@ Flags parse_flags(int argc, const char* const* argv) {
     const std::string what = command.empty() ? "a measurement is needed"
                                              : str("unknown measurement '", command, "'",
                                                    did_you_mean(command, commands));
-    throw ValueError(str(what, ": ", join(commands, " or "), "; see bench --help"));
+    throw ValueError(str(what, ": ", "collectives, vdot or training", "; see bench --help"));
   }
   const Texts names = flag_names(command);
   check_known(argc - 2, argv + 2, names);
@@ -185,6 +244,7 @@ Flags parse_flags(int argc, const char* const* argv) {
     Flags flags;
     if (command == "collectives") flags.collectives = read_collectives(value);
     if (command == "vdot") flags.vdot = read_vdot(value);
+    if (command == "training") flags.training = read_training(value);
     return flags;
   } catch (const cxxopts::exceptions::exception& error) {
     throw ValueError(str(error.what(), "; see bench --help"));

@@ -30,10 +30,22 @@ struct CollectivesOptions : CommonOptions {
 
 struct VdotOptions : CommonOptions {};
 
+struct TrainingOptions : CommonOptions {
+  bool steps = true;     ///< measure steps
+  bool launches = true;  ///< measure launches
+  std::vector<std::string> models{"mlp", "cnn"};
+  std::vector<std::int64_t> replicas{1, 2, 4};
+  std::vector<std::int64_t> stages;  ///< of ZeRO
+  std::int64_t batch = 64;           ///< samples a replica
+  std::vector<LaunchMode> launch{LaunchMode::processes};
+  std::filesystem::path plot;  ///< empty: none
+};
+
 /// What the command line asks for: exactly one of these.
 struct Flags {
   std::optional<CollectivesOptions> collectives = std::nullopt;
   std::optional<VdotOptions> vdot = std::nullopt;
+  std::optional<TrainingOptions> training = std::nullopt;
   std::optional<std::string> text;  ///< --help or --version: to be printed, and nothing else done
 };
 

@@ -8,6 +8,7 @@ std::string help_text() {
 Usage:
   bench collectives [flags]   all-reduce, reduce-scatter and all-gather over sizes and replicas
   bench vdot [flags]          the dot product of two arrays of 10,000,000 x 3 over 8 replicas
+  bench training [flags]      a training step of two models, and launch to first step
   bench --help | --version
 
 Flags of bench collectives (bench vdot has --systems, --repetitions, --python and --json):
@@ -22,6 +23,14 @@ Flags of bench collectives (bench vdot has --systems, --repetitions, --python an
                       system
   --json FILE         write all samples, and what is known of the machine and the systems
   --plot FILE.svg     draw time and bus bandwidth over size, a line a system, dashed for peers
+
+Flags of bench training, beside --systems, --repetitions, --python, --json and --plot:
+  --measure LIST      steps, launches (default: both)
+  --models LIST       mlp, cnn: those of configs/fashion_mnist_*.yaml (default: both)
+  --replicas LIST     default: 1,2,4
+  --stages LIST       of ZeRO (default: all)
+  --batch N           samples a replica (default: 64)
+  --launch LIST       processes, threads, as above
 
 Systems. Buffers are float32; "threads" behind a name says that its replicas are threads.
   symmetric  Lockstep: psum_, psum_scatter_into and all_gather_into on symmetric_zeros(), memory
@@ -38,6 +47,15 @@ and of bench vdot, on float32 arrays that lie in memory (JAX: on its devices) cu
   libtorch   LibTorch's at::dot on all cores
   jax        jnp.vdot under pmap over 8 CPU host devices, then psum
 pmap's result must be that of float64 to 1e-5; how far each is from that is said below the table.
+and of bench training, all with Adam, one math thread a replica, on batches of images in memory:
+  lockstep   Lockstep at each stage of ZeRO ("stage 0"); and `train`, for launches
+  plain      PyTorch's plain loop, each replica for itself
+  ddp        PyTorch's DistributedDataParallel over Gloo on loopback, gradient_as_bucket_view and
+             static_graph on; from 2 replicas on
+  zero       the same with ZeroRedundancyOptimizer, parameters_as_bucket_view on
+  torchrun   torchrun with DistributedDataParallel; for launches
+PyTorch's cnn is channels_last and pools before ReLU, as Lockstep's does, and of its Adams (one by
+one, foreach, fused) the one is taken that is the fastest on this machine; a line says which.
 
 A system that this machine lacks is left out, with a line that says why; one that --systems names
 must be there.
@@ -63,11 +81,24 @@ what must be read and written at the least, all replicas together: all_reduce N 
 written, reduce_scatter N S and S, all_gather (N-1) S and (N-1) S. What stays in caches can be more
 than 100%.
 
+bench training: a sample is a batch of steps of about 60 ms, divided by them; each model on each
+number of replicas has processes of its own. Parts of a step are medians of the replicas' own
+clocks. Forward, backward and update are what they take alone, in processes that do nothing else, as
+many and at the same time (for PyTorch: in its plain loop); what the step takes longer than these
+and the data is communication. The floor is forward and backward alone, and Adam's 28 bytes a
+parameter at the memory's speed as above, each parameter updated once by one of the replicas.
+Efficiency is the time at one replica (PyTorch: of the plain loop) over the time here, where each
+replica has a core. Memory is the largest replica's peak (VmHWM) and what all have in the end,
+shared pages counted once (Pss).
+Launches: 4 processes train one step of the pmean example; from the start of the program to the
+line that says that the step is done, 5 times in turn if --repetitions does not say otherwise.
+
 Exit status: 0 done; 2 arguments; 3 a system failed; 1 any other error; 130 Ctrl-C; 143 SIGTERM.
 
 Examples:
   bench collectives --json collectives.json --plot collectives.svg
   bench vdot --python venv/bin/python
+  bench training --python /usr/bin/python3,venv/bin/python --json training.json --plot training.svg
   bench collectives --operations all_reduce --sizes 1KiB,1MiB,64MiB --replicas 2 \
       --python /usr/bin/python3,venv/bin/python
 )";

@@ -47,10 +47,22 @@ std::int64_t now() {
 
 std::string run(Task& task, std::int64_t calls) {
   task.barrier();
+  (void)task.parts();
   const std::int64_t begin = now();
   for (std::int64_t i = 0; i < calls; ++i) task.call();
   const std::int64_t end = now();
-  return str("ran ", begin, ' ', end);
+  std::string answer = str("ran ", begin, ' ', end);
+  for (const double part : task.parts()) answer += str(' ', part);
+  return answer;
+}
+
+// The number of KiB in the line "name:   123 kB" of a file in /proc.
+std::int64_t kilobytes(const std::string& file, const std::string& name) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind(name + ":", 0) == 0) return std::stoll(line.substr(name.size() + 1));
+  }
+  throw Error(str("bench: ", file, " has no ", name));
 }
 
 }  // namespace
@@ -73,6 +85,9 @@ void serve(Task& task, const std::filesystem::path& folder, std::int64_t rank) {
       std::int64_t calls = 0;
       words >> calls;
       answers.send(run(task, calls));
+    } else if (verb == "memory") {
+      answers.send(str("memory ", ::getpid(), ' ', kilobytes("/proc/self/status", "VmHWM"), ' ',
+                       kilobytes("/proc/self/smaps_rollup", "Pss")));
     } else {
       throw Error(str("bench: the driver said '", line, "'"));
     }

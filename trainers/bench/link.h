@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep::bench {
 
@@ -20,6 +21,8 @@ class Task {
   virtual void barrier() = 0;
   /// The operation, once.
   virtual void call() = 0;
+  /// Seconds that parts of the calls since the last time took, if the operation has parts.
+  [[nodiscard]] virtual std::vector<double> parts() { return {}; }
 };
 
 /// Does what the driver asks of this replica until the driver hangs up. In between it sleeps in
@@ -28,10 +31,12 @@ class Task {
 /// `folder` holds two FIFOs a replica needs, of lines of text: `commands.RANK` from the driver,
 /// `answers` to it.
 ///   prepare OPERATION BYTES   answered by   RANK prepared NOTE
-///   run CALLS                 answered by   RANK ran BEGIN END
+///   run CALLS                 answered by   RANK ran BEGIN END PART ...
+///   memory                    answered by   RANK memory PID PEAK SHARE
 /// BEGIN and END are this replica's, in nanoseconds of CLOCK_MONOTONIC (std::chrono::steady_clock,
-/// Python's time.monotonic_ns), which all processes of a host share. The first line, unasked, is
-/// "RANK hello".
+/// Python's time.monotonic_ns), which all processes of a host share. PEAK is the most memory that
+/// the process had resident so far (VmHWM), SHARE what it has now, where pages of several processes
+/// count in parts (Pss), in KiB. The first line, unasked, is "RANK hello".
 void serve(Task& task, const std::filesystem::path& folder, std::int64_t rank);
 
 }  // namespace lockstep::bench

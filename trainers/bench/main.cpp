@@ -12,6 +12,8 @@
 #include "trainers/bench/collectives.h"
 #include "trainers/bench/flags.h"
 #include "trainers/bench/own_systems.h"
+#include "trainers/bench/training.h"
+#include "trainers/bench/training_systems.h"
 #include "trainers/bench/vdot.h"
 #include "trainers/bench/workplace.h"
 
@@ -20,8 +22,11 @@ namespace {
 
 // What the driver starts: a system, until the driver hangs up.
 int run_worker(const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments[0] != "vdot") return run_own_worker(arguments);
-  run_vdot_worker({arguments.begin() + 1, arguments.end()});
+  const std::string kind = arguments.empty() ? "" : arguments[0];
+  if (kind != "vdot" && kind != "training") return run_own_worker(arguments);
+  const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+  if (kind == "training") return run_training_worker(rest);
+  run_vdot_worker(rest);
   return 0;
 }
 
@@ -31,6 +36,7 @@ int bench(int argc, char** argv) {
   const Flags flags = parse_flags(argc, argv);
   if (flags.collectives) run_collectives(*flags.collectives);
   if (flags.vdot) run_vdot(*flags.vdot);
+  if (flags.training) run_training(*flags.training);
   if (flags.text) std::cout << *flags.text;
   if (!std::cout.flush()) throw Error("stdout cannot be written");
   return 0;

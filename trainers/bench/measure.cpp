@@ -19,7 +19,7 @@ constexpr double kMostCalls = 100'000;
 std::int64_t calls_of_batch(Workers& workers) {
   double calls = 1;
   while (true) {
-    const double seconds = workers.run(static_cast<std::int64_t>(calls));
+    const double seconds = workers.run(static_cast<std::int64_t>(calls)).seconds;
     const double wanted = std::clamp(std::round(kBatchSeconds * calls / seconds), 1.0, kMostCalls);
     if (seconds >= kBatchSeconds / 2 || wanted <= 2 * calls)
       return static_cast<std::int64_t>(wanted);
@@ -48,7 +48,7 @@ std::vector<Measurement> measure(const Crew& systems, const std::string& operati
     for (std::size_t i = 0; i < systems.size(); ++i) {
       const std::size_t turn = (i + static_cast<std::size_t>(repetition)) % systems.size();
       Measurement& measurement = measurements[turn];
-      measurement.samples.push_back(systems[turn].run(measurement.calls) /
+      measurement.samples.push_back(systems[turn].run(measurement.calls).seconds /
                                     static_cast<double>(measurement.calls));
     }
   }

@@ -2,12 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <utility>
+
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -36,13 +42,17 @@ struct Probed {
   std::string last_line;
 };
 
-// Runs `command --version`, which prints a version, or fails and says why in its last line.
+// Runs `command --version`, which prints a version, or fails and says why in its last line. Once:
+// several systems are of one library, which may take seconds to load.
 Probed probe(std::vector<std::string> command) {
+  static std::map<std::vector<std::string>, Probed> known;
+  const auto before = known.find(command);
+  if (before != known.end()) return before->second;
+  Probed& probed = known[command];
   command.emplace_back("--version");
   for (std::string& word : command) word = in_quotes(word);
   FILE* const output = ::popen((join(command, " ") + " 2>&1 </dev/null").c_str(), "re");
   if (output == nullptr) throw Error(str("cannot run ", command[0]));
-  Probed probed;
   std::string text;
   std::array<char, 4096> buffer{};
   while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), output)) {
@@ -125,13 +135,33 @@ void add_script(const std::string& name, const std::string& library, const std::
 // Or scripts would leave __pycache__ where they are.
 const std::pair<const std::string, std::string> kNoCaches{"PYTHONDONTWRITEBYTECODE", "1"};
 
+// Their best: a process a replica that meets the others on loopback, with a thread for its math.
+std::map<std::string, std::string> torch_environment() {
+  return {{"GLOO_SOCKET_IFNAME", "lo"}, {"OMP_NUM_THREADS", "1"}, kNoCaches};
+}
+
+// A TCP port that nobody listens at.
+int free_port() {
+  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  if (!socket.open() || ::bind(socket.get(), any, size) != 0 ||
+      ::getsockname(socket.get(), any, &size) != 0) {
+    throw Error(str("cannot find a free port: ", std::strerror(errno)));
+  }
+  return ntohs(address.sin_port);
+}
+
 Programs c10d_programs(const std::string& python) {
   return [python](std::int64_t replicas, const fs::path& folder) {
     std::vector<Program> programs;
     for (std::int64_t rank = 0; rank < replicas; ++rank) {
       programs.push_back(
           {.arguments = {python, peer_program("c10d.py"), str(rank), str(replicas), folder},
-           .environment = {{"GLOO_SOCKET_IFNAME", "lo"}, {"OMP_NUM_THREADS", "1"}, kNoCaches}});
+           .environment = torch_environment()});
     }
     return programs;
   };
@@ -145,6 +175,33 @@ Programs jax_programs(const std::string& python) {
   };
 }
 
+std::function<Programs(const std::string& python)> training_programs(const std::string& way) {
+  return [way](const std::string& python) {
+    return [way, python](std::int64_t replicas, const fs::path& folder) {
+      std::vector<Program> programs;
+      for (std::int64_t rank = 0; rank < replicas; ++rank) {
+        programs.push_back({.arguments = {python, peer_program("torch_training.py"), way, str(rank),
+                                          str(replicas), folder},
+                            .environment = torch_environment()});
+      }
+      return programs;
+    };
+  };
+}
+
+// Redirections of a tenth replica, which there is none of: without any, torchrun 1.13 fails on
+// Python 3.11, whose enumerations have no member for 0.
+Programs torchrun_programs(const std::string& python) {
+  return [python](std::int64_t replicas, const fs::path&) {
+    return std::vector<Program>{
+        {.arguments = {python, "-m", "torch.distributed.run", "--nproc_per_node", str(replicas),
+                       "--master_addr", "127.0.0.1", "--master_port", str(free_port()),
+                       "--monitor_interval", "0.1", "--redirects", "9:3", "--tee", "9:3",
+                       peer_program("torch_startup.py")},
+         .environment = torch_environment()}};
+  };
+}
+
 }  // namespace
 
 std::vector<std::string> peer_names() {
@@ -155,6 +212,11 @@ void add_peer(const std::string& name, const std::vector<std::string>& pythons,
               Contestants& found) {
   if (name == "c10d") add_script(name, "PyTorch", "c10d.py", pythons, c10d_programs, found);
   if (name == "openmpi") add_openmpi(found);
+  if (name == "plain" || name == "ddp" || name == "zero") {
+    add_script(name, "PyTorch", "torch_training.py", pythons, training_programs(name), found);
+  }
+  if (name == "torchrun")
+    add_script(name, "PyTorch", "torch_training.py", pythons, torchrun_programs, found);
   if (name == "jax") add_script(name, "JAX", "jax_pmap.py", pythons, jax_programs, found);
 }
 

@@ -73,19 +73,6 @@ Axis time_axis(const OperationResult& result) {
   return axis;
 }
 
-// From 0 to above `high`, in steps of 1, 2 or 5 times a power of ten.
-Axis rate_axis(double high) {
-  double step = std::pow(10, std::floor(std::log10(high)));
-  if (high / step < 2)
-    step /= 5;
-  else if (high / step < 5)
-    step /= 2;
-  const double top = std::ceil(high / step) * step;
-  Axis axis{.scale = {0, top, false}, .ticks = {}, .title = "bus bandwidth, GB/s"};
-  for (int i = 0; i * step <= top * 1.001; ++i) axis.ticks.push_back({i * step, str(i * step)});
-  return axis;
-}
-
 Chart time_chart(const CollectivesReport& report, const OperationResult& result) {
   Chart chart{.x = size_axis(result), .y = time_axis(result), .lines = {}};
   for (std::size_t i = 0; i < report.systems.size(); ++i) {
@@ -125,7 +112,7 @@ Chart rate_chart(const CollectivesReport& report, const OperationResult& result)
     chart.levels.push_back({limit_of_bus(result) * kGiga, "limit of the memory"});
     range.include(chart.levels[0].y);
   }
-  chart.y = rate_axis(std::max(range.high, 1e-3));
+  chart.y = linear_axis(std::max(range.high, 1e-3), "bus bandwidth, GB/s");
   return chart;
 }
 

@@ -1,6 +1,7 @@
 #include "trainers/bench/report_json.h"
 
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include <fcntl.h>
@@ -43,15 +44,17 @@ Json size_json(const CollectivesReport& report, const OperationResult& result,
           {"measurements", std::move(measurements)}};
 }
 
+Json limit_json(const MemoryBandwidth& limit) {
+  return {
+      {"bytes_per_second", limit.bytes_per_second}, {"threads", limit.threads}, {"how", limit.how}};
+}
+
 Json result_json(const CollectivesReport& report, const OperationResult& result) {
   Json sizes = Json::array();
   for (const SizeResult& size : result.sizes) sizes.push_back(size_json(report, result, size));
   return {{"operation", name_of(result.operation)},
           {"replicas", result.replicas},
-          {"limit",
-           {{"bytes_per_second", result.limit.bytes_per_second},
-            {"threads", result.limit.threads},
-            {"how", result.limit.how}}},
+          {"limit", limit_json(result.limit)},
           {"sizes", std::move(sizes)},
           {"notes", result.notes}};
 }
@@ -86,6 +89,46 @@ Json heading_json(const char* measurement, const Report& report) {
           {"left_out", std::move(left_out)}};
 }
 
+Json parts_json(const StepParts& parts) {
+  Json json = Json::object();
+  for (std::size_t i = 0; i < parts.size(); ++i) json[kStepPartNames[i]] = parts[i];
+  return json;
+}
+
+Json step_json(const TrainingReport& report, const TrainingResult& result,
+               const StepMeasurement& measurement) {
+  Json json = measurement_json(measurement.step);
+  json["steps_per_second"] = 1 / measurement.step.seconds.median;
+  json["measured_parts"] = parts_json(measurement.parts);
+  json["exposed_parts"] = parts_json(exposed_parts(result, measurement));
+  json["peak_bytes"] = measurement.memory.peak_bytes;
+  json["host_bytes"] = measurement.memory.host_bytes;
+  const std::optional<Floor> floor = floor_of(result);
+  if (floor && trains(measurement))
+    json["share_of_floor"] = floor->seconds() / measurement.step.seconds.median;
+  const std::optional<double> scaling = efficiency(report, result, measurement);
+  if (scaling && trains(measurement)) json["efficiency"] = *scaling;
+  return json;
+}
+
+Json training_json(const TrainingReport& report, const TrainingResult& result) {
+  Json measurements = Json::array();
+  for (const StepMeasurement& measurement : result.measurements)
+    measurements.push_back(step_json(report, result, measurement));
+  Json json{{"model", result.model},
+            {"parameters", result.parameters},
+            {"replicas", result.replicas},
+            {"batch", result.batch},
+            {"limit", limit_json(result.limit)}};
+  if (const std::optional<Floor> floor = floor_of(result)) {
+    json["floor"] = {{"seconds", floor->seconds()},
+                     {"forward_and_backward", floor->compute},
+                     {"update", floor->update}};
+  }
+  json["measurements"] = std::move(measurements);
+  return json;
+}
+
 }  // namespace
 
 std::string to_json(const CollectivesReport& report) {
@@ -104,6 +147,18 @@ std::string to_json(const VdotReport& report) {
   for (const Measurement& measurement : report.measurements) {
     json["measurements"].push_back(measurement_json(measurement));
   }
+  return json.dump(2) + "\n";
+}
+
+std::string to_json(const TrainingReport& report) {
+  Json json = heading_json("training", report);
+  json["optimizer"] = "adam";
+  json["results"] = Json::array();
+  for (const TrainingResult& result : report.results)
+    json["results"].push_back(training_json(report, result));
+  json["launches"] = {{"replicas", report.launched_replicas}, {"measurements", Json::array()}};
+  for (const Measurement& launch : report.launches)
+    json["launches"]["measurements"].push_back(measurement_json(launch));
   return json.dump(2) + "\n";
 }
 

@@ -10,12 +10,12 @@
 #include <deque>
 #include <fstream>
 #include <limits>
+#include <set>
 #include <sstream>
 #include <system_error>
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -42,23 +42,6 @@ Descriptor make_fifo(const fs::path& path) {
                                                     : -1);
   if (!fifo.open()) throw Error(str("cannot make ", path, ": ", std::strerror(errno)));
   return fifo;
-}
-
-std::vector<std::string> environment_with(const std::map<std::string, std::string>& more) {
-  std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string text = *variable;
-    if (!more.contains(text.substr(0, text.find('=')))) variables.push_back(text);
-  }
-  for (const auto& [name, value] : more) variables.push_back(str(name, '=', value));
-  return variables;
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  for (std::string& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
 }
 
 std::string last_lines(const fs::path& file) {
@@ -90,31 +73,11 @@ Workers::Workers(const Workplace& workplace, const System& system, std::int64_t 
   for (std::size_t rank = 0; rank < links_; ++rank) {
     commands_.push_back(make_fifo(folder_ / str("commands.", rank)));
   }
-  for (const Program& program : system.programs(replicas, folder_)) start(program);
-}
-
-void Workers::start(const Program& program) {
-  std::vector<std::string> arguments = program.arguments;
-  std::vector<std::string> variables = environment_with(program.environment);
-  const std::vector<char*> argument_pointers = pointers(arguments);
-  const std::vector<char*> variable_pointers = pointers(variables);
-  const pid_t driver = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid < 0) fail(str("cannot be started: ", std::strerror(errno)));
-  if (pid == 0) {
-    ::setpgid(0, 0);  // Ctrl-C is for the driver
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (::getppid() != driver) ::_exit(1);
-    const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    ::dup2(nothing, STDIN_FILENO);
-    ::dup2(output_.get(), STDOUT_FILENO);
-    ::dup2(output_.get(), STDERR_FILENO);
-    ::execvpe(argument_pointers[0], argument_pointers.data(), variable_pointers.data());
-    ::dprintf(STDERR_FILENO, "cannot run %s: %s\n", argument_pointers[0], std::strerror(errno));
-    ::_exit(127);
+  for (const Program& program : system.programs(replicas, folder_)) {
+    const pid_t pid = start(program, output_.get());
+    processes_.push_back({pid, Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))});
+    if (!processes_.back().handle.open()) fail(str("cannot be watched: ", std::strerror(errno)));
   }
-  processes_.push_back({pid, Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))});
-  if (!processes_.back().handle.open()) fail(str("cannot be watched: ", std::strerror(errno)));
 }
 
 Workers::~Workers() {
@@ -225,9 +188,10 @@ std::string Workers::prepare(const std::string& operation, std::int64_t bytes) {
   return ask(str("prepare ", operation, ' ', bytes), "prepared")[0];
 }
 
-double Workers::run(std::int64_t calls) {
+Ran Workers::run(std::int64_t calls) {
   std::int64_t first = std::numeric_limits<std::int64_t>::max();
   std::int64_t last = 0;
+  Ran ran;
   for (const std::string& answer : ask(str("run ", calls), "ran")) {
     std::istringstream times(answer);
     std::int64_t begin = 0;
@@ -235,8 +199,30 @@ double Workers::run(std::int64_t calls) {
     times >> begin >> end;
     first = std::min(first, begin);
     last = std::max(last, end);
+    double part = 0;
+    for (std::size_t i = 0; times >> part; ++i) {
+      ran.parts.resize(std::max(ran.parts.size(), i + 1));
+      ran.parts[i] += part / static_cast<double>(links_);
+    }
   }
-  return static_cast<double>(last - first) * 1e-9;
+  ran.seconds = static_cast<double>(last - first) * 1e-9;
+  return ran;
+}
+
+MemoryUse Workers::memory() {
+  MemoryUse use;
+  std::set<std::int64_t> counted;  // replicas that are threads are in one process
+  for (const std::string& answer : ask("memory", "memory")) {
+    std::istringstream numbers(answer);
+    std::int64_t pid = 0;
+    std::int64_t peak = 0;
+    std::int64_t share = 0;
+    numbers >> pid >> peak >> share;
+    if (!counted.insert(pid).second) continue;
+    use.peak_bytes = std::max(use.peak_bytes, peak * 1024);
+    use.host_bytes += share * 1024;
+  }
+  return use;
 }
 
 Crew::Crew(const Workplace& workplace, const std::vector<System>& systems, std::int64_t replicas)

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,15 +12,10 @@
 #include <sys/types.h>
 
 #include "framework/replicas/worker_process.h"
+#include "trainers/bench/program.h"
 #include "trainers/bench/workplace.h"
 
 namespace lockstep::bench {
-
-/// A program to start, with what it finds in its environment beside the driver's own.
-struct Program {
-  std::vector<std::string> arguments;  ///< the first is its path, or a name to be found in PATH
-  std::map<std::string, std::string> environment = {};
-};
 
 /// Something that is measured: a library in one way of using it.
 struct System {
@@ -34,6 +28,18 @@ struct System {
   /// What runs so many replicas, each of which calls serve() (link.h) with this folder.
   std::function<std::vector<Program>(std::int64_t replicas, const std::filesystem::path& folder)>
       programs;
+};
+
+/// What a batch of calls took.
+struct Ran {
+  double seconds = 0;              ///< from the first replica's begin to the last one's end
+  std::vector<double> parts = {};  ///< of them, mean over the replicas; see Task::parts()
+};
+
+/// What a system's replicas take of the memory.
+struct MemoryUse {
+  std::int64_t peak_bytes = 0;  ///< of the process that had the most
+  std::int64_t host_bytes = 0;  ///< now, of all processes, pages that they share counted once
 };
 
 /// The running replicas of a system. Errors name the system; a process that ends, or says nothing
@@ -53,9 +59,9 @@ class Workers {
   void await_start();
   /// Makes the buffers of an operation; see Task::prepare. Returns replica 0's note.
   std::string prepare(const std::string& operation, std::int64_t bytes);
-  /// Seconds from the moment that the first replica begins a batch of so many calls to the moment
-  /// that the last one is done with it.
-  double run(std::int64_t calls);
+  /// Runs a batch of so many calls.
+  Ran run(std::int64_t calls);
+  [[nodiscard]] MemoryUse memory();
   /// Asks them to end. The destructor waits for that as long as `patience`, then it makes them.
   void finish(std::chrono::milliseconds patience);
 
@@ -65,7 +71,6 @@ class Workers {
     Descriptor handle;  // a pidfd: readable once it has ended
   };
 
-  void start(const Program& program);
   std::vector<std::string> ask(const std::string& request, const std::string& expected);
   std::vector<std::string> await_answers(const std::string& expected);
   void await_input();

@@ -4,12 +4,20 @@ import os
 import time
 
 
+def kilobytes(file, name):
+    """The number in the line "name:   123 kB"."""
+    with open(file) as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
+
+
 def serve(task, folder, rank):
     """Does what the driver asks of this replica until the driver hangs up.
 
     A task has prepare(operation, size), which makes the buffers, calls the operation once, checks the result and
-    returns a note for the reader; barrier(); and run(calls), which has made so many calls when it returns.
+    returns a note for the reader; barrier(); run(calls), which has made so many calls when it returns; and maybe parts(),
+    the seconds that parts of the calls since the last time took.
     """
+    parts = getattr(task, "parts", lambda: [])
     answers = os.open(os.path.join(folder, "answers"), os.O_WRONLY)
 
     def answer(text):
@@ -24,9 +32,13 @@ def serve(task, folder, rank):
                 answer(f"prepared {task.prepare(operation, int(size))}")
             elif verb == "run":
                 task.barrier()
+                parts()
                 begin = time.monotonic_ns()
                 task.run(int(words[0]))
                 end = time.monotonic_ns()
-                answer(f"ran {begin} {end}")
+                answer(" ".join(map(str, ["ran", begin, end, *parts()])))
+            elif verb == "memory":
+                peak = kilobytes("/proc/self/status", "VmHWM")
+                answer(f"memory {os.getpid()} {peak} {kilobytes('/proc/self/smaps_rollup', 'Pss')}")
             else:
                 raise ValueError(f"the driver said {line!r}")

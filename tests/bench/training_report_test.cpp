@@ -1,0 +1,208 @@
+#include "trainers/bench/training_report.h"
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/base/errors.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "trainers/bench/plot.h"
+#include "trainers/bench/report_json.h"
+
+using namespace lockstep;
+using namespace lockstep::bench;
+using lockstep::testing::message_of;
+
+namespace {
+
+constexpr double kMs = 1e-3;
+
+// A step of that many milliseconds, whose parts take these.
+StepMeasurement step(const std::string& name, const std::string& label, double whole,
+                     const StepParts& parts) {
+  StepMeasurement measurement{.name = name,
+                              .step = {.label = label,
+                                       .samples = {whole * kMs},
+                                       .seconds = quartiles({whole * kMs}),
+                                       .calls = 5,
+                                       .note = ""},
+                              .parts = parts,
+                              .memory = {.peak_bytes = 100 << 20, .host_bytes = 150 << 20}};
+  for (double& part : measurement.parts) part *= kMs;
+  return measurement;
+}
+
+// Two models' worth of numbers that are easy to follow: a million parameters at 28 GB/s are 1 ms.
+TrainingReport example() {
+  TrainingReport report;
+  report.machine.cpu = "A CPU";
+  report.machine.cores = 2;
+  report.machine.date = "2026-11-21";
+  report.systems = {{"alone", "LibTorch", true},
+                    {"stage 0", "LibTorch", true},
+                    {"plain 1.13", "PyTorch 1.13.0", false},
+                    {"ddp 1.13", "PyTorch 1.13.0", false}};
+  report.left_out = {{"zero", "there is none"}};
+  TrainingResult result{.model = "mlp",
+                        .parameters = 1'000'000,
+                        .replicas = 1,
+                        .batch = 64,
+                        .limit = {.threads = 1, .bytes_per_second = 28e9, .how = "memcpy"},
+                        .measurements = {}};
+  result.measurements = {step("lockstep", "alone", 9, {0, 3, 5, 0, 1}),
+                         step("lockstep", "stage 0", 10, {0, 3, 5, 0, 2}),
+                         step("plain", "plain 1.13", 12, {0, 3, 6, 0, 3})};
+  report.results.push_back(result);
+  result.replicas = 2;
+  result.measurements = {step("lockstep", "alone", 9, {0, 3, 5, 0, 1}),
+                         step("lockstep", "stage 0", 12.5, {0.25, 3.5, 6, 0.75, 2}),
+                         step("plain", "plain 1.13", 13, {0, 3, 6.5, 0, 3.5}),
+                         step("ddp", "ddp 1.13", 25, {0.5, 4, 16.5, 0, 4})};
+  result.measurements[3].step.note = "its fastest Adam here is fused";
+  report.results.push_back(result);
+  result.replicas = 4;
+  report.results.push_back(result);
+  report.launched_replicas = 4;
+  report.launches = {result.measurements[1].step, result.measurements[3].step};
+  report.launches[0].label = "train";
+  report.launches[1].label = "torchrun 1.13";
+  return report;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++found;
+  return found;
+}
+
+void check_parts(const StepParts& found, const StepParts& expected) {
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    INFO(kStepPartNames[i]);
+    CHECK(found[i] == Approx(expected[i] * kMs).margin(1e-12));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the floor is what runs alone and Adam's bytes at the memory's speed") {
+  TrainingReport report = example();
+  const auto floor = floor_of(report.results[1]);
+  REQUIRE(floor);
+  CHECK(floor->compute == Approx(8 * kMs));
+  CHECK(floor->update == Approx(1 * kMs));
+  CHECK(floor->seconds() == Approx(9 * kMs));
+  report.results[1].measurements.erase(report.results[1].measurements.begin());
+  CHECK_FALSE(floor_of(report.results[1]));
+}
+
+TEST_CASE("what forward, backward and update take longer than alone is communication") {
+  TrainingReport report = example();
+  const TrainingResult& result = report.results[1];
+  check_parts(exposed_parts(result, result.measurements[1]), {0.25, 3, 5, 3.25, 1});
+  check_parts(exposed_parts(result, result.measurements[3]), {0.5, 3, 6.5, 11.5, 3.5});
+  const StepMeasurement zero = step("zero", "zero 1.13", 20, {0, 3, 7.5, 0, 9});
+  check_parts(exposed_parts(result, zero), {0, 3, 6.5, 8.25, 1.75});
+  // Without the plain loop of its version a peer's parts are as measured.
+  report.results[1].measurements.erase(report.results[1].measurements.begin() + 2);
+  check_parts(exposed_parts(result, result.measurements[2]), {0.5, 4, 16.5, 0, 4});
+}
+
+TEST_CASE("efficiency compares with one replica, where each has a core") {
+  TrainingReport report = example();
+  const TrainingResult& two = report.results[1];
+  CHECK(efficiency(report, two, two.measurements[1]).value() == Approx(0.8));
+  CHECK(efficiency(report, two, two.measurements[3]).value() == Approx(12.0 / 25));
+  CHECK_FALSE(efficiency(report, report.results[2], report.results[2].measurements[1]));
+  report.results.erase(report.results.begin());
+  CHECK_FALSE(efficiency(report, report.results[0], report.results[0].measurements[1]));
+}
+
+TEST_CASE("the tables show parts, shares and ratios of training and of launches") {
+  const TrainingReport report = example();
+  CHECK(result_text(report, report.results[1]) ==
+        "== mlp, 1000000 parameters, 2 replicas of 64 samples; floor 9.00 ms: 8.00 ms forward and "
+        "backward, 1.00 ms update at 28.0 GB/s\n"
+        "\n"
+        "                    a step  steps/s    data  forward  backward  communication  update  of "
+        "floor  efficiency  peak MiB  host MiB\n"
+        "stage 0     12.5 ms -0 +0%     80.0   0.250     3.00      5.00           3.25    1.00    "
+        "   72%         80%       100       150\n"
+        "plain 1.13  13.0 ms -0 +0%     76.9  0.0000     3.00      6.50         0.0000    3.50    "
+        "   69%         92%       100       150\n"
+        "ddp 1.13    25.0 ms -0 +0%     40.0   0.500     3.00      6.50           11.5    3.50    "
+        "   36%         48%       100       150\n"
+        "\n"
+        "times as fast as  stage 0\n"
+        "plain 1.13           1.04\n"
+        "ddp 1.13             2.00\n"
+        "\n"
+        "ddp 1.13: its fastest Adam here is fused\n"
+        "\n");
+  CHECK(launches_text(report) ==
+        "== launch to first step, pmean_linear, 4 processes\n"
+        "\n"
+        "                         time\n"
+        "train          12.5 ms -0 +0%\n"
+        "torchrun 1.13  25.0 ms -0 +0%\n"
+        "\n"
+        "times as fast as  train\n"
+        "torchrun 1.13      2.00\n"
+        "\n");
+}
+
+TEST_CASE("the JSON of training holds samples, parts, floor and memory") {
+  const auto json = nlohmann::json::parse(to_json(example()));
+  CHECK(json["measurement"] == "training");
+  CHECK(json["optimizer"] == "adam");
+  CHECK(json["left_out"][0]["name"] == "zero");
+  const auto& result = json["results"][1];
+  CHECK(result["model"] == "mlp");
+  CHECK(result["parameters"] == 1'000'000);
+  CHECK(result["replicas"] == 2);
+  CHECK(result["batch"] == 64);
+  CHECK(result["limit"]["bytes_per_second"] == 28e9);
+  CHECK(result["floor"]["seconds"] == Approx(9 * kMs));
+  const auto& alone = result["measurements"][0];
+  CHECK_FALSE(alone.contains("share_of_floor"));
+  const auto& own = result["measurements"][1];
+  CHECK(own["system"] == "stage 0");
+  CHECK(own["samples"] == std::vector<double>{12.5 * kMs});
+  CHECK(own["steps_per_second"] == Approx(80));
+  CHECK(own["measured_parts"]["backward"] == Approx(6 * kMs));
+  CHECK(own["exposed_parts"]["communication"] == Approx(3.25 * kMs));
+  CHECK(own["share_of_floor"] == Approx(0.72));
+  CHECK(own["efficiency"] == Approx(0.8));
+  CHECK(own["peak_bytes"] == 100 << 20);
+  CHECK(own["host_bytes"] == 150 << 20);
+  CHECK(result["measurements"][3]["note"] == "its fastest Adam here is fused");
+  CHECK(json["launches"]["replicas"] == 4);
+  CHECK(json["launches"]["measurements"][1]["system"] == "torchrun 1.13");
+}
+
+TEST_CASE("the picture of training has a bar a system with its parts, and the floor") {
+  TrainingReport report = example();
+  const std::string svg = to_svg(report);
+  CHECK(svg.rfind("<svg xmlns=\"http://www.w3.org/2000/svg\"", 0) == 0);
+  CHECK(svg.substr(svg.size() - 7) == "</svg>\n");
+  for (const std::string title : {"mlp, 1 replica", "mlp, 2 replicas", "mlp, 4 replicas",
+                                  "launch to first step, 4 processes"})
+    CHECK(count(svg, ">" + title + "<") == 1);
+  CHECK(count(svg, ">floor<") == 3);
+  CHECK(count(svg, ">alone<") == 0);
+  CHECK(count(svg, "<rect class=\"part c1\"") == 1 + 3);  // the legend's, Lockstep's forward
+  CHECK(count(svg, "<rect class=\"part c1 faint\"") == 1 + 2 + 2);  // peers'
+  CHECK(count(svg, "class=\"spread\"") == 2 + 3 + 3 + 2);
+  CHECK(count(svg, "@media (prefers-color-scheme:dark)") == 1);
+  CHECK(count(svg, "nan") == 0);
+  CHECK(count(svg, "inf") == 0);
+  CHECK(count(svg, "<text") == count(svg, "</text>"));
+
+  report.results.clear();
+  report.launches.clear();
+  CHECK(message_of<ValueError>([&] { (void)to_svg(report); }) ==
+        "plot: there is nothing to be shown");
+}
