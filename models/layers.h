@@ -15,6 +15,9 @@ namespace lockstep {
 [[nodiscard]] at::Tensor uniform(const std::vector<std::int64_t>& sizes, double bound,
                                  const Key& key);
 
+/// A float32 tensor of `sizes` with one value.
+[[nodiscard]] at::Tensor constant(const std::vector<std::int64_t>& sizes, double value);
+
 /// Throws a ValueError that names `model` unless `inputs` are (samples, features).
 void check_inputs(std::string_view model, const at::Tensor& inputs, std::int64_t features);
 

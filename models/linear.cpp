@@ -1,8 +1,6 @@
 #include "models/linear.h"
 
 #include <ATen/ops/linear.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -11,8 +9,8 @@
 namespace lockstep {
 
 Linear::Linear(std::int64_t features, std::int64_t outputs)
-    : w_(register_parameter("w", at::ones({outputs, features}, at::kFloat))),
-      b_(register_parameter("b", at::zeros({outputs}, at::kFloat))) {}
+    : w_(register_parameter("w", constant({outputs, features}, 1.0))),
+      b_(register_parameter("b", constant({outputs}, 0.0))) {}
 
 at::Tensor Linear::forward(const at::Tensor& inputs) {
   check_inputs("linear", inputs, w_.size(1));

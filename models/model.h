@@ -26,6 +26,19 @@ class Model : public torch::nn::Module {
 [[nodiscard]] std::shared_ptr<Model> make_model(const ModelOptions& options, std::int64_t features,
                                                 std::int64_t outputs, std::uint64_t seed);
 
+/// While it lives, models that this thread makes have parameters without values or memory, on the
+/// meta device: to look at their shapes.
+class ShapesOnly {
+ public:
+  ShapesOnly();
+  ~ShapesOnly();
+  ShapesOnly(const ShapesOnly&) = delete;
+  ShapesOnly& operator=(const ShapesOnly&) = delete;
+
+ private:
+  bool outer_;
+};
+
 /// model.forward(inputs) for float32 `inputs`, computed in the dtype of the model's parameters, in
 /// float32.
 [[nodiscard]] at::Tensor outputs_of(Model& model, const at::Tensor& inputs);

@@ -17,7 +17,7 @@ namespace lockstep {
 /// Who runs the job, as a config's `parallel` section says it.
 struct ParallelOptions {
   int replicas = 1;
-  int workers = 0;  ///< how many of them run at once; 0: all
+  int workers = 0;                   ///< how many of them run at once; 0: all
   std::string launch = "processes";  ///< or "threads"
   std::string axis_name = "data";
   std::string backend = "auto";  ///< how replicas pass their bytes on; or "gloo"

@@ -26,6 +26,7 @@ cxxopts::Options make_options() {
       ("output", "Folder for results; refused if it holds a run (default: a new one under runs/)",
        cxxopts::value<std::string>(), "DIR")                            //
       ("print-config", "Print the config with all its values and end")  //
+      ("dry-run", "Print what memory the job will take, and end")       //
       ("quiet", "Print errors and warnings only")                       //
       ("help", "Print this and end")                                    //
       ("version", "Print the version and end");
@@ -44,8 +45,8 @@ constexpr const char* kAfterHelp =
 
 const std::vector<std::string>& flag_names() {
   static const std::vector<std::string> names{
-      "--config", "--replicas",     "--workers", "--launch", "--set",
-      "--output", "--print-config", "--quiet",   "--help",   "--version"};
+      "--config",       "--replicas", "--workers", "--launch", "--set",    "--output",
+      "--print-config", "--dry-run",  "--quiet",   "--help",   "--version"};
   return names;
 }
 
@@ -88,6 +89,7 @@ Flags parse_flags(int argc, const char* const* argv) {
       if (flags.output.empty()) throw ValueError("--output: the folder's name is empty");
     }
     flags.print_config = parsed.count("print-config") > 0;
+    flags.dry_run = parsed.count("dry-run") > 0;
     flags.quiet = parsed.count("quiet") > 0;
     for (const auto& argument : parsed.arguments()) {
       const std::string& value = argument.value();

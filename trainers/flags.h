@@ -15,6 +15,7 @@ struct Flags {
   std::filesystem::path output;     ///< empty: a new folder under runs/
   std::vector<Override> overrides;  ///< --set, --replicas and --launch, in the order given
   bool print_config = false;
+  bool dry_run = false;
   bool quiet = false;
   std::optional<std::string> text;  ///< --help or --version: to be printed, and nothing else done
 };

@@ -9,11 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/memory.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
+#include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 #include "framework/data/sampler.h"
@@ -27,6 +31,7 @@
 #include "models/loss.h"
 #include "models/model.h"
 #include "trainers/evaluate.h"
+#include "trainers/memory_report.h"
 
 namespace lockstep {
 namespace {
@@ -52,22 +57,10 @@ struct Reporter {
   std::optional<MetricsWriter> metrics;
 };
 
-ZeroOptions zero_options(const Config& config) {
-  const ParallelOptions& parallel = config.parallel;
-  const TrainerOptions& trainer = config.trainer;
-  return {.axis_name = parallel.axis_name,
-          .stage = parallel.zero_stage,
-          .bucket_mb = parallel.bucket_mb,
-          .overlap = parallel.overlap == "on"    ? Overlap::on
-                     : parallel.overlap == "off" ? Overlap::off
-                                                 : Overlap::automatic,
-          .accumulate = trainer.accumulate,
-          .reduce_every_microbatch = parallel.reduce_every_microbatch,
-          .compression = parallel.compression == "bf16" ? Compression::bf16 : Compression::none,
-          .optimizer = config.optimizer,
-          .clip_norm = trainer.clip_norm,
-          .clip_value = trainer.clip_value,
-          .non_finite = trainer.non_finite == "skip" ? NonFinite::skip : NonFinite::stop};
+// Of this process, before the first of its replicas has made a model.
+double resident_at_start() {
+  static const auto bytes = static_cast<double>(resident_memory());
+  return bytes;
 }
 
 class TrainingRun {
@@ -218,7 +211,29 @@ class TrainingRun {
     reporter_->progress.print(title + join(texts));
   }
 
+  // All replicas together: the largest of each category, the sum of what is resident.
+  MemoryReport memory_report() const {
+    const MemoryUse own = trainer_->memory();
+    const Tensor largest = pmax(
+        at::tensor({own.parameters, own.gradients, own.optimizer_state, own.communication}), axis_);
+    const Tensor pids = all_gather(at::zeros({}, at::kLong).fill_(::getpid()), axis_);
+    const auto here = pids.eq(::getpid()).sum().item<double>();  // replicas of this process
+    const double grown = (static_cast<double>(resident_memory()) - resident_at_start_) / here;
+    const double resident = psum(at::zeros({}, at::kDouble).fill_(grown), axis_).item<double>();
+    MemoryReport report{.predicted = predicted_memory(config_, data_),
+                        .measured = own,
+                        .replicas = replicas_,
+                        .resident = static_cast<std::int64_t>(resident)};
+    report.measured.parameters = largest[0].item<std::int64_t>();
+    report.measured.gradients = largest[1].item<std::int64_t>();
+    report.measured.optimizer_state = largest[2].item<std::int64_t>();
+    report.measured.communication = largest[3].item<std::int64_t>();
+    report.rest = report.resident - report.measured.of_host(replicas_);
+    return report;
+  }
+
   void finish() {
+    const MemoryReport memory = memory_report();
     const auto whole = trainer_->whole_parameters();
     if (!reporter_) return;
     reporter_->progress.finish();
@@ -230,6 +245,7 @@ class TrainingRun {
         .loss = shortest_decimal(loss_.item<float>()),
         .eval = eval_,
         .parameters = named_,
+        .memory = memory,
         .threads_per_replica = math_threads(config_.parallel.threads_per_replica, replicas_),
         .workers = config_.parallel.workers > 0 ? config_.parallel.workers : replicas_,
         .launch = config_.parallel.launch,
@@ -238,9 +254,11 @@ class TrainingRun {
         .libtorch = libtorch_version()};
     write_result(reporter_->folder, result);
     reporter_->progress.print("parameters_sha256:   " + parameters_sha256(named_));
+    reporter_->progress.print(memory_text(memory));
     reporter_->progress.print("results in           " + reporter_->folder.string());
   }
 
+  double resident_at_start_ = resident_at_start();
   const Config& config_;
   const DataSets& data_;
   AxisNames axis_;

@@ -12,6 +12,7 @@
 #include "framework/replicas/launch.h"
 #include "trainers/config.h"
 #include "trainers/flags.h"
+#include "trainers/memory_report.h"
 #include "trainers/run.h"
 
 namespace lockstep {
@@ -35,6 +36,7 @@ int train(int argc, char** argv) {
   set_quiet(flags.quiet);
   // Read before the replicas start: they share the memory, and a bad file is one error, not N.
   const DataSets data = load_data(config.data, config.parallel.replicas);
+  if (flags.dry_run) return print(dry_run_text(config, data));
   const RunOptions options{
       .output = flags.output, .name = flags.config.stem(), .quiet = flags.quiet};
   return launch(

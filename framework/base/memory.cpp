@@ -62,4 +62,9 @@ std::size_t available_memory() {
   return available;
 }
 
+std::size_t resident_memory() {
+  const auto shares = field_of("/proc/self/smaps_rollup", "Pss:");
+  return shares ? *shares : field_of("/proc/self/status", "VmRSS:").value_or(0);
+}
+
 }  // namespace lockstep

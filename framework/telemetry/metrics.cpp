@@ -88,6 +88,21 @@ Json parameters_json(const std::map<std::string, at::Tensor>& parameters) {
   return json;
 }
 
+Json memory_json(const MemoryUse& use, std::int64_t replicas) {
+  return {{"parameters", use.parameters},
+          {"gradients", use.gradients},
+          {"optimizer_state", use.optimizer_state},
+          {"communication", use.communication},
+          {"host", use.of_host(replicas)}};
+}
+
+Json memory_json(const MemoryReport& report) {
+  return {{"predicted", memory_json(report.predicted, report.replicas)},
+          {"measured", memory_json(report.measured, report.replicas)},
+          {"resident", report.resident},
+          {"rest", report.rest}};
+}
+
 }  // namespace
 
 double shortest_decimal(float value) {
@@ -134,6 +149,7 @@ std::string result_json(const RunResult& result) {
   json["backend"] = result.backend;
   json["blas"] = result.blas;
   json["libtorch"] = result.libtorch;
+  if (result.memory) json["memory"] = memory_json(*result.memory);
   std::string text;
   append(text, json, "");
   return text + "\n";

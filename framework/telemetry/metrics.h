@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -11,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/telemetry/file.h"
+#include "framework/training/memory_use.h"
 
 namespace lockstep {
 
@@ -37,6 +39,15 @@ class MetricsWriter {
   File file_;
 };
 
+/// What a run's memory came to.
+struct MemoryReport {
+  MemoryUse predicted;        // of each replica
+  MemoryUse measured;         // the largest of any replica, by category
+  std::int64_t replicas = 1;  // on the host
+  std::int64_t resident = 0;  // bytes that the host's replicas have in use more than at the start
+  std::int64_t rest = 0;      // of these, what is in no category: activations, kept memory
+};
+
 /// What a run came to, as result.json says it. Every field may be left out of a designated
 /// initializer.
 struct RunResult {
@@ -46,6 +57,7 @@ struct RunResult {
   double loss = 0.0;
   std::map<std::string, double> eval{};
   std::map<std::string, at::Tensor> parameters{};  // by name
+  std::optional<MemoryReport> memory{};
   std::int64_t threads_per_replica = 1;
   std::int64_t workers = 1;  // how many replicas ran at once
   std::string launch{};      // "processes" or "threads"

@@ -15,6 +15,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kUnderWay = 2;  // staged buckets at one time
+constexpr at::ScalarType kWire = at::kBFloat16;
 
 std::int64_t bytes_in(const at::Tensor& tensor) {
   return tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
@@ -125,27 +126,39 @@ std::vector<std::size_t> FlatGradients::finish(AxisQueue& queue) {
   return without;
 }
 
+std::int64_t FlatGradients::staged_at_once(const FlatLayout& layout, bool overlaps) {
+  const auto buckets = static_cast<std::int64_t>(layout.buckets().size());
+  return std::min<std::int64_t>(buckets, overlaps ? kUnderWay : 1);
+}
+
+std::int64_t FlatGradients::largest(const FlatLayout& layout, bool compressed) {
+  std::int64_t bytes = 0;
+  for (const FlatBucket& bucket : layout.buckets()) {
+    const at::ScalarType dtype = dtype_of(bucket.dtype);
+    if (compressed && dtype != at::kFloat) continue;
+    const auto width = static_cast<std::int64_t>(c10::elementSize(compressed ? kWire : dtype));
+    bytes = std::max(bytes, bucket.size * width);
+  }
+  return bytes;
+}
+
 // Memory that all replicas allocate when they use it for the first time, in the same order.
-at::Tensor FlatGradients::staging(std::size_t bucket, at::ScalarType dtype,
-                                  std::vector<at::Tensor>& pool) {
-  const std::size_t slots = queue_overlaps_ ? kUnderWay : 1;
-  const std::size_t slot = bucket % slots;
-  pool.resize(slots);
-  std::int64_t largest = 0;
-  for (const FlatBucket& each : layout_.buckets()) {
-    const auto width = static_cast<std::int64_t>(c10::elementSize(dtype_of(each.dtype)));
-    largest = std::max(largest, each.size * width);
+at::Tensor FlatGradients::staging(std::size_t bucket, bool compressed) {
+  std::vector<at::Tensor>& pool = compressed ? wire_ : staged_;
+  pool.resize(static_cast<std::size_t>(staged_at_once(layout_, queue_overlaps_)));
+  at::Tensor& memory = pool[bucket % pool.size()];
+  if (!memory.defined()) {
+    memory = symmetric_zeros({largest(layout_, compressed)}, at::kByte, axis_);
+    communication_bytes_ += bytes_in(memory);
   }
-  if (!pool[slot].defined()) {
-    pool[slot] = symmetric_zeros({largest}, at::kByte, axis_);
-    communication_bytes_ += bytes_in(pool[slot]);
-  }
+  const FlatBucket& shape = layout_.buckets()[bucket];
+  const at::ScalarType dtype = compressed ? kWire : dtype_of(shape.dtype);
   const auto width = static_cast<std::int64_t>(c10::elementSize(dtype));
-  return pool[slot].narrow(0, 0, layout_.buckets()[bucket].size * width).view(dtype);
+  return memory.narrow(0, 0, shape.size * width).view(dtype);
 }
 
 at::Tensor FlatGradients::compressed(Bucket& bucket, const at::Tensor& values, std::size_t index) {
-  const at::Tensor message = staging(index, at::kBFloat16, wire_);
+  const at::Tensor message = staging(index, /*compressed=*/true);
   bucket.residual.add_(values);
   message.copy_(bucket.residual);
   bucket.residual.sub_(message);
@@ -164,7 +177,7 @@ void FlatGradients::start(std::size_t index, AxisQueue& queue) {
   }
   at::Tensor values = bucket.local;
   if (!values.defined()) {
-    values = staging(index, dtype_of(layout_.buckets()[index].dtype), staged_);
+    values = staging(index, /*compressed=*/false);
     for (const std::size_t item : layout_.buckets()[index].items) {
       const at::Tensor view = view_of(values, item);
       if (has_[item]) {

@@ -42,6 +42,11 @@ class FlatGradients {
   /// The dtype of gradients of parameters of dtype `type`.
   [[nodiscard]] static at::ScalarType dtype_of(at::ScalarType type);
 
+  /// How many staging buffers there are, where calls overlap with others or not.
+  [[nodiscard]] static std::int64_t staged_at_once(const FlatLayout& layout, bool overlaps);
+  /// Bytes of one: of the largest bucket, as it is summed, or compressed.
+  [[nodiscard]] static std::int64_t largest(const FlatLayout& layout, bool compressed);
+
   /// Begins a microbatch: the first of a step or not, the last or not.
   void begin(bool first, bool last);
   /// The gradient of parameter `index` is there.
@@ -71,8 +76,7 @@ class FlatGradients {
     at::Tensor message;  // under way
   };
   [[nodiscard]] at::Tensor view_of(const at::Tensor& flat, std::size_t index) const;
-  [[nodiscard]] at::Tensor staging(std::size_t bucket, at::ScalarType dtype,
-                                   std::vector<at::Tensor>& pool);
+  [[nodiscard]] at::Tensor staging(std::size_t bucket, bool compressed);
   void start_ready(AxisQueue& queue);
   void start(std::size_t bucket, AxisQueue& queue);
   void complete(std::size_t bucket, AxisQueue& queue);

@@ -13,7 +13,7 @@ namespace lockstep {
 
 void check_parameter(const std::string& name, const at::Tensor& parameter) {
   if (parameter.is_floating_point() && parameter.layout() == at::kStrided &&
-      parameter.device().is_cpu() && parameter.is_leaf()) {
+      (parameter.device().is_cpu() || parameter.is_meta()) && parameter.is_leaf()) {
     return;
   }
   throw ValueError(lockstep::str("parameter '", name,

@@ -15,6 +15,7 @@
 #include "framework/training/block_gathering.h"
 #include "framework/training/flat_parameters.h"
 #include "framework/training/gradient_hooks.h"
+#include "framework/training/memory_prediction.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/sharded_update.h"
 #include "framework/training/unused_parameters.h"
@@ -24,17 +25,6 @@ namespace {
 
 void check(bool holds, const std::string& message) {
   if (!holds) throw ValueError("ZeroTrainer: " + message);
-}
-
-void check_options(const ZeroOptions& options) {
-  check(options.stage >= 0 && options.stage <= 3,
-        lockstep::str("stage is ", options.stage, "; it must be 0, 1, 2 or 3"));
-  check(options.bucket_mb > 0 && options.bucket_mb <= 1e6,
-        lockstep::str("bucket_mb is ", options.bucket_mb, "; it must be above 0"));
-  check(options.accumulate >= 1,
-        lockstep::str("accumulate is ", options.accumulate, "; it must be at least 1"));
-  check(!options.clip_norm || *options.clip_norm > 0, "clip_norm must be above 0");
-  check(!options.clip_value || *options.clip_value > 0, "clip_value must be above 0");
 }
 
 }  // namespace
@@ -144,20 +134,10 @@ class ZeroTrainer::Implementation {
         flat_items(parameters_.tensors, cuts ? parameters_.block_of : std::vector<std::int64_t>{}),
         agreed_backward_order(loss, parameters_.tensors, axis_), bucket_bytes(options_.bucket_mb),
         axis_size(axis_));
-    flat_parameters_ = std::make_unique<FlatParameters>(
-        parameters_.tensors, layout, axis_,
-        cuts ? ParameterPlacement::cut
-             : (options_.stage == 0 ? ParameterPlacement::whole : ParameterPlacement::shared));
-    const bool frees =
-        options_.stage >= 2 && (options_.accumulate == 1 || options_.reduce_every_microbatch);
-    gradients_ = std::make_unique<FlatGradients>(
-        parameters_.tensors, layout, axis_,
-        FlatGradientOptions{
-            .keeps_all = options_.stage == 0,
-            .keeps_local = !frees,
-            .reduces_early = frees || queue_->overlaps() || options_.overlap == Overlap::on,
-            .reduces_every_microbatch = options_.reduce_every_microbatch && options_.accumulate > 1,
-            .compression = options_.compression});
+    flat_parameters_ = std::make_unique<FlatParameters>(parameters_.tensors, layout, axis_,
+                                                        placement_of(options_.stage));
+    gradients_ = std::make_unique<FlatGradients>(parameters_.tensors, layout, axis_,
+                                                 gradient_options(options_, queue_->overlaps()));
     update_ = std::make_unique<ShardedUpdate>(options_.optimizer, layout, parameters_.names,
                                               *flat_parameters_, *gradients_, axis_);
     if (!cuts || flat_parameters_->is_common()) return;

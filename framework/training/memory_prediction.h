@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+#include "framework/training/flat_gradients.h"
+#include "framework/training/flat_parameters.h"
+#include "framework/training/memory_use.h"
+#include "framework/training/zero_options.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep {
+
+/// How the replicas of an axis are placed.
+struct ReplicaPlacement {
+  std::int64_t replicas = 1;
+  /// One host whose replicas hold the parameters once.
+  bool shares_memory = true;
+  /// Bytes travel over a network, each replica in a process of its own.
+  bool is_network = false;
+};
+
+/// What ZeroTrainer's buffers will take for each replica, before anything is allocated: `module`
+/// may be on the meta device. For Ψ float32 parameters, Adam and one microbatch that is, without
+/// padding and without what is for communication, 16Ψ at stage 0, 8Ψ + 8Ψ/N at 1, 4Ψ + 12Ψ/N at 2
+/// and 16Ψ/N at 3 (Rajbhandari et al., arXiv:1910.02054, for all in float32). Replicas that share
+/// memory hold 4Ψ of it once, and update as at stage 1 at stage 0 too.
+[[nodiscard]] MemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
+                                         const ReplicaPlacement& placement);
+
+// How the stages are made, for ZeroTrainer and for the prediction.
+[[nodiscard]] ParameterPlacement placement_of(int stage);
+[[nodiscard]] FlatGradientOptions gradient_options(const ZeroOptions& options, bool overlaps);
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "framework/axes/axis_names.h"
+#include "framework/optim/optimizer_options.h"
+#include "framework/training/averaging_options.h"
+
+namespace lockstep {
+
+/// What happens when a gradient is infinite or not a number: an Error that names its parameter, or
+/// a step that changes nothing.
+enum class NonFinite { stop, skip };
+
+struct ZeroOptions {
+  AxisNames axis_name = "data";
+  /// What each replica holds of its own: 0 all; 1 a shard of the optimizer's state; 2 and of the
+  /// gradients; 3 and of the parameters.
+  int stage = 0;
+  double bucket_mb = 25;
+  Overlap overlap = Overlap::automatic;
+  /// Backwards a step.
+  std::int64_t accumulate = 1;
+  /// Reduce after each of them, which saves memory at stages 2 and 3 and costs as many times the
+  /// bytes; otherwise each replica sums its own first.
+  bool reduce_every_microbatch = false;
+  Compression compression = Compression::none;
+  OptimizerOptions optimizer;
+  std::optional<double> clip_norm;   ///< the largest global L2 norm of the gradients
+  std::optional<double> clip_value;  ///< the largest magnitude of a gradient's value
+  NonFinite non_finite = NonFinite::stop;
+};
+
+/// Throws ValueError, naming it, for a number out of range.
+void check_options(const ZeroOptions& options);
+
+}  // namespace lockstep

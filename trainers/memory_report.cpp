@@ -1,0 +1,113 @@
+#include "trainers/memory_report.h"
+
+#include <cstdio>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <torch/nn/module.h>
+
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+std::string mib(std::int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", static_cast<double>(bytes) / kMiB);
+  return text;
+}
+
+struct Category {
+  const char* name;
+  std::int64_t MemoryUse::*bytes;
+};
+
+constexpr Category kCategories[] = {{"parameters", &MemoryUse::parameters},
+                                    {"gradients", &MemoryUse::gradients},
+                                    {"optimizer state", &MemoryUse::optimizer_state},
+                                    {"communication", &MemoryUse::communication}};
+
+std::shared_ptr<Model> shapes_of(const Config& config, const DataSets& data) {
+  const ShapesOnly scope;
+  auto model =
+      make_model(config.model, data.train->features(), data.train->outputs(), config.trainer.seed);
+  if (config.trainer.precision == "bf16") model->to(at::kBFloat16);
+  return model;
+}
+
+ReplicaPlacement placement_of(const ParallelOptions& parallel) {
+  const bool is_gloo = parallel.backend == "gloo";
+  const int workers = parallel.workers == 0 ? parallel.replicas : parallel.workers;
+  return {.replicas = parallel.replicas,
+          .shares_memory = !is_gloo || workers == 1,
+          .is_network = is_gloo && workers == parallel.replicas && workers > 1};
+}
+
+std::string row(const std::string& name, const std::string& replica, const std::string& host) {
+  char text[96];
+  std::snprintf(text, sizeof text, "  %-22s %12s %12s\n", name.c_str(), replica.c_str(),
+                host.c_str());
+  return text;
+}
+
+}  // namespace
+
+ZeroOptions zero_options(const Config& config) {
+  const ParallelOptions& parallel = config.parallel;
+  const TrainerOptions& trainer = config.trainer;
+  return {.axis_name = parallel.axis_name,
+          .stage = parallel.zero_stage,
+          .bucket_mb = parallel.bucket_mb,
+          .overlap = parallel.overlap == "on"    ? Overlap::on
+                     : parallel.overlap == "off" ? Overlap::off
+                                                 : Overlap::automatic,
+          .accumulate = trainer.accumulate,
+          .reduce_every_microbatch = parallel.reduce_every_microbatch,
+          .compression = parallel.compression == "bf16" ? Compression::bf16 : Compression::none,
+          .optimizer = config.optimizer,
+          .clip_norm = trainer.clip_norm,
+          .clip_value = trainer.clip_value,
+          .non_finite = trainer.non_finite == "skip" ? NonFinite::skip : NonFinite::stop};
+}
+
+MemoryUse predicted_memory(const Config& config, const DataSets& data) {
+  const auto model = shapes_of(config, data);
+  return predicted_memory(*model, zero_options(config), placement_of(config.parallel));
+}
+
+std::string dry_run_text(const Config& config, const DataSets& data) {
+  const auto model = shapes_of(config, data);
+  std::int64_t count = 0;
+  for (const at::Tensor& parameter : model->parameters()) count += parameter.numel();
+  const MemoryUse use = predicted_memory(config, data);
+  const std::int64_t replicas = config.parallel.replicas;
+  std::string text = str(count, " parameters, ", replicas, replicas == 1 ? " replica" : " replicas",
+                         ", ZeRO stage ", config.parallel.zero_stage, ", optimizer ",
+                         config.optimizer.name, ". Memory, in MiB:\n");
+  text += row("", "a replica", "the host");
+  for (const Category& category : kCategories) {
+    const bool is_common = category.bytes == &MemoryUse::parameters && use.shared_parameters > 0;
+    const std::int64_t bytes = use.*category.bytes;
+    text += row(str(category.name, is_common ? " (once)" : ""), mib(bytes),
+                mib(is_common ? bytes : replicas * bytes));
+  }
+  text += row("in all", mib(use.total()), mib(use.of_host(replicas)));
+  return text + "Activations, data and LibTorch itself come on top. Nothing was started.\n";
+}
+
+std::string memory_text(const MemoryReport& report) {
+  std::vector<std::string> parts;
+  for (const Category& category : kCategories) {
+    parts.push_back(str(category.name, " ", mib(report.measured.*category.bytes), " (",
+                        mib(report.predicted.*category.bytes), ")"));
+  }
+  return str("memory a replica:    ", join(parts), " MiB (predicted)\n",
+             "memory of the host:  ", mib(report.measured.of_host(report.replicas)), " (",
+             mib(report.predicted.of_host(report.replicas)), ") MiB of these, ", mib(report.rest),
+             " MiB more since the start");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/telemetry/metrics.h"
+#include "framework/training/memory_prediction.h"
+#include "framework/training/zero_options.h"
+#include "models/model.h"
+#include "trainers/config.h"
+
+namespace lockstep {
+
+/// What the config says to a ZeroTrainer.
+[[nodiscard]] ZeroOptions zero_options(const Config& config);
+
+/// What the model's training will take by category, without allocating any of it.
+[[nodiscard]] MemoryUse predicted_memory(const Config& config, const DataSets& data);
+
+/// A table of it for people: of a replica and of the host.
+[[nodiscard]] std::string dry_run_text(const Config& config, const DataSets& data);
+
+/// Two lines of what was measured beside what was predicted.
+[[nodiscard]] std::string memory_text(const MemoryReport& report);
+
+}  // namespace lockstep
