@@ -1,6 +1,8 @@
 #include "trainers/memory_report.h"
 
+#include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,11 +14,17 @@
 namespace lockstep {
 namespace {
 
-constexpr double kMiB = 1024.0 * 1024.0;
-
-std::string mib(std::int64_t bytes) {
+// "7.1 MiB"
+std::string text_of_bytes(std::int64_t bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (std::abs(value) >= 1024 && unit + 1 < std::size(units)) {
+    value /= 1024;
+    ++unit;
+  }
   char text[32];
-  std::snprintf(text, sizeof text, "%.1f", static_cast<double>(bytes) / kMiB);
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
   return text;
 }
 
@@ -86,28 +94,28 @@ std::string dry_run_text(const Config& config, const DataSets& data) {
   const std::int64_t replicas = config.parallel.replicas;
   std::string text = str(count, " parameters, ", replicas, replicas == 1 ? " replica" : " replicas",
                          ", ZeRO stage ", config.parallel.zero_stage, ", optimizer ",
-                         config.optimizer.name, ". Memory, in MiB:\n");
+                         config.optimizer.name, ". Memory:\n");
   text += row("", "a replica", "the host");
   for (const Category& category : kCategories) {
     const bool is_common = category.bytes == &MemoryUse::parameters && use.shared_parameters > 0;
     const std::int64_t bytes = use.*category.bytes;
-    text += row(str(category.name, is_common ? " (once)" : ""), mib(bytes),
-                mib(is_common ? bytes : replicas * bytes));
+    text += row(str(category.name, is_common ? " (once)" : ""), text_of_bytes(bytes),
+                text_of_bytes(is_common ? bytes : replicas * bytes));
   }
-  text += row("in all", mib(use.total()), mib(use.of_host(replicas)));
+  text += row("in all", text_of_bytes(use.total()), text_of_bytes(use.of_host(replicas)));
   return text + "Activations, data and LibTorch itself come on top. Nothing was started.\n";
 }
 
 std::string memory_text(const MemoryReport& report) {
   std::vector<std::string> parts;
   for (const Category& category : kCategories) {
-    parts.push_back(str(category.name, " ", mib(report.measured.*category.bytes), " (",
-                        mib(report.predicted.*category.bytes), ")"));
+    parts.push_back(str(category.name, " ", text_of_bytes(report.measured.*category.bytes), " (",
+                        text_of_bytes(report.predicted.*category.bytes), ")"));
   }
-  return str("memory a replica:    ", join(parts), " MiB (predicted)\n",
-             "memory of the host:  ", mib(report.measured.of_host(report.replicas)), " (",
-             mib(report.predicted.of_host(report.replicas)), ") MiB of these, ", mib(report.rest),
-             " MiB more since the start");
+  return str("memory a replica:    ", join(parts), "; in brackets as predicted\n",
+             "memory of the host:  ", text_of_bytes(report.measured.of_host(report.replicas)), " (",
+             text_of_bytes(report.predicted.of_host(report.replicas)), ") for these, ",
+             text_of_bytes(report.rest), " more since the start");
 }
 
 }  // namespace lockstep

@@ -1,0 +1,137 @@
+#include <map>
+#include <string>
+#include <vector>
+
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/train/train_program.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+using Flags = std::vector<std::string>;
+
+Flags operator+(Flags flags, const Flags& more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+Flags set(const std::string& keys) {
+  Flags flags;
+  std::string rest = keys;
+  while (!rest.empty()) {
+    const auto end = rest.find(' ');
+    flags = flags + Flags{"--set", rest.substr(0, end)};
+    rest = end == std::string::npos ? "" : rest.substr(end + 1);
+  }
+  return flags;
+}
+
+const Flags& mlp() {
+  static const Flags flags =
+      Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--replicas", "4"} +
+      set("model.hidden=[64,33] data.batch_size=8 trainer.steps=50 trainer.accumulate=2 "
+          "trainer.clip_norm=1.0");
+  return flags;
+}
+
+const Flags& cnn() {
+  static const Flags flags =
+      Flags{"--config", config_file("fashion_mnist_cnn.yaml"), "--replicas", "4"} +
+      set("model.channels=[4,6] model.dense=[12] data.batch_size=4 trainer.steps=50 "
+          "trainer.accumulate=2 trainer.clip_norm=1.0");
+  return flags;
+}
+
+// The output folder's result.json; the run must succeed.
+nlohmann::json result_of(const std::filesystem::path& folder, const std::string& name,
+                         const Flags& flags) {
+  const Ended end = train(folder, flags + Flags{"--output", name});
+  INFO(name << "\n" << end.out << end.err);
+  REQUIRE(end.status == 0);
+  return read_json(folder / name / "result.json");
+}
+
+}  // namespace
+
+TEST_CASE("a job has the same parameters at all stages, wherever its replicas are") {
+  // Each stage meets each backend, launch and number of workers at least once over both models.
+  const std::vector<Flags> placements{
+      set("parallel.zero_stage=0 parallel.backend=gloo parallel.overlap=on"),
+      set("parallel.zero_stage=1 parallel.bucket_mb=0.1"),
+      set("parallel.zero_stage=1 parallel.backend=gloo parallel.overlap=off") +
+          Flags{"--launch", "threads", "--workers", "3"},
+      set("parallel.zero_stage=2 parallel.overlap=on") + Flags{"--workers", "2"},
+      set("parallel.zero_stage=2 parallel.backend=gloo parallel.bucket_mb=0.05"),
+      set("parallel.zero_stage=3") + Flags{"--launch", "threads"},
+      set("parallel.zero_stage=3 parallel.backend=gloo"),
+      set("parallel.zero_stage=3 parallel.backend=gloo parallel.overlap=off") +
+          Flags{"--workers", "2"},
+      set("parallel.zero_stage=3 parallel.backend=gloo") + Flags{"--workers", "1"},
+  };
+  for (const Flags& model : {mlp(), cnn()}) {
+    const TemporaryFolder folder;
+    const auto expected = result_of(folder.path(), "stage0", model)["parameters_sha256"];
+    for (std::size_t i = 0; i < placements.size(); ++i) {
+      INFO("placement " << i);
+      const auto result = result_of(folder.path(), str(i), model + placements[i]);
+      CHECK(result["parameters_sha256"] == expected);
+    }
+  }
+}
+
+TEST_CASE("bfloat16 trains with float32 masters, with the same bits at all stages") {
+  const TemporaryFolder folder;
+  const auto exact = result_of(folder.path(), "fp32", mlp());
+  std::string expected;
+  for (const std::string flags : {"parallel.zero_stage=0", "parallel.zero_stage=1",
+                                  "parallel.zero_stage=2 parallel.backend=gloo",
+                                  "parallel.zero_stage=3 parallel.backend=gloo"}) {
+    const auto result =
+        result_of(folder.path(), flags, mlp() + set("trainer.precision=bf16 " + flags));
+    INFO(flags);
+    if (expected.empty()) expected = result["parameters_sha256"];
+    CHECK(result["parameters_sha256"] == expected);
+    CHECK(result["parameters_sha256"] != exact["parameters_sha256"]);
+    CHECK(result["eval"]["loss"].get<double>() < 1.1 * exact["eval"]["loss"].get<double>());
+  }
+}
+
+TEST_CASE("result.json has the memory by category, predicted and measured") {
+  const TemporaryFolder folder;
+  for (const std::string flags : {"parallel.zero_stage=1", "parallel.zero_stage=2",
+                                  "parallel.zero_stage=3 parallel.backend=gloo"}) {
+    const auto result =
+        result_of(folder.path(), flags, mlp() + set("trainer.accumulate=1 " + flags));
+    INFO(flags << "\n" << result["memory"].dump(1));
+    for (const std::string category :
+         {"parameters", "gradients", "optimizer_state", "communication", "host"}) {
+      const auto predicted = result["memory"]["predicted"][category].get<double>();
+      const auto measured = result["memory"]["measured"][category].get<double>();
+      CHECK(measured <= 1.05 * predicted + 4096);
+      CHECK(measured >= 0.5 * predicted);
+    }
+    CHECK(result["memory"]["resident"].get<double>() > 0);
+  }
+}
+
+TEST_CASE("a dry run says what memory the job will take, and starts nothing") {
+  const TemporaryFolder folder;
+  const Ended end = train(folder.path(), {"--config", config_file("fashion_mnist_mlp.yaml"),
+                                          "--dry-run", "--set", "parallel.zero_stage=1"});
+  CHECK(end.status == 0);
+  CHECK(end.err.empty());
+  CHECK(end.out ==
+        "1863690 parameters, 2 replicas, ZeRO stage 1, optimizer adam. Memory:\n"
+        "                            a replica     the host\n"
+        "  parameters (once)           7.1 MiB      7.1 MiB\n"
+        "  gradients                   7.1 MiB     14.2 MiB\n"
+        "  optimizer state             7.1 MiB     14.2 MiB\n"
+        "  communication                   0 B          0 B\n"
+        "  in all                     21.3 MiB     35.5 MiB\n"
+        "Activations, data and LibTorch itself come on top. Nothing was started.\n");
+  CHECK(std::filesystem::is_empty(folder.path()));
+}

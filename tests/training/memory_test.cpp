@@ -1,0 +1,123 @@
+#include <mutex>
+
+#include <ATen/TensorOperators.h>
+#include <torch/nn/module.h>
+
+#include "framework/base/logging.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/replicas/launch.h"
+#include "framework/training/memory_prediction.h"
+#include "framework/training/zero.h"
+#include "models/model.h"
+#include "tests/catch.h"
+#include "tests/training/models.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+// Ψ of a model whose padding does not matter.
+class OneParameter : public torch::nn::Module {
+ public:
+  explicit OneParameter(std::int64_t size) {
+    register_parameter("weight", at::empty({size}, at::TensorOptions().device(at::kMeta)));
+  }
+};
+
+ZeroOptions adam(int stage) {
+  ZeroOptions options;
+  options.stage = stage;
+  options.optimizer.name = "adam";
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("predictions are the ZeRO paper's formulas, without allocating anything") {
+  constexpr std::int64_t kPsi =
+      std::int64_t{64} * 4 * 1'000'000'000;  // of a model no host can hold
+  OneParameter module(kPsi);
+  constexpr std::int64_t kN = 4;
+  const ReplicaPlacement apart{.replicas = kN, .shares_memory = false, .is_network = true};
+  const auto state_of = [&](int stage, const ReplicaPlacement& placement) {
+    const MemoryUse use = predicted_memory(module, adam(stage), placement);
+    return use.parameters + use.gradients + use.optimizer_state;
+  };
+  CHECK(state_of(0, apart) == 16 * kPsi);
+  CHECK(state_of(1, apart) == 8 * kPsi + 8 * kPsi / kN);
+  CHECK(state_of(2, apart) == 4 * kPsi + 12 * kPsi / kN);
+  // The module is no Block: its parameters are whole at stage 3, too.
+  CHECK(state_of(3, apart) == 4 * kPsi + 12 * kPsi / kN);
+  const ReplicaPlacement together{.replicas = kN, .shares_memory = true};
+  const MemoryUse shared = predicted_memory(module, adam(0), together);
+  CHECK(shared.of_host(kN) == 4 * kPsi + kN * 4 * kPsi + 8 * kPsi);
+  ZeroOptions sgd;
+  sgd.stage = 0;
+  CHECK(predicted_memory(module, sgd, apart).optimizer_state == 0);
+}
+
+TEST_CASE("at stage 3 blocks are cut") {
+  const ShapesOnly shapes;
+  const auto model = make_model({.name = "mlp", .hidden = {6400, 6400}}, 6400, 640, 0);
+  const std::int64_t block = 6400 * 6400 + 6400;
+  const std::int64_t psi = 2 * block + 640 * 6400 + 640;
+  const MemoryUse use = predicted_memory(
+      *model, adam(3), {.replicas = 4, .shares_memory = false, .is_network = true});
+  CHECK(use.parameters + use.gradients + use.optimizer_state >= 16 * psi / 4);
+  CHECK(use.parameters + use.gradients + use.optimizer_state <= 16 * psi / 4 + 16 * 3 * 64);
+  // Two blocks gathered, two buckets on their way.
+  CHECK(use.communication >= 2 * 4 * block + 2 * 4 * block);
+  CHECK(use.communication <= 2 * 4 * block + 2 * 4 * block + 4 * 4 * 256);
+}
+
+TEST_CASE("what a trainer holds is what was predicted") {
+  set_quiet(true);
+  for (const Backend backend : {Backend::automatic, Backend::gloo}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const std::int64_t accumulate : {1, 2}) {
+        for (const bool reduces_every : {false, true}) {
+          for (const Compression compression : {Compression::none, Compression::bf16}) {
+            ZeroOptions options = adam(stage);
+            options.accumulate = accumulate;
+            options.reduce_every_microbatch = reduces_every;
+            options.compression = compression;
+            options.bucket_mb = 0.05;
+            MemoryUse predicted;
+            MemoryUse measured;
+            std::mutex mutex;
+            const int status = launch(
+                [&] {
+                  OddModel model(5000);
+                  const MemoryUse before =
+                      predicted_memory(model, options,
+                                       {.replicas = 3,
+                                        .shares_memory = backend == Backend::automatic,
+                                        .is_network = backend == Backend::gloo});
+                  ZeroTrainer trainer(model, options);
+                  for (std::int64_t m = 0; m < 2 * accumulate; ++m) {
+                    trainer.backward(mean_loss(model, samples(m, axis_index("data"), 2)));
+                    if (m % accumulate == accumulate - 1) trainer.step(0.01);
+                  }
+                  const std::lock_guard lock(mutex);
+                  predicted = before;
+                  measured = trainer.memory();
+                },
+                {.replicas = 3, .mode = LaunchMode::threads, .backend = backend});
+            REQUIRE(status == 0);
+            INFO("stage " << stage << ", accumulate " << accumulate << ", every " << reduces_every);
+            const auto close = [](std::int64_t a, std::int64_t b) {
+              return std::abs(a - b) <= b / 20 + 4096;
+            };
+            CHECK(close(measured.parameters, predicted.parameters));
+            CHECK(measured.shared_parameters / 1000 == predicted.shared_parameters / 1000);
+            CHECK(close(measured.gradients, predicted.gradients));
+            CHECK(close(measured.optimizer_state, predicted.optimizer_state));
+            CHECK(measured.communication <= predicted.communication * 21 / 20 + 4096);
+          }
+        }
+      }
+    }
+  }
+  set_quiet(false);
+}
