@@ -197,8 +197,9 @@ TEST_CASE("the output folder's files have what is documented") {
 
   const auto result = read_json(run / "result.json");
   CHECK(fields(result) == std::vector<std::string>{"backend", "blas", "eval", "launch", "libtorch",
-                                                   "loss", "parameters_sha256", "replicas", "steps",
-                                                   "threads_per_replica", "workers", "zero_stage"});
+                                                   "loss", "memory", "parameters_sha256",
+                                                   "replicas", "steps", "threads_per_replica",
+                                                   "workers", "zero_stage"});
   CHECK(result["steps"] == 30);
   CHECK(result["replicas"] == 2);
   CHECK(result["zero_stage"] == 0);
