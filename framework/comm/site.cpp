@@ -120,7 +120,6 @@ std::exception_ptr Site::verdict(const Member& member, Clock::time_point since) 
     }
     const auto late = member.turn != nullptr ? std::max(since, member.turn->given_last()) : since;
     if (now - late >= member.timeout) {
-      if (member.turn != nullptr) member.turn->give_up();
       const std::string absent = board_->absentees(*member.seat);
       throw Timeout(str("waited ", member.timeout.count(), " ms: ",
                         absent.empty() ? "all replicas have arrived, but not their data" : absent));

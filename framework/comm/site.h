@@ -54,7 +54,7 @@ struct Member {
   std::chrono::milliseconds timeout;  ///< how long it waits for others in a collective
   /// What it shares with others of whom one runs at a time: they are waited for while they hand it
   /// over.
-  Turn* turn = nullptr;
+  const Turn* turn = nullptr;
 };
 
 /// A wait of a replica for others that cannot look around itself: something else does so for it.
@@ -91,10 +91,9 @@ class Site {
   void wake_all();
 
   /// What `member`, which has waited since then, must end with: CollectiveMismatch, ReplicaLost or
-  /// Aborted if what it waits for cannot come, Timeout if it did not (then its turn is given up,
-  /// for it to be able to end); nullptr while it may come. A mismatch becomes the fate of its whole
-  /// team. In the first 0.3 s of a wait nobody is judged on what some have called while others are
-  /// on their way.
+  /// Aborted if what it waits for cannot come, Timeout if it did not; nullptr while it may come. A
+  /// mismatch becomes the fate of its whole team. In the first 0.3 s of a wait nobody is judged on
+  /// what some have called while others are on their way.
   [[nodiscard]] std::exception_ptr verdict(const Member& member,
                                            std::chrono::steady_clock::time_point since) const;
 

@@ -9,36 +9,40 @@ thread_local Turn* this_thread_turn = nullptr;
 
 void Turn::take() {
   std::unique_lock lock(mutex_);
-  if (!taken_ || given_up_) {
-    taken_ = true;
+  const auto self = std::this_thread::get_id();
+  if (holder_ == std::thread::id()) {
+    given_last_ = std::chrono::steady_clock::now();
+    holder_ = self;
     return;
   }
-  Waiter self;
-  waiting_.push_back(&self);
-  self.granted_changed.wait(lock, [&] { return self.granted; });
+  Waiter waiter{self, {}, false};
+  waiting_.push_back(&waiter);
+  while (!waiter.granted) {
+    if (waiting_.front() == &waiter &&
+        std::chrono::steady_clock::now() >= given_last_.load() + patience_) {
+      hand_over();
+    } else {
+      waiter.granted_changed.wait_until(lock, given_last_.load() + patience_);
+    }
+  }
 }
 
 void Turn::give() noexcept {
-  given_last_ = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex_);
+  if (holder_ == std::this_thread::get_id()) hand_over();
+}
+
+// Under the lock: a waiter's condition lives in its own frame, which it leaves when granted.
+void Turn::hand_over() noexcept {
+  given_last_ = std::chrono::steady_clock::now();
   if (waiting_.empty()) {
-    taken_ = false;
+    holder_ = {};
     return;
   }
-  // Under the lock: the waiter's condition lives in its own frame, which it leaves when granted.
+  holder_ = waiting_.front()->thread;
   waiting_.front()->granted = true;
   waiting_.front()->granted_changed.notify_one();
   waiting_.pop_front();
-}
-
-void Turn::give_up() noexcept {
-  const std::lock_guard lock(mutex_);
-  given_up_ = true;
-  for (Waiter* waiter : waiting_) {
-    waiter->granted = true;
-    waiter->granted_changed.notify_one();
-  }
-  waiting_.clear();
 }
 
 Turn* current_turn() noexcept {

@@ -5,37 +5,41 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <thread>
 
 namespace lockstep {
 
 /// A right to run that one of several threads has at a time: the lanes of a vmap, or replicas that
 /// share a worker. A thread that has it hands it over where it waits for others (TurnBreak), to
-/// whoever has waited longest.
+/// whoever has waited longest. After `patience` nobody waits on for one that does not hand it over,
+/// and may never: the next in line has it then.
 class Turn {
  public:
-  Turn() = default;
+  explicit Turn(std::chrono::milliseconds patience = std::chrono::hours(24 * 365))
+      : patience_(patience) {}
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
   /// Waits until the calling thread has it.
   void take();
-  /// Hands it over, to nobody if nobody waits.
+  /// Hands it over, to nobody if nobody waits; nothing if another thread has it by now.
   void give() noexcept;
-  /// Nobody waits for it any more: whoever has it does not hand it over, and the others are to end.
-  void give_up() noexcept;
   /// When it was handed over last: those who wait for their turn are not late before. Any thread.
   [[nodiscard]] std::chrono::steady_clock::time_point given_last() const noexcept {
     return given_last_;
   }
 
  private:
+  void hand_over() noexcept;
+
   struct Waiter {
+    std::thread::id thread;
     std::condition_variable granted_changed;
     bool granted = false;
   };
+  std::chrono::milliseconds patience_;
   std::mutex mutex_;
-  bool taken_ = false;
-  bool given_up_ = false;
+  std::thread::id holder_;  // none: nobody's
   std::deque<Waiter*> waiting_;
   std::atomic<std::chrono::steady_clock::time_point> given_last_{};
 };

@@ -49,6 +49,7 @@ Worker::Worker(const LaunchOptions& options, std::int64_t index,
                const std::shared_ptr<Store>& store, const std::shared_ptr<HostMemory>& memory)
     : replicas_(replicas_of_worker(options, index)),
       math_threads_(math_threads(options.threads_per_replica, options.replicas)),
+      turn_(options.timeout),
       communicator_(connect(options, index, store, memory)),
       site_(std::make_shared<Site>(static_cast<int>(index), communicator_, memory->board())) {
   AxisLevel level{{{options.axis_name, options.replicas}}, 0, 0};

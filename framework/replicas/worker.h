@@ -53,11 +53,11 @@ class Worker {
  private:
   Shard replicas_;
   std::int64_t math_threads_;
+  Turn turn_;
   at::ThreadLocalState callers_state_;
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<Site> site_;
   std::shared_ptr<Fate> fate_ = std::make_shared<Fate>();
-  Turn turn_;
   std::vector<std::unique_ptr<Environment>> places_;  // by replica, its first one's first
 };
 

@@ -1,6 +1,7 @@
 #include "framework/comm/turn.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -37,6 +38,28 @@ TEST_CASE("of the threads of a turn one runs at a time, and breaks let the other
   for (std::thread& thread : threads) thread.join();
   CHECK(most == 1);
   CHECK(arrived == kThreads * kRounds);
+}
+
+TEST_CASE("who does not hand over its turn in time is not waited for") {
+  Turn turn{std::chrono::milliseconds(200)};
+  turn.take();
+  std::atomic<int> running{0};
+  std::atomic<int> most{0};
+  const auto run = [&] {
+    const TurnScope mine(&turn);
+    const int now = ++running;
+    if (now > most) most = now;
+    --running;
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back(run);
+  for (std::thread& thread : threads) thread.join();
+  CHECK(most == 1);  // of those who came later
+  std::thread other([&] { turn.take(); });
+  other.join();
+  turn.give();  // it was the other's by then, who keeps it
+  turn.take();
+  turn.give();
 }
 
 TEST_CASE("without a turn scopes and breaks do nothing, and an inner scope can leave a turn") {
