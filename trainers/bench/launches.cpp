@@ -60,8 +60,9 @@ class Launch {
     }
     int status = 0;
     ::waitpid(pid_, &status, 0);
-    if (status != 0) fail("failed");
-    if (seconds == 0) fail("made no step");
+    // PyTorch 2.15's processes abort at times when they end, long after the step.
+    if (status != 0 && system_->own) fail("failed");
+    if (seconds == 0) fail(status == 0 ? "made no step" : "failed");
     if (text_.find(kResult) == std::string::npos) fail(str("did not end with ", kResult));
     return seconds;
   }
