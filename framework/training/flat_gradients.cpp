@@ -97,6 +97,10 @@ void FlatGradients::add(std::size_t index, const at::Tensor& gradient, AxisQueue
     }
   } else if (is_again) {
     held_[index] = held_[index].add(gradient);
+  } else if (staging_is_free(layout_.place(index).bucket, queue)) {
+    // At once, while the gradient is in the cache.
+    held_[index] = view_of(staging(layout_.place(index).bucket, false), index);
+    held_[index].copy_(gradient);
   } else {
     held_[index] = gradient;
   }
@@ -142,6 +146,14 @@ std::int64_t FlatGradients::largest(const FlatLayout& layout, bool compressed) {
   return bytes;
 }
 
+bool FlatGradients::staging_is_free(std::size_t bucket, const AxisQueue& queue) {
+  // Allocating is for all replicas together: in start().
+  queue_overlaps_ = queue.overlaps();
+  const auto at_once = static_cast<std::size_t>(staged_at_once(layout_, queue_overlaps_));
+  return bucket < completed_ + at_once && bucket % at_once < staged_.size() &&
+         staged_[bucket % at_once].defined();
+}
+
 // Memory that all replicas allocate when they use it for the first time, in the same order.
 at::Tensor FlatGradients::staging(std::size_t bucket, bool compressed) {
   std::vector<at::Tensor>& pool = compressed ? wire_ : staged_;
@@ -168,24 +180,20 @@ at::Tensor FlatGradients::compressed(Bucket& bucket, const at::Tensor& values, s
 void FlatGradients::start(std::size_t index, AxisQueue& queue) {
   const c10::AutoGradMode no_grad(false);
   Bucket& bucket = buckets_[index];
-  queue_overlaps_ = queue.overlaps();
-  // Their staging is used again.
-  if (queue_overlaps_) {
-    while (completed_ + kUnderWay <= index) complete(completed_++, queue);
-  } else {
-    while (completed_ < index) complete(completed_++, queue);
-  }
+  // Those whose staging is used again.
+  const auto at_once = static_cast<std::size_t>(staged_at_once(layout_, queue.overlaps()));
+  while (completed_ + at_once <= index) complete(completed_++, queue);
   at::Tensor values = bucket.local;
   if (!values.defined()) {
     values = staging(index, /*compressed=*/false);
     for (const std::size_t item : layout_.buckets()[index].items) {
       const at::Tensor view = view_of(values, item);
-      if (has_[item]) {
-        view.copy_(held_[item]);
-        held_[item].reset();
-      } else {
+      if (!has_[item]) {
         view.zero_();
+      } else if (view.data_ptr() != held_[item].data_ptr()) {
+        view.copy_(held_[item]);
       }
+      held_[item].reset();
     }
   }
   bucket.message = bucket.residual.defined() ? compressed(bucket, values, index) : values;
@@ -197,6 +205,7 @@ void FlatGradients::start(std::size_t index, AxisQueue& queue) {
     bucket.call = queue.pmean_scatter_into(
         in_place ? bucket.message.narrow(0, own.offset, own.size) : bucket.reduced, bucket.message);
   }
+  if (!queue.overlaps()) complete(completed_++, queue);
 }
 
 void FlatGradients::complete(std::size_t index, AxisQueue& queue) {

@@ -76,6 +76,7 @@ class FlatGradients {
     at::Tensor message;  // under way
   };
   [[nodiscard]] at::Tensor view_of(const at::Tensor& flat, std::size_t index) const;
+  [[nodiscard]] bool staging_is_free(std::size_t bucket, const AxisQueue& queue);
   [[nodiscard]] at::Tensor staging(std::size_t bucket, bool compressed);
   void start_ready(AxisQueue& queue);
   void start(std::size_t bucket, AxisQueue& queue);
