@@ -43,10 +43,10 @@ struct LaunchOptions {
 /// signal and its last lines; the root cause, not the replicas that failed because of it. The
 /// others end within 2 seconds. ValueErrors about the options are thrown.
 ///
-/// With `workers` W < N replicas, each worker (a process, or threads) runs its part of the replicas,
-/// shard() of them, as threads of which one runs at a time and hands over where it waits for
-/// others; one that has not done so for `timeout` is no longer waited for. Results have the same
-/// bits: a job can be repeated on a smaller machine.
+/// With `workers` W < N replicas, each worker (a process, or threads) runs its part of the
+/// replicas, shard() of them, as threads of which one runs at a time and hands over where it waits
+/// for others; one that has not done so for `timeout` is no longer waited for. Results have the
+/// same bits: a job can be repeated on a smaller machine.
 ///
 /// Processes are children of this one. They are forked if that is safe, which is while this process
 /// has one thread; otherwise the program is started again with its arguments, and becomes a worker
