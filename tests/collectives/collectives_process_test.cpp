@@ -1,3 +1,6 @@
+#include <cstdint>
+#include <set>
+
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/collectives/everywhere.h"
@@ -14,8 +17,9 @@ TEST_CASE("collectives in processes: every case") {
 }
 
 TEST_CASE("collectives on fewer workers than replicas: every case") {
-  for (const auto& [replicas, cases] : cases_by_replicas(/*rounds=*/5)) {
-    for (std::int64_t workers = 1; workers < replicas; ++workers) {
+  for (const auto& [replicas, cases] : cases_by_replicas(/*rounds=*/2)) {
+    for (const std::int64_t workers : std::set{std::int64_t{1}, replicas / 2, replicas - 1}) {
+      if (workers < 1) continue;
       INFO(replicas << " replicas on " << workers << " workers, " << cases.size() << " cases");
       // Both backends in turn.
       const auto backend =

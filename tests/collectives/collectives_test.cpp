@@ -1,4 +1,6 @@
+#include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include <ATen/TensorOperators.h>
@@ -49,8 +51,9 @@ TEST_CASE("collectives in the threads of a job: every case") {
 }
 
 TEST_CASE("collectives in the threads of a job that take turns: every case") {
-  for (const auto& [replicas, cases] : cases_by_replicas(/*rounds=*/5)) {
-    for (std::int64_t workers = 1; workers < replicas; ++workers) {
+  for (const auto& [replicas, cases] : cases_by_replicas(/*rounds=*/2)) {
+    for (const std::int64_t workers : std::set{std::int64_t{1}, replicas / 2, replicas - 1}) {
+      if (workers < 1) continue;
       INFO(replicas << " replicas on " << workers << " workers, " << cases.size() << " cases");
       // Both backends in turn.
       const auto backend = (replicas + workers) % 2 == 0 ? Backend::gloo : Backend::automatic;
