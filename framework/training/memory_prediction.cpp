@@ -64,9 +64,14 @@ ParameterPlacement placement_of(int stage) {
   return stage == 0 ? ParameterPlacement::whole : ParameterPlacement::shared;
 }
 
-FlatGradientOptions gradient_options(const ZeroOptions& options, bool overlaps) {
+FlatGradientOptions gradient_options(const ZeroOptions& options, const FlatLayout& layout,
+                                     bool overlaps) {
   const bool reduces_every = options.reduce_every_microbatch && options.accumulate > 1;
-  const bool frees = options.stage >= 2 && (options.accumulate == 1 || reduces_every);
+  const std::int64_t staged = FlatGradients::staged_at_once(layout, overlaps) *
+                              FlatGradients::largest(layout, /*compressed=*/false);
+  const std::int64_t whole = bytes_of_buckets(layout, false, FlatGradients::dtype_of);
+  const bool frees = options.stage >= 2 && (options.accumulate == 1 || reduces_every) &&
+                     staged + whole / layout.shards() < whole;
   return {.keeps_all = options.stage == 0,
           .keeps_local = !frees,
           .reduces_early = frees || overlaps || options.overlap == Overlap::on,
@@ -82,11 +87,10 @@ MemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options
   std::vector<std::size_t> order(parameters.tensors.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   const FlatLayout layout(
-      flat_items(parameters.tensors,
-                 options.stage == 3 ? parameters.block_of : std::vector<std::int64_t>{}),
+      flat_items(parameters.tensors, cuts ? parameters.block_of : std::vector<std::int64_t>{}),
       order, bucket_bytes(options.bucket_mb), placement.replicas);
   const bool overlaps = placement.is_network && options.overlap != Overlap::off;
-  const FlatGradientOptions gradients = gradient_options(options, overlaps);
+  const FlatGradientOptions gradients = gradient_options(options, layout, overlaps);
 
   MemoryUse use;
   std::int64_t uncut = 0;

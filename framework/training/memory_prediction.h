@@ -32,6 +32,9 @@ struct ReplicaPlacement {
 
 // How the stages are made, for ZeroTrainer and for the prediction.
 [[nodiscard]] ParameterPlacement placement_of(int stage);
-[[nodiscard]] FlatGradientOptions gradient_options(const ZeroOptions& options, bool overlaps);
+/// From stage 2 on gradients are freed bucket by bucket, unless that takes more memory than keeping
+/// them: where a bucket is about as large as the model.
+[[nodiscard]] FlatGradientOptions gradient_options(const ZeroOptions& options,
+                                                   const FlatLayout& layout, bool overlaps);
 
 }  // namespace lockstep

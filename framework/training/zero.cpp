@@ -9,6 +9,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
 #include "framework/optim/global_norm.h"
 #include "framework/training/agreement.h"
 #include "framework/training/backward_order.h"
@@ -129,18 +130,19 @@ class ZeroTrainer::Implementation {
 
   void lay_out(const at::Tensor& loss) {
     const c10::AutoGradMode no_grad(false);
-    const bool cuts = options_.stage == 3;
+    // What replicas hold together need not be gathered.
+    const bool cuts = options_.stage == 3 && !common_zeros({1}, at::kByte, axis_).is_common;
     const FlatLayout layout(
         flat_items(parameters_.tensors, cuts ? parameters_.block_of : std::vector<std::int64_t>{}),
         agreed_backward_order(loss, parameters_.tensors, axis_), bucket_bytes(options_.bucket_mb),
         axis_size(axis_));
     flat_parameters_ = std::make_unique<FlatParameters>(parameters_.tensors, layout, axis_,
                                                         placement_of(options_.stage));
-    gradients_ = std::make_unique<FlatGradients>(parameters_.tensors, layout, axis_,
-                                                 gradient_options(options_, queue_->overlaps()));
+    gradients_ = std::make_unique<FlatGradients>(
+        parameters_.tensors, layout, axis_, gradient_options(options_, layout, queue_->overlaps()));
     update_ = std::make_unique<ShardedUpdate>(options_.optimizer, layout, parameters_.names,
                                               *flat_parameters_, *gradients_, axis_);
-    if (!cuts || flat_parameters_->is_common()) return;
+    if (!cuts) return;
     blocks_ =
         std::make_shared<BlockGathering>(parameters_.blocks, layout, *flat_parameters_, *queue_);
     for (Block* const block : parameters_.blocks) block->set_runner(blocks_);

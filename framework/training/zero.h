@@ -31,9 +31,11 @@ struct StepReport {
 ///
 /// The module's parameters become views of flat buckets, of which replicas that share memory hold
 /// one copy together; the module stays an ordinary one. At stage 3 a Block's parameters (block.h)
-/// are there while it runs, and those outside of blocks always. Parameters that do not require a
-/// gradient are left alone. Half types are trained on float32 masters in the optimizer's state. All
-/// replicas call everything alike, in the same order; for one thread.
+/// are there while it runs and under whole_parameters(), at no other time, also not when the
+/// trainer is gone; where replicas share memory, and outside of blocks, they are always there.
+/// Parameters that do not require a gradient are left alone. Half types are trained on float32
+/// masters in the optimizer's state. All replicas call everything alike, in the same order; for one
+/// thread.
 class ZeroTrainer {
  public:
   /// All replicas start from replica 0's parameters. Throws ValueError for options out of range,

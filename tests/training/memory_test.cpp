@@ -17,11 +17,14 @@ using namespace lockstep::testing;
 
 namespace {
 
-// Ψ of a model whose padding does not matter.
-class OneParameter : public torch::nn::Module {
+// A model of `count` parameters of `size` elements, without padding.
+class Shapes : public torch::nn::Module {
  public:
-  explicit OneParameter(std::int64_t size) {
-    register_parameter("weight", at::empty({size}, at::TensorOptions().device(at::kMeta)));
+  Shapes(int count, std::int64_t size) {
+    for (int i = 0; i < count; ++i) {
+      register_parameter("weight" + std::to_string(i),
+                         at::empty({size}, at::TensorOptions().device(at::kMeta)));
+    }
   }
 };
 
@@ -35,9 +38,9 @@ ZeroOptions adam(int stage) {
 }  // namespace
 
 TEST_CASE("predictions are the ZeRO paper's formulas, without allocating anything") {
-  constexpr std::int64_t kPsi =
-      std::int64_t{64} * 4 * 1'000'000'000;  // of a model no host can hold
-  OneParameter module(kPsi);
+  constexpr std::int64_t kSize = std::int64_t{64} * 4 * 10'000'000;
+  constexpr std::int64_t kPsi = 100 * kSize;  // of a model that no host can hold
+  Shapes module(100, kSize);
   constexpr std::int64_t kN = 4;
   const ReplicaPlacement apart{.replicas = kN, .shares_memory = false, .is_network = true};
   const auto state_of = [&](int stage, const ReplicaPlacement& placement) {
@@ -49,6 +52,11 @@ TEST_CASE("predictions are the ZeRO paper's formulas, without allocating anythin
   CHECK(state_of(2, apart) == 4 * kPsi + 12 * kPsi / kN);
   // The module is no Block: its parameters are whole at stage 3, too.
   CHECK(state_of(3, apart) == 4 * kPsi + 12 * kPsi / kN);
+  // Two buckets on their way.
+  CHECK(predicted_memory(module, adam(2), apart).communication == 2 * 4 * kSize);
+  // Freeing the only bucket would take more memory than keeping it.
+  Shapes small(1, kSize);
+  CHECK(predicted_memory(small, adam(2), apart).gradients == 4 * kSize);
   const ReplicaPlacement together{.replicas = kN, .shares_memory = true};
   const MemoryUse shared = predicted_memory(module, adam(0), together);
   CHECK(shared.of_host(kN) == 4 * kPsi + kN * 4 * kPsi + 8 * kPsi);
@@ -59,13 +67,14 @@ TEST_CASE("predictions are the ZeRO paper's formulas, without allocating anythin
 
 TEST_CASE("at stage 3 blocks are cut") {
   const ShapesOnly shapes;
-  const auto model = make_model({.name = "mlp", .hidden = {6400, 6400}}, 6400, 640, 0);
-  const std::int64_t block = 6400 * 6400 + 6400;
-  const std::int64_t psi = 2 * block + 640 * 6400 + 640;
+  const std::vector<std::int64_t> hidden(9, 1600);
+  const auto model = make_model({.name = "mlp", .hidden = hidden}, 1600, 160, 0);
+  const std::int64_t block = 1600 * 1600 + 1600;
+  const std::int64_t psi = 9 * block + 160 * 1600 + 160;
   const MemoryUse use = predicted_memory(
       *model, adam(3), {.replicas = 4, .shares_memory = false, .is_network = true});
   CHECK(use.parameters + use.gradients + use.optimizer_state >= 16 * psi / 4);
-  CHECK(use.parameters + use.gradients + use.optimizer_state <= 16 * psi / 4 + 16 * 3 * 64);
+  CHECK(use.parameters + use.gradients + use.optimizer_state <= 16 * psi / 4 + 16 * 10 * 256);
   // Two blocks gathered, two buckets on their way.
   CHECK(use.communication >= 2 * 4 * block + 2 * 4 * block);
   CHECK(use.communication <= 2 * 4 * block + 2 * 4 * block + 4 * 4 * 256);
