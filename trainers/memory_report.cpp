@@ -9,6 +9,7 @@
 
 #include <torch/nn/module.h>
 
+#include "framework/base/shard.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
@@ -51,6 +52,7 @@ ReplicaPlacement placement_of(const ParallelOptions& parallel) {
   const int workers = parallel.workers == 0 ? parallel.replicas : parallel.workers;
   return {.replicas = parallel.replicas,
           .shares_memory = !is_gloo || workers == 1,
+          .taking_turns = shard(parallel.replicas, workers, 0).size,
           .is_network = is_gloo && workers == parallel.replicas && workers > 1};
 }
 

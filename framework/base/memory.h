@@ -8,8 +8,8 @@ namespace lockstep {
 /// available, or its control groups (of a container, for example) leave, if that is less.
 [[nodiscard]] std::size_t available_memory();
 
-/// Bytes of memory that this process has in use; what it shares with others counts in parts, so that
-/// the sum over processes is what they use together.
+/// Bytes of memory that this process has in use; what it shares with others counts in parts, so
+/// that the sum over processes is what they use together.
 [[nodiscard]] std::size_t resident_memory();
 
 }  // namespace lockstep

@@ -23,6 +23,14 @@ void ReplicaGroup::end() {
   member_.seat->finish();
 }
 
+int ReplicaGroup::in_this_process() const noexcept {
+  int count = 0;
+  for (const GroupMember& member : meeting_->members()) {
+    count += member.host == meeting_->site().host() ? 1 : 0;
+  }
+  return count;
+}
+
 bool ReplicaGroup::has_several_in_a_process() const {
   std::set<int> hosts;
   for (const GroupMember& member : meeting_->members()) hosts.insert(member.host);

@@ -19,6 +19,8 @@ class ReplicaGroup final : public Communicator {
   void begin(const CallRecord& call);
   void end();
 
+  /// How many of its replicas are in this process.
+  [[nodiscard]] int in_this_process() const noexcept;
   /// Whether any process has several of its replicas.
   [[nodiscard]] bool has_several_in_a_process() const;
 

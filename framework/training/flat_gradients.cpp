@@ -37,6 +37,12 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Fl
       held_(parameters.size()),
       has_(parameters.size(), false) {
   for (const at::Tensor& parameter : parameters) sizes_.push_back(parameter.sizes().vec());
+  if (options_.takes_turns) {
+    turns_ = TurnGradients::of_process(axis_, layout_);
+    replicas_here_ =
+        replicas_of({"gradients", axis_, std::source_location::current()}, {}, GroupSizes::equal)
+            .in_this_process();
+  }
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     const FlatBucket& shape = layout_.buckets()[index];
     const at::ScalarType dtype = dtype_of(shape.dtype);
@@ -47,7 +53,9 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Fl
       bytes_ += bytes_in(kept);
       return kept;
     };
-    if (options_.keeps_local) {
+    if (options_.takes_turns) {
+      bucket.reduced = keep(own.size);
+    } else if (options_.keeps_local) {
       bucket.local = symmetric_zeros({shape.size}, dtype, axis_);
       bytes_ += bytes_in(bucket.local);
       bucket.reduced = bucket.local.narrow(0, own.offset, own.size);
@@ -78,6 +86,12 @@ void FlatGradients::begin(bool first, bool last) {
   last_ = last;
   next_ = 0;
   completed_ = 0;
+  if (turns_ && (first || options_.reduces_every_microbatch)) {
+    TurnGradients::Set set = turns_->take();
+    for (std::size_t index = 0; index < buckets_.size(); ++index) {
+      buckets_[index].local = std::move(set[index]);
+    }
+  }
   std::fill(has_.begin(), has_.end(), false);
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     buckets_[index].missing = layout_.buckets()[index].items.size();
@@ -125,9 +139,31 @@ std::vector<std::size_t> FlatGradients::finish(AxisQueue& queue) {
     if (bucket.local.defined() && begins_sum) view_of(bucket.local, index).zero_();
     --bucket.missing;
   }
+  const bool reduces = last_ || options_.reduces_every_microbatch;
+  if (turns_ && reduces) pass_on_sums();
   start_ready(queue);
   while (completed_ < next_) complete(completed_++, queue);
+  if (turns_ && reduces) {
+    for (Bucket& bucket : buckets_) bucket.local.reset();
+    turns_->finish();
+  }
   return without;
+}
+
+// Gives the own gradients away, for what this replica brings to the reduction.
+void FlatGradients::pass_on_sums() {
+  TurnGradients::Set set;
+  for (Bucket& bucket : buckets_) set.push_back(std::move(bucket.local));
+  turns_->give(replica_, std::move(set));
+  barrier(axis_);
+  set = turns_->brought_by(replica_);
+  for (std::size_t index = 0; index < buckets_.size(); ++index) {
+    buckets_[index].local = std::move(set[index]);
+  }
+}
+
+std::int64_t FlatGradients::bytes() const noexcept {
+  return bytes_ + (turns_ ? turns_->bytes() / replicas_here_ : 0);
 }
 
 std::int64_t FlatGradients::staged_at_once(const FlatLayout& layout, bool overlaps) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "framework/axes/axis_names.h"
 #include "framework/collectives/axis_queue.h"
 #include "framework/training/averaging_options.h"
+#include "framework/training/turn_gradients.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep {
@@ -23,6 +25,9 @@ struct FlatGradientOptions {
   /// Reductions are started as soon as a bucket's gradients are there, in the midst of the
   /// backward; otherwise after it.
   bool reduces_early = false;
+  /// Replicas that share a process take turns, and sum their gradients as they come
+  /// (TurnGradients). With keeps_local, without keeps_all, reduces_early and compression.
+  bool takes_turns = false;
   /// Each microbatch's gradients are reduced, and the means are summed; otherwise each replica sums
   /// its own first.
   bool reduces_every_microbatch = false;
@@ -61,7 +66,8 @@ class FlatGradients {
   /// This replica's shard of the mean.
   [[nodiscard]] at::Tensor own_mean(std::size_t bucket) const;
 
-  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+  /// Of replicas that take turns: its part of what they have together.
+  [[nodiscard]] std::int64_t bytes() const noexcept;
   /// Bytes that are there for sending alone.
   [[nodiscard]] std::int64_t communication_bytes() const noexcept { return communication_bytes_; }
 
@@ -78,6 +84,7 @@ class FlatGradients {
   [[nodiscard]] at::Tensor view_of(const at::Tensor& flat, std::size_t index) const;
   [[nodiscard]] bool staging_is_free(std::size_t bucket, const AxisQueue& queue);
   [[nodiscard]] at::Tensor staging(std::size_t bucket, bool compressed);
+  void pass_on_sums();
   void start_ready(AxisQueue& queue);
   void start(std::size_t bucket, AxisQueue& queue);
   void complete(std::size_t bucket, AxisQueue& queue);
@@ -87,6 +94,8 @@ class FlatGradients {
   AxisNames axis_;
   FlatGradientOptions options_;
   std::int64_t replica_;
+  std::shared_ptr<TurnGradients> turns_;  // of replicas that take turns
+  std::int64_t replicas_here_ = 1;
   std::vector<std::vector<std::int64_t>> sizes_;  // by parameter
   std::vector<Bucket> buckets_;
   std::vector<at::Tensor> held_;  // by parameter: its gradient until its bucket is staged

@@ -1,6 +1,8 @@
 #include "framework/training/memory_prediction.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -65,16 +67,20 @@ ParameterPlacement placement_of(int stage) {
 }
 
 FlatGradientOptions gradient_options(const ZeroOptions& options, const FlatLayout& layout,
-                                     bool overlaps) {
+                                     bool overlaps, bool take_turns, bool is_common) {
   const bool reduces_every = options.reduce_every_microbatch && options.accumulate > 1;
+  // One after the other, so that none waits for others in the midst of its backward.
+  const bool by_turns =
+      take_turns && options.compression == Compression::none && (options.stage > 0 || is_common);
   const std::int64_t staged = FlatGradients::staged_at_once(layout, overlaps) *
                               FlatGradients::largest(layout, /*compressed=*/false);
   const std::int64_t whole = bytes_of_buckets(layout, false, FlatGradients::dtype_of);
   const bool frees = options.stage >= 2 && (options.accumulate == 1 || reduces_every) &&
-                     staged + whole / layout.shards() < whole;
-  return {.keeps_all = options.stage == 0,
+                     staged + whole / layout.shards() < whole && !by_turns;
+  return {.keeps_all = options.stage == 0 && !by_turns,
           .keeps_local = !frees,
-          .reduces_early = frees || overlaps || options.overlap == Overlap::on,
+          .reduces_early = (frees || overlaps || options.overlap == Overlap::on) && !by_turns,
+          .takes_turns = by_turns,
           .reduces_every_microbatch = reduces_every,
           .compression = options.compression};
 }
@@ -90,7 +96,8 @@ MemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options
       flat_items(parameters.tensors, cuts ? parameters.block_of : std::vector<std::int64_t>{}),
       order, bucket_bytes(options.bucket_mb), placement.replicas);
   const bool overlaps = placement.is_network && options.overlap != Overlap::off;
-  const FlatGradientOptions gradients = gradient_options(options, layout, overlaps);
+  const FlatGradientOptions gradients = gradient_options(
+      options, layout, overlaps, placement.taking_turns > 1, placement.shares_memory);
 
   MemoryUse use;
   std::int64_t uncut = 0;
@@ -105,6 +112,11 @@ MemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options
   const std::int64_t whole = bytes_of_buckets(layout, false, summed);
   const std::int64_t own = bytes_of_buckets(layout, !gradients.keeps_all, summed);
   use.gradients = gradients.keeps_local ? whole : own;
+  if (gradients.takes_turns) {
+    const auto sums = static_cast<std::int64_t>(
+        std::bit_width(static_cast<std::uint64_t>(placement.taking_turns)));
+    use.gradients = own + (sums + 1) * whole / placement.taking_turns;
+  }
   if (gradients.reduces_every_microbatch) use.gradients += own;
 
   const bool updates_all = options.stage == 0 && !placement.shares_memory;

@@ -18,6 +18,8 @@ struct ReplicaPlacement {
   std::int64_t replicas = 1;
   /// One host whose replicas hold the parameters once.
   bool shares_memory = true;
+  /// Where they are fewer workers: the most replicas that take turns in one process, or 1.
+  std::int64_t taking_turns = 1;
   /// Bytes travel over a network, each replica in a process of its own.
   bool is_network = false;
 };
@@ -34,7 +36,10 @@ struct ReplicaPlacement {
 [[nodiscard]] ParameterPlacement placement_of(int stage);
 /// From stage 2 on gradients are freed bucket by bucket, unless that takes more memory than keeping
 /// them: where a bucket is about as large as the model.
+/// Replicas that take turns keep only sums, from stage 1 on and where they hold parameters
+/// together.
 [[nodiscard]] FlatGradientOptions gradient_options(const ZeroOptions& options,
-                                                   const FlatLayout& layout, bool overlaps);
+                                                   const FlatLayout& layout, bool overlaps,
+                                                   bool take_turns, bool is_common);
 
 }  // namespace lockstep

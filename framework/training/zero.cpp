@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 
@@ -10,6 +11,8 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
+#include "framework/collectives/psum.h"
+#include "framework/comm/turn.h"
 #include "framework/optim/global_norm.h"
 #include "framework/training/agreement.h"
 #include "framework/training/backward_order.h"
@@ -139,13 +142,21 @@ class ZeroTrainer::Implementation {
     flat_parameters_ = std::make_unique<FlatParameters>(parameters_.tensors, layout, axis_,
                                                         placement_of(options_.stage));
     gradients_ = std::make_unique<FlatGradients>(
-        parameters_.tensors, layout, axis_, gradient_options(options_, layout, queue_->overlaps()));
+        parameters_.tensors, layout, axis_,
+        gradient_options(options_, layout, queue_->overlaps(), take_turns(),
+                         flat_parameters_->is_common()));
     update_ = std::make_unique<ShardedUpdate>(options_.optimizer, layout, parameters_.names,
                                               *flat_parameters_, *gradients_, axis_);
     if (!cuts) return;
     blocks_ =
         std::make_shared<BlockGathering>(parameters_.blocks, layout, *flat_parameters_, *queue_);
     for (Block* const block : parameters_.blocks) block->set_runner(blocks_);
+  }
+
+  // Whether any of the axis' replicas do.
+  bool take_turns() const {
+    const std::int64_t own = current_turn() != nullptr ? 1 : 0;
+    return pmax(at::zeros({}, at::kLong).fill_(own), axis_).item<std::int64_t>() != 0;
   }
 
   bool is_held_once(const at::Tensor& parameter) const {

@@ -1,0 +1,114 @@
+#include "framework/training/turn_gradients.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <map>
+#include <utility>
+
+#include <ATen/ops/zeros.h>
+
+#include "framework/axes/environment.h"
+#include "framework/collectives/message.h"
+#include "framework/comm/reduce.h"
+#include "framework/training/flat_gradients.h"
+
+namespace lockstep {
+
+std::shared_ptr<TurnGradients> TurnGradients::of_process(const AxisNames& axis_name,
+                                                         const FlatLayout& layout) {
+  const AxisCall call{"gradients of replicas that take turns", axis_name,
+                      std::source_location::current()};
+  ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
+  // All replicas count their calls alike, and those of one process share its site.
+  const auto number = current_environment()->next_call(replicas);
+  const std::pair<const void*, std::uint64_t> key{current_environment()->site().get(), number.key};
+  static std::mutex mutex;
+  static std::map<std::pair<const void*, std::uint64_t>, std::weak_ptr<TurnGradients>> all;
+  const std::lock_guard lock(mutex);
+  std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
+  auto found = all[key].lock();
+  if (!found) {
+    found = std::make_shared<TurnGradients>(layout, replicas.in_this_process());
+    all[key] = found;
+  }
+  return found;
+}
+
+// With mutex_ held.
+TurnGradients::Set TurnGradients::any_set() {
+  Set set;
+  if (!free_.empty()) {
+    set = std::move(free_.back());
+    free_.pop_back();
+    return set;
+  }
+  for (const FlatBucket& bucket : layout_.buckets()) {
+    set.push_back(at::zeros({bucket.size}, FlatGradients::dtype_of(bucket.dtype)));
+    bytes_ += set.back().numel() * static_cast<std::int64_t>(set.back().element_size());
+  }
+  return set;
+}
+
+TurnGradients::Set TurnGradients::take() {
+  const std::lock_guard lock(mutex_);
+  return any_set();
+}
+
+void TurnGradients::give(std::int64_t replica, Set set) {
+  const std::lock_guard lock(mutex_);
+  ++given_;
+  Sum sum{replica, 1, std::move(set)};
+  const AxisCall call{"gradients of replicas that take turns", {}, std::source_location::current()};
+  // As long as the other half of the next larger subtree is there, too.
+  for (;;) {
+    const bool is_left = sum.first % (2 * sum.count) == 0;
+    const std::int64_t sibling = is_left ? sum.first + sum.count : sum.first - sum.count;
+    const auto other = std::find_if(sums_.begin(), sums_.end(), [&](const Sum& each) {
+      return each.first == sibling && each.count == sum.count;
+    });
+    if (other == sums_.end()) break;
+    Sum left = std::move(*other);
+    sums_.erase(other);
+    if (is_left) std::swap(left, sum);
+    for (std::size_t bucket = 0; bucket < left.set.size(); ++bucket) {
+      const auto into = bytes_of(left.set[bucket]);
+      const std::array<const std::byte*, 2> inputs{into.data(), bytes_of(sum.set[bucket]).data()};
+      reduce(inputs, into, element_type(left.set[bucket].scalar_type(), call), ReduceOp::sum);
+    }
+    free_.push_back(std::move(sum.set));
+    left.count *= 2;
+    sum = std::move(left);
+  }
+  sums_.push_back(std::move(sum));
+}
+
+TurnGradients::Set TurnGradients::brought_by(std::int64_t replica) {
+  const std::lock_guard lock(mutex_);
+  for (const Sum& sum : sums_) {
+    if (sum.first == replica) return sum.set;
+  }
+  if (negative_zeros_.empty()) {
+    negative_zeros_ = any_set();
+    for (const at::Tensor& values : negative_zeros_) values.fill_(-0.0);
+  }
+  return negative_zeros_;
+}
+
+void TurnGradients::finish() {
+  const std::lock_guard lock(mutex_);
+  // Another has said so before, and may have given its next gradients.
+  if (given_ < replicas_here_) return;
+  for (Sum& sum : sums_) free_.push_back(std::move(sum.set));
+  if (!negative_zeros_.empty()) free_.push_back(std::move(negative_zeros_));
+  sums_.clear();
+  negative_zeros_.clear();
+  given_ = 0;
+}
+
+std::int64_t TurnGradients::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/axes/axis_names.h"
+#include "framework/tree/flat_layout.h"
+
+namespace lockstep {
+
+/// Gradients of the replicas that take turns in one process. Each of them fills a set of buffers
+/// and gives it away; sums of complete subtrees of the canonical order (comm/reduce.h) are made at
+/// once, so that of n replicas at most log2(n) + 2 sets are there, where they run one after the
+/// other.
+class TurnGradients {
+ public:
+  /// A flat tensor a bucket.
+  using Set = std::vector<at::Tensor>;
+
+  /// The one of this process' replicas of the axis: all of the axis' replicas ask for it together,
+  /// each keeps it. Its buffers are like the layout's buckets, in the dtypes of their gradients.
+  [[nodiscard]] static std::shared_ptr<TurnGradients> of_process(const AxisNames& axis_name,
+                                                                 const FlatLayout& layout);
+
+  TurnGradients(const FlatLayout& layout, int replicas_here)
+      : layout_(layout), replicas_here_(replicas_here) {}
+
+  /// A set whose values are anything.
+  [[nodiscard]] Set take();
+  /// Replica `replica` of the axis gives its gradients away.
+  void give(std::int64_t replica, Set set);
+  /// After all replicas of the axis have given: what `replica` brings to the reduction over all of
+  /// them. That is the sum of the subtree that begins with it, or -0, which changes no sum.
+  [[nodiscard]] Set brought_by(std::int64_t replica);
+  /// The reductions of all buckets are over for a replica, and so for all of this process: their
+  /// sets can be taken again.
+  void finish();
+
+  /// Bytes of all sets.
+  [[nodiscard]] std::int64_t bytes() const;
+
+ private:
+  struct Sum {
+    std::int64_t first;
+    std::int64_t count;  // a power of two that divides `first`
+    Set set;
+  };
+  [[nodiscard]] Set any_set();
+
+  FlatLayout layout_;
+  int replicas_here_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<Set> free_;
+  std::vector<Sum> sums_;
+  Set negative_zeros_;
+  int given_ = 0;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace lockstep
