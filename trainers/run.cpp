@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <utility>
 #include <vector>
@@ -82,12 +83,16 @@ class TrainingRun {
                           config.trainer.seed)),
         named_(parameter_map(*model_)) {
     if (config.trainer.precision == "bf16") model_->to(at::kBFloat16);
-    trainer_ = std::make_unique<ZeroTrainer>(*model_, zero_options(config));
+    trainer_ = std::make_unique<ZeroTrainer>(*model_, zero_options(config),
+                                             std::source_location::current());
     if (replica_ == 0) reporter_ = std::make_unique<Reporter>(config, options);
   }
 
   void run() {
-    print_parameters("original parameters: ");
+    if (is_readable()) {
+      const auto whole = trainer_->whole_parameters();
+      print_parameters("original parameters: ");
+    }
     const auto begin = Clock::now();
     auto line_begin = begin;
     std::int64_t samples = 0;  // of all replicas since the last line
@@ -128,7 +133,7 @@ class TrainingRun {
                                                      static_cast<std::size_t>(part.size)),
                           global_batch);
       trainer_->backward(local);
-      if (local.defined()) loss_ = loss_.add(local.detach());
+      loss_ = loss_.add(local.detach());
     }
     lr_ = learning_rate(config_.schedule, config_.optimizer.lr, step, total_steps_);
     step_report_ = trainer_->step(lr_);
@@ -139,10 +144,12 @@ class TrainingRun {
   }
 
   // What the samples' losses contribute to the mean over the replicas of the sums over
-  // microbatches: that is the mean over all samples of the step. Undefined without samples.
+  // microbatches: that is the mean over all samples of the step.
   at::Tensor microbatch_loss(std::span<const std::int64_t> indices, std::int64_t global_batch) {
-    if (indices.empty()) return {};
-    const Batch batch = data_.train->batch(indices);
+    // Without samples the model is run all the same, on one that does not count: others may wait
+    // for it in the collectives inside, or to gather its blocks.
+    const std::int64_t any = 0;
+    const Batch batch = data_.train->batch(indices.empty() ? std::span(&any, 1) : indices);
     const at::Tensor mean =
         loss(data_.train->task(), outputs_of(*model_, batch.inputs), batch.targets);
     const auto share = static_cast<std::int64_t>(indices.size()) * replicas_;
@@ -153,7 +160,7 @@ class TrainingRun {
   void check_loss(std::int64_t step) {
     loss_ = pmean(loss_, axis_);
     const double value = loss_.item<double>();
-    if (std::isfinite(value)) return;
+    if (std::isfinite(value) || config_.trainer.non_finite == "skip") return;
     throw Error(str("the loss is ", value, " at step ", step + 1,
                     "; training has diverged: try a smaller optimizer.lr or a trainer.clip_norm"));
   }
@@ -192,14 +199,17 @@ class TrainingRun {
     reporter_->progress.print(str("step ", step + 1, ": ", join(texts)));
   }
 
-  // For models that are small enough to be read.
+  // Whether the model is small enough for its parameters to be printed.
+  bool is_readable() const {
+    std::int64_t values = 0;
+    for (const auto& [name, parameter] : named_) values += parameter.numel();
+    return values <= 16;
+  }
+
   void print_parameters(const std::string& title) {
     if (!reporter_) return;
     std::vector<std::string> texts;
-    std::int64_t values = 0;
     for (const auto& [name, parameter] : model_->named_parameters().pairs()) {
-      values += parameter.numel();
-      if (values > 16) return;
       std::vector<double> numbers;
       const at::Tensor flat = parameter.detach().flatten();
       for (std::int64_t i = 0; i < flat.numel(); ++i) {
@@ -237,7 +247,7 @@ class TrainingRun {
     const auto whole = trainer_->whole_parameters();
     if (!reporter_) return;
     reporter_->progress.finish();
-    print_parameters("updated parameters:  ");
+    if (is_readable()) print_parameters("updated parameters:  ");
     RunResult result{
         .steps = total_steps_,
         .replicas = replicas_,

@@ -53,16 +53,19 @@ void BlockGathering::prefetch(std::size_t part) {
   }
 }
 
-void BlockGathering::begin_forward() noexcept {
+void BlockGathering::close_order() noexcept {
   if (!order_.empty()) last_order_ = std::exchange(order_, {});
 }
 
 at::Tensor BlockGathering::run(Block& block, const at::Tensor& input) {
   const std::size_t part = part_of_.at(&block);
   gather(part);
-  order_.push_back(part);
-  const std::size_t place = order_.size();
-  if (place < last_order_.size() && last_order_[place - 1] == part) prefetch(last_order_[place]);
+  // Forwards without a backward, of an evaluation, are in no order.
+  if (c10::GradMode::is_enabled()) {
+    order_.push_back(part);
+    const std::size_t place = order_.size();
+    if (place < last_order_.size() && last_order_[place - 1] == part) prefetch(last_order_[place]);
+  }
   const at::Tensor output = block.forward(input);
   if (parts_[part].users == 0) drop(part);
   if (c10::GradMode::is_enabled() && output.requires_grad() && !output.is_leaf()) {
@@ -111,7 +114,7 @@ void BlockGathering::after_backward(std::size_t part) {
 }
 
 void BlockGathering::end_backward() {
-  begin_forward();
+  close_order();
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     parts_[part].users = 0;
     drop(part);
@@ -121,7 +124,6 @@ void BlockGathering::end_backward() {
 BlockGathering::Everything::Everything(std::shared_ptr<BlockGathering> gathering)
     : gathering_(std::move(gathering)) {
   if (!gathering_) return;
-  gathering_->begin_forward();
   for (std::size_t part = 0; part < gathering_->parts_.size(); ++part) gathering_->gather(part);
   gathering_->keeps_everything_ = true;
 }

@@ -24,8 +24,7 @@ class BlockGathering final : public Block::Runner,
 
   at::Tensor run(Block& block, const at::Tensor& input) override;
 
-  /// A forward begins: what the one before left open is closed.
-  void begin_forward() noexcept;
+  [[nodiscard]] bool keeps_everything() const noexcept { return keeps_everything_; }
   /// The gradients of parameter `item` are there.
   void gradient_ready(std::size_t item);
   /// A backward has ended: drops what is still there.
@@ -52,6 +51,7 @@ class BlockGathering final : public Block::Runner,
     int users = 0;              // runs whose backward goes on
     std::size_t missing = 0;    // gradients, of the backward that goes on
   };
+  void close_order() noexcept;
   void gather(std::size_t part);
   void drop(std::size_t part);
   void prefetch(std::size_t part);

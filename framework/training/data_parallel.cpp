@@ -32,6 +32,10 @@ class DataParallel::Implementation {
                  gradients_->add(index, gradient, queue_);
                }),
         queue_(axis_, options.overlap != Overlap::off, where) {
+    if (!(options_.bucket_mb > 0 && options_.bucket_mb <= 1e6)) {
+      throw ValueError(lockstep::str("DataParallel: bucket_mb is ", options_.bucket_mb,
+                                     "; it must be above 0 and at most 1000000"));
+    }
     start_alike(parameters_, axis_);
   }
 
@@ -64,7 +68,8 @@ class DataParallel::Implementation {
         FlatGradientOptions{.keeps_all = true,
                             .keeps_local = true,
                             .reduces_early = queue_.overlaps() || options_.overlap == Overlap::on,
-                            .compression = options_.compression});
+                            .compression = options_.compression},
+        queue_.overlaps());
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const FlatPlace& place = layout.place(i);
       means_.push_back(
@@ -96,11 +101,14 @@ DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, std::vector<st
                            const AxisNames& axis_name, const DataParallelOptions& options,
                            std::source_location where) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    names.push_back(lockstep::str("leaf ", i));
-    check_parameter(names.back(), leaves[i]);
+    check_parameter(lockstep::str("leaf ", i), leaves[i]);
+    if (leaves[i].requires_grad()) continue;
+    throw ValueError(lockstep::str("DataParallel: leaf ", i, " requires no gradient"));
   }
+  const std::vector<at::Tensor> parameters = each_once(leaves);
+  for (std::size_t i = 0; i < parameters.size(); ++i) names.push_back(lockstep::str("leaf ", i));
   implementation_ =
-      std::make_unique<Implementation>(leaves, std::move(names), axis_name, options, where);
+      std::make_unique<Implementation>(parameters, std::move(names), axis_name, options, where);
 }
 
 DataParallel::~DataParallel() = default;

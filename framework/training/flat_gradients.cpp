@@ -6,7 +6,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
-#include "framework/base/text.h"
+#include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
@@ -28,11 +28,13 @@ at::ScalarType FlatGradients::dtype_of(at::ScalarType type) {
 }
 
 FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
-                             const AxisNames& axis_name, const FlatGradientOptions& options)
+                             const AxisNames& axis_name, const FlatGradientOptions& options,
+                             bool overlaps)
     : layout_(layout),
       axis_(axis_name),
       options_(options),
       replica_(axis_index(axis_)),
+      at_once_(static_cast<std::size_t>(staged_at_once(layout, overlaps))),
       buckets_(layout.buckets().size()),
       held_(parameters.size()),
       has_(parameters.size(), false) {
@@ -68,6 +70,26 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Fl
       communication_bytes_ += bytes_in(bucket.residual);
     }
   }
+  allocate_staging();
+}
+
+void FlatGradients::allocate_staging() {
+  const auto allocate = [&](std::vector<at::Tensor>& pool, bool compressed) {
+    const std::int64_t bytes = largest(layout_, compressed);
+    if (bytes == 0) return;
+    for (std::size_t slot = 0; slot < at_once_; ++slot) {
+      pool.push_back(symmetric_zeros({bytes}, at::kByte, axis_));
+      communication_bytes_ += bytes;
+    }
+  };
+  if (!options_.keeps_local) allocate(staged_, false);
+  if (options_.compression != Compression::none) allocate(wire_, true);
+}
+
+void FlatGradients::forget_residuals() {
+  for (const Bucket& bucket : buckets_) {
+    if (bucket.residual.defined()) bucket.residual.zero_();
+  }
 }
 
 at::Tensor FlatGradients::view_of(const at::Tensor& flat, std::size_t index) const {
@@ -102,6 +124,10 @@ void FlatGradients::add(std::size_t index, const at::Tensor& gradient, AxisQueue
   const c10::AutoGradMode no_grad(false);
   Bucket& bucket = buckets_[layout_.place(index).bucket];
   const bool is_again = has_[index];  // the graph was cut in two: a part of it comes by itself
+  if (is_again && layout_.place(index).bucket < next_) {
+    throw Error(
+        "a gradient came in parts, after others of its bucket were sent: switch overlap off");
+  }
   if (bucket.local.defined()) {
     const at::Tensor view = view_of(bucket.local, index);
     if (is_again || !(first_ || options_.reduces_every_microbatch)) {
@@ -111,7 +137,7 @@ void FlatGradients::add(std::size_t index, const at::Tensor& gradient, AxisQueue
     }
   } else if (is_again) {
     held_[index] = held_[index].add(gradient);
-  } else if (staging_is_free(layout_.place(index).bucket, queue)) {
+  } else if (staging_is_free(layout_.place(index).bucket)) {
     // At once, while the gradient is in the cache.
     held_[index] = view_of(staging(layout_.place(index).bucket, false), index);
     held_[index].copy_(gradient);
@@ -182,23 +208,12 @@ std::int64_t FlatGradients::largest(const FlatLayout& layout, bool compressed) {
   return bytes;
 }
 
-bool FlatGradients::staging_is_free(std::size_t bucket, const AxisQueue& queue) {
-  // Allocating is for all replicas together: in start().
-  queue_overlaps_ = queue.overlaps();
-  const auto at_once = static_cast<std::size_t>(staged_at_once(layout_, queue_overlaps_));
-  return bucket < completed_ + at_once && bucket % at_once < staged_.size() &&
-         staged_[bucket % at_once].defined();
+bool FlatGradients::staging_is_free(std::size_t bucket) const {
+  return bucket < completed_ + at_once_;
 }
 
-// Memory that all replicas allocate when they use it for the first time, in the same order.
-at::Tensor FlatGradients::staging(std::size_t bucket, bool compressed) {
-  std::vector<at::Tensor>& pool = compressed ? wire_ : staged_;
-  pool.resize(static_cast<std::size_t>(staged_at_once(layout_, queue_overlaps_)));
-  at::Tensor& memory = pool[bucket % pool.size()];
-  if (!memory.defined()) {
-    memory = symmetric_zeros({largest(layout_, compressed)}, at::kByte, axis_);
-    communication_bytes_ += bytes_in(memory);
-  }
+at::Tensor FlatGradients::staging(std::size_t bucket, bool compressed) const {
+  const at::Tensor& memory = (compressed ? wire_ : staged_)[bucket % at_once_];
   const FlatBucket& shape = layout_.buckets()[bucket];
   const at::ScalarType dtype = compressed ? kWire : dtype_of(shape.dtype);
   const auto width = static_cast<std::int64_t>(c10::elementSize(dtype));
@@ -217,8 +232,7 @@ void FlatGradients::start(std::size_t index, AxisQueue& queue) {
   const c10::AutoGradMode no_grad(false);
   Bucket& bucket = buckets_[index];
   // Those whose staging is used again.
-  const auto at_once = static_cast<std::size_t>(staged_at_once(layout_, queue.overlaps()));
-  while (completed_ + at_once <= index) complete(completed_++, queue);
+  while (completed_ + at_once_ <= index) complete(completed_++, queue);
   at::Tensor values = bucket.local;
   if (!values.defined()) {
     values = staging(index, /*compressed=*/false);

@@ -35,14 +35,15 @@ struct FlatGradientOptions {
 };
 
 /// Gradients in flat buckets, and their means over an axis: a reduction (sum, then one division) a
-/// bucket. Between begin() and finish() each parameter's gradient of one backward is added once.
+/// bucket. Between begin() and finish() the gradients of one backward are added, each as it comes.
 /// All replicas begin and finish alike; which parameters have a gradient may differ.
 class FlatGradients {
  public:
   /// For parameters laid out by `layout`, of which `shapes` are like. Half types are summed and
-  /// sent in float32. All replicas together.
+  /// sent in float32. `overlaps` as the queue does that add() and finish() get. All replicas
+  /// together.
   FlatGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
-                const AxisNames& axis_name, const FlatGradientOptions& options);
+                const AxisNames& axis_name, const FlatGradientOptions& options, bool overlaps);
 
   /// The dtype of gradients of parameters of dtype `type`.
   [[nodiscard]] static at::ScalarType dtype_of(at::ScalarType type);
@@ -59,6 +60,9 @@ class FlatGradients {
   /// Ends the microbatch; after the last the means are there. Parameters without a gradient count
   /// as zeros; returns them.
   std::vector<std::size_t> finish(AxisQueue& queue);
+
+  /// Forgets what compression has left out: gradients that are not finite have spoiled it.
+  void forget_residuals();
 
   /// The mean of a bucket, flat: of all of it or of this replica's shard. After the last finish()
   /// and until the next begin().
@@ -82,8 +86,9 @@ class FlatGradients {
     at::Tensor message;  // under way
   };
   [[nodiscard]] at::Tensor view_of(const at::Tensor& flat, std::size_t index) const;
-  [[nodiscard]] bool staging_is_free(std::size_t bucket, const AxisQueue& queue);
-  [[nodiscard]] at::Tensor staging(std::size_t bucket, bool compressed);
+  [[nodiscard]] bool staging_is_free(std::size_t bucket) const;
+  [[nodiscard]] at::Tensor staging(std::size_t bucket, bool compressed) const;
+  void allocate_staging();
   void pass_on_sums();
   void start_ready(AxisQueue& queue);
   void start(std::size_t bucket, AxisQueue& queue);
@@ -94,20 +99,20 @@ class FlatGradients {
   AxisNames axis_;
   FlatGradientOptions options_;
   std::int64_t replica_;
+  std::size_t at_once_;                   // buckets that are staged or under way at one time
   std::shared_ptr<TurnGradients> turns_;  // of replicas that take turns
   std::int64_t replicas_here_ = 1;
   std::vector<std::vector<std::int64_t>> sizes_;  // by parameter
   std::vector<Bucket> buckets_;
   std::vector<at::Tensor> held_;  // by parameter: its gradient until its bucket is staged
   std::vector<bool> has_;         // by parameter
-  // Two of each, so that one may be under way while the next is filled.
+  // at_once_ of each.
   std::vector<at::Tensor> staged_;  // whole buckets of summed gradients
   std::vector<at::Tensor> wire_;    // the same as they travel
   std::size_t next_ = 0;            // the first bucket that is not started
   std::size_t completed_ = 0;       // the first that is not complete
   bool first_ = true;
   bool last_ = true;
-  bool queue_overlaps_ = false;
   std::int64_t bytes_ = 0;
   std::int64_t communication_bytes_ = 0;
 };

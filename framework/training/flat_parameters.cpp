@@ -1,6 +1,7 @@
 #include "framework/training/flat_parameters.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -48,7 +49,7 @@ FlatParameters::FlatParameters(const std::vector<at::Tensor>& parameters, const 
     CommonZeros zeros = common_zeros({bucket.size}, bucket.dtype, axis_);
     made.whole = std::move(zeros.tensor);
     is_common_ = zeros.is_common;
-    fill(parameters, bucket, made, index);
+    fill(parameters, bucket, made);
     const Shard own = layout_.shard_of(index, replica);
     made.own = updates_all() ? made.whole : made.whole.narrow(0, own.offset, own.size);
     if (placement_ == ParameterPlacement::cut && !is_common_ && bucket.group != 0) cut(made, own);
@@ -57,15 +58,12 @@ FlatParameters::FlatParameters(const std::vector<at::Tensor>& parameters, const 
   if (is_common_) barrier(axis_);
 }
 
-// Cut buckets must outlive nothing: a parameter that is used later has its memory.
-FlatParameters::~FlatParameters() = default;
-
 bool FlatParameters::updates_all() const noexcept {
   return placement_ == ParameterPlacement::whole && !is_common_;
 }
 
 void FlatParameters::fill(const std::vector<at::Tensor>& parameters, const FlatBucket& bucket,
-                          Bucket& into, std::size_t /*index*/) {
+                          Bucket& into) {
   const bool writes = !is_common_ || axis_index(axis_) == 0;
   for (const std::size_t item : bucket.items) {
     const at::Tensor& parameter = parameters[item];
@@ -85,6 +83,8 @@ void FlatParameters::cut(Bucket& bucket, const Shard& own) {
 }
 
 void FlatParameters::publish() {
+  // Graphs that have saved the old values must not take the new ones for them.
+  for (const at::Tensor& parameter : parameters_) parameter.unsafeGetTensorImpl()->bump_version();
   if (is_common_) return barrier(axis_);
   for (const Bucket& bucket : buckets_) {
     if (bucket.is_cut || updates_all()) continue;

@@ -29,7 +29,6 @@ class FlatParameters {
   /// replicas together, with equal values. CommError if the host has not enough memory.
   FlatParameters(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
                  const AxisNames& axis_name, ParameterPlacement placement);
-  ~FlatParameters();
   FlatParameters(const FlatParameters&) = delete;
   FlatParameters& operator=(const FlatParameters&) = delete;
 
@@ -43,8 +42,6 @@ class FlatParameters {
   /// After all replicas have updated what is theirs: makes it everybody's.
   void publish();
 
-  /// Whether the bucket is cut, and so has to be gathered before its parameters are used.
-  [[nodiscard]] bool is_cut(std::size_t bucket) const { return buckets_[bucket].is_cut; }
   /// Begins to gather a cut bucket, unless that has begun.
   void start_gathering(std::size_t bucket, AxisQueue& queue);
   /// Returns when it is gathered: its parameters have their values.
@@ -69,8 +66,7 @@ class FlatParameters {
     at::Tensor gathered;  // the memory of a cut bucket that is whole
     std::optional<AxisQueue::Call> gathering;
   };
-  void fill(const std::vector<at::Tensor>& parameters, const FlatBucket& bucket, Bucket& into,
-            std::size_t index);
+  void fill(const std::vector<at::Tensor>& parameters, const FlatBucket& bucket, Bucket& into);
   void cut(Bucket& bucket, const Shard& own);
 
   AxisNames axis_;

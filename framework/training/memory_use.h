@@ -1,9 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
-
-#include "framework/tree/flat_layout.h"
 
 namespace lockstep {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <torch/nn/module.h>
 
@@ -68,6 +69,19 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
   }
   if (found.tensors.empty()) {
     throw ValueError("the module has no parameter that requires a gradient");
+  }
+  return found;
+}
+
+std::vector<at::Tensor> each_once(const std::vector<at::Tensor>& tensors) {
+  std::unordered_set<const void*> seen;
+  std::vector<at::Tensor> found;
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.requires_grad() || !seen.insert(tensor.unsafeGetTensorImpl()).second) {
+      continue;
+    }
+    check_parameter(lockstep::str("leaf ", found.size()), tensor);
+    found.push_back(tensor);
   }
   return found;
 }

@@ -35,6 +35,9 @@ struct ModuleParameters {
 /// Throws ValueError, naming it, for a parameter that is not as above.
 void check_parameter(const std::string& name, const at::Tensor& parameter);
 
+/// Each tensor that requires a gradient once, in order, checked as above under its number.
+[[nodiscard]] std::vector<at::Tensor> each_once(const std::vector<at::Tensor>& tensors);
+
 /// What is to be laid out, in the `groups` given by tensor; empty: without.
 [[nodiscard]] std::vector<FlatItem> flat_items(const std::vector<at::Tensor>& tensors,
                                                const std::vector<std::int64_t>& groups = {});

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <unordered_set>
 #include <utility>
 
 #include <c10/core/GradMode.h>
 #include <torch/optim/optimizer.h>
 
-#include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
@@ -19,19 +17,6 @@
 
 namespace lockstep {
 namespace {
-
-std::vector<at::Tensor> each_once(const std::vector<at::Tensor>& parameters) {
-  std::unordered_set<const void*> seen;
-  std::vector<at::Tensor> found;
-  for (const at::Tensor& parameter : parameters) {
-    if (!parameter.requires_grad() || !seen.insert(parameter.unsafeGetTensorImpl()).second) {
-      continue;
-    }
-    check_parameter(lockstep::str("leaf ", found.size()), parameter);
-    found.push_back(parameter);
-  }
-  return found;
-}
 
 // The owner of each parameter.
 std::vector<std::int64_t> owners_of(const std::vector<at::Tensor>& parameters,

@@ -8,6 +8,7 @@
 #include <torch/nn/module.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
@@ -46,6 +47,7 @@ class ZeroTrainer::Implementation {
     (void)make_optimizer(options_.optimizer);
     start_alike(parameters_.all, axis_);
     queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off, where);
+    gather_queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off, where);
     // What is cut must be so before the first forward.
     if (options_.stage == 3) lay_out(at::Tensor());
   }
@@ -55,6 +57,9 @@ class ZeroTrainer::Implementation {
           lockstep::str("backward was called ", microbatch_ + 1, " times for a step of ",
                         options_.accumulate, " microbatches: call step()"));
     check(!loss.defined() || loss.requires_grad(), "the loss does not depend on any parameter");
+    check(loss.defined() || !blocks_,
+          "a loss is needed at stage 3, where all replicas run the blocks: without samples, one "
+          "times 0");
     if (!flat_parameters_) lay_out(loss);
     gradients_->begin(microbatch_ == 0, microbatch_ + 1 == options_.accumulate);
     if (loss.defined()) hooks_.backward(loss);
@@ -68,6 +73,7 @@ class ZeroTrainer::Implementation {
     check(microbatch_ == options_.accumulate,
           lockstep::str("step() after ", microbatch_, " of ", options_.accumulate,
                         " microbatches' backward()"));
+    check(!blocks_ || !blocks_->keeps_everything(), "step() while whole_parameters() lives");
     const c10::AutoGradMode no_grad(false);
     microbatch_ = 0;
     StepReport report{.gradient_norm = update_->gradient_norm()};
@@ -83,7 +89,10 @@ class ZeroTrainer::Implementation {
       report.skipped = first.has_value();
     }
     ++steps_;
-    if (report.skipped) return report;
+    if (report.skipped) {
+      gradients_->forget_residuals();
+      return report;
+    }
     ++updates_;
     const double scale =
         options_.clip_norm ? clip_scale(report.gradient_norm, *options_.clip_norm) : 1.0;
@@ -92,8 +101,6 @@ class ZeroTrainer::Implementation {
     flat_parameters_->publish();
     return report;
   }
-
-  void abandon_step() noexcept { microbatch_ = 0; }
 
   std::unique_ptr<WholeParameters> whole_parameters();
 
@@ -141,16 +148,32 @@ class ZeroTrainer::Implementation {
         axis_size(axis_));
     flat_parameters_ = std::make_unique<FlatParameters>(parameters_.tensors, layout, axis_,
                                                         placement_of(options_.stage));
-    gradients_ = std::make_unique<FlatGradients>(
-        parameters_.tensors, layout, axis_,
-        gradient_options(options_, layout, queue_->overlaps(), take_turns(),
-                         flat_parameters_->is_common()));
+    const FlatGradientOptions how = gradient_options(options_, layout, queue_->overlaps(),
+                                                     take_turns(), flat_parameters_->is_common());
+    tell_what_stays(layout, how, cuts);
+    gradients_ = std::make_unique<FlatGradients>(parameters_.tensors, layout, axis_, how,
+                                                 queue_->overlaps());
     update_ = std::make_unique<ShardedUpdate>(options_.optimizer, layout, parameters_.names,
                                               *flat_parameters_, *gradients_, axis_);
     if (!cuts) return;
-    blocks_ =
-        std::make_shared<BlockGathering>(parameters_.blocks, layout, *flat_parameters_, *queue_);
+    blocks_ = std::make_shared<BlockGathering>(parameters_.blocks, layout, *flat_parameters_,
+                                               *gather_queue_);
     for (Block* const block : parameters_.blocks) block->set_runner(blocks_);
+  }
+
+  // What a stage leaves whole, once for all replicas.
+  void tell_what_stays(const FlatLayout& layout, const FlatGradientOptions& how, bool cuts) const {
+    if (axis_index(axis_) != 0) return;
+    if (options_.stage >= 2 && how.keeps_local && !how.takes_turns && options_.accumulate == 1) {
+      log_info(lockstep::str("ZeRO stage ", options_.stage,
+                             ": gradients stay whole until they are reduced, since the model has ",
+                             layout.buckets().size(), " buckets; a smaller bucket_mb frees them"));
+    }
+    std::int64_t uncut = 0;
+    for (const FlatBucket& bucket : layout.buckets()) uncut += bucket.group == 0 ? bucket.size : 0;
+    if (!cuts || uncut == 0) return;
+    log_warning(lockstep::str("ZeRO stage 3: about ", uncut, " of ", layout.total(),
+                              " parameters are in no Block and stay whole on every replica"));
   }
 
   // Whether any of the axis' replicas do.
@@ -172,7 +195,6 @@ class ZeroTrainer::Implementation {
   AxisNames axis_;
   ModuleParameters parameters_;
   GradientHooks hooks_;
-  std::unique_ptr<AxisQueue> queue_;
   std::unique_ptr<FlatParameters> flat_parameters_;
   std::unique_ptr<FlatGradients> gradients_;
   std::unique_ptr<ShardedUpdate> update_;
@@ -181,6 +203,10 @@ class ZeroTrainer::Implementation {
   std::int64_t microbatch_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t updates_ = 0;
+  // Of gradients and, apart, of parameters: the order of the ones among the others may differ
+  // between replicas that do not use the same parameters. Ended before the buffers are.
+  std::unique_ptr<AxisQueue> queue_;
+  std::unique_ptr<AxisQueue> gather_queue_;
 };
 
 namespace {
@@ -210,10 +236,6 @@ void ZeroTrainer::backward(const at::Tensor& loss) {
 
 StepReport ZeroTrainer::step(double lr) {
   return implementation_->step(lr);
-}
-
-void ZeroTrainer::abandon_step() noexcept {
-  implementation_->abandon_step();
 }
 
 std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::whole_parameters() {

@@ -49,16 +49,17 @@ class ZeroTrainer {
 
   /// The backward of a microbatch's loss, `accumulate` times a step. The gradients of a step are
   /// the sum of its losses', averaged over the replicas. An undefined loss has no gradients: of a
-  /// replica without samples. Parameters without a gradient count as zeros; they are named once in
-  /// the log. ValueError for a loss that needs no gradient and for one microbatch too many.
+  /// replica without samples, unless the model has collectives inside or blocks that stage 3
+  /// gathers, which all replicas run (a loss times 0 will do). Parameters without a gradient count
+  /// as zeros; they are named once in the log; from stage 2 on, and with overlap, a model with
+  /// collectives inside needs the same ones on all replicas. After an error the trainer is of no
+  /// use. ValueError for a loss that needs no gradient and for one microbatch too many.
   void backward(const at::Tensor& loss);
   /// Clips, updates all parameters with learning rate `lr`, and ends the step.
   StepReport step(double lr);
-  /// Forgets the microbatches of a step that was begun.
-  void abandon_step() noexcept;
-
   /// All parameters have their values while it lives: for a checkpoint, a digest, or an evaluation
-  /// in which replicas do not run the same blocks. All replicas together.
+  /// in which replicas do not run the same blocks. All replicas together. No step meanwhile, and
+  /// not longer than the trainer.
   class WholeParameters;
   [[nodiscard]] std::unique_ptr<WholeParameters> whole_parameters();
 

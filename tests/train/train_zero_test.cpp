@@ -83,6 +83,39 @@ TEST_CASE("a job has the same parameters at all stages, wherever its replicas ar
   }
 }
 
+TEST_CASE("replicas without samples take part at every stage") {
+  // 60,000 samples: the second step has 4 for 7 replicas.
+  const TemporaryFolder folder;
+  std::string expected;
+  for (const std::string flags : {"parallel.zero_stage=0", "parallel.zero_stage=2",
+                                  "parallel.zero_stage=3 parallel.backend=gloo"}) {
+    const auto result =
+        result_of(folder.path(), flags,
+                  Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--replicas", "7"} +
+                      set("model.hidden=[8] data.batch_size=8571 trainer.steps=2 " + flags));
+    if (expected.empty()) expected = result["parameters_sha256"];
+    CHECK(result["parameters_sha256"] == expected);
+  }
+}
+
+TEST_CASE(
+    "gradients that are not finite stop the job by a parameter's name, or the step is skipped") {
+  const TemporaryFolder folder;
+  const Flags diverges = mlp() + set("optimizer.name=sgd optimizer.lr=1e30 trainer.clip_norm=null "
+                                     "trainer.steps=4 trainer.log_every=1");
+  const Ended stopped = train(folder.path(), diverges + Flags{"--output", "stop"});
+  CHECK(stopped.status == 1);
+  CHECK_THAT(stopped.err, ContainsSubstring("the gradient of parameter '"));
+  CHECK_THAT(stopped.err, ContainsSubstring("' is not finite at step "));
+  const Ended skipped =
+      train(folder.path(), diverges + set("trainer.non_finite=skip") + Flags{"--output", "skip"});
+  INFO(skipped.err);
+  CHECK(skipped.status == 0);
+  const auto lines = read_json_lines(folder.path() / "skip" / "metrics.jsonl");
+  REQUIRE(lines.size() >= 4);
+  CHECK(lines[3].at("skipped_steps").get<int>() >= 1);
+}
+
 TEST_CASE("bfloat16 trains with float32 masters, with the same bits at all stages") {
   const TemporaryFolder folder;
   const auto exact = result_of(folder.path(), "fp32", mlp());

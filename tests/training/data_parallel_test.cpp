@@ -98,6 +98,19 @@ TEST_CASE("gradients of a tree's leaves become their means, over accumulated mic
       {.axis_size = 4})();
 }
 
+TEST_CASE("a leaf that stands twice in a tree is one parameter") {
+  (void)pmap(
+      [] {
+        const Tensor shared = at::ones({3}).set_requires_grad(true);
+        const std::vector<Tensor> tree{shared, shared};
+        DataParallel parallel(tree, "i");
+        parallel.backward((shared * (1.0 + static_cast<double>(axis_index("i")))).sum());
+        if (!shared.grad().equal(at::full({3}, 1.5))) throw Error("another mean");
+        return at::zeros({});
+      },
+      {.axis_size = 2})();
+}
+
 TEST_CASE("what is no parameter is refused by name") {
   (void)pmap(
       [] {
@@ -106,6 +119,9 @@ TEST_CASE("what is no parameter is refused by name") {
         if (message.find("parameter 'leaf 0' must be a dense leaf tensor") == std::string::npos) {
           throw Error(message);
         }
+        const std::vector<Tensor> frozen{at::ones({2})};
+        const std::string refused = message_of<ValueError>([&] { DataParallel(frozen, "i"); });
+        if (refused != "DataParallel: leaf 0 requires no gradient") throw Error(refused);
         return at::zeros({});
       },
       {.axis_size = 2})();

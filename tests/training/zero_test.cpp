@@ -8,6 +8,7 @@
 #include <set>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/optim/adam.h>
@@ -19,6 +20,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
+#include "models/model.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 #include "tests/training/models.h"
@@ -174,7 +176,7 @@ TEST_CASE(
 }
 
 TEST_CASE("training agrees with a plain loop on the whole batch and torch's Adam") {
-  constexpr std::int64_t kSteps = 60;
+  constexpr std::int64_t kSteps = 200;
   for (const std::int64_t replicas : {1, 4}) {
     std::vector<double> losses;
     OddModel plain;
@@ -421,6 +423,103 @@ TEST_CASE("what a trainer is told must make sense") {
         expect(
             message_of<ValueError>([&] { trainer.backward(mean_loss(model, samples(0, 0, 1))); }),
             "backward was called 2 times for a step of 1 microbatches");
+        return at::zeros({});
+      },
+      {.axis_size = 2})();
+}
+
+TEST_CASE("compressed gradients are the same with overlap and without, at all stages") {
+  const Quiet quiet;
+  ZeroOptions options = adam(0);
+  options.compression = Compression::bf16;
+  options.bucket_mb = 3e-4;
+  const Parameters expected = trained_in_pmap(3, options);
+  for (const Backend backend : {Backend::automatic, Backend::gloo}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const Overlap overlap : {Overlap::on, Overlap::off}) {
+        options.stage = stage;
+        options.overlap = overlap;
+        INFO("stage " << stage);
+        CHECK(first_difference(trained_in_job(threads(3, backend), options), expected) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("a skipped step spoils no later one where gradients are compressed") {
+  ZeroOptions options = adam(1);
+  options.axis_name = "i";
+  options.compression = Compression::bf16;
+  options.non_finite = NonFinite::skip;
+  (void)pmap(
+      [&] {
+        OddModel model;
+        ZeroTrainer trainer(model, options);
+        const at::Tensor loss = mean_loss(model, samples(1, 0, 2));
+        trainer.backward(loss * std::numeric_limits<double>::infinity());
+        if (!trainer.step(kRate).skipped) throw Error("not skipped");
+        if (train_step(trainer, model, 2, 1, "i").skipped) throw Error("skipped");
+        return at::zeros({});
+      },
+      {.axis_size = 2})();
+}
+
+TEST_CASE("at most two blocks are gathered, also where forwards without a backward come between") {
+  const Quiet quiet;
+  std::mutex mutex;
+  MemoryUse memory;
+  std::vector<std::string> messages;
+  const int status = launch(
+      [&] {
+        const auto model = make_model({.name = "mlp", .hidden = {160, 160, 160, 160}}, 160, 160, 0);
+        ZeroOptions options = adam(3);
+        options.accumulate = 2;  // so that nothing is staged
+        ZeroTrainer trainer(*model, options);
+        const at::Tensor inputs = at::ones({2, 160});
+        for (std::int64_t step = 0; step < 4; ++step) {
+          for (int microbatch = 0; microbatch < 2; ++microbatch) {
+            trainer.backward(model->forward(inputs).pow(2).mean());
+          }
+          trainer.step(kRate);
+          const c10::AutoGradMode no_grad(false);
+          for (int i = 0; i < 3; ++i) (void)model->forward(inputs);
+        }
+        trainer.backward(model->forward(inputs).sum());
+        trainer.backward(model->forward(inputs).sum());
+        const MemoryUse use = trainer.memory();
+        const auto whole = trainer.whole_parameters();
+        const std::string step_message = message_of<ValueError>([&] { trainer.step(kRate); });
+        const std::lock_guard lock(mutex);
+        messages.push_back(step_message);
+        memory = use;
+      },
+      threads(2, Backend::gloo));
+  REQUIRE(status == 0);
+  const std::int64_t block = 4 * (160 * 160 + 256);
+  CHECK(memory.communication >= 4 * 160 * 161);
+  CHECK(memory.communication <= 2 * block);
+  for (const std::string& message : messages) {
+    CHECK(message == "ZeroTrainer: step() while whole_parameters() lives");
+  }
+}
+
+TEST_CASE("a graph from before a step is not taken for one from after it") {
+  (void)pmap(
+      [] {
+        OddModel model;
+        ZeroOptions options = adam(1);
+        options.axis_name = "i";
+        ZeroTrainer trainer(model, options);
+        train_step(trainer, model, 0, 1, "i");
+        const at::Tensor stale = mean_loss(model, samples(1, 0, 2));
+        train_step(trainer, model, 2, 1, "i");
+        bool is_refused = false;
+        try {
+          stale.backward();
+        } catch (const std::exception&) {
+          is_refused = true;
+        }
+        if (!is_refused) throw Error("the stale graph was used");
         return at::zeros({});
       },
       {.axis_size = 2})();
