@@ -38,8 +38,8 @@ namespace {
 
 using Buffer = std::vector<std::byte>;
 
-constexpr int kReplicas[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
-constexpr int kReplicasAsProcesses[] = {2, 3, 5, 9, 16};
+constexpr int kReplicas[] = {1, 2, 3, 4, 5, 6, 8, 9};
+constexpr int kReplicasAsProcesses[] = {2, 3, 5, 9};
 // Through all of a replica's chunks and once more, and a part of one.
 constexpr std::size_t kLarge =
     HostMemory::kChunks * HostMemory::kChunkBytes + HostMemory::kChunkBytes / 3 + 1;
