@@ -108,6 +108,13 @@ class Performance {
     return any ? all : std::vector<CommonBuffers::Place>{};
   }
 
+  // Whether all replicas' outputs are the same memory: each process then writes its part of it.
+  static bool are_one(const std::vector<CommonBuffers::Place>& outputs) {
+    return !outputs.empty() && std::ranges::all_of(outputs, [&](const CommonBuffers::Place& place) {
+      return place.buffer != 0 && place == outputs[0];
+    });
+  }
+
   std::vector<Sizes> sizes_of_all(std::size_t bytes) const {
     std::vector<Sizes> sizes;
     for (const auto& there : layout_.places) sizes.emplace_back(there.size(), bytes);
@@ -158,7 +165,9 @@ class Performance {
   void all_reduce_by(const ReductionPlan& plan, const Pieces& sums) {
     const Deposit& first = *deposits_[0];
     const std::size_t bytes = first.output.size();
-    const bool one_round = bytes <= kOneRoundBytes;
+    const auto outputs = common_outputs();
+    const bool is_one = are_one(outputs);
+    const bool one_round = bytes <= kOneRoundBytes && !is_one;
     const auto part_of = [&](auto buffer, std::size_t host) {
       if (one_round) return buffer;
       const auto width = static_cast<std::int64_t>(size_of(first.type));
@@ -168,7 +177,6 @@ class Performance {
       return buffer.subspan(static_cast<std::size_t>(slice.offset * width),
                             static_cast<std::size_t>(slice.size * width));
     };
-    const bool is_common = !common_outputs().empty();
     std::vector<Pieces> out(hosts());
     std::vector<Sizes> in;
     const Bytes own = part_of(first.output, layout_.own);
@@ -178,13 +186,13 @@ class Performance {
     }
     const auto pieces = exchange_(std::move(out), in);
     combine(plan.in_order(pieces, 0, 1), static_cast<int>(places()), own, first.type, first.op);
-    if (!one_round) {
+    if (!one_round && !is_one) {
       std::vector<Sizes> slices(hosts());
       for (std::size_t h = 0; h < hosts(); ++h) slices[h] = {part_of(first.output, h).size()};
       const auto all = exchange_(std::vector<Pieces>(hosts(), Pieces{own}), slices);
       for (std::size_t h = 0; h < hosts(); ++h) copy_bytes(all[h][0], part_of(first.output, h));
     }
-    if (is_common) outer_->barrier();
+    if (!outputs.empty()) outer_->barrier();
   }
 
   void reduce_scatter() {
@@ -228,11 +236,7 @@ class Performance {
     const auto part = [&](const Deposit& to, std::size_t place) {
       return to.output.subspan(place * bytes, bytes);
     };
-    const bool is_one =
-        !outputs.empty() && std::ranges::all_of(outputs, [&](const CommonBuffers::Place& place) {
-          return place.buffer != 0 && place == outputs[0];
-        });
-    if (is_one) {
+    if (are_one(outputs)) {
       for (const int place : own_places()) {
         copy_bytes(deposit_of(place).input, part(first, static_cast<std::size_t>(place)));
       }
@@ -310,7 +314,8 @@ class Performance {
 
   void broadcast() {
     const int root = deposits_[0]->source;
-    const bool is_common = !common_outputs().empty();
+    const auto outputs = common_outputs();
+    if (are_one(outputs)) return outer_->barrier();
     std::vector<Pieces> out(hosts());
     std::vector<Sizes> in(hosts());
     if (is_here(root)) {
@@ -322,7 +327,7 @@ class Performance {
     for (const Deposit* mine : deposits_) {
       copy_bytes(pieces[host_of_[static_cast<std::size_t>(root)]][0], mine->output);
     }
-    if (is_common) outer_->barrier();
+    if (!outputs.empty()) outer_->barrier();
   }
 
   // Threads of one process see each other's memory as it is, and where the outer group has one copy
