@@ -30,7 +30,8 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
   for (const auto& each : module.modules(/*include_self=*/false)) modules.push_back(each.get());
   for (torch::nn::Module* const each : modules) {
     auto* const block = dynamic_cast<Block*>(each);
-    if (block == nullptr) continue;
+    // One may be registered under several names.
+    if (block == nullptr || std::ranges::count(blocks, block) > 0) continue;
     blocks.push_back(block);
     for (const auto& inner : block->modules(/*include_self=*/false)) {
       if (dynamic_cast<Block*>(inner.get()) == nullptr) continue;

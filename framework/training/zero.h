@@ -48,12 +48,13 @@ class ZeroTrainer {
   ZeroTrainer& operator=(const ZeroTrainer&) = delete;
 
   /// The backward of a microbatch's loss, `accumulate` times a step. The gradients of a step are
-  /// the sum of its losses', averaged over the replicas. An undefined loss has no gradients: of a
-  /// replica without samples, unless the model has collectives inside or blocks that stage 3
-  /// gathers, which all replicas run (a loss times 0 will do). Parameters without a gradient count
-  /// as zeros; they are named once in the log; from stage 2 on, and with overlap, a model with
-  /// collectives inside needs the same ones on all replicas. After an error the trainer is of no
-  /// use. ValueError for a loss that needs no gradient and for one microbatch too many.
+  /// the sum of its losses', averaged over the replicas; .grad() stays undefined. An undefined loss
+  /// has no gradients: of a replica without samples, unless the model has collectives inside or
+  /// blocks that stage 3 gathers, which all replicas run (a loss times 0 will do). Parameters
+  /// without a gradient count as zeros; they are named once in the log; from stage 2 on, and with
+  /// overlap, a model with collectives inside needs the same ones on all replicas. After an error
+  /// the trainer is of no use. ValueError for a loss that needs no gradient and for one microbatch
+  /// too many.
   void backward(const at::Tensor& loss);
   /// Clips, updates all parameters with learning rate `lr`, and ends the step.
   StepReport step(double lr);
