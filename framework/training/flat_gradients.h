@@ -39,9 +39,8 @@ struct FlatGradientOptions {
 /// All replicas begin and finish alike; which parameters have a gradient may differ.
 class FlatGradients {
  public:
-  /// For parameters laid out by `layout`, of which `shapes` are like. Half types are summed and
-  /// sent in float32. `overlaps` as the queue does that add() and finish() get. All replicas
-  /// together.
+  /// For parameters laid out by `layout`. Half types are summed and sent in float32. `overlaps` as
+  /// the queue does that add() and finish() get. All replicas together.
   FlatGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
                 const AxisNames& axis_name, const FlatGradientOptions& options, bool overlaps);
 

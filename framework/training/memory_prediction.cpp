@@ -54,7 +54,8 @@ void check_options(const ZeroOptions& options) {
   check(options.stage >= 0 && options.stage <= 3,
         lockstep::str("stage is ", options.stage, "; it must be 0, 1, 2 or 3"));
   check(options.bucket_mb > 0 && options.bucket_mb <= 1e6,
-        lockstep::str("bucket_mb is ", options.bucket_mb, "; it must be above 0"));
+        lockstep::str("bucket_mb is ", options.bucket_mb,
+                      "; it must be above 0 and at most 1000000"));
   check(options.accumulate >= 1,
         lockstep::str("accumulate is ", options.accumulate, "; it must be at least 1"));
   check(!options.clip_norm || *options.clip_norm > 0, "clip_norm must be above 0");

@@ -35,9 +35,8 @@ struct ReplicaPlacement {
 // How the stages are made, for ZeroTrainer and for the prediction.
 [[nodiscard]] ParameterPlacement placement_of(int stage);
 /// From stage 2 on gradients are freed bucket by bucket, unless that takes more memory than keeping
-/// them: where a bucket is about as large as the model.
-/// Replicas that take turns keep only sums, from stage 1 on and where they hold parameters
-/// together.
+/// them: where a bucket is about as large as the model. Replicas that take turns keep only sums,
+/// from stage 1 on and where they hold parameters together.
 [[nodiscard]] FlatGradientOptions gradient_options(const ZeroOptions& options,
                                                    const FlatLayout& layout, bool overlaps,
                                                    bool take_turns, bool is_common);

@@ -39,8 +39,8 @@ struct StepReport {
 class ZeroTrainer {
  public:
   /// All replicas start from replica 0's parameters. Throws ValueError for options out of range,
-  /// parameters that are not floating or dense, and as the optimizer; CommError if the host has not
-  /// enough memory.
+  /// parameters that are not floating or dense, and as the optimizer. Buckets are made now at stage
+  /// 3, otherwise in the first backward(): CommError if the host has not enough memory.
   ZeroTrainer(torch::nn::Module& module, ZeroOptions options,
               std::source_location where = std::source_location::current());
   ~ZeroTrainer();
@@ -68,7 +68,7 @@ class ZeroTrainer {
   /// the replicas that differ from replica 0. Nothing is there to compare of what they hold once.
   void check_agreement();
 
-  /// What this replica holds now, as its buffers say it.
+  /// What this replica holds now, as its buffers say it: nothing before they are made.
   [[nodiscard]] MemoryUse memory() const;
   /// Steps done.
   [[nodiscard]] std::int64_t steps() const noexcept;
