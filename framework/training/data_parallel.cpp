@@ -47,10 +47,10 @@ class DataParallel::Implementation {
     gradients_->begin(is_first_, is_last);
     if (loss.defined()) hooks_.backward(loss);
     const auto without = gradients_->finish(queue_);
-    if (loss.defined()) unused_.tell(without, names_, steps_ + 1, axis_);
+    if (loss.defined()) unused_.add(without);
     is_first_ = is_last;
     if (!is_last) return;
-    ++steps_;
+    unused_.end_step(names_, ++steps_, axis_);
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       // As they are, but for half types, whose means are in float32.
       parameters_[i].mutable_grad() = means_[i].to(parameters_[i].scalar_type());

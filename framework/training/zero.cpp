@@ -65,8 +65,9 @@ class ZeroTrainer::Implementation {
     if (loss.defined()) hooks_.backward(loss);
     const auto without = gradients_->finish(*queue_);
     if (blocks_) blocks_->end_backward();
-    if (loss.defined()) unused_.tell(without, parameters_.names, steps_ + 1, axis_);
+    if (loss.defined()) unused_.add(without);
     ++microbatch_;
+    if (microbatch_ == options_.accumulate) unused_.end_step(parameters_.names, steps_ + 1, axis_);
   }
 
   StepReport step(double lr) {

@@ -61,9 +61,12 @@ TrainingReport example() {
                          step("lockstep", "stage 0", 12.5, {0.25, 3.5, 6, 0.75, 2}),
                          step("plain", "plain 1.13", 13, {0, 3, 6.5, 0, 3.5}),
                          step("ddp", "ddp 1.13", 25, {0.5, 4, 16.5, 0, 4})};
+  result.measurements.push_back(step("single", "stage 0, 1 replica", 10, {0, 3, 5, 0, 2}));
+  result.measurements.push_back(step("single", "plain 1.13, 1 replica", 12, {0, 3, 6, 0, 3}));
   result.measurements[3].step.note = "its fastest Adam here is fused";
   report.results.push_back(result);
   result.replicas = 4;
+  result.measurements.resize(4);
   report.results.push_back(result);
   report.launched_replicas = 4;
   report.launches = {result.measurements[1].step, result.measurements[3].step};
@@ -111,19 +114,19 @@ TEST_CASE("what forward, backward and update take longer than alone is communica
   check_parts(exposed_parts(result, result.measurements[2]), {0.5, 4, 16.5, 0, 4});
 }
 
-TEST_CASE("efficiency compares with one replica, where each has a core") {
-  TrainingReport report = example();
+TEST_CASE("efficiency compares with one replica of the same turns") {
+  const TrainingReport report = example();
   const TrainingResult& two = report.results[1];
-  CHECK(efficiency(report, two, two.measurements[1]).value() == Approx(0.8));
-  CHECK(efficiency(report, two, two.measurements[3]).value() == Approx(12.0 / 25));
-  CHECK_FALSE(efficiency(report, report.results[2], report.results[2].measurements[1]));
-  report.results.erase(report.results.begin());
-  CHECK_FALSE(efficiency(report, report.results[0], report.results[0].measurements[1]));
+  CHECK(efficiency(two, two.measurements[1]).value() == Approx(0.8));
+  CHECK(efficiency(two, two.measurements[2]).value() == Approx(12.0 / 13));
+  CHECK(efficiency(two, two.measurements[3]).value() == Approx(12.0 / 25));
+  for (const std::size_t i : {0U, 2U})
+    CHECK_FALSE(efficiency(report.results[i], report.results[i].measurements[1]));
 }
 
 TEST_CASE("the tables show parts, shares and ratios of training and of launches") {
   const TrainingReport report = example();
-  CHECK(result_text(report, report.results[1]) ==
+  CHECK(result_text(report.results[1]) ==
         "== mlp, 1000000 parameters, 2 replicas of 64 samples; floor 9.00 ms: 8.00 ms forward and "
         "backward, 1.00 ms update at 28.0 GB/s\n"
         "\n"
@@ -179,6 +182,9 @@ TEST_CASE("the JSON of training holds samples, parts, floor and memory") {
   CHECK(own["peak_bytes"] == 100 << 20);
   CHECK(own["host_bytes"] == 150 << 20);
   CHECK(result["measurements"][3]["note"] == "its fastest Adam here is fused");
+  CHECK(result["measurements"][4]["system"] == "stage 0, 1 replica");
+  CHECK_FALSE(result["measurements"][4].contains("share_of_floor"));
+  CHECK_FALSE(result["measurements"][4].contains("efficiency"));
   CHECK(json["launches"]["replicas"] == 4);
   CHECK(json["launches"]["measurements"][1]["system"] == "torchrun 1.13");
 }
@@ -193,6 +199,7 @@ TEST_CASE("the picture of training has a bar a system with its parts, and the fl
     CHECK(count(svg, ">" + title + "<") == 1);
   CHECK(count(svg, ">floor<") == 3);
   CHECK(count(svg, ">alone<") == 0);
+  CHECK(count(svg, ", 1 replica<") == 1);                 // the title
   CHECK(count(svg, "<rect class=\"part c1\"") == 1 + 3);  // the legend's, Lockstep's forward
   CHECK(count(svg, "<rect class=\"part c1 faint\"") == 1 + 2 + 2);  // peers'
   CHECK(count(svg, "class=\"spread\"") == 2 + 3 + 3 + 2);

@@ -95,8 +95,7 @@ Json parts_json(const StepParts& parts) {
   return json;
 }
 
-Json step_json(const TrainingReport& report, const TrainingResult& result,
-               const StepMeasurement& measurement) {
+Json step_json(const TrainingResult& result, const StepMeasurement& measurement) {
   Json json = measurement_json(measurement.step);
   json["steps_per_second"] = 1 / measurement.step.seconds.median;
   json["measured_parts"] = parts_json(measurement.parts);
@@ -104,17 +103,17 @@ Json step_json(const TrainingReport& report, const TrainingResult& result,
   json["peak_bytes"] = measurement.memory.peak_bytes;
   json["host_bytes"] = measurement.memory.host_bytes;
   const std::optional<Floor> floor = floor_of(result);
-  if (floor && trains(measurement))
+  if (floor && !is_reference(measurement))
     json["share_of_floor"] = floor->seconds() / measurement.step.seconds.median;
-  const std::optional<double> scaling = efficiency(report, result, measurement);
-  if (scaling && trains(measurement)) json["efficiency"] = *scaling;
+  const std::optional<double> scaling = efficiency(result, measurement);
+  if (scaling && !is_reference(measurement)) json["efficiency"] = *scaling;
   return json;
 }
 
-Json training_json(const TrainingReport& report, const TrainingResult& result) {
+Json training_json(const TrainingResult& result) {
   Json measurements = Json::array();
   for (const StepMeasurement& measurement : result.measurements)
-    measurements.push_back(step_json(report, result, measurement));
+    measurements.push_back(step_json(result, measurement));
   Json json{{"model", result.model},
             {"parameters", result.parameters},
             {"replicas", result.replicas},
@@ -155,7 +154,7 @@ std::string to_json(const TrainingReport& report) {
   json["optimizer"] = "adam";
   json["results"] = Json::array();
   for (const TrainingResult& result : report.results)
-    json["results"].push_back(training_json(report, result));
+    json["results"].push_back(training_json(result));
   json["launches"] = {{"replicas", report.launched_replicas}, {"measurements", Json::array()}};
   for (const Measurement& launch : report.launches)
     json["launches"]["measurements"].push_back(measurement_json(launch));

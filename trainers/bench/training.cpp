@@ -23,7 +23,7 @@ namespace lockstep::bench {
 namespace {
 
 constexpr double kSampleSeconds = 0.06;
-constexpr std::chrono::seconds kCaseTime{10};
+constexpr std::chrono::seconds kCaseTime{20};
 constexpr std::int64_t kFewest = 7;
 constexpr std::int64_t kMost = 25;
 constexpr std::int64_t kLaunches = 5;
@@ -77,12 +77,29 @@ std::vector<StepMeasurement> measure_steps(const Crew& crew, const std::string& 
   return measurements;
 }
 
-// Without others there is nothing to average, and a peer's step is its plain loop.
-std::vector<System> systems_for(const std::vector<System>& all, std::int64_t replicas) {
+System single(System system) {
+  system.name = kSingle;
+  system.label += kSingleSuffix;
+  system.replicas = 1;
+  return system;
+}
+
+// Without others there is nothing to average, and a peer's step is its plain loop. With others,
+// and a core for each, efficiency compares them with one replica of the same turns.
+std::vector<System> systems_for(const std::vector<System>& all, std::int64_t replicas,
+                                std::int64_t cores) {
   std::vector<System> systems;
+  std::vector<System> singles;
+  bool own = false;
   for (const System& system : all) {
+    const bool trains_alone = system.name == "plain" || (system.own && system.label != kAlone);
     if (replicas > 1 || (system.name != "ddp" && system.name != "zero")) systems.push_back(system);
+    if (!trains_alone || (system.own && own)) continue;
+    own = own || system.own;
+    singles.push_back(single(system));
   }
+  if (replicas > 1 && replicas <= cores)
+    systems.insert(systems.end(), singles.begin(), singles.end());
   return systems;
 }
 
@@ -91,7 +108,7 @@ void measure_training(const Workplace& workplace, const std::vector<System>& sys
                       ProgressLine& progress) {
   for (const std::string& model : options.models) {
     for (const std::int64_t replicas : options.replicas) {
-      const std::vector<System> now = systems_for(systems, replicas);
+      const std::vector<System> now = systems_for(systems, replicas, report.machine.cores);
       if (now.empty()) continue;
       progress.show(str(model, ": starting ", now.size(), " systems of ", replicas, " replicas"));
       TrainingResult result{
@@ -107,7 +124,7 @@ void measure_training(const Workplace& workplace, const std::vector<System>& sys
       crew.finish();
       report.results.push_back(result);
       progress.clear();
-      std::cout << result_text(report, report.results.back()) << std::flush;
+      std::cout << result_text(report.results.back()) << std::flush;
     }
   }
 }

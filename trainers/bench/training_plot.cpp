@@ -51,7 +51,7 @@ Panel step_panel(const TrainingResult& result) {
       str(result.model, ", ", result.replicas, result.replicas == 1 ? " replica" : " replicas"),
       {}};
   for (const StepMeasurement& measurement : result.measurements) {
-    if (trains(measurement)) panel.chart.bars.push_back(step_bar(result, measurement));
+    if (!is_reference(measurement)) panel.chart.bars.push_back(step_bar(result, measurement));
   }
   panel.chart.x = axis_of(panel.chart.bars, "a step, ms");
   if (const std::optional<Floor> floor = floor_of(result))

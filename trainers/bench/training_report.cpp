@@ -35,6 +35,14 @@ std::string plain_label(const StepMeasurement& peer) {
   return "plain" + peer.step.label.substr(peer.name.size());
 }
 
+// Of the first of Lockstep's ways to train.
+std::string first_own_label(const TrainingResult& result) {
+  for (const StepMeasurement& measurement : result.measurements) {
+    if (is_own(measurement) && !is_reference(measurement)) return measurement.step.label;
+  }
+  return "";
+}
+
 std::string milliseconds(double seconds) {
   return digits_text(seconds * 1e3);
 }
@@ -47,20 +55,20 @@ std::string mebibytes(std::int64_t bytes) {
   return str(bytes >> 20);
 }
 
-Rows step_rows(const TrainingReport& report, const TrainingResult& result) {
+Rows step_rows(const TrainingResult& result) {
   Rows rows{{"", "a step", "steps/s"}};
   for (const char* const name : kStepPartNames) rows[0].emplace_back(name);
   for (const char* const name : {"of floor", "efficiency", "peak MiB", "host MiB"})
     rows[0].emplace_back(name);
   const std::optional<Floor> floor = floor_of(result);
   for (const StepMeasurement& measurement : result.measurements) {
-    if (!trains(measurement)) continue;
+    if (is_reference(measurement)) continue;
     const double seconds = measurement.step.seconds.median;
     auto& row = rows.emplace_back(std::vector<std::string>{
         measurement.step.label, spread_text(measurement.step.seconds), digits_text(1 / seconds)});
     for (const double value : exposed_parts(result, measurement))
       row.push_back(milliseconds(value));
-    const std::optional<double> scaling = efficiency(report, result, measurement);
+    const std::optional<double> scaling = efficiency(result, measurement);
     row.push_back(floor ? percent(floor->seconds() / seconds) : "");
     row.push_back(scaling ? percent(*scaling) : "");
     row.push_back(mebibytes(measurement.memory.peak_bytes));
@@ -93,8 +101,8 @@ std::string notes_text(const TrainingResult& result) {
 
 }  // namespace
 
-bool trains(const StepMeasurement& measurement) {
-  return measurement.step.label != kAlone;
+bool is_reference(const StepMeasurement& measurement) {
+  return measurement.step.label == kAlone || measurement.name == kSingle;
 }
 
 std::optional<Floor> floor_of(const TrainingResult& result) {
@@ -122,20 +130,15 @@ StepParts exposed_parts(const TrainingResult& result, const StepMeasurement& mea
   return parts;
 }
 
-std::optional<double> efficiency(const TrainingReport& report, const TrainingResult& result,
-                                 const StepMeasurement& measurement) {
-  if (result.replicas > report.machine.cores) return std::nullopt;
-  for (const TrainingResult& other : report.results) {
-    if (other.replicas != 1 || other.model != result.model) continue;
-    const StepMeasurement* const single =
-        find(other, is_own(measurement) ? measurement.step.label : plain_label(measurement));
-    if (single == nullptr) return std::nullopt;
-    return single->step.seconds.median / measurement.step.seconds.median;
-  }
-  return std::nullopt;
+std::optional<double> efficiency(const TrainingResult& result, const StepMeasurement& measurement) {
+  const std::string compared =
+      is_own(measurement) ? first_own_label(result) : plain_label(measurement);
+  const StepMeasurement* const single = find(result, compared + kSingleSuffix);
+  if (single == nullptr) return std::nullopt;
+  return single->step.seconds.median / measurement.step.seconds.median;
 }
 
-std::string result_text(const TrainingReport& report, const TrainingResult& result) {
+std::string result_text(const TrainingResult& result) {
   std::string text =
       str("== ", result.model, ", ", result.parameters, " parameters, ", result.replicas,
           result.replicas == 1 ? " replica" : " replicas", " of ", result.batch, " samples");
@@ -144,11 +147,12 @@ std::string result_text(const TrainingReport& report, const TrainingResult& resu
                 " forward and backward, ", time_text(floor->update), " update at ",
                 digits_text(result.limit.bytes_per_second * 1e-9), " GB/s");
   }
-  text += "\n\n" + text_table(step_rows(report, result)) + "\n";
+  text += "\n\n" + text_table(step_rows(result)) + "\n";
   std::vector<const Measurement*> own;
   std::vector<const Measurement*> peers;
   for (const StepMeasurement& measurement : result.measurements) {
-    if (trains(measurement)) (is_own(measurement) ? own : peers).push_back(&measurement.step);
+    if (!is_reference(measurement))
+      (is_own(measurement) ? own : peers).push_back(&measurement.step);
   }
   if (!own.empty() && !peers.empty()) text += text_table(ratio_rows(own, peers)) + "\n";
   return text + notes_text(result);

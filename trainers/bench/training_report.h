@@ -58,17 +58,22 @@ struct Floor {
 [[nodiscard]] StepParts exposed_parts(const TrainingResult& result,
                                       const StepMeasurement& measurement);
 
-/// Weak scaling: the time at one replica (of a peer: of its plain loop) over the time here. None
-/// where replicas are more than cores, or the report has no such time.
-[[nodiscard]] std::optional<double> efficiency(const TrainingReport& report,
-                                               const TrainingResult& result,
+/// Weak scaling: the time of one replica over the time here, both from the same turns. One replica
+/// trains in the first of Lockstep's ways, or in the plain loop of a peer's version. None if the
+/// result has no such time.
+[[nodiscard]] std::optional<double> efficiency(const TrainingResult& result,
                                                const StepMeasurement& measurement);
 
-/// Whether it trains: "alone" does not.
-[[nodiscard]] bool trains(const StepMeasurement& measurement);
+/// What is measured for the sake of the others: what they take alone, and one replica of them.
+[[nodiscard]] bool is_reference(const StepMeasurement& measurement);
+
+/// The name of systems that have one replica among others that have more, and what is appended to
+/// the label of the system that they are.
+inline constexpr const char* kSingle = "single";
+inline constexpr const char* kSingleSuffix = ", 1 replica";
 
 /// The tables of a result, and of the launches.
-[[nodiscard]] std::string result_text(const TrainingReport& report, const TrainingResult& result);
+[[nodiscard]] std::string result_text(const TrainingResult& result);
 [[nodiscard]] std::string launches_text(const TrainingReport& report);
 
 }  // namespace lockstep::bench

@@ -60,8 +60,8 @@ std::string last_lines(const fs::path& file) {
 Workers::Workers(const Workplace& workplace, const System& system, std::int64_t replicas)
     : workplace_(&workplace),
       system_(&system),
-      replicas_(replicas),
-      links_(system.one_controller ? 1 : static_cast<std::size_t>(replicas)) {
+      replicas_(system.replicas > 0 ? system.replicas : replicas),
+      links_(system.one_controller ? 1 : static_cast<std::size_t>(replicas_)) {
   std::string name = (workplace.folder() / "system-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) {
     throw Error(str("cannot make the folder ", name, ": ", std::strerror(errno)));
@@ -73,7 +73,7 @@ Workers::Workers(const Workplace& workplace, const System& system, std::int64_t 
   for (std::size_t rank = 0; rank < links_; ++rank) {
     commands_.push_back(make_fifo(folder_ / str("commands.", rank)));
   }
-  for (const Program& program : system.programs(replicas, folder_)) {
+  for (const Program& program : system.programs(replicas_, folder_)) {
     const pid_t pid = start(program, output_.get());
     processes_.push_back({pid, Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))});
     if (!processes_.back().handle.open()) fail(str("cannot be watched: ", std::strerror(errno)));

@@ -25,6 +25,7 @@ struct System {
   bool own = false;     ///< Lockstep, not a peer
   /// One controller drives all replicas, as replica 0: it alone is asked.
   bool one_controller = false;
+  std::int64_t replicas = 0;  ///< how many it has, whoever asks for more; 0: as many as asked
   /// What runs so many replicas, each of which calls serve() (link.h) with this folder.
   std::function<std::vector<Program>(std::int64_t replicas, const std::filesystem::path& folder)>
       programs;

@@ -1,0 +1,105 @@
+#include <mutex>
+#include <source_location>
+#include <vector>
+
+#include <ATen/ops/ones.h>
+#include <c10/core/GradMode.h>
+
+#include "framework/axes/environment.h"
+#include "framework/base/errors.h"
+#include "framework/collectives/axis_index.h"
+#include "models/model.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "tests/training/zero_jobs.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+TEST_CASE("bytes over a network are those of the stages, and gathered blocks at most two") {
+  const Quiet quiet;
+  constexpr std::int64_t kReplicas = 4;
+  constexpr std::int64_t kLarge = 4099;
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const std::int64_t accumulate : {1, 2}) {
+      std::mutex mutex;
+      double sent = 0;
+      MemoryUse memory;
+      double all = 0;
+      const int status = launch(
+          [&] {
+            OddModel model(kLarge);
+            ZeroOptions options = adam(stage);
+            options.accumulate = accumulate;
+            ZeroTrainer trainer(model, options);
+            const AxisCall call{"test", "data", std::source_location::current()};
+            const Ledger* const ledger = &replicas_of(call, {}, GroupSizes::equal).ledger();
+            train_step(trainer, model, 0, accumulate, "data");
+            const auto before = ledger->bytes_sent.load();
+            train_step(trainer, model, 1, accumulate, "data");
+            const std::lock_guard lock(mutex);
+            if (axis_index("data") != 0) return;
+            sent = static_cast<double>(ledger->bytes_sent.load() - before);
+            memory = trainer.memory();
+            for (const auto& item : model.named_parameters()) {
+              if (item.key() == "same_scale" || item.key() == "frozen") continue;
+              all += static_cast<double>(item.value().numel() * item.value().element_size());
+            }
+          },
+          threads(kReplicas, Backend::gloo));
+      REQUIRE(status == 0);
+      // Stage 3 gathers in each forward and each backward, and not after the update.
+      const double times = stage < 3 ? 2.0 : 1.0 + 2.0 * static_cast<double>(accumulate);
+      const double expected = times * (kReplicas - 1) / kReplicas * all;
+      INFO("stage " << stage << ", accumulate " << accumulate << ": " << sent << " of " << expected
+                    << " bytes");
+      CHECK(sent > 0.97 * expected);
+      CHECK(sent < 1.05 * expected + 20'000);
+      if (stage != 3) continue;
+      // The two largest blocks gathered and, where no sum of microbatches is kept, staged.
+      const double two_blocks = 4.0 * (8 * kLarge + 7 + 7 * kLarge + 3 + 8 * 256);
+      CHECK(static_cast<double>(memory.communication) > 4.0 * 8 * kLarge);
+      CHECK(static_cast<double>(memory.communication) < (accumulate == 1 ? 2 : 1) * two_blocks);
+      CHECK(static_cast<double>(memory.parameters) < 1.1 * all / kReplicas + 20'000);
+    }
+  }
+}
+
+TEST_CASE("at most two blocks are gathered, also where forwards without a backward come between") {
+  const Quiet quiet;
+  std::mutex mutex;
+  MemoryUse memory;
+  std::vector<std::string> messages;
+  const int status = launch(
+      [&] {
+        const auto model = make_model({.name = "mlp", .hidden = {160, 160, 160, 160}}, 160, 160, 0);
+        ZeroOptions options = adam(3);
+        options.accumulate = 2;  // so that nothing is staged
+        ZeroTrainer trainer(*model, options);
+        const at::Tensor inputs = at::ones({2, 160});
+        for (std::int64_t step = 0; step < 4; ++step) {
+          for (int microbatch = 0; microbatch < 2; ++microbatch) {
+            trainer.backward(model->forward(inputs).pow(2).mean());
+          }
+          trainer.step(kRate);
+          const c10::AutoGradMode no_grad(false);
+          for (int i = 0; i < 3; ++i) (void)model->forward(inputs);
+        }
+        trainer.backward(model->forward(inputs).sum());
+        trainer.backward(model->forward(inputs).sum());
+        const MemoryUse use = trainer.memory();
+        const auto whole = trainer.whole_parameters();
+        const std::string step_message = message_of<ValueError>([&] { trainer.step(kRate); });
+        const std::lock_guard lock(mutex);
+        messages.push_back(step_message);
+        memory = use;
+      },
+      threads(2, Backend::gloo));
+  REQUIRE(status == 0);
+  const std::int64_t block = 4 * (160 * 160 + 256);
+  CHECK(memory.communication >= 4 * 160 * 161);
+  CHECK(memory.communication <= 2 * block);
+  for (const std::string& message : messages) {
+    CHECK(message == "ZeroTrainer: step() while whole_parameters() lives");
+  }
+}

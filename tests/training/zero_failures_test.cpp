@@ -1,0 +1,166 @@
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <set>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include "framework/base/errors.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/replicas/pmap.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "tests/training/zero_jobs.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+TEST_CASE("gradients that are not finite stop the training with the parameter's name, or skip") {
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const std::int64_t replicas : {1, 3}) {
+      ZeroOptions options = adam(stage);
+      options.axis_name = "i";
+      const auto train = [&] {
+        (void)pmap(
+            [&] {
+              OddModel model;
+              ZeroTrainer trainer(model, options);
+              train_step(trainer, model, 0, 1, "i");
+              const Parameters before = copies(model);
+              const bool is_bad = axis_index("i") + 1 == replicas;
+              const at::Tensor loss = mean_loss(model, samples(1, 0, 2));
+              const at::Tensor shift = model.named_parameters()["shift"];
+              trainer.backward(loss + shift.sum().to(at::kFloat) *
+                                          (is_bad ? std::numeric_limits<double>::infinity() : 1.0));
+              const StepReport report = trainer.step(kRate);
+              if (!report.skipped) throw Error("not skipped");
+              if (first_difference(before, copies(model)) != "") throw Error("it has changed");
+              if (train_step(trainer, model, 2, 1, "i").skipped) throw Error("skipped");
+              if (trainer.steps() != 3) throw Error("steps");
+              return at::zeros({});
+            },
+            {.axis_size = replicas})();
+      };
+      CHECK_THAT(message_of<Error>(train),
+                 ContainsSubstring("the gradient of parameter 'shift' is not finite at step 2"));
+      options.non_finite = NonFinite::skip;
+      CHECK_NOTHROW(train());
+    }
+  }
+}
+
+TEST_CASE("all replicas start from the first one's parameters, and falling apart is found out") {
+  const Quiet quiet;
+  std::mutex mutex;
+  std::set<std::string> messages;
+  const int status = launch(
+      [&] {
+        OddModel model;
+        {
+          const c10::AutoGradMode no_grad(false);
+          for (const at::Tensor& parameter : model.parameters()) {
+            parameter.add_(static_cast<double>(axis_index("data")));
+          }
+        }
+        ZeroTrainer trainer(model, adam(1));
+        train_step(trainer, model, 0, 1, "data");
+        trainer.check_agreement();
+        if (axis_index("data") == 2) {
+          const c10::AutoGradMode no_grad(false);
+          model.named_parameters()["part1.bias"].view(-1)[0] += 1e-3;
+        }
+        const std::string message = message_of<Error>([&] { trainer.check_agreement(); });
+        const std::lock_guard lock(mutex);
+        messages.insert(message);
+      },
+      threads(3, Backend::gloo));
+  CHECK(status == 0);
+  CHECK(messages == std::set<std::string>{"parameter 'part1.bias': replica 2 differs from replica "
+                                          "0: the replicas have fallen apart"});
+}
+
+TEST_CASE("what a trainer is told must make sense") {
+  (void)pmap(
+      [] {
+        OddModel model;
+        const auto refused = [&](const ZeroOptions& changed, const std::string& text) {
+          ZeroOptions options = changed;
+          options.axis_name = "i";
+          const std::string message = message_of<ValueError>([&] { ZeroTrainer(model, options); });
+          if (message.find(text) == std::string::npos) throw Error(message + " without " + text);
+        };
+        ZeroOptions options = adam(4);
+        refused(options, "stage is 4; it must be 0, 1, 2 or 3");
+        options = adam(1);
+        options.bucket_mb = 0;
+        refused(options, "bucket_mb is 0");
+        options = adam(1);
+        options.accumulate = 0;
+        refused(options, "accumulate is 0");
+        options = adam(1);
+        options.optimizer.name = "adan";
+        refused(options, "unknown optimizer 'adan'");
+        options = adam(1);
+        options.optimizer.groups = {{.pattern = "nothing*", .weight_decay = 0.0}};
+        refused(options, "nothing*");
+
+        options = adam(1);
+        options.axis_name = "i";
+        ZeroTrainer trainer(model, options);
+        const auto expect = [](const std::string& message, const std::string& text) {
+          if (message.find(text) == std::string::npos) throw Error(message + " without " + text);
+        };
+        expect(message_of<ValueError>([&] { trainer.step(0.1); }),
+               "step() after 0 of 1 microbatches");
+        expect(message_of<ValueError>([&] { trainer.backward(at::zeros({})); }),
+               "the loss does not depend on any parameter");
+        trainer.backward(mean_loss(model, samples(0, 0, 1)));
+        expect(
+            message_of<ValueError>([&] { trainer.backward(mean_loss(model, samples(0, 0, 1))); }),
+            "backward was called 2 times for a step of 1 microbatches");
+        return at::zeros({});
+      },
+      {.axis_size = 2})();
+}
+
+TEST_CASE("a skipped step spoils no later one where gradients are compressed") {
+  ZeroOptions options = adam(1);
+  options.axis_name = "i";
+  options.compression = Compression::bf16;
+  options.non_finite = NonFinite::skip;
+  (void)pmap(
+      [&] {
+        OddModel model;
+        ZeroTrainer trainer(model, options);
+        const at::Tensor loss = mean_loss(model, samples(1, 0, 2));
+        trainer.backward(loss * std::numeric_limits<double>::infinity());
+        if (!trainer.step(kRate).skipped) throw Error("not skipped");
+        if (train_step(trainer, model, 2, 1, "i").skipped) throw Error("skipped");
+        return at::zeros({});
+      },
+      {.axis_size = 2})();
+}
+
+TEST_CASE("a graph from before a step is not taken for one from after it") {
+  (void)pmap(
+      [] {
+        OddModel model;
+        ZeroOptions options = adam(1);
+        options.axis_name = "i";
+        ZeroTrainer trainer(model, options);
+        train_step(trainer, model, 0, 1, "i");
+        const at::Tensor stale = mean_loss(model, samples(1, 0, 2));
+        train_step(trainer, model, 2, 1, "i");
+        bool is_refused = false;
+        try {
+          stale.backward();
+        } catch (const std::exception&) {
+          is_refused = true;
+        }
+        if (!is_refused) throw Error("the stale graph was used");
+        return at::zeros({});
+      },
+      {.axis_size = 2})();
+}

@@ -1,0 +1,83 @@
+#include "tests/training/zero_jobs.h"
+
+#include <mutex>
+#include <utility>
+
+#include <ATen/ops/zeros.h>
+
+#include "framework/base/errors.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/replicas/pmap.h"
+#include "tests/catch.h"
+
+namespace lockstep::testing {
+
+ZeroOptions adam(int stage) {
+  ZeroOptions options;
+  options.stage = stage;
+  options.optimizer.name = "adam";
+  options.optimizer.lr = kRate;
+  options.clip_norm = 0.05;
+  return options;
+}
+
+StepReport train_step(ZeroTrainer& trainer, OddModel& model, std::int64_t step,
+                      std::int64_t microbatches, const AxisNames& axis) {
+  const std::int64_t first = axis_index(axis) * kBatch * microbatches;
+  for (std::int64_t m = 0; m < microbatches; ++m) {
+    const at::Tensor loss = mean_loss(model, samples(step, first + m * kBatch, kBatch));
+    trainer.backward(microbatches == 1 ? loss : loss / static_cast<double>(microbatches));
+  }
+  return trainer.step(kRate);
+}
+
+namespace {
+
+Parameters trained(ZeroOptions options, std::int64_t large) {
+  OddModel model(large);
+  ZeroTrainer trainer(model, options);
+  for (std::int64_t step = 0; step < 5; ++step) {
+    train_step(trainer, model, step, options.accumulate, options.axis_name);
+  }
+  const auto whole = trainer.whole_parameters();
+  return copies(model);
+}
+
+}  // namespace
+
+Parameters trained_in_pmap(std::int64_t replicas, ZeroOptions options, std::int64_t large) {
+  std::mutex mutex;
+  Parameters result;
+  options.axis_name = "i";
+  (void)pmap(
+      [&] {
+        Parameters own = trained(options, large);
+        const std::lock_guard lock(mutex);
+        if (result.empty()) result = own;
+        const std::string different = first_difference(own, result);
+        if (!different.empty()) throw Error("replicas differ in " + different);
+        return at::zeros({});
+      },
+      {.axis_size = replicas})();
+  return result;
+}
+
+Parameters trained_in_job(const LaunchOptions& launch_options, const ZeroOptions& options) {
+  std::mutex mutex;
+  Parameters result;
+  const int status = launch(
+      [&] {
+        Parameters own = trained(options, 37);
+        const std::lock_guard lock(mutex);
+        if (axis_index("data") == 0) result = std::move(own);
+      },
+      launch_options);
+  REQUIRE(status == 0);
+  return result;
+}
+
+LaunchOptions threads(std::int64_t replicas, Backend backend) {
+  return {.replicas = replicas, .mode = LaunchMode::threads, .backend = backend};
+}
+
+}  // namespace lockstep::testing

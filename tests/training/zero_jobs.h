@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/base/logging.h"
+#include "framework/replicas/launch.h"
+#include "framework/training/zero.h"
+#include "tests/training/models.h"
+
+namespace lockstep::testing {
+
+using Parameters = std::map<std::string, at::Tensor>;
+
+inline constexpr std::int64_t kBatch = 3;  // samples a replica and microbatch
+inline constexpr double kRate = 0.01;
+
+/// Adam with clipping, at a stage.
+[[nodiscard]] ZeroOptions adam(int stage);
+
+/// One step on the part of the global batch that is this replica's.
+StepReport train_step(ZeroTrainer& trainer, OddModel& model, std::int64_t step,
+                      std::int64_t microbatches, const AxisNames& axis);
+
+/// The parameters after five steps of an OddModel with `large`: what replica 0 ends with, as
+/// threads of a map, whose replicas must agree,
+[[nodiscard]] Parameters trained_in_pmap(std::int64_t replicas, ZeroOptions options,
+                                         std::int64_t large = 37);
+/// and the same as threads of a job.
+[[nodiscard]] Parameters trained_in_job(const LaunchOptions& launch_options,
+                                        const ZeroOptions& options);
+
+/// A job in threads.
+[[nodiscard]] LaunchOptions threads(std::int64_t replicas, Backend backend);
+
+/// Nothing but warnings and errors is logged while it lives.
+class Quiet {
+ public:
+  Quiet() { set_quiet(true); }
+  ~Quiet() { set_quiet(false); }
+  Quiet(const Quiet&) = delete;
+  Quiet& operator=(const Quiet&) = delete;
+};
+
+}  // namespace lockstep::testing
