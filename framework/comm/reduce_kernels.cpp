@@ -1,27 +1,21 @@
 #include "framework/comm/reduce_kernels.h"
 
-#include <vector>
+#include <cstddef>
 
 #include "framework/base/instruction_set.h"
 
 namespace lockstep {
-namespace {
-
-std::vector<ReduceKernels> supported() {
-  std::vector<ReduceKernels> sets{kPlainReduceKernels};
-#ifdef __x86_64__
-  const InstructionSet best = best_instruction_set();
-  if (best >= InstructionSet::avx2) sets.push_back(kAvx2ReduceKernels);
-  if (best >= InstructionSet::avx512) sets.push_back(kAvx512ReduceKernels);
-#endif
-  return sets;
-}
-
-}  // namespace
 
 std::span<const ReduceKernels> reduce_kernels() {
-  static const std::vector<ReduceKernels> sets = supported();
-  return sets;
+  static const ReduceKernels in_order_of_sets[] = {
+      kPlainReduceKernels,
+#ifdef __x86_64__
+      kAvx2ReduceKernels,
+      kAvx512ReduceKernels,
+#endif
+  };
+  static const InstructionSet best = best_instruction_set();
+  return std::span(in_order_of_sets).first(static_cast<std::size_t>(best) + 1);
 }
 
 }  // namespace lockstep

@@ -1,27 +1,21 @@
 #include "framework/optim/optimizer_kernels.h"
 
-#include <vector>
+#include <cstddef>
 
 #include "framework/base/instruction_set.h"
 
 namespace lockstep {
-namespace {
-
-std::vector<OptimizerKernels> supported() {
-  std::vector<OptimizerKernels> sets{kPlainOptimizerKernels};
-#ifdef __x86_64__
-  const InstructionSet best = best_instruction_set();
-  if (best >= InstructionSet::avx2) sets.push_back(kAvx2OptimizerKernels);
-  if (best >= InstructionSet::avx512) sets.push_back(kAvx512OptimizerKernels);
-#endif
-  return sets;
-}
-
-}  // namespace
 
 std::span<const OptimizerKernels> optimizer_kernels() {
-  static const std::vector<OptimizerKernels> sets = supported();
-  return sets;
+  static const OptimizerKernels in_order_of_sets[] = {
+      kPlainOptimizerKernels,
+#ifdef __x86_64__
+      kAvx2OptimizerKernels,
+      kAvx512OptimizerKernels,
+#endif
+  };
+  static const InstructionSet best = best_instruction_set();
+  return std::span(in_order_of_sets).first(static_cast<std::size_t>(best) + 1);
 }
 
 }  // namespace lockstep

@@ -195,6 +195,8 @@ class InStep {
     for (int i = 0; i < kReplicas; ++i) members.push_back(replica(i));
     const auto group = board(self).group(seat_host(self), 77, members);
     seat.start(*group, self, call_of("all"));
+    ++called_;
+    while (called_ < kReplicas - 1) std::this_thread::yield();
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     std::string text;
     while (text.empty() && std::chrono::steady_clock::now() < until) {
@@ -213,6 +215,7 @@ class InStep {
   std::vector<std::unique_ptr<Board::Seat>> seats_;
   std::atomic<int> examined_{0};
   std::atomic<int> ready_{0};
+  std::atomic<int> called_{0};
   std::atomic<bool> may_fail_{false};
   std::atomic<bool> over_{false};
   std::mutex mutex_;  // guards what follows

@@ -111,7 +111,7 @@ TEST_CASE("every verb agrees with one replica's own computation", "[communicator
   }
 }
 
-TEST_CASE("4 to 16 MiB a slice, again and again", "[communicator]") {
+TEST_CASE("4 to 16 MiB a slice, again and again", "[communicator][bulk]") {
   const Backend backend = any_backend();
   INFO(name_of(backend));
   // Where Gloo's own reduce-scatter gives wrong sums.

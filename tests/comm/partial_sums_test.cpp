@@ -62,7 +62,7 @@ TEST_CASE("one sum each is enough where blocks are subtrees", "[partial_sums]") 
   CHECK(ReductionPlan({{0, 1}, {2, 3}}, ElementType::bfloat16, ReduceOp::max).is_one_sum_each());
 }
 
-TEST_CASE("partial sums combine to the bits of the whole", "[partial_sums]") {
+TEST_CASE("partial sums combine to the bits of the whole", "[partial_sums][bulk]") {
   constexpr std::size_t kBytes = 1000;
   for (int places = 1; places <= 9; ++places) {
     for (const ElementType type : kTypes) {

@@ -243,7 +243,7 @@ std::vector<ReduceOp> operations_on(ElementType type) {
 
 }  // namespace
 
-TEST_CASE("all kernels give the bits of one element at a time") {
+TEST_CASE("all kernels give the bits of one element at a time", "[bulk]") {
   const std::uint64_t seed = std::random_device()();
   INFO("seed " << seed);
   std::mt19937_64 random(seed);
@@ -309,7 +309,7 @@ TEST_CASE("all kernels convert every half float alike") {
   }
 }
 
-TEST_CASE("large outputs, which are written past the caches, have the same bits") {
+TEST_CASE("large outputs, which are written past the caches, have the same bits", "[bulk]") {
   std::mt19937_64 random(5);
   const ElementType type = ElementType::int16;
   const std::size_t bytes = (std::size_t{16} << 20) + 154;

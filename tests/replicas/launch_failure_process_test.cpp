@@ -65,18 +65,8 @@ std::vector<Failure> deaths() {
 }
 
 // The last thing on stderr, from the launcher's error on.
-std::string last_words(const Ended& ended) {
-  const std::size_t begin = ended.err.rfind("lockstep: error: ");
-  return begin == std::string::npos ? "nothing: " + ended.err : ended.err.substr(begin);
-}
-
 std::string lost(std::size_t replica, std::int64_t pid, const std::string& what) {
   return str("lockstep: error: replica ", replica, " (pid ", pid, ") ", what);
-}
-
-bool all_ended(const SharedNumbers& pids) {
-  const auto all = pids.pids();
-  return std::all_of(all.begin(), all.end(), [](pid_t pid) { return ended(pid); });
 }
 
 }  // namespace

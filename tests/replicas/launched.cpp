@@ -1,5 +1,6 @@
 #include "tests/replicas/launched.h"
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 #include <stdexcept>
@@ -10,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "framework/base/shard.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 
@@ -59,6 +61,22 @@ Ended launched(const std::function<void()>& replica, const LaunchOptions& option
 
 std::size_t own_index() {
   return static_cast<std::size_t>(axis_index("data"));
+}
+
+std::string last_words(const Ended& ended) {
+  const std::size_t begin = ended.err.rfind("lockstep: error: ");
+  return begin == std::string::npos ? "nothing: " + ended.err : ended.err.substr(begin);
+}
+
+bool all_ended(const SharedNumbers& pids) {
+  const auto all = pids.pids();
+  return std::all_of(all.begin(), all.end(), [](pid_t pid) { return ended(pid); });
+}
+
+std::int64_t worker_of(std::int64_t replica, std::int64_t replicas, std::int64_t workers) {
+  std::int64_t worker = 0;
+  while (shard(replicas, workers, worker + 1).offset <= replica && worker + 1 < workers) ++worker;
+  return worker;
 }
 
 void meet() {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include <sys/types.h>
@@ -38,6 +39,14 @@ class SharedNumbers {
 [[nodiscard]] std::function<int()> launching(std::function<void()> replica, LaunchOptions options);
 /// The same, to its end.
 [[nodiscard]] Ended launched(const std::function<void()>& replica, const LaunchOptions& options);
+
+/// What it wrote last on stderr that is an error, to the end.
+[[nodiscard]] std::string last_words(const Ended& ended);
+/// Whether all of these processes are gone.
+[[nodiscard]] bool all_ended(const SharedNumbers& pids);
+/// Which of `workers` has replica `replica` of `replicas`.
+[[nodiscard]] std::int64_t worker_of(std::int64_t replica, std::int64_t replicas,
+                                     std::int64_t workers);
 
 /// This replica's index on "data", as an index for SharedNumbers.
 [[nodiscard]] std::size_t own_index();

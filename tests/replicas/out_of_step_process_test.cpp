@@ -23,11 +23,6 @@ namespace {
 using std::chrono::milliseconds;
 
 // The launcher's error.
-std::string last_words(const Ended& ended) {
-  const std::size_t begin = ended.err.rfind("lockstep: error: ");
-  return begin == std::string::npos ? "nothing: " + ended.err : ended.err.substr(begin);
-}
-
 bool is_mismatch(const OutOfStep& way) {
   return way.others_end == "CollectiveMismatch";
 }

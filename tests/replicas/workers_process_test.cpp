@@ -1,13 +1,8 @@
 #include <algorithm>
-#include <chrono>
-#include <csignal>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <iostream>
 #include <map>
-#include <memory>
-#include <regex>
 #include <set>
 #include <span>
 #include <string>
@@ -18,13 +13,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/ones.h>
-#include <sys/types.h>
 #include <unistd.h>
 
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
-#include "framework/base/shard.h"
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
@@ -45,8 +37,6 @@ using namespace lockstep::testing;
 
 namespace {
 
-using std::chrono::milliseconds;
-
 constexpr Backend kBackends[] = {Backend::automatic, Backend::gloo};
 
 // N replicas on W workers.
@@ -55,25 +45,6 @@ struct Sharing {
   std::int64_t workers;
 };
 constexpr Sharing kSharings[] = {{1, 1}, {2, 1}, {3, 2}, {4, 1}, {4, 2}, {4, 3}, {4, 4}, {5, 2}};
-
-std::int64_t worker_of(const Sharing& sharing, std::int64_t replica) {
-  std::int64_t worker = 0;
-  while (true) {
-    const Shard here = shard(sharing.replicas, sharing.workers, worker);
-    if (replica < here.offset + here.size) return worker;
-    ++worker;
-  }
-}
-
-std::string last_words(const Ended& ended) {
-  const std::size_t begin = ended.err.rfind("lockstep: error: ");
-  return begin == std::string::npos ? "nothing: " + ended.err : ended.err.substr(begin);
-}
-
-bool all_ended(const SharedNumbers& pids) {
-  const auto all = pids.pids();
-  return std::all_of(all.begin(), all.end(), [](pid_t pid) { return ended(pid); });
-}
 
 std::string refused(const LaunchOptions& options) {
   return message_of<ValueError>([&] { (void)launch([] {}, options); });
@@ -109,7 +80,7 @@ TEST_CASE("workers: every replica runs once, with its index, in the process of i
         for (std::int64_t i = 0; i < n; ++i) {
           const auto place = static_cast<std::size_t>(i);
           CHECK(runs[place] == 1);
-          by_worker[worker_of(sharing, i)].insert(pids[place]);
+          by_worker[worker_of(i, sharing.replicas, sharing.workers)].insert(pids[place]);
           different.insert(pids[place]);
         }
         for (const auto& [worker, of_one] : by_worker) CHECK(of_one.size() == 1);
@@ -231,154 +202,6 @@ TEST_CASE("workers: verbs that a queue's thread does while replicas take turns")
         INFO(ended.err);
         CHECK(ended.status == 0);
       }
-    }
-  }
-}
-
-TEST_CASE("workers: the replica that threw is named, wherever it is") {
-  for (const std::int64_t workers : {1, 2, 3}) {
-    for (const std::int64_t failing : {0, 1, 3}) {
-      for (const bool before : {false, true}) {
-        const auto body = [&](const SharedNumbers& pids) {
-          pids[own_index()] = ::getpid();
-          if (!before) meet();
-          if (axis_index("data") == failing) throw DataError("image 7 is damaged");
-          for (;;) meet();
-        };
-        INFO(failing << " of 4 on " << workers << (before ? " at once" : ""));
-        {
-          const SharedNumbers pids(4);
-          const Ended end = launched([&] { body(pids); }, {.replicas = 4, .workers = workers});
-          INFO(end.err);
-          CHECK(end.status == 2);
-          const std::int64_t worker = worker_of({4, workers}, failing);
-          const bool shared = shard(4, workers, worker).size > 1;
-          CHECK(last_words(end) ==
-                str("lockstep: error: replica ", failing, " (",
-                    shared ? str("worker ", worker, ", ") : "", "pid ",
-                    pids[static_cast<std::size_t>(failing)],
-                    ") failed with DataError, exit status 2: image 7 is damaged\n"));
-          CHECK(all_ended(pids));
-          CHECK(end.seconds < 2);
-        }
-        const SharedNumbers pids(4);
-        const Ended end = launched(
-            [&] { body(pids); }, {.replicas = 4, .workers = workers, .mode = LaunchMode::threads});
-        INFO(end.err);
-        CHECK(end.status == 2);
-        CHECK(last_words(end) ==
-              str("lockstep: error: DataError: replica ", failing, ": image 7 is damaged\n"));
-      }
-    }
-  }
-}
-
-TEST_CASE("workers: one that dies takes its replicas with it, which are named") {
-  const std::vector<std::pair<std::function<void()>, std::string>> deaths{
-      {[] { (void)::raise(SIGKILL); }, "killed by signal 9 (Killed)"},
-      {[] { ::_exit(7); }, "exited with status 7 before their functions returned"}};
-  for (const auto& [die, how] : deaths) {
-    for (const std::int64_t replicas : {4, 5}) {
-      const SharedNumbers pids(static_cast<std::size_t>(replicas));
-      const Ended end = launched(
-          [&, &kill = die] {
-            pids[own_index()] = ::getpid();
-            meet();
-            if (axis_index("data") == replicas - 1 || axis_index("data") == 1) {
-              if (replicas == 4 && axis_index("data") == 3) kill();
-              if (replicas == 5 && axis_index("data") == 1) kill();
-            }
-            for (;;) meet();
-          },
-          {.replicas = replicas, .workers = 2});
-      INFO(end.err);
-      CHECK(end.status == 3);
-      const std::string who = replicas == 4 ? str("replicas 2 and 3 (worker 1, pid ", pids[3])
-                                            : str("replicas 0 to 2 (worker 0, pid ", pids[0]);
-      CHECK(last_words(end) == str("lockstep: error: ", who, ") were lost: ", how, "\n"));
-      CHECK(all_ended(pids));
-    }
-  }
-}
-
-TEST_CASE("workers: a replica that leaves out a collective is a mismatch that names it") {
-  for (const LaunchMode mode : kModes) {
-    for (const std::int64_t workers : {1, 2, 3}) {
-      for (const std::size_t odd : {0U, 3U}) {
-        INFO(odd << " of 4 on " << workers << " " << name_of(mode));
-        const Ended end = launched(
-            [&] {
-              meet();
-              if (own_index() != odd) meet();
-            },
-            {.replicas = 4, .workers = workers, .mode = mode});
-        INFO(end.err);
-        CHECK(end.status == 3);
-        CHECK_THAT(last_words(end), ContainsSubstring("CollectiveMismatch"));
-        CHECK_THAT(last_words(end), ContainsSubstring(str("replica ", odd, " has returned")));
-        CHECK(end.seconds < 5);
-      }
-    }
-  }
-}
-
-TEST_CASE("workers: a replica that never hands over is a Timeout of the others") {
-  for (const LaunchMode mode : kModes) {
-    for (const std::int64_t workers : {1, 2}) {
-      INFO(name_of(mode) << " on " << workers);
-      const Ended end = launched(
-          [] {
-            meet();
-            if (own_index() == 2) block();
-            meet();
-          },
-          {.replicas = 4, .workers = workers, .mode = mode, .timeout = milliseconds(300)});
-      INFO(end.err);
-      CHECK(end.status == 3);
-      CHECK_THAT(last_words(end), ContainsSubstring("Timeout"));
-      CHECK_THAT(last_words(end), ContainsSubstring("replica 2 has not arrived: it is running"));
-      CHECK(end.seconds < 8);
-    }
-  }
-}
-
-TEST_CASE("workers: who waits for its turn, or for another worker's, is not late") {
-  // Each turn takes less than the timeout, a round of them more.
-  for (const std::int64_t workers : {1, 2}) {
-    const Ended end = launched(
-        [] {
-          for (int round = 0; round < 2; ++round) {
-            std::this_thread::sleep_for(milliseconds(own_index() == 5 ? 10 : 250));
-            meet();
-          }
-        },
-        {.replicas = 6, .workers = workers, .timeout = milliseconds(600)});
-    INFO(end.err);
-    CHECK(end.status == 0);
-  }
-}
-
-TEST_CASE("workers: SIGINT and SIGTERM end all of them") {
-  const std::map<int, std::string> names{{SIGINT, "Ctrl-C"}, {SIGTERM, "SIGTERM"}};
-  for (const auto& [signal, name] : names) {
-    for (const LaunchMode mode : kModes) {
-      const SharedNumbers pids(5);
-      ChildProgram program(launching(
-          [&] {
-            pids[own_index()] = ::getpid();
-            for (;;) meet();
-          },
-          {.replicas = 5, .workers = 2, .mode = mode}));
-      REQUIRE(eventually([&] { return pids.set() == 5; }));
-      (void)::kill(program.pid(), signal);
-      const Ended end = program.wait();
-      INFO(end.err);
-      CHECK(end.status == 128 + signal);
-      CHECK(!end.by_signal);
-      CHECK(last_words(end) ==
-            str("lockstep: error: stopped by ", name,
-                mode == LaunchMode::processes ? "; all replicas have ended\n" : "\n"));
-      CHECK(all_ended(pids));
     }
   }
 }

@@ -1,10 +1,8 @@
 #include "trainers/config.h"
 
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -34,106 +32,6 @@ std::string error_of(const std::string& line) {
 std::string error_of_all(const std::string& text, const std::vector<std::string>& sets = {}) {
   return message_of<ValueError>([&] { (void)parse(text, sets); });
 }
-
-// Any config that a file can say, with numbers from all over their range.
-class RandomConfig {
- public:
-  explicit RandomConfig(unsigned seed) : random_(seed) {}
-
-  Config operator()() {
-    Config config;
-    config.model.name = pick({"linear", "mlp", "cnn"});
-    if (config.model.name == "mlp") {
-      config.model.hidden.resize(below(4));
-      for (std::int64_t& width : config.model.hidden) width = 1 + below(1000000);
-    }
-    if (config.model.name == "cnn") {
-      config.model.channels.resize(below(4));
-      for (std::int64_t& width : config.model.channels) width = 1 + below(1000000);
-      config.model.dense.resize(below(4));
-      for (std::int64_t& width : config.model.dense) width = 1 + below(1000000);
-    }
-    config.data.name = pick({"pmean_example", "fashion_mnist"});
-    if (config.data.name == "fashion_mnist")
-      config.data.root = pick({"x", "/", ".", "3"}) + letters();
-    config.batch_size = positive();
-    config.shuffle = coin();
-    optimizer(config.optimizer);
-    schedule(config.schedule);
-    config.parallel.replicas = 1 + static_cast<int>(below(1024));
-    config.parallel.workers = static_cast<int>(below(config.parallel.replicas + 1));
-    config.parallel.launch = pick({"processes", "threads"});
-    config.parallel.backend = pick({"auto", "gloo"});
-    config.parallel.axis_name = pick({"data", "_a1", "TRUE", "null", "n", "e1"});
-    config.parallel.threads_per_replica = static_cast<int>(below(1025));
-    config.parallel.timeout_s = 0.001 + unit() * 9e5;
-    if (coin()) {
-      config.trainer.epochs.reset();
-      config.trainer.steps = 1 + below(1000000000);
-    } else {
-      config.trainer.epochs = 1 + below(1000000000);
-    }
-    config.trainer.seed = random_();
-    if (coin()) config.trainer.clip_norm = any_positive();
-    if (coin()) config.trainer.clip_value = any_positive();
-    config.trainer.log_every = 1 + below(1000000000);
-    config.trainer.eval_every = positive() - 1;
-    return config;
-  }
-
- private:
-  void optimizer(OptimizerOptions& options) {
-    options.name = pick({"sgd", "adam", "adamw"});
-    options.lr = any_positive();
-    options.weight_decay = coin() ? 0 : any_positive();
-    if (options.name == "sgd") {
-      options.momentum = coin() ? 0 : unit();
-      options.nesterov = options.momentum > 0 && coin();
-    } else {
-      options.betas = {1 - unit(), 1 - unit()};
-      options.eps = any_positive();
-    }
-    options.groups.resize(below(3));
-    for (ParameterGroup& group : options.groups) {
-      group.pattern = pick({"*.bias", "norm?.*", "[a-c]*", "fc1.weight", "null", "3"}) + letters();
-      if (coin()) group.weight_decay = coin() ? 0 : any_positive();
-      group.lr_scale = coin() ? 0 : any_positive();
-    }
-  }
-
-  void schedule(ScheduleOptions& options) {
-    options.name = pick({"constant", "linear", "cosine", "step", "one_cycle"});
-    if (options.name != "one_cycle") options.warmup_steps = positive() - 1;
-    if (options.name == "linear") options.end_factor = coin() ? 0 : any_positive();
-    if (options.name == "cosine") options.eta_min = coin() ? 0 : any_positive();
-    if (options.name == "step") {
-      options.step_size = positive();
-      options.gamma = any_positive();
-    }
-    if (options.name == "one_cycle") {
-      options.pct_start = coin() ? 1 : unit();
-      options.div_factor = any_positive();
-      options.final_div_factor = any_positive();
-      options.anneal_strategy = pick({"cos", "linear"});
-    }
-  }
-
-  std::uint64_t below(std::uint64_t end) { return random_() % end; }
-  bool coin() { return below(2) == 0; }
-  std::string pick(const std::vector<std::string>& words) { return words[below(words.size())]; }
-  std::int64_t positive() { return 1 + static_cast<std::int64_t>(random_() >> (1 + below(63))); }
-  // In (0, 1), and never so near to 0 or 1 that the difference from one rounds away.
-  double unit() { return static_cast<double>(1 + (random_() >> 12)) / 4503599627370497.0; }
-  double any_positive() { return std::ldexp(unit(), static_cast<int>(below(1900)) - 1000); }
-  std::string letters() {
-    const std::string all = "ab/ :#'\"\\\t\n-,[]{}&*!%@~\x01\x7fé";
-    std::string text;
-    for (std::uint64_t i = below(12); i > 0; --i) text += all[below(all.size() - 2)];
-    return text + (coin() ? "é/" : "");
-  }
-
-  std::mt19937_64 random_;
-};
 
 }  // namespace
 
@@ -423,99 +321,6 @@ TEST_CASE("flags win over the file") {
                                   {"parallel.replicas", "2", "--replicas 2"}}),
                     "--workers 3: parallel.workers: must be at most parallel.replicas, which is 2, "
                     "or 0 for as many; is 3");
-}
-
-TEST_CASE("the resolved config lists every key that applies, in order") {
-  CHECK(to_yaml(parse(kNames + "trainer: {steps: 1}")) ==
-        "model:\n"
-        "  name: linear\n"
-        "data:\n"
-        "  name: pmean_example\n"
-        "  batch_size: 4\n"
-        "  shuffle: true\n"
-        "optimizer:\n"
-        "  name: sgd\n"
-        "  lr: 0.01\n"
-        "  momentum: 0\n"
-        "  nesterov: false\n"
-        "  weight_decay: 0\n"
-        "  groups: []\n"
-        "schedule:\n"
-        "  name: constant\n"
-        "  warmup_steps: 0\n"
-        "parallel:\n"
-        "  replicas: 1\n"
-        "  workers: 0\n"
-        "  launch: processes\n"
-        "  axis_name: data\n"
-        "  backend: auto\n"
-        "  threads_per_replica: 0\n"
-        "  timeout_s: 60\n"
-        "  zero_stage: 0\n"
-        "  bucket_mb: 25\n"
-        "  overlap: auto\n"
-        "  compression: none\n"
-        "  reduce_every_microbatch: false\n"
-        "trainer:\n"
-        "  steps: 1\n"
-        "  seed: 0\n"
-        "  accumulate: 1\n"
-        "  precision: fp32\n"
-        "  non_finite: stop\n"
-        "  check_every: 0\n"
-        "  clip_norm: null\n"
-        "  clip_value: null\n"
-        "  log_every: 20\n"
-        "  eval_every: 0\n");
-  const std::string adam = to_yaml(
-      parse("model: {name: mlp}\ndata: {name: fashion_mnist, root: /a b}\noptimizer: {name: adam, "
-            "lr: 0.001}\ntrainer: {clip_norm: 0.5}"));
-  CHECK_THAT(adam, ContainsSubstring("  hidden: [1024, 1024]\n"));
-  CHECK_THAT(to_yaml(parse("model: {name: cnn, dense: []}\ndata: {name: pmean_example}")),
-             ContainsSubstring("  name: cnn\n  channels: [32, 64]\n  dense: []\n"));
-  CHECK_THAT(adam, ContainsSubstring("  root: \"/a b\"\n"));
-  CHECK_THAT(adam, ContainsSubstring("  lr: 0.001\n  betas: [0.9, 0.999]\n  eps: 1.0e-08\n"));
-  CHECK_THAT(adam, ContainsSubstring("  check_every: 0\n  clip_norm: 0.5\n  clip_value: null\n"));
-  const std::string groups = to_yaml(
-      parse(kNames + "optimizer: {groups: [{pattern: '*.bias', weight_decay: 0}, {pattern: w, "
-                     "lr_scale: 2}]}\nschedule: {name: step, step_size: 3}"));
-  CHECK_THAT(groups, ContainsSubstring("  groups:\n"
-                                       "    - {pattern: \"*.bias\", weight_decay: 0, lr_scale: 1}\n"
-                                       "    - {pattern: w, lr_scale: 2}\n"
-                                       "schedule:\n"
-                                       "  name: step\n  warmup_steps: 0\n  step_size: 3\n"
-                                       "  gamma: 0.1\n"));
-}
-
-TEST_CASE("any resolved config loads again as the same config") {
-  const unsigned seed = std::random_device{}();
-  INFO("seed " << seed);
-  RandomConfig random_config(seed);
-  for (int i = 0; i < 500; ++i) {
-    const Config config = random_config();
-    const std::string text = to_yaml(config);
-    INFO(text);
-    const Config again = parse(text);
-    REQUIRE(again == config);
-    REQUIRE(to_yaml(again) == text);
-  }
-}
-
-TEST_CASE("configs that differ in one value are not equal") {
-  const Config config;
-  Config other = config;
-  CHECK(other == config);
-  other.data.root = "elsewhere";
-  CHECK_FALSE(other == config);
-  other = config;
-  other.batch_size = 3;
-  CHECK_FALSE(other == config);
-  other = config;
-  other.trainer.clip_norm = 1;
-  CHECK_FALSE(other == config);
-  other = config;
-  other.schedule.warmup_steps = 1;
-  CHECK_FALSE(other == config);
 }
 
 }  // namespace lockstep
