@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -244,7 +245,11 @@ class TrainingRun {
 
   void finish() {
     const MemoryReport memory = memory_report();
-    const auto whole = trainer_->whole_parameters();
+    ParametersDigest digest;
+    trainer_->visit_parameters([&](const std::string& name, const at::Tensor& value) {
+      if (reporter_) digest.add(name, value);
+    });
+    const auto whole = is_readable() ? trainer_->whole_parameters() : nullptr;
     if (!reporter_) return;
     reporter_->progress.finish();
     if (is_readable()) print_parameters("updated parameters:  ");
@@ -254,7 +259,8 @@ class TrainingRun {
         .zero_stage = config_.parallel.zero_stage,
         .loss = shortest_decimal(loss_.item<float>()),
         .eval = eval_,
-        .parameters = named_,
+        .parameters = whole ? named_ : std::map<std::string, at::Tensor>{},
+        .parameters_sha256 = digest.finish(),
         .memory = memory,
         .threads_per_replica = math_threads(config_.parallel.threads_per_replica, replicas_),
         .workers = config_.parallel.workers > 0 ? config_.parallel.workers : replicas_,
@@ -263,7 +269,7 @@ class TrainingRun {
         .blas = blas().name,
         .libtorch = libtorch_version()};
     write_result(reporter_->folder, result);
-    reporter_->progress.print("parameters_sha256:   " + parameters_sha256(named_));
+    reporter_->progress.print("parameters_sha256:   " + result.parameters_sha256);
     reporter_->progress.print(memory_text(memory));
     reporter_->progress.print("results in           " + reporter_->folder.string());
   }

@@ -17,18 +17,26 @@ void require(int status) {
 
 }  // namespace
 
-std::string parameters_sha256(const std::map<std::string, at::Tensor>& named) {
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
-                                                                        EVP_MD_CTX_free);
-  require(EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr));
-  for (const auto& [name, tensor] : named) {
-    if (!tensor.defined()) throw ValueError(str("parameters_sha256: '", name, "' is undefined"));
-    const at::Tensor bytes = tensor.detach().cpu().contiguous();
-    require(EVP_DigestUpdate(context.get(), bytes.data_ptr(), bytes.nbytes()));
-  }
+struct ParametersDigest::Context {
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> sha{EVP_MD_CTX_new(), EVP_MD_CTX_free};
+};
+
+ParametersDigest::ParametersDigest() : context_(std::make_unique<Context>()) {
+  require(EVP_DigestInit_ex(context_->sha.get(), EVP_sha256(), nullptr));
+}
+
+ParametersDigest::~ParametersDigest() = default;
+
+void ParametersDigest::add(const std::string& name, const at::Tensor& tensor) {
+  if (!tensor.defined()) throw ValueError(str("parameters_sha256: '", name, "' is undefined"));
+  const at::Tensor bytes = tensor.detach().cpu().contiguous();
+  require(EVP_DigestUpdate(context_->sha.get(), bytes.data_ptr(), bytes.nbytes()));
+}
+
+std::string ParametersDigest::finish() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
-  require(EVP_DigestFinal_ex(context.get(), digest.data(), &size));
+  require(EVP_DigestFinal_ex(context_->sha.get(), digest.data(), &size));
 
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
@@ -37,6 +45,12 @@ std::string parameters_sha256(const std::map<std::string, at::Tensor>& named) {
     text += kDigits[digest[i] % 16];
   }
   return text;
+}
+
+std::string parameters_sha256(const std::map<std::string, at::Tensor>& named) {
+  ParametersDigest digest;
+  for (const auto& [name, tensor] : named) digest.add(name, tensor);
+  return digest.finish();
 }
 
 }  // namespace lockstep

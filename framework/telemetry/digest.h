@@ -1,11 +1,30 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 
 #include <ATen/core/Tensor.h>
 
 namespace lockstep {
+
+/// parameters_sha256() of tensors that are not there at one time.
+class ParametersDigest {
+ public:
+  ParametersDigest();
+  ~ParametersDigest();
+  ParametersDigest(const ParametersDigest&) = delete;
+  ParametersDigest& operator=(const ParametersDigest&) = delete;
+
+  /// The next one, in the order of names. Throws ValueError for an undefined tensor.
+  void add(const std::string& name, const at::Tensor& tensor);
+  /// The digest of all. Nothing can be added after it.
+  [[nodiscard]] std::string finish();
+
+ private:
+  struct Context;
+  std::unique_ptr<Context> context_;
+};
 
 /// The SHA-256, as 64 lowercase hexadecimal digits, of the raw bytes of all tensors, each in
 /// row-major order, one after another in the order of their names. Names, shapes and dtypes are not

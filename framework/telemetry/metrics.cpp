@@ -10,15 +10,12 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/telemetry/digest.h"
 #include "framework/telemetry/run_folder.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr std::int64_t kMaxValuesShown = 16;
 
 // The shortest text that reads back as `value`. nlohmann's own is longer for one double in 200.
 std::string number_text(double value) {
@@ -132,17 +129,14 @@ void MetricsWriter::write(const std::vector<std::pair<std::string, MetricValue>>
 }
 
 std::string result_json(const RunResult& result) {
-  std::int64_t values = 0;
-  for (const auto& item : result.parameters) values += item.second.numel();
-
   Json json;
   json["steps"] = result.steps;
   json["replicas"] = result.replicas;
   json["zero_stage"] = result.zero_stage;
   json["loss"] = result.loss;
   json["eval"] = result.eval;
-  if (values <= kMaxValuesShown) json["parameters"] = parameters_json(result.parameters);
-  json["parameters_sha256"] = parameters_sha256(result.parameters);
+  if (!result.parameters.empty()) json["parameters"] = parameters_json(result.parameters);
+  json["parameters_sha256"] = result.parameters_sha256;
   json["threads_per_replica"] = result.threads_per_replica;
   json["workers"] = result.workers;
   json["launch"] = result.launch;

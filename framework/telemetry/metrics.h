@@ -56,7 +56,8 @@ struct RunResult {
   std::int64_t zero_stage = 0;
   double loss = 0.0;
   std::map<std::string, double> eval{};
-  std::map<std::string, at::Tensor> parameters{};  // by name
+  std::map<std::string, at::Tensor> parameters{};  // by name; of a model with few, or none
+  std::string parameters_sha256{};
   std::optional<MemoryReport> memory{};
   std::int64_t threads_per_replica = 1;
   std::int64_t workers = 1;  // how many replicas ran at once
@@ -66,9 +67,8 @@ struct RunResult {
   std::string libtorch{};    // its version
 };
 
-/// The text of result.json: the fields in the order of RunResult, with `parameters` (values: a
-/// number for a tensor of one element, else nested lists) only where they are 16 or fewer in all,
-/// and with their `parameters_sha256`. Numbers of float32 and narrower are written as
+/// The text of result.json: the fields in the order of RunResult, `parameters` only where there are
+/// some (a number for a tensor of one element, else nested lists). Numbers of float32 and narrower are written as
 /// shortest_decimal has them; what is not finite is null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 

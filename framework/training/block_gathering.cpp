@@ -121,6 +121,15 @@ void BlockGathering::end_backward() {
   }
 }
 
+BlockGathering::Held::Held(std::shared_ptr<BlockGathering> gathering, std::size_t part)
+    : gathering_(std::move(gathering)), part_(part) {
+  gathering_->gather(part_);
+}
+
+BlockGathering::Held::~Held() {
+  if (gathering_->parts_[part_].users == 0) gathering_->drop(part_);
+}
+
 BlockGathering::Everything::Everything(std::shared_ptr<BlockGathering> gathering)
     : gathering_(std::move(gathering)) {
   if (!gathering_) return;

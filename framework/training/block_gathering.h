@@ -30,6 +30,19 @@ class BlockGathering final : public Block::Runner,
   /// A backward has ended: drops what is still there.
   void end_backward();
 
+  /// The parameters of blocks[part] are there while it lives.
+  class Held {
+   public:
+    Held(std::shared_ptr<BlockGathering> gathering, std::size_t part);
+    ~Held();
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+
+   private:
+    std::shared_ptr<BlockGathering> gathering_;
+    std::size_t part_;
+  };
+
   /// All blocks' parameters are there while it lives.
   class Everything {
    public:

@@ -47,9 +47,9 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
   std::vector<std::int64_t> number_of(blocks.size() + 1, 0);  // of those that have parameters
   for (const auto& item : module.named_parameters()) {
     const at::Tensor& parameter = item.value();
-    if (!parameter.defined() || !seen.emplace(parameter.unsafeGetTensorImpl(), true).second) {
-      continue;
-    }
+    if (!parameter.defined()) continue;
+    found.by_name.emplace(item.key(), parameter);
+    if (!seen.emplace(parameter.unsafeGetTensorImpl(), true).second) continue;
     found.all_names.push_back(item.key());
     found.all.push_back(parameter);
     if (!parameter.requires_grad()) continue;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ class Block;
 struct ModuleParameters {
   std::vector<std::string> all_names;
   std::vector<at::Tensor> all;
+  std::map<std::string, at::Tensor> by_name;  ///< the same, under all of their names
   // Of these, those that require a gradient:
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;

@@ -103,6 +103,23 @@ class ZeroTrainer::Implementation {
     return report;
   }
 
+  void visit_parameters(
+      const std::function<void(const std::string& name, const at::Tensor& value)>& visit) {
+    std::int64_t held_block = 0;
+    std::unique_ptr<BlockGathering::Held> held;
+    for (const auto& [name, parameter] : parameters_.by_name) {
+      const std::int64_t block = cut_block_of(parameter);
+      if (block != held_block) {
+        held.reset();
+        if (block != 0)
+          held =
+              std::make_unique<BlockGathering::Held>(blocks_, static_cast<std::size_t>(block - 1));
+        held_block = block;
+      }
+      visit(name, parameter);
+    }
+  }
+
   std::unique_ptr<WholeParameters> whole_parameters();
 
   void check_agreement() {
@@ -183,13 +200,17 @@ class ZeroTrainer::Implementation {
     return pmax(at::zeros({}, at::kLong).fill_(own), axis_).item<std::int64_t>() != 0;
   }
 
-  bool is_held_once(const at::Tensor& parameter) const {
-    if (!flat_parameters_) return false;
-    for (std::size_t i = 0; i < parameters_.tensors.size(); ++i) {
-      if (!parameters_.tensors[i].is_same(parameter)) continue;
-      return flat_parameters_->is_common() || (blocks_ && parameters_.block_of[i] != 0);
+  // The number of the block that has to be gathered for its value, or 0.
+  std::int64_t cut_block_of(const at::Tensor& parameter) const {
+    for (std::size_t i = 0; blocks_ && i < parameters_.tensors.size(); ++i) {
+      if (parameters_.tensors[i].is_same(parameter)) return parameters_.block_of[i];
     }
-    return false;
+    return 0;
+  }
+
+  bool is_held_once(const at::Tensor& parameter) const {
+    if (cut_block_of(parameter) != 0) return true;
+    return flat_parameters_ && flat_parameters_->is_common() && parameter.requires_grad();
   }
 
   ZeroOptions options_;
@@ -241,6 +262,11 @@ StepReport ZeroTrainer::step(double lr) {
 
 std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::whole_parameters() {
   return implementation_->whole_parameters();
+}
+
+void ZeroTrainer::visit_parameters(
+    const std::function<void(const std::string& name, const at::Tensor& value)>& visit) {
+  implementation_->visit_parameters(visit);
 }
 
 void ZeroTrainer::check_agreement() {

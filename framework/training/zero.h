@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <source_location>
+#include <string>
 
 #include <ATen/core/Tensor.h>
 
@@ -58,9 +60,14 @@ class ZeroTrainer {
   void backward(const at::Tensor& loss);
   /// Clips, updates all parameters with learning rate `lr`, and ends the step.
   StepReport step(double lr);
-  /// All parameters have their values while it lives: for a checkpoint, a digest, or an evaluation
-  /// in which replicas do not run the same blocks. All replicas together. No step meanwhile, and
-  /// not longer than the trainer.
+  /// Calls `visit` with each parameter, once under each of its names and in their order, while it
+  /// has its value: for a digest or a checkpoint. At stage 3 one block is gathered at a time. All
+  /// replicas together.
+  void visit_parameters(
+      const std::function<void(const std::string& name, const at::Tensor& value)>& visit);
+  /// All parameters have their values while it lives: for an evaluation in which replicas do not
+  /// run the same blocks. All replicas together. No step meanwhile, and not longer than the
+  /// trainer.
   class WholeParameters;
   [[nodiscard]] std::unique_ptr<WholeParameters> whole_parameters();
 

@@ -69,6 +69,7 @@ TEST_CASE("at most two blocks are gathered, also where forwards without a backwa
   const Quiet quiet;
   std::mutex mutex;
   MemoryUse memory;
+  MemoryUse visit_memory;
   std::vector<std::string> messages;
   const int status = launch(
       [&] {
@@ -88,17 +89,26 @@ TEST_CASE("at most two blocks are gathered, also where forwards without a backwa
         trainer.backward(model->forward(inputs).sum());
         trainer.backward(model->forward(inputs).sum());
         const MemoryUse use = trainer.memory();
+        // One block at a time is there for who visits all parameters.
+        Parameters visited;
+        trainer.visit_parameters([&](const std::string& name, const at::Tensor& value) {
+          visited.emplace(name, value.detach().clone());
+        });
+        const MemoryUse use_of_visit = trainer.memory();
         const auto whole = trainer.whole_parameters();
+        if (first_difference(visited, copies(*model)) != "") throw Error("visited are others");
         const std::string step_message = message_of<ValueError>([&] { trainer.step(kRate); });
         const std::lock_guard lock(mutex);
         messages.push_back(step_message);
         memory = use;
+        visit_memory = use_of_visit;
       },
       threads(2, Backend::gloo));
   REQUIRE(status == 0);
   const std::int64_t block = 4 * (160 * 160 + 256);
   CHECK(memory.communication >= 4 * 160 * 161);
   CHECK(memory.communication <= 2 * block);
+  CHECK(visit_memory.communication == memory.communication);
   for (const std::string& message : messages) {
     CHECK(message == "ZeroTrainer: step() while whole_parameters() lives");
   }
