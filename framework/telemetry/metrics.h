@@ -68,8 +68,8 @@ struct RunResult {
 };
 
 /// The text of result.json: the fields in the order of RunResult, `parameters` only where there are
-/// some (a number for a tensor of one element, else nested lists). Numbers of float32 and narrower are written as
-/// shortest_decimal has them; what is not finite is null.
+/// some (a number for a tensor of one element, else nested lists). Numbers of float32 and narrower
+/// are written as shortest_decimal has them; what is not finite is null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 
 /// Writes result.json into a run's folder, atomically. Throws Error where it can't be written.

@@ -20,16 +20,21 @@ class Block : public torch::nn::Module {
     virtual at::Tensor run(Block& block, const at::Tensor& input) = 0;
   };
 
-  /// forward(input), with the block's parameters there.
+  /// forward(input), with the block's parameters there. Error after the end of a trainer that has
+  /// cut them.
   at::Tensor operator()(const at::Tensor& input);
 
   /// Who runs it from now on, for as long as that lives.
-  void set_runner(std::weak_ptr<Runner> runner) { runner_ = std::move(runner); }
+  void set_runner(std::weak_ptr<Runner> runner) {
+    runner_ = std::move(runner);
+    had_runner_ = true;
+  }
 
   virtual at::Tensor forward(const at::Tensor& input) = 0;
 
  private:
   std::weak_ptr<Runner> runner_;
+  bool had_runner_ = false;
 };
 
 }  // namespace lockstep

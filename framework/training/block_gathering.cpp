@@ -11,8 +11,9 @@
 namespace lockstep {
 
 BlockGathering::BlockGathering(std::vector<Block*> blocks, const FlatLayout& layout,
-                               FlatParameters& parameters, AxisQueue& queue)
-    : parameters_(parameters), queue_(queue), parts_(blocks.size()) {
+                               FlatParameters& parameters, AxisQueue& queue,
+                               std::function<void(std::size_t bucket)> left)
+    : parameters_(parameters), queue_(queue), left_(std::move(left)), parts_(blocks.size()) {
   for (std::size_t part = 0; part < blocks.size(); ++part) {
     parts_[part].block = blocks[part];
     part_of_.emplace(blocks[part], part);
@@ -66,7 +67,11 @@ at::Tensor BlockGathering::run(Block& block, const at::Tensor& input) {
     const std::size_t place = order_.size();
     if (place < last_order_.size() && last_order_[place - 1] == part) prefetch(last_order_[place]);
   }
-  const at::Tensor output = block.forward(input);
+  const bool ends_at_input = c10::GradMode::is_enabled() && input.requires_grad();
+  // Of its own, so that its gradient is there when this run's backward is over: others may use the
+  // input, too.
+  const at::Tensor own_input = ends_at_input ? input.view_as(input) : input;
+  const at::Tensor output = block.forward(own_input);
   if (parts_[part].users == 0) drop(part);
   if (c10::GradMode::is_enabled() && output.requires_grad() && !output.is_leaf()) {
     const std::weak_ptr<BlockGathering> weak = weak_from_this();
@@ -74,9 +79,9 @@ at::Tensor BlockGathering::run(Block& block, const at::Tensor& input) {
     output.register_hook([weak, part](const at::Tensor&) {
       if (const auto self = weak.lock()) self->before_backward(part);
     });
-    parts_[part].ends_at_input = input.requires_grad();
-    if (input.requires_grad()) {
-      input.register_hook([weak, part](const at::Tensor&) {
+    parts_[part].ends_at_input = parts_[part].ends_at_input && ends_at_input;
+    if (ends_at_input) {
+      own_input.register_hook([weak, part](const at::Tensor&) {
         if (const auto self = weak.lock()) self->after_backward(part);
       });
     }
@@ -100,9 +105,12 @@ void BlockGathering::gradient_ready(std::size_t item) {
 }
 
 void BlockGathering::after_backward(std::size_t part) {
-  Part& left = parts_[part];
-  if (left.users == 0 || --left.users > 0) return;
+  Part& done = parts_[part];
+  if (done.users == 0 || --done.users > 0) return;
   drop(part);
+  if (done.ends_at_input) {
+    for (const std::size_t bucket : done.buckets) left_(bucket);
+  }
   // What comes next ran before it in the forward; that may have begun already.
   std::size_t place = order_.size();
   while (place > 0 && order_[place - 1] != part) --place;
@@ -117,6 +125,7 @@ void BlockGathering::end_backward() {
   close_order();
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     parts_[part].users = 0;
+    parts_[part].ends_at_input = true;
     drop(part);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -18,9 +19,11 @@ namespace lockstep {
 class BlockGathering final : public Block::Runner,
                              public std::enable_shared_from_this<BlockGathering> {
  public:
-  /// `blocks` are the groups 1, 2, … of the parameters' layout.
+  /// `blocks` are the groups 1, 2, … of the parameters' layout. `left` is called with each bucket
+  /// of a block whose backward is over, at the same places on all replicas; not for a block that
+  /// ran on an input without a gradient.
   BlockGathering(std::vector<Block*> blocks, const FlatLayout& layout, FlatParameters& parameters,
-                 AxisQueue& queue);
+                 AxisQueue& queue, std::function<void(std::size_t bucket)> left);
 
   at::Tensor run(Block& block, const at::Tensor& input) override;
 
@@ -60,7 +63,7 @@ class BlockGathering final : public Block::Runner,
     Block* block = nullptr;
     std::vector<std::size_t> buckets;
     std::vector<std::size_t> items;
-    bool ends_at_input = true;  // the backward has left it when its input's gradient is there
+    bool ends_at_input = true;  // a run's backward is over when its input's gradient is there
     int users = 0;              // runs whose backward goes on
     std::size_t missing = 0;    // gradients, of the backward that goes on
   };
@@ -74,6 +77,7 @@ class BlockGathering final : public Block::Runner,
 
   FlatParameters& parameters_;
   AxisQueue& queue_;
+  std::function<void(std::size_t bucket)> left_;
   std::vector<Part> parts_;
   std::map<const Block*, std::size_t> part_of_;
   std::map<std::size_t, std::size_t> part_of_item_;

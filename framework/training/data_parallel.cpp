@@ -20,9 +20,10 @@ namespace lockstep {
 
 class DataParallel::Implementation {
  public:
-  Implementation(const std::vector<at::Tensor>& parameters, std::vector<std::string> names,
-                 const AxisNames& axis_name, const DataParallelOptions& options,
-                 std::source_location where)
+  // `all` are the parameters and those that are not trained.
+  Implementation(const std::vector<at::Tensor>& all, const std::vector<at::Tensor>& parameters,
+                 std::vector<std::string> names, const AxisNames& axis_name,
+                 const DataParallelOptions& options, std::source_location where)
       : axis_(axis_name),
         options_(options),
         parameters_(parameters),
@@ -36,7 +37,7 @@ class DataParallel::Implementation {
       throw ValueError(lockstep::str("DataParallel: bucket_mb is ", options_.bucket_mb,
                                      "; it must be above 0 and at most 1000000"));
     }
-    start_alike(parameters_, axis_);
+    start_alike(all, axis_);
   }
 
   void backward(const at::Tensor& loss, bool is_last) {
@@ -94,7 +95,7 @@ DataParallel::DataParallel(torch::nn::Module& module, const AxisNames& axis_name
                            const DataParallelOptions& options, std::source_location where) {
   ModuleParameters parameters = module_parameters(module);
   implementation_ = std::make_unique<Implementation>(
-      parameters.tensors, std::move(parameters.names), axis_name, options, where);
+      parameters.all, parameters.tensors, std::move(parameters.names), axis_name, options, where);
 }
 
 DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, std::vector<std::string> names,
@@ -107,8 +108,8 @@ DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, std::vector<st
   }
   const std::vector<at::Tensor> parameters = each_once(leaves);
   for (std::size_t i = 0; i < parameters.size(); ++i) names.push_back(lockstep::str("leaf ", i));
-  implementation_ =
-      std::make_unique<Implementation>(parameters, std::move(names), axis_name, options, where);
+  implementation_ = std::make_unique<Implementation>(parameters, parameters, std::move(names),
+                                                     axis_name, options, where);
 }
 
 DataParallel::~DataParallel() = default;

@@ -70,6 +70,14 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Fl
       communication_bytes_ += bytes_in(bucket.residual);
     }
   }
+  // Blocks' buckets, then those of none, which are closed last.
+  for (const bool in_block : {true, false}) {
+    for (std::size_t index = 0; index < buckets_.size(); ++index) {
+      if ((layout_.buckets()[index].group != 0) == in_block) order_.push_back(index);
+    }
+  }
+  place_in_.resize(order_.size());
+  for (std::size_t place = 0; place < order_.size(); ++place) place_in_[order_[place]] = place;
   allocate_staging();
 }
 
@@ -117,6 +125,7 @@ void FlatGradients::begin(bool first, bool last) {
   std::fill(has_.begin(), has_.end(), false);
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     buckets_[index].missing = layout_.buckets()[index].items.size();
+    buckets_[index].is_closed = false;
   }
 }
 
@@ -124,9 +133,10 @@ void FlatGradients::add(std::size_t index, const at::Tensor& gradient, AxisQueue
   const c10::AutoGradMode no_grad(false);
   Bucket& bucket = buckets_[layout_.place(index).bucket];
   const bool is_again = has_[index];  // the graph was cut in two: a part of it comes by itself
-  if (is_again && layout_.place(index).bucket < next_) {
+  if (place_in_[layout_.place(index).bucket] < next_) {
     throw Error(
-        "a gradient came in parts, after others of its bucket were sent: switch overlap off");
+        "a gradient came in parts or late, after others of its bucket were sent: switch "
+        "overlap off");
   }
   if (bucket.local.defined()) {
     const at::Tensor view = view_of(bucket.local, index);
@@ -151,7 +161,17 @@ void FlatGradients::add(std::size_t index, const at::Tensor& gradient, AxisQueue
 
 void FlatGradients::start_ready(AxisQueue& queue) {
   if (!last_ && !options_.reduces_every_microbatch) return;
-  while (next_ < buckets_.size() && buckets_[next_].missing == 0) start(next_++, queue);
+  while (next_ < order_.size() && is_ready(buckets_[order_[next_]])) start(next_++, queue);
+}
+
+bool FlatGradients::is_ready(const Bucket& bucket) const {
+  return layout_.has_groups() ? bucket.is_closed : bucket.missing == 0;
+}
+
+void FlatGradients::close(std::size_t bucket, AxisQueue& queue) {
+  if (!layout_.has_groups()) return;
+  buckets_[bucket].is_closed = true;
+  if (options_.reduces_early) start_ready(queue);
 }
 
 std::vector<std::size_t> FlatGradients::finish(AxisQueue& queue) {
@@ -165,6 +185,7 @@ std::vector<std::size_t> FlatGradients::finish(AxisQueue& queue) {
     if (bucket.local.defined() && begins_sum) view_of(bucket.local, index).zero_();
     --bucket.missing;
   }
+  for (Bucket& bucket : buckets_) bucket.is_closed = true;
   const bool reduces = last_ || options_.reduces_every_microbatch;
   if (turns_ && reduces) pass_on_sums();
   start_ready(queue);
@@ -209,11 +230,11 @@ std::int64_t FlatGradients::largest(const FlatLayout& layout, bool compressed) {
 }
 
 bool FlatGradients::staging_is_free(std::size_t bucket) const {
-  return bucket < completed_ + at_once_;
+  return place_in_[bucket] < completed_ + at_once_;
 }
 
 at::Tensor FlatGradients::staging(std::size_t bucket, bool compressed) const {
-  const at::Tensor& memory = (compressed ? wire_ : staged_)[bucket % at_once_];
+  const at::Tensor& memory = (compressed ? wire_ : staged_)[place_in_[bucket] % at_once_];
   const FlatBucket& shape = layout_.buckets()[bucket];
   const at::ScalarType dtype = compressed ? kWire : dtype_of(shape.dtype);
   const auto width = static_cast<std::int64_t>(c10::elementSize(dtype));
@@ -228,11 +249,12 @@ at::Tensor FlatGradients::compressed(Bucket& bucket, const at::Tensor& values, s
   return message;
 }
 
-void FlatGradients::start(std::size_t index, AxisQueue& queue) {
+void FlatGradients::start(std::size_t place, AxisQueue& queue) {
   const c10::AutoGradMode no_grad(false);
+  const std::size_t index = order_[place];
   Bucket& bucket = buckets_[index];
   // Those whose staging is used again.
-  while (completed_ + at_once_ <= index) complete(completed_++, queue);
+  while (completed_ + at_once_ <= place) complete(completed_++, queue);
   at::Tensor values = bucket.local;
   if (!values.defined()) {
     values = staging(index, /*compressed=*/false);
@@ -258,8 +280,9 @@ void FlatGradients::start(std::size_t index, AxisQueue& queue) {
   if (!queue.overlaps()) complete(completed_++, queue);
 }
 
-void FlatGradients::complete(std::size_t index, AxisQueue& queue) {
+void FlatGradients::complete(std::size_t place, AxisQueue& queue) {
   const c10::AutoGradMode no_grad(false);
+  const std::size_t index = order_[place];
   Bucket& bucket = buckets_[index];
   queue.wait(*bucket.call);
   bucket.call.reset();

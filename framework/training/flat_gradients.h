@@ -36,7 +36,7 @@ struct FlatGradientOptions {
 
 /// Gradients in flat buckets, and their means over an axis: a reduction (sum, then one division) a
 /// bucket. Between begin() and finish() the gradients of one backward are added, each as it comes.
-/// All replicas begin and finish alike; which parameters have a gradient may differ.
+/// All replicas begin, close and finish alike; which parameters have a gradient may differ.
 class FlatGradients {
  public:
   /// For parameters laid out by `layout`. Half types are summed and sent in float32. `overlaps` as
@@ -56,6 +56,10 @@ class FlatGradients {
   void begin(bool first, bool last);
   /// The gradient of parameter `index` is there.
   void add(std::size_t index, const at::Tensor& gradient, AxisQueue& queue);
+  /// No more gradients come for a bucket. Those of a group other than 0 are reduced after this at
+  /// the earliest, and those of group 0 after finish(): so that all replicas reduce at the same
+  /// places among their other collectives. In a layout without groups it does nothing.
+  void close(std::size_t bucket, AxisQueue& queue);
   /// Ends the microbatch; after the last the means are there. Parameters without a gradient count
   /// as zeros; returns them.
   std::vector<std::size_t> finish(AxisQueue& queue);
@@ -81,6 +85,7 @@ class FlatGradients {
     at::Tensor reduced;   // what one reduction gives
     at::Tensor residual;  // what compression has left out so far
     std::size_t missing = 0;
+    bool is_closed = false;
     std::optional<AxisQueue::Call> call;
     at::Tensor message;  // under way
   };
@@ -90,8 +95,10 @@ class FlatGradients {
   void allocate_staging();
   void pass_on_sums();
   void start_ready(AxisQueue& queue);
-  void start(std::size_t bucket, AxisQueue& queue);
-  void complete(std::size_t bucket, AxisQueue& queue);
+  [[nodiscard]] bool is_ready(const Bucket& bucket) const;
+  // The one at this place of order_.
+  void start(std::size_t place, AxisQueue& queue);
+  void complete(std::size_t place, AxisQueue& queue);
   [[nodiscard]] at::Tensor compressed(Bucket& bucket, const at::Tensor& values, std::size_t index);
 
   FlatLayout layout_;
@@ -106,10 +113,12 @@ class FlatGradients {
   std::vector<at::Tensor> held_;  // by parameter: its gradient until its bucket is staged
   std::vector<bool> has_;         // by parameter
   // at_once_ of each.
-  std::vector<at::Tensor> staged_;  // whole buckets of summed gradients
-  std::vector<at::Tensor> wire_;    // the same as they travel
-  std::size_t next_ = 0;            // the first bucket that is not started
-  std::size_t completed_ = 0;       // the first that is not complete
+  std::vector<at::Tensor> staged_;     // whole buckets of summed gradients
+  std::vector<at::Tensor> wire_;       // the same as they travel
+  std::vector<std::size_t> order_;     // of the buckets' reductions
+  std::vector<std::size_t> place_in_;  // by bucket: its place in order_
+  std::size_t next_ = 0;               // the first in order_ that is not started
+  std::size_t completed_ = 0;          // the first that is not complete
   bool first_ = true;
   bool last_ = true;
   std::int64_t bytes_ = 0;

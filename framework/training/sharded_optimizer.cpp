@@ -67,6 +67,7 @@ ShardedOptimizer::ShardedOptimizer(const std::vector<at::Tensor>& parameters, co
       parts_.push_back({bucket.group - 1, zeros.tensor});
     }
   }
+  parameters_ = tensors;
   if (is_common_) barrier(axis_);
   if (!own.empty()) optimizer_ = make(std::move(own));
 }
@@ -78,9 +79,13 @@ void ShardedOptimizer::step() {
   // have looked at them since.
   if (is_common_) barrier(axis_);
   if (optimizer_) optimizer_->step();
-  if (is_common_) return barrier(axis_);
+  if (is_common_) barrier(axis_);
   const c10::AutoGradMode no_grad(false);
-  for (const Part& part : parts_) pbroadcast_(part.values, axis_, part.owner);
+  for (const Part& part : parts_) {
+    if (!is_common_) pbroadcast_(part.values, axis_, part.owner);
+  }
+  // Others have written them, where autograd does not see it.
+  for (const at::Tensor& parameter : parameters_) parameter.unsafeGetTensorImpl()->bump_version();
 }
 
 }  // namespace lockstep

@@ -41,7 +41,8 @@ class ShardedOptimizer {
   ShardedOptimizer(const ShardedOptimizer&) = delete;
   ShardedOptimizer& operator=(const ShardedOptimizer&) = delete;
 
-  /// Updates the own parameters from their .grad(), and gives all replicas everybody's.
+  /// Updates the own parameters from their .grad(), and gives all replicas everybody's. A backward
+  /// of what was computed before it is an error of autograd's.
   void step();
 
   /// This replica's optimizer, to set a learning rate, for example; nullptr if no parameter is its.
@@ -55,6 +56,7 @@ class ShardedOptimizer {
   AxisNames axis_;
   bool is_common_ = false;
   std::vector<Part> parts_;
+  std::vector<at::Tensor> parameters_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 

@@ -174,8 +174,9 @@ class ZeroTrainer::Implementation {
     update_ = std::make_unique<ShardedUpdate>(options_.optimizer, layout, parameters_.names,
                                               *flat_parameters_, *gradients_, axis_);
     if (!cuts) return;
-    blocks_ = std::make_shared<BlockGathering>(parameters_.blocks, layout, *flat_parameters_,
-                                               *gather_queue_);
+    blocks_ = std::make_shared<BlockGathering>(
+        parameters_.blocks, layout, *flat_parameters_, *gather_queue_,
+        [this](std::size_t bucket) { gradients_->close(bucket, *queue_); });
     for (Block* const block : parameters_.blocks) block->set_runner(blocks_);
   }
 

@@ -32,12 +32,14 @@ struct StepReport {
 ///   trainer.step(1e-3);
 ///
 /// The module's parameters become views of flat buckets, of which replicas that share memory hold
-/// one copy together; the module stays an ordinary one. At stage 3 a Block's parameters (block.h)
-/// are there while it runs and under whole_parameters(), at no other time, also not when the
-/// trainer is gone; where replicas share memory, and outside of blocks, they are always there.
-/// Parameters that do not require a gradient are left alone. Half types are trained on float32
-/// masters in the optimizer's state. All replicas call everything alike, in the same order; for one
-/// thread.
+/// one copy together; the module stays an ordinary one. For Ψ bytes of parameters and N replicas a
+/// replica sends 2(N-1)/N Ψ a step over a network at stages 0 to 2, and (1 + 2m)(N-1)/N Ψ at stage
+/// 3 with m microbatches; with reduce_every_microbatch 2m, 1 + m, 1 + m and 3m times (N-1)/N Ψ. At
+/// stage 3 a Block's parameters (block.h) are there while it runs and under whole_parameters(), at
+/// no other time, also not when the trainer is gone; where replicas share memory, and outside of
+/// blocks, they are always there. Parameters that do not require a gradient are left alone. Half
+/// types are trained on float32 masters in the optimizer's state. All replicas call everything
+/// alike, in the same order; for one thread.
 class ZeroTrainer {
  public:
   /// All replicas start from replica 0's parameters. Throws ValueError for options out of range,
@@ -66,8 +68,8 @@ class ZeroTrainer {
   void visit_parameters(
       const std::function<void(const std::string& name, const at::Tensor& value)>& visit);
   /// All parameters have their values while it lives: for an evaluation in which replicas do not
-  /// run the same blocks. All replicas together. No step meanwhile, and not longer than the
-  /// trainer.
+  /// run the same blocks. For reading: what is written to them is lost. All replicas together. No
+  /// step meanwhile, and not longer than the trainer.
   class WholeParameters;
   [[nodiscard]] std::unique_ptr<WholeParameters> whole_parameters();
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -65,6 +66,11 @@ class FlatLayout {
   }
   /// What lies in `part` of a bucket, without the padding.
   [[nodiscard]] std::vector<FlatPiece> pieces(std::size_t bucket, const Shard& part) const;
+  /// Whether any bucket is of a group other than 0.
+  [[nodiscard]] bool has_groups() const noexcept {
+    return std::any_of(buckets_.begin(), buckets_.end(),
+                       [](const FlatBucket& bucket) { return bucket.group != 0; });
+  }
   /// Elements of all buckets, with padding.
   [[nodiscard]] std::int64_t total() const noexcept;
 

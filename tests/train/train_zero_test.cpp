@@ -33,7 +33,7 @@ Flags set(const std::string& keys) {
 const Flags& mlp() {
   static const Flags flags =
       Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--replicas", "4"} +
-      set("model.hidden=[64,33] data.batch_size=8 trainer.steps=50 trainer.accumulate=2 "
+      set("model.hidden=[384,33] data.batch_size=8 trainer.steps=50 trainer.accumulate=2 "
           "trainer.clip_norm=1.0");
   return flags;
 }
@@ -60,12 +60,13 @@ nlohmann::json result_of(const std::filesystem::path& folder, const std::string&
 TEST_CASE("a job has the same parameters at all stages, wherever its replicas are") {
   // Each stage meets each backend, launch and number of workers at least once over both models.
   const std::vector<Flags> placements{
-      set("parallel.zero_stage=0 parallel.backend=gloo parallel.overlap=on"),
-      set("parallel.zero_stage=1 parallel.bucket_mb=0.1"),
+      set("parallel.zero_stage=0 parallel.backend=gloo parallel.overlap=on trainer.check_every=10"),
+      set("parallel.zero_stage=1 parallel.bucket_mb=1"),
       set("parallel.zero_stage=1 parallel.backend=gloo parallel.overlap=off") +
           Flags{"--launch", "threads", "--workers", "3"},
       set("parallel.zero_stage=2 parallel.overlap=on") + Flags{"--workers", "2"},
-      set("parallel.zero_stage=2 parallel.backend=gloo parallel.bucket_mb=0.05"),
+      set("parallel.zero_stage=2 parallel.backend=gloo parallel.bucket_mb=0.05 "
+          "trainer.check_every=10"),
       set("parallel.zero_stage=3") + Flags{"--launch", "threads"},
       set("parallel.zero_stage=3 parallel.backend=gloo"),
       set("parallel.zero_stage=3 parallel.backend=gloo parallel.overlap=off") +

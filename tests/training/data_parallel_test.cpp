@@ -126,3 +126,20 @@ TEST_CASE("what is no parameter is refused by name") {
       },
       {.axis_size = 2})();
 }
+
+TEST_CASE("parameters that are not trained start alike, too") {
+  (void)pmap(
+      [] {
+        OddModel model;
+        {
+          const c10::AutoGradMode no_grad(false);
+          for (const at::Tensor& parameter : model.parameters())
+            parameter.add_(static_cast<double>(axis_index("i")));
+        }
+        const DataParallel parallel(model, "i");
+        const std::string different = first_difference(copies(model), copies(OddModel()));
+        if (!different.empty()) throw Error("replica 0 has another " + different);
+        return at::zeros({});
+      },
+      {.axis_size = 3})();
+}

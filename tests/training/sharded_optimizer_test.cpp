@@ -12,6 +12,7 @@
 #include "framework/replicas/pmap.h"
 #include "framework/training/data_parallel.h"
 #include "tests/catch.h"
+#include "tests/support/message_of.h"
 #include "tests/training/models.h"
 
 using namespace lockstep;
@@ -80,4 +81,21 @@ TEST_CASE("one of LibTorch's optimizers gives the same bits sharded by whole par
     for (const auto& result : results) CHECK(first_difference(result, results[0]) == "");
   }
   set_quiet(false);
+}
+
+TEST_CASE("a graph from before a sharded step is not taken for one from after it") {
+  (void)pmap(
+      [] {
+        OddModel model;
+        DataParallel parallel(model, "i");
+        ShardedOptimizer optimizer(model.parameters(), rmsprop, "i");
+        parallel.backward(mean_loss(model, samples(0, 0, 2)));
+        const at::Tensor stale = mean_loss(model, samples(1, 0, 2));
+        optimizer.step();
+        const std::string message = message_of<c10::Error>([&] { stale.backward(); });
+        if (message.find("modified by an inplace operation") == std::string::npos)
+          throw Error("the stale graph: " + message);
+        return at::zeros({});
+      },
+      {.axis_size = 2})();
 }
