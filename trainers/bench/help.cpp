@@ -83,13 +83,14 @@ than 100%.
 
 bench training: a sample is a batch of steps of about 60 ms, divided by them; each model on each
 number of replicas has processes of its own. Parts of a step are medians of the replicas' own
-clocks. Forward, backward and update are what they take alone, in processes that do nothing else, as
-many and at the same time (for PyTorch: in its plain loop); what the step takes longer than these
-and the data is communication. The floor is forward and backward alone, and Adam's 28 bytes a
-parameter at the memory's speed as above, each parameter updated once by one of the replicas.
-Efficiency is the time of one replica (PyTorch: of the plain loop) that takes its turns among the
-others, over the time here, where each replica has a core. Memory is the largest replica's peak
-(VmHWM) and what all have in the end, shared pages counted once (Pss).
+clocks. Forward, backward and update are what they take alone, in processes that do nothing else,
+as many and at the same time (for PyTorch: in its plain loop); what the step takes longer than
+these and the data is communication, which noise can make less than nothing. The floor is forward
+and backward alone, and Adam's 28 bytes a parameter at the memory's speed as above, each parameter
+updated once by one of the replicas. Efficiency is the time of one replica (PyTorch: of the plain
+loop) that takes its turns among the others, over the time here, where each replica has a core.
+Memory is the largest replica's peak (VmHWM) and what all have in the end, shared pages counted
+once (Pss).
 Launches: 4 processes train one step of the pmean example; from the start of the program to the
 line that says that the step is done, 5 times in turn if --repetitions does not say otherwise.
 
