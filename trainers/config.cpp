@@ -67,7 +67,9 @@ void read_data(YamlDocument& document, Config& config) {
   }
   // The example's data are 4 samples a replica.
   const std::int64_t batch_size = options.name == "pmean_example" ? 4 : config.batch_size;
-  config.batch_size = section.integer("batch_size", batch_size, at_least<std::int64_t>(1));
+  // What a step takes, over all microbatches and replicas, fits in 63 bits.
+  config.batch_size =
+      section.integer("batch_size", batch_size, from_to<std::int64_t>(1, 1'000'000'000));
   config.shuffle = section.boolean("shuffle", config.shuffle);
 }
 

@@ -54,7 +54,7 @@ struct TrainerOptions {
 struct Config {
   ModelOptions model;
   DataOptions data;
-  std::int64_t batch_size = 64;  ///< samples a replica and step
+  std::int64_t batch_size = 64;  ///< samples a replica and microbatch
   bool shuffle = true;
   OptimizerOptions optimizer;
   ScheduleOptions schedule;

@@ -296,6 +296,13 @@ TEST_CASE("every value has its rule") {
         "c.yaml:1:31: model.dense: must be from 1 to 1000000, is 0");
   CHECK(error_of_all("model: {name: linear}\ndata: {name: pmean_example, batch_size: 4.0}") ==
         "c.yaml:2:41: data.batch_size: expected an integer, found '4.0'");
+  for (const std::string size : {"0", "1000000001", "4611686018427387905"}) {
+    CHECK(error_of_all("model: {name: linear}\ndata: {name: pmean_example, batch_size: " + size +
+                       "}") ==
+          "c.yaml:2:41: data.batch_size: must be from 1 to 1000000000, is " + size);
+  }
+  CHECK(parse("model: {name: linear}\ndata: {name: pmean_example, batch_size: 1000000000}")
+            .batch_size == 1'000'000'000);
   CHECK(error_of_all("model: {name: linear}\ndata: {name: fashion_mnist, root: ''}") ==
         "c.yaml:2:35: data.root: must be a folder's path, is ''");
 }

@@ -37,7 +37,7 @@ class RandomConfig {
     config.data.name = pick({"pmean_example", "fashion_mnist"});
     if (config.data.name == "fashion_mnist")
       config.data.root = pick({"x", "/", ".", "3"}) + letters();
-    config.batch_size = positive();
+    config.batch_size = 1 + static_cast<std::int64_t>(below(1'000'000'000));
     config.shuffle = coin();
     optimizer(config.optimizer);
     schedule(config.schedule);
