@@ -10,6 +10,7 @@
 #include "framework/base/logging.h"
 #include "framework/data/data.h"
 #include "framework/replicas/launch.h"
+#include "trainers/check_job.h"
 #include "trainers/config.h"
 #include "trainers/flags.h"
 #include "trainers/memory_report.h"
@@ -36,6 +37,7 @@ int train(int argc, char** argv) {
   set_quiet(flags.quiet);
   // Read before the replicas start: they share the memory, and a bad file is one error, not N.
   const DataSets data = load_data(config.data, config.parallel.replicas);
+  check_job(config, data);
   if (flags.dry_run) return print(dry_run_text(config, data));
   const RunOptions options{
       .output = flags.output, .name = flags.config.stem(), .quiet = flags.quiet};

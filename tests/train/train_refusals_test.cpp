@@ -114,6 +114,27 @@ TEST_CASE("configs and data that cannot be used are refused, with the file and t
   for (const Refusal& refusal : refusals) check_refused(folder.path(), refusal);
 }
 
+TEST_CASE("jobs that do not suit their data are refused before they start, also in a dry run") {
+  const TemporaryFolder folder;
+  const auto refuse = [&](std::vector<std::string> flags, const std::string& message) {
+    check_refused(folder.path(), {flags, message});
+    flags.emplace_back("--dry-run");
+    check_refused(folder.path(), {flags, message});
+  };
+  const std::string accumulate =
+      "trainer.accumulate: times parallel.replicas it must be at most the training set's samples, "
+      "of which there are ";
+  refuse({"--config", config_file("fashion_mnist_mlp.yaml"), "--replicas", "2", "--set",
+          "trainer.accumulate=1000000"},
+         accumulate + "60000; is 1000000 times 2");
+  refuse({"--config", config_file("pmean_linear.yaml"), "--replicas", "3", "--set",
+          "trainer.accumulate=5"},
+         accumulate + "12; is 5 times 3");
+  CHECK(train(folder.path(), {"--config", config_file("pmean_linear.yaml"), "--replicas", "3",
+                              "--set", "trainer.accumulate=4", "--dry-run"})
+            .status == 0);
+}
+
 TEST_CASE("an output folder that holds a run is refused and left as it is") {
   for (const std::string launch : {"processes", "threads"}) {
     const TemporaryFolder folder;
