@@ -1,9 +1,15 @@
 #include "trainers/check_job.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/optim/parameter_groups.h"
+#include "framework/training/module_parameters.h"
+#include "models/model.h"
 
 namespace lockstep {
 namespace {
@@ -20,10 +26,29 @@ void check_accumulate(const Config& config, const DataSets& data) {
           samples, "; is ", accumulate, " times ", replicas));
 }
 
+// One after the other, for the first that is wrong to be known.
+void check_parameter_groups(const Config& config, const DataSets& data) {
+  if (config.optimizer.groups.empty()) return;
+  const ShapesOnly scope;
+  const auto model =
+      make_model(config.model, data.train->features(), data.train->outputs(), config.trainer.seed);
+  const std::vector<std::string> names = module_parameters(*model).names;
+  OptimizerOptions upto;
+  for (std::size_t i = 0; i < config.optimizer.groups.size(); ++i) {
+    upto.groups.push_back(config.optimizer.groups[i]);
+    try {
+      check_groups(upto, names);
+    } catch (const ValueError& error) {
+      error.rethrow_with(config.group_places.at(i) + ": ");
+    }
+  }
+}
+
 }  // namespace
 
 void check_job(const Config& config, const DataSets& data) {
   check_accumulate(config, data);
+  check_parameter_groups(config, data);
 }
 
 }  // namespace lockstep

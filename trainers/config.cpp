@@ -158,7 +158,7 @@ Config parse_config(const std::string& text, const std::string& name,
   Config config;
   config.model = read_model(document);
   read_data(document, config);
-  config.optimizer = read_optimizer(document);
+  config.optimizer = read_optimizer(document, config.group_places);
   config.schedule = read_schedule(document);
   config.parallel = read_parallel(document);
   config.trainer = read_trainer(document);

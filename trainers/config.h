@@ -60,6 +60,8 @@ struct Config {
   ScheduleOptions schedule;
   ParallelOptions parallel;
   TrainerOptions trainer;
+  /// Where the patterns of optimizer.groups were written, as messages begin; not compared.
+  std::vector<std::string> group_places;
 
   friend bool operator==(const Config& a, const Config& b);
 };

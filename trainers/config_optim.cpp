@@ -11,12 +11,13 @@ namespace {
 const Rule<std::string> kPattern{"a pattern for parameters' names",
                                  [](const std::string& text) { return !text.empty(); }};
 
-std::vector<ParameterGroup> read_groups(YamlSection& optimizer) {
+std::vector<ParameterGroup> read_groups(YamlSection& optimizer, std::vector<std::string>& places) {
   std::vector<ParameterGroup> groups;
   for (YamlSection& section :
        optimizer.sections("groups", {"pattern", "weight_decay", "lr_scale"})) {
     ParameterGroup group;
-    if (!section.has("pattern")) section.problem("pattern", "is missing");
+    if (!section.has("pattern")) section.missing("pattern", kPattern.text);
+    places.push_back(section.place("pattern"));
     group.pattern = section.string("pattern", "", kPattern);
     group.weight_decay = section.number_or_null("weight_decay", group.weight_decay, at_least(0.0));
     group.lr_scale = section.number("lr_scale", group.lr_scale, at_least(0.0));
@@ -33,7 +34,7 @@ SectionSchema optimizer_schema() {
           {}};
 }
 
-OptimizerOptions read_optimizer(YamlDocument& document) {
+OptimizerOptions read_optimizer(YamlDocument& document, std::vector<std::string>& group_places) {
   YamlSection section = document.section("optimizer");
   OptimizerOptions options;
   const std::vector<std::string> adams{"adam", "adamw"};
@@ -58,7 +59,7 @@ OptimizerOptions read_optimizer(YamlDocument& document) {
     options.eps = section.number("eps", options.eps, greater_than(0.0));
   }
   options.weight_decay = section.number("weight_decay", options.weight_decay, at_least(0.0));
-  options.groups = read_groups(section);
+  options.groups = read_groups(section, group_places);
   return options;
 }
 
@@ -87,7 +88,7 @@ ScheduleOptions read_schedule(YamlDocument& document) {
   number("end_factor", "linear", options.end_factor, at_least(0.0));
   number("eta_min", "cosine", options.eta_min, at_least(0.0));
   if (applies("step_size", {"step"})) {
-    if (!section.has("step_size")) section.problem("step_size", "is missing: a number of steps");
+    if (!section.has("step_size")) section.missing("step_size", "a number of steps");
     options.step_size = section.integer("step_size", options.step_size, at_least<std::int64_t>(1));
   }
   number("gamma", "step", options.gamma, greater_than(0.0));

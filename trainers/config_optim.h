@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "framework/optim/optimizer_options.h"
 #include "framework/optim/schedule.h"
 #include "trainers/strict_yaml.h"
@@ -9,7 +12,9 @@ namespace lockstep {
 /// The sections of a config that say how parameters are updated.
 
 [[nodiscard]] SectionSchema optimizer_schema();
-[[nodiscard]] OptimizerOptions read_optimizer(YamlDocument& document);
+/// `group_places` gains where each of the groups' patterns was written, as messages begin.
+[[nodiscard]] OptimizerOptions read_optimizer(YamlDocument& document,
+                                              std::vector<std::string>& group_places);
 
 [[nodiscard]] SectionSchema schedule_schema();
 [[nodiscard]] ScheduleOptions read_schedule(YamlDocument& document);

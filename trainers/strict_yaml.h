@@ -98,8 +98,14 @@ class YamlSection {
   [[nodiscard]] bool applies(const std::string& key, const std::vector<std::string>& owners,
                              const std::string& chosen);
 
+  /// Where `key` was written, or the section that leaves it out, as messages begin.
+  [[nodiscard]] const std::string& place(const std::string& key) const;
+
   /// Reports what is wrong with `key`.
   void problem(const std::string& key, const std::string& message);
+  /// Reports that `key` is left out, unless there is any other problem: a misspelt key is reported
+  /// rather than the one it leaves missing.
+  void missing(const std::string& key, const std::string& message);
 
  private:
   friend class YamlDocument;

@@ -126,10 +126,7 @@ std::string YamlSection::choice(const std::string& key, const std::vector<std::s
                                 const std::optional<std::string>& fallback) {
   if (!has(key)) {
     if (fallback) return read(key, *fallback, to_string);
-    // Sorted behind all others: a misspelt key is reported rather than the one it leaves missing.
-    YamlPlace place = node_.place;
-    place.line = std::numeric_limits<std::int64_t>::max();
-    document_.report(place, str(name_, ".", key, " is missing: one of ", join(allowed)));
+    missing(key, "one of " + join(allowed));
     return "";
   }
   return read(key, std::string(), [&](const YamlNode& node) {
@@ -226,9 +223,20 @@ bool YamlSection::applies(const std::string& key, const std::vector<std::string>
   return false;
 }
 
+const std::string& YamlSection::place(const std::string& key) const {
+  const YamlEntry* entry = find(key);
+  return entry ? entry->place.text : node_.place.text;
+}
+
 void YamlSection::problem(const std::string& key, const std::string& message) {
   const YamlEntry* entry = find(key);
   document_.report(entry ? entry->place : node_.place, str(name_, ".", key, ": ", message));
+}
+
+void YamlSection::missing(const std::string& key, const std::string& message) {
+  YamlPlace place = node_.place;
+  place.line = std::numeric_limits<std::int64_t>::max();  // sorted behind all others
+  document_.report(place, str(name_, ".", key, " is missing: ", message));
 }
 
 }  // namespace lockstep

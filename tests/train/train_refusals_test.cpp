@@ -130,6 +130,17 @@ TEST_CASE("jobs that do not suit their data are refused before they start, also 
   refuse({"--config", config_file("pmean_linear.yaml"), "--replicas", "3", "--set",
           "trainer.accumulate=5"},
          accumulate + "12; is 5 times 3");
+  write_text(folder.path() / "groups.yaml",
+             "model: {name: mlp, hidden: [8]}\ndata: {name: pmean_example}\noptimizer:\n  groups:\n"
+             "    - {pattern: \"*.bias\", weight_decay: 0}\n"
+             "    - {lr_scale: 2, pattern: \"norm.*\"}\n");
+  refuse({"--config", "groups.yaml"},
+         "groups.yaml:6:21: optimizer.groups: no parameter matches the pattern 'norm.*'; the "
+         "parameters are …");
+  const std::string groups = "optimizer.groups=[{pattern: '*'}, {pattern: '*.bias'}]";
+  refuse({"--config", "groups.yaml", "--output", "run", "--set", groups},
+         "--set " + groups +
+             ": optimizer.groups: earlier groups match all that the pattern '*.bias' does: …");
   CHECK(train(folder.path(), {"--config", config_file("pmean_linear.yaml"), "--replicas", "3",
                               "--set", "trainer.accumulate=4", "--dry-run"})
             .status == 0);

@@ -132,6 +132,8 @@ TEST_CASE("parameter groups and schedules arrive") {
   const Config flags = parse(kNames, {"optimizer.groups=[{pattern: w}]"});
   REQUIRE(flags.optimizer.groups.size() == 1);
   CHECK(flags.optimizer.groups[0] == ParameterGroup{.pattern = "w"});
+  CHECK(flags.group_places == std::vector<std::string>{"--set optimizer.groups=[{pattern: w}]"});
+  CHECK(adamw.group_places == std::vector<std::string>{"c.yaml:7:8", "c.yaml:8:8"});
 }
 
 TEST_CASE("model and data must be named") {
@@ -175,6 +177,10 @@ TEST_CASE("keys that are not known, or not here") {
         "found 'w'");
   CHECK(error_of("schedule: {warmup_step: 3}") ==
         "c.yaml:3:12: unknown key 'warmup_step' in schedule (did you mean 'warmup_steps'?)");
+  CHECK(error_of("optimizer: {groups: [{patern: '*.bias'}]}") ==
+        "c.yaml:3:23: unknown key 'patern' in optimizer.groups (did you mean 'pattern'?)");
+  CHECK(error_of("schedule: {name: step, step_sise: 3}") ==
+        "c.yaml:3:24: unknown key 'step_sise' in schedule (did you mean 'step_size'?)");
   CHECK(error_of("schedule: {name: cosin}") ==
         "c.yaml:3:18: schedule.name: must be one of constant, linear, cosine, step, one_cycle, is "
         "'cosin' (did you mean 'cosine'?)");
@@ -229,7 +235,8 @@ TEST_CASE("every value has its rule") {
       {"optimizer: {name: adam, eps: 0}", "3:30", "optimizer.eps: must be greater than 0, is 0"},
       {"optimizer: {groups: {pattern: w}}", "3:21",
        "optimizer.groups: expected a list of maps, found a map"},
-      {"optimizer: {groups: [{lr_scale: 2}]}", "3:22", "optimizer.groups.pattern: is missing"},
+      {"optimizer: {groups: [{lr_scale: 2}]}", "3:22",
+       "optimizer.groups.pattern is missing: a pattern for parameters' names"},
       {"optimizer: {groups: [{pattern: ''}]}", "3:32",
        "optimizer.groups.pattern: must be a pattern for parameters' names, is ''"},
       {"optimizer: {groups: [{pattern: a}, {pattern: b, lr_scale: -1}]}", "3:59",
@@ -241,7 +248,7 @@ TEST_CASE("every value has its rule") {
        "schedule.end_factor: must be at least 0, is -1"},
       {"schedule: {name: cosine, eta_min: -1}", "3:35",
        "schedule.eta_min: must be at least 0, is -1"},
-      {"schedule: {name: step}", "3:1", "schedule.step_size: is missing: a number of steps"},
+      {"schedule: {name: step}", "3:1", "schedule.step_size is missing: a number of steps"},
       {"schedule: {name: step, step_size: 0}", "3:35",
        "schedule.step_size: must be at least 1, is 0"},
       {"schedule: {name: step, step_size: 5, gamma: 0}", "3:45",
