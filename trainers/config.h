@@ -39,7 +39,7 @@ struct TrainerOptions {
   std::uint64_t seed = 0;
   std::int64_t accumulate = 1;       ///< microbatches a replica and step
   std::string precision = "fp32";    ///< of forward and backward; or "bf16"
-  std::string non_finite = "stop";   ///< when gradients are not finite; or "skip" the step
+  std::string non_finite = "stop";   ///< when loss or gradients are not finite; or "skip"
   std::int64_t check_every = 0;      ///< steps: do replicas agree? 0: never
   std::optional<double> clip_norm;   ///< the gradients' largest global norm; none: no clipping
   std::optional<double> clip_value;  ///< the gradients' largest value; none: no clipping

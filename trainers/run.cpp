@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/logging.h"
 #include "framework/base/memory.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
@@ -138,10 +139,18 @@ class TrainingRun {
     }
     lr_ = learning_rate(config_.schedule, config_.optimizer.lr, step, total_steps_);
     step_report_ = trainer_->step(lr_);
-    skipped_steps_ += step_report_.skipped ? 1 : 0;
+    if (step_report_.skipped) count_skipped(step);
     const std::int64_t check_every = config_.trainer.check_every;
     if (check_every > 0 && (step + 1) % check_every == 0) trainer_->check_agreement();
     return global_batch;
+  }
+
+  void count_skipped(std::int64_t step) {
+    ++skipped_steps_;
+    if (skipped_steps_ > 1 || !reporter_) return;
+    reporter_->progress.finish();
+    log_warning(str("step ", step + 1, " is skipped: ", step_report_.reason,
+                    " (said once; skipped_steps counts them)"));
   }
 
   // What the samples' losses contribute to the mean over the replicas of the sums over
@@ -255,6 +264,7 @@ class TrainingRun {
     if (is_readable()) print_parameters("updated parameters:  ");
     RunResult result{
         .steps = total_steps_,
+        .skipped_steps = skipped_steps_,
         .replicas = replicas_,
         .zero_stage = config_.parallel.zero_stage,
         .loss = shortest_decimal(loss_.item<float>()),
@@ -269,6 +279,10 @@ class TrainingRun {
         .blas = blas().name,
         .libtorch = libtorch_version()};
     write_result(reporter_->folder, result);
+    if (skipped_steps_ > 0) {
+      reporter_->progress.print(str("skipped steps:       ", skipped_steps_, " of ", total_steps_,
+                                    ": the loss or a gradient was not finite"));
+    }
     reporter_->progress.print("parameters_sha256:   " + result.parameters_sha256);
     reporter_->progress.print(memory_text(memory));
     reporter_->progress.print("results in           " + reporter_->folder.string());

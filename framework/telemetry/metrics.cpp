@@ -131,6 +131,7 @@ void MetricsWriter::write(const std::vector<std::pair<std::string, MetricValue>>
 std::string result_json(const RunResult& result) {
   Json json;
   json["steps"] = result.steps;
+  if (result.skipped_steps > 0) json["skipped_steps"] = result.skipped_steps;
   json["replicas"] = result.replicas;
   json["zero_stage"] = result.zero_stage;
   json["loss"] = result.loss;

@@ -52,6 +52,7 @@ struct MemoryReport {
 /// initializer.
 struct RunResult {
   std::int64_t steps = 0;
+  std::int64_t skipped_steps = 0;  // of these
   std::int64_t replicas = 1;
   std::int64_t zero_stage = 0;
   double loss = 0.0;
@@ -67,9 +68,9 @@ struct RunResult {
   std::string libtorch{};    // its version
 };
 
-/// The text of result.json: the fields in the order of RunResult, `parameters` only where there are
-/// some (a number for a tensor of one element, else nested lists). Numbers of float32 and narrower
-/// are written as shortest_decimal has them; what is not finite is null.
+/// The text of result.json: the fields in the order of RunResult, `skipped_steps` and `parameters`
+/// only where there are some (a number for a tensor of one element, else nested lists). Numbers of
+/// float32 and narrower are written as shortest_decimal has them; what is not finite is null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 
 /// Writes result.json into a run's folder, atomically. Throws Error where it can't be written.

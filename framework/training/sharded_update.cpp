@@ -67,15 +67,19 @@ void ShardedUpdate::add_bucket(const OptimizerOptions& options, const FlatLayout
   }
 }
 
-double ShardedUpdate::gradient_norm() const {
+double ShardedUpdate::gradient_norm(bool& is_bad) const {
   ExactSum sum;
   for (const Piece& piece : pieces_) add_squares(piece.slice.gradient, sum);
   if (!has_all_) {
-    const at::Tensor limbs = at::empty({static_cast<std::int64_t>(ExactSum::kLimbs)}, at::kLong);
-    auto* const data = limbs.data_ptr<std::int64_t>();
+    // The limbs, and how many replicas call it bad.
+    const at::Tensor message =
+        at::empty({static_cast<std::int64_t>(ExactSum::kLimbs + 1)}, at::kLong);
+    auto* const data = message.data_ptr<std::int64_t>();
     std::copy(sum.limbs().begin(), sum.limbs().end(), data);
-    psum_(limbs, axis_);
+    data[ExactSum::kLimbs] = is_bad ? 1 : 0;
+    psum_(message, axis_);
     std::copy(data, data + ExactSum::kLimbs, sum.limbs().begin());
+    is_bad = data[ExactSum::kLimbs] != 0;
   }
   return std::sqrt(sum.value());
 }

@@ -25,7 +25,9 @@ class ShardedUpdate {
                 const FlatGradients& gradients, const AxisNames& axis_name);
 
   /// The L2 norm of all mean gradients, the same bits on every replica and however they are cut.
-  [[nodiscard]] double gradient_norm() const;
+  /// `is_bad` becomes true on all replicas if it is on any; where each updates everything nothing
+  /// is exchanged, and it stays as it is.
+  [[nodiscard]] double gradient_norm(bool& is_bad) const;
   /// The index of the first parameter whose mean gradient is not finite; nothing if all are.
   [[nodiscard]] std::optional<std::size_t> first_non_finite() const;
 

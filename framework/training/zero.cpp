@@ -1,6 +1,7 @@
 #include "framework/training/zero.h"
 
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include <ATen/ops/zeros.h>
@@ -61,6 +62,7 @@ class ZeroTrainer::Implementation {
           "a loss is needed at stage 3, where all replicas run the blocks: without samples, one "
           "times 0");
     if (!flat_parameters_) lay_out(loss);
+    note(loss);
     gradients_->begin(microbatch_ == 0, microbatch_ + 1 == options_.accumulate);
     if (loss.defined()) hooks_.backward(loss);
     const auto without = gradients_->finish(*queue_);
@@ -77,17 +79,11 @@ class ZeroTrainer::Implementation {
     check(!blocks_ || !blocks_->keeps_everything(), "step() while whole_parameters() lives");
     const c10::AutoGradMode no_grad(false);
     microbatch_ = 0;
-    StepReport report{.gradient_norm = update_->gradient_norm()};
-    if (!std::isfinite(report.gradient_norm)) {
-      const auto first = update_->first_non_finite();
-      // The squares alone may be too large.
-      if (first && options_.non_finite == NonFinite::stop) {
-        throw Error(lockstep::str("the gradient of parameter '", parameters_.names[*first],
-                                  "' is not finite at step ", steps_ + 1,
-                                  "; training has diverged: try a smaller learning rate or "
-                                  "clipping"));
-      }
-      report.skipped = first.has_value();
+    StepReport report = judged();
+    if (report.skipped && options_.non_finite == NonFinite::stop) {
+      throw Error(lockstep::str(report.reason, " at step ", steps_ + 1,
+                                "; training has diverged: try a smaller learning rate or "
+                                "clipping"));
     }
     ++steps_;
     if (report.skipped) {
@@ -154,6 +150,33 @@ class ZeroTrainer::Implementation {
     }
     gradients_->add(index, gradient, *queue_);
     if (blocks_) blocks_->gradient_ready(index);
+  }
+
+  // Whether a loss is not finite is said by the step's last microbatch: where each replica updates
+  // everything, and the norm takes no exchange, beside the backward.
+  void note(const at::Tensor& loss) {
+    if (loss.defined() && !std::isfinite(loss.item<double>())) bad_losses_.fill_(1);
+    const bool is_last = microbatch_ + 1 == options_.accumulate;
+    if (is_last && flat_parameters_->updates_all()) sent_losses_ = queue_->pmean_(bad_losses_);
+  }
+
+  // A step's report before anything is updated, the same on all replicas.
+  StepReport judged() {
+    if (sent_losses_) queue_->wait(*sent_losses_);
+    sent_losses_.reset();
+    bool is_bad_loss = bad_losses_.item<double>() != 0;
+    bad_losses_.zero_();
+    StepReport report{.gradient_norm = update_->gradient_norm(is_bad_loss)};
+    if (!std::isfinite(report.gradient_norm)) {
+      // The squares alone may be too large.
+      if (const auto first = update_->first_non_finite()) {
+        report.reason = "the gradient of parameter '" + parameters_.names[*first] + "'";
+      }
+    }
+    if (report.reason.empty() && is_bad_loss) report.reason = "the loss";
+    report.skipped = !report.reason.empty();
+    if (report.skipped) report.reason += " is not finite";
+    return report;
   }
 
   void lay_out(const at::Tensor& loss) {
@@ -226,6 +249,8 @@ class ZeroTrainer::Implementation {
   std::int64_t microbatch_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t updates_ = 0;
+  at::Tensor bad_losses_ = at::zeros({1}, at::kDouble);  // 1: one of the step was not finite
+  std::optional<AxisQueue::Call> sent_losses_;
   // Of gradients and, apart, of parameters: the order of the ones among the others may differ
   // between replicas that do not use the same parameters. Ended before the buffers are.
   std::unique_ptr<AxisQueue> queue_;

@@ -20,7 +20,8 @@ namespace lockstep {
 /// What a step has come to, the same on all replicas.
 struct StepReport {
   double gradient_norm = 0;  ///< of the mean gradients, before clipping
-  bool skipped = false;      ///< they were not finite, and nothing has changed
+  bool skipped = false;      ///< they or a loss were not finite, and nothing has changed
+  std::string reason{};      ///< what was not: "the gradient of parameter 'w' is not finite"
 };
 
 /// Synchronized data-parallel training of a module by the replicas of an axis, with optimizer
@@ -60,7 +61,8 @@ class ZeroTrainer {
   /// the trainer is of no use. ValueError for a loss that needs no gradient and for one microbatch
   /// too many.
   void backward(const at::Tensor& loss);
-  /// Clips, updates all parameters with learning rate `lr`, and ends the step.
+  /// Clips, updates all parameters with learning rate `lr`, and ends the step. Where a gradient or
+  /// any replica's loss is not finite it is skipped, or an Error says so, as the options have it.
   StepReport step(double lr);
   /// Calls `visit` with each parameter, once under each of its names and in their order, while it
   /// has its value: for a digest or a checkpoint. At stage 3 one block is gathered at a time. All

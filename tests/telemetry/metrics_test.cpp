@@ -185,6 +185,13 @@ TEST_CASE("without parameters there is their digest alone", "[telemetry]") {
   CHECK_THAT(text, ContainsSubstring("\"parameters_sha256\": \"12ab\""));
 }
 
+TEST_CASE("steps that were skipped stand after the steps, if there are any", "[telemetry]") {
+  CHECK_THAT(
+      result_json({.steps = 7, .skipped_steps = 3}),
+      ContainsSubstring("{\n  \"steps\": 7,\n  \"skipped_steps\": 3,\n  \"replicas\": 1,\n"));
+  CHECK_THAT(result_json({.steps = 7}), !ContainsSubstring("skipped"));
+}
+
 TEST_CASE("a result without evaluation or a finite loss says so", "[telemetry]") {
   const std::string text = result_json({.loss = std::nan("")});
   CHECK_THAT(text, ContainsSubstring("\"loss\": null,\n  \"eval\": {},\n"));

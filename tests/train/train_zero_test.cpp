@@ -1,4 +1,5 @@
 #include <map>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -114,7 +115,36 @@ TEST_CASE(
   CHECK(skipped.status == 0);
   const auto lines = read_json_lines(folder.path() / "skip" / "metrics.jsonl");
   REQUIRE(lines.size() >= 4);
-  CHECK(lines[3].at("skipped_steps").get<int>() >= 1);
+  const int count = lines[3].at("skipped_steps");
+  CHECK(count >= 1);
+  CHECK(read_json(folder.path() / "skip" / "result.json").at("skipped_steps") == count);
+  CHECK_THAT(skipped.out, ContainsSubstring(str("\nskipped steps:       ", count,
+                                                " of 4: the loss or a gradient was not finite\n")));
+  std::vector<std::string> warnings;
+  for (const std::string& line : lines_of(skipped.err)) {
+    if (line.find("skipped") != std::string::npos) warnings.push_back(line);
+  }
+  REQUIRE(warnings.size() == 1);
+  CHECK(std::regex_match(warnings[0],
+                         std::regex("lockstep: warning: step [2-4] is skipped: the gradient of "
+                                    "parameter '.*' is not finite \\(said once; skipped_steps "
+                                    "counts them\\)")));
+}
+
+TEST_CASE("a loss that is not finite is noticed at its step, not at the next line of the log") {
+  const TemporaryFolder folder;
+  for (const std::string flags :
+       {"parallel.backend=auto", "parallel.backend=gloo", "parallel.zero_stage=2"}) {
+    const Ended end = train(folder.path(),
+                            Flags{"--config", config_file("pmean_linear.yaml"), "--output", flags} +
+                                set("optimizer.lr=1e30 trainer.steps=5 trainer.log_every=5 "
+                                    "trainer.non_finite=skip " +
+                                    flags));
+    INFO(end.err);
+    CHECK(end.status == 0);
+    CHECK(read_json(folder.path() / flags / "result.json").at("skipped_steps") == 4);
+    CHECK_THAT(end.err, ContainsSubstring("warning: step 2 is skipped: the loss is not finite ("));
+  }
 }
 
 TEST_CASE("bfloat16 trains with float32 masters, with the same bits at all stages") {

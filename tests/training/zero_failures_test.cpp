@@ -1,7 +1,11 @@
+#include <array>
+#include <cmath>
+#include <cstdint>
 #include <exception>
 #include <limits>
 #include <mutex>
 #include <set>
+#include <string>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
@@ -16,6 +20,71 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
+
+namespace {
+
+void expect(bool holds, const std::string& message) {
+  if (!holds) throw Error(message);
+}
+
+// A replica's training, in which the last replica's loss is infinite, with finite gradients, in the
+// first microbatch of the second step.
+void train_with_bad_loss(const ZeroOptions& options, at::ScalarType dtype) {
+  const AxisNames& axis = options.axis_name;
+  OddModel model;
+  ZeroTrainer trainer(model, options);
+  const auto values = [&] {
+    const auto whole = trainer.whole_parameters();
+    return copies(model);
+  };
+  train_step(trainer, model, 0, 2, axis);
+  const Parameters before = values();
+  for (const std::int64_t microbatch : {0, 1}) {
+    const at::Tensor loss = mean_loss(model, samples(1, 2 * microbatch, 2)).to(dtype);
+    const bool is_bad = microbatch == 0 && axis_index(axis) + 1 == axis_size(axis);
+    trainer.backward(is_bad ? loss + std::numeric_limits<double>::infinity() : loss);
+  }
+  if (options.non_finite == NonFinite::stop) {
+    const std::string message = message_of<Error>([&] { trainer.step(kRate); });
+    expect(message ==
+               "the loss is not finite at step 2; training has diverged: try a smaller learning "
+               "rate or clipping",
+           message);
+    return;
+  }
+  const StepReport report = trainer.step(kRate);
+  expect(report.skipped && report.reason == "the loss is not finite", "reason " + report.reason);
+  expect(std::isfinite(report.gradient_norm), "the gradients are finite");
+  expect(first_difference(before, values()).empty(), "a skipped step has changed parameters");
+  expect(!train_step(trainer, model, 2, 2, axis).skipped, "the step after is skipped");
+  expect(!first_difference(before, values()).empty(), "the step after has changed nothing");
+}
+
+}  // namespace
+
+TEST_CASE("one replica's loss that is not finite stops all, or the step is skipped by all") {
+  const Quiet quiet;
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const std::int64_t replicas : {1, 3}) {
+      for (const NonFinite non_finite : {NonFinite::stop, NonFinite::skip}) {
+        for (const Overlap overlap : {Overlap::automatic, Overlap::off}) {
+          INFO("stage " << stage << ", " << replicas << " replicas");
+          const at::ScalarType dtype = std::array{at::kFloat, at::kBFloat16, at::kHalf,
+                                                  at::kDouble}[static_cast<std::size_t>(stage)];
+          ZeroOptions options = adam(stage);
+          options.accumulate = 2;
+          options.non_finite = non_finite;
+          options.overlap = overlap;
+          CHECK(launch([&] { train_with_bad_loss(options, dtype); },
+                       threads(replicas, Backend::gloo)) == 0);
+          options.axis_name = "i";
+          CHECK_NOTHROW(
+              pmap([&] { train_with_bad_loss(options, dtype); }, {.axis_size = replicas})());
+        }
+      }
+    }
+  }
+}
 
 TEST_CASE("gradients that are not finite stop the training with the parameter's name, or skip") {
   for (const int stage : {0, 1, 2, 3}) {
@@ -36,6 +105,8 @@ TEST_CASE("gradients that are not finite stop the training with the parameter's 
                                           (is_bad ? std::numeric_limits<double>::infinity() : 1.0));
               const StepReport report = trainer.step(kRate);
               if (!report.skipped) throw Error("not skipped");
+              expect(report.reason == "the gradient of parameter 'shift' is not finite",
+                     report.reason);
               if (first_difference(before, copies(model)) != "") throw Error("it has changed");
               if (train_step(trainer, model, 2, 1, "i").skipped) throw Error("skipped");
               if (trainer.steps() != 3) throw Error("steps");
