@@ -173,6 +173,7 @@ Meeting::Meeting(Site& site, std::uint64_t key, std::vector<GroupMember> members
   board_group_ = site.board().group(site.host(), key, members_);
   if (hosts.size() > 1) outer_ = site.world()->subgroup(hosts, key);
   deposits_.resize(layout_.places[layout_.own].size());
+  waiting_.resize(deposits_.size());
 }
 
 const Ledger& Meeting::ledger() const noexcept {
@@ -238,7 +239,9 @@ void Meeting::meet(const Member& member, int place, std::uint64_t fingerprint,
     lock.unlock();
     fall_out(member);
   }
-  deposits_[local_of_[static_cast<std::size_t>(place)]] = &deposit;
+  const std::size_t local = local_of_[static_cast<std::size_t>(place)];
+  deposits_[local] = &deposit;
+  waiting_[local] = {current_turn(), std::this_thread::get_id()};
   if (++arrived_ < deposits_.size()) {
     const std::uint64_t generation = generation_;
     lock.unlock();
@@ -269,6 +272,14 @@ void Meeting::meet(const Member& member, int place, std::uint64_t fingerprint,
     std::rethrow_exception(error);
   }
   changed_.notify_all();
+  if (current_turn() == nullptr || waiting_.size() == 1) return;
+  // They go on in the order of their places, the first first: what they do one after the other may
+  // be cheaper in order.
+  for (const Waiting& each : waiting_) {
+    if (each.turn != nullptr) each.turn->line_up(each.thread);
+  }
+  lock.unlock();
+  const TurnBreak others_may_run;
 }
 
 // Returns when there is nothing left to be begun of the work.

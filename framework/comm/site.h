@@ -149,6 +149,10 @@ class Meeting {
   void interrupt(const std::exception_ptr& error) noexcept;
 
  private:
+  struct Waiting {
+    Turn* turn = nullptr;
+    std::thread::id thread;
+  };
   void do_all(const Member& member, std::uint64_t fingerprint);
   void explain_end(const Member& member, std::chrono::steady_clock::time_point since) const;
   [[noreturn]] void fall_out(const Member& member);
@@ -168,6 +172,7 @@ class Meeting {
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::vector<const Deposit*> deposits_;  // by local index
+  std::vector<Waiting> waiting_;          // by local index: those who take turns
   std::size_t arrived_ = 0;
   std::uint64_t fingerprint_ = 0;
   bool working_ = false;

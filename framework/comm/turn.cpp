@@ -10,21 +10,29 @@ thread_local Turn* this_thread_turn = nullptr;
 void Turn::take() {
   std::unique_lock lock(mutex_);
   const auto self = std::this_thread::get_id();
+  if (holder_ == self) return;  // handed over to it in line
   if (holder_ == std::thread::id()) {
     given_last_ = std::chrono::steady_clock::now();
     holder_ = self;
     return;
   }
-  Waiter waiter{self, {}, false};
-  waiting_.push_back(&waiter);
+  Waiter waiter;
+  if (waiting_.insert_or_assign(self, &waiter).second) line_.push_back(self);
   while (!waiter.granted) {
-    if (waiting_.front() == &waiter &&
+    if (line_.front() == self &&
         std::chrono::steady_clock::now() >= given_last_.load() + patience_) {
       hand_over();
     } else {
       waiter.granted_changed.wait_until(lock, given_last_.load() + patience_);
     }
   }
+}
+
+void Turn::line_up(std::thread::id thread) {
+  const std::lock_guard lock(mutex_);
+  waiting_.emplace(thread, nullptr);
+  line_.push_back(thread);
+  if (holder_ == std::thread::id()) hand_over();
 }
 
 void Turn::give() noexcept {
@@ -35,14 +43,16 @@ void Turn::give() noexcept {
 // Under the lock: a waiter's condition lives in its own frame, which it leaves when granted.
 void Turn::hand_over() noexcept {
   given_last_ = std::chrono::steady_clock::now();
-  if (waiting_.empty()) {
-    holder_ = {};
-    return;
+  holder_ = {};
+  if (line_.empty()) return;
+  holder_ = line_.front();
+  line_.pop_front();
+  const auto next = waiting_.find(holder_);
+  if (next->second != nullptr) {
+    next->second->granted = true;
+    next->second->granted_changed.notify_one();
   }
-  holder_ = waiting_.front()->thread;
-  waiting_.front()->granted = true;
-  waiting_.front()->granted_changed.notify_one();
-  waiting_.pop_front();
+  waiting_.erase(next);
 }
 
 Turn* current_turn() noexcept {

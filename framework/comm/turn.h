@@ -6,13 +6,15 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
 
 namespace lockstep {
 
 /// A right to run that one of several threads has at a time: the lanes of a vmap, or replicas that
 /// share a worker. A thread that has it hands it over where it waits for others (TurnBreak), to
-/// whoever has waited longest. After `patience` nobody waits on for one that does not hand it over,
-/// and may never: the next in line has it then.
+/// the first in line: whoever has waited longest, or was lined up by who let them go on. After
+/// `patience` nobody waits on for one that does not hand it over, and may never: the next in line
+/// has it then.
 class Turn {
  public:
   explicit Turn(std::chrono::milliseconds patience = std::chrono::hours(24 * 365))
@@ -24,6 +26,10 @@ class Turn {
   void take();
   /// Hands it over, to nobody if nobody waits; nothing if another thread has it by now.
   void give() noexcept;
+  /// Puts a thread in line that has handed it over and is about to take it again: so that threads
+  /// which are let go on together have it in the order of these calls, not in that of waking up.
+  /// It must take it.
+  void line_up(std::thread::id thread);
   /// When it was handed over last: those who wait for their turn are not late before. Any thread.
   [[nodiscard]] std::chrono::steady_clock::time_point given_last() const noexcept {
     return given_last_;
@@ -33,14 +39,15 @@ class Turn {
   void hand_over() noexcept;
 
   struct Waiter {
-    std::thread::id thread;
     std::condition_variable granted_changed;
     bool granted = false;
   };
   std::chrono::milliseconds patience_;
   std::mutex mutex_;
   std::thread::id holder_;  // none: nobody's
-  std::deque<Waiter*> waiting_;
+  std::deque<std::thread::id> line_;
+  std::unordered_map<std::thread::id, Waiter*>
+      waiting_;  // of those in line: nullptr: not there yet
   std::atomic<std::chrono::steady_clock::time_point> given_last_{};
 };
 

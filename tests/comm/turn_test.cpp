@@ -75,3 +75,43 @@ TEST_CASE("without a turn scopes and breaks do nothing, and an inner scope can l
   turn.take();  // it was given back
   turn.give();
 }
+
+TEST_CASE("threads that are let go on together have the turn in the order of their line") {
+  constexpr int kThreads = 8;
+  Turn turn;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::thread::id> ids(kThreads);
+  int arrived = 0;
+  bool go_on = false;
+  std::vector<int> order;  // guarded by the turn
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const TurnScope my_turn(&turn);
+      {
+        const TurnBreak others_may_run;
+        std::unique_lock lock(mutex);
+        ids[static_cast<std::size_t>(i)] = std::this_thread::get_id();
+        ++arrived;
+        changed.notify_all();
+        changed.wait(lock, [&] { return go_on; });
+      }
+      order.push_back(i);
+    });
+  }
+  {
+    const TurnScope my_turn(&turn);
+    {
+      const TurnBreak others_may_run;
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return arrived == kThreads; });
+    }
+    const std::lock_guard lock(mutex);
+    go_on = true;
+    changed.notify_all();
+    for (const std::thread::id id : ids) turn.line_up(id);
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(order == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
+}
