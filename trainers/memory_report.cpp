@@ -9,7 +9,6 @@
 
 #include <torch/nn/module.h>
 
-#include "framework/base/shard.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
@@ -51,8 +50,8 @@ ReplicaPlacement placement_of(const ParallelOptions& parallel) {
   const bool is_gloo = parallel.backend == "gloo";
   const int workers = parallel.workers == 0 ? parallel.replicas : parallel.workers;
   return {.replicas = parallel.replicas,
+          .workers = workers,
           .shares_memory = !is_gloo || workers == 1,
-          .taking_turns = shard(parallel.replicas, workers, 0).size,
           .is_network = is_gloo && workers == parallel.replicas && workers > 1};
 }
 
@@ -83,7 +82,7 @@ ZeroOptions zero_options(const Config& config) {
           .non_finite = trainer.non_finite == "skip" ? NonFinite::skip : NonFinite::stop};
 }
 
-MemoryUse predicted_memory(const Config& config, const DataSets& data) {
+HostMemoryUse predicted_memory(const Config& config, const DataSets& data) {
   const auto model = shapes_of(config, data);
   return predicted_memory(*model, zero_options(config), placement_of(config.parallel));
 }
@@ -92,31 +91,32 @@ std::string dry_run_text(const Config& config, const DataSets& data) {
   const auto model = shapes_of(config, data);
   std::int64_t count = 0;
   for (const at::Tensor& parameter : model->parameters()) count += parameter.numel();
-  const MemoryUse use = predicted_memory(config, data);
+  const HostMemoryUse use = predicted_memory(config, data);
   const std::int64_t replicas = config.parallel.replicas;
   std::string text = str(count, " parameters, ", replicas, replicas == 1 ? " replica" : " replicas",
                          ", ZeRO stage ", config.parallel.zero_stage, ", optimizer ",
                          config.optimizer.name, ". Memory:\n");
   text += row("", "a replica", "the host");
   for (const Category& category : kCategories) {
-    const bool is_common = category.bytes == &MemoryUse::parameters && use.shared_parameters > 0;
-    const std::int64_t bytes = use.*category.bytes;
-    text += row(str(category.name, is_common ? " (once)" : ""), text_of_bytes(bytes),
-                text_of_bytes(is_common ? bytes : replicas * bytes));
+    const bool is_common =
+        category.bytes == &MemoryUse::parameters && use.largest.shared_parameters > 0;
+    text +=
+        row(str(category.name, is_common ? " (once)" : ""),
+            text_of_bytes(use.largest.*category.bytes), text_of_bytes(use.host.*category.bytes));
   }
-  text += row("in all", text_of_bytes(use.total()), text_of_bytes(use.of_host(replicas)));
+  text += row("in all", text_of_bytes(use.largest.total()), text_of_bytes(use.host.total()));
   return text + "Activations, data and LibTorch itself come on top. Nothing was started.\n";
 }
 
 std::string memory_text(const MemoryReport& report) {
   std::vector<std::string> parts;
   for (const Category& category : kCategories) {
-    parts.push_back(str(category.name, " ", text_of_bytes(report.measured.*category.bytes), " (",
-                        text_of_bytes(report.predicted.*category.bytes), ")"));
+    parts.push_back(str(category.name, " ", text_of_bytes(report.measured.largest.*category.bytes),
+                        " (", text_of_bytes(report.predicted.largest.*category.bytes), ")"));
   }
   return str("memory a replica:    ", join(parts), "; in brackets as predicted\n",
-             "memory of the host:  ", text_of_bytes(report.measured.of_host(report.replicas)), " (",
-             text_of_bytes(report.predicted.of_host(report.replicas)), ") for these, ",
+             "memory of the host:  ", text_of_bytes(report.measured.host.total()), " (",
+             text_of_bytes(report.predicted.host.total()), ") for these, ",
              text_of_bytes(report.rest), " more since the start");
 }
 

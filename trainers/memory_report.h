@@ -15,7 +15,7 @@ namespace lockstep {
 [[nodiscard]] ZeroOptions zero_options(const Config& config);
 
 /// What the model's training will take by category, without allocating any of it.
-[[nodiscard]] MemoryUse predicted_memory(const Config& config, const DataSets& data);
+[[nodiscard]] HostMemoryUse predicted_memory(const Config& config, const DataSets& data);
 
 /// A table of it for people: of a replica and of the host.
 [[nodiscard]] std::string dry_run_text(const Config& config, const DataSets& data);

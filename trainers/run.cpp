@@ -231,24 +231,31 @@ class TrainingRun {
     reporter_->progress.print(title + join(texts));
   }
 
-  // All replicas together: the largest of each category, the sum of what is resident.
+  // All replicas together: the largest and the sum of each category, the sum of what is resident.
   MemoryReport memory_report() const {
     const MemoryUse own = trainer_->memory();
-    const Tensor largest = pmax(
-        at::tensor({own.parameters, own.gradients, own.optimizer_state, own.communication}), axis_);
+    const auto of_all = [&](const auto& over, std::int64_t parameters) {
+      const Tensor bytes =
+          over(at::tensor({parameters, own.gradients, own.optimizer_state, own.communication}));
+      return MemoryUse{.parameters = bytes[0].item<std::int64_t>(),
+                       .gradients = bytes[1].item<std::int64_t>(),
+                       .optimizer_state = bytes[2].item<std::int64_t>(),
+                       .communication = bytes[3].item<std::int64_t>(),
+                       .shared_parameters = own.shared_parameters};
+    };
+    HostMemoryUse measured{
+        of_all([&](const Tensor& bytes) { return pmax(bytes, axis_); }, own.parameters),
+        of_all([&](const Tensor& bytes) { return psum(bytes, axis_); },
+               own.parameters - own.shared_parameters)};
+    measured.host.parameters += own.shared_parameters;
     const Tensor pids = all_gather(at::zeros({}, at::kLong).fill_(::getpid()), axis_);
     const auto here = pids.eq(::getpid()).sum().item<double>();  // replicas of this process
     const double grown = (static_cast<double>(resident_memory()) - resident_at_start_) / here;
     const double resident = psum(at::zeros({}, at::kDouble).fill_(grown), axis_).item<double>();
     MemoryReport report{.predicted = predicted_memory(config_, data_),
-                        .measured = own,
-                        .replicas = replicas_,
+                        .measured = measured,
                         .resident = static_cast<std::int64_t>(resident)};
-    report.measured.parameters = largest[0].item<std::int64_t>();
-    report.measured.gradients = largest[1].item<std::int64_t>();
-    report.measured.optimizer_state = largest[2].item<std::int64_t>();
-    report.measured.communication = largest[3].item<std::int64_t>();
-    report.rest = report.resident - report.measured.of_host(replicas_);
+    report.rest = report.resident - measured.host.total();
     return report;
   }
 

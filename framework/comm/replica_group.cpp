@@ -23,6 +23,15 @@ void ReplicaGroup::end() {
   member_.seat->finish();
 }
 
+int ReplicaGroup::place_in_this_process() const noexcept {
+  int count = 0;
+  for (int place = 0; place < rank(); ++place) {
+    const GroupMember& member = meeting_->members()[static_cast<std::size_t>(place)];
+    count += member.host == meeting_->site().host() ? 1 : 0;
+  }
+  return count;
+}
+
 int ReplicaGroup::in_this_process() const noexcept {
   int count = 0;
   for (const GroupMember& member : meeting_->members()) {

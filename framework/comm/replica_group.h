@@ -21,6 +21,8 @@ class ReplicaGroup final : public Communicator {
 
   /// How many of its replicas are in this process.
   [[nodiscard]] int in_this_process() const noexcept;
+  /// Which of these this one is, from 0.
+  [[nodiscard]] int place_in_this_process() const noexcept;
   /// Whether any process has several of its replicas.
   [[nodiscard]] bool has_several_in_a_process() const;
 

@@ -85,17 +85,17 @@ Json parameters_json(const std::map<std::string, at::Tensor>& parameters) {
   return json;
 }
 
-Json memory_json(const MemoryUse& use, std::int64_t replicas) {
-  return {{"parameters", use.parameters},
-          {"gradients", use.gradients},
-          {"optimizer_state", use.optimizer_state},
-          {"communication", use.communication},
-          {"host", use.of_host(replicas)}};
+Json memory_json(const HostMemoryUse& use) {
+  return {{"parameters", use.largest.parameters},
+          {"gradients", use.largest.gradients},
+          {"optimizer_state", use.largest.optimizer_state},
+          {"communication", use.largest.communication},
+          {"host", use.host.total()}};
 }
 
 Json memory_json(const MemoryReport& report) {
-  return {{"predicted", memory_json(report.predicted, report.replicas)},
-          {"measured", memory_json(report.measured, report.replicas)},
+  return {{"predicted", memory_json(report.predicted)},
+          {"measured", memory_json(report.measured)},
           {"resident", report.resident},
           {"rest", report.rest}};
 }

@@ -41,9 +41,8 @@ class MetricsWriter {
 
 /// What a run's memory came to.
 struct MemoryReport {
-  MemoryUse predicted;        // of each replica
-  MemoryUse measured;         // the largest of any replica, by category
-  std::int64_t replicas = 1;  // on the host
+  HostMemoryUse predicted;
+  HostMemoryUse measured;
   std::int64_t resident = 0;  // bytes that the host's replicas have in use more than at the start
   std::int64_t rest = 0;      // of these, what is in no category: activations, kept memory
 };

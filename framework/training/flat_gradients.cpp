@@ -7,6 +7,7 @@
 #include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/shard.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
@@ -41,9 +42,10 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Fl
   for (const at::Tensor& parameter : parameters) sizes_.push_back(parameter.sizes().vec());
   if (options_.takes_turns) {
     turns_ = TurnGradients::of_process(axis_, layout_);
-    replicas_here_ =
-        replicas_of({"gradients", axis_, std::source_location::current()}, {}, GroupSizes::equal)
-            .in_this_process();
+    const ReplicaGroup& all =
+        replicas_of({"gradients", axis_, std::source_location::current()}, {}, GroupSizes::equal);
+    replicas_here_ = all.in_this_process();
+    place_here_ = all.place_in_this_process();
   }
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     const FlatBucket& shape = layout_.buckets()[index];
@@ -210,7 +212,7 @@ void FlatGradients::pass_on_sums() {
 }
 
 std::int64_t FlatGradients::bytes() const noexcept {
-  return bytes_ + (turns_ ? turns_->bytes() / replicas_here_ : 0);
+  return bytes_ + (turns_ ? shard(turns_->bytes(), replicas_here_, place_here_).size : 0);
 }
 
 std::int64_t FlatGradients::staged_at_once(const FlatLayout& layout, bool overlaps) {

@@ -108,6 +108,7 @@ class FlatGradients {
   std::size_t at_once_;                   // buckets that are staged or under way at one time
   std::shared_ptr<TurnGradients> turns_;  // of replicas that take turns
   std::int64_t replicas_here_ = 1;
+  std::int64_t place_here_ = 0;
   std::vector<std::vector<std::int64_t>> sizes_;  // by parameter
   std::vector<Bucket> buckets_;
   std::vector<at::Tensor> held_;  // by parameter: its gradient until its bucket is staged

@@ -1,7 +1,6 @@
 #include "framework/training/memory_prediction.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -9,9 +8,11 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/shard.h"
 #include "framework/base/text.h"
 #include "framework/optim/optimizer.h"
 #include "framework/training/module_parameters.h"
+#include "framework/training/turn_gradients.h"
 
 namespace lockstep {
 namespace {
@@ -46,6 +47,29 @@ std::int64_t gathered_at_once(const FlatLayout& layout) {
     largest = std::max(largest, bytes);
   }
   return largest + second;
+}
+
+// What so many replicas take that are alike.
+MemoryUse times(const MemoryUse& use, std::int64_t replicas) {
+  return {.parameters = replicas * (use.parameters - use.shared_parameters) + use.shared_parameters,
+          .gradients = replicas * use.gradients,
+          .optimizer_state = replicas * use.optimizer_state,
+          .communication = replicas * use.communication,
+          .shared_parameters = use.shared_parameters};
+}
+
+// The sets of gradients of replicas that take turns, which a worker's have together.
+void add_sets(HostMemoryUse& use, std::int64_t bytes, std::int64_t replicas, std::int64_t workers,
+              bool wait_in_backward) {
+  std::int64_t largest = 0;
+  for (std::int64_t worker = 0; worker < workers; ++worker) {
+    const Shard here = shard(replicas, workers, worker);
+    const std::int64_t sets =
+        wait_in_backward ? here.size : most_sets_in_turn(here.offset, here.size);
+    largest = std::max(largest, shard(sets * bytes, here.size, 0).size);
+    use.host.gradients += sets * bytes;
+  }
+  use.largest.gradients += largest;
 }
 
 }  // namespace
@@ -86,11 +110,12 @@ FlatGradientOptions gradient_options(const ZeroOptions& options, const FlatLayou
           .compression = options.compression};
 }
 
-MemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
-                           const ReplicaPlacement& placement) {
+HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
+                               const ReplicaPlacement& placement) {
   check_options(options);
   const ModuleParameters parameters = module_parameters(module);
   const bool cuts = options.stage == 3 && !placement.shares_memory;
+  const std::int64_t workers = placement.workers == 0 ? placement.replicas : placement.workers;
   std::vector<std::size_t> order(parameters.tensors.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   const FlatLayout layout(
@@ -98,7 +123,7 @@ MemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options
       order, bucket_bytes(options.bucket_mb), placement.replicas);
   const bool overlaps = placement.is_network && options.overlap != Overlap::off;
   const FlatGradientOptions gradients = gradient_options(
-      options, layout, overlaps, placement.taking_turns > 1, placement.shares_memory);
+      options, layout, overlaps, workers < placement.replicas, placement.shares_memory);
 
   MemoryUse use;
   std::int64_t uncut = 0;
@@ -113,11 +138,7 @@ MemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options
   const std::int64_t whole = bytes_of_buckets(layout, false, summed);
   const std::int64_t own = bytes_of_buckets(layout, !gradients.keeps_all, summed);
   use.gradients = gradients.keeps_local ? whole : own;
-  if (gradients.takes_turns) {
-    const auto sums = static_cast<std::int64_t>(
-        std::bit_width(static_cast<std::uint64_t>(placement.taking_turns)));
-    use.gradients = own + (sums + 1) * whole / placement.taking_turns;
-  }
+  if (gradients.takes_turns) use.gradients = own;
   if (gradients.reduces_every_microbatch) use.gradients += own;
 
   const bool updates_all = options.stage == 0 && !placement.shares_memory;
@@ -138,7 +159,10 @@ MemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options
     }
   }
   if (cuts) use.communication += gathered_at_once(layout);
-  return use;
+  HostMemoryUse all{use, times(use, placement.replicas)};
+  if (gradients.takes_turns)
+    add_sets(all, whole, placement.replicas, workers, cuts && !parameters.blocks.empty());
+  return all;
 }
 
 }  // namespace lockstep

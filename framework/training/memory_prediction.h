@@ -16,21 +16,24 @@ namespace lockstep {
 /// How the replicas of an axis are placed.
 struct ReplicaPlacement {
   std::int64_t replicas = 1;
+  /// How many of them run at once: each worker has its shard() of them, who take turns. 0: all.
+  std::int64_t workers = 0;
   /// One host whose replicas hold the parameters once.
   bool shares_memory = true;
-  /// Where they are fewer workers: the most replicas that take turns in one process, or 1.
-  std::int64_t taking_turns = 1;
   /// Bytes travel over a network, each replica in a process of its own.
   bool is_network = false;
 };
 
-/// What ZeroTrainer's buffers will take for each replica, before anything is allocated: `module`
+/// What ZeroTrainer's buffers will take, before anything is allocated: `module`
 /// may be on the meta device. For Ψ float32 parameters, Adam and one microbatch that is, without
 /// padding and without what is for communication, 16Ψ at stage 0, 8Ψ + 8Ψ/N at 1, 4Ψ + 12Ψ/N at 2
 /// and 16Ψ/N at 3 (Rajbhandari et al., arXiv:1910.02054, for all in float32). Replicas that share
-/// memory hold 4Ψ of it once, and update as at stage 1 at stage 0 too.
-[[nodiscard]] MemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
-                                         const ReplicaPlacement& placement);
+/// memory hold 4Ψ of it once, and update as at stage 1 at stage 0 too. Replicas that take turns
+/// have 4Ψ/N and a part of their worker's sets of gradients (TurnGradients), 4Ψ each, of which a
+/// model with collectives in its backward takes one a replica: that is predicted for gathered
+/// blocks, and not for collectives of the model's own.
+[[nodiscard]] HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
+                                             const ReplicaPlacement& placement);
 
 // How the stages are made, for ZeroTrainer and for the prediction.
 [[nodiscard]] ParameterPlacement placement_of(int stage);

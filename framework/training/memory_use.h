@@ -16,11 +16,13 @@ struct MemoryUse {
   [[nodiscard]] std::int64_t total() const noexcept {
     return parameters + gradients + optimizer_state + communication;
   }
-  /// Of a host with so many replicas.
-  [[nodiscard]] std::int64_t of_host(std::int64_t replicas) const noexcept {
-    return replicas * (total() - shared_parameters) + shared_parameters;
-  }
   bool operator==(const MemoryUse&) const = default;
+};
+
+/// What the replicas of a host take.
+struct HostMemoryUse {
+  MemoryUse largest;  ///< of a replica: by category, the most that any has
+  MemoryUse host;     ///< of all of them: what they hold together counts once
 };
 
 }  // namespace lockstep

@@ -15,6 +15,23 @@
 
 namespace lockstep {
 
+std::int64_t most_sets_in_turn(std::int64_t first, std::int64_t count) {
+  std::vector<Subtree> sums;  // each of a set: siblings are next to each other
+  std::size_t most = 0;
+  for (std::int64_t replica = first; replica < first + count; ++replica) {
+    most = std::max(most, sums.size() + 1);
+    Subtree sum{replica, 1};
+    while (!sums.empty() && sums.back() == sum.sibling()) {
+      sums.pop_back();
+      sum = sum.parent();
+    }
+    sums.push_back(sum);
+  }
+  const auto in_the_end = static_cast<std::int64_t>(sums.size());
+  // Replicas whose gradients are in another's sum bring -0.
+  return std::max(static_cast<std::int64_t>(most), in_the_end + (in_the_end < count ? 1 : 0));
+}
+
 std::shared_ptr<TurnGradients> TurnGradients::of_process(const AxisNames& axis_name,
                                                          const FlatLayout& layout) {
   const AxisCall call{"gradients of replicas that take turns", axis_name,
@@ -58,26 +75,23 @@ TurnGradients::Set TurnGradients::take() {
 void TurnGradients::give(std::int64_t replica, Set set) {
   const std::lock_guard lock(mutex_);
   ++given_;
-  Sum sum{replica, 1, std::move(set)};
+  Sum sum{{replica, 1}, std::move(set)};
   const AxisCall call{"gradients of replicas that take turns", {}, std::source_location::current()};
   // As long as the other half of the next larger subtree is there, too.
   for (;;) {
-    const bool is_left = sum.first % (2 * sum.count) == 0;
-    const std::int64_t sibling = is_left ? sum.first + sum.count : sum.first - sum.count;
-    const auto other = std::find_if(sums_.begin(), sums_.end(), [&](const Sum& each) {
-      return each.first == sibling && each.count == sum.count;
-    });
+    const auto other = std::find_if(sums_.begin(), sums_.end(),
+                                    [&](const Sum& each) { return each.of == sum.of.sibling(); });
     if (other == sums_.end()) break;
     Sum left = std::move(*other);
     sums_.erase(other);
-    if (is_left) std::swap(left, sum);
+    if (sum.of.is_left()) std::swap(left, sum);
     for (std::size_t bucket = 0; bucket < left.set.size(); ++bucket) {
       const auto into = bytes_of(left.set[bucket]);
       const std::array<const std::byte*, 2> inputs{into.data(), bytes_of(sum.set[bucket]).data()};
       reduce(inputs, into, element_type(left.set[bucket].scalar_type(), call), ReduceOp::sum);
     }
     free_.push_back(std::move(sum.set));
-    left.count *= 2;
+    left.of = left.of.parent();
     sum = std::move(left);
   }
   sums_.push_back(std::move(sum));
@@ -86,7 +100,7 @@ void TurnGradients::give(std::int64_t replica, Set set) {
 TurnGradients::Set TurnGradients::brought_by(std::int64_t replica) {
   const std::lock_guard lock(mutex_);
   for (const Sum& sum : sums_) {
-    if (sum.first == replica) return sum.set;
+    if (sum.of.first == replica) return sum.set;
   }
   if (negative_zeros_.empty()) {
     negative_zeros_ = any_set();

@@ -167,6 +167,7 @@ TEST_CASE("bfloat16 trains with float32 masters, with the same bits at all stage
 TEST_CASE("result.json has the memory by category, predicted and measured") {
   const TemporaryFolder folder;
   for (const std::string flags : {"parallel.zero_stage=1", "parallel.zero_stage=2",
+                                  "parallel.zero_stage=1 parallel.replicas=9 parallel.workers=2",
                                   "parallel.zero_stage=3 parallel.backend=gloo"}) {
     const auto result =
         result_of(folder.path(), flags, mlp() + set("trainer.accumulate=1 " + flags));
@@ -176,7 +177,7 @@ TEST_CASE("result.json has the memory by category, predicted and measured") {
       const auto predicted = result["memory"]["predicted"][category].get<double>();
       const auto measured = result["memory"]["measured"][category].get<double>();
       CHECK(measured <= 1.05 * predicted + 4096);
-      CHECK(measured >= 0.5 * predicted);
+      CHECK(measured >= 0.95 * predicted - 4096);
     }
     CHECK(result["memory"]["resident"].get<double>() > 0);
   }

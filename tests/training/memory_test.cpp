@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <mutex>
 
 #include <ATen/TensorOperators.h>
@@ -44,7 +47,7 @@ TEST_CASE("predictions are the ZeRO paper's formulas, without allocating anythin
   constexpr std::int64_t kN = 4;
   const ReplicaPlacement apart{.replicas = kN, .shares_memory = false, .is_network = true};
   const auto state_of = [&](int stage, const ReplicaPlacement& placement) {
-    const MemoryUse use = predicted_memory(module, adam(stage), placement);
+    const MemoryUse use = predicted_memory(module, adam(stage), placement).largest;
     return use.parameters + use.gradients + use.optimizer_state;
   };
   CHECK(state_of(0, apart) == 16 * kPsi);
@@ -53,16 +56,16 @@ TEST_CASE("predictions are the ZeRO paper's formulas, without allocating anythin
   // The module is no Block: its parameters are whole at stage 3, too.
   CHECK(state_of(3, apart) == 4 * kPsi + 12 * kPsi / kN);
   // Two buckets on their way.
-  CHECK(predicted_memory(module, adam(2), apart).communication == 2 * 4 * kSize);
+  CHECK(predicted_memory(module, adam(2), apart).largest.communication == 2 * 4 * kSize);
   // Freeing the only bucket would take more memory than keeping it.
   Shapes small(1, kSize);
-  CHECK(predicted_memory(small, adam(2), apart).gradients == 4 * kSize);
+  CHECK(predicted_memory(small, adam(2), apart).largest.gradients == 4 * kSize);
   const ReplicaPlacement together{.replicas = kN, .shares_memory = true};
-  const MemoryUse shared = predicted_memory(module, adam(0), together);
-  CHECK(shared.of_host(kN) == 4 * kPsi + kN * 4 * kPsi + 8 * kPsi);
+  const MemoryUse shared = predicted_memory(module, adam(0), together).host;
+  CHECK(shared.total() == 4 * kPsi + kN * 4 * kPsi + 8 * kPsi);
   ZeroOptions sgd;
   sgd.stage = 0;
-  CHECK(predicted_memory(module, sgd, apart).optimizer_state == 0);
+  CHECK(predicted_memory(module, sgd, apart).largest.optimizer_state == 0);
 }
 
 TEST_CASE("at stage 3 blocks are cut") {
@@ -71,8 +74,9 @@ TEST_CASE("at stage 3 blocks are cut") {
   const auto model = make_model({.name = "mlp", .hidden = hidden}, 1600, 160, 0);
   const std::int64_t block = 1600 * 1600 + 1600;
   const std::int64_t psi = 9 * block + 160 * 1600 + 160;
-  const MemoryUse use = predicted_memory(
-      *model, adam(3), {.replicas = 4, .shares_memory = false, .is_network = true});
+  const MemoryUse use =
+      predicted_memory(*model, adam(3), {.replicas = 4, .shares_memory = false, .is_network = true})
+          .largest;
   CHECK(use.parameters + use.gradients + use.optimizer_state >= 16 * psi / 4);
   CHECK(use.parameters + use.gradients + use.optimizer_state <= 16 * psi / 4 + 16 * 10 * 256);
   // Two blocks gathered, two buckets on their way.
@@ -102,7 +106,8 @@ TEST_CASE("what a trainer holds is what was predicted") {
                       predicted_memory(model, options,
                                        {.replicas = 3,
                                         .shares_memory = backend == Backend::automatic,
-                                        .is_network = backend == Backend::gloo});
+                                        .is_network = backend == Backend::gloo})
+                          .largest;
                   ZeroTrainer trainer(model, options);
                   for (std::int64_t m = 0; m < 2 * accumulate; ++m) {
                     trainer.backward(mean_loss(model, samples(m, axis_index("data"), 2)));
@@ -126,6 +131,75 @@ TEST_CASE("what a trainer holds is what was predicted") {
           }
         }
       }
+    }
+  }
+  set_quiet(false);
+}
+
+TEST_CASE("memory of replicas on fewer workers is what was predicted, of the largest and in all") {
+  set_quiet(true);
+  struct Case {
+    std::int64_t replicas, workers;
+    Backend backend;
+    std::int64_t accumulate;
+  };
+  const Case cases[] = {{4, 1, Backend::automatic, 2}, {4, 2, Backend::automatic, 1},
+                        {4, 3, Backend::automatic, 2}, {5, 2, Backend::automatic, 1},
+                        {9, 2, Backend::automatic, 2}, {16, 3, Backend::automatic, 1},
+                        {8, 1, Backend::automatic, 1}, {4, 1, Backend::gloo, 1},
+                        {4, 3, Backend::gloo, 1},      {9, 2, Backend::gloo, 2}};
+  for (const auto& [replicas, workers, backend, accumulate] : cases) {
+    for (const int stage : {0, 1, 2, 3}) {
+      ZeroOptions options = adam(stage);
+      options.accumulate = accumulate;
+      options.bucket_mb = 0.05;
+      HostMemoryUse predicted;
+      HostMemoryUse measured;
+      std::mutex mutex;
+      const int status = launch(
+          [&, accumulated = accumulate, count = replicas, at_once = workers,
+           shares = backend == Backend::automatic || workers == 1] {
+            OddModel model(5000);
+            const HostMemoryUse before = predicted_memory(
+                model, options, {.replicas = count, .workers = at_once, .shares_memory = shares});
+            ZeroTrainer trainer(model, options);
+            for (std::int64_t m = 0; m < 3 * accumulated; ++m) {
+              trainer.backward(mean_loss(model, samples(m, axis_index("data"), 2)));
+              if (m % accumulated == accumulated - 1) trainer.step(0.01);
+            }
+            const MemoryUse use = trainer.memory();
+            const std::lock_guard lock(mutex);
+            predicted = before;
+            MemoryUse& largest = measured.largest;
+            largest.parameters = std::max(largest.parameters, use.parameters);
+            largest.gradients = std::max(largest.gradients, use.gradients);
+            largest.optimizer_state = std::max(largest.optimizer_state, use.optimizer_state);
+            largest.communication = std::max(largest.communication, use.communication);
+            measured.host.parameters += use.parameters - use.shared_parameters;
+            measured.host.gradients += use.gradients;
+            measured.host.optimizer_state += use.optimizer_state;
+            measured.host.communication += use.communication;
+            measured.host.shared_parameters = use.shared_parameters;
+          },
+          {.replicas = replicas,
+           .workers = workers,
+           .mode = LaunchMode::threads,
+           .backend = backend});
+      REQUIRE(status == 0);
+      measured.host.parameters += measured.host.shared_parameters;
+      INFO(replicas << " replicas on " << workers << ", stage " << stage << ", gloo "
+                    << (backend == Backend::gloo));
+      const bool gathers = stage == 3 && backend == Backend::gloo && workers > 1;
+      const auto check = [gathers](const MemoryUse& a, const MemoryUse& b) {
+        CHECK(std::abs(a.parameters - b.parameters) <= b.parameters / 20);
+        CHECK(std::abs(a.gradients - b.gradients) <= b.gradients / 20);
+        CHECK(std::abs(a.optimizer_state - b.optimizer_state) <= b.optimizer_state / 20);
+        // At stage 3 the two largest blocks may not be there at the same time.
+        CHECK(a.communication <= b.communication);
+        if (!gathers) CHECK(a.communication == b.communication);
+      };
+      check(measured.largest, predicted.largest);
+      check(measured.host, predicted.host);
     }
   }
   set_quiet(false);
