@@ -34,7 +34,7 @@ Flags set(const std::string& keys) {
 const Flags& mlp() {
   static const Flags flags =
       Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--replicas", "4"} +
-      set("model.hidden=[384,33] data.batch_size=8 trainer.steps=50 trainer.accumulate=2 "
+      set("model.hidden=[336,33] data.batch_size=8 trainer.steps=50 trainer.accumulate=2 "
           "trainer.clip_norm=1.0");
   return flags;
 }
@@ -59,7 +59,8 @@ nlohmann::json result_of(const std::filesystem::path& folder, const std::string&
 }  // namespace
 
 TEST_CASE("a job has the same parameters at all stages, wherever its replicas are") {
-  // Each stage meets each backend, launch and number of workers at least once over both models.
+  // Each stage meets each backend, launch and number of workers at least once over both models; the
+  // perceptron's first layer is a bucket of its own where buckets have 1 MB.
   const std::vector<Flags> placements{
       set("parallel.zero_stage=0 parallel.backend=gloo parallel.overlap=on trainer.check_every=10"),
       set("parallel.zero_stage=1 parallel.bucket_mb=1"),
@@ -74,10 +75,12 @@ TEST_CASE("a job has the same parameters at all stages, wherever its replicas ar
           Flags{"--workers", "2"},
       set("parallel.zero_stage=3 parallel.backend=gloo") + Flags{"--workers", "1"},
   };
-  for (const Flags& model : {mlp(), cnn()}) {
+  for (const bool is_cnn : {false, true}) {
+    const Flags& model = is_cnn ? cnn() : mlp();
     const TemporaryFolder folder;
     const auto expected = result_of(folder.path(), "stage0", model)["parameters_sha256"];
     for (std::size_t i = 0; i < placements.size(); ++i) {
+      if (is_cnn && i % 2 == 1) continue;  // what placements do differently it does alike
       INFO("placement " << i);
       const auto result = result_of(folder.path(), str(i), model + placements[i]);
       CHECK(result["parameters_sha256"] == expected);
