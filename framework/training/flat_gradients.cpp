@@ -42,8 +42,8 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Fl
   for (const at::Tensor& parameter : parameters) sizes_.push_back(parameter.sizes().vec());
   if (options_.takes_turns) {
     turns_ = TurnGradients::of_process(axis_, layout_);
-    const ReplicaGroup& all =
-        replicas_of({"gradients", axis_, std::source_location::current()}, {}, GroupSizes::equal);
+    const AxisCall call{"gradients", axis_, std::source_location::current()};
+    ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
     replicas_here_ = all.in_this_process();
     place_here_ = all.place_in_this_process();
   }
