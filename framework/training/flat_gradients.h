@@ -22,8 +22,8 @@ struct FlatGradientOptions {
   /// Whether the local gradient stays in memory until it is reduced all at once (needed where
   /// microbatches are summed first). Otherwise it does so bucket by bucket.
   bool keeps_local = true;
-  /// Reductions are started as soon as a bucket's gradients are there, in the midst of the
-  /// backward; otherwise after it.
+  /// Reductions are started as soon as a bucket's gradients are there, or it is closed (close()),
+  /// in the midst of the backward; otherwise after it.
   bool reduces_early = false;
   /// Replicas that share a process take turns, and sum their gradients as they come
   /// (TurnGradients). With keeps_local, without keeps_all, reduces_early and compression.
