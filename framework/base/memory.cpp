@@ -1,11 +1,15 @@
 #include "framework/base/memory.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
+
+#include <malloc.h>
 
 namespace lockstep {
 namespace {
@@ -65,6 +69,30 @@ std::size_t available_memory() {
 std::size_t resident_memory() {
   const auto shares = field_of("/proc/self/smaps_rollup", "Pss:");
   return shares ? *shares : field_of("/proc/self/status", "VmRSS:").value_or(0);
+}
+
+bool has_own_malloc_settings() {
+  const char* const tunables = std::getenv("GLIBC_TUNABLES");
+  return std::getenv("MALLOC_TRIM_THRESHOLD_") != nullptr ||
+         std::getenv("MALLOC_MMAP_THRESHOLD_") != nullptr ||
+         (tunables != nullptr &&
+          std::string_view(tunables).find("glibc.malloc.") != std::string_view::npos);
+}
+
+void keep_freed_memory() {
+  static const bool done = [] {
+    if (has_own_malloc_settings()) return false;
+    // Larger ones are mapped each by itself: kept, a gradient's of 300 MiB would count twice.
+    constexpr int kLargestKept = 32 << 20;
+    ::mallopt(M_MMAP_THRESHOLD, kLargestKept);
+    ::mallopt(M_TRIM_THRESHOLD, -1);  // never
+    return true;
+  }();
+  (void)done;
+}
+
+void release_freed_memory() {
+  ::malloc_trim(0);
 }
 
 }  // namespace lockstep

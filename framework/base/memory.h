@@ -12,4 +12,17 @@ namespace lockstep {
 /// that the sum over processes is what they use together.
 [[nodiscard]] std::size_t resident_memory();
 
+/// From now on blocks of up to 32 MiB that this process frees stay with it, for its next
+/// allocations: glibc otherwise hands what a training step frees back to the kernel, which clears
+/// every page of it anew in the next step, at a third of a convolution's time and more. Done once,
+/// from any thread. A program with malloc settings of its own keeps those.
+void keep_freed_memory();
+
+/// Whether the environment has malloc settings: `MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`,
+/// or some for malloc in `GLIBC_TUNABLES`.
+[[nodiscard]] bool has_own_malloc_settings();
+
+/// Hands back what this process has freed and kept so far. Any thread.
+void release_freed_memory();
+
 }  // namespace lockstep

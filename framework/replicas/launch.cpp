@@ -22,6 +22,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/memory.h"
 #include "framework/base/process.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
@@ -292,6 +293,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
 int launch(const std::function<void()>& replica, const LaunchOptions& options) {
   check_options(options);
   prepare_process();
+  keep_freed_memory();
   if (current_environment() != nullptr) {
     throw ValueError("launch: called inside a replica");
   }

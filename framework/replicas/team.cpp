@@ -9,6 +9,7 @@
 #include <ATen/ThreadLocalState.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/memory.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/comm/turn.h"
@@ -193,6 +194,7 @@ void run_team(const TeamOptions& options, const std::function<void(const TeamPla
                                      static_cast<int>(options.replicas));
   }
 
+  keep_freed_memory();
   const at::ThreadLocalState callers_state;
   const int callers_grad_depth = grad_depth();
   FirstFailure failure(plan.level.rank, [&](const std::string& reason) {

@@ -10,6 +10,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
@@ -96,6 +97,8 @@ class ZeroTrainer::Implementation {
     update_->update(
         {.step = updates_, .lr = lr, .gradient_scale = scale, .clip_value = options_.clip_value});
     flat_parameters_->publish();
+    // What the module was made in, and the parts of the first step that come but once.
+    if (updates_ == 1) release_freed_memory();
     return report;
   }
 

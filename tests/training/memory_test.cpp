@@ -1,9 +1,13 @@
+#include "framework/base/memory.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <torch/nn/module.h>
 
 #include "framework/base/logging.h"
@@ -203,4 +207,40 @@ TEST_CASE("memory of replicas on fewer workers is what was predicted, of the lar
     }
   }
   set_quiet(false);
+}
+
+TEST_CASE(
+    "after the first step a replica has what the trainer holds, not what the module was made in") {
+  set_quiet(true);
+  constexpr std::int64_t kSize = 1 << 20;
+  constexpr int kCount = 32;
+  constexpr std::size_t kParameters = std::size_t{4} * kSize * kCount;
+  std::size_t grown = 0;
+  std::size_t held = 0;
+  const int status = launch(
+      [&] {
+        release_freed_memory();
+        const std::size_t before = resident_memory();
+        torch::nn::Module module;
+        std::vector<at::Tensor> weights;
+        for (int i = 0; i < kCount; ++i) {
+          weights.push_back(
+              module.register_parameter("weight" + std::to_string(i), at::ones({kSize})));
+        }
+        ZeroTrainer trainer(module, adam(0));
+        at::Tensor loss = at::zeros({});
+        for (const at::Tensor& weight : weights) loss = loss + weight.sum();
+        trainer.backward(loss);
+        loss.reset();
+        trainer.step(0.01);
+        grown = resident_memory() - before;
+        const MemoryUse use = trainer.memory();
+        held = static_cast<std::size_t>(use.total());
+      },
+      {.replicas = 1, .mode = LaunchMode::threads, .backend = Backend::gloo});
+  set_quiet(false);
+  REQUIRE(status == 0);
+  CHECK(held == 4 * kParameters);
+  CHECK(grown > held - kParameters / 4);
+  CHECK(grown < held + kParameters / 4);
 }
