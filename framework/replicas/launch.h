@@ -48,6 +48,7 @@ struct LaunchOptions {
 /// for others; one that has not done so for `timeout` is no longer waited for. Results have the
 /// same bits: a job can be repeated on a smaller machine.
 ///
+/// What a process with replicas frees stays with it (keep_freed_memory() in base/memory.h).
 /// Processes are children of this one. They are forked if that is safe, which is while this process
 /// has one thread; otherwise the program is started again with its arguments, and becomes a worker
 /// where it calls launch() for the same time (calls before that return 0 at once). Children end

@@ -15,22 +15,6 @@ using namespace lockstep;
 
 namespace {
 
-constexpr std::size_t kBlock = std::size_t{24} << 20;
-constexpr std::size_t kBlocks = 3;
-
-// The page faults of taking, filling and giving back some large blocks, as a step does.
-long faults_of_a_step() {
-  rusage before{};
-  ::getrusage(RUSAGE_SELF, &before);
-  {
-    std::vector<std::vector<char>> blocks;
-    for (std::size_t i = 0; i < kBlocks; ++i) blocks.emplace_back(kBlock, 'x');
-  }
-  rusage after{};
-  ::getrusage(RUSAGE_SELF, &after);
-  return after.ru_minflt - before.ru_minflt;
-}
-
 class EnvironmentVariable {
  public:
   EnvironmentVariable(std::string name, const char* value) : name_(std::move(name)) {
@@ -70,6 +54,26 @@ TEST_CASE("malloc settings of the user's own are noticed") {
 
 // The sanitizers bring a malloc of their own.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+namespace {
+
+constexpr std::size_t kBlock = std::size_t{24} << 20;
+constexpr std::size_t kBlocks = 3;
+
+// The page faults of taking, filling and giving back some large blocks, as a step does.
+long faults_of_a_step() {
+  rusage before{};
+  ::getrusage(RUSAGE_SELF, &before);
+  {
+    std::vector<std::vector<char>> blocks;
+    for (std::size_t i = 0; i < kBlocks; ++i) blocks.emplace_back(kBlock, 'x');
+  }
+  rusage after{};
+  ::getrusage(RUSAGE_SELF, &after);
+  return after.ru_minflt - before.ru_minflt;
+}
+
+}  // namespace
+
 TEST_CASE("memory that was freed is there without page faults, until it is released") {
   REQUIRE_FALSE(has_own_malloc_settings());
   keep_freed_memory();
