@@ -6,6 +6,7 @@
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/packing.h"
+#include "framework/collectives/pvary.h"
 #include "framework/collectives/record.h"
 #include "framework/collectives/result_memory.h"
 
@@ -16,6 +17,8 @@ const char* name_of(Reduction reduction) {
   switch (reduction) {
     case Reduction::sum:
       return "psum";
+    case Reduction::invariant_sum:
+      return "psum_invariant";
     case Reduction::mean:
       return "pmean";
     case Reduction::max:
@@ -27,7 +30,7 @@ const char* name_of(Reduction reduction) {
 }
 
 bool is_linear(Reduction reduction) {
-  return reduction == Reduction::sum || reduction == Reduction::mean;
+  return reduction != Reduction::max && reduction != Reduction::min;
 }
 
 // Integers have no mean on the wire: they are summed there.
@@ -40,6 +43,7 @@ ReduceOp op_of(Reduction reduction, ElementType type) {
     case Reduction::mean:
       return is_floating(type) ? ReduceOp::mean : ReduceOp::sum;
     case Reduction::sum:
+    case Reduction::invariant_sum:
       break;
   }
   return ReduceOp::sum;
@@ -111,6 +115,9 @@ std::vector<Tensor> reduce_leaves(Reduction reduction, const std::vector<Tensor>
       [&](const Leaves& operands) { return reduce_all(call, replicas, reduction, operands); },
       [&](const Leaves& results) -> BackwardRule {
         if (!is_linear(reduction)) return extremum_rule(axis_name, options, where, leaves, results);
+        if (reduction == Reduction::invariant_sum) {
+          return [=](const Leaves& gradients) { return pvary_leaves(gradients, axis_name, where); };
+        }
         return [=](const Leaves& gradients) {
           return reduce_leaves(reduction, gradients, axis_name, options, where);
         };

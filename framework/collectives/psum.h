@@ -20,7 +20,7 @@ struct ReduceOptions {
 
 namespace collectives_detail {
 
-enum class Reduction { sum, mean, max, min };
+enum class Reduction { sum, invariant_sum, mean, max, min };
 
 std::vector<Tensor> reduce_leaves(Reduction reduction, const std::vector<Tensor>& leaves,
                                   const AxisNames& axis_name, const ReduceOptions& options,
@@ -66,6 +66,16 @@ template <collectives_detail::Number N>
   } else {
     return static_cast<std::int64_t>(x) * size;
   }
+}
+
+/// psum for a result that is used alike on all replicas of the axis, as one value: its derivative
+/// is pvary of the gradients, each replica's own, instead of their sum. See pvary (pvary.h), its
+/// transpose. As what jax.lax.psum is in a shard_map with check_vma. Errors: as psum.
+template <Tree T>
+[[nodiscard]] T psum_invariant(const T& x, const AxisNames& axis_name,
+                               std::source_location where = std::source_location::current()) {
+  return collectives_detail::reduce_tree(collectives_detail::Reduction::invariant_sum, x, axis_name,
+                                         {}, where);
 }
 
 /// psum divided by the number of replicas summed (those of this replica's own group where groups

@@ -37,6 +37,8 @@ void expect(bool holds, const std::string& message);
 [[nodiscard]] std::vector<Case> large_cases();
 /// First and second derivatives against finite differences, and closed forms at ties.
 [[nodiscard]] std::vector<Case> derivative_cases();
+/// pvary and psum_invariant: values, memory and derivatives.
+[[nodiscard]] std::vector<Case> varying_cases();
 /// What is refused, with the whole message.
 [[nodiscard]] std::vector<Case> error_cases();
 
