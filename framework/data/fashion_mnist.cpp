@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
 #include <ATen/ops/empty.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 #include "framework/data/idx.h"
 
 namespace lockstep {
@@ -21,7 +21,7 @@ constexpr std::int64_t kClasses = 10;
 constexpr double kMean = 0.2860;
 constexpr double kDeviation = 0.3530;
 
-// Whatever is there, readable or not: read_idx says what is wrong with it.
+// Whatever is there, readable or not: IdxFile says what is wrong with it.
 bool is_there(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::status(path, error).type() != std::filesystem::file_type::not_found;
@@ -53,27 +53,27 @@ FashionMnist::FashionMnist(const std::string& root, Split split) {
   const std::string images_path = find_file(root, prefix + "-images-idx3-ubyte");
   const std::string labels_path = find_file(root, prefix + "-labels-idx1-ubyte");
 
-  IdxArray images = read_idx(images_path, 3);
-  if (images.shape[1] != kSide || images.shape[2] != kSide) {
-    throw DataError(str("data file '", images_path, "': its pictures are of ", images.shape[1],
-                        " x ", images.shape[2], " pixels, but must be of ", kSide, " x ", kSide));
+  // Headers first: what they show to be wrong costs no reading.
+  IdxFile images(images_path, 3);
+  if (images.shape()[1] != kSide || images.shape()[2] != kSide) {
+    images.fail(str("its pictures are of ", images.shape()[1], " x ", images.shape()[2],
+                    " pixels, but must be of ", kSide, " x ", kSide));
   }
-  if (images.shape[0] == 0)
-    throw DataError(str("data file '", images_path, "': it has no pictures"));
-
-  IdxArray labels = read_idx(labels_path, 1);
-  if (labels.shape[0] != images.shape[0]) {
-    throw DataError(str("data file '", labels_path, "': it has ", labels.shape[0], " labels, but '",
-                        images_path, "' has ", images.shape[0], " pictures"));
+  const std::int64_t count = images.shape()[0];
+  if (count == 0) images.fail("it has no pictures");
+  IdxFile labels(labels_path, 1);
+  if (labels.shape()[0] != count) {
+    labels.fail(str("it has ", counted(labels.shape()[0], "label"), ", but '", images_path,
+                    "' has ", counted(count, "picture")));
   }
-  for (std::size_t i = 0; i < labels.values.size(); ++i) {
-    if (labels.values[i] >= kClasses) {
-      throw DataError(str("data file '", labels_path, "': label number ", i, " is ",
-                          int{labels.values[i]}, ", but labels are 0 ... ", kClasses - 1));
+  pixels_ = images.read_values();
+  labels_ = labels.read_values();
+  for (std::size_t i = 0; i < labels_.size(); ++i) {
+    if (labels_[i] >= kClasses) {
+      labels.fail(str("label number ", i, " is ", int{labels_[i]}, ", but labels are 0 ... ",
+                      kClasses - 1));
     }
   }
-  pixels_ = std::move(images.values);
-  labels_ = std::move(labels.values);
 }
 
 std::int64_t FashionMnist::size() const {

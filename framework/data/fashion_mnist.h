@@ -21,7 +21,7 @@ class FashionMnist final : public Dataset {
 
   /// Loads one of the two sets from its IDX files in `root`, {train,t10k}-images-idx3-ubyte and
   /// {train,t10k}-labels-idx1-ubyte, or the same with .gz where there is no plain one. A file that
-  /// is missing or is not as it should be (see read_idx; 28 x 28 pixels, at least one picture, as
+  /// is missing or is not as it should be (see IdxFile; 28 x 28 pixels, at least one picture, as
   /// many labels, each 0 … 9) is a DataError that names it.
   FashionMnist(const std::string& root, Split split);
 

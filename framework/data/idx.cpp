@@ -15,6 +15,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 
 namespace lockstep {
 namespace {
@@ -22,8 +23,8 @@ namespace {
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kSizeBytes = 4;
 constexpr std::uint8_t kUnsignedByte = 0x08;
-// How far a header is trusted before its data is seen: enough for MNIST's sets in one piece.
-constexpr std::size_t kTrustedBytes = std::size_t{64} << 20;
+// How many bytes each of deflate's can stand for: two bits for 258 of them.
+constexpr std::size_t kDeflateRatio = 1032;
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
 
@@ -33,10 +34,12 @@ std::string hex(std::uint8_t byte) {
   return text.data();
 }
 
+}  // namespace
+
 // The bytes of a file, unpacked if it is a gzip file. Over zlib's inflate, not its gzread: that one
 // can take a file that ends inside its gzip checksum for a whole one (1.2.13 does, if all input is
 // used up when the content is complete), and passes over foreign bytes behind the gzip data.
-class Reader {
+class IdxFile::Reader {
  public:
   explicit Reader(const std::string& path) : path_(path), buffer_(kBufferBytes) {
     open();
@@ -70,18 +73,23 @@ class Reader {
   // Like read, but a file that ends before `into` is full is an error. `expected` is how many bytes
   // of content the file should have in all, and `meaning` what they are.
   void read_all(std::span<std::uint8_t> into, std::size_t expected, const std::string& meaning) {
-    if (read(into) < into.size()) {
-      fail(str("it is cut short: it ends after ", bytes_, " of ", expected, " bytes (", meaning,
-               ")", cut_short_ ? ", in the middle of its gzip data" : ""));
+    if (read(into) < into.size()) fail_short(bytes_, expected, meaning);
+  }
+
+  // What the file's own size tells of `expected`, without reading on.
+  void check_size(std::size_t expected, const std::string& meaning) const {
+    if (gzip_ && expected / kDeflateRatio > size_) {
+      fail(str("it is cut short: its ", size_, " bytes of gzip data can't hold ", expected, " (",
+               meaning, ")"));
     }
+    if (gzip_) return;
+    if (size_ < expected) fail_short(size_, expected, meaning);
+    if (size_ > expected) fail_long(expected, meaning);
   }
 
   void expect_end(std::size_t expected, const std::string& meaning) {
     std::array<std::uint8_t, 1> surplus{};
-    if (read(surplus) > 0) {
-      fail(
-          str("it is too long: bytes follow the ", expected, " that belong there (", meaning, ")"));
-    }
+    if (read(surplus) > 0) fail_long(expected, meaning);
     if (cut_short_) {
       fail(str("it is cut short: all ", expected,
                " bytes of content are there, but not the end of its gzip data with the checksum"));
@@ -97,6 +105,15 @@ class Reader {
     void operator()(std::FILE* file) const { (void)std::fclose(file); }
   };
 
+  [[noreturn]] void fail_short(std::size_t end, std::size_t expected,
+                               const std::string& meaning) const {
+    fail(str("it is cut short: it ends after ", end, " of ", expected, " bytes (", meaning, ")",
+             cut_short_ ? ", in the middle of its gzip data" : ""));
+  }
+  [[noreturn]] void fail_long(std::size_t expected, const std::string& meaning) const {
+    fail(str("it is too long: bytes follow the ", expected, " that belong there (", meaning, ")"));
+  }
+
   void open() {
     std::error_code error;
     const auto status = std::filesystem::status(path_, error);
@@ -106,6 +123,8 @@ class Reader {
     if (!std::filesystem::is_regular_file(status)) fail("it is a folder or device, not a file");
     file_.reset(std::fopen(path_.c_str(), "rb"));
     if (!file_) fail(str("it cannot be opened: ", std::generic_category().message(errno)));
+    size_ = std::filesystem::file_size(path_, error);
+    if (error) fail(str("it cannot be read: ", error.message()));
   }
 
   // Gets the next bytes of the file once those before are used up; none at its end.
@@ -148,6 +167,7 @@ class Reader {
 
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
+  std::size_t size_ = 0;  // as it lies on the disk
   std::vector<std::uint8_t> buffer_;
   z_stream stream_{};  // its next_in and avail_in also serve a plain file
   std::size_t bytes_ = 0;
@@ -156,64 +176,73 @@ class Reader {
   bool cut_short_ = false;
 };
 
-void check_magic(const Reader& reader, std::span<const std::uint8_t, kMagicBytes> magic,
-                 std::int64_t dimensions) {
+IdxFile::IdxFile(const std::string& path, std::int64_t dimensions) {
+  if (dimensions < 1 || dimensions > 255) {
+    throw ValueError(str("IdxFile: dimensions is ", dimensions, ", but must be 1 ... 255"));
+  }
+  reader_ = std::make_unique<Reader>(path);
+  const auto rank = static_cast<std::size_t>(dimensions);
+  const std::size_t header = kMagicBytes + kSizeBytes * rank;
+  const std::string header_meaning = "the header of " + counted(dimensions, "dimension");
+
+  std::array<std::uint8_t, kMagicBytes> magic{};
+  reader_->read_all(magic, header, header_meaning);
+  check_magic(magic, dimensions);
+
+  std::vector<std::uint8_t> sizes(kSizeBytes * rank);
+  reader_->read_all(sizes, header, header_meaning);
+  for (std::size_t i = 0; i < sizes.size(); i += kSizeBytes) {
+    shape_.push_back(std::int64_t{sizes[i]} << 24 | std::int64_t{sizes[i + 1]} << 16 |
+                     std::int64_t{sizes[i + 2]} << 8 | std::int64_t{sizes[i + 3]});
+  }
+  const std::string shape = join(shape_, " x ");
+  for (const std::int64_t size : shape_) {
+    const std::size_t limit = std::numeric_limits<std::int64_t>::max() - header;
+    if (size != 0 && count_ > limit / static_cast<std::size_t>(size)) {
+      fail(str("its header says ", shape, " values, which is more than any file can hold"));
+    }
+    count_ *= static_cast<std::size_t>(size);
+  }
+  content_ = header + count_;
+  meaning_ = str("a header of ", header, " and ", shape, count_ == 1 ? " value" : " values");
+  reader_->check_size(content_, meaning_);
+}
+
+IdxFile::IdxFile(IdxFile&&) noexcept = default;
+IdxFile::~IdxFile() = default;
+
+void IdxFile::check_magic(std::span<const std::uint8_t> magic, std::int64_t dimensions) const {
   if (magic[0] != 0 || magic[1] != 0) {
-    reader.fail(str("it is no IDX file: it starts with the bytes ", hex(magic[0]), " ",
-                    hex(magic[1]), " instead of 00 00"));
+    fail(str("it is no IDX file: it starts with the bytes ", hex(magic[0]), " ", hex(magic[1]),
+             " instead of 00 00"));
   }
   if (magic[2] != kUnsignedByte) {
-    reader.fail(str("its elements are of type 0x", hex(magic[2]), ", but only 0x",
-                    hex(kUnsignedByte), " (unsigned byte) can be read"));
+    fail(str("its elements are of type 0x", hex(magic[2]), ", but only 0x", hex(kUnsignedByte),
+             " (unsigned byte) can be read"));
   }
   if (magic[3] != dimensions) {
-    reader.fail(str("its number of dimensions is ", int{magic[3]}, ", but must be ", dimensions));
+    fail(str("its number of dimensions is ", int{magic[3]}, ", but must be ", dimensions));
   }
 }
 
-}  // namespace
-
-IdxArray read_idx(const std::string& path, std::int64_t dimensions) {
-  if (dimensions < 1 || dimensions > 255) {
-    throw ValueError(str("read_idx: dimensions is ", dimensions, ", but must be 1 ... 255"));
+std::vector<std::uint8_t> IdxFile::read_values() {
+  std::vector<std::uint8_t> values;
+  try {
+    values.reserve(count_);  // pages are taken as they are filled
+  } catch (const std::exception&) {
+    fail(str("its ", count_, " values take as many bytes of memory, more than there are"));
   }
-  Reader reader(path);
-  const auto rank = static_cast<std::size_t>(dimensions);
-  const std::size_t header = kMagicBytes + kSizeBytes * rank;
-  const std::string header_meaning = str("the header of ", rank, " dimensions");
-
-  std::array<std::uint8_t, kMagicBytes> magic{};
-  reader.read_all(magic, header, header_meaning);
-  check_magic(reader, magic, dimensions);
-
-  std::vector<std::uint8_t> sizes(kSizeBytes * rank);
-  reader.read_all(sizes, header, header_meaning);
-  IdxArray array;
-  for (std::size_t i = 0; i < sizes.size(); i += kSizeBytes) {
-    array.shape.push_back(std::int64_t{sizes[i]} << 24 | std::int64_t{sizes[i + 1]} << 16 |
-                          std::int64_t{sizes[i + 2]} << 8 | std::int64_t{sizes[i + 3]});
+  while (values.size() < count_) {
+    const std::size_t start = values.size();
+    values.resize(start + std::min(count_ - start, kChunkBytes));
+    reader_->read_all(std::span(values).subspan(start), content_, meaning_);
   }
+  reader_->expect_end(content_, meaning_);
+  return values;
+}
 
-  const std::string shape = join(array.shape, " x ");
-  std::size_t count = 1;
-  for (const std::int64_t size : array.shape) {
-    const std::size_t limit = std::numeric_limits<std::int64_t>::max() - header;
-    if (size != 0 && count > limit / static_cast<std::size_t>(size)) {
-      reader.fail(str("its header says ", shape, " values, which is more than any file can hold"));
-    }
-    count *= static_cast<std::size_t>(size);
-  }
-
-  const std::size_t expected = header + count;
-  const std::string meaning = str("a header of ", header, " and ", shape, " values");
-  array.values.reserve(std::min(count, kTrustedBytes));
-  while (array.values.size() < count) {
-    const std::size_t start = array.values.size();
-    array.values.resize(start + std::min(count - start, kChunkBytes));
-    reader.read_all(std::span(array.values).subspan(start), expected, meaning);
-  }
-  reader.expect_end(expected, meaning);
-  return array;
+void IdxFile::fail(const std::string& rule) const {
+  reader_->fail(rule);
 }
 
 }  // namespace lockstep

@@ -1,27 +1,47 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace lockstep {
 
-/// An array of unsigned bytes as an IDX file holds it, row-major: values.size() is the product of
-/// the shape.
-struct IdxArray {
-  std::vector<std::int64_t> shape;
-  std::vector<std::uint8_t> values;
-};
-
-/// Reads a file of the IDX format, the one of MNIST: two zero bytes, the element type (0x08,
-/// unsigned byte, is the only one read), the number of dimensions, each dimension's size as a
-/// big-endian 32-bit number, then the values to the end of the file. Plain or gzip, whatever its
-/// name.
+/// A file of the IDX format, the one of MNIST: two zero bytes, the element type (0x08, unsigned
+/// byte, is the only one read), the number of dimensions, each dimension's size as a big-endian
+/// 32-bit number, then the values to the end of the file. Plain or gzip, whatever its name.
 ///
-/// A file that is missing, unreadable, not in this format, of other than `dimensions` dimensions,
-/// shorter or longer than its header says, or damaged according to gzip's checksum is a DataError
-/// that names the file. Memory grows with what is really read, never with what a header promises.
-/// `dimensions` is 1 … 255.
-[[nodiscard]] IdxArray read_idx(const std::string& path, std::int64_t dimensions);
+/// What is wrong with it is a DataError that names the file: if it is missing, unreadable, not in
+/// this format, of other than `dimensions` dimensions, shorter or longer than its header says, or
+/// damaged according to gzip's checksum. What the file's own size shows to be wrong is found before
+/// any value is read.
+class IdxFile {
+ public:
+  /// Reads the header. `dimensions` is 1 … 255.
+  IdxFile(const std::string& path, std::int64_t dimensions);
+  IdxFile(IdxFile&&) noexcept;
+  ~IdxFile();
+
+  [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
+
+  /// The values, row-major. To be called once.
+  [[nodiscard]] std::vector<std::uint8_t> read_values();
+
+  /// Throws the DataError that names the file and says `rule`, which its shape breaks.
+  [[noreturn]] void fail(const std::string& rule) const;
+
+ private:
+  class Reader;
+
+  void check_magic(std::span<const std::uint8_t> magic, std::int64_t dimensions) const;
+
+  std::unique_ptr<Reader> reader_;
+  std::vector<std::int64_t> shape_;
+  std::size_t count_ = 1;    // of the values
+  std::size_t content_ = 0;  // bytes, the header among them
+  std::string meaning_;      // of these
+};
 
 }  // namespace lockstep

@@ -243,6 +243,28 @@ TEST_CASE("a folder in a file's place is an error, even beside a packed file") {
   CHECK_THAT(load_error(folder.path()), ContainsSubstring("it is a folder or device, not a file"));
 }
 
+TEST_CASE("headers that can't make a set are refused before any value is read") {
+  const TemporaryFolder folder;
+  // Files with holes have the size that their headers promise, 3 GB, and would be read.
+  const auto promise = [&](const char* name, const std::vector<std::uint32_t>& shape) {
+    const std::string header = idx_header(shape);
+    std::uintmax_t size = 1;
+    for (const std::uint32_t length : shape) size *= length;
+    std::filesystem::resize_file(folder.write(name, header), header.size() + size);
+  };
+  promise(kImages, {1000, 2000, 1500});
+  promise(kLabels, {1000});
+  CHECK_THAT(load_error(folder.path()),
+             ContainsSubstring("its pictures are of 2000 x 1500 pixels, but must be of 28 x 28"));
+  promise(kImages, {1, 28, 28});
+  promise(kLabels, {3'000'000'000U});
+  CHECK_THAT(load_error(folder.path()), ContainsSubstring("it has 3000000000 labels, but '") &&
+                                            ContainsSubstring("has 1 picture"));
+  promise(kImages, {4'000'000, 28, 28});
+  promise(kLabels, {2});
+  CHECK_THAT(load_error(folder.path()), ContainsSubstring("it has 2 labels, but '"));
+}
+
 TEST_CASE("files that do not make a set are errors with the numbers") {
   const TemporaryFolder folder;
   folder.write(kImages, image_file(3));

@@ -13,14 +13,23 @@
 #include "tests/support/message_of.h"
 
 using lockstep::DataError;
-using lockstep::IdxArray;
-using lockstep::read_idx;
+using lockstep::IdxFile;
 using lockstep::testing::gzip;
 using lockstep::testing::idx_header;
 using lockstep::testing::message_of;
 using lockstep::testing::TemporaryFolder;
 
 namespace {
+
+struct IdxArray {
+  std::vector<std::int64_t> shape;
+  std::vector<std::uint8_t> values;
+};
+
+IdxArray read_idx(const std::string& path, std::int64_t dimensions) {
+  IdxFile file(path, dimensions);
+  return {file.shape(), file.read_values()};
+}
 
 // A 2 x 3 x 4 array of values that deflate cannot pack to nothing.
 std::string small_values() {
@@ -194,13 +203,31 @@ TEST_CASE("a header's sizes are not believed before the values are seen") {
 
   // 2^62 bytes, which no allocation would get.
   const auto huge = idx_header({1U << 31, 1U << 31}) + small_values();
-  for (const bool packed : {false, true}) {
-    CHECK_THAT(read_error(folder.write("huge", packed ? gzip(huge) : huge), 2),
-               ContainsSubstring("it ends after 36 of 4611686018427387916 bytes"));
-  }
+  CHECK_THAT(read_error(folder.write("huge", huge), 2),
+             ContainsSubstring("it ends after 36 of 4611686018427387916 bytes"));
+  const auto packed = gzip(huge);
+  CHECK_THAT(read_error(folder.write("huge", packed), 2),
+             ContainsSubstring("it is cut short: its " + std::to_string(packed.size()) +
+                               " bytes of gzip data can't hold 4611686018427387916 (a header of "
+                               "12 and 2147483648 x 2147483648 values)"));
+}
+
+TEST_CASE("a file whose size belies its header is refused before its values are read") {
+  const TemporaryFolder folder;
+  const auto header_error = [&](const std::string& bytes) {
+    const std::string path = folder.write("file", bytes);
+    return message_of<DataError>([&] { const IdxFile file(path, 1); });
+  };
+  const std::string zeros(2'000'000, '\0');
+  CHECK_THAT(header_error(idx_header({2'000'001}) + zeros), ContainsSubstring("it is cut short"));
+  CHECK_THAT(header_error(idx_header({1'999'999}) + zeros), ContainsSubstring("it is too long"));
+  CHECK_THAT(header_error(gzip(idx_header({3'000'000'000U}) + zeros)),
+             ContainsSubstring("it is cut short: its "));
+  // What gzip packs as well as it can is not mistaken for that.
+  CHECK(header_error(gzip(idx_header({2'000'000}) + zeros)) == "no error");
 }
 
 TEST_CASE("an impossible number of dimensions is refused") {
-  CHECK_THROWS_WITH(read_idx("any", 0), "read_idx: dimensions is 0, but must be 1 ... 255");
+  CHECK_THROWS_WITH(read_idx("any", 0), "IdxFile: dimensions is 0, but must be 1 ... 255");
   CHECK_THROWS_AS(read_idx("any", 256), lockstep::ValueError);
 }

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// How many of what `one` names, for messages: "1 replica", "2 replicas". Its plural is `many`, or
+/// that with an s.
+[[nodiscard]] std::string counted(std::int64_t count, std::string_view one,
+                                  std::string_view many = {});
+
+/// A text of up to `most` bytes as it is; of a longer one the first so many, or a few less where a
+/// letter of UTF-8 would be cut, and "…".
+[[nodiscard]] std::string cut(std::string_view text, std::size_t most = 60);
+
+}  // namespace lockstep
