@@ -7,9 +7,12 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
+#include "framework/data/sampler.h"
 #include "framework/optim/parameter_groups.h"
 #include "framework/training/module_parameters.h"
 #include "models/model.h"
+#include "trainers/job_length.h"
 
 namespace lockstep {
 namespace {
@@ -24,6 +27,21 @@ void check_accumulate(const Config& config, const DataSets& data) {
       str("trainer.accumulate: times parallel.replicas it must be at most the training "
           "set's samples, of which there are ",
           samples, "; is ", accumulate, " times ", replicas));
+}
+
+// Such a run would end before it has reached its learning rate.
+void check_warmup(const Config& config, const DataSets& data) {
+  const std::int64_t per_epoch =
+      Sampler(sampler_options(config, data, config.parallel.replicas)).steps_per_epoch();
+  const std::int64_t steps = total_steps(config, per_epoch);
+  if (config.schedule.warmup_steps <= steps) return;
+  const std::string length = config.trainer.steps
+                                 ? "trainer.steps"
+                                 : str("trainer.epochs ", *config.trainer.epochs, " of ",
+                                       counted(per_epoch, "step"), " each");
+  throw ValueError(str(config.warmup_place, ": schedule.warmup_steps: must be at most the run's ",
+                       counted(steps, "step"), " (", length, "), is ",
+                       config.schedule.warmup_steps));
 }
 
 // One after the other, for the first that is wrong to be known.
@@ -48,6 +66,7 @@ void check_parameter_groups(const Config& config, const DataSets& data) {
 
 void check_job(const Config& config, const DataSets& data) {
   check_accumulate(config, data);
+  check_warmup(config, data);
   check_parameter_groups(config, data);
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <climits>
 #include <fstream>
-#include <iterator>
 #include <system_error>
 #include <tuple>
 
@@ -33,9 +33,12 @@ const std::vector<SectionSchema>& config_schema() {
   return kSchema;
 }
 
+constexpr std::size_t kLongestIdentifier = 100;
+
 bool is_identifier(const std::string& text) {
   const auto is_part = [](unsigned char c) { return c < 128 && (std::isalnum(c) || c == '_'); };
-  return !text.empty() && std::all_of(text.begin(), text.end(), is_part) &&
+  return !text.empty() && text.size() <= kLongestIdentifier &&
+         std::all_of(text.begin(), text.end(), is_part) &&
          !std::isdigit(static_cast<unsigned char>(text[0]));
 }
 
@@ -61,8 +64,9 @@ void read_data(YamlDocument& document, Config& config) {
   DataOptions& options = config.data;
   options.name = section.choice("name", data_names());
   if (section.applies("root", {"fashion_mnist"}, options.name)) {
-    const Rule<std::string> is_path{"a folder's path",
-                                    [](const std::string& text) { return !text.empty(); }};
+    const Rule<std::string> is_path{
+        str("a folder's path of 1 to ", PATH_MAX - 1, " bytes"),
+        [](const std::string& text) { return !text.empty() && text.size() < PATH_MAX; }};
     options.root = section.string("root", options.root, is_path);
   }
   // The example's data are 4 samples a replica.
@@ -76,8 +80,9 @@ void read_data(YamlDocument& document, Config& config) {
 ParallelOptions read_parallel(YamlDocument& document) {
   YamlSection section = document.section("parallel");
   ParallelOptions options;
-  const Rule<std::string> identifier{"letters, digits and _, and begin with no digit",
-                                     is_identifier};
+  const Rule<std::string> identifier{
+      str("1 to ", kLongestIdentifier, " letters, digits and _, and begin with no digit"),
+      is_identifier};
   options.replicas = section.integer("replicas", options.replicas, from_to(1, 1024));
   options.workers = section.integer("workers", options.workers, from_to(0, 1024));
   if (options.workers > options.replicas && document.ok()) {
@@ -128,6 +133,9 @@ TrainerOptions read_trainer(YamlDocument& document) {
   return options;
 }
 
+constexpr std::size_t kLongestKiB = 256;
+constexpr std::size_t kLongestConfig = kLongestKiB << 10;
+
 std::string read_text(const std::filesystem::path& file) {
   const auto fail = [&](const std::string& reason) {
     throw DataError(str("cannot read the config ", file.string(), ": ", reason));
@@ -137,8 +145,12 @@ std::string read_text(const std::filesystem::path& file) {
   errno = 0;
   std::ifstream in(file, std::ios::binary);
   if (!in) fail(std::generic_category().message(errno));
-  std::string text{std::istreambuf_iterator<char>(in), {}};
+  // It may be a device or a pipe, which has any length.
+  std::string text(kLongestConfig + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad()) fail(std::generic_category().message(errno));
+  if (in) fail(str("it is longer than ", kLongestKiB, " KiB, more than any config"));
+  text.resize(static_cast<std::size_t>(in.gcount()));
   return text;
 }
 
@@ -159,7 +171,7 @@ Config parse_config(const std::string& text, const std::string& name,
   config.model = read_model(document);
   read_data(document, config);
   config.optimizer = read_optimizer(document, config.group_places);
-  config.schedule = read_schedule(document);
+  config.schedule = read_schedule(document, config.warmup_place);
   config.parallel = read_parallel(document);
   config.trainer = read_trainer(document);
   document.finish();

@@ -62,14 +62,16 @@ struct Config {
   TrainerOptions trainer;
   /// Where the patterns of optimizer.groups were written, as messages begin; not compared.
   std::vector<std::string> group_places;
+  std::string warmup_place;  ///< of schedule.warmup_steps, likewise
 
   friend bool operator==(const Config& a, const Config& b);
 };
 
 /// The config in `file`, with `overrides` winning over it (later ones over earlier ones; setting
-/// one of trainer.epochs and trainer.steps removes the other). DataError if the file cannot be
-/// read. ValueError for everything that is not understood, not of the right type or impossible, the
-/// first such as "file:line:column: message" or "--flag as written: message".
+/// one of trainer.epochs and trainer.steps removes the file's other). DataError if the file cannot
+/// be read or is longer than 256 KiB. ValueError for everything that is not understood, not of the
+/// right type or impossible, the first such as "file:line:column: message" or "--flag as written:
+/// message".
 [[nodiscard]] Config load_config(const std::filesystem::path& file,
                                  const std::vector<Override>& overrides = {});
 

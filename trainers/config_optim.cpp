@@ -1,5 +1,6 @@
 #include "trainers/config_optim.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -8,8 +9,10 @@
 namespace lockstep {
 namespace {
 
-const Rule<std::string> kPattern{"a pattern for parameters' names",
-                                 [](const std::string& text) { return !text.empty(); }};
+constexpr std::size_t kLongestPattern = 1000;
+const Rule<std::string> kPattern{
+    str("a pattern for parameters' names of 1 to ", kLongestPattern, " bytes"),
+    [](const std::string& text) { return !text.empty() && text.size() <= kLongestPattern; }};
 
 std::vector<ParameterGroup> read_groups(YamlSection& optimizer, std::vector<std::string>& places) {
   std::vector<ParameterGroup> groups;
@@ -70,7 +73,7 @@ SectionSchema schedule_schema() {
           {}};
 }
 
-ScheduleOptions read_schedule(YamlDocument& document) {
+ScheduleOptions read_schedule(YamlDocument& document, std::string& warmup_place) {
   YamlSection section = document.section("schedule");
   ScheduleOptions options;
   const auto applies = [&](const std::string& key, const std::vector<std::string>& owners) {
@@ -85,6 +88,7 @@ ScheduleOptions read_schedule(YamlDocument& document) {
     options.warmup_steps =
         section.integer("warmup_steps", options.warmup_steps, at_least<std::int64_t>(0));
   }
+  warmup_place = section.place("warmup_steps");
   number("end_factor", "linear", options.end_factor, at_least(0.0));
   number("eta_min", "cosine", options.eta_min, at_least(0.0));
   if (applies("step_size", {"step"})) {

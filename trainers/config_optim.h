@@ -17,6 +17,7 @@ namespace lockstep {
                                               std::vector<std::string>& group_places);
 
 [[nodiscard]] SectionSchema schedule_schema();
-[[nodiscard]] ScheduleOptions read_schedule(YamlDocument& document);
+/// `warmup_place` becomes where the warm-up was written.
+[[nodiscard]] ScheduleOptions read_schedule(YamlDocument& document, std::string& warmup_place);
 
 }  // namespace lockstep

@@ -6,6 +6,8 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
+#include "trainers/command_line.h"
 
 namespace lockstep {
 namespace {
@@ -43,37 +45,18 @@ constexpr const char* kAfterHelp =
     "  train --config configs/fashion_mnist_mlp.yaml --set optimizer.lr=0.0005 --output "
     "runs/slow\n";
 
-const std::vector<std::string>& flag_names() {
-  static const std::vector<std::string> names{
-      "--config",       "--replicas", "--workers", "--launch", "--set",    "--output",
-      "--print-config", "--dry-run",  "--quiet",   "--help",   "--version"};
-  return names;
-}
-
-// cxxopts does not say what was meant.
-void check_known(int argc, const char* const* argv) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument.rfind("--", 0) != 0) continue;
-    const std::string name = argument.substr(0, argument.find('='));
-    const auto& names = flag_names();
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      throw ValueError(str("unknown flag ", name, did_you_mean(name, names), "; see train --help"));
-    }
-  }
-}
+const FlagNames kNames{"train",
+                       {"--config", "--replicas", "--workers", "--launch", "--set", "--output"},
+                       {"--print-config", "--dry-run", "--quiet", "--help", "--version"}};
 
 }  // namespace
 
 Flags parse_flags(int argc, const char* const* argv) {
-  check_known(argc, argv);
+  check_command_line(argc, argv, kNames);
   cxxopts::Options options = make_options();
   Flags flags;
   try {
     const cxxopts::ParseResult parsed = options.parse(argc, argv);
-    if (!parsed.unmatched().empty()) {
-      throw ValueError(str("'", parsed.unmatched()[0], "' is no flag; see train --help"));
-    }
     if (parsed.count("help") > 0) {
       flags.text = options.help() + kAfterHelp;
       return flags;
@@ -96,7 +79,8 @@ Flags parse_flags(int argc, const char* const* argv) {
       if (argument.key() == "set") flags.overrides.push_back(parse_set(value));
       for (const char* const key : {"replicas", "workers", "launch"}) {
         if (argument.key() != key) continue;
-        flags.overrides.push_back({str("parallel.", key), value, str("--", key, " ", value)});
+        flags.overrides.push_back(
+            {str("parallel.", key), value, str("--", key, " ", cut(value, 200))});
       }
     }
   } catch (const cxxopts::exceptions::exception& error) {

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "framework/base/errors.h"
+#include "framework/base/wording.h"
 
 namespace lockstep {
 namespace {
@@ -27,7 +28,7 @@ bool before(const YamlPlace& a, const YamlPlace& b) {
 
 Override parse_set(const std::string& argument) {
   const std::size_t equals = argument.find('=');
-  const std::string origin = "--set " + argument;
+  const std::string origin = "--set " + cut(argument, 200);
   if (equals == std::string::npos || equals == 0) {
     throw ValueError(origin + ": expected section.key=value, for example optimizer.lr=0.1");
   }
@@ -77,7 +78,8 @@ void YamlDocument::apply(const Override& override, int index) {
   // A copy: an alias may share the node with another section.
   auto node = std::make_shared<YamlNode>(*section.value);
   std::erase_if(node->entries, [&](const YamlEntry& entry) {
-    return entry.key == key || (excludes && contains(schema->exclusive, entry.key));
+    const bool is_of_file = entry.place.line < place.line;  // all flags are on one
+    return entry.key == key || (excludes && is_of_file && contains(schema->exclusive, entry.key));
   });
   node->entries.push_back({key, place, value});
   section.value = node;
@@ -100,6 +102,7 @@ void YamlDocument::check_keys() {
       check_section(*schema, entry);
       continue;
     }
+    if (!is_first(entry.place)) continue;
     const std::string home = home_of(entry.key);
     const std::string near = did_you_mean(entry.key, section_names());
     report(entry.place, str("unknown key ", yaml_shown(entry.key),
@@ -125,7 +128,7 @@ void YamlDocument::check_section(const SectionSchema& schema, const YamlEntry& s
       }
       first_exclusive = &entry;
     }
-    if (contains(schema.keys, entry.key)) continue;
+    if (contains(schema.keys, entry.key) || !is_first(entry.place)) continue;
     const std::string home = home_of(entry.key);
     const std::string near = did_you_mean(entry.key, schema.keys);
     report(entry.place, str("unknown key ", yaml_shown(entry.key), " in ", schema.name,
@@ -168,17 +171,16 @@ std::string YamlDocument::home_of(const std::string& key) const {
   return homes.empty() ? "" : ": it belongs under " + join(homes, " or ");
 }
 
+bool YamlDocument::is_first(const YamlPlace& place) const {
+  return !problem_ || before(place, problem_->place);
+}
+
 void YamlDocument::report(const YamlPlace& place, const std::string& message) {
-  problems_.push_back({place, message});
+  if (is_first(place)) problem_ = {place, message};
 }
 
 void YamlDocument::finish() const {
-  if (!problems_.empty()) {
-    const auto first = std::min_element(
-        problems_.begin(), problems_.end(),
-        [](const Problem& a, const Problem& b) { return before(a.place, b.place); });
-    yaml_fail(first->place, first->message);
-  }
+  if (problem_) yaml_fail(problem_->place, problem_->message);
   // Guards the caller: a key of the schema that nobody reads would be taken in silence.
   for (const YamlEntry& section : sections_) {
     for (const YamlEntry& entry : section.value->entries) {

@@ -22,6 +22,7 @@ struct Override {
 };
 
 /// The argument of --set: "optimizer.lr=0.1". ValueError if it has no '=' or no key before it.
+/// Messages show the beginning of a long one.
 [[nodiscard]] Override parse_set(const std::string& argument);
 
 /// A section of a file and the keys that may stand in it, in the order that messages list them.
@@ -81,8 +82,8 @@ class YamlSection {
   template <typename T>
   [[nodiscard]] T integer(const std::string& key, T fallback, const Rule<T>& rule);
 
-  /// A list whose every value obeys `rule`: of exactly `count` numbers, of any number of
-  /// integers.
+  /// A list whose every value obeys `rule`: of exactly `count` numbers, of any number of integers
+  /// up to 1000, as all lists.
   [[nodiscard]] std::vector<double> numbers(const std::string& key, std::vector<double> fallback,
                                             std::size_t count, const Rule<double>& rule);
   [[nodiscard]] std::vector<std::int64_t> integers(const std::string& key,
@@ -126,9 +127,9 @@ class YamlSection {
 class YamlDocument {
  public:
   /// Reads `text`, which messages call `name`, and lets the overrides win over it, later ones over
-  /// earlier ones; setting a key removes those that exclude it. ValueError for what parse_yaml
-  /// refuses, an empty text and overrides that are not of the form section.key=value. Everything
-  /// else is kept for finish().
+  /// earlier ones; setting a key removes those of the text that exclude it. ValueError for what
+  /// parse_yaml refuses, an empty text and overrides that are not of the form section.key=value.
+  /// What is wrong first of everything else is kept for finish().
   YamlDocument(const std::string& text, const std::string& name, std::vector<SectionSchema> schema,
                const std::vector<Override>& overrides = {});
 
@@ -136,10 +137,10 @@ class YamlDocument {
   [[nodiscard]] YamlSection section(const std::string& name);
 
   /// Whether no problem is known so far. Rules across keys are worth checking only then.
-  [[nodiscard]] bool ok() const { return problems_.empty(); }
+  [[nodiscard]] bool ok() const { return !problem_; }
 
-  /// Throws the first problem, in the order written, as a ValueError "file:line:column: message"
-  /// (counted from 1), or "--flag as written: message" for an override.
+  /// Throws the problem that is the first in the order written, as a ValueError "file:line:column:
+  /// message" (counted from 1), or "--flag as written: message" for an override.
   void finish() const;
 
  private:
@@ -149,6 +150,9 @@ class YamlDocument {
     std::string message;
   };
 
+  /// Whether a problem at `place` would be the first. Where texts have thousands of them, only what
+  /// may be told is put into words.
+  [[nodiscard]] bool is_first(const YamlPlace& place) const;
   void apply(const Override& override, int index);
   void check_keys();
   void check_section(const SectionSchema& schema, const YamlEntry& entry);
@@ -161,8 +165,8 @@ class YamlDocument {
   std::string name_;
   std::vector<SectionSchema> schema_;
   std::vector<YamlEntry> sections_;
-  std::vector<Problem> problems_;
-  std::set<std::string> read_;  // "section.key" of the keys that were asked for
+  std::optional<Problem> problem_;  // the first in the order written of those found so far
+  std::set<std::string> read_;      // "section.key" of the keys that were asked for
 };
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include "framework/base/wording.h"
 #include "trainers/strict_yaml.h"
 
 namespace lockstep {
@@ -66,8 +67,8 @@ T to_integer(const YamlNode& node, const Rule<T>& rule) {
     const bool negative = node.text[0] == '-';
     const T limit = negative ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max();
     const std::string bound = str(negative ? "at least " : "at most ", limit);
-    throw Complaint{node.place,
-                    str("must be ", rule.holds(limit) ? bound : rule.text, ", is ", node.text)};
+    throw Complaint{node.place, str("must be ", rule.holds(limit) ? bound : rule.text, ", is ",
+                                    cut(node.text))};
   }
   return value;
 }
@@ -89,8 +90,17 @@ template <typename T>
 T obeying(const Rule<T>& rule, const T& value, const YamlNode& node) {
   if (rule.holds(value)) return value;
   constexpr bool kText = std::is_same_v<T, std::string>;
+  throw Complaint{node.place, str("must be ", rule.text, ", is ",
+                                  kText ? yaml_shown(node.text) : cut(node.text))};
+}
+
+// A node's items, if it is a list of what `items` says.
+const auto& to_list(const YamlNode& node, const char* items) {
+  constexpr std::size_t kMost = 1000;
+  if (node.kind != YamlNode::Kind::list) refuse_type(node, std::string("a list of ") + items);
+  if (node.items.size() <= kMost) return node.items;
   throw Complaint{node.place,
-                  str("must be ", rule.text, ", is ", kText ? yaml_shown(node.text) : node.text)};
+                  str("a list has at most ", kMost, " entries, found ", node.items.size())};
 }
 
 bool contains(const std::vector<std::string>& list, const std::string& word) {
@@ -175,12 +185,13 @@ template std::uint64_t YamlSection::integer(const std::string&, std::uint64_t,
 std::vector<double> YamlSection::numbers(const std::string& key, std::vector<double> fallback,
                                          std::size_t count, const Rule<double>& rule) {
   return read(key, std::move(fallback), [&](const YamlNode& node) {
-    if (node.kind != YamlNode::Kind::list) refuse_type(node, str("a list of ", count, " numbers"));
-    if (node.items.size() != count) {
-      throw Complaint{node.place, str("expected ", count, " numbers, found ", node.items.size())};
+    const std::string numbers = counted(static_cast<std::int64_t>(count), "number");
+    const auto& items = to_list(node, numbers.c_str());
+    if (items.size() != count) {
+      throw Complaint{node.place, str("expected ", numbers, ", found ", items.size())};
     }
     std::vector<double> values;
-    for (const auto& item : node.items) values.push_back(obeying(rule, to_number(*item), *item));
+    for (const auto& item : items) values.push_back(obeying(rule, to_number(*item), *item));
     return values;
   });
 }
@@ -189,9 +200,8 @@ std::vector<std::int64_t> YamlSection::integers(const std::string& key,
                                                 std::vector<std::int64_t> fallback,
                                                 const Rule<std::int64_t>& rule) {
   return read(key, std::move(fallback), [&](const YamlNode& node) {
-    if (node.kind != YamlNode::Kind::list) refuse_type(node, "a list of integers");
     std::vector<std::int64_t> values;
-    for (const auto& item : node.items) {
+    for (const auto& item : to_list(node, "integers")) {
       values.push_back(obeying(rule, to_integer<std::int64_t>(*item, rule), *item));
     }
     return values;
@@ -202,9 +212,8 @@ std::vector<YamlSection> YamlSection::sections(const std::string& key,
                                                const std::vector<std::string>& keys) {
   const std::string list = name_ + "." + key;
   return read(key, std::vector<YamlSection>(), [&](const YamlNode& node) {
-    if (node.kind != YamlNode::Kind::list) refuse_type(node, "a list of maps");
     std::vector<YamlSection> maps;
-    for (const auto& item : node.items) {
+    for (const auto& item : to_list(node, "maps")) {
       document_.check_section({list, keys, {}}, {"", item->place, item});
       if (item->kind == YamlNode::Kind::map) maps.push_back({document_, list, *item});
     }

@@ -16,6 +16,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 
 namespace lockstep {
 namespace {
@@ -35,6 +36,8 @@ std::string hex(char letter) {
 // the end, because yaml-cpp's own errors explain more: it takes an open "[1" for a key.
 class TreeBuilder : public YAML::EventHandler {
  public:
+  static constexpr std::size_t kMaxDepth = 64;
+
   explicit TreeBuilder(const YamlSource& source) : source_(source) {}
 
   // The tree; throws the first problem if there was one.
@@ -101,6 +104,7 @@ class TreeBuilder : public YAML::EventHandler {
   struct Open {
     std::shared_ptr<YamlNode> node;
     std::shared_ptr<const YamlNode> key;
+    std::map<std::string, YamlPlace> keys;  // those of a map so far, and where each is
   };
 
   [[nodiscard]] YamlPlace place(const YAML::Mark& mark) const {
@@ -124,8 +128,11 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void open(std::shared_ptr<YamlNode> node, YAML::anchor_t anchor) {
+    if (open_.size() == kMaxDepth) {
+      yaml_fail(node->place, str("nested deeper than ", kMaxDepth, " levels"));
+    }
     add(node, anchor);
-    open_.push_back({std::move(node), nullptr});
+    open_.push_back({std::move(node), nullptr, {}});
   }
 
   void add(std::shared_ptr<YamlNode> node, YAML::anchor_t anchor) {
@@ -134,27 +141,26 @@ class TreeBuilder : public YAML::EventHandler {
       root_ = std::move(node);
       return;
     }
-    auto& [parent, key] = open_.back();
+    auto& [parent, key, keys] = open_.back();
     if (parent->kind == YamlNode::Kind::list) {
       parent->items.push_back(std::move(node));
     } else if (key) {
       parent->entries.push_back({key->text, key->place, std::move(node)});
       key = nullptr;
     } else {
-      check_key(*parent, *node);
+      check_key(*node, keys);
       key = std::move(node);
     }
   }
 
-  void check_key(const YamlNode& parent, const YamlNode& key) {
+  void check_key(const YamlNode& key, std::map<std::string, YamlPlace>& earlier) {
     if (key.kind != YamlNode::Kind::scalar) {
       report(key.place, "expected a key, found " + yaml_described(key));
     }
-    for (const YamlEntry& entry : parent.entries) {
-      if (entry.key != key.text) continue;
-      report(key.place,
-             str("duplicate key ", yaml_shown(key.text), ", the first is at ", entry.place.text));
-    }
+    const auto [first, is_new] = earlier.emplace(key.text, key.place);
+    if (is_new) return;
+    report(key.place,
+           str("duplicate key ", yaml_shown(key.text), ", the first is at ", first->second.text));
   }
 
   const YamlSource& source_;
@@ -219,18 +225,15 @@ void yaml_fail(const YamlPlace& place, const std::string& message) {
 }
 
 std::string yaml_shown(const std::string& text) {
-  std::size_t length = std::min<std::size_t>(text.size(), 60);
-  const auto continues = [&](std::size_t at) { return (text[at] & 0xc0) == 0x80; };
-  while (length < text.size() && length > 0 && continues(length)) --length;  // no half letters
   std::string shown = "'";
-  for (const char letter : text.substr(0, length)) {
+  for (const char letter : cut(text)) {
     if (is_control(letter)) {
       shown += "\\x" + hex(letter);
     } else {
       shown += letter;
     }
   }
-  return shown + (text.size() > length ? "…'" : "'");
+  return shown + "'";
 }
 
 std::string yaml_described(const YamlNode& node) {

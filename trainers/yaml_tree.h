@@ -45,8 +45,8 @@ struct YamlEntry {
 
 /// The one YAML document in `text`, or null where there is none (nothing but comments and blanks).
 /// Anchors and aliases are resolved. Stricter than YAML: ValueError, beginning with the place, for
-/// duplicate keys, keys that are no scalars, tags, tabs in the indentation, control characters and
-/// a second document, and for what is not YAML.
+/// duplicate keys, keys that are no scalars, tags, tabs in the indentation, control characters, a
+/// second document and more than 64 levels of nesting, and for what is not YAML.
 [[nodiscard]] std::shared_ptr<const YamlNode> parse_yaml(std::string text,
                                                          const YamlSource& source);
 

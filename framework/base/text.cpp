@@ -29,9 +29,10 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   std::string best;
   std::size_t best_distance = 0;
   for (const std::string& candidate : candidates) {
+    const auto [shorter, longer] = std::minmax({word.size(), candidate.size()});
+    const std::size_t allowed = std::max<std::size_t>(1, longer / 3);
+    if (longer - shorter > allowed) continue;  // so many letters are inserted at least
     const std::size_t distance = edit_distance(word, candidate);
-    const std::size_t allowed =
-        std::max<std::size_t>(1, std::max(word.size(), candidate.size()) / 3);
     if (distance <= allowed && (best.empty() || distance < best_distance)) {
       best = candidate;
       best_distance = distance;

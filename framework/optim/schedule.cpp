@@ -5,6 +5,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 
 namespace lockstep {
 namespace {
@@ -106,6 +107,10 @@ double learning_rate(const ScheduleOptions& options, double base_lr, std::int64_
     throw ValueError(str("learning_rate: step ", step, " is not one of 0 to ", total_steps - 1));
   }
   const std::int64_t warmup = options.warmup_steps;
+  if (warmup > total_steps) {
+    throw ValueError(str("schedule ", options.name, ": warmup_steps is ", warmup,
+                         ", but the run has ", counted(total_steps, "step")));
+  }
   if (step < warmup) {
     return base_lr * (static_cast<double>(step + 1) / static_cast<double>(warmup + 1));
   }

@@ -39,7 +39,8 @@ void check_schedule(const ScheduleOptions& options);
 ///   step       base_lr * gamma^floor(t / step_size)                     (StepLR)
 ///   one_cycle  OneCycleLR's, of two phases, whose max_lr is base_lr
 ///
-/// Throws ValueError where check_schedule does and unless 0 <= step < total_steps.
+/// Throws ValueError where check_schedule does, unless 0 <= step < total_steps, and where W is
+/// greater than total_steps: a warm-up longer than the run.
 [[nodiscard]] double learning_rate(const ScheduleOptions& options, double base_lr,
                                    std::int64_t step, std::int64_t total_steps);
 

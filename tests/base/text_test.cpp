@@ -22,3 +22,8 @@ TEST_CASE("nearest finds what was meant and leaves strangers alone") {
   CHECK(did_you_mean("nestrov", keys) == " (did you mean 'nesterov'?)");
   CHECK(did_you_mean("zebra", keys) == "");
 }
+
+TEST_CASE("a word of any length is far from short ones, which is seen at once") {
+  const std::string word(100'000'000, 'e');  // a table over its letters would take gigabytes
+  CHECK(lockstep::nearest(word, {"epochs", "eval_every"}).empty());
+}

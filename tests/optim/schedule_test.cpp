@@ -43,8 +43,8 @@ TEST_CASE("a warm-up rises in equal steps to where the schedule begins", "[optim
   check_near(rates({.name = "linear", .warmup_steps = 1}, 2, 5), {1, 2, 1.5, 1, 0.5});
   check_near(rates({.name = "step", .warmup_steps = 1, .step_size = 2, .gamma = 0.5}, 1, 6),
              {0.5, 1, 1, 0.5, 0.5, 0.25});
-  // One longer than the run is the same line, cut off.
-  check_near(rates({.name = "cosine", .warmup_steps = 9}, 1, 3), {0.1, 0.2, 0.3});
+  // As long as the run, it ends before the schedule begins.
+  check_near(rates({.name = "cosine", .warmup_steps = 3}, 1, 3), {0.25, 0.5, 0.75});
 }
 
 TEST_CASE("linear goes to end_factor of the learning rate", "[optim]") {
@@ -145,6 +145,17 @@ TEST_CASE("a schedule's options are checked", "[optim]") {
         "schedule cosine: final_div_factor is not an option of it");
   CHECK(message({.name = "cosine", .anneal_strategy = "linear"}) ==
         "schedule cosine: anneal_strategy is not an option of it");
+}
+
+TEST_CASE("a warm-up longer than the run is refused, in its first step too", "[optim]") {
+  for (const char* const name : {"constant", "linear", "cosine"}) {
+    const ScheduleOptions options{.name = name, .warmup_steps = 9};
+    CHECK_THROWS_AS(learning_rate(options, 1, 0, 3), ValueError);
+    CHECK_THROWS_WITH(
+        learning_rate(options, 1, 2, 8),
+        std::string("schedule ") + name + ": warmup_steps is 9, but the run has 8 steps");
+    CHECK(learning_rate(options, 1, 8, 9) == 0.9);
+  }
 }
 
 TEST_CASE("a step outside of the run has no learning rate", "[optim]") {

@@ -62,7 +62,15 @@ TEST_CASE("flags that are not understood are refused") {
        "unknown flag --replica (did you mean '--replicas'?); see train --help"},
       {{"--config", config, "--resume=auto"}, "unknown flag --resume…"},
       {{"--config", config, "stray"}, "'stray' is no flag; see train --help"},
-      {{"--config"}, "…"},
+      {{"--config"}, "--config lacks its value; see train --help"},
+      {{"--config", config, "--output", "--dry-run"},
+       "--output lacks its value: --dry-run follows (if that is meant: --output=--dry-run); see "
+       "train --help"},
+      {{"--config", config, "--dry-run=false"},
+       "--dry-run takes no value, but is given 'false'; see train --help"},
+      {{"--config", config, "--set", "trainer.steps=5", "--set", "trainer.epochs=2"},
+       "--set trainer.epochs=2: trainer.epochs: not together with trainer.steps (--set "
+       "trainer.steps=5): keep one of them"},
       {{"--config", config, "--replicas", "0"},
        "--replicas 0: parallel.replicas: must be from 1 to 1024, is 0"},
       {{"--config", config, "--launch", "thread"},
@@ -99,6 +107,8 @@ TEST_CASE("configs and data that cannot be used are refused, with the file and t
       {{"--config", "none.yaml", "--output", "run"},
        "cannot read the config none.yaml: No such file or directory"},
       {{"--config", "cut", "--output", "run"}, "cannot read the config cut: it is a directory"},
+      {{"--config", "/dev/zero", "--output", "run"},
+       "cannot read the config /dev/zero: it is longer than 256 KiB, more than any config"},
       {{"--config", "unknown.yaml", "--output", "run"},
        "unknown.yaml:3:24: unknown key 'momentun' in optimizer (did you mean 'momentum'?)"},
       {{"--config", "later.yaml", "--output", "run"},
@@ -130,6 +140,25 @@ TEST_CASE("jobs that do not suit their data are refused before they start, also 
   refuse({"--config", config_file("pmean_linear.yaml"), "--replicas", "3", "--set",
           "trainer.accumulate=5"},
          accumulate + "12; is 5 times 3");
+  write_text(folder.path() / "warmup.yaml",
+             "model: {name: linear}\ndata: {name: pmean_example, batch_size: 2}\n"
+             "schedule:\n  name: cosine\n  warmup_steps: 7\ntrainer: {epochs: 3}\n");
+  const std::string warmup =
+      "schedule.warmup_steps: must be at most the run's 6 steps (trainer.epochs 3 of 2 steps "
+      "each), is ";
+  for (const std::string replicas : {"1", "3"}) {
+    for (const std::string launch : {"processes", "threads"}) {
+      refuse({"--config", "warmup.yaml", "--replicas", replicas, "--launch", launch},
+             "warmup.yaml:5:3: " + warmup + "7");
+    }
+  }
+  refuse({"--config", "warmup.yaml", "--set", "schedule.warmup_steps=8"},
+         "--set schedule.warmup_steps=8: " + warmup + "8");
+  refuse({"--config", "warmup.yaml", "--set", "trainer.steps=1"},
+         "warmup.yaml:5:3: schedule.warmup_steps: must be at most the run's 1 step "
+         "(trainer.steps), is 7");
+  CHECK(train(folder.path(), {"--config", "warmup.yaml", "--set", "trainer.steps=7", "--dry-run"})
+            .status == 0);
   write_text(folder.path() / "groups.yaml",
              "model: {name: mlp, hidden: [8]}\ndata: {name: pmean_example}\noptimizer:\n  groups:\n"
              "    - {pattern: \"*.bias\", weight_decay: 0}\n"

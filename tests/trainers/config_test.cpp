@@ -14,6 +14,7 @@
 namespace lockstep {
 namespace {
 
+using Catch::Matchers::StartsWith;
 using testing::message_of;
 
 const std::string kNames = "model: {name: linear}\ndata: {name: pmean_example}\n";
@@ -236,9 +237,10 @@ TEST_CASE("every value has its rule") {
       {"optimizer: {groups: {pattern: w}}", "3:21",
        "optimizer.groups: expected a list of maps, found a map"},
       {"optimizer: {groups: [{lr_scale: 2}]}", "3:22",
-       "optimizer.groups.pattern is missing: a pattern for parameters' names"},
+       "optimizer.groups.pattern is missing: a pattern for parameters' names of 1 to 1000 bytes"},
       {"optimizer: {groups: [{pattern: ''}]}", "3:32",
-       "optimizer.groups.pattern: must be a pattern for parameters' names, is ''"},
+       "optimizer.groups.pattern: must be a pattern for parameters' names of 1 to 1000 bytes, is "
+       "''"},
       {"optimizer: {groups: [{pattern: a}, {pattern: b, lr_scale: -1}]}", "3:59",
        "optimizer.groups.lr_scale: must be at least 0, is -1"},
       {"optimizer: {groups: [{pattern: a, weight_decay: x}]}", "3:49",
@@ -270,11 +272,14 @@ TEST_CASE("every value has its rule") {
        "parallel.launch: must be one of processes, threads, is 'fibers'"},
       {"parallel: {backend: mpi}", "3:21", "parallel.backend: must be one of auto, gloo, is 'mpi'"},
       {"parallel: {axis_name: 1a}", "3:23",
-       "parallel.axis_name: must be letters, digits and _, and begin with no digit, is '1a'"},
+       "parallel.axis_name: must be 1 to 100 letters, digits and _, and begin with no digit, is "
+       "'1a'"},
       {"parallel: {axis_name: ''}", "3:23",
-       "parallel.axis_name: must be letters, digits and _, and begin with no digit, is ''"},
+       "parallel.axis_name: must be 1 to 100 letters, digits and _, and begin with no digit, is "
+       "''"},
       {"parallel: {axis_name: größe}", "3:23",
-       "parallel.axis_name: must be letters, digits and _, and begin with no digit, is 'größe'"},
+       "parallel.axis_name: must be 1 to 100 letters, digits and _, and begin with no digit, is "
+       "'größe'"},
       {"parallel: {threads_per_replica: -1}", "3:33",
        "parallel.threads_per_replica: must be from 0 to 1024, is -1"},
       {"parallel: {timeout_s: 0}", "3:23",
@@ -311,7 +316,7 @@ TEST_CASE("every value has its rule") {
   CHECK(parse("model: {name: linear}\ndata: {name: pmean_example, batch_size: 1000000000}")
             .batch_size == 1'000'000'000);
   CHECK(error_of_all("model: {name: linear}\ndata: {name: fashion_mnist, root: ''}") ==
-        "c.yaml:2:35: data.root: must be a folder's path, is ''");
+        "c.yaml:2:35: data.root: must be a folder's path of 1 to 4095 bytes, is ''");
 }
 
 TEST_CASE("flags win over the file") {
@@ -324,7 +329,7 @@ TEST_CASE("flags win over the file") {
   CHECK_FALSE(config.trainer.clip_norm.has_value());
   CHECK(config.optimizer.betas == std::array<double, 2>{0.9, 0.99});
   CHECK(config.parallel.replicas == 3);
-  CHECK(parse(text, {"trainer.steps=5", "trainer.epochs=2"}).trainer.epochs == 2);
+  CHECK(parse(text, {"trainer.steps=5", "trainer.steps=2"}).trainer.steps == 2);
   CHECK(parse("data: {name: pmean_example}", {"model.name=mlp"}).model.name == "mlp");
   CHECK(error_of_all(kNames, {"optimizer.lrr=1"}) ==
         "--set optimizer.lrr=1: unknown key 'lrr' in optimizer (did you mean 'lr'?)");
@@ -335,6 +340,46 @@ TEST_CASE("flags win over the file") {
                                   {"parallel.replicas", "2", "--replicas 2"}}),
                     "--workers 3: parallel.workers: must be at most parallel.replicas, which is 2, "
                     "or 0 for as many; is 3");
+}
+
+TEST_CASE("flags that exclude each other are refused as in the file, whatever the file says") {
+  for (const std::string& text : {kNames, kNames + "trainer: {epochs: 3}\n"}) {
+    CHECK(error_of_all(text, {"trainer.steps=5", "trainer.epochs=2"}) ==
+          "--set trainer.epochs=2: trainer.epochs: not together with trainer.steps (--set "
+          "trainer.steps=5): keep one of them");
+    CHECK(error_of_all(text, {"trainer.epochs=2", "trainer.seed=1", "trainer.steps=5"}) ==
+          "--set trainer.steps=5: trainer.steps: not together with trainer.epochs (--set "
+          "trainer.epochs=2): keep one of them");
+  }
+}
+
+TEST_CASE("values of any length make short messages") {
+  const std::string digits(100'000, '1');
+  const std::string letters(100'000, 'a');
+  for (const std::string& line :
+       {"trainer: {steps: " + digits + "}", "parallel: {replicas: " + digits + "}",
+        "parallel: {axis_name: " + letters + "}", "parallel: {launch: " + letters + "}",
+        "optimizer: {groups: [{pattern: " + letters + "}]}", letters + ": 1",
+        "trainer:\n  ? " + letters + "\n  : 1"}) {
+    const std::string message = error_of(line);
+    CHECK(message.size() < 400);
+    CHECK_THAT(message, StartsWith("c.yaml:"));
+  }
+  CHECK_THAT(
+      error_of_all("model: {name: linear}\ndata: {name: fashion_mnist, root: " + letters + "}"),
+      StartsWith("c.yaml:2:35: data.root: must be a folder's path"));
+  CHECK(error_of_all(kNames, {"trainer.steps=" + digits}).size() < 400);
+  CHECK(error_of_all(kNames, {letters + "=1"}).size() < 400);
+  CHECK(message_of<ValueError>([&] { (void)parse_set(letters); }).size() < 400);
+}
+
+TEST_CASE("a config of thousands of unknown keys is told of the first one") {
+  std::string keys;
+  for (int i = 0; i < 50'000; ++i) keys += "  key" + std::to_string(i) + ": 1\n";
+  CHECK_THAT(error_of("trainer:\n" + keys),
+             StartsWith("c.yaml:4:3: unknown key 'key0' in trainer: its keys are epochs"));
+  CHECK_THAT(error_of("trainer:\n" + keys + "  key7: 2\n"),
+             StartsWith("c.yaml:50004:3: duplicate key 'key7', the first is at c.yaml:11:3"));
 }
 
 }  // namespace lockstep

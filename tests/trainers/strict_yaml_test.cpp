@@ -16,6 +16,7 @@
 namespace lockstep {
 namespace {
 
+using Catch::Matchers::StartsWith;
 using testing::message_of;
 
 // Everything that a section can hand out, one key a kind.
@@ -282,7 +283,7 @@ TEST_CASE("what is not YAML is refused with its line and column") {
   CHECK_THAT(error_of("paint: {text: 'ab}\n# end\n"),
              ContainsSubstring("file.yaml:2:6: not valid"));
   CHECK_THAT(error_of("paint:\n  text: \"ab\n"), ContainsSubstring("not valid YAML: "));
-  CHECK_THAT(error_of(std::string(100000, '[')), ContainsSubstring("not valid YAML: "));
+  CHECK_THAT(error_of(std::string(100000, '[')), ContainsSubstring("nested deeper than 64 levels"));
   CHECK(error_of("paint:\n\tnumber: 2\n") ==
         "file.yaml:2:1: a tab in the indentation: YAML takes only spaces there");
   CHECK_THAT(error_of("paint:\n  \tnumber: 2\n"), ContainsSubstring("file.yaml:2:3: a tab in"));
@@ -363,6 +364,38 @@ TEST_CASE("errors in overrides begin with the flag as it was written") {
 TEST_CASE("a key of the schema that nobody reads is not taken in silence") {
   YamlDocument document("paint: {color: red}", "file.yaml", {{"paint", {"color"}, {}}});
   CHECK_THROWS_WITH(document.finish(), "file.yaml:1:9: paint.color was never read");
+}
+
+TEST_CASE("what is nested deeper than any config is refused, however deep") {
+  const auto nested = [](std::size_t depth, const std::string& open, const std::string& close) {
+    std::string text = "sizes: {list: ";
+    for (std::size_t i = 0; i < depth; ++i) text += open;
+    for (std::size_t i = 0; i < depth; ++i) text += close;
+    return text + "}";
+  };
+  CHECK_THAT(error_of(nested(62, "[", "]")),
+             ContainsSubstring("expected an integer, found a list"));
+  for (const std::size_t depth : {63, 1000, 50'000}) {
+    INFO(depth);
+    CHECK_THAT(error_of(nested(depth, "[", "]")),
+               StartsWith("file.yaml:1:") && ContainsSubstring("nested deeper than 64 levels"));
+    CHECK_THAT(error_of(nested(depth, "[{a: ", "}]")),
+               ContainsSubstring("nested deeper than 64 levels"));
+  }
+  std::string block;
+  for (std::size_t i = 0; i < 300; ++i) block += std::string(i, ' ') + "a:\n";
+  CHECK_THAT(error_of(block), StartsWith("file.yaml:65:65: nested deeper than 64 levels"));
+}
+
+TEST_CASE("a list has as many entries as anyone writes") {
+  const auto list = [](int count) {
+    std::string text = "sizes: {list: [1";
+    for (int i = 1; i < count; ++i) text += ", 1";
+    return text + "]}";
+  };
+  CHECK(read(list(1000)).list.size() == 1000);
+  CHECK(error_of(list(1001)) ==
+        "file.yaml:1:15: sizes.list: a list has at most 1000 entries, found 1001");
 }
 
 }  // namespace lockstep

@@ -14,6 +14,7 @@
 #include "trainers/bench/help.h"
 #include "trainers/bench/training_loop.h"
 #include "trainers/bench/units.h"
+#include "trainers/command_line.h"
 
 namespace lockstep::bench {
 namespace {
@@ -43,20 +44,6 @@ Texts flag_names(const std::string& command) {
                  {"measure", "models", "replicas", "stages", "batch", "launch", "plot"});
   }
   return names;
-}
-
-// cxxopts does not say what was meant.
-void check_known(int argc, const char* const* argv, const Texts& names) {
-  Texts flags{"--help", "--version"};
-  for (const std::string& name : names) flags.push_back("--" + name);
-  for (int i = 0; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument.rfind("--", 0) != 0) continue;
-    const std::string name = argument.substr(0, argument.find('='));
-    if (std::find(flags.begin(), flags.end(), name) == flags.end()) {
-      throw ValueError(str("unknown flag ", name, did_you_mean(name, flags), "; see bench --help"));
-    }
-  }
 }
 
 // What `parse` finds wrong with the flag's value gains the flag.
@@ -228,13 +215,12 @@ Flags parse_flags(int argc, const char* const* argv) {
     throw ValueError(str(what, ": ", "collectives, vdot or training", "; see bench --help"));
   }
   const Texts names = flag_names(command);
-  check_known(argc - 2, argv + 2, names);
+  FlagNames known{"bench", {}, {"--help", "--version"}};
+  for (const std::string& name : names) known.with_value.push_back("--" + name);
+  check_command_line(argc - 1, argv + 1, known);
   cxxopts::Options options = make_options(names);
   try {
     const cxxopts::ParseResult parsed = options.parse(argc - 1, argv + 1);
-    if (!parsed.unmatched().empty()) {
-      throw ValueError(str("'", parsed.unmatched()[0], "' is no flag; see bench --help"));
-    }
     if (parsed.count("help") > 0) return {.text = help_text()};
     if (parsed.count("version") > 0) return {.text = "lockstep " LOCKSTEP_VERSION "\n"};
     const Value value = [&](const std::string& flag,
