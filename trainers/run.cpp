@@ -1,5 +1,6 @@
 #include "trainers/run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -20,6 +21,7 @@
 #include "framework/base/memory.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
@@ -34,6 +36,7 @@
 #include "models/loss.h"
 #include "models/model.h"
 #include "trainers/evaluate.h"
+#include "trainers/job_length.h"
 #include "trainers/memory_report.h"
 
 namespace lockstep {
@@ -50,14 +53,16 @@ struct Reporter {
   Reporter(const Config& config, const RunOptions& options)
       : folder(options.output.empty() ? new_run_folder(options.name) : options.output),
         progress(stdout, options.quiet) {
-    if (!options.output.empty()) claim_run_folder(folder);
-    write_file_atomically(folder / "config.yaml", to_yaml(config));
+    claim_run_folder(folder, to_yaml(config));
     metrics.emplace(folder);
   }
 
   std::filesystem::path folder;
   Progress progress;
+  ProgressTicks ticks{progress};
   std::optional<MetricsWriter> metrics;
+  double looked_at_s = 0;     // when the folder was last looked at, in seconds of the run
+  std::string lost_folder{};  // what became of it where it was too late to stop for it
 };
 
 // Of this process, before the first of its replicas has made a model.
@@ -74,13 +79,8 @@ class TrainingRun {
         axis_(config.parallel.axis_name),
         replicas_(axis_size(axis_)),
         replica_(axis_index(axis_)),
-        sampler_({.size = data.train->size(),
-                  .batch_size = config.batch_size * config.trainer.accumulate,
-                  .replicas = replicas_,
-                  .seed = config.trainer.seed,
-                  .shuffle = config.shuffle}),
-        total_steps_(config.trainer.steps ? *config.trainer.steps
-                                          : *config.trainer.epochs * sampler_.steps_per_epoch()),
+        sampler_(sampler_options(config, data, replicas_)),
+        total_steps_(total_steps(config, sampler_.steps_per_epoch())),
         model_(make_model(config.model, data.train->features(), data.train->outputs(),
                           config.trainer.seed)),
         named_(parameter_map(*model_)) {
@@ -95,24 +95,26 @@ class TrainingRun {
       const auto whole = trainer_->whole_parameters();
       print_parameters("original parameters: ");
     }
-    const auto begin = Clock::now();
-    auto line_begin = begin;
-    std::int64_t samples = 0;  // of all replicas since the last line
+    begin_ = Clock::now();
+    line_begin_ = begin_;
+    note_progress(0);
     for (std::int64_t step = 0; step < total_steps_; ++step) {
-      samples += train_step(step);
+      const std::int64_t samples = train_step(step);
+      samples_ += samples;
+      line_samples_ += samples;
+      note_progress(step + 1);
       const bool last = step + 1 == total_steps_;
       if (last || (step + 1) % config_.trainer.log_every == 0) {
         check_loss(step);
-        report(step, static_cast<double>(samples) / seconds_since(line_begin),
-               seconds_since(begin));
-        samples = 0;
-        line_begin = Clock::now();
+        report(step);
+        line_samples_ = 0;
+        line_begin_ = Clock::now();
       }
       const std::int64_t every = config_.trainer.eval_every;
       if (last || (every > 0 && (step + 1) % every == 0)) {
         const auto before = Clock::now();
         evaluate_at(step);
-        line_begin += Clock::now() - before;
+        line_begin_ += Clock::now() - before;
       }
     }
     finish();
@@ -175,38 +177,77 @@ class TrainingRun {
                     "; training has diverged: try a smaller optimizer.lr or a trainer.clip_norm"));
   }
 
-  void report(std::int64_t step, double samples_per_s, double elapsed_s) {
+  // How far the run is after `steps`, with the last loss that is known.
+  ProgressState progress_state(std::int64_t steps) const {
+    const std::int64_t last = std::max<std::int64_t>(steps - 1, 0);
+    ProgressState state{.step = steps,
+                        .total = total_steps_,
+                        .epoch = last / sampler_.steps_per_epoch() + 1,
+                        .loss = reported_loss_,
+                        .elapsed_s = seconds_since(begin_)};
+    if (line_samples_ > 0) {
+      state.samples_per_s = static_cast<double>(line_samples_) / seconds_since(line_begin_);
+    }
+    return state;
+  }
+
+  // In each step: what is shown and looked at by time.
+  void note_progress(std::int64_t steps) {
     if (!reporter_) return;
-    const std::int64_t epoch = step / sampler_.steps_per_epoch();
-    const double value = shortest_decimal(loss_.item<float>());
-    reporter_->progress.update({.step = step + 1,
-                                .total = total_steps_,
-                                .epoch = epoch + 1,
-                                .loss = value,
-                                .samples_per_s = samples_per_s,
-                                .elapsed_s = elapsed_s});
-    std::vector<std::pair<std::string, MetricValue>> line{{"step", step + 1},
-                                                          {"epoch", epoch + 1},
-                                                          {"loss", value},
-                                                          {"lr", lr_},
-                                                          {"samples_per_s", samples_per_s}};
-    line.emplace_back("gradient_norm", step_report_.gradient_norm);
+    const ProgressState state = progress_state(steps);
+    reporter_->progress.note(state);
+    if (steps == total_steps_ || state.elapsed_s - reporter_->looked_at_s < 1) return;
+    reporter_->looked_at_s = state.elapsed_s;
+    reporter_->metrics->check_place();
+  }
+
+  void report(std::int64_t step) {
+    if (!reporter_) return;
+    reported_loss_ = shortest_decimal(loss_.item<float>());
+    const ProgressState state = progress_state(step + 1);
+    reporter_->progress.update(state);
+    std::vector<std::pair<std::string, MetricValue>> line{
+        {"epoch", state.epoch},
+        {"loss", *reported_loss_},
+        {"lr", lr_},
+        {"samples_per_s", *state.samples_per_s},
+        {"gradient_norm", step_report_.gradient_norm}};
     if (skipped_steps_ > 0) line.emplace_back("skipped_steps", skipped_steps_);
-    reporter_->metrics->write(line);
+    write_metrics(step, line);
   }
 
   void evaluate_at(std::int64_t step) {
     if (!data_.test) return;
     eval_ = evaluate(*model_, *data_.test, axis_);
     if (!reporter_) return;
-    std::vector<std::pair<std::string, MetricValue>> line{{"step", step + 1}};
+    std::vector<std::pair<std::string, MetricValue>> line;
     std::vector<std::string> texts;
     for (const auto& [name, value] : eval_) {
       line.emplace_back("eval_" + name, value);
       texts.push_back(str("test ", name, " ", value));
     }
-    reporter_->metrics->write(line);
     reporter_->progress.print(str("step ", step + 1, ": ", join(texts)));
+    write_metrics(step, line);
+  }
+
+  // A line of these values, after where the run is.
+  void write_metrics(std::int64_t step,
+                     const std::vector<std::pair<std::string, MetricValue>>& values) {
+    std::vector<std::pair<std::string, MetricValue>> line{
+        {"step", step + 1}, {"elapsed_s", seconds_since(begin_)}, {"samples", samples_}};
+    line.insert(line.end(), values.begin(), values.end());
+    write_files(step + 1 == total_steps_, [&] { reporter_->metrics->write(line); });
+  }
+
+  // Without its folder a run is stopped, but not once all is computed: that is told first.
+  template <typename Write>
+  void write_files(bool is_over, const Write& write) {
+    try {
+      if (reporter_->lost_folder.empty()) write();
+    } catch (const Error& error) {
+      if (!is_over) throw;
+      reporter_->lost_folder = error.what();
+    }
   }
 
   // Whether the model is small enough for its parameters to be printed.
@@ -285,13 +326,17 @@ class TrainingRun {
         .backend = config_.parallel.backend == "gloo" ? "gloo" : "shared_memory",
         .blas = blas().name,
         .libtorch = libtorch_version()};
-    write_result(reporter_->folder, result);
+    write_files(true, [&] { write_result(reporter_->folder, result); });
     if (skipped_steps_ > 0) {
       reporter_->progress.print(str("skipped steps:       ", skipped_steps_, " of ", total_steps_,
                                     ": the loss or a gradient was not finite"));
     }
     reporter_->progress.print("parameters_sha256:   " + result.parameters_sha256);
     reporter_->progress.print(memory_text(memory));
+    if (!reporter_->lost_folder.empty()) {
+      throw Error(str(reporter_->lost_folder, "; all ", counted(total_steps_, "step"),
+                      " are done, parameters_sha256 is ", result.parameters_sha256));
+    }
     reporter_->progress.print("results in           " + reporter_->folder.string());
   }
 
@@ -307,6 +352,11 @@ class TrainingRun {
   std::map<std::string, at::Tensor> named_;
   std::unique_ptr<ZeroTrainer> trainer_;
   std::unique_ptr<Reporter> reporter_;
+  Clock::time_point begin_;              // of the first step
+  Clock::time_point line_begin_;         // of what the next line of metrics is about
+  std::int64_t samples_ = 0;             // of all replicas
+  std::int64_t line_samples_ = 0;        // of these, since line_begin_
+  std::optional<double> reported_loss_;  // the last one
   at::Tensor loss_;  // this replica's part of the last step's; where it is reported, of all
   StepReport step_report_;
   double lr_ = 0;  // of the last step

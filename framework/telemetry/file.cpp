@@ -2,8 +2,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
@@ -19,9 +21,10 @@ namespace {
 
 }  // namespace
 
-File::File(const std::filesystem::path& path, int flags)
-    : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
-  if (descriptor_ < 0) fail(path_, "opened");
+File::File(const std::filesystem::path& path, int flags, std::filesystem::path name)
+    : name_(name.empty() ? path : std::move(name)),
+      descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+  if (descriptor_ < 0) fail(name_, "opened");
 }
 
 File::~File() {
@@ -34,14 +37,21 @@ void File::write(std::string_view text) const {
     if (count >= 0) {
       text.remove_prefix(static_cast<std::size_t>(count));
     } else if (errno != EINTR) {
-      fail(path_, "written");
+      fail(name_, "written");
     }
   }
 }
 
 void File::sync() const {
   // Some file systems can't: what they hold is then as safe as it gets.
-  if (::fsync(descriptor_) != 0 && errno != EINVAL) fail(path_, "synced");
+  if (::fsync(descriptor_) != 0 && errno != EINVAL) fail(name_, "synced");
+}
+
+bool File::is_in_place() const noexcept {
+  struct stat here {};
+  struct stat there {};
+  return ::fstat(descriptor_, &here) == 0 && ::stat(name_.c_str(), &there) == 0 &&
+         here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
 }  // namespace lockstep

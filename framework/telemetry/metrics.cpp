@@ -115,7 +115,7 @@ double shortest_decimal(float value) {
 }
 
 MetricsWriter::MetricsWriter(const std::filesystem::path& folder)
-    : file_(folder / "metrics.jsonl", O_WRONLY | O_CREAT | O_APPEND) {}
+    : folder_(folder), file_(folder / "metrics.jsonl", O_WRONLY | O_CREAT | O_APPEND) {}
 
 void MetricsWriter::write(const std::vector<std::pair<std::string, MetricValue>>& values) {
   Json line = Json::object();
@@ -126,6 +126,13 @@ void MetricsWriter::write(const std::vector<std::pair<std::string, MetricValue>>
   std::string text;
   append(text, line, std::nullopt);
   file_.write(text + "\n");
+  check_place();
+}
+
+void MetricsWriter::check_place() const {
+  if (file_.is_in_place()) return;
+  throw Error(str("the output folder ", folder_.string(),
+                  " or its metrics.jsonl was removed, renamed or replaced during the run"));
 }
 
 std::string result_json(const RunResult& result) {

@@ -32,10 +32,15 @@ class MetricsWriter {
   /// Throws Error where the file can't be written.
   explicit MetricsWriter(const std::filesystem::path& folder);
 
-  /// Writes `{"name": value, …}` in the order given. Throws ValueError for a name given twice.
+  /// Writes `{"name": value, …}` in the order given. Throws ValueError for a name given twice, and
+  /// as check_place().
   void write(const std::vector<std::pair<std::string, MetricValue>>& values);
 
+  /// Throws Error if the file is no longer where it was made: what is written to it would be lost.
+  void check_place() const;
+
  private:
+  std::filesystem::path folder_;
   File file_;
 };
 

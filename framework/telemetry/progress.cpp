@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -18,7 +19,12 @@ namespace {
 constexpr int kDefaultColumns = 80;
 constexpr int kMinBar = 10;
 constexpr int kMaxBar = 40;
+constexpr int kParts = 5;
 constexpr std::string_view kGap = "  ";
+// How often a line is shown in any case.
+constexpr std::chrono::milliseconds kTerminalPeriod{500};
+constexpr std::chrono::seconds kLogPeriod{60};
+constexpr std::chrono::milliseconds kTick{100};
 constexpr std::string_view kRedraw = "\r\x1b[K";  // to the line's start, erase to its end
 
 template <typename... Values>
@@ -29,9 +35,10 @@ std::string format(const char* pattern, Values... values) {
 }
 
 double seconds_left(const ProgressState& state) {
-  if (state.step <= 0) return std::numeric_limits<double>::quiet_NaN();
-  const auto to_come = static_cast<double>(std::max<std::int64_t>(state.total - state.step, 0));
-  return state.elapsed_s / static_cast<double>(state.step) * to_come;
+  if (state.step >= state.total) return 0;
+  if (state.step <= 0 || !(state.elapsed_s > 0)) return std::numeric_limits<double>::quiet_NaN();
+  const auto to_come = static_cast<double>(state.total - state.step);
+  return std::max(state.elapsed_s / static_cast<double>(state.step) * to_come, 1.0);
 }
 
 // The parts of a line from left to right; `rank` 0 is the last to go where room is short.
@@ -41,14 +48,15 @@ struct Part {
 };
 
 std::vector<Part> parts(const ProgressState& state) {
-  return {
-      {0, str("step ", state.step, "/", state.total)},
-      {3, str("epoch ", state.epoch)},
-      {1, "loss " + format("%.4g", state.loss)},
-      {4, format(state.samples_per_s < 100 ? "%.3g samples/s" : "%.0f samples/s",
-                 state.samples_per_s)},
-      {2, duration_text(seconds_left(state)) + " left"},
-  };
+  std::vector<Part> all{{0, str("step ", state.step, "/", state.total)},
+                        {3, str("epoch ", state.epoch)}};
+  if (state.loss) all.push_back({1, "loss " + format("%.4g", *state.loss)});
+  if (state.samples_per_s) {
+    const double rate = *state.samples_per_s;
+    all.push_back({kParts - 1, format(rate < 100 ? "%.3g samples/s" : "%.0f samples/s", rate)});
+  }
+  all.push_back({2, duration_text(seconds_left(state)) + " left"});
+  return all;
 }
 
 std::string joined(const std::vector<Part>& all, int max_rank) {
@@ -85,15 +93,14 @@ std::string duration_text(double seconds) {
 }
 
 std::string progress_text(const ProgressState& state) {
-  const std::vector<Part> all = parts(state);
-  return joined(all, static_cast<int>(all.size()));
+  return joined(parts(state), kParts);
 }
 
 std::string progress_bar(const ProgressState& state, int columns) {
   const int room = std::max(columns - 1, 0);
   const std::vector<Part> all = parts(state);
   std::string text;
-  for (int max_rank = static_cast<int>(all.size()) - 1; max_rank >= 0; --max_rank) {
+  for (int max_rank = kParts - 1; max_rank >= 0; --max_rank) {
     text = joined(all, max_rank);
     if (static_cast<int>(text.size()) <= room) break;
   }
@@ -112,36 +119,89 @@ std::optional<int> terminal_columns(std::FILE* stream) {
   return known ? size.ws_col : kDefaultColumns;
 }
 
-Progress::Progress(std::FILE* stream, bool quiet, Columns columns)
-    : stream_(stream), quiet_(quiet), columns_(std::move(columns)) {}
+Progress::Progress(std::FILE* stream, bool quiet, Columns columns, Now now)
+    : stream_(stream),
+      quiet_(quiet),
+      columns_(std::move(columns)),
+      now_(std::move(now)),
+      on_terminal_(!quiet && columns_(stream).has_value()),
+      drawn_at_(now_()) {}
 
 Progress::~Progress() {
   finish();
 }
 
 void Progress::update(const ProgressState& state) {
-  const std::optional<int> columns = columns_(stream_);
-  if (!columns) return show(progress_text(state) + "\n");
-  drawn_ = progress_bar(state, *columns);
-  show(std::string(kRedraw) + drawn_);
+  const std::lock_guard lock(mutex_);
+  take(state);
+  draw();
+}
+
+void Progress::note(const ProgressState& state) {
+  const std::lock_guard lock(mutex_);
+  take(state);
+  if (noted_at_ - drawn_at_ >= (on_terminal_ ? kTerminalPeriod : kLogPeriod)) draw();
+}
+
+void Progress::tick() {
+  const std::lock_guard lock(mutex_);
+  if (!on_terminal_ || !state_) return;
+  const bool is_late = now_() - drawn_at_ >= kTerminalPeriod;
+  if (is_late || (!drawn_.empty() && columns_(stream_) != drawn_columns_)) draw();
 }
 
 void Progress::print(std::string_view line) {
-  std::string text = str(line, "\n");
-  if (!drawn_.empty()) text = std::string(kRedraw) + text + drawn_;
-  show(text);
+  const std::lock_guard lock(mutex_);
+  if (drawn_.empty()) return write(str(line, "\n"));
+  write(str(kRedraw, line, "\n"));
+  draw();
 }
 
 void Progress::finish() {
+  const std::lock_guard lock(mutex_);
+  state_.reset();
   if (drawn_.empty()) return;
-  show("\n");
+  write("\n");
   drawn_.clear();
 }
 
-void Progress::show(const std::string& text) {
+void Progress::take(const ProgressState& state) {
+  state_ = state;
+  noted_at_ = now_();
+}
+
+void Progress::draw() {
+  drawn_at_ = now_();
+  ProgressState state = *state_;
+  state.elapsed_s += std::chrono::duration<double>(drawn_at_ - noted_at_).count();
+  const std::optional<int> columns = columns_(stream_);
+  if (!columns) return write(progress_text(state) + "\n");
+  drawn_columns_ = *columns;
+  drawn_ = progress_bar(state, *columns);
+  write(std::string(kRedraw) + drawn_);
+}
+
+void Progress::write(const std::string& text) {
   if (quiet_) return;
   std::fputs(text.c_str(), stream_);
   std::fflush(stream_);
+}
+
+ProgressTicks::ProgressTicks(Progress& progress) {
+  if (!progress.on_terminal()) return;
+  thread_ = std::thread([this, &progress] {
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, kTick, [this] { return ended_; })) progress.tick();
+  });
+}
+
+ProgressTicks::~ProgressTicks() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace lockstep

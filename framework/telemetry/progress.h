@@ -1,11 +1,15 @@
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 
 namespace lockstep {
 
@@ -14,9 +18,9 @@ struct ProgressState {
   std::int64_t step = 0;   // steps done
   std::int64_t total = 0;  // steps in all
   std::int64_t epoch = 0;
-  double loss = 0.0;
-  double samples_per_s = 0.0;
-  double elapsed_s = 0.0;  // since the first step began
+  std::optional<double> loss{};           // the last that is known
+  std::optional<double> samples_per_s{};  // none before a step is done
+  double elapsed_s = 0.0;                 // since the first step began
 };
 
 /// A duration as people read it: 1:05, or 2:03:04 from an hour on, to the nearest second; --:-- for
@@ -25,7 +29,8 @@ struct ProgressState {
 
 /// The whole state on one line, for a log:
 ///   step 20/200  epoch 1  loss 0.4312  10500 samples/s  0:09 left
-/// What is left is the mean time a step has taken, times the steps to come.
+/// What is not known yet is left out. What is left is the mean time a step has taken, times the
+/// steps to come: --:-- before one is done, at least a second before the last.
 [[nodiscard]] std::string progress_text(const ProgressState& state);
 
 /// The same in fewer than `columns` characters (the last column of some terminals wraps), with a
@@ -38,22 +43,32 @@ struct ProgressState {
 /// where it is no terminal.
 [[nodiscard]] std::optional<int> terminal_columns(std::FILE* stream);
 
-/// Shows progress on `stream`: on a terminal as one line that is redrawn, fitted to its width,
-/// elsewhere as a plain line for every update. Errors of the stream are ignored: a run doesn't end
-/// because nobody can watch it. For one thread at a time.
+/// Shows progress on `stream`: on a terminal as one line that is redrawn, fitted to its width, at
+/// least every second; elsewhere as a plain line for every update, and one a minute between them.
+/// Errors of the stream are ignored: a run doesn't end because nobody can watch it. For any
+/// threads.
 class Progress {
  public:
+  using Clock = std::chrono::steady_clock;
   using Columns = std::function<std::optional<int>(std::FILE*)>;
+  using Now = std::function<Clock::time_point()>;
 
   /// With `quiet` nothing is shown at all. The stream must outlive this object. `columns` is asked
   /// before each line is drawn.
   explicit Progress(std::FILE* stream = stdout, bool quiet = false,
-                    Columns columns = terminal_columns);
+                    Columns columns = terminal_columns, Now now = Clock::now);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress();
 
+  /// Shows this state at once.
   void update(const ProgressState& state);
+
+  /// Takes note of the state, for the next time something is due. As cheap as that: for every step.
+  void note(const ProgressState& state);
+
+  /// Draws anew what is due: on a terminal, where time has passed or its width has changed.
+  void tick();
 
   /// Shows a line of the caller's, on a terminal above the one that is redrawn.
   void print(std::string_view line);
@@ -61,13 +76,39 @@ class Progress {
   /// Ends the line that is redrawn, so that others may write. More updates may follow.
   void finish();
 
+  [[nodiscard]] bool on_terminal() const noexcept { return on_terminal_; }
+
  private:
-  void show(const std::string& text);
+  void take(const ProgressState& state);
+  void draw();
+  void write(const std::string& text);
 
   std::FILE* stream_;
   bool quiet_;
   Columns columns_;
-  std::string drawn_;  // the line on the terminal that is not ended yet
+  Now now_;
+  bool on_terminal_;
+  std::mutex mutex_;                    // guards all that follows
+  std::optional<ProgressState> state_;  // none before the first one and after finish()
+  Clock::time_point noted_at_;          // when that was
+  Clock::time_point drawn_at_;          // when a line was last shown
+  int drawn_columns_ = 0;               // how wide the terminal was then
+  std::string drawn_;                   // the line on the terminal that is not ended yet
+};
+
+/// A thread that ticks while it lives, ten times a second, if `progress` is on a terminal.
+class ProgressTicks {
+ public:
+  explicit ProgressTicks(Progress& progress);
+  ProgressTicks(const ProgressTicks&) = delete;
+  ProgressTicks& operator=(const ProgressTicks&) = delete;
+  ~ProgressTicks();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false;
+  std::thread thread_;
 };
 
 }  // namespace lockstep

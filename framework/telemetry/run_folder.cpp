@@ -1,21 +1,19 @@
 #include "framework/telemetry/run_folder.h"
 
 #include <array>
-#include <atomic>
-#include <cerrno>
 #include <system_error>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/telemetry/file.h"
+#include "framework/telemetry/new_file.h"
 
 namespace fs = std::filesystem;
 
 namespace lockstep {
 namespace {
+
+// What a folder with a run in it has; the first is there from the beginning.
+constexpr std::array<const char*, 3> kRunFiles{"config.yaml", "metrics.jsonl", "result.json"};
 
 void make_folders(const fs::path& folder) {
   std::error_code error;
@@ -31,19 +29,6 @@ std::string timestamp(std::time_t now) {
   std::array<char, 32> text{};
   const std::size_t size = std::strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &local);
   return {text.data(), size};
-}
-
-// A name next to `path` that no other writer uses: of this process, or another of this host.
-fs::path temporary_name(const fs::path& path) {
-  static std::atomic<unsigned> count{0};
-  return path.parent_path() /
-         str(".", path.filename().string(), ".", getpid(), "-", count.fetch_add(1), ".tmp");
-}
-
-// The rename is durable once its folder is.
-void sync_folder(const fs::path& folder) {
-  const File file(folder.empty() ? fs::path(".") : folder, O_RDONLY | O_DIRECTORY);
-  file.sync();
 }
 
 }  // namespace
@@ -68,44 +53,33 @@ fs::path new_run_folder(const std::string& config_name, const fs::path& parent, 
   }
 }
 
-void claim_run_folder(const fs::path& folder) {
+void claim_run_folder(const fs::path& folder, std::string_view config) {
   std::error_code error;
   if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
     throw ValueError(str("output folder ", folder.string(), " is a file, not a folder"));
   }
   make_folders(folder);
-  for (const char* file : {"config.yaml", "metrics.jsonl", "result.json"}) {
-    if (!fs::exists(fs::symlink_status(folder / file, error))) continue;
+  const auto refuse = [&](const char* file) {
     throw ValueError(str("output folder ", folder.string(), " holds a run already (its ", file,
                          "): name another one"));
+  };
+  for (const char* file : kRunFiles) {
+    if (fs::exists(fs::symlink_status(folder / file, error))) refuse(file);
   }
   try {
-    const fs::path probe = temporary_name(folder / "probe");
-    File(probe, O_WRONLY | O_CREAT | O_TRUNC);
-    fs::remove(probe, error);
+    // The one file that two runs can't both make.
+    if (!NewFile(folder / kRunFiles[0], config).publish()) refuse(kRunFiles[0]);
+  } catch (const ValueError&) {
+    throw;
   } catch (const Error& failure) {
     throw ValueError(
         str("output folder ", folder.string(), " can't be written to: ", failure.what()));
   }
+  for (const char* file : kRunFiles) sweep_temporary_files(folder / file);
 }
 
 void write_file_atomically(const fs::path& path, std::string_view text) {
-  const fs::path temporary = temporary_name(path);
-  try {
-    {
-      const File file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
-      file.write(text);
-      file.sync();
-    }
-    std::error_code error;
-    fs::rename(temporary, path, error);
-    if (error) throw Error(str(path.string(), " can't be written: ", error.message()));
-  } catch (const Error&) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw;
-  }
-  sync_folder(path.parent_path());
+  NewFile(path, text).publish_over();
 }
 
 }  // namespace lockstep

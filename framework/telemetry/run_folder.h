@@ -15,14 +15,16 @@ namespace lockstep {
                                                    const std::filesystem::path& parent = "runs",
                                                    std::time_t now = std::time(nullptr));
 
-/// Makes `folder`, with its parents, ready for a new run: it is created, or it is there and holds
-/// no run. Throws ValueError where it holds one (a config.yaml, metrics.jsonl or result.json),
-/// where it is no folder and where nothing can be written in it.
-void claim_run_folder(const std::filesystem::path& folder);
+/// Makes `folder`, with its parents, a new run's, and writes `config` as its config.yaml: it is
+/// created, or it is there and holds no run. Of several runs that want it at once, one gets it.
+/// Throws ValueError where it holds one (a config.yaml, metrics.jsonl or result.json), where it is
+/// no folder and where nothing can be written in it. Temporary files of a run that was killed here
+/// go away.
+void claim_run_folder(const std::filesystem::path& folder, std::string_view config);
 
 /// Makes `path` a file that holds `text`: whoever opens it, even after a crash, finds the old file
 /// or the new one, never a part. Throws Error where it can't be written; nothing is left behind
-/// then.
+/// then, nor by what kills the process (see NewFile).
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "framework/telemetry/progress.h"
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include <linux/magic.h>
+#include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
 #include <sys/vfs.h>
@@ -92,6 +94,20 @@ class Terminal {
     }
   }
 
+  // Whether this is written to it, before a deadline.
+  bool shows(const std::string& wanted) const {
+    std::string all;
+    std::array<char, 4096> buffer{};
+    pollfd ready{.fd = master_, .events = POLLIN, .revents = 0};
+    while (all.find(wanted) == std::string::npos) {
+      if (::poll(&ready, 1, 30'000) != 1) return false;
+      const ssize_t size = read(master_, buffer.data(), buffer.size());
+      if (size <= 0) return false;
+      all.append(buffer.data(), static_cast<std::size_t>(size));
+    }
+    return true;
+  }
+
  private:
   static winsize window(unsigned short columns) {
     winsize size{};
@@ -124,10 +140,25 @@ TEST_CASE("durations read as minutes or hours", "[telemetry]") {
 TEST_CASE("a plain line says how far a run is", "[telemetry]") {
   CHECK(progress_text(kEarly) == "step 20/200  epoch 1  loss 0.4312  10500 samples/s  0:09 left");
   CHECK(progress_text(kLate) == "step 150/200  epoch 2  loss 0.05  12.3 samples/s  1:40 left");
-  CHECK(progress_text({.step = 0, .total = 10}) ==
-        "step 0/10  epoch 0  loss 0  0 samples/s  --:-- left");
+  CHECK(progress_text({.step = 0, .total = 10}) == "step 0/10  epoch 0  --:-- left");
   CHECK(progress_text({.step = 10, .total = 10, .loss = std::nan(""), .elapsed_s = 5}) ==
-        "step 10/10  epoch 0  loss nan  0 samples/s  0:00 left");
+        "step 10/10  epoch 0  loss nan  0:00 left");
+}
+
+TEST_CASE("what is left is known after a step, and something is until the last") {
+  const auto left = [](std::int64_t step, double elapsed_s) {
+    const std::string text =
+        progress_text({.step = step, .total = 1000, .epoch = 1, .elapsed_s = elapsed_s});
+    return text.substr(text.rfind("  ") + 2);
+  };
+  CHECK(left(0, 0) == "--:-- left");
+  CHECK(left(0, 30) == "--:-- left");
+  CHECK(left(3, 0) == "--:-- left");
+  CHECK(left(1, 0.01) == "0:10 left");
+  CHECK(left(500, 0.01) == "0:01 left");
+  CHECK(left(999, 0.01) == "0:01 left");
+  CHECK(left(1000, 0.01) == "0:00 left");
+  CHECK(left(1000, 0) == "0:00 left");
 }
 
 TEST_CASE("a bar takes what room there is, from 10 to 40 columns", "[telemetry]") {
@@ -212,13 +243,97 @@ TEST_CASE("other lines appear above the one that is redrawn", "[telemetry]") {
           progress.print("evaluated");
           progress.finish();
           progress.print("after");
-        }) == "before\n\r\x1b[K" + line + "\r\x1b[Kevaluated\n" + line + "\nafter\n");
+        }) == "before\n\r\x1b[K" + line + "\r\x1b[Kevaluated\n\r\x1b[K" + line + "\nafter\n");
 }
 
 TEST_CASE("what is no terminal has no columns", "[telemetry]") {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
   REQUIRE(file != nullptr);
   CHECK_FALSE(terminal_columns(file.get()).has_value());
+}
+
+// Time as a test says it goes.
+struct FakeTime {
+  Progress::Clock::time_point now{std::chrono::hours(1)};
+
+  Progress::Now clock() {
+    return [this] { return now; };
+  }
+};
+
+// What `show` writes, as time goes on by its own hand.
+template <typename Show>
+std::string shown_in_time(const Progress::Columns& columns, const Show& show) {
+  FakeTime time;
+  std::FILE* file = std::tmpfile();
+  if (file == nullptr) throw std::runtime_error("tmpfile failed");
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> owner(file, std::fclose);
+  Progress progress(file, false, columns, time.clock());
+  show(progress, time);
+  std::string text(static_cast<std::size_t>(std::ftell(file)), '\0');
+  std::rewind(file);
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  return text;
+}
+
+ProgressState later(ProgressState state, double seconds) {
+  state.elapsed_s += seconds;
+  return state;
+}
+
+TEST_CASE("a terminal's line is redrawn twice a second, by steps or by ticks", "[telemetry]") {
+  const std::string redraw = "\r\x1b[K";
+  CHECK(shown_in_time(terminal_of(80), [](Progress& progress, FakeTime& time) {
+          progress.tick();  // nothing is known yet
+          progress.note(kEarly);
+          time.now += std::chrono::milliseconds(499);
+          progress.note(kEarly);
+          progress.tick();
+        }).empty());
+  CHECK(shown_in_time(terminal_of(80),
+                      [](Progress& progress, FakeTime& time) {
+                        progress.note(kEarly);
+                        time.now += std::chrono::seconds(1);
+                        progress.tick();
+                        time.now += std::chrono::seconds(1);
+                        progress.note(kLate);
+                        progress.tick();
+                        time.now += std::chrono::seconds(20);
+                        progress.tick();
+                      }) == redraw + progress_bar(later(kEarly, 1), 80) + redraw +
+                                progress_bar(kLate, 80) + redraw +
+                                progress_bar(later(kLate, 20), 80));
+}
+
+TEST_CASE("a log gets a line a minute between its updates", "[telemetry]") {
+  CHECK(shown_in_time(terminal_columns, [](Progress& progress, FakeTime& time) {
+          progress.update(kEarly);
+          for (int second = 1; second <= 100; ++second) {
+            time.now += std::chrono::seconds(1);
+            progress.note(kLate);
+            progress.tick();
+          }
+        }) == progress_text(kEarly) + "\n" + progress_text(kLate) + "\n");
+}
+
+TEST_CASE("a window that is made narrower has a line of its width at once", "[telemetry]") {
+  int width = 100;
+  const std::string redraw = "\r\x1b[K";
+  CHECK(shown_in_time([&](std::FILE*) { return width; },
+                      [&](Progress& progress, FakeTime&) {
+                        progress.tick();
+                        progress.update(kEarly);
+                        progress.tick();
+                        width = 50;
+                        progress.tick();
+                        progress.tick();
+                        width = 40;
+                        progress.print("evaluated");
+                        progress.finish();
+                        width = 30;
+                        progress.tick();
+                      }) == redraw + progress_bar(kEarly, 100) + redraw + progress_bar(kEarly, 50) +
+                                redraw + "evaluated\n" + redraw + progress_bar(kEarly, 40) + "\n");
 }
 
 TEST_CASE("a real terminal is redrawn as wide as it is at the time", "[telemetry]") {
@@ -240,6 +355,20 @@ TEST_CASE("a real terminal is redrawn as wide as it is at the time", "[telemetry
   CHECK(terminal.text() == "\r\x1b[K" + progress_bar(kEarly, 100) + "\r\x1b[K" +
                                progress_bar(kEarly, 50) + "\r\x1b[K" + progress_bar(kLate, 80) +
                                "\r\n");
+}
+
+TEST_CASE("a real terminal's line follows its width while nothing else happens", "[telemetry]") {
+  if (!Terminal::possible()) {
+    WARN("no terminal can be made here: /dev/pts is not mounted");
+    return;
+  }
+  Terminal terminal(100);
+  Progress progress(terminal.stream());
+  const ProgressTicks ticks(progress);
+  progress.update(kEarly);
+  terminal.resize(50);
+  // In 50 columns there is no room for a bar before the step.
+  CHECK(terminal.shows("\r\x1b[Kstep 20/200"));
 }
 
 }  // namespace

@@ -1,14 +1,23 @@
 #include "framework/telemetry/run_folder.h"
 
+#include <array>
 #include <atomic>
+#include <cerrno>
+#include <cstddef>
 #include <ctime>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"
@@ -31,6 +40,24 @@ std::time_t local_time(int year, int month, int day, int hour, int minute, int s
   local.tm_sec = second;
   local.tm_isdst = -1;
   return std::mktime(&local);
+}
+
+// From now on the calling thread's file system seems to have no files without names (O_TMPFILE).
+void refuse_nameless_files() {
+  constexpr auto kNameless = static_cast<unsigned>(O_TMPFILE & ~O_DIRECTORY);
+  std::array<sock_filter, 6> program{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kNameless, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+    throw std::runtime_error("seccomp failed");
+  }
 }
 
 TEST_CASE("a new run folder is named after config and time", "[telemetry]") {
@@ -83,21 +110,67 @@ TEST_CASE("a new run folder's name and place are checked", "[telemetry]") {
 TEST_CASE("a run folder that is missing is made, one without a run is taken", "[telemetry]") {
   const TemporaryFolder home;
   const fs::path folder = home.path() / "deep" / "er";
-  claim_run_folder(folder);
-  CHECK(fs::is_directory(folder));
-  CHECK(entries(folder) == 0);
-  write_text(folder / "notes.txt", "mine");
-  claim_run_folder(folder);
+  claim_run_folder(folder, "a: 1\n");
   CHECK(entries(folder) == 1);
+  CHECK(read_text(folder / "config.yaml") == "a: 1\n");
+  fs::remove(folder / "config.yaml");
+  write_text(folder / "notes.txt", "mine");
+  claim_run_folder(folder, "b: 1\n");
+  CHECK(entries(folder) == 2);
   CHECK(read_text(folder / "notes.txt") == "mine");
+}
+
+TEST_CASE("of runs that want a folder at once, one gets it") {
+  const bool nameless = GENERATE(true, false);  // whether the file system has files without names
+  for (int round = 0; round < 20; ++round) {
+    const TemporaryFolder home;
+    std::vector<std::string> outcomes(4);
+    std::atomic<int> waiting{static_cast<int>(outcomes.size())};
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < outcomes.size(); ++i) {
+      threads.emplace_back([&, i] {
+        if (!nameless) refuse_nameless_files();
+        --waiting;
+        while (waiting > 0) std::this_thread::yield();
+        try {
+          claim_run_folder(home.path() / "run", std::to_string(i));
+        } catch (const ValueError& error) {
+          outcomes[i] = error.what();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    std::vector<std::string> winners;
+    for (std::size_t i = 0; i < outcomes.size(); ++i) {
+      if (outcomes[i].empty()) {
+        winners.push_back(std::to_string(i));
+      } else {
+        CHECK_THAT(outcomes[i], ContainsSubstring("holds a run already (its config.yaml)"));
+      }
+    }
+    CHECK(winners == std::vector<std::string>{read_text(home.path() / "run/config.yaml")});
+    CHECK(entries(home.path() / "run") == 1);
+  }
+}
+
+TEST_CASE("who claims a folder removes what was left there by a run that was killed") {
+  const TemporaryFolder home;
+  for (const char* name : {".config.yaml.77-0.tmp", ".result.json.77-1.tmp", ".result.json.x",
+                           "result.json.77-1.tmp", ".notes.77-0.tmp"}) {
+    write_text(home.path() / name, "half a");
+  }
+  claim_run_folder(home.path(), "");
+  CHECK(entries(home.path()) == 4);
+  CHECK(!fs::exists(home.path() / ".config.yaml.77-0.tmp"));
+  CHECK(!fs::exists(home.path() / ".result.json.77-1.tmp"));
 }
 
 TEST_CASE("a run folder that holds a run is refused", "[telemetry]") {
   const TemporaryFolder home;
   const std::string file = GENERATE("config.yaml", "metrics.jsonl", "result.json");
   write_text(home.path() / file, "");
-  CHECK_THROWS_AS(claim_run_folder(home.path()), ValueError);
-  CHECK_THROWS_WITH(claim_run_folder(home.path()),
+  CHECK_THROWS_AS(claim_run_folder(home.path(), ""), ValueError);
+  CHECK_THROWS_WITH(claim_run_folder(home.path(), ""),
                     ContainsSubstring(home.path().string()) &&
                         ContainsSubstring("holds a run already (its " + file + ")"));
 }
@@ -106,10 +179,11 @@ TEST_CASE("a run folder that can't be used is refused", "[telemetry]") {
   const TemporaryFolder home;
   const fs::path file = home.path() / "file";
   write_text(file, "");
-  CHECK_THROWS_WITH(claim_run_folder(file),
+  CHECK_THROWS_WITH(claim_run_folder(file, ""),
                     ContainsSubstring(file.string()) && ContainsSubstring("not a folder"));
-  CHECK_THROWS_AS(claim_run_folder(file / "below"), ValueError);
-  CHECK_THROWS_WITH(claim_run_folder(file / "below"), ContainsSubstring((file / "below").string()));
+  CHECK_THROWS_AS(claim_run_folder(file / "below", ""), ValueError);
+  CHECK_THROWS_WITH(claim_run_folder(file / "below", ""),
+                    ContainsSubstring((file / "below").string()));
 }
 
 TEST_CASE("a run folder that nothing can be written in is refused", "[telemetry]") {
@@ -121,7 +195,7 @@ TEST_CASE("a run folder that nothing can be written in is refused", "[telemetry]
   std::string message;
   setrlimit(RLIMIT_NOFILE, &none);
   try {
-    claim_run_folder(home.path());
+    claim_run_folder(home.path(), "");
   } catch (const ValueError& error) {
     message = error.what();
   }
@@ -142,6 +216,25 @@ TEST_CASE("a file is written as a whole, over an old one too", "[telemetry]") {
   write_file_atomically(path, "");
   CHECK(read_text(path).empty());
   CHECK(entries(home.path()) == 1);
+}
+
+TEST_CASE("a file is written as a whole where files have names from the beginning, too") {
+  const TemporaryFolder home;
+  std::string failure;
+  std::thread([&] {
+    refuse_nameless_files();
+    write_file_atomically(home.path() / "file", "first");
+    write_file_atomically(home.path() / "file", "second");
+    try {
+      fs::create_directories(home.path() / "folder" / "inside");
+      write_file_atomically(home.path() / "folder", "x");
+    } catch (const Error& error) {
+      failure = error.what();
+    }
+  }).join();
+  CHECK(read_text(home.path() / "file") == "second");
+  CHECK_THAT(failure, ContainsSubstring((home.path() / "folder").string() + " can't be written"));
+  CHECK(entries(home.path()) == 2);
 }
 
 TEST_CASE("a written file is readable as the umask says", "[telemetry]") {

@@ -210,15 +210,20 @@ TEST_CASE("the output folder's files have what is documented") {
   CHECK(result["workers"] == 2);
   CHECK(result["backend"] == "shared_memory");
 
+  double elapsed_s = 0;
   std::vector<std::pair<int, bool>> steps;  // and whether the line is an evaluation's
   for (const auto& line : read_json_lines(run / "metrics.jsonl")) {
     const bool evaluation = line.count("eval_loss") > 0;
     steps.emplace_back(line.at("step"), evaluation);
+    CHECK(line.at("samples") == 2 * 64 * line.at("step").get<int>());
+    CHECK(line.at("elapsed_s").get<double>() > elapsed_s);
+    elapsed_s = line.at("elapsed_s");
     if (evaluation) {
-      CHECK(fields(line) == std::vector<std::string>{"eval_accuracy", "eval_loss", "step"});
+      CHECK(fields(line) ==
+            std::vector<std::string>{"elapsed_s", "eval_accuracy", "eval_loss", "samples", "step"});
     } else {
-      CHECK(fields(line) == std::vector<std::string>{"epoch", "gradient_norm", "loss", "lr",
-                                                     "samples_per_s", "step"});
+      CHECK(fields(line) == std::vector<std::string>{"elapsed_s", "epoch", "gradient_norm", "loss",
+                                                     "lr", "samples", "samples_per_s", "step"});
       CHECK(line["epoch"] == 1);
       CHECK(line["lr"] == 0.001);
       CHECK(line["samples_per_s"].get<double>() > 0);

@@ -4,16 +4,22 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <regex>
 #include <string>
+#include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
+#include "framework/base/errors.h"
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
+using lockstep::testing::message_of;
 using lockstep::testing::TemporaryFolder;
 
 namespace {
@@ -34,6 +40,25 @@ class ThirteenSamples final : public Dataset {
     }
     return {xs, 3 * xs - 1};
   }
+};
+
+// Whoever evaluates on it finds the output folder removed afterwards.
+class FolderRemovingSamples final : public Dataset {
+ public:
+  explicit FolderRemovingSamples(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  std::int64_t size() const override { return 1; }
+  std::int64_t features() const override { return 1; }
+  std::int64_t outputs() const override { return 1; }
+  Task task() const override { return Task::regression; }
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices) const override {
+    std::filesystem::remove_all(folder_);
+    const auto count = static_cast<std::int64_t>(indices.size());
+    return {at::zeros({count, 1}), at::zeros({count, 1})};
+  }
+
+  std::filesystem::path folder_;
 };
 
 // The text of result.json after two epochs with global batches of 6 samples.
@@ -105,4 +130,31 @@ TEST_CASE("the learning rate follows the schedule, and metrics say so") {
   CHECK(moved > 0);
   CHECK(moved < 0.001 * (0.25 + 0.5 + 0.375 + 0.25 + 0.125) + 1e-6);
   CHECK(number_after(result, "b") == 0);
+}
+
+TEST_CASE("a run whose folder is removed stops, and once all is computed tells the digest first") {
+  for (const std::string where : {"eval_every: 2", "eval_every: 0"}) {
+    const TemporaryFolder folder;
+    const auto output = folder.path() / "run";
+    const Config config = parse_config(
+        "model: {name: linear}\n"
+        "data: {name: pmean_example, batch_size: 4}\n"
+        "trainer: {steps: 3, " +
+            where + "}\n",
+        "test");
+    const DataSets data{std::make_shared<ThirteenSamples>(),
+                        std::make_shared<FolderRemovingSamples>(output)};
+    const std::string message = message_of<Error>([&] {
+      pmap([&] { run_training(config, data, {.output = output, .name = "", .quiet = true}); },
+           {.axis_name = "data", .axis_size = 2})();
+    });
+    INFO(message);
+    CHECK_THAT(message, ContainsSubstring("the output folder " + output.string() +
+                                          " or its metrics.jsonl was removed, renamed or "
+                                          "replaced during the run"));
+    const bool is_over = where == "eval_every: 0";
+    CHECK(std::regex_search(message, std::regex("; all 3 steps are done, parameters_sha256 is "
+                                                "[0-9a-f]{64}$")) == is_over);
+    CHECK(!std::filesystem::exists(output));
+  }
 }

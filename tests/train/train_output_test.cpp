@@ -1,0 +1,144 @@
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <regex>
+#include <stdexcept>
+#include <string>
+
+#include <linux/magic.h>
+#include <poll.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/train/train_program.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Flags of a run that would not end by itself and logs nothing after its first line.
+std::vector<std::string> endless(const std::string& launch) {
+  return {"--config",   config_file("pmean_linear.yaml"),
+          "--replicas", "2",
+          "--set",      "trainer.steps=1000000000",
+          "--set",      "trainer.log_every=1000000000",
+          "--launch",   launch,
+          "--output",   "run"};
+}
+
+// Both ends of a terminal of 100 columns.
+struct Terminal {
+  Terminal() {
+    winsize size{.ws_row = 24, .ws_col = 100, .ws_xpixel = 0, .ws_ypixel = 0};
+    if (::openpty(&master, &slave, nullptr, nullptr, &size) != 0) {
+      throw std::runtime_error("openpty failed");
+    }
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+  ~Terminal() {
+    ::close(master);
+    ::close(slave);
+  }
+
+  // Whether `wanted` is written to it from now on, before a deadline.
+  bool shows(const std::string& wanted) const {
+    const std::regex pattern(wanted);
+    std::string all;
+    std::array<char, 4096> buffer{};
+    pollfd ready{.fd = master, .events = POLLIN, .revents = 0};
+    while (!std::regex_search(all, pattern)) {
+      if (::poll(&ready, 1, 60'000) != 1) return false;
+      const ssize_t size = ::read(master, buffer.data(), buffer.size());
+      if (size <= 0) return false;
+      all.append(buffer.data(), static_cast<std::size_t>(size));
+    }
+    return true;
+  }
+
+  int master = -1;
+  int slave = -1;
+};
+
+}  // namespace
+
+TEST_CASE("of two jobs that name one output folder, one gets it") {
+  for (int round = 0; round < 6; ++round) {
+    const TemporaryFolder folder;
+    const std::string launch = round % 2 == 0 ? "processes" : "threads";
+    const auto command = [&](const std::string& replicas) {
+      return train_command({"--config", config_file("pmean_linear.yaml"), "--replicas", replicas,
+                            "--launch", launch, "--output", "run"});
+    };
+    ChildProgram two(command("2"), folder.path());
+    ChildProgram three(command("3"), folder.path());
+    const Ended first = two.wait();
+    const Ended second = three.wait();
+    INFO(first.err << second.err);
+    CHECK(first.status + second.status == 2);
+    const bool has_two = first.status == 0;
+    CHECK_THAT((has_two ? second : first).err,
+               ContainsSubstring("output folder run holds a run already (its "));
+    const fs::path run = folder.path() / "run";
+    CHECK(entries(run) == 3);
+    CHECK(read_json(run / "result.json")["replicas"] == (has_two ? 2 : 3));
+    CHECK(read_json_lines(run / "metrics.jsonl").size() == 1);
+    CHECK_THAT(read_text(run / "config.yaml"),
+               ContainsSubstring(has_two ? "replicas: 2" : "replicas: 3"));
+  }
+}
+
+TEST_CASE("a run whose output folder goes away in its midst says so and stops") {
+  for (const std::string launch : {"processes", "threads"}) {
+    for (const bool renamed : {false, true}) {
+      const TemporaryFolder folder;
+      ChildProgram program(train_command(endless(launch)), folder.path());
+      const fs::path run = folder.path() / "run";
+      REQUIRE(eventually([&] { return fs::exists(run / "metrics.jsonl"); }));
+      renamed ? fs::rename(run, folder.path() / "other") : (void)fs::remove_all(run);
+      const Ended end = program.wait();
+      INFO(end.err);
+      CHECK(end.status == 1);
+      CHECK_THAT(lines_of(end.err).back(),
+                 ContainsSubstring("the output folder run or its metrics.jsonl was removed, "
+                                   "renamed or replaced during the run"));
+      CHECK(!fs::exists(run));
+    }
+  }
+}
+
+TEST_CASE("on a terminal progress comes by time, as wide as its window is") {
+  struct statfs mounted {};
+  if (::statfs("/dev/pts", &mounted) != 0 || mounted.f_type != DEVPTS_SUPER_MAGIC) {
+    WARN("no terminal can be made here: /dev/pts is not mounted");
+    return;
+  }
+  for (const std::string launch : {"processes", "threads"}) {
+    const TemporaryFolder folder;
+    const Terminal terminal;
+    std::vector<std::string> command = train_command(endless(launch));
+    ChildProgram program([&] {
+      if (::chdir(folder.path().c_str()) != 0) return 1;
+      ::dup2(terminal.slave, STDOUT_FILENO);
+      std::vector<char*> arguments;
+      for (std::string& argument : command) arguments.push_back(argument.data());
+      arguments.push_back(nullptr);
+      ::execv(arguments[0], arguments.data());
+      return 1;
+    });
+    CHECK(terminal.shows("\r\x1b\\[K\\[>  *\\]  step [0-9]+/1000000000  epoch [0-9]+  [^\r]*left"));
+    winsize narrow{.ws_row = 24, .ws_col = 30, .ws_xpixel = 0, .ws_ypixel = 0};
+    REQUIRE(::ioctl(terminal.master, TIOCSWINSZ, &narrow) == 0);
+    CHECK(terminal.shows("\r\x1b\\[Kstep [0-9]+/1000000000\r"));
+    ::kill(program.pid(), SIGTERM);
+    CHECK(program.wait().status == 143);
+  }
+}
