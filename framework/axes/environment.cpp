@@ -108,7 +108,25 @@ std::string text_of(const std::source_location& where) {
 }
 
 std::string AxisCall::text() const {
-  return str(operation, " over ", axes.text(), " (", text_of(where), ")");
+  const AxisCall* const named = CalledFrom::current();
+  const AxisCall& shown = named != nullptr ? *named : *this;
+  return str(shown.operation, " over ", shown.axes.text(), " (", text_of(shown.where), ")");
+}
+
+namespace {
+
+thread_local const AxisCall* called_from = nullptr;
+
+}  // namespace
+
+CalledFrom::CalledFrom(const AxisCall& call) noexcept : outer_(std::exchange(called_from, &call)) {}
+
+CalledFrom::~CalledFrom() {
+  called_from = outer_;
+}
+
+const AxisCall* CalledFrom::current() noexcept {
+  return called_from;
 }
 
 std::int64_t AxisLevel::size() const {

@@ -53,6 +53,22 @@ struct AxisCall {
   [[nodiscard]] std::string text() const;
 };
 
+/// While it lives, messages about this thread's collectives name the function that the user called,
+/// and its line, in place of the collective's own.
+class CalledFrom {
+ public:
+  explicit CalledFrom(const AxisCall& call) noexcept;
+  ~CalledFrom();
+  CalledFrom(const CalledFrom&) = delete;
+  CalledFrom& operator=(const CalledFrom&) = delete;
+
+  /// The innermost one's call; nullptr if there is none.
+  [[nodiscard]] static const AxisCall* current() noexcept;
+
+ private:
+  const AxisCall* outer_;
+};
+
 /// "model.cpp:41"
 [[nodiscard]] std::string text_of(const std::source_location& where);
 

@@ -82,7 +82,9 @@ std::string text_of_leaves(const Leaves& leaves, const AxisCall& call) {
 // "psum over 'data' at model.cpp:44", or which call's backward it is of.
 std::string title_of(const AxisCall& call) {
   if (current_forward != nullptr) return "the backward of " + current_forward->text;
-  return call.operation + (" over " + call.axes.text() + " at " + text_of(call.where));
+  const AxisCall* const named = CalledFrom::current();
+  const AxisCall& shown = named != nullptr ? *named : call;
+  return shown.operation + (" over " + shown.axes.text() + " at " + text_of(shown.where));
 }
 
 Key fingerprint_of(const AxisCall& call, const Leaves& leaves, const std::string& detail,
@@ -99,7 +101,7 @@ Key fingerprint_of(const AxisCall& call, const Leaves& leaves, const std::string
 CallRecord record_of(const AxisCall& call, const Leaves& leaves, const std::string& detail,
                      bool differentiated) {
   std::string text = title_of(call);
-  if (current_forward != nullptr) {
+  if (current_forward != nullptr || CalledFrom::current() != nullptr) {
     text += ", which is ";
     text += call.operation;
   }
