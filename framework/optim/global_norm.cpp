@@ -73,7 +73,7 @@ double clip_scale(double norm, double max_norm) {
   if (!(max_norm > 0)) {
     throw ValueError(lockstep::str("clip_scale: max_norm must be above 0, not ", max_norm));
   }
-  return std::isfinite(norm) && norm > max_norm ? max_norm / norm : 1;
+  return std::isfinite(norm) ? std::min(1.0, max_norm / (norm + 1e-6)) : 1;
 }
 
 }  // namespace lockstep

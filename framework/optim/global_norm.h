@@ -21,8 +21,9 @@ inline constexpr std::int64_t kSquaresBlockElements = 64;
 /// other tensors.
 void add_squares(const at::Tensor& gradient, ExactSum& sum);
 
-/// The factor for gradients whose norm is `norm`, for it to be at most `max_norm`, up to rounding:
-/// 1 if it is, or is not finite, which is for the caller to decide on. ValueError unless max_norm
+/// The factor for gradients whose norm is `norm`, for it to be at most `max_norm`: max_norm /
+/// (norm + 1e-6), as torch.nn.utils.clip_grad_norm_, if that is below 1. 1 for a norm that is not
+/// finite, which is for the caller to decide on. ValueError unless max_norm
 /// is above 0 (infinity only measures).
 [[nodiscard]] double clip_scale(double norm, double max_norm);
 

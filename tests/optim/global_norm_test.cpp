@@ -103,8 +103,8 @@ TEST_CASE("gradients that add_squares cannot take are refused", "[optim]") {
 
 TEST_CASE("clipping scales a norm down to the largest that is allowed", "[optim]") {
   const double infinity = std::numeric_limits<double>::infinity();
-  CHECK(clip_scale(5, 2) == 0.4);
-  CHECK(clip_scale(5, 5) == 1);
+  CHECK(clip_scale(5, 2) == 2 / (5 + 1e-6));  // as torch.nn.utils.clip_grad_norm_
+  CHECK(clip_scale(5, 5) == 5 / (5 + 1e-6));
   CHECK(clip_scale(5, 6) == 1);
   CHECK(clip_scale(0, 1) == 1);
   CHECK(clip_scale(5, infinity) == 1);
