@@ -1,10 +1,16 @@
 #include "framework/training/agreement.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <functional>
+#include <sstream>
 #include <string_view>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
@@ -18,10 +24,82 @@ namespace lockstep {
 void start_alike(const std::vector<at::Tensor>& tensors, const AxisNames& axis_name) {
   const c10::AutoGradMode no_grad(false);
   for (const at::Tensor& tensor : tensors) {
-    const at::Tensor values = tensor.detach();
+    // Of a version of its own: another trainer that has the parameter may go on.
+    const at::Tensor values = tensor.variable_data();
     const at::Tensor message = values.contiguous();
     pbroadcast_(message, axis_name, 0);
     if (!message.is_same(values)) values.copy_(message);
+  }
+}
+
+std::int64_t hash_of(const at::Tensor& tensor) {
+  const at::Tensor values = as_message(tensor.detach());
+  const auto bytes = bytes_of(values);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return static_cast<std::int64_t>(std::hash<std::string_view>{}(text));
+}
+
+namespace {
+
+// A line a parameter: "'weight' (3, 5) float32".
+std::vector<std::string> descriptions(const std::vector<std::string>& names,
+                                      const std::vector<at::Tensor>& tensors) {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    std::vector<std::int64_t> sizes = tensors[i].sizes().vec();
+    lines.push_back(lockstep::str("'", names[i], "' (", join(sizes), ") ",
+                                  at::toString(tensors[i].scalar_type()),
+                                  tensors[i].requires_grad() ? "" : ", frozen"));
+  }
+  return lines;
+}
+
+std::string line_or_none(const std::vector<std::string>& lines, std::size_t index) {
+  return index < lines.size() ? lines[index] : "none";
+}
+
+// Every replica's text.
+std::vector<std::string> texts_of_all(const std::string& own, const AxisNames& axis_name) {
+  const auto size = static_cast<std::int64_t>(own.size());
+  const at::Tensor sizes = all_gather(at::full({}, size, at::kLong), axis_name);
+  const at::Tensor padded = at::zeros({sizes.max().item<std::int64_t>()}, at::kByte);
+  std::memcpy(padded.data_ptr(), own.data(), own.size());
+  const at::Tensor all = all_gather(padded, axis_name);
+  std::vector<std::string> texts;
+  for (std::int64_t replica = 0; replica < all.size(0); ++replica) {
+    const auto* const begin = static_cast<const char*>(all.data_ptr()) + replica * all.size(1);
+    texts.emplace_back(begin, begin + sizes[replica].item<std::int64_t>());
+  }
+  return texts;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+void check_same_model(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
+                      const AxisNames& axis_name) {
+  const c10::AutoGradMode no_grad(false);
+  std::string text;
+  for (const std::string& line : descriptions(names, tensors)) text += line + "\n";
+  const auto hash = static_cast<std::int64_t>(std::hash<std::string>{}(text));
+  const at::Tensor hashes = all_gather(at::full({}, hash, at::kLong), axis_name);
+  if (hashes.eq(hash).all().item<bool>() && hashes.eq(hashes[0]).all().item<bool>()) return;
+  const std::vector<std::string> texts = texts_of_all(text, axis_name);
+  const std::vector<std::string> first = lines_of(texts[0]);
+  for (std::size_t replica = 1; replica < texts.size(); ++replica) {
+    const std::vector<std::string> other = lines_of(texts[replica]);
+    for (std::size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
+      if (line_or_none(first, i) == line_or_none(other, i)) continue;
+      throw ValueError(lockstep::str("the replicas have different models: parameter ", i, " is ",
+                                     line_or_none(first, i), " on replica 0 and ",
+                                     line_or_none(other, i), " on replica ", replica));
+    }
   }
 }
 
@@ -31,11 +109,7 @@ void check_agreement(const std::vector<std::string>& names, const std::vector<at
   const auto count = static_cast<std::int64_t>(tensors.size());
   const at::Tensor hashes = at::empty({count}, at::kLong);
   for (std::int64_t i = 0; i < count; ++i) {
-    const at::Tensor values = as_message(tensors[static_cast<std::size_t>(i)].detach());
-    const auto bytes = bytes_of(values);
-    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    hashes.data_ptr<std::int64_t>()[i] =
-        static_cast<std::int64_t>(std::hash<std::string_view>{}(text));
+    hashes.data_ptr<std::int64_t>()[i] = hash_of(tensors[static_cast<std::size_t>(i)]);
   }
   const at::Tensor all = all_gather(hashes, axis_name);  // (replicas, tensors)
   const auto* const values = all.data_ptr<std::int64_t>();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,15 @@ namespace lockstep {
 
 /// Gives `tensors` replica 0's values on all replicas of the axis. All replicas together.
 void start_alike(const std::vector<at::Tensor>& tensors, const AxisNames& axis_name);
+
+/// Throws ValueError unless the replicas' parameters have the same names, shapes and dtypes, in the
+/// same order, and the same ones of them require a gradient: it names the first that differs and
+/// the replicas. All replicas together.
+void check_same_model(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
+                      const AxisNames& axis_name);
+
+/// A hash of a tensor's bytes, the same on machines of one kind.
+[[nodiscard]] std::int64_t hash_of(const at::Tensor& tensor);
 
 /// Throws Error unless `tensors`, called `names`, have the same bytes on all replicas of the axis:
 /// it names the first that differs and the replicas that differ from the first one. Hashes of 64

@@ -29,6 +29,11 @@ class Block : public torch::nn::Module {
     runner_ = std::move(runner);
     had_runner_ = true;
   }
+  /// It is an ordinary module from now on.
+  void remove_runner() {
+    runner_.reset();
+    had_runner_ = false;
+  }
 
   virtual at::Tensor forward(const at::Tensor& input) = 0;
 

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/engine.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -35,7 +36,7 @@ void BlockGathering::gather(std::size_t part) {
 }
 
 void BlockGathering::drop(std::size_t part) {
-  if (keeps_everything_) return;
+  if (keeps_everything_ || keeps_graph_) return;
   for (const std::size_t bucket : parts_[part].buckets) parameters_.drop(bucket, queue_);
 }
 
@@ -89,7 +90,20 @@ at::Tensor BlockGathering::run(Block& block, const at::Tensor& input) {
   return output;
 }
 
+void BlockGathering::begin_backward() {
+  is_own_ = true;
+  is_other_ = false;
+}
+
 void BlockGathering::before_backward(std::size_t part) {
+  if (!is_own_ && !is_other_) {
+    is_other_ = true;
+    torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (self && !self->is_own_) self->end_backward();
+    });
+  }
+  if (c10::GradMode::is_enabled()) keeps_graph_ = true;  // create_graph
   Part& entered = parts_[part];
   if (entered.users++ == 0) entered.missing = entered.items.size();
   gather(part);
@@ -108,7 +122,7 @@ void BlockGathering::after_backward(std::size_t part) {
   Part& done = parts_[part];
   if (done.users == 0 || --done.users > 0) return;
   drop(part);
-  if (done.ends_at_input) {
+  if (done.ends_at_input && is_own_) {
     for (const std::size_t bucket : done.buckets) left_(bucket);
   }
   // What comes next ran before it in the forward; that may have begun already.
@@ -122,12 +136,23 @@ void BlockGathering::after_backward(std::size_t part) {
 }
 
 void BlockGathering::end_backward() {
+  is_own_ = false;
+  is_other_ = false;
   close_order();
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     parts_[part].users = 0;
     parts_[part].ends_at_input = true;
     drop(part);
   }
+}
+
+void BlockGathering::end_step() {
+  if (!std::exchange(keeps_graph_, false)) return;
+  end_backward();
+}
+
+void BlockGathering::gather_everything() {
+  for (std::size_t part = 0; part < parts_.size(); ++part) gather(part);
 }
 
 BlockGathering::Held::Held(std::shared_ptr<BlockGathering> gathering, std::size_t part)
@@ -142,7 +167,7 @@ BlockGathering::Held::~Held() {
 BlockGathering::Everything::Everything(std::shared_ptr<BlockGathering> gathering)
     : gathering_(std::move(gathering)) {
   if (!gathering_) return;
-  for (std::size_t part = 0; part < gathering_->parts_.size(); ++part) gathering_->gather(part);
+  gathering_->gather_everything();
   gathering_->keeps_everything_ = true;
 }
 

@@ -28,10 +28,18 @@ class BlockGathering final : public Block::Runner,
   at::Tensor run(Block& block, const at::Tensor& input) override;
 
   [[nodiscard]] bool keeps_everything() const noexcept { return keeps_everything_; }
+  /// A backward of the trainer begins: `left` is called until it ends. In others, of
+  /// autograd::grad, blocks are gathered and dropped all the same.
+  void begin_backward();
   /// The gradients of parameter `item` are there.
   void gradient_ready(std::size_t item);
   /// A backward has ended: drops what is still there.
   void end_backward();
+  /// A step ends: drops what a backward with create_graph has left for the next one.
+  void end_step();
+
+  /// Gathers all blocks, which stay until end_backward(); under Everything longer.
+  void gather_everything();
 
   /// The parameters of blocks[part] are there while it lives.
   class Held {
@@ -84,6 +92,9 @@ class BlockGathering final : public Block::Runner,
   std::vector<std::size_t> last_order_;  // of the parts in the last forward
   std::vector<std::size_t> order_;       // in this one, so far
   bool keeps_everything_ = false;
+  bool keeps_graph_ = false;  // a graph of the backward may need all that was gathered
+  bool is_own_ = false;       // the backward that goes on is the trainer's
+  bool is_other_ = false;     // or another, whose end is awaited
 };
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "framework/training/data_parallel.h"
 
+#include <optional>
 #include <utility>
 
 #include <c10/core/GradMode.h>
@@ -14,112 +15,168 @@
 #include "framework/training/flat_gradients.h"
 #include "framework/training/gradient_hooks.h"
 #include "framework/training/module_parameters.h"
+#include "framework/training/parameter_claims.h"
 #include "framework/training/unused_parameters.h"
 
 namespace lockstep {
 
 class DataParallel::Implementation {
  public:
-  // `all` are the parameters and those that are not trained.
-  Implementation(const std::vector<at::Tensor>& all, const std::vector<at::Tensor>& parameters,
-                 std::vector<std::string> names, const AxisNames& axis_name,
+  // Of `parameters` those that require a gradient are averaged; all start alike.
+  Implementation(ModuleParameters parameters, const AxisNames& axis_name,
                  const DataParallelOptions& options, std::source_location where)
       : axis_(axis_name),
         options_(options),
-        parameters_(parameters),
-        names_(std::move(names)),
-        hooks_(parameters_,
-               [this](std::size_t index, const at::Tensor& gradient) {
-                 gradients_->add(index, gradient, queue_);
-               }),
+        made_{"DataParallel", axis_, where},
+        all_(std::move(parameters)),
+        claims_("DataParallel", {ParameterPart::gradients}, all_.names, all_.tensors),
+        hooks_(all_.names, all_.tensors,
+               {.begin =
+                    [this] {
+                      begin({"loss.backward()", axis_, made_.where}, {}, true);
+                    },
+                .ready = [this](std::size_t index,
+                                const at::Tensor& gradient) { add(index, gradient); },
+                .end = [this] { end_plain(); }}),
         queue_(axis_, options.overlap != Overlap::off, where) {
+    const CalledFrom scope(made_);
     if (!(options_.bucket_mb > 0 && options_.bucket_mb <= 1e6)) {
       throw ValueError(lockstep::str("DataParallel: bucket_mb is ", options_.bucket_mb,
                                      "; it must be above 0 and at most 1000000"));
     }
-    start_alike(all, axis_);
+    check_same_model(all_.all_names, all_.all, axis_);
+    start_alike(all_.all, axis_);
   }
 
-  void backward(const at::Tensor& loss, bool is_last) {
-    if (loss.defined() && !loss.requires_grad()) {
-      throw ValueError("DataParallel: the loss does not depend on any parameter");
-    }
-    if (!gradients_) lay_out(loss);
-    gradients_->begin(is_first_, is_last);
-    if (loss.defined()) hooks_.backward(loss);
-    const auto without = gradients_->finish(queue_);
-    if (loss.defined()) unused_.add(without);
-    is_first_ = is_last;
-    if (!is_last) return;
-    unused_.end_step(names_, ++steps_, axis_);
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      // As they are, but for half types, whose means are in float32.
-      parameters_[i].mutable_grad() = means_[i].to(parameters_[i].scalar_type());
-    }
+  void backward(const at::Tensor& loss, const BackwardOptions& options, bool is_last,
+                const AxisCall& call) {
+    check_loss(loss, call);
+    begin(call, loss, is_last);
+    if (loss.defined()) hooks_.backward(loss, options);
+    end(loss.defined());
+  }
+
+  const AxisNames& axis() const noexcept { return axis_; }
+
+  void check_agreement(const AxisCall& call) {
+    const CalledFrom scope(call);
+    lockstep::check_agreement(all_.all_names, all_.all, axis_);
   }
 
  private:
+  // `call` is what the messages of a backward name.
+  void begin(const AxisCall& call, const at::Tensor& loss, bool is_last) {
+    call_ = call;
+    const CalledFrom scope(*call_);
+    if (!gradients_) lay_out(loss);
+    gradients_->begin(is_first_, is_last);
+    is_last_ = is_last;
+  }
+
+  void add(std::size_t index, const at::Tensor& gradient) {
+    const CalledFrom scope(*call_);
+    check_dense(gradient, all_.names[index], *call_);
+    gradients_->add(index, gradient, queue_);
+  }
+
+  // Of a plain backward: what .grad() holds of a parameter that it has not come to counts, too.
+  void end_plain() {
+    for (std::size_t i = 0; i < all_.tensors.size(); ++i) {
+      const at::Tensor& gradient = all_.tensors[i].grad();
+      if (gradient.defined() && !gradients_->has(i)) add(i, gradient);
+    }
+    end(/*has_loss=*/true);
+  }
+
+  void end(bool has_loss) {
+    const CalledFrom scope(*call_);
+    const auto without = gradients_->finish(queue_);
+    if (has_loss) unused_.add(without);
+    is_first_ = is_last_;
+    if (!is_last_) return;
+    const std::vector<bool> unused = unused_.agree(all_.names, axis_);
+    unused_.end_step();
+    const c10::AutoGradMode no_grad(false);
+    for (std::size_t i = 0; i < all_.tensors.size(); ++i) {
+      const at::Tensor& parameter = all_.tensors[i];
+      // As they are, but for half types, whose means are in float32.
+      parameter.mutable_grad() = unused[i] ? at::Tensor() : means_[i].to(parameter.scalar_type());
+    }
+  }
+
   void lay_out(const at::Tensor& loss) {
     const c10::AutoGradMode no_grad(false);
-    const FlatLayout layout(flat_items(parameters_),
-                            agreed_backward_order(loss, parameters_, axis_),
+    const FlatLayout layout(flat_items(all_.tensors),
+                            agreed_backward_order(loss, all_.tensors, axis_),
                             bucket_bytes(options_.bucket_mb), axis_size(axis_));
     gradients_ = std::make_unique<FlatGradients>(
-        parameters_, layout, axis_,
+        all_.tensors, layout, axis_,
         FlatGradientOptions{.keeps_all = true,
                             .keeps_local = true,
                             .reduces_early = queue_.overlaps() || options_.overlap == Overlap::on,
                             .compression = options_.compression},
         queue_.overlaps());
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    for (std::size_t i = 0; i < all_.tensors.size(); ++i) {
       const FlatPlace& place = layout.place(i);
       means_.push_back(
-          part_of(gradients_->mean(place.bucket), place.offset, parameters_[i].sizes()));
+          part_of(gradients_->mean(place.bucket), place.offset, all_.tensors[i].sizes()));
     }
   }
 
   AxisNames axis_;
   DataParallelOptions options_;
-  std::vector<at::Tensor> parameters_;
-  std::vector<std::string> names_;
+  AxisCall made_;
+  ModuleParameters all_;
+  ParameterClaims claims_;
   std::unique_ptr<FlatGradients> gradients_;
   GradientHooks hooks_;
   AxisQueue queue_;
   std::vector<at::Tensor> means_;
   UnusedParameters unused_;
-  bool is_first_ = true;
-  std::int64_t steps_ = 0;
+  std::optional<AxisCall> call_;  // the backward that goes on
+  bool is_first_ = true;          // it is the first one since the last reduction
+  bool is_last_ = true;           // its gradients are reduced
 };
 
 DataParallel::DataParallel(torch::nn::Module& module, const AxisNames& axis_name,
-                           const DataParallelOptions& options, std::source_location where) {
-  ModuleParameters parameters = module_parameters(module);
-  implementation_ = std::make_unique<Implementation>(
-      parameters.all, parameters.tensors, std::move(parameters.names), axis_name, options, where);
-}
+                           const DataParallelOptions& options, std::source_location where)
+    : implementation_(
+          std::make_unique<Implementation>(module_parameters(module), axis_name, options, where)) {}
 
-DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, std::vector<std::string> names,
-                           const AxisNames& axis_name, const DataParallelOptions& options,
-                           std::source_location where) {
+DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, const AxisNames& axis_name,
+                           const DataParallelOptions& options, std::source_location where) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     check_parameter(lockstep::str("leaf ", i), leaves[i]);
     if (leaves[i].requires_grad()) continue;
     throw ValueError(lockstep::str("DataParallel: leaf ", i, " requires no gradient"));
   }
-  const std::vector<at::Tensor> parameters = each_once(leaves);
-  for (std::size_t i = 0; i < parameters.size(); ++i) names.push_back(lockstep::str("leaf ", i));
-  implementation_ = std::make_unique<Implementation>(parameters, parameters, std::move(names),
-                                                     axis_name, options, where);
+  ModuleParameters parameters;
+  parameters.tensors = each_once(leaves);
+  for (std::size_t i = 0; i < parameters.tensors.size(); ++i) {
+    parameters.names.push_back(lockstep::str("leaf ", i));
+  }
+  parameters.all = parameters.tensors;
+  parameters.all_names = parameters.names;
+  implementation_ =
+      std::make_unique<Implementation>(std::move(parameters), axis_name, options, where);
 }
 
 DataParallel::~DataParallel() = default;
 
-void DataParallel::backward(const at::Tensor& loss) {
-  implementation_->backward(loss, true);
+void DataParallel::backward(const at::Tensor& loss, const BackwardOptions& options,
+                            std::source_location where) {
+  implementation_->backward(loss, options, true,
+                            {"DataParallel::backward", implementation_->axis(), where});
 }
 
-void DataParallel::accumulate(const at::Tensor& loss) {
-  implementation_->backward(loss, false);
+void DataParallel::accumulate(const at::Tensor& loss, std::source_location where) {
+  implementation_->backward(loss, {}, false,
+                            {"DataParallel::accumulate", implementation_->axis(), where});
+}
+
+void DataParallel::check_agreement(std::source_location where) {
+  implementation_->check_agreement(
+      {"DataParallel::check_agreement", implementation_->axis(), where});
 }
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 
 #include "framework/axes/axis_names.h"
 #include "framework/training/averaging_options.h"
+#include "framework/training/gradient_hooks.h"
 #include "framework/tree/tree.h"
 
 namespace torch::nn {
@@ -27,17 +28,21 @@ struct DataParallelOptions {
 /// Synchronized gradients for a training loop of one's own, with any optimizer:
 ///
 ///   DataParallel parallel(*model, "data");
-///   parallel.backward(loss(model->forward(inputs), targets));
+///   loss(model->forward(inputs), targets).backward();
 ///   optimizer.step();
 ///
-/// All replicas start from replica 0's parameters, and each step's gradients are the mean over the
-/// axis: sent in a few buckets, in the midst of the backward where that is faster. ZeroTrainer
-/// (zero.h) also cuts optimizer state, gradients and parameters into shards. All replicas call
-/// everything alike, in the same order; for one thread.
+/// All replicas start from replica 0's parameters, and after each backward .grad() is the mean over
+/// the axis: sent in a few buckets, in the midst of the backward where that is faster. ZeroTrainer
+/// (zero.h) also cuts optimizer state, gradients and parameters into shards. Gradients of
+/// autograd::grad are the replica's own. A parameter that no replica's loss depends on has no
+/// gradient, and optimizers leave it as it is; what some replicas leave out counts as zeros there.
+/// Both are named once in the log. All replicas call everything alike, in the same order; for one
+/// thread.
 class DataParallel {
  public:
   /// For the module's parameters that require a gradient. Throws ValueError for ones that are not
-  /// floating and dense, and for options out of range.
+  /// floating and dense, that another trainer has, for models that differ between replicas, for an
+  /// Embedding with max_norm (its forward makes replicas differ), and for options out of range.
   explicit DataParallel(torch::nn::Module& module, const AxisNames& axis_name = "data",
                         const DataParallelOptions& options = {},
                         std::source_location where = std::source_location::current());
@@ -46,25 +51,31 @@ class DataParallel {
   explicit DataParallel(const T& parameters, const AxisNames& axis_name = "data",
                         const DataParallelOptions& options = {},
                         std::source_location where = std::source_location::current())
-      : DataParallel(tree_leaves(parameters), {}, axis_name, options, where) {}
+      : DataParallel(tree_leaves(parameters), axis_name, options, where) {}
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  /// loss.backward(), after which each parameter's .grad() is the mean over the replicas (it
-  /// replaces what was there): of this loss' gradients and those accumulated since the last call.
-  /// An undefined loss has none. Parameters that it does not reach count as zeros; they are named
-  /// once in the log.
-  void backward(const at::Tensor& loss);
+  /// What loss.backward() does with this trainer alive, of one loss: each parameter's .grad()
+  /// becomes the mean over the replicas of this loss' gradients and those accumulated since the
+  /// last call. loss.backward() itself adds to what .grad() held, as autograd has it, and averages
+  /// that; here it is replaced. An undefined loss has none: of a replica without samples.
+  /// ValueError for a loss that needs no gradient or has several elements, and for gradients that
+  /// are not dense.
+  void backward(const at::Tensor& loss, const BackwardOptions& options = {},
+                std::source_location where = std::source_location::current());
   /// loss.backward() of a microbatch: its gradients are added to the next backward's. Nothing is
   /// sent.
-  void accumulate(const at::Tensor& loss);
+  void accumulate(const at::Tensor& loss,
+                  std::source_location where = std::source_location::current());
+  /// Throws Error unless all replicas have equal parameters, which names the first that differs and
+  /// the replicas that differ from replica 0. All replicas together.
+  void check_agreement(std::source_location where = std::source_location::current());
 
  private:
   class Implementation;
-  DataParallel(const std::vector<at::Tensor>& leaves, std::vector<std::string> names,
-               const AxisNames& axis_name, const DataParallelOptions& options,
-               std::source_location where);
+  DataParallel(const std::vector<at::Tensor>& leaves, const AxisNames& axis_name,
+               const DataParallelOptions& options, std::source_location where);
   std::unique_ptr<Implementation> implementation_;
 };
 

@@ -144,7 +144,7 @@ void FlatGradients::add(std::size_t index, const at::Tensor& gradient, AxisQueue
     const at::Tensor view = view_of(bucket.local, index);
     if (is_again || !(first_ || options_.reduces_every_microbatch)) {
       view.add_(gradient);
-    } else {
+    } else if (view.data_ptr() != gradient.data_ptr()) {
       view.copy_(gradient);
     }
   } else if (is_again) {

@@ -56,6 +56,8 @@ class FlatGradients {
   void begin(bool first, bool last);
   /// The gradient of parameter `index` is there.
   void add(std::size_t index, const at::Tensor& gradient, AxisQueue& queue);
+  /// Whether it has come in this microbatch.
+  [[nodiscard]] bool has(std::size_t index) const { return has_[index]; }
   /// No more gradients come for a bucket. Those of a group other than 0 are reduced after this at
   /// the earliest, and those of group 0 after finish(): so that all replicas reduce at the same
   /// places among their other collectives. In a layout without groups it does nothing.
@@ -63,6 +65,9 @@ class FlatGradients {
   /// Ends the microbatch; after the last the means are there. Parameters without a gradient count
   /// as zeros; returns them.
   std::vector<std::size_t> finish(AxisQueue& queue);
+
+  /// Whether this replica gets the whole mean.
+  [[nodiscard]] bool keeps_all() const noexcept { return options_.keeps_all; }
 
   /// Forgets what compression has left out: gradients that are not finite have spoiled it.
   void forget_residuals();

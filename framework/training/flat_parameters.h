@@ -2,13 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
 #include "framework/collectives/axis_queue.h"
+#include "framework/training/placed_parameters.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep {
@@ -20,20 +23,20 @@ enum class ParameterPlacement {
   cut,     ///< every replica has its shard; buckets of groups other than 0 are whole while gathered
 };
 
-/// Parameters as views of flat buckets. Where all replicas of the axis can share memory they hold
-/// one copy together, which is never cut: then the owner of a shard writes it, and a barrier stands
-/// for every exchange.
+/// Parameters in flat buckets (PlacedParameters), updated in shards. What replicas hold together is
+/// never cut: then the owner of a shard writes it, and a barrier stands for every exchange.
 class FlatParameters {
  public:
-  /// Makes the `parameters`, which keep their values, views of buckets that `layout` describes. All
-  /// replicas together, with equal values. CommError if the host has not enough memory.
-  FlatParameters(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
-                 const AxisNames& axis_name, ParameterPlacement placement);
+  /// As PlacedParameters, with errors as theirs.
+  FlatParameters(const std::vector<std::string>& names, const std::vector<at::Tensor>& parameters,
+                 const FlatLayout& layout, const AxisNames& axis_name,
+                 ParameterPlacement placement);
   FlatParameters(const FlatParameters&) = delete;
   FlatParameters& operator=(const FlatParameters&) = delete;
 
   /// Whether the replicas hold one copy.
-  [[nodiscard]] bool is_common() const noexcept { return is_common_; }
+  [[nodiscard]] bool is_common() const noexcept { return placed_.is_common(); }
+  [[nodiscard]] const FlatLayout& layout() const noexcept { return placed_.layout(); }
   /// Whether each replica updates everything itself.
   [[nodiscard]] bool updates_all() const noexcept;
 
@@ -41,6 +44,11 @@ class FlatParameters {
   [[nodiscard]] const at::Tensor& own(std::size_t bucket) const { return buckets_[bucket].own; }
   /// After all replicas have updated what is theirs: makes it everybody's.
   void publish();
+  /// As PlacedParameters::check and adopt.
+  [[nodiscard]] bool check(const AxisCall& call) const { return placed_.check(call); }
+  std::vector<std::size_t> adopt(const AxisCall& call) { return placed_.adopt(call); }
+  /// As PlacedParameters::edit, while all cut buckets are gathered.
+  std::vector<std::size_t> edit(const std::function<void()>& write, const AxisCall& call);
 
   /// Begins to gather a cut bucket, unless that has begun.
   void start_gathering(std::size_t bucket, AxisQueue& queue);
@@ -60,21 +68,15 @@ class FlatParameters {
 
  private:
   struct Bucket {
-    at::Tensor whole;  // of a cut bucket: without memory while it is dropped
     at::Tensor own;
     bool is_cut = false;
     at::Tensor gathered;  // the memory of a cut bucket that is whole
     std::optional<AxisQueue::Call> gathering;
   };
-  void fill(const std::vector<at::Tensor>& parameters, const FlatBucket& bucket, Bucket& into);
-  void cut(Bucket& bucket, const Shard& own);
-
   AxisNames axis_;
-  FlatLayout layout_;
   ParameterPlacement placement_;
-  bool is_common_ = false;
+  PlacedParameters placed_;
   std::vector<Bucket> buckets_;
-  std::vector<at::Tensor> parameters_;
   std::int64_t bytes_ = 0;
   std::int64_t gathered_ = 0;
   std::int64_t gathered_peak_ = 0;

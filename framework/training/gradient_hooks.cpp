@@ -3,17 +3,23 @@
 #include <cstdint>
 #include <utility>
 
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
 
 namespace lockstep {
 
 using torch::autograd::variable_list;
 
 struct GradientHooks::State {
-  Ready ready;
+  Receiver receiver;
+  std::vector<std::string> names;
   std::vector<at::Tensor> parameters;
+  std::vector<const void*> nodes;  // that the hooks are at
   bool is_on = false;
 };
 
@@ -21,6 +27,24 @@ struct GradientHooks::State {
 struct GradientHooks::Attached {
   decltype(torch::autograd::Edge::function) node;
   std::uintptr_t key;
+  unsigned check;  // the parameter's own hook
+};
+
+// A backward with the hooks on. What autograd destroys without having called it has failed.
+class GradientHooks::Run {
+ public:
+  explicit Run(std::shared_ptr<State> state) : state_(std::move(state)) { state_->is_on = true; }
+  ~Run() { state_->is_on = false; }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  void end() {
+    state_->is_on = false;
+    state_->receiver.end();
+  }
+
+ private:
+  std::shared_ptr<State> state_;
 };
 
 class GradientHooks::Hook final : public torch::autograd::FunctionPostHook {
@@ -29,12 +53,17 @@ class GradientHooks::Hook final : public torch::autograd::FunctionPostHook {
 
   variable_list operator()(const variable_list& outputs, const variable_list&) override {
     const auto state = state_.lock();
-    if (!state || !state->is_on) return outputs;
+    if (!state) return outputs;
     at::Tensor& slot = state->parameters[index_].mutable_grad();
     if (!slot.defined()) return outputs;
+    if (!state->is_on) {
+      state->receiver.begin();
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [run = std::make_shared<Run>(state)] { run->end(); });
+    }
     const at::Tensor gradient = std::move(slot);
     slot = at::Tensor();
-    state->ready(index_, gradient);
+    state->receiver.ready(index_, gradient);
     return outputs;
   }
 
@@ -43,27 +72,40 @@ class GradientHooks::Hook final : public torch::autograd::FunctionPostHook {
   std::size_t index_;
 };
 
-GradientHooks::GradientHooks(const std::vector<at::Tensor>& parameters, Ready ready)
-    : state_(std::make_shared<State>(State{std::move(ready), parameters})) {
+GradientHooks::GradientHooks(std::vector<std::string> names,
+                             const std::vector<at::Tensor>& parameters, Receiver receiver)
+    : state_(std::make_shared<State>(
+          State{std::move(receiver), std::move(names), parameters, {}, false})) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     auto node = torch::autograd::impl::grad_accumulator(parameters[i]);
     const auto key = node->add_post_hook(std::make_unique<Hook>(state_, i));
-    attached_.push_back({std::move(node), key});
+    state_->nodes.push_back(node.get());
+    // A change of dtype gives the parameter another node, without our hook but with its own.
+    const std::weak_ptr<State> weak = state_;
+    const unsigned check = parameters[i].register_hook([weak, i](const at::Tensor&) {
+      const auto state = weak.lock();
+      if (!state) return;
+      const auto now = torch::autograd::impl::grad_accumulator(state->parameters[i]);
+      if (now.get() == state->nodes[i]) return;
+      throw ValueError(str("parameter '", state->names[i],
+                           "' has changed its dtype since its trainer was made, and its gradient "
+                           "would not be averaged: make a new trainer after such a change"));
+    });
+    attached_.push_back({std::move(node), key, check});
   }
 }
 
 GradientHooks::~GradientHooks() {
-  for (const Attached& attached : attached_) (void)attached.node->del_post_hook(attached.key);
+  for (std::size_t i = 0; i < attached_.size(); ++i) {
+    (void)attached_[i].node->del_post_hook(attached_[i].key);
+    state_->parameters[i].remove_hook(attached_[i].check);
+  }
 }
 
-void GradientHooks::backward(const at::Tensor& loss) {
+void GradientHooks::backward(const at::Tensor& loss, const BackwardOptions& options) {
   for (const at::Tensor& parameter : state_->parameters) parameter.mutable_grad().reset();
-  struct Scope {
-    bool& is_on;
-    ~Scope() { is_on = false; }
-  };
-  const Scope scope{state_->is_on = true};
-  loss.backward();
+  const Run run(state_);
+  loss.backward({}, options.retain_graph, options.create_graph);
 }
 
 }  // namespace lockstep

@@ -3,33 +3,49 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 namespace lockstep {
 
-/// Calls `ready(i, gradient)` as soon as a backward has the whole gradient of parameters[i], in the
-/// thread that runs it, in place of leaving it in .grad(), which stays undefined. Only in
-/// backward(): others are ordinary ones. A parameter without a gradient is not called for. An
-/// exception ends the backward.
+/// What a backward leaves behind, as in torch::autograd::backward.
+struct BackwardOptions {
+  bool retain_graph = false;  ///< the graph can be walked again
+  bool create_graph = false;  ///< gradients have a graph themselves: for higher derivatives
+};
+
+/// Takes the gradient of each parameter as soon as a backward has the whole of it, in the thread
+/// that runs it, in place of leaving it in .grad(), which stays undefined. Backwards are those of
+/// backward() and any other that reaches a parameter's .grad(), such as loss.backward(); not
+/// autograd::grad. A parameter without a gradient is not called for. An exception ends the
+/// backward.
 class GradientHooks {
  public:
-  using Ready = std::function<void(std::size_t index, const at::Tensor& gradient)>;
+  struct Receiver {
+    /// A backward that is none of backward() has come to its first parameter.
+    std::function<void()> begin;
+    std::function<void(std::size_t index, const at::Tensor& gradient)> ready;
+    /// It is over.
+    std::function<void()> end;
+  };
 
-  /// `parameters` are leaves that require a gradient.
-  GradientHooks(const std::vector<at::Tensor>& parameters, Ready ready);
+  /// `parameters`, called `names`, are leaves that require a gradient.
+  GradientHooks(std::vector<std::string> names, const std::vector<at::Tensor>& parameters,
+                Receiver receiver);
   ~GradientHooks();
   GradientHooks(const GradientHooks&) = delete;
   GradientHooks& operator=(const GradientHooks&) = delete;
 
-  /// loss.backward() with the hooks on.
-  void backward(const at::Tensor& loss);
+  /// loss.backward(), in which what .grad() held before does not count.
+  void backward(const at::Tensor& loss, const BackwardOptions& options);
 
  private:
   struct State;
   struct Attached;
   class Hook;
+  class Run;
   std::shared_ptr<State> state_;
   std::vector<Attached> attached_;
 };

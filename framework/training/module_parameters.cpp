@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -20,6 +21,43 @@ void check_parameter(const std::string& name, const at::Tensor& parameter) {
   throw ValueError(lockstep::str("parameter '", name,
                                  "' must be a dense leaf tensor of a real floating dtype on the "
                                  "CPU"));
+}
+
+namespace {
+
+void check_writes_nothing(const std::string& name, const torch::nn::Module& module) {
+  const auto* const embedding = module.as<torch::nn::Embedding>();
+  const auto* const bag = module.as<torch::nn::EmbeddingBag>();
+  if (!(embedding != nullptr && embedding->options.max_norm()) &&
+      !(bag != nullptr && bag->options.max_norm())) {
+    return;
+  }
+  throw ValueError(
+      lockstep::str("module '", name,
+                    "' is an embedding with max_norm, whose forward writes its weights: "
+                    "leave max_norm out, and limit the norms in edit_parameters()"));
+}
+
+}  // namespace
+
+void check_dense(const at::Tensor& gradient, const std::string& name, const AxisCall& call) {
+  if (gradient.layout() == at::kStrided) return;
+  throw ValueError(lockstep::str(call.text(), ": parameter '", name,
+                                 "' has a gradient that is not dense: use dense ones"));
+}
+
+void check_loss(const at::Tensor& loss, const AxisCall& call) {
+  if (!loss.defined()) return;
+  const auto refuse = [&](const std::string& why) { throw ValueError(call.text() + ": " + why); };
+  if (loss.numel() != 1) {
+    refuse(lockstep::str("the loss has ", loss.numel(), " elements; it must have one"));
+  }
+  if (loss.is_meta()) {
+    refuse(
+        "the loss depends on parameters of a Block that were not there: call the Block itself, "
+        "or hold whole_parameters()");
+  }
+  if (!loss.requires_grad()) refuse("the loss does not depend on any parameter");
 }
 
 ModuleParameters module_parameters(torch::nn::Module& module) {
@@ -43,6 +81,10 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
       if (!is_new && place->second != number) place->second = 0;
     }
   }
+  check_writes_nothing("", module);
+  for (const auto& item : module.named_modules("", /*include_self=*/false)) {
+    check_writes_nothing(item.key(), *item.value());
+  }
   std::unordered_map<const void*, bool> seen;
   std::vector<std::int64_t> number_of(blocks.size() + 1, 0);  // of those that have parameters
   for (const auto& item : module.named_parameters()) {
@@ -52,6 +94,7 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
     if (!seen.emplace(parameter.unsafeGetTensorImpl(), true).second) continue;
     found.all_names.push_back(item.key());
     found.all.push_back(parameter);
+    found.is_frozen.push_back(!parameter.requires_grad());
     if (!parameter.requires_grad()) continue;
     check_parameter(item.key(), parameter);
     found.names.push_back(item.key());

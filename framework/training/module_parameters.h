@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/axes/environment.h"
 #include "framework/tree/flat_layout.h"
 
 namespace torch::nn {
@@ -21,6 +22,7 @@ class Block;
 struct ModuleParameters {
   std::vector<std::string> all_names;
   std::vector<at::Tensor> all;
+  std::vector<bool> is_frozen;                ///< by tensor of `all`: requires no gradient
   std::map<std::string, at::Tensor> by_name;  ///< the same, under all of their names
   // Of these, those that require a gradient:
   std::vector<std::string> names;
@@ -30,12 +32,18 @@ struct ModuleParameters {
 };
 
 /// Throws ValueError for one that requires a gradient and is not a dense floating tensor on the
-/// CPU, for a module without any, and for a Block inside another. A parameter that two blocks share
-/// is of none.
+/// CPU, for a module without any, for a Block inside another, and for an Embedding with max_norm. A
+/// parameter that two blocks share is of none.
 [[nodiscard]] ModuleParameters module_parameters(torch::nn::Module& module);
 
 /// Throws ValueError, naming it, for a parameter that is not as above.
 void check_parameter(const std::string& name, const at::Tensor& parameter);
+
+/// Throws ValueError, naming it, for the gradient of parameter `name` unless it is dense.
+void check_dense(const at::Tensor& gradient, const std::string& name, const AxisCall& call);
+
+/// Throws ValueError unless `loss` is undefined, or one element that depends on parameters.
+void check_loss(const at::Tensor& loss, const AxisCall& call);
 
 /// Each tensor that requires a gradient once, in order, checked as above under its number.
 [[nodiscard]] std::vector<at::Tensor> each_once(const std::vector<at::Tensor>& tensors);

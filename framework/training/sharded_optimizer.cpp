@@ -5,14 +5,17 @@
 #include <numeric>
 #include <utility>
 
+#include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
 #include <torch/optim/optimizer.h>
 
+#include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
-#include "framework/collectives/message.h"
 #include "framework/training/agreement.h"
 #include "framework/training/module_parameters.h"
+#include "framework/training/parameter_claims.h"
+#include "framework/training/placed_parameters.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep {
@@ -39,53 +42,62 @@ std::vector<std::int64_t> owners_of(const std::vector<at::Tensor>& parameters,
 }  // namespace
 
 ShardedOptimizer::ShardedOptimizer(const std::vector<at::Tensor>& parameters, const Make& make,
-                                   const AxisNames& axis_name)
+                                   const AxisNames& axis_name, std::source_location where)
     : axis_(axis_name) {
+  const AxisCall call{"ShardedOptimizer", axis_, where};
+  const CalledFrom scope(call);
   const std::vector<at::Tensor> tensors = each_once(parameters);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < tensors.size(); ++i) names.push_back(str("leaf ", i));
+  claims_ = std::make_unique<ParameterClaims>("ShardedOptimizer",
+                                              std::vector{ParameterPart::values}, names, tensors);
+  check_same_model(names, tensors, axis_);
   start_alike(tensors, axis_);
-  const std::int64_t replica = axis_index(axis_);
   const auto owners = owners_of(tensors, axis_size(axis_));
   // A bucket for each owner and dtype: owners are groups, which are counted from 1.
   std::vector<std::int64_t> groups;
   for (const std::int64_t owner : owners) groups.push_back(owner + 1);
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const FlatLayout layout(flat_items(tensors, groups), order, 1, 1);
+  placed_ = std::make_unique<PlacedParameters>(
+      names, tensors, FlatLayout(flat_items(tensors, groups), order, 1, 1), axis_);
   std::vector<at::Tensor> own;
-  {
-    const c10::AutoGradMode no_grad(false);
-    for (const FlatBucket& bucket : layout.buckets()) {
-      const CommonZeros zeros = common_zeros({bucket.size}, bucket.dtype, axis_);
-      is_common_ = zeros.is_common;
-      for (const std::size_t item : bucket.items) {
-        const at::Tensor view =
-            part_of(zeros.tensor, layout.place(item).offset, tensors[item].sizes());
-        if (!is_common_ || replica == 0) view.copy_(tensors[item]);
-        tensors[item].set_data(view);
-        if (owners[item] == replica) own.push_back(tensors[item]);
-      }
-      parts_.push_back({bucket.group - 1, zeros.tensor});
-    }
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (owners[i] == axis_index(axis_)) own.push_back(tensors[i]);
   }
-  parameters_ = tensors;
-  if (is_common_) barrier(axis_);
   if (!own.empty()) optimizer_ = make(std::move(own));
 }
 
 ShardedOptimizer::~ShardedOptimizer() = default;
 
-void ShardedOptimizer::step() {
-  // Nobody reads the parameters any more: not where the gradients were averaged, but others may
-  // have looked at them since.
-  if (is_common_) barrier(axis_);
-  if (optimizer_) optimizer_->step();
-  if (is_common_) barrier(axis_);
+void ShardedOptimizer::step(std::source_location where) {
+  const AxisCall call{"ShardedOptimizer::step", axis_, where};
+  const CalledFrom scope(call);
   const c10::AutoGradMode no_grad(false);
-  for (const Part& part : parts_) {
-    if (!is_common_) pbroadcast_(part.values, axis_, part.owner);
+  // After this nobody reads the parameters any more: not where the gradients were averaged, but
+  // others may have looked at them since.
+  const at::Tensor replaced = at::full({1}, placed_->check(call) ? 1 : 0, at::kLong);
+  psum_(replaced, axis_);
+  if (replaced.item<std::int64_t>() != 0) (void)placed_->adopt(call);
+  if (optimizer_) optimizer_->step();
+  if (placed_->is_common()) {
+    barrier(axis_);
+  } else {
+    const auto& buckets = placed_->layout().buckets();
+    for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+      pbroadcast_(placed_->bucket(bucket), axis_, buckets[bucket].group - 1);
+    }
   }
   // Others have written them, where autograd does not see it.
-  for (const at::Tensor& parameter : parameters_) parameter.unsafeGetTensorImpl()->bump_version();
+  placed_->note_update();
+}
+
+void ShardedOptimizer::edit_parameters(const std::function<void()>& write,
+                                       std::source_location where) {
+  const AxisCall call{"ShardedOptimizer::edit_parameters", axis_, where};
+  const CalledFrom scope(call);
+  (void)placed_->check(call);
+  (void)placed_->edit(write, call);
 }
 
 }  // namespace lockstep

@@ -1,10 +1,13 @@
 #include "framework/training/sharded_update.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
+#include <ATen/ops/abs.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -26,6 +29,7 @@ ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const FlatLayout& 
                              const AxisNames& axis_name)
     : axis_(axis_name),
       optimizer_(make_optimizer(options)),
+      steps_(names.size(), 0),
       has_all_(parameters.updates_all() || axis_size(axis_) == 1) {
   const c10::AutoGradMode no_grad(false);
   const std::int64_t replica = axis_index(axis_);
@@ -67,21 +71,54 @@ void ShardedUpdate::add_bucket(const OptimizerOptions& options, const FlatLayout
   }
 }
 
-double ShardedUpdate::gradient_norm(bool& is_bad) const {
+// In one message: the limbs of the norm's square, and each replica's vote in a place of its own.
+StepVotes ShardedUpdate::exchange(const StepVote& own) const {
+  constexpr std::size_t kWords = 2;  // a vote
   ExactSum sum;
   for (const Piece& piece : pieces_) add_squares(piece.slice.gradient, sum);
+  const auto replicas = static_cast<std::size_t>(axis_size(axis_));
+  if (replicas == 1) return {std::sqrt(sum.value()), {own}};
+  const std::size_t limbs = has_all_ ? 0 : ExactSum::kLimbs;
+  const at::Tensor message =
+      at::zeros({static_cast<std::int64_t>(limbs + replicas * kWords)}, at::kLong);
+  auto* const data = message.data_ptr<std::int64_t>();
+  std::copy_n(sum.limbs().begin(), limbs, data);
+  auto* const votes = data + limbs;
+  auto* const vote = votes + static_cast<std::size_t>(axis_index(axis_)) * kWords;
+  vote[0] = std::bit_cast<std::int64_t>(own.lr);
+  vote[1] = (own.has_bad_loss ? 1 : 0) + (own.has_replaced ? 2 : 0) + (own.has_unused ? 4 : 0);
+  psum_(message, axis_);
+  std::copy_n(data, limbs, sum.limbs().begin());
+  StepVotes all{std::sqrt(sum.value()), {}};
+  for (std::size_t replica = 0; replica < replicas; ++replica) {
+    const std::int64_t* const its = votes + replica * kWords;
+    all.votes.push_back({.lr = std::bit_cast<double>(its[0]),
+                         .has_bad_loss = (its[1] & 1) != 0,
+                         .has_replaced = (its[1] & 2) != 0,
+                         .has_unused = (its[1] & 4) != 0});
+  }
+  return all;
+}
+
+double ShardedUpdate::norm_of_large() const {
+  double largest = 0;
+  for (const Piece& piece : pieces_) {
+    largest = std::max(largest, piece.slice.gradient.abs().max().item<double>());
+  }
+  if (!has_all_) largest = pmax(at::full({}, largest, at::kDouble), axis_).item<double>();
+  const int exponent = std::ilogb(largest);
+  ExactSum sum;
+  for (const Piece& piece : pieces_) {
+    add_squares(piece.slice.gradient.mul(std::ldexp(1.0, -exponent)), sum);
+  }
   if (!has_all_) {
-    // The limbs, and how many replicas call it bad.
-    const at::Tensor message =
-        at::empty({static_cast<std::int64_t>(ExactSum::kLimbs + 1)}, at::kLong);
+    const at::Tensor message = at::empty({static_cast<std::int64_t>(ExactSum::kLimbs)}, at::kLong);
     auto* const data = message.data_ptr<std::int64_t>();
     std::copy(sum.limbs().begin(), sum.limbs().end(), data);
-    data[ExactSum::kLimbs] = is_bad ? 1 : 0;
     psum_(message, axis_);
-    std::copy(data, data + ExactSum::kLimbs, sum.limbs().begin());
-    is_bad = data[ExactSum::kLimbs] != 0;
+    std::copy_n(data, ExactSum::kLimbs, sum.limbs().begin());
   }
-  return std::sqrt(sum.value());
+  return std::ldexp(std::sqrt(sum.value()), exponent);
 }
 
 std::optional<std::size_t> ShardedUpdate::first_non_finite() const {
@@ -98,13 +135,26 @@ std::optional<std::size_t> ShardedUpdate::first_non_finite() const {
   return static_cast<std::size_t>(first);
 }
 
-void ShardedUpdate::update(const Settings& settings) {
+void ShardedUpdate::update(const Settings& settings, const std::vector<bool>& skipped) {
+  for (std::size_t i = 0; i < steps_.size(); ++i) steps_[i] += skipped[i] ? 0 : 1;
   for (const Piece& piece : pieces_) {
-    optimizer_->update(piece.slice, {.step = settings.step,
+    if (skipped[piece.parameter]) continue;
+    optimizer_->update(piece.slice, {.step = steps_[piece.parameter],
                                      .lr = settings.lr * piece.settings.lr_scale,
                                      .weight_decay = piece.settings.weight_decay,
                                      .gradient_scale = settings.gradient_scale,
                                      .clip_value = settings.clip_value});
+  }
+}
+
+void ShardedUpdate::refresh_masters(const std::vector<std::size_t>& parameters) {
+  const c10::AutoGradMode no_grad(false);
+  for (const Piece& piece : pieces_) {
+    if (!piece.slice.rounded.defined() ||
+        std::find(parameters.begin(), parameters.end(), piece.parameter) == parameters.end()) {
+      continue;
+    }
+    piece.slice.parameter.copy_(piece.slice.rounded);
   }
 }
 

@@ -15,6 +15,25 @@
 
 namespace lockstep {
 
+/// What a replica says at a step.
+struct StepVote {
+  double lr = 0;
+  bool has_bad_loss = false;  ///< a loss of the step was not finite
+  bool has_replaced = false;  ///< the program has replaced parameters
+  bool has_unused = false;    ///< parameters that no loss of the step depends on
+};
+
+/// What all of them say, in their order.
+struct StepVotes {
+  double gradient_norm = 0;
+  std::vector<StepVote> votes;
+
+  [[nodiscard]] bool any(bool StepVote::*what) const {
+    return std::any_of(votes.begin(), votes.end(),
+                       [&](const StepVote& vote) { return vote.*what; });
+  }
+};
+
 /// The optimizer's work on what this replica updates: its shard of each bucket, or all of it.
 class ShardedUpdate {
  public:
@@ -24,21 +43,24 @@ class ShardedUpdate {
                 const std::vector<std::string>& names, const FlatParameters& parameters,
                 const FlatGradients& gradients, const AxisNames& axis_name);
 
-  /// The L2 norm of all mean gradients, the same bits on every replica and however they are cut.
-  /// `is_bad` becomes true on all replicas if it is on any; where each updates everything nothing
-  /// is exchanged, and it stays as it is.
-  [[nodiscard]] double gradient_norm(bool& is_bad) const;
+  /// Gives every replica's vote to all of them, and the L2 norm of all mean gradients, the same
+  /// bits on every replica and however they are cut; infinite also where the squares are too large.
+  [[nodiscard]] StepVotes exchange(const StepVote& own) const;
+  /// That norm where it is finite, but not the squares. All replicas together.
+  [[nodiscard]] double norm_of_large() const;
   /// The index of the first parameter whose mean gradient is not finite; nothing if all are.
   [[nodiscard]] std::optional<std::size_t> first_non_finite() const;
 
   struct Settings {
-    std::int64_t step;  ///< from 1
     double lr;
     double gradient_scale;
     std::optional<double> clip_value;
   };
-  /// Updates this replica's part: to be published.
-  void update(const Settings& settings);
+  /// Updates this replica's part, to be published: but for parameters that are `skipped`, the same
+  /// on all replicas, for which it is no step of theirs.
+  void update(const Settings& settings, const std::vector<bool>& skipped);
+  /// Parameters were given other values: masters follow.
+  void refresh_masters(const std::vector<std::size_t>& parameters);
 
   /// Of the optimizer's state, masters with it.
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
@@ -55,6 +77,7 @@ class ShardedUpdate {
 
   AxisNames axis_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::vector<std::int64_t> steps_;  // by parameter
   bool has_all_;
   std::vector<Piece> pieces_;
   std::int64_t bytes_ = 0;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,22 +10,23 @@
 
 namespace lockstep {
 
-/// Says once of each parameter in the log that no gradient of a step was its own.
+/// Which parameters the losses of a step do not depend on. Replica 0 says it once of each in the
+/// log.
 class UnusedParameters {
  public:
-  /// After a microbatch's backward: those of these `indices` had none.
+  /// After a microbatch's backward: those of these `indices` had no gradient.
   void add(const std::vector<std::size_t>& indices);
-  /// After the backward of step `step`, whose parameters are called `names`. In the first one all
-  /// replicas together, and replica 0 says it for all; later each says what is new to it.
-  void end_step(const std::vector<std::string>& names, std::int64_t step,
-                const AxisNames& axis_name);
+  /// Whether this replica has any in this step; one without a loss has all.
+  [[nodiscard]] bool any() const { return !unused_ || !unused_->empty(); }
+  /// By parameter, whether no replica's losses of this step depend on it. All replicas together.
+  [[nodiscard]] std::vector<bool> agree(const std::vector<std::string>& names,
+                                        const AxisNames& axis_name);
+  /// The next step begins.
+  void end_step() { unused_.reset(); }
 
  private:
-  void tell_for_all(const std::vector<std::string>& names, const AxisNames& axis_name);
-
   std::optional<std::set<std::size_t>> unused_;  // in this step's microbatches so far
   std::set<std::size_t> told_;
-  bool is_first_ = true;
 };
 
 }  // namespace lockstep

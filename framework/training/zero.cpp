@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
@@ -14,6 +15,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
+#include "framework/collectives/message.h"
 #include "framework/collectives/psum.h"
 #include "framework/comm/turn.h"
 #include "framework/optim/global_norm.h"
@@ -24,14 +26,17 @@
 #include "framework/training/gradient_hooks.h"
 #include "framework/training/memory_prediction.h"
 #include "framework/training/module_parameters.h"
+#include "framework/training/parameter_claims.h"
 #include "framework/training/sharded_update.h"
 #include "framework/training/unused_parameters.h"
 
 namespace lockstep {
 namespace {
 
-void check(bool holds, const std::string& message) {
-  if (!holds) throw ValueError("ZeroTrainer: " + message);
+constexpr const char* kBackward = "ZeroTrainer::backward";
+
+void check(bool holds, const AxisCall& call, const std::string& message) {
+  if (!holds) throw ValueError(call.text() + ": " + message);
 }
 
 }  // namespace
@@ -41,12 +46,23 @@ class ZeroTrainer::Implementation {
   Implementation(torch::nn::Module& module, ZeroOptions options, std::source_location where)
       : options_(std::move(options)),
         axis_(options_.axis_name),
+        made_{"ZeroTrainer", axis_, where},
         parameters_(module_parameters(module)),
-        hooks_(parameters_.tensors,
-               [this](std::size_t index, const at::Tensor& gradient) { add(index, gradient); }) {
+        claims_("ZeroTrainer", {ParameterPart::values, ParameterPart::gradients}, parameters_.names,
+                parameters_.tensors),
+        hooks_(parameters_.names, parameters_.tensors,
+               {.begin =
+                    [this] {
+                      begin({"loss.backward()", axis_, made_.where}, at::Tensor());
+                    },
+                .ready = [this](std::size_t index,
+                                const at::Tensor& gradient) { add(index, gradient); },
+                .end = [this] { end(/*has_loss=*/true); }}) {
+    const CalledFrom scope(made_);
     check_options(options_);
     check_groups(options_.optimizer, parameters_.names);
     (void)make_optimizer(options_.optimizer);
+    check_same_model(parameters_.all_names, parameters_.all, axis_);
     start_alike(parameters_.all, axis_);
     queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off, where);
     gather_queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off, where);
@@ -54,33 +70,40 @@ class ZeroTrainer::Implementation {
     if (options_.stage == 3) lay_out(at::Tensor());
   }
 
-  void backward(const at::Tensor& loss) {
-    check(microbatch_ < options_.accumulate,
-          lockstep::str("backward was called ", microbatch_ + 1, " times for a step of ",
-                        options_.accumulate, " microbatches: call step()"));
-    check(!loss.defined() || loss.requires_grad(), "the loss does not depend on any parameter");
-    check(loss.defined() || !blocks_,
+  void backward(const at::Tensor& loss, const BackwardOptions& options,
+                std::source_location where) {
+    const AxisCall call{kBackward, axis_, where};
+    check_loss(loss, call);
+    check(loss.defined() || !blocks_, call,
           "a loss is needed at stage 3, where all replicas run the blocks: without samples, one "
           "times 0");
-    if (!flat_parameters_) lay_out(loss);
-    note(loss);
-    gradients_->begin(microbatch_ == 0, microbatch_ + 1 == options_.accumulate);
-    if (loss.defined()) hooks_.backward(loss);
-    const auto without = gradients_->finish(*queue_);
-    if (blocks_) blocks_->end_backward();
-    if (loss.defined()) unused_.add(without);
-    ++microbatch_;
-    if (microbatch_ == options_.accumulate) unused_.end_step(parameters_.names, steps_ + 1, axis_);
+    begin(call, loss);
+    if (loss.defined()) hooks_.backward(loss, options);
+    end(loss.defined());
   }
 
-  StepReport step(double lr) {
-    check(microbatch_ == options_.accumulate,
-          lockstep::str("step() after ", microbatch_, " of ", options_.accumulate,
-                        " microbatches' backward()"));
-    check(!blocks_ || !blocks_->keeps_everything(), "step() while whole_parameters() lives");
+  StepReport step(double lr, std::source_location where) {
+    const AxisCall call{"ZeroTrainer::step", axis_, where};
+    const CalledFrom scope(call);
+    check_whole_step(call);
+    check(std::isfinite(lr), call, lockstep::str("the learning rate is ", lr));
+    check(!blocks_ || !blocks_->keeps_everything(), call, "called while whole_parameters() lives");
     const c10::AutoGradMode no_grad(false);
-    microbatch_ = 0;
-    StepReport report = judged();
+    if (blocks_) blocks_->end_step();
+    StepVote own{.lr = lr,
+                 .has_bad_loss = has_bad_loss_,
+                 .has_replaced = flat_parameters_->check(call),
+                 .has_unused = unused_.any()};
+    const StepVotes votes = update_->exchange(own);
+    check_learning_rates(votes.votes, call);
+    if (votes.any(&StepVote::has_replaced)) {
+      update_->refresh_masters(flat_parameters_->adopt(call));
+    }
+    std::vector<bool> skipped(parameters_.tensors.size(), false);
+    if (votes.any(&StepVote::has_unused)) skipped = unused_.agree(parameters_.names, axis_);
+    unused_.end_step();
+    end_gradients();
+    StepReport report = judged(votes);
     if (report.skipped && options_.non_finite == NonFinite::stop) {
       throw Error(lockstep::str(report.reason, " at step ", steps_ + 1,
                                 "; training has diverged: try a smaller learning rate or "
@@ -91,15 +114,66 @@ class ZeroTrainer::Implementation {
       gradients_->forget_residuals();
       return report;
     }
-    ++updates_;
     const double scale =
         options_.clip_norm ? clip_scale(report.gradient_norm, *options_.clip_norm) : 1.0;
-    update_->update(
-        {.step = updates_, .lr = lr, .gradient_scale = scale, .clip_value = options_.clip_value});
+    update_->update({.lr = lr, .gradient_scale = scale, .clip_value = options_.clip_value},
+                    skipped);
     flat_parameters_->publish();
     // What the module was made in, and the parts of the first step that come but once.
-    if (updates_ == 1) release_freed_memory();
+    if (updates_++ == 0) release_freed_memory();
     return report;
+  }
+
+  void visit_gradients(
+      const std::function<void(const std::string& name, const at::Tensor& gradient)>& visit,
+      std::source_location where) {
+    const AxisCall call{"ZeroTrainer::visit_gradients", axis_, where};
+    const CalledFrom scope(call);
+    check_whole_step(call);
+    const c10::AutoGradMode no_grad(false);
+    const FlatLayout& layout = flat_parameters_->layout();
+    for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
+      at::Tensor mean = gradients_->mean(bucket);
+      if (!gradients_->keeps_all()) {
+        mean = at::empty({layout.buckets()[bucket].size}, mean.options());
+        all_gather_into(mean, gradients_->own_mean(bucket), axis_);
+      }
+      for (const std::size_t item : layout.buckets()[bucket].items) {
+        visit(parameters_.names[item],
+              part_of(mean, layout.place(item).offset, parameters_.tensors[item].sizes()));
+      }
+    }
+  }
+
+  void edit_parameters(const std::function<void()>& write, std::source_location where) {
+    const AxisCall call{"ZeroTrainer::edit_parameters", axis_, where};
+    if (!flat_parameters_) {
+      // Until the first backward each replica has its own.
+      {
+        const c10::AutoGradMode no_grad(false);
+        write();
+      }
+      const CalledFrom scope(call);
+      return lockstep::check_agreement(parameters_.all_names, parameters_.all, axis_);
+    }
+    (void)flat_parameters_->check(call);
+    const BlockGathering::Everything everything(blocks_);
+    const auto changed = flat_parameters_->edit(write, call);
+    update_->refresh_masters(changed);
+  }
+
+  void release_parameters() {
+    if (!flat_parameters_) return;
+    const c10::AutoGradMode no_grad(false);
+    if (blocks_) {
+      for (Block* const block : parameters_.blocks) block->remove_runner();
+      blocks_->gather_everything();
+    }
+    update_.reset();
+    gradients_.reset();
+    flat_parameters_.reset();
+    blocks_.reset();
+    is_released_ = true;
   }
 
   void visit_parameters(
@@ -146,37 +220,97 @@ class ZeroTrainer::Implementation {
   std::int64_t steps() const noexcept { return steps_; }
 
  private:
-  void add(std::size_t index, const at::Tensor& gradient) {
-    if (gradient.layout() != at::kStrided) {
-      throw ValueError(lockstep::str("parameter '", parameters_.names[index],
-                                     "' has a gradient that is not dense: use dense ones"));
+  // A microbatch's backward begins. `call` is what its messages name.
+  void begin(const AxisCall& call, const at::Tensor& loss) {
+    check(!is_released_, call, "after release_parameters()");
+    check(microbatch_ < options_.accumulate, call,
+          lockstep::str("backward was called ", microbatch_ + 1, " times for a step of ",
+                        microbatches_text(), ": call step()"));
+    call_ = call;
+    const CalledFrom scope(*call_);
+    check_frozen();
+    if (flat_parameters_) {
+      (void)flat_parameters_->check(call);
+    } else {
+      lockstep::check_agreement(parameters_.all_names, parameters_.all, axis_);
+      lay_out(loss);
     }
+    if (loss.defined() && !std::isfinite(loss.item<double>())) has_bad_loss_ = true;
+    gradients_->begin(microbatch_ == 0, microbatch_ + 1 == options_.accumulate);
+    if (blocks_) blocks_->begin_backward();
+  }
+
+  void add(std::size_t index, const at::Tensor& gradient) {
+    const CalledFrom scope(*call_);
+    check_dense(gradient, parameters_.names[index], *call_);
     gradients_->add(index, gradient, *queue_);
     if (blocks_) blocks_->gradient_ready(index);
   }
 
-  // Whether a loss is not finite is said by the step's last microbatch: where each replica updates
-  // everything, and the norm takes no exchange, beside the backward.
-  void note(const at::Tensor& loss) {
-    if (loss.defined() && !std::isfinite(loss.item<double>())) bad_losses_.fill_(1);
-    const bool is_last = microbatch_ + 1 == options_.accumulate;
-    if (is_last && flat_parameters_->updates_all()) sent_losses_ = queue_->pmean_(bad_losses_);
+  void end(bool has_loss) {
+    const CalledFrom scope(*call_);
+    const auto without = gradients_->finish(*queue_);
+    if (blocks_) blocks_->end_backward();
+    if (has_loss) unused_.add(without);
+    ++microbatch_;
+    if (microbatch_ < options_.accumulate || !gradients_->keeps_all()) return;
+    const c10::AutoGradMode no_grad(false);
+    const FlatLayout& layout = flat_parameters_->layout();
+    for (std::size_t i = 0; i < parameters_.tensors.size(); ++i) {
+      const at::Tensor& parameter = parameters_.tensors[i];
+      const at::Tensor& mean = gradients_->mean(layout.place(i).bucket);
+      if (mean.scalar_type() != parameter.scalar_type()) continue;  // a half type's, in float32
+      parameter.mutable_grad() = part_of(mean, layout.place(i).offset, parameter.sizes());
+    }
+  }
+
+  // The gradients of a step have been used.
+  void end_gradients() {
+    microbatch_ = 0;
+    for (const at::Tensor& parameter : parameters_.tensors) parameter.mutable_grad().reset();
+  }
+
+  std::string microbatches_text() const {
+    return options_.accumulate == 1 ? "one microbatch"
+                                    : lockstep::str(options_.accumulate, " microbatches");
+  }
+
+  void check_whole_step(const AxisCall& call) const {
+    check(!is_released_, call, "after release_parameters()");
+    check(microbatch_ == options_.accumulate, call,
+          lockstep::str("called after the backward of ", microbatch_, " of ", microbatches_text()));
+  }
+
+  void check_frozen() const {
+    for (std::size_t i = 0; i < parameters_.all.size(); ++i) {
+      if (!parameters_.is_frozen[i] || !parameters_.all[i].requires_grad()) continue;
+      throw ValueError(lockstep::str(call_->text(), ": parameter '", parameters_.all_names[i],
+                                     "' required no gradient when its trainer was made, and does "
+                                     "now: make a new trainer"));
+    }
+  }
+
+  static void check_learning_rates(const std::vector<StepVote>& votes, const AxisCall& call) {
+    for (std::size_t replica = 1; replica < votes.size(); ++replica) {
+      if (votes[replica].lr == votes[0].lr) continue;
+      throw ValueError(lockstep::str(call.text(), ": the learning rate is ", votes[0].lr,
+                                     " on replica 0 and ", votes[replica].lr, " on replica ",
+                                     replica, "; it must be the same on all"));
+    }
   }
 
   // A step's report before anything is updated, the same on all replicas.
-  StepReport judged() {
-    if (sent_losses_) queue_->wait(*sent_losses_);
-    sent_losses_.reset();
-    bool is_bad_loss = bad_losses_.item<double>() != 0;
-    bad_losses_.zero_();
-    StepReport report{.gradient_norm = update_->gradient_norm(is_bad_loss)};
+  StepReport judged(const StepVotes& votes) {
+    has_bad_loss_ = false;
+    StepReport report{.gradient_norm = votes.gradient_norm};
     if (!std::isfinite(report.gradient_norm)) {
-      // The squares alone may be too large.
       if (const auto first = update_->first_non_finite()) {
         report.reason = "the gradient of parameter '" + parameters_.names[*first] + "'";
+      } else {
+        report.gradient_norm = update_->norm_of_large();
       }
     }
-    if (report.reason.empty() && is_bad_loss) report.reason = "the loss";
+    if (report.reason.empty() && votes.any(&StepVote::has_bad_loss)) report.reason = "the loss";
     report.skipped = !report.reason.empty();
     if (report.skipped) report.reason += " is not finite";
     return report;
@@ -190,8 +324,8 @@ class ZeroTrainer::Implementation {
         flat_items(parameters_.tensors, cuts ? parameters_.block_of : std::vector<std::int64_t>{}),
         agreed_backward_order(loss, parameters_.tensors, axis_), bucket_bytes(options_.bucket_mb),
         axis_size(axis_));
-    flat_parameters_ = std::make_unique<FlatParameters>(parameters_.tensors, layout, axis_,
-                                                        placement_of(options_.stage));
+    flat_parameters_ = std::make_unique<FlatParameters>(
+        parameters_.names, parameters_.tensors, layout, axis_, placement_of(options_.stage));
     const FlatGradientOptions how = gradient_options(options_, layout, queue_->overlaps(),
                                                      take_turns(), flat_parameters_->is_common());
     tell_what_stays(layout, how, cuts);
@@ -242,8 +376,11 @@ class ZeroTrainer::Implementation {
 
   ZeroOptions options_;
   AxisNames axis_;
+  AxisCall made_;
   ModuleParameters parameters_;
+  ParameterClaims claims_;
   GradientHooks hooks_;
+  std::optional<AxisCall> call_;  // the backward that goes on
   std::unique_ptr<FlatParameters> flat_parameters_;
   std::unique_ptr<FlatGradients> gradients_;
   std::unique_ptr<ShardedUpdate> update_;
@@ -252,8 +389,8 @@ class ZeroTrainer::Implementation {
   std::int64_t microbatch_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t updates_ = 0;
-  at::Tensor bad_losses_ = at::zeros({1}, at::kDouble);  // 1: one of the step was not finite
-  std::optional<AxisQueue::Call> sent_losses_;
+  bool has_bad_loss_ = false;  // one of the step was not finite
+  bool is_released_ = false;
   // Of gradients and, apart, of parameters: the order of the ones among the others may differ
   // between replicas that do not use the same parameters. Ended before the buffers are.
   std::unique_ptr<AxisQueue> queue_;
@@ -281,12 +418,27 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
 
 ZeroTrainer::~ZeroTrainer() = default;
 
-void ZeroTrainer::backward(const at::Tensor& loss) {
-  implementation_->backward(loss);
+void ZeroTrainer::backward(const at::Tensor& loss, const BackwardOptions& options,
+                           std::source_location where) {
+  implementation_->backward(loss, options, where);
 }
 
-StepReport ZeroTrainer::step(double lr) {
-  return implementation_->step(lr);
+StepReport ZeroTrainer::step(double lr, std::source_location where) {
+  return implementation_->step(lr, where);
+}
+
+void ZeroTrainer::visit_gradients(
+    const std::function<void(const std::string& name, const at::Tensor& gradient)>& visit,
+    std::source_location where) {
+  implementation_->visit_gradients(visit, where);
+}
+
+void ZeroTrainer::edit_parameters(const std::function<void()>& write, std::source_location where) {
+  implementation_->edit_parameters(write, where);
+}
+
+void ZeroTrainer::release_parameters() {
+  implementation_->release_parameters();
 }
 
 std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::whole_parameters() {

@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/training/gradient_hooks.h"
 #include "framework/training/memory_use.h"
 #include "framework/training/zero_options.h"
 
@@ -32,19 +33,33 @@ struct StepReport {
 ///   trainer.backward(loss(model->forward(inputs), targets));
 ///   trainer.step(1e-3);
 ///
-/// The module's parameters become views of flat buckets, of which replicas that share memory hold
-/// one copy together; the module stays an ordinary one. For Ψ bytes of parameters and N replicas a
-/// replica sends 2(N-1)/N Ψ a step over a network at stages 0 to 2, and (1 + 2m)(N-1)/N Ψ at stage
-/// 3 with m microbatches; with reduce_every_microbatch 2m, 1 + m, 1 + m and 3m times (N-1)/N Ψ. At
-/// stage 3 a Block's parameters (block.h) are there while it runs and under whole_parameters(), at
-/// no other time, also not when the trainer is gone; where replicas share memory, and outside of
-/// blocks, they are always there. Parameters that do not require a gradient are left alone. Half
-/// types are trained on float32 masters in the optimizer's state. All replicas call everything
-/// alike, in the same order; for one thread.
+/// Parameters lie in flat buckets, of which replicas that share memory hold one copy together; the
+/// module stays an ordinary one, and tensors that share a parameter's storage go along. For Ψ bytes
+/// of parameters and N replicas a replica sends 2(N-1)/N Ψ a step over a network at stages 0 to 2,
+/// and (1 + 2m)(N-1)/N Ψ at stage 3 with m microbatches; with reduce_every_microbatch 2m, 1 + m,
+/// 1 + m and 3m times (N-1)/N Ψ.
+///
+/// Between the trainer's calls a program may replace values as a whole (torch::load, set_data):
+/// they are trained on from the next step on, if they are alike on all replicas. It writes into
+/// parameters in edit_parameters() alone; anything else that writes them is a ValueError of the
+/// next backward() or step(), with every placement. (What goes around LibTorch's version counters, as
+/// data_ptr() and p.data().mul_() do, is seen where it changes one of four elements of a parameter:
+/// use neither.) A change of dtype or shape, and
+/// another parameter that requires a gradient, need a new trainer. One that requires none, or that
+/// the losses of all replicas do not depend on, is left as it is, as PyTorch's optimizers do.
+///
+/// At stage 3 a Block's parameters (block.h) are there while it runs, in its backward and under
+/// whole_parameters(); at other times they are tensors on the meta device. Where replicas share
+/// memory, and outside of blocks, they are always there. When the trainer ends each replica owns
+/// ordinary parameters again; those that are in shards only after release_parameters(). Half types
+/// are trained on float32 masters in the optimizer's state. All replicas call everything alike, in
+/// the same order; for one thread.
 class ZeroTrainer {
  public:
   /// All replicas start from replica 0's parameters. Throws ValueError for options out of range,
-  /// parameters that are not floating or dense, and as the optimizer. Buckets are made now at stage
+  /// parameters that are not floating or dense, that overlap, that another trainer has, for models
+  /// that differ between replicas, for an Embedding with max_norm (its forward writes), and as the
+  /// optimizer. Buckets are made now at stage
   /// 3, otherwise in the first backward(): CommError if the host has not enough memory.
   ZeroTrainer(torch::nn::Module& module, ZeroOptions options,
               std::source_location where = std::source_location::current());
@@ -52,18 +67,34 @@ class ZeroTrainer {
   ZeroTrainer(const ZeroTrainer&) = delete;
   ZeroTrainer& operator=(const ZeroTrainer&) = delete;
 
-  /// The backward of a microbatch's loss, `accumulate` times a step. The gradients of a step are
-  /// the sum of its losses', averaged over the replicas; .grad() stays undefined. An undefined loss
-  /// has no gradients: of a replica without samples, unless the model has collectives inside or
-  /// blocks that stage 3 gathers, which all replicas run (a loss times 0 will do). Parameters
-  /// without a gradient count as zeros; they are named once in the log; from stage 2 on, and with
-  /// overlap, a model with collectives inside needs the same ones on all replicas. After an error
-  /// the trainer is of no use. ValueError for a loss that needs no gradient and for one microbatch
-  /// too many.
-  void backward(const at::Tensor& loss);
-  /// Clips, updates all parameters with learning rate `lr`, and ends the step. Where a gradient or
-  /// any replica's loss is not finite it is skipped, or an Error says so, as the options have it.
-  StepReport step(double lr);
+  /// The backward of a microbatch's loss, `accumulate` times a step; loss.backward() does the same,
+  /// but takes no undefined loss and does not look whether the loss is finite. The gradients of a
+  /// step are the sum of its losses', averaged over the replicas: visit_gradients(). An undefined
+  /// loss has no gradients: of a replica without samples, unless the model has collectives inside
+  /// or blocks that stage 3 gathers, which all replicas run (a loss times 0 will do). Parameters
+  /// without a gradient are named once in the log; from stage 2 on, and with overlap, a model with
+  /// collectives inside needs the same ones on all replicas. After an error the trainer is of no
+  /// use. ValueError for a loss that needs no gradient or has several elements, and for one
+  /// microbatch too many. With create_graph stage 3 keeps what it gathers until step().
+  void backward(const at::Tensor& loss, const BackwardOptions& options = {},
+                std::source_location where = std::source_location::current());
+  /// Clips (by max_norm / (norm + 1e-6), as PyTorch), updates all parameters with learning rate
+  /// `lr`, and ends the step. Where a gradient or any replica's loss is not finite it is skipped,
+  /// or an Error says so, as the options have it. Error unless `lr` is the same on all replicas.
+  StepReport step(double lr, std::source_location where = std::source_location::current());
+  /// After a step's last backward and before step(): calls `visit` with each mean gradient, before
+  /// clipping, in float32 for half types. One bucket is gathered at a time. All replicas together.
+  /// At stage 0, with a worker for each replica, .grad() is that gradient as well, and what is
+  /// written to it alike on all replicas counts; elsewhere .grad() is undefined.
+  void visit_gradients(
+      const std::function<void(const std::string& name, const at::Tensor& gradient)>& visit,
+      std::source_location where = std::source_location::current());
+  /// Calls `write`, which may write all parameters as it likes and must do so alike on all
+  /// replicas: an average of weights that is swapped in, torch::load, a constraint. All parameters
+  /// have their values in it, of each replica's own. Error, naming parameter and replicas, where
+  /// they came to differ; if `write` throws, nothing has changed. All replicas together.
+  void edit_parameters(const std::function<void()>& write,
+                       std::source_location where = std::source_location::current());
   /// Calls `visit` with each parameter, once under each of its names and in their order, while it
   /// has its value: for a digest or a checkpoint. At stage 3 one block is gathered at a time. All
   /// replicas together.
@@ -78,6 +109,11 @@ class ZeroTrainer {
   /// Throws Error unless all replicas have equal parameters, which names the first that differs and
   /// the replicas that differ from replica 0. Nothing is there to compare of what they hold once.
   void check_agreement();
+
+  /// Ends the training where parameters are in shards: gathers them, and gives each replica
+  /// ordinary parameters of its own, as the trainer's end does elsewhere. The trainer is of no use
+  /// after it. All replicas together.
+  void release_parameters();
 
   /// What this replica holds now, as its buffers say it: nothing before they are made.
   [[nodiscard]] MemoryUse memory() const;

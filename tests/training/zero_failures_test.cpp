@@ -184,13 +184,15 @@ TEST_CASE("what a trainer is told must make sense") {
           if (message.find(text) == std::string::npos) throw Error(message + " without " + text);
         };
         expect(message_of<ValueError>([&] { trainer.step(0.1); }),
-               "step() after 0 of 1 microbatches");
+               "ZeroTrainer::step over 'i' (zero_failures_test.cpp:");
+        expect(message_of<ValueError>([&] { trainer.step(0.1); }),
+               "called after the backward of 0 of one microbatch");
         expect(message_of<ValueError>([&] { trainer.backward(at::zeros({})); }),
                "the loss does not depend on any parameter");
         trainer.backward(mean_loss(model, samples(0, 0, 1)));
         expect(
             message_of<ValueError>([&] { trainer.backward(mean_loss(model, samples(0, 0, 1))); }),
-            "backward was called 2 times for a step of 1 microbatches");
+            "backward was called 2 times for a step of one microbatch: call step()");
         return at::zeros({});
       },
       {.axis_size = 2})();

@@ -1,0 +1,338 @@
+#include "framework/training/placed_parameters.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/random.h"
+#include "framework/base/text.h"
+#include "framework/collectives/all_gather.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
+#include "framework/collectives/message.h"
+#include "framework/training/agreement.h"
+
+namespace lockstep {
+namespace {
+
+const void* storage_of(const at::Tensor& tensor) {
+  return tensor.storage().unsafeGetStorageImpl();
+}
+
+std::int64_t version_of(const at::Tensor& tensor) {
+  const auto& counter = tensor.unsafeGetTensorImpl()->version_counter();
+  return counter.enabled() ? counter.current_version() : 0;
+}
+
+// A hash of a few elements, contiguous, in which a write to all of them shows.
+std::uint64_t sample_of(const at::Tensor& tensor) {
+  constexpr std::int64_t kElements = 4;
+  std::uint64_t hash = 0;
+  if (tensor.numel() == 0) return hash;
+  const auto* const bytes = static_cast<const char*>(tensor.data_ptr());
+  for (std::int64_t i = 0; i < kElements; ++i) {
+    const auto index = static_cast<std::size_t>((tensor.numel() - 1) * i / (kElements - 1));
+    std::uint64_t element = 0;
+    std::memcpy(&element, bytes + index * tensor.itemsize(), tensor.itemsize());
+    hash = Key(hash).fold(element).bits();
+  }
+  return hash;
+}
+
+bool covers_storage(const at::Tensor& tensor) {
+  return tensor.is_contiguous() && tensor.storage_offset() == 0 &&
+         tensor.storage().nbytes() == static_cast<std::size_t>(tensor.numel()) * tensor.itemsize();
+}
+
+// Puts `memory` under `tensor` and all that share its storage.
+void set_storage_memory(const at::Tensor& tensor, const at::Tensor& memory) {
+  auto owner = std::make_unique<at::Tensor>(memory);
+  void* const address = memory.data_ptr();
+  tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(
+      address, owner.release(), [](void* kept) { delete static_cast<at::Tensor*>(kept); },
+      c10::Device(c10::kCPU)));
+}
+
+bool has_same_bytes(const at::Tensor& a, const at::Tensor& b) {
+  const auto bytes = static_cast<std::size_t>(a.numel()) * a.itemsize();
+  return bytes == 0 || std::memcmp(a.data_ptr(), b.data_ptr(), bytes) == 0;
+}
+
+}  // namespace
+
+PlacedParameters::PlacedParameters(std::vector<std::string> names,
+                                   std::vector<at::Tensor> parameters, const FlatLayout& layout,
+                                   AxisNames axis_name)
+    : names_(std::move(names)),
+      parameters_(std::move(parameters)),
+      layout_(layout),
+      axis_(std::move(axis_name)),
+      placed_(parameters_.size()) {
+  const c10::AutoGradMode no_grad(false);
+  make_whole();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    placed_[i].sizes = parameters_[i].sizes().vec();
+    placed_[i].dtype = parameters_[i].scalar_type();
+  }
+  // Bucket by bucket: each frees the memory that its parameters had.
+  for (const FlatBucket& bucket : layout_.buckets()) {
+    CommonZeros zeros = common_zeros({bucket.size}, bucket.dtype, axis_);
+    is_common_ = zeros.is_common;
+    buckets_.push_back(std::move(zeros.tensor));
+    const bool writes = !is_common_ || axis_index(axis_) == 0;
+    for (const std::size_t item : bucket.items) {
+      if (writes) place_of(item).copy_(parameters_[item]);
+    }
+    if (is_common_) barrier(axis_);
+    for (const std::size_t item : bucket.items) put(item, place_of(item));
+  }
+}
+
+PlacedParameters::~PlacedParameters() {
+  const c10::AutoGradMode no_grad(false);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (placed_[i].hidden.defined() || storage_of(parameters_[i]) != placed_[i].storage) continue;
+    try {
+      set_storage_memory(parameters_[i], parameters_[i].detach().clone());
+    } catch (const std::exception&) {
+      // Without memory for it the parameter stays in the bucket, which lives as long.
+    }
+  }
+}
+
+at::Tensor PlacedParameters::place_of(std::size_t index) const {
+  const FlatPlace& place = layout_.place(index);
+  return part_of(buckets_[place.bucket], place.offset, placed_[index].sizes);
+}
+
+void PlacedParameters::put(std::size_t index, const at::Tensor& memory) {
+  set_storage_memory(parameters_[index], memory);
+  note(index);
+}
+
+void PlacedParameters::note(std::size_t index) {
+  const at::Tensor& parameter = parameters_[index];
+  placed_[index].storage = storage_of(parameter);
+  placed_[index].version = version_of(parameter);
+  placed_[index].sample = sample_of(parameter);
+}
+
+void PlacedParameters::put_back(std::size_t index) {
+  const State state = state_of(index);
+  if (state == State::unfit || !covers_storage(parameters_[index])) {
+    parameters_[index].set_data(at::empty(placed_[index].sizes, placed_[index].dtype));
+  }
+  put(index, place_of(index));
+}
+
+// Each parameter gets a storage that is all its own values, contiguous.
+void PlacedParameters::make_whole() {
+  struct Range {
+    std::int64_t begin;
+    std::int64_t end;
+    std::size_t parameter;
+  };
+  std::map<const void*, std::vector<Range>> sharing;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& parameter = parameters_[i];
+    if (parameter.numel() == 0) continue;
+    std::int64_t extent = 1;
+    for (std::int64_t d = 0; d < parameter.dim(); ++d) {
+      extent += (parameter.size(d) - 1) * parameter.stride(d);
+    }
+    const std::int64_t begin = parameter.storage_offset();
+    sharing[storage_of(parameter)].push_back({begin, begin + extent, i});
+  }
+  for (auto& [storage, ranges] : sharing) {
+    std::sort(ranges.begin(), ranges.end(),
+              [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    for (std::size_t r = 1; r < ranges.size(); ++r) {
+      if (ranges[r].begin >= ranges[r - 1].end) continue;
+      throw ValueError(lockstep::str(
+          "parameters '", names_[ranges[r - 1].parameter], "' and '", names_[ranges[r].parameter],
+          "' share memory and are two tensors: register one tensor under both names, or give each "
+          "its own (clone())"));
+    }
+    for (const Range& range : ranges) {
+      const at::Tensor& parameter = parameters_[range.parameter];
+      if (covers_storage(parameter)) continue;
+      if (parameter.storage().use_count() > ranges.size()) {
+        throw ValueError(lockstep::str(
+            "parameter '", names_[range.parameter],
+            "' is a part, or another order, of memory that other tensors use, too: they would be "
+            "left behind; give it memory of its own (set_data(clone()))"));
+      }
+    }
+    for (const Range& range : ranges) {
+      const at::Tensor& parameter = parameters_[range.parameter];
+      if (covers_storage(parameter)) continue;
+      const at::Tensor own = at::empty(parameter.sizes(), parameter.scalar_type());
+      own.copy_(parameter.detach());
+      parameter.set_data(own);
+    }
+  }
+}
+
+PlacedParameters::State PlacedParameters::state_of(std::size_t index) const {
+  const at::Tensor& parameter = parameters_[index];
+  const Placed& placed = placed_[index];
+  if (placed.was_written) return State::written;
+  if (placed.hidden.defined() && parameter.is_meta()) return State::in_place;
+  if (parameter.scalar_type() != placed.dtype || parameter.sizes() != placed.sizes ||
+      parameter.layout() != at::kStrided || !parameter.device().is_cpu()) {
+    return State::unfit;
+  }
+  if (storage_of(parameter) != placed.storage || !parameter.is_contiguous() ||
+      parameter.storage_offset() != 0) {
+    return State::replaced;
+  }
+  const bool is_same =
+      version_of(parameter) == placed.version && sample_of(parameter) == placed.sample;
+  return is_same ? State::in_place : State::written;
+}
+
+void PlacedParameters::check_fit(std::size_t index, const AxisCall& call) const {
+  if (state_of(index) != State::unfit) return;
+  const at::Tensor& parameter = parameters_[index];
+  const Placed& placed = placed_[index];
+  throw ValueError(
+      lockstep::str(call.text(), ": parameter '", names_[index], "' has become ", parameter.sizes(),
+                    " ", at::toString(parameter.scalar_type()), " on ", parameter.device().str(),
+                    "; it was ", at::IntArrayRef(placed.sizes), " ", at::toString(placed.dtype),
+                    " when its trainer took it: make a new trainer after such a change"));
+}
+
+bool PlacedParameters::check(const AxisCall& call) const {
+  bool any_replaced = false;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const State state = state_of(i);
+    if (state == State::in_place) continue;
+    check_fit(i, call);
+    const bool is_cut = !buckets_[layout_.place(i).bucket].defined();
+    if (state == State::written || is_cut) {
+      throw ValueError(lockstep::str(
+          call.text(), ": parameter '", names_[i], "' was ",
+          state == State::written ? "written to" : "replaced while its Block is in shards",
+          " since the last step, which replicas may do only together: write it in "
+          "edit_parameters()"));
+    }
+    any_replaced = true;
+  }
+  return any_replaced;
+}
+
+std::vector<std::size_t> PlacedParameters::adopt(const AxisCall& call) {
+  std::vector<at::Tensor> fresh(parameters_.size());
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (state_of(i) == State::replaced) fresh[i] = parameters_[i].detach().contiguous();
+  }
+  return take(fresh, call);
+}
+
+std::vector<std::size_t> PlacedParameters::edit(const std::function<void()>& write,
+                                                const AxisCall& call) {
+  const c10::AutoGradMode no_grad(false);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) put(i, place_of(i).clone());
+  std::vector<at::Tensor> fresh(parameters_.size());
+  try {
+    write();
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      check_fit(i, call);
+      const at::Tensor values = parameters_[i].detach().contiguous();
+      if (!has_same_bytes(values, place_of(i))) fresh[i] = values.clone();
+    }
+  } catch (...) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) put_back(i);
+    throw;
+  }
+  return take(fresh, call);
+}
+
+std::vector<std::size_t> PlacedParameters::take(const std::vector<at::Tensor>& fresh,
+                                                const AxisCall& call) {
+  const c10::AutoGradMode no_grad(false);
+  const auto count = static_cast<std::int64_t>(fresh.size());
+  const at::Tensor hashes = at::empty({2, count}, at::kLong);
+  auto* const own = hashes.data_ptr<std::int64_t>();
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    own[i] = fresh[i].defined() ? 1 : 0;
+    own[fresh.size() + i] = fresh[i].defined() ? hash_of(fresh[i]) : 0;
+  }
+  const at::Tensor all = all_gather(hashes, axis_);  // (replicas, 2, parameters)
+  const auto* const of_all = all.data_ptr<std::int64_t>();
+  std::vector<std::size_t> taken;
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    std::vector<std::int64_t> others;
+    for (std::int64_t replica = 1; replica < all.size(0); ++replica) {
+      const auto* const its = of_all + replica * 2 * count;
+      if (its[i] != of_all[i] || its[fresh.size() + i] != of_all[fresh.size() + i]) {
+        others.push_back(replica);
+      }
+    }
+    if (!others.empty()) {
+      throw Error(lockstep::str(call.text(), ": parameter '", names_[i],
+                                "' was given other values on ",
+                                others.size() == 1 ? "replica " : "replicas ", join(others),
+                                " than on replica 0: all replicas must change it alike"));
+    }
+    if (fresh[i].defined()) taken.push_back(i);
+  }
+  const bool writes = !is_common_ || axis_index(axis_) == 0;
+  for (const std::size_t index : taken) {
+    if (writes) place_of(index).copy_(fresh[index]);
+  }
+  if (is_common_) barrier(axis_);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (buckets_[layout_.place(i).bucket].defined()) put_back(i);
+  }
+  for (const std::size_t index : taken) {
+    parameters_[index].unsafeGetTensorImpl()->bump_version();
+    note(index);
+  }
+  return taken;
+}
+
+void PlacedParameters::note_update() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i].unsafeGetTensorImpl()->bump_version();
+    if (!placed_[i].hidden.defined()) note(i);
+  }
+}
+
+void PlacedParameters::set_memory(std::size_t bucket, const at::Tensor& memory) {
+  buckets_[bucket] = memory;
+  for (const std::size_t item : layout_.buckets()[bucket].items) {
+    if (memory.defined()) {
+      show(item);
+      if (storage_of(parameters_[item]) == placed_[item].storage) put(item, place_of(item));
+    } else if (storage_of(parameters_[item]) == placed_[item].storage) {
+      hide(item);
+    }
+  }
+}
+
+void PlacedParameters::hide(std::size_t index) {
+  const at::Tensor& parameter = parameters_[index];
+  const at::Tensor nothing =
+      at::empty(parameter.sizes(), parameter.options().device(at::kMeta).requires_grad(false));
+  placed_[index].was_written = state_of(index) == State::written;
+  placed_[index].hidden = parameter.detach();
+  parameter.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
+      c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
+  parameter.unsafeGetTensorImpl()->shallow_copy_from(nothing.getIntrusivePtr());
+}
+
+void PlacedParameters::show(std::size_t index) {
+  at::Tensor& hidden = placed_[index].hidden;
+  if (!hidden.defined()) return;
+  parameters_[index].unsafeGetTensorImpl()->shallow_copy_from(hidden.getIntrusivePtr());
+  hidden.reset();
+}
+
+}  // namespace lockstep

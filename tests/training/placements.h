@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "framework/training/zero.h"
+
+namespace lockstep::testing {
+
+/// Throws Error with `message` unless `holds`: in a replica, where assertions of Catch are not
+/// safe.
+void expect(bool holds, const std::string& message);
+/// The same unless `text` contains `part`.
+void expect_contains(const std::string& text, const std::string& part);
+
+/// Runs `replica` in jobs of `replicas` threads: in shared memory, over Gloo, and on fewer workers.
+/// Fails the test with the placement's name where a replica throws.
+void in_every_placement(std::int64_t replicas, const std::function<void()>& replica);
+
+}  // namespace lockstep::testing
