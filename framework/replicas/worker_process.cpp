@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/comm/socket_store.h"
 
@@ -151,6 +152,11 @@ WorkerProcess start_worker(std::int64_t index, std::int64_t workers, std::int64_
   }
   std::cout.flush();
   std::fflush(nullptr);  // or the child would write what waits there once more
+  if (!safe_to_fork && index == 0) {
+    log_info(
+        "this program has several threads and can't be forked: its workers are the program started "
+        "again, up to this call of launch()");
+  }
 
   const pid_t launcher = ::getpid();
   const pid_t pid = ::fork();

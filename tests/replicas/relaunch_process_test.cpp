@@ -27,6 +27,9 @@ TEST_CASE("launch in a program with threads: replicas are the program started an
         std::vector<std::string>{"", "0 second 3", "[replica 1] ", "[replica 1] 0 second 3",
                                  "[replica 1] first 1 of 2 two words, 'quoted'",
                                  "[replica 2] 0 second 3", "first 0 of 2 two words, 'quoted'"});
+  CHECK_THAT(ended.err, ContainsSubstring("lockstep: this program has several threads and can't be "
+                                          "forked: its workers are the program started again, up "
+                                          "to this call of launch()\n"));
 }
 
 TEST_CASE("launch in a program with threads: the root cause of the right launch") {
