@@ -1,5 +1,7 @@
 #include "trainers/flags.h"
 
+#include <cstddef>
+
 // Values of --set may hold commas: a list option takes each as it is.
 #define CXXOPTS_VECTOR_DELIMITER '\0'
 #include <cxxopts.hpp>
@@ -45,6 +47,8 @@ constexpr const char* kAfterHelp =
     "  train --config configs/fashion_mnist_mlp.yaml --set optimizer.lr=0.0005 --output "
     "runs/slow\n";
 
+constexpr std::size_t kMostOverrides = 1000;
+
 const FlagNames kNames{"train",
                        {"--config", "--replicas", "--workers", "--launch", "--set", "--output"},
                        {"--print-config", "--dry-run", "--quiet", "--help", "--version"}};
@@ -82,6 +86,10 @@ Flags parse_flags(int argc, const char* const* argv) {
         flags.overrides.push_back(
             {str("parallel.", key), value, str("--", key, " ", cut(value, 200))});
       }
+    }
+    if (flags.overrides.size() > kMostOverrides) {
+      throw ValueError(str(flags.overrides.size(), " flags set keys of the config; ",
+                           kMostOverrides, " may: write a config"));
     }
   } catch (const cxxopts::exceptions::exception& error) {
     throw ValueError(str(error.what(), "; see train --help"));

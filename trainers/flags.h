@@ -20,7 +20,8 @@ struct Flags {
   std::optional<std::string> text;  ///< --help or --version: to be printed, and nothing else done
 };
 
-/// Throws ValueError for flags that are not known or lack their value.
+/// Throws ValueError for flags that are not known or lack their value, and for more than 1000 that
+/// set keys.
 [[nodiscard]] Flags parse_flags(int argc, const char* const* argv);
 
 }  // namespace lockstep

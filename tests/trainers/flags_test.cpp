@@ -1,0 +1,41 @@
+#include "trainers/flags.h"
+
+#include <string>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+
+namespace lockstep {
+namespace {
+
+Flags parse(const std::vector<std::string>& arguments) {
+  std::vector<const char*> argv{"train"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  return parse_flags(static_cast<int>(argv.size()), argv.data());
+}
+
+}  // namespace
+
+TEST_CASE("flags that set keys keep their order and their values") {
+  const Flags flags = parse({"--set", "optimizer.betas=[0.9,0.99]", "--replicas", "2", "--config",
+                             "a.yaml", "--set=trainer.seed=3", "--output=--run"});
+  CHECK(flags.config == "a.yaml");
+  CHECK(flags.output == "--run");
+  REQUIRE(flags.overrides.size() == 3);
+  CHECK(flags.overrides[0].value == "[0.9,0.99]");
+  CHECK(flags.overrides[1].origin == "--replicas 2");
+  CHECK(flags.overrides[2].key == "trainer.seed");
+}
+
+TEST_CASE("thousands of flags that set keys are refused") {
+  std::vector<std::string> arguments{"--config", "a.yaml"};
+  for (int i = 0; i < 1000; ++i) arguments.push_back("--set=a.k" + std::to_string(i) + "=1");
+  CHECK(parse(arguments).overrides.size() == 1000);
+  arguments.insert(arguments.end(), {"--launch", std::string(1000, 'x')});
+  CHECK(testing::message_of<ValueError>([&] { (void)parse(arguments); }) ==
+        "1001 flags set keys of the config; 1000 may: write a config");
+}
+
+}  // namespace lockstep
