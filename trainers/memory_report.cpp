@@ -10,6 +10,7 @@
 #include <torch/nn/module.h>
 
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 
 namespace lockstep {
 namespace {
@@ -93,9 +94,9 @@ std::string dry_run_text(const Config& config, const DataSets& data) {
   for (const at::Tensor& parameter : model->parameters()) count += parameter.numel();
   const HostMemoryUse use = predicted_memory(config, data);
   const std::int64_t replicas = config.parallel.replicas;
-  std::string text = str(count, " parameters, ", replicas, replicas == 1 ? " replica" : " replicas",
-                         ", ZeRO stage ", config.parallel.zero_stage, ", optimizer ",
-                         config.optimizer.name, ". Memory:\n");
+  std::string text =
+      str(counted(count, "parameter"), ", ", counted(replicas, "replica"), ", ZeRO stage ",
+          config.parallel.zero_stage, ", optimizer ", config.optimizer.name, ". Memory:\n");
   text += row("", "a replica", "the host");
   for (const Category& category : kCategories) {
     const bool is_common =

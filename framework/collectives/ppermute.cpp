@@ -7,6 +7,7 @@
 
 #include "framework/axes/environment.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/packing.h"
@@ -105,9 +106,9 @@ std::vector<Tensor> pshuffle_leaves(const std::vector<Tensor>& leaves, const Axi
   check_leaves(leaves, call);
   const std::string text = "[" + join(perm) + "]";
   if (static_cast<std::int64_t>(perm.size()) != size) {
-    throw ValueError(lockstep::str(call.text(), ": perm ", text, " has ", perm.size(),
-                                   " entries; it must be a permutation of all ", size,
-                                   " indices of the axis"));
+    throw ValueError(lockstep::str(
+        call.text(), ": perm ", text, " has ", counted(std::ssize(perm), "entry", "entries"),
+        "; it must be a permutation of all indices of the axis, 0 to ", size - 1));
   }
   Met sources(call, text, "source", size);
   SourceDestinationPairs pairs;

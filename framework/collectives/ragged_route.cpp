@@ -5,6 +5,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 
 namespace lockstep {
 namespace {
@@ -61,20 +62,20 @@ void RaggedPlan::check_piece(const AxisCall& call, std::int64_t sender, std::int
                                    "] is ", size, "; it must not be negative"));
   }
   if (size != piece.expected) {
-    throw ValueError(lockstep::str(call.text(), ": replica ", from, " sends replica ", to, " ",
-                                   size, " rows (send_sizes[", piece.slot, "]), but replica ", to,
-                                   " expects ", piece.expected, " from replica ", from,
-                                   " (recv_sizes[", piece.slot_there, "])"));
+    throw ValueError(lockstep::str(
+        call.text(), ": replica ", from, " sends replica ", to, " ", counted(size, "row"),
+        " (send_sizes[", piece.slot, "]), but replica ", to, " expects ", piece.expected,
+        " from replica ", from, " (recv_sizes[", piece.slot_there, "])"));
   }
   if (!inside(piece.input, operand_rows_)) {
     throw ValueError(lockstep::str(call.text(), ": replica ", from, " sends replica ", to, " ",
-                                   size, " rows from row ", piece.input.offset,
+                                   counted(size, "row"), " from row ", piece.input.offset,
                                    " on (input_offsets[", piece.slot, "]), but its operand has ",
                                    operand_rows_));
   }
   if (!inside(piece.output, output_rows_)) {
     throw ValueError(lockstep::str(call.text(), ": replica ", from, " sends replica ", to, " ",
-                                   size, " rows for row ", piece.output.offset,
+                                   counted(size, "row"), " for row ", piece.output.offset,
                                    " on (output_offsets[", piece.slot,
                                    "]), but the output of replica ", to, " has ", output_rows_));
   }

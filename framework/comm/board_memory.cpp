@@ -115,7 +115,7 @@ void RecordWords::write(const CallRecord& record) noexcept {
 std::size_t BoardMemory::size_of(int hosts) {
   if (hosts < 1 || hosts > kMaxHosts) {
     throw ValueError(
-        str("a board has from 1 to ", kMaxHosts, " host slots: ", hosts, " were asked for"));
+        str("the replicas of a host run on 1 to ", kMaxHosts, " workers, not on ", hosts));
   }
   return sizeof(PublicWords) + static_cast<std::size_t>(hosts) * sizeof(HostWords);
 }

@@ -184,12 +184,12 @@ BoardState::Registered BoardState::add_group(int host, std::uint64_t key,
     if (has_slot()) offset = books.arena.take(size);
   }
   if (offset == Arena::kNone) {
-    throw CommError(str("the board has no room for a group of ", members.size(), " members, ",
-                        size * sizeof(Word), " bytes: host slot ", host, " holds ",
-                        books.groups.size(), " groups of at most ", Board::kGroups, ", and of its ",
-                        Board::kArenaBytes, " bytes ", books.arena.free_words() * sizeof(Word),
-                        " are free, ", books.arena.largest_piece() * sizeof(Word),
-                        " in one piece"));
+    throw CommError(str("no room for another group of replicas: one of ", members.size(), " takes ",
+                        size * sizeof(Word), " bytes; those of this process hold ",
+                        books.groups.size(), " of at most ", Board::kGroups, " groups, and of ",
+                        Board::kArenaBytes, " bytes for these ",
+                        books.arena.free_words() * sizeof(Word), " are free, ",
+                        books.arena.largest_piece() * sizeof(Word), " in one piece"));
   }
 
   const std::uint32_t slot = take_index(books.free_groups, words.groups_used);

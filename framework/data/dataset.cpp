@@ -4,6 +4,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 
 namespace lockstep {
 
@@ -12,8 +13,8 @@ Batch Dataset::batch(std::span<const std::int64_t> indices) const {
   for (std::size_t i = 0; i < indices.size(); ++i) {
     if (indices[i] < 0 || indices[i] >= count) {
       throw ValueError(str("dataset: index ", indices[i], " (number ", i, " of ", indices.size(),
-                           " in the batch) is outside 0 ... ", count - 1, ": the set has ", count,
-                           " samples"));
+                           " in the batch) is outside 0 ... ", count - 1, ": the set has ",
+                           counted(count, "sample")));
     }
   }
   return gather(indices);

@@ -5,6 +5,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 
 namespace lockstep {
 namespace {
@@ -24,7 +25,7 @@ void check_tensor(const char* what, const at::Tensor& tensor, const at::Tensor& 
          " on ", tensor.device());
   }
   if (tensor.numel() != parameter.numel()) {
-    fail("has ", tensor.numel(), " elements, its parameter ", parameter.numel());
+    fail("has ", counted(tensor.numel(), "element"), ", its parameter ", parameter.numel());
   }
   if (!dtype_fits) {
     fail("is ", tensor.scalar_type(), ", must be ", dtypes, ", with a parameter in ",
@@ -87,8 +88,9 @@ void check_slice(const OptimizerSlice& slice, std::size_t state_tensors) {
   check_tensor("gradient", slice.gradient, parameter, same(slice.gradient) || half(slice.gradient),
                "of the same dtype or, for float32, bfloat16 or float16");
   if (slice.state.size() != state_tensors) {
-    throw ValueError(lockstep::str("optimizer: a slice has ", slice.state.size(),
-                                   " tensors of state, the optimizer ", state_tensors));
+    throw ValueError(lockstep::str("optimizer: a slice has ",
+                                   counted(std::ssize(slice.state), "tensor"),
+                                   " of state, the optimizer ", state_tensors));
   }
   for (const at::Tensor& state : slice.state) {
     check_tensor("state", state, parameter, same(state), "of the same dtype");

@@ -26,6 +26,7 @@
 #include "framework/base/process.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 #include "framework/comm/host_memory.h"
 #include "framework/comm/socket_store.h"
 #include "framework/replicas/first_failure.h"
@@ -44,8 +45,8 @@ void check_options(const LaunchOptions& options) {
     throw ValueError(str("launch: replicas is ", options.replicas, "; it must be at least 1"));
   }
   if (options.workers < 0 || options.workers > options.replicas) {
-    throw ValueError(str("launch: workers is ", options.workers, " for ", options.replicas,
-                         options.replicas == 1 ? " replica" : " replicas",
+    throw ValueError(str("launch: workers is ", options.workers, " for ",
+                         counted(options.replicas, "replica"),
                          "; it must be from 1 to that, or 0 for as many"));
   }
   if (options.axis_name.empty()) throw ValueError("launch: axis_name must not be empty");
@@ -57,10 +58,6 @@ void check_options(const LaunchOptions& options) {
     throw ValueError(
         str("launch: timeout is ", options.timeout.count(), " ms; it must be positive"));
   }
-}
-
-std::string counted(std::int64_t count, const std::string& what) {
-  return str(count, ' ', what, count == 1 ? "" : "s");
 }
 
 void announce(const LaunchOptions& options) {

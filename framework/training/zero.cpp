@@ -13,6 +13,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
@@ -346,13 +347,15 @@ class ZeroTrainer::Implementation {
     if (options_.stage >= 2 && how.keeps_local && !how.takes_turns && options_.accumulate == 1) {
       log_info(lockstep::str("ZeRO stage ", options_.stage,
                              ": gradients stay whole until they are reduced, since the model has ",
-                             layout.buckets().size(), " buckets; a smaller bucket_mb frees them"));
+                             counted(std::ssize(layout.buckets()), "bucket"),
+                             "; a smaller bucket_mb frees them"));
     }
     std::int64_t uncut = 0;
     for (const FlatBucket& bucket : layout.buckets()) uncut += bucket.group == 0 ? bucket.size : 0;
     if (!cuts || uncut == 0) return;
-    log_warning(lockstep::str("ZeRO stage 3: about ", uncut, " of ", layout.total(),
-                              " parameters are in no Block and stay whole on every replica"));
+    log_warning(lockstep::str("ZeRO stage 3: about ", uncut, " of ",
+                              counted(layout.total(), "value"),
+                              " of parameters are in no Block and stay whole on every replica"));
   }
 
   // Whether any of the axis' replicas do.

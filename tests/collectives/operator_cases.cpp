@@ -182,7 +182,8 @@ void wrong_indices() {
   });
   const std::string shuffle = "pshuffle over 'i' (operator_cases.cpp): perm ";
   refused<ValueError>(
-      str(shuffle, "[] has 0 entries; it must be a permutation of all ", n, " indices of the axis"),
+      str(shuffle, "[] has 0 entries; it must be a permutation of all indices of the axis, 0 to ",
+          n - 1),
       [&] { (void)pshuffle(x, "i", {}); });
   for (const std::int64_t source : {n, std::int64_t{-1}}) {
     const std::vector<std::int64_t> perm(static_cast<std::size_t>(n), source);

@@ -178,13 +178,13 @@ void wrong_numbers() {
                   str(sends, "2 rows (send_sizes[0]), but replica 0 expects 1 from replica ", last,
                       " (recv_sizes[", last, "])"));
   refused_numbers({0, 1, last, 2},
-                  str("replica 0 sends replica ", last, " 1 rows (send_sizes[", last,
+                  str("replica 0 sends replica ", last, " 1 row (send_sizes[", last,
                       "]), but replica ", last, " expects 2 from replica 0 (recv_sizes[0])"));
   for (const std::int64_t row : {n, std::int64_t{-1}}) {
-    refused_numbers({row, 1, last, 1}, str(sends, "1 rows from row ", row,
+    refused_numbers({row, 1, last, 1}, str(sends, "1 row from row ", row,
                                            " on (input_offsets[0]), but its operand has ", n));
     refused_numbers({0, 1, row, 1},
-                    str(sends, "1 rows for row ", row,
+                    str(sends, "1 row for row ", row,
                         " on (output_offsets[0]), but the output of replica 0 has ", n));
   }
   if (n == 1) return;

@@ -116,7 +116,7 @@ TEST_CASE("a board needs all of its memory", "[board]") {
                                        end - 4096, " ends at ", end - 4096 + Board::bytes_for(1))));
   CHECK_THAT(error_of([] { Board(1, -1, 0); }), ContainsSubstring("descriptor -1 can't be read"));
   CHECK(error_of([] { Board(0); }) ==
-        "ValueError: a board has from 1 to 65536 host slots: 0 were asked for");
+        "ValueError: the replicas of a host run on 1 to 65536 workers, not on 0");
 }
 
 TEST_CASE("a host slot is one Board's", "[board]") {
@@ -237,9 +237,9 @@ TEST_CASE("the memory of groups is used again, and is finite", "[board]") {
   SECTION("large ones") {
     for (int i = 0; i < 87; ++i) add(1000);
     CHECK(error_of([&] { add(1000); }) ==
-          "CommError: the board has no room for a group of 1000 members, 48008 bytes: host slot 0 "
-          "holds 87 groups of at most 32768, and of its 4194304 bytes 17608 are free, 17608 in one "
-          "piece");
+          "CommError: no room for another group of replicas: one of 1000 takes 48008 bytes; those "
+          "of this process hold 87 of at most 32768 groups, and of 4194304 bytes for these 17608 "
+          "are free, 17608 in one piece");
     held[20].reset();
     held[22].reset();
     CHECK_THAT(error_of([&] { add(2000); }),
@@ -250,7 +250,7 @@ TEST_CASE("the memory of groups is used again, and is finite", "[board]") {
   }
   SECTION("many") {
     for (int i = 0; i < Board::kGroups; ++i) add(1);
-    CHECK_THAT(error_of([&] { add(1); }), ContainsSubstring("holds 32768 groups of at most 32768"));
+    CHECK_THAT(error_of([&] { add(1); }), ContainsSubstring("hold 32768 of at most 32768 groups"));
     held.pop_back();
     add(1);
   }

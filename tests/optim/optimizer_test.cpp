@@ -238,7 +238,7 @@ TEST_CASE("a slice that does not fit is refused", "[optim]") {
   CHECK_THAT(message(slice), ContainsSubstring("be contiguous"));
   slice = one_slice(4);
   slice.state = {at::zeros({4})};
-  CHECK(message(slice) == "optimizer: a slice has 1 tensors of state, the optimizer 0");
+  CHECK(message(slice) == "optimizer: a slice has 1 tensor of state, the optimizer 0");
   slice = one_slice(4);
   slice.rounded = at::ones({4});
   CHECK_THAT(message(slice), ContainsSubstring("rounded copy is Float, must be bfloat16 or"));

@@ -159,6 +159,8 @@ TEST_CASE("launch: options that make no sense are refused, with the value and th
   CHECK(refused({.replicas = 0}) == "launch: replicas is 0; it must be at least 1");
   CHECK(refused({.replicas = -3, .mode = LaunchMode::threads}) ==
         "launch: replicas is -3; it must be at least 1");
+  CHECK(refused({.replicas = 70000}) ==
+        "the replicas of a host run on 1 to 65536 workers, not on 70000");
   CHECK(refused({.axis_name = ""}) == "launch: axis_name must not be empty");
   CHECK(refused({.threads_per_replica = -1}) ==
         "launch: threads_per_replica is -1; it must not be negative");

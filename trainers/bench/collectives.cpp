@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 #include "trainers/bench/contestants.h"
 #include "trainers/bench/own_systems.h"
 #include "trainers/bench/peers.h"
@@ -44,8 +45,8 @@ void note_once(OperationResult& result, const std::string& note) {
 void measure_operation(const Crew& crew, const CollectivesOptions& options, OperationResult& result,
                        ProgressLine& progress) {
   for (const std::int64_t bytes : usable_sizes(options, result.operation, result.replicas)) {
-    progress.show(
-        str(name_of(result.operation), ", ", result.replicas, " replicas, ", size_text(bytes)));
+    progress.show(str(name_of(result.operation), ", ", counted(result.replicas, "replica"), ", ",
+                      size_text(bytes)));
     const std::int64_t needed = memory_needed(crew.size(), result.replicas, bytes);
     const std::int64_t available = available_memory_bytes();
     if (needed > available) {
@@ -80,8 +81,8 @@ void run_collectives(const CollectivesOptions& options) {
   std::cout << heading_text(report.machine, report.systems, report.left_out) << std::endl;
   ProgressLine progress;
   for (const std::int64_t replicas : options.replicas) {
-    progress.show(
-        str("starting ", contestants.systems.size(), " systems of ", replicas, " replicas"));
+    progress.show(str("starting ", counted(std::ssize(contestants.systems), "system"), " of ",
+                      counted(replicas, "replica")));
     const MemoryBandwidth limit =
         measure_memory_bandwidth(std::min(replicas, report.machine.cores));
     Crew crew(workplace, contestants.systems, replicas);

@@ -9,6 +9,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 #include "trainers/bench/chart.h"
 #include "trainers/bench/units.h"
 
@@ -135,8 +136,7 @@ std::string to_svg(const CollectivesReport& report) {
     if (result.sizes.empty()) continue;
     empty = false;
     svg += text_svg(kMargin, top + 10, "title",
-                    str(name_of(result.operation), ", ", result.replicas,
-                        result.replicas == 1 ? " replica" : " replicas"));
+                    str(name_of(result.operation), ", ", counted(result.replicas, "replica")));
     const double charts = top + 58;
     svg += chart_svg(time_chart(report, result), kChartLeft[0], charts, kChartWidth, kChartHeight);
     svg += chart_svg(rate_chart(report, result), kChartLeft[1], charts, kChartWidth, kChartHeight);

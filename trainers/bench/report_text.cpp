@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 #include "trainers/bench/units.h"
 
 namespace lockstep::bench {
@@ -119,8 +120,8 @@ std::string result_text(const CollectivesReport& report, const OperationResult& 
   const bool own = std::any_of(report.systems.begin(), report.systems.end(),
                                [](const SystemFacts& system) { return system.own; });
   std::string text =
-      str("== ", name_of(result.operation), ", ", result.replicas,
-          " replicas; limit: ", digits_text(result.limit.bytes_per_second * 1e-9),
+      str("== ", name_of(result.operation), ", ", counted(result.replicas, "replica"),
+          "; limit: ", digits_text(result.limit.bytes_per_second * 1e-9),
           " GB/s read and written by ", result.limit.threads,
           result.limit.threads == 1 ? " thread" : " threads", ", ", result.limit.how, "\n\n");
   text += text_table(time_rows(report, result)) + "\n";

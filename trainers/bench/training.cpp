@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 #include "trainers/bench/contestants.h"
 #include "trainers/bench/launches.h"
 #include "trainers/bench/plot.h"
@@ -110,7 +111,8 @@ void measure_training(const Workplace& workplace, const std::vector<System>& sys
     for (const std::int64_t replicas : options.replicas) {
       const std::vector<System> now = systems_for(systems, replicas, report.machine.cores);
       if (now.empty()) continue;
-      progress.show(str(model, ": starting ", now.size(), " systems of ", replicas, " replicas"));
+      progress.show(str(model, ": starting ", counted(std::ssize(now), "system"), " of ",
+                        counted(replicas, "replica")));
       TrainingResult result{
           .model = model,
           .parameters = parameters_of(model),
@@ -119,7 +121,7 @@ void measure_training(const Workplace& workplace, const std::vector<System>& sys
           .limit = measure_memory_bandwidth(std::min(replicas, report.machine.cores)),
           .measurements = {}};
       Crew crew(workplace, now, replicas);  // of its own, so that peaks of memory are this case's
-      progress.show(str(model, ", ", replicas, " replicas"));
+      progress.show(str(model, ", ", counted(replicas, "replica")));
       result.measurements = measure_steps(crew, model, options);
       crew.finish();
       report.results.push_back(result);

@@ -5,6 +5,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 #include "trainers/bench/chart.h"
 #include "trainers/bench/plot.h"
 #include "trainers/bench/units.h"
@@ -47,9 +48,7 @@ struct Panel {
 };
 
 Panel step_panel(const TrainingResult& result) {
-  Panel panel{
-      str(result.model, ", ", result.replicas, result.replicas == 1 ? " replica" : " replicas"),
-      {}};
+  Panel panel{str(result.model, ", ", counted(result.replicas, "replica")), {}};
   for (const StepMeasurement& measurement : result.measurements) {
     if (!is_reference(measurement)) panel.chart.bars.push_back(step_bar(result, measurement));
   }

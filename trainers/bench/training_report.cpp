@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 #include "trainers/bench/report_text.h"
 #include "trainers/bench/units.h"
 
@@ -140,8 +141,8 @@ std::optional<double> efficiency(const TrainingResult& result, const StepMeasure
 
 std::string result_text(const TrainingResult& result) {
   std::string text =
-      str("== ", result.model, ", ", result.parameters, " parameters, ", result.replicas,
-          result.replicas == 1 ? " replica" : " replicas", " of ", result.batch, " samples");
+      str("== ", result.model, ", ", counted(result.parameters, "parameter"), ", ",
+          counted(result.replicas, "replica"), " of ", counted(result.batch, "sample"));
   if (const std::optional<Floor> floor = floor_of(result)) {
     text += str("; floor ", time_text(floor->seconds()), ": ", time_text(floor->compute),
                 " forward and backward, ", time_text(floor->update), " update at ",

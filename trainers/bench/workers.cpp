@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 
 namespace lockstep::bench {
 namespace {
@@ -115,7 +116,7 @@ void Workers::finish(std::chrono::milliseconds patience) {
 
 void Workers::fail(const std::string& what) const {
   const std::string output = last_lines(folder_ / "output");
-  throw CommError(str(system_->label, ", ", replicas_, " replicas: ", what,
+  throw CommError(str(system_->label, ", ", counted(replicas_, "replica"), ": ", what,
                       output.empty() ? "; it printed nothing" : "; the last that it printed:\n",
                       output));
 }
