@@ -102,13 +102,14 @@ class TrainingRun {
       const std::int64_t samples = train_step(step);
       samples_ += samples;
       line_samples_ += samples;
-      note_progress(step + 1);
       const bool last = step + 1 == total_steps_;
       if (last || (step + 1) % config_.trainer.log_every == 0) {
         check_loss(step);
         report(step);
         line_samples_ = 0;
         line_begin_ = Clock::now();
+      } else {
+        note_progress(step + 1);
       }
       const std::int64_t every = config_.trainer.eval_every;
       if (last || (every > 0 && (step + 1) % every == 0)) {
@@ -191,12 +192,12 @@ class TrainingRun {
     return state;
   }
 
-  // In each step: what is shown and looked at by time.
+  // In steps without a line of their own: what is shown and looked at by time.
   void note_progress(std::int64_t steps) {
     if (!reporter_) return;
     const ProgressState state = progress_state(steps);
     reporter_->progress.note(state);
-    if (steps == total_steps_ || state.elapsed_s - reporter_->looked_at_s < 1) return;
+    if (state.elapsed_s - reporter_->looked_at_s < 1) return;
     reporter_->looked_at_s = state.elapsed_s;
     reporter_->metrics->check_place();
   }
