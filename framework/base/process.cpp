@@ -1,13 +1,33 @@
 #include "framework/base/process.h"
 
+#include <atomic>
 #include <csignal>
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace lockstep {
+namespace {
+
+std::atomic<std::uint64_t> generation{0};
+
+// A new descriptor is the least that is free.
+void occupy_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0) continue;
+    const int mode = stream == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+    const int taken = ::open("/dev/null", mode);
+    if (taken > STDERR_FILENO) ::close(taken);  // another thread was first
+  }
+}
+
+}  // namespace
 
 void prepare_process() {
+  occupy_standard_streams();
   static const bool done = [] {
     struct sigaction action {};
     ::sigaction(SIGPIPE, nullptr, &action);
@@ -21,6 +41,12 @@ void prepare_process() {
     return true;
   }();
   (void)done;
+}
+
+std::uint64_t process_generation() noexcept {
+  static const int registered = ::pthread_atfork(nullptr, nullptr, [] { ++generation; });
+  (void)registered;
+  return generation.load(std::memory_order_relaxed);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "framework/comm/board.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -73,6 +74,32 @@ std::optional<Board::Verdict> Board::published(const Seat& waiting) const {
 
 std::string Board::absentees(const Seat& waiting) const {
   return describe_absentees(state_->memory, waiting.host_, waiting.index_);
+}
+
+void Board::looked(int host) noexcept {
+  state_->memory.host(host).looks.count();
+}
+
+std::uint64_t Board::activity(int host) const {
+  const HostWords& words = state_->memory.host(host);
+  std::uint64_t sum = words.looks.load();
+  const std::uint64_t used = std::min<std::uint64_t>(words.seats_used.load(), kSeats);
+  for (std::uint64_t seat = 0; seat < used; ++seat) sum += words.seats[seat].version.load();
+  return sum;
+}
+
+std::string Board::pending(int host) const {
+  const HostWords& words = state_->memory.host(host);
+  const std::uint64_t used = std::min<std::uint64_t>(words.seats_used.load(), kSeats);
+  for (std::uint32_t index = 0; index < used; ++index) {
+    const auto seat = read_seat(words, index);
+    if (!seat || seat->state != SeatState::waiting) continue;
+    const std::string absent = describe_absentees(state_->memory, host, index);
+    const auto texts = read_texts(words, index, seat->version);
+    if (absent.empty() || !texts) continue;
+    return str("replica ", texts->name, " waits in ", texts->now, ": ", absent);
+  }
+  return "";
 }
 
 Board::Group::Group(std::shared_ptr<BoardState> state, int host, std::uint64_t key,

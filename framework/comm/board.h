@@ -122,6 +122,15 @@ class Board {
   /// collective each has finished, for a Timeout. "" if it does not wait or all have arrived.
   [[nodiscard]] std::string absentees(const Seat& waiting) const;
 
+  /// Members are watched from outside: by `looked`, which a process says of itself as long as it
+  /// looks after their waits, and by `activity`, which changes whenever it does so and whenever one
+  /// of them on the host slot does anything that the board shows.
+  void looked(int host) noexcept;
+  [[nodiscard]] std::uint64_t activity(int host) const;
+  /// Of a member on the host slot that waits in a call which others have not come to: what it waits
+  /// in, and absentees(). "" if there is none. Any process may ask, also without a host slot.
+  [[nodiscard]] std::string pending(int host) const;
+
  private:
   std::shared_ptr<BoardState> state_;
 };

@@ -66,6 +66,8 @@ struct HostWords {
   /// How many of the seats and of the groups have ever been used: the rest is not touched.
   Word seats_used;
   Word groups_used;
+  /// How often members have looked after their waits.
+  Word looks;
 
   /// Of each seat, guarded by its version; beside each other, to be searched.
   Word ids[Board::kSeats];

@@ -1,17 +1,20 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "framework/base/waited.h"
 #include "framework/comm/ledger.h"
 #include "framework/comm/store.h"
 
@@ -98,10 +101,16 @@ class GlooLink {
  private:
   void connect(Store& store, const GlooOptions& options);
   void watch();
+  // Ends the messages that take longer than the timeout. Gloo would count pauses of the process.
+  void look_at_the_clock();
   // The connection to `peer` has ended: ends the messages that were under way on it.
   void lose(int peer, const std::string& reason);
   [[nodiscard]] bool has_lost(int peer);
   bool is_interrupted(const User& user);
+  // Someone waits for the message from now on.
+  void begin_wait(const gloo::transport::UnboundBuffer* buffer);
+  // Whether a message between the user and `peer` has taken too long.
+  bool is_late(const User& user, int peer);
   // What ended the user's messages, if something did. Call it with mutex_ held.
   void throw_if_ended(const User& user) const;
   // Runs `step` of a transfer with `peer`; what goes wrong in it becomes an error of ours.
@@ -119,9 +128,12 @@ class GlooLink {
     gloo::transport::UnboundBuffer* buffer;
     const User* user;
     int peer;
+    std::optional<Waited> waited = {};  // once someone waits for it
+    bool late = false;
   };
 
   std::thread watcher_;
+  std::thread clock_;
 
   std::mutex mutex_;  // guards what follows, and the users' errors
   bool aborted_ = false;
@@ -129,6 +141,7 @@ class GlooLink {
   std::vector<InFlight> in_flight_;
   std::map<int, std::string> lost_;  // peers, and what Gloo says of it
   bool closing_ = false;
+  std::condition_variable closing_changed_;
   gloo::transport::UnboundBuffer* watched_ = nullptr;  // what the watcher waits for
 };
 

@@ -13,6 +13,7 @@ ReplicaGroup::ReplicaGroup(std::shared_ptr<Meeting> meeting, const Member& membe
     : Communicator(place, meeting->size()), meeting_(std::move(meeting)), member_(member) {}
 
 void ReplicaGroup::begin(const CallRecord& call) {
+  meeting_->site().check_process();
   mark(call.fingerprint);
   verbs_ = 0;
   // Who is at its end leaves standing what it has called last: others may still be looking.

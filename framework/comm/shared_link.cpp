@@ -11,6 +11,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/waited.h"
 
 namespace lockstep {
 namespace {
@@ -105,7 +106,7 @@ void SharedLink::wait(const User& user, const Flag& flag, std::uint32_t round, i
   // Two on one core, though there is one for each: who sleeps is put on a free one when it wakes.
   const bool should_move = has_own_core_ && same_core;
   if (!should_move && flag.wait(round, patience, std::chrono::nanoseconds(0))) return;
-  const auto start = std::chrono::steady_clock::now();
+  Waited waited;
   while (!flag.wait(round, {}, kSlice)) {
     check(user);
     const int lost = lost_one_of(group);
@@ -114,7 +115,7 @@ void SharedLink::wait(const User& user, const Flag& flag, std::uint32_t round, i
       throw ProcessEnded(
           str("replica ", rank_, " lost replica ", lost, ", whose process has ended"));
     }
-    if (std::chrono::steady_clock::now() - start >= timeout_) {
+    if (waited.look() >= timeout_) {
       throw Timeout(str("replica ", rank_, " waited ", timeout_.count(), " ms for replica ", peer,
                         ", which did not arrive"));
     }

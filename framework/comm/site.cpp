@@ -10,7 +10,6 @@
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // How often a wait is looked after: a wait that ends sooner costs nothing.
@@ -25,13 +24,12 @@ constexpr milliseconds kBusy{6};
 constexpr milliseconds kMoment{2};
 
 // Throws what `site` has to say of a member's wait, if it does so within `patience`.
-void explain(const Site& site, const Member& member, Clock::time_point since,
-             milliseconds patience) {
-  const auto asked = Clock::now();
+void explain(const Site& site, const Member& member, Waited waited, milliseconds patience) {
+  Waited asked;
   do {
-    if (const auto error = site.verdict(member, since)) std::rethrow_exception(error);
+    if (const auto error = site.verdict(member, waited)) std::rethrow_exception(error);
     std::this_thread::sleep_for(kMoment);
-  } while (Clock::now() - asked < patience);
+  } while (asked.look() < patience);
 }
 
 }  // namespace
@@ -104,11 +102,19 @@ void Site::wake_all() {
   for (const auto& meeting : all) meeting->wake();
 }
 
-std::exception_ptr Site::verdict(const Member& member, Clock::time_point since) const {
+void Site::check_process() const {
+  if (process_ == process_generation()) return;
+  throw ValueError(
+      "a collective in a process that a replica has forked; only the replica itself may call it");
+}
+
+std::exception_ptr Site::verdict(const Member& member, Waited& waited) const {
   try {
     member.fate->check();
-    const auto now = Clock::now();
-    if (const auto found = board_->examine(*member.seat, now - since < kGather)) {
+    board_->looked(host_);
+    const auto given_last = member.turn != nullptr ? member.turn->given_last() : Waited::never();
+    const auto whole = waited.look(given_last);
+    if (const auto found = board_->examine(*member.seat, whole < kGather)) {
       switch (found->kind) {
         case Board::Verdict::Kind::mismatch:
           throw CollectiveMismatch(found->text);
@@ -118,8 +124,7 @@ std::exception_ptr Site::verdict(const Member& member, Clock::time_point since) 
           throw Aborted(found->text);
       }
     }
-    const auto late = member.turn != nullptr ? std::max(since, member.turn->given_last()) : since;
-    if (now - late >= member.timeout) {
+    if (waited.late() >= member.timeout) {
       const std::string absent = board_->absentees(*member.seat);
       throw Timeout(str("waited ", member.timeout.count(), " ms: ",
                         absent.empty() ? "all replicas have arrived, but not their data" : absent));
@@ -136,7 +141,7 @@ std::exception_ptr Site::verdict(const Member& member, Clock::time_point since) 
 
 Site::Guarded::Guarded(Site& site, const Member& member, Communicator* outer) : site_(site) {
   const std::lock_guard lock(site_.mutex_);
-  wait_ = site_.waits_.insert(site_.waits_.end(), {&member, outer, Clock::now()});
+  wait_ = site_.waits_.insert(site_.waits_.end(), {&member, outer, Waited()});
   if (!site_.watcher_.joinable()) site_.watcher_ = std::thread([&site] { site.watch(); });
 }
 
@@ -145,12 +150,18 @@ Site::Guarded::~Guarded() {
   site_.waits_.erase(wait_);
 }
 
+Waited Site::Guarded::waited() const {
+  const std::lock_guard lock(site_.mutex_);
+  return wait_->waited;
+}
+
 void Site::watch() {
   std::unique_lock lock(mutex_);
   while (!closing_changed_.wait_for(lock, kLookAround, [&] { return closing_; })) {
-    for (const Wait& wait : waits_) {
-      if (Clock::now() - wait.since < kLookAround) continue;
-      if (const auto error = verdict(*wait.member, wait.since)) wait.outer->interrupt(error);
+    if (!waits_.empty()) board_->looked(host_);
+    for (Wait& wait : waits_) {
+      if (wait.waited.look() < kLookAround) continue;
+      if (const auto error = verdict(*wait.member, wait.waited)) wait.outer->interrupt(error);
     }
   }
 }
@@ -187,40 +198,39 @@ void Meeting::do_all(const Member& member, std::uint64_t fingerprint) {
   const TurnBreak others_may_run;
   const Site::Guarded guarded(site_, member, outer_.get());
   outer_->mark(fingerprint);
-  const auto since = Clock::now();
   // Those who were in this call have left it: nothing must be sent to them any more.
-  if (site_.board().published(*member.seat)) explain_end(member, since);
+  if (site_.board().published(*member.seat)) explain_end(member, guarded);
   try {
     perform(layout_, deposits_, outer_.get(), site_.common_buffers());
   } catch (const ProcessEnded&) {
-    explain(site_, member, since, kBusy);
+    explain(site_, member, guarded.waited(), kBusy);
     throw;
   } catch (const ReplicaLost&) {
-    explain_end(member, since);
+    explain_end(member, guarded);
     throw;
   } catch (const Aborted&) {
-    explain_end(member, since);
+    explain_end(member, guarded);
     throw;
   } catch (const CollectiveMismatch&) {
-    explain_end(member, since);
+    explain_end(member, guarded);
     throw;
   }
 }
 
 // The others do not meet: throws why, if the board knows or gets to know in a moment.
-void Meeting::explain_end(const Member& member, Clock::time_point since) const {
-  explain(site_, member, since, kAftermath);
+void Meeting::explain_end(const Member& member, const Site::Guarded& guarded) const {
+  explain(site_, member, guarded.waited(), kAftermath);
 }
 
 // Another replica here has called something else. Throws once it is known who has called what.
 void Meeting::fall_out(const Member& member) {
-  const auto since = Clock::now();
+  Waited waited;
   const TurnBreak others_may_run;
   std::unique_lock lock(mutex_);
   changed_.notify_all();
   while (!error_) {
     lock.unlock();
-    const auto error = site_.verdict(member, since);
+    const auto error = site_.verdict(member, waited);
     lock.lock();
     if (error) fail(error);
     if (!error_) changed_.wait_for(lock, kMoment);
@@ -230,6 +240,7 @@ void Meeting::fall_out(const Member& member) {
 
 void Meeting::meet(const Member& member, int place, std::uint64_t fingerprint,
                    const Deposit& deposit) {
+  site_.check_process();
   member.fate->check();
   std::unique_lock lock(mutex_);
   if (error_) std::rethrow_exception(error_);
@@ -294,7 +305,7 @@ void Meeting::help(std::unique_lock<std::mutex>& lock) {
 }
 
 void Meeting::wait_for_others(const Member& member, std::uint64_t generation, bool first) {
-  const auto since = Clock::now();
+  Waited waited;
   const TurnBreak others_may_run;
   std::unique_lock lock(mutex_);
   // Of those who take turns only one runs.
@@ -314,7 +325,7 @@ void Meeting::wait_for_others(const Member& member, std::uint64_t generation, bo
     }
     if (working_ || error_) continue;
     lock.unlock();
-    const auto error = site_.verdict(member, since);
+    const auto error = site_.verdict(member, waited);
     lock.lock();
     if (error && !working_ && generation_ == generation) fail(error);
   }

@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "framework/base/process.h"
+#include "framework/base/waited.h"
 #include "framework/comm/board.h"
 #include "framework/comm/common_buffers.h"
 #include "framework/comm/communicator.h"
@@ -61,7 +63,7 @@ struct Member {
 struct Wait {
   const Member* member;
   Communicator* outer;
-  std::chrono::steady_clock::time_point since;
+  Waited waited;
 };
 
 class Meeting;
@@ -77,6 +79,9 @@ class Site {
   Site& operator=(const Site&) = delete;
 
   [[nodiscard]] int host() const noexcept { return host_; }
+  /// Throws ValueError in a process that a replica has forked: it has copies of them, which must
+  /// not take part in their collectives.
+  void check_process() const;
   [[nodiscard]] Board& board() const noexcept { return *board_; }
   [[nodiscard]] CommonBuffers& common_buffers() noexcept { return common_buffers_; }
   /// The processes, or nullptr where there is one.
@@ -90,12 +95,11 @@ class Site {
   /// Has everyone who waits look whether something has ended them. To be called after Fate::end.
   void wake_all();
 
-  /// What `member`, which has waited since then, must end with: CollectiveMismatch, ReplicaLost or
+  /// Looks after a wait of `member`: what it must end with: CollectiveMismatch, ReplicaLost or
   /// Aborted if what it waits for cannot come, Timeout if it did not; nullptr while it may come. A
   /// mismatch becomes the fate of its whole team. In the first 0.3 s of a wait nobody is judged on
   /// what some have called while others are on their way.
-  [[nodiscard]] std::exception_ptr verdict(const Member& member,
-                                           std::chrono::steady_clock::time_point since) const;
+  [[nodiscard]] std::exception_ptr verdict(const Member& member, Waited& waited) const;
 
   /// Looks after a wait on other processes while this lives.
   class Guarded {
@@ -104,6 +108,9 @@ class Site {
     ~Guarded();
     Guarded(const Guarded&) = delete;
     Guarded& operator=(const Guarded&) = delete;
+
+    /// How long it has been by now.
+    [[nodiscard]] Waited waited() const;
 
    private:
     Site& site_;
@@ -114,6 +121,7 @@ class Site {
   void watch();
 
   int host_;
+  std::uint64_t process_ = process_generation();
   std::shared_ptr<Communicator> world_;
   std::shared_ptr<Board> board_;
   CommonBuffers common_buffers_;
@@ -154,7 +162,7 @@ class Meeting {
     std::thread::id thread;
   };
   void do_all(const Member& member, std::uint64_t fingerprint);
-  void explain_end(const Member& member, std::chrono::steady_clock::time_point since) const;
+  void explain_end(const Member& member, const Site::Guarded& guarded) const;
   [[noreturn]] void fall_out(const Member& member);
   void wait_for_others(const Member& member, std::uint64_t generation, bool first);
   void help(std::unique_lock<std::mutex>& lock);

@@ -11,6 +11,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/waited.h"
 
 namespace lockstep {
 namespace {
@@ -74,12 +75,12 @@ void SocketStore::set(const std::string& key, const std::string& value) {
 // The parent answers at once and this end asks again: so no thread of a process ever waits for a
 // key with the socket in its hands while another must publish that very key.
 std::string SocketStore::get(const std::string& key, std::chrono::milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  Waited waited;
   auto pause = std::chrono::microseconds(50);
   for (;;) {
     std::string reply = ask("G" + key);
     if (reply[0] == 'V') return reply.substr(1);
-    if (std::chrono::steady_clock::now() >= deadline) {
+    if (waited.look() >= timeout) {
       throw Timeout(str("nobody published '", key, "' within ", timeout.count(), " ms"));
     }
     std::this_thread::sleep_for(pause);

@@ -1,11 +1,16 @@
 #include "framework/comm/store.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/waited.h"
 
 namespace lockstep {
+namespace {
+constexpr std::chrono::milliseconds kLookAround{50};
+}  // namespace
 
 void MemoryStore::set(const std::string& key, const std::string& value) {
   {
@@ -17,10 +22,16 @@ void MemoryStore::set(const std::string& key, const std::string& value) {
 
 std::string MemoryStore::get(const std::string& key, std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
-  const bool there = changed_.wait_for(
-      lock, timeout, [&] { return aborted_ || values_.find(key) != values_.end(); });
+  const auto there = [&] { return aborted_ || values_.find(key) != values_.end(); };
+  Waited waited;
+  while (!there()) {
+    const auto rest = timeout - waited.look();
+    if (rest <= rest.zero()) {
+      throw Timeout(str("nobody published '", key, "' within ", timeout.count(), " ms"));
+    }
+    changed_.wait_for(lock, std::min<Waited::Clock::duration>(rest, kLookAround), there);
+  }
   if (aborted_) throw Aborted(reason_);
-  if (!there) throw Timeout(str("nobody published '", key, "' within ", timeout.count(), " ms"));
   return values_.at(key);
 }
 

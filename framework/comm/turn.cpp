@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "framework/base/waited.h"
+
 namespace lockstep {
 namespace {
 thread_local Turn* this_thread_turn = nullptr;
@@ -18,12 +20,13 @@ void Turn::take() {
   }
   Waiter waiter;
   if (waiting_.insert_or_assign(self, &waiter).second) line_.push_back(self);
+  Waited waited;
   while (!waiter.granted) {
-    if (line_.front() == self &&
-        std::chrono::steady_clock::now() >= given_last_.load() + patience_) {
+    waited.look(given_last_);
+    if (line_.front() == self && waited.late() >= patience_) {
       hand_over();
     } else {
-      waiter.granted_changed.wait_until(lock, given_last_.load() + patience_);
+      waiter.granted_changed.wait_for(lock, look_around_);
     }
   }
 }

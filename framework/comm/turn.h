@@ -17,8 +17,10 @@ namespace lockstep {
 /// has it then.
 class Turn {
  public:
-  explicit Turn(std::chrono::milliseconds patience = std::chrono::hours(24 * 365))
-      : patience_(patience) {}
+  static constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
+
+  explicit Turn(std::chrono::milliseconds patience = kForever)
+      : patience_(patience), look_around_(patience == kForever ? kForever : kLookAround) {}
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
@@ -42,7 +44,10 @@ class Turn {
     std::condition_variable granted_changed;
     bool granted = false;
   };
+  // How often who waits looks whether it is over: where that never is so, not at all.
+  static constexpr std::chrono::milliseconds kLookAround{100};
   std::chrono::milliseconds patience_;
+  std::chrono::milliseconds look_around_;
   std::mutex mutex_;
   std::thread::id holder_;  // none: nobody's
   std::deque<std::thread::id> line_;

@@ -21,6 +21,16 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+// Of a process that has run all the time.
+Waited has_waited(milliseconds time) {
+  const auto end = Clock::now();
+  Waited waited(end - time);
+  for (auto now = end - time; now < end; now += milliseconds(50)) {
+    waited.look(Waited::never(), now);
+  }
+  return waited;
+}
+
 // Replicas of one process that wait, or not, in calls on a group of all of them.
 class Waiting {
  public:
@@ -33,6 +43,7 @@ class Waiting {
     }
   }
 
+  Site& site() { return site_; }
   Member& member(int i) { return members_[static_cast<std::size_t>(i)]; }
   void start(int i, std::string_view call) {
     held_ = board_->group(0, 7, group_);
@@ -40,7 +51,8 @@ class Waiting {
   }
   // The error with which replica i ends, having waited for so long; "" if it waits on.
   std::string verdict(int i, milliseconds waited) {
-    const auto error = site_.verdict(member(i), Clock::now() - waited);
+    Waited by_now = has_waited(waited);
+    const auto error = site_.verdict(member(i), by_now);
     if (!error) return "";
     try {
       std::rethrow_exception(error);
@@ -113,4 +125,35 @@ TEST_CASE("who is at its end does not take back what it has called", "[site]") {
   CHECK(replicas.member(0).fate->ended());
   // Whatever it does next, it is told the same.
   CHECK(replicas.verdict(0, seconds(100)) == mismatch);
+}
+
+TEST_CASE("a process that was paused has not waited", "[site]") {
+  Waiting replicas(2);
+  replicas.start(0, "psum");
+  // Looked after for a second, and then for a day not.
+  const auto begin = Clock::now() - std::chrono::hours(24);
+  Waited waited(begin);
+  for (auto after = milliseconds(0); after < seconds(1); after += milliseconds(50)) {
+    waited.look(Waited::never(), begin + after);
+  }
+  CHECK(replicas.site().verdict(replicas.member(0), waited) == nullptr);
+  CHECK(waited.look() < seconds(2));
+}
+
+TEST_CASE("a board tells from outside who waits, and whether it looks", "[site]") {
+  Waiting replicas(2);
+  const Board& board = replicas.site().board();
+  CHECK(board.pending(0).empty());
+  std::uint64_t before = board.activity(0);
+  replicas.start(0, "psum");
+  CHECK(board.activity(0) != before);
+  CHECK(board.pending(0) ==
+        "replica 0 waits in psum: replica 1 has not arrived: it is running, and it has finished no "
+        "collective");
+  before = board.activity(0);
+  CHECK(board.activity(0) == before);
+  CHECK(replicas.verdict(0, seconds(1)).empty());
+  CHECK(board.activity(0) != before);
+  replicas.start(1, "psum");
+  CHECK(board.pending(0).empty());
 }
