@@ -1,20 +1,26 @@
 #include "framework/base/memory.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include <malloc.h>
+#include <sys/resource.h>
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 
 // The number behind `key` in a file of lines "key number" or "key: number kB".
 std::optional<std::size_t> field_of(const fs::path& file, const std::string& key) {
@@ -37,33 +43,96 @@ std::optional<std::size_t> number_in(const fs::path& file) {
   return std::nullopt;
 }
 
+// What a version of control groups calls its files.
+struct GroupFiles {
+  const char* limit;
+  const char* used;
+  const char* unused_files;  // in memory.stat
+};
+constexpr GroupFiles kVersion2{"memory.max", "memory.current", "inactive_file"};
+constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
+                               "total_inactive_file"};
+
 // What a control group leaves: pages of files count as used there, but can be had.
-std::size_t left_in(const fs::path& group) {
-  const auto limit = number_in(group / "memory.max");
-  const auto used = number_in(group / "memory.current");
-  if (!limit || !used) return std::numeric_limits<std::size_t>::max();
+std::size_t left_in(const fs::path& group, const GroupFiles& files) {
+  const auto limit = number_in(group / files.limit);
+  const auto used = number_in(group / files.used);
+  if (!limit || !used) return kNoLimit;
   const std::size_t taken =
-      *used - std::min(*used, field_of(group / "memory.stat", "inactive_file").value_or(0));
+      *used - std::min(*used, field_of(group / "memory.stat", files.unused_files).value_or(0));
   return *limit - std::min(*limit, taken);
+}
+
+// A limit holds for all that is below it. In a container the path may be the host's, and the root
+// the process' own group.
+std::size_t left_above(const fs::path& root, const std::string& path, const GroupFiles& files) {
+  std::size_t left = kNoLimit;
+  for (fs::path group = fs::path(path).relative_path();; group = group.parent_path()) {
+    left = std::min(left, left_in(root / group, files));
+    if (group.empty()) return left;
+  }
+}
+
+// Whether one of the names between commas is `name`.
+bool lists(const std::string& names, const std::string& name) {
+  return ("," + names + ",").find("," + name + ",") != std::string::npos;
 }
 
 }  // namespace
 
 std::size_t available_memory() {
-  std::size_t available =
-      field_of("/proc/meminfo", "MemAvailable:").value_or(std::numeric_limits<std::size_t>::max());
-  // Version 2 of control groups: the line "0::/path". A limit holds for all that is below it.
-  std::ifstream own("/proc/self/cgroup");
-  std::string line;
-  while (std::getline(own, line)) {
-    if (line.rfind("0::/", 0) != 0) continue;
-    const fs::path root = "/sys/fs/cgroup";
-    for (fs::path group = line.substr(4);; group = group.parent_path()) {
-      available = std::min(available, left_in(root / group));
-      if (group.empty()) break;
+  return std::min(field_of("/proc/meminfo", "MemAvailable:").value_or(kNoLimit),
+                  left_in_control_groups());
+}
+
+// Lines are "number:controllers:/path"; version 2 has the number 0 and no controllers, in a place
+// of its own where both are mounted.
+std::size_t left_in_control_groups(const fs::path& root) {
+  std::size_t left = kNoLimit;
+  const fs::path groups = root / "sys/fs/cgroup";
+  std::ifstream own(root / "proc/self/cgroup");
+  for (std::string line; std::getline(own, line);) {
+    const std::size_t names = line.find(':') + 1;
+    const std::size_t path = line.find(':', names) + 1;
+    if (names == 0 || path == 0) continue;
+    const std::string controllers = line.substr(names, path - 1 - names);
+    if (controllers.empty()) {
+      left = std::min(left, left_above(groups, line.substr(path), kVersion2));
+      left = std::min(left, left_above(groups / "unified", line.substr(path), kVersion2));
+    } else if (lists(controllers, "memory")) {
+      left = std::min(left, left_above(groups / controllers, line.substr(path), kVersion1));
     }
   }
-  return available;
+  return left;
+}
+
+std::string memory_numbers() {
+  const auto bytes = [](std::size_t number) {
+    return text_of_bytes(static_cast<std::int64_t>(number));
+  };
+  const fs::path status = "/proc/self/status";
+  std::string text = "this process has used up to " +
+                     bytes(field_of(status, "VmHWM:").value_or(0)) + " of memory, and " +
+                     bytes(available_memory()) + " are left to it";
+  rlimit addresses{};
+  if (::getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY) {
+    text += "; of its " + bytes(addresses.rlim_cur) + " of addresses (ulimit -v) " +
+            bytes(field_of(status, "VmPeak:").value_or(0)) + " have been in use";
+  }
+  return text;
+}
+
+std::string text_of_bytes(std::int64_t bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (std::abs(value) >= 1024 && unit + 1 < std::size(units)) {
+    value /= 1024;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  return text;
 }
 
 std::size_t resident_memory() {

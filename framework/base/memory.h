@@ -1,12 +1,26 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
 
 namespace lockstep {
 
 /// Bytes that this process could still have without anything being swapped out: what the host has
 /// available, or its control groups (of a container, for example) leave, if that is less.
 [[nodiscard]] std::size_t available_memory();
+
+/// What the control groups (versions 1 and 2) of this process leave, of which proc/self/cgroup and
+/// sys/fs/cgroup below `root` tell; the largest number where they have no limit.
+[[nodiscard]] std::size_t left_in_control_groups(const std::filesystem::path& root = "/");
+
+/// What to say once memory has run out: what this process has had of it at most, what it could
+/// still have, and the limit of its addresses if there is one (ulimit -v).
+[[nodiscard]] std::string memory_numbers();
+
+/// "7.1 MiB"
+[[nodiscard]] std::string text_of_bytes(std::int64_t bytes);
 
 /// Bytes of memory that this process has in use; what it shares with others counts in parts, so
 /// that the sum over processes is what they use together.

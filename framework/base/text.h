@@ -28,6 +28,9 @@ template <typename Range>
   return out.str();
 }
 
+/// `text`, cut where it is longer than `most` bytes, and then how much is left out.
+[[nodiscard]] std::string shortened(std::string_view text, std::size_t most);
+
 /// The candidate nearest to `word` by edit distance (letters inserted, deleted, substituted, or
 /// swapped with a neighbour), the first of several; "" if none is near enough to be what was meant:
 /// at most a third of the longer word's letters and at least one may differ.

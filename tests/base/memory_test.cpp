@@ -1,7 +1,10 @@
 #include "framework/base/memory.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +13,7 @@
 #include <unistd.h>
 
 #include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
 
@@ -86,3 +90,65 @@ TEST_CASE("memory that was freed is there without page faults, until it is relea
   CHECK(faults_of_a_step() > pages / 2);
 }
 #endif
+
+namespace {
+
+// A machine's files about control groups.
+class ControlGroups {
+ public:
+  explicit ControlGroups(const std::string& own) { write("proc/self/cgroup", own); }
+  void write(const std::string& file, const std::string& text) const {
+    const std::filesystem::path path = folder_.path() / file;
+    std::filesystem::create_directories(path.parent_path());
+    lockstep::testing::write_text(path, text);
+  }
+  std::size_t left() const { return left_in_control_groups(folder_.path()); }
+
+ private:
+  lockstep::testing::TemporaryFolder folder_;
+};
+
+constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
+
+}  // namespace
+
+TEST_CASE("control groups of version 2 limit the memory that is left") {
+  const ControlGroups groups("0::/job/step\n");
+  CHECK(groups.left() == kNoLimit);
+  groups.write("sys/fs/cgroup/job/step/memory.max", "max\n");
+  groups.write("sys/fs/cgroup/job/memory.max", "5000\n");
+  groups.write("sys/fs/cgroup/job/memory.current", "3000\n");
+  CHECK(groups.left() == 2000);
+  groups.write("sys/fs/cgroup/job/memory.stat", "anon 1\ninactive_file 500\n");
+  CHECK(groups.left() == 2500);
+}
+
+TEST_CASE("control groups of version 1 limit the memory that is left") {
+  const ControlGroups groups("12:cpu,cpuacct:/elsewhere\n4:memory:/job/step\n0::/\n");
+  const std::string memory = "sys/fs/cgroup/memory/";
+  groups.write(memory + "job/step/memory.limit_in_bytes", "9223372036854771712\n");
+  groups.write(memory + "job/step/memory.usage_in_bytes", "3000\n");
+  groups.write(memory + "job/memory.limit_in_bytes", "5000\n");
+  groups.write(memory + "job/memory.usage_in_bytes", "4000\n");
+  CHECK(groups.left() == 1000);
+  groups.write(memory + "job/memory.stat", "inactive_file 1\ntotal_inactive_file 500\n");
+  CHECK(groups.left() == 1500);
+  // More is taken than there may be: it is being reclaimed.
+  groups.write(memory + "job/memory.usage_in_bytes", "8000\n");
+  CHECK(groups.left() == 0);
+}
+
+TEST_CASE("a container's own control group counts, where its path is the host's") {
+  const ControlGroups groups("4:memory:/docker/0123abcd\n");
+  groups.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "5000\n");
+  groups.write("sys/fs/cgroup/memory/memory.usage_in_bytes", "1000\n");
+  CHECK(groups.left() == 4000);
+}
+
+TEST_CASE("what is said of memory has numbers") {
+  CHECK_THAT(memory_numbers(), ContainsSubstring("this process has used up to "));
+  CHECK_THAT(memory_numbers(), ContainsSubstring("iB are left to it"));
+  CHECK(text_of_bytes(0) == "0 B");
+  CHECK(text_of_bytes(1536) == "1.5 KiB");
+  CHECK(text_of_bytes(std::int64_t{1} << 62) == "4.0 EiB");
+}

@@ -5,6 +5,7 @@
 using lockstep::did_you_mean;
 using lockstep::join;
 using lockstep::nearest;
+using lockstep::shortened;
 using lockstep::str;
 
 TEST_CASE("str and join put values into messages") {
@@ -26,4 +27,10 @@ TEST_CASE("nearest finds what was meant and leaves strangers alone") {
 TEST_CASE("a word of any length is far from short ones, which is seen at once") {
   const std::string word(100'000'000, 'e');  // a table over its letters would take gigabytes
   CHECK(lockstep::nearest(word, {"epochs", "eval_every"}).empty());
+}
+
+TEST_CASE("a long text is shortened between letters, and says by how much") {
+  CHECK(shortened("as it is", 8) == "as it is");
+  CHECK(shortened("cut here", 3) == "cut... (5 bytes more)");
+  CHECK(shortened("za\xc3\xbc", 3) == "za... (2 bytes more)");
 }
