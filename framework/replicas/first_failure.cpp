@@ -1,5 +1,7 @@
 #include "framework/replicas/first_failure.h"
 
+#include <cstddef>
+#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -7,10 +9,13 @@
 #include <c10/util/Exception.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/memory.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
 namespace {
+
+constexpr std::size_t kLongestText = std::size_t{16} << 10;
 
 std::string text_of(const std::exception_ptr& error) {
   try {
@@ -42,10 +47,20 @@ int doubt_of(std::string_view type) noexcept {
 }
 
 std::string text_of(const std::exception& error) {
-  if (const auto* torch_error = dynamic_cast<const c10::Error*>(&error)) {
-    return torch_error->what_without_backtrace();
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return "out of memory: " + memory_numbers();
   }
-  return error.what();
+  const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text =
+      torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  // "[enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory: you tried to
+  // allocate 80 bytes. Error code 12 (Cannot allocate memory)"
+  const std::size_t tried = text.find("you tried to allocate ");
+  if (torch_error != nullptr && tried != std::string::npos) {
+    const std::string size = text.substr(tried + 22, text.find('.', tried) - tried - 22);
+    return str("out of memory: LibTorch tried to allocate ", size, "; ", memory_numbers());
+  }
+  return shortened(text, kLongestText);
 }
 
 FirstFailure::FirstFailure(std::int64_t first, std::function<void(const std::string&)> end_others)

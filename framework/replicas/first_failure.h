@@ -59,7 +59,8 @@ class FirstFailure {
     std::int64_t count, FirstFailure& failure, const std::function<void(std::int64_t)>& body,
     const std::function<void()>& ended = [] {}, std::int64_t first = 0);
 
-/// The text of an exception, without the backtrace that LibTorch's have.
+/// The text of an exception, without the backtrace that LibTorch's have, and cut where it is longer
+/// than anybody reads; memory that has run out is told with the numbers.
 [[nodiscard]] std::string text_of(const std::exception& error);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "framework/replicas/launch.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -17,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +34,7 @@
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/machine.h"
 #include "framework/replicas/supervisor.h"
+#include "framework/replicas/thread_ends.h"
 #include "framework/replicas/worker.h"
 #include "framework/replicas/worker_process.h"
 
@@ -95,15 +98,24 @@ class RunningThreads {
   RunningThreads& operator=(const RunningThreads&) = delete;
 
   // Waits until all are over or, once one has failed, for `grace` and no longer than `enough`
-  // wants. Whether all are over.
-  bool wait(std::chrono::milliseconds grace, const std::function<bool()>& enough) {
+  // wants; calls `look` now and then until one of these. Whether all are over.
+  bool wait(std::chrono::milliseconds grace, const std::function<bool()>& enough,
+            const std::function<void()>& look = {}) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return running_ == 0 || failure_.happened(); });
+    const auto over = [&] { return running_ == 0 || failure_.happened(); };
+    while (look && !changed_.wait_for(lock, kLookAround, over)) {
+      lock.unlock();
+      look();
+      lock.lock();
+    }
+    changed_.wait(lock, over);
     changed_.wait_for(lock, grace, [&] { return running_ == 0 || enough(); });
     return running_ == 0;
   }
 
  private:
+  static constexpr std::chrono::milliseconds kLookAround{100};
+
   FirstFailure& failure_;
   std::mutex mutex_;  // guards running_
   std::condition_variable changed_;
@@ -120,23 +132,35 @@ bool is_certain(const FirstFailure& failure) {
   return cause && cause->doubt == 0;
 }
 
-Report report_of(const FirstFailure::Cause& cause, int& status) {
-  Report report{.done = false, .replica = cause.replica, .type = "an exception", .message = {}};
+Report report_of(const FirstFailure::Cause& cause) {
+  Report report;
+  report.replica = cause.replica;
+  report.type = "an exception";
   try {
     std::rethrow_exception(cause.error);
   } catch (const std::exception& error) {
     if (const auto* ours = dynamic_cast<const Error*>(&error)) report.type = ours->type();
     report.message = text_of(error);
-    status = exit_status(error);
+    report.status = exit_status(error);
   } catch (...) {
     report.message = "no std::exception";
-    status = 1;
+    report.status = 1;
   }
   return report;
 }
 
+// For a process that a replica has forked: see run_in_one_process.
+void report_forked(int descriptor, std::int64_t replica, const std::string& text) {
+  Report report;
+  report.replica = replica;
+  report.type = "Error";
+  report.message = text;
+  report.status = 1;
+  send_report(descriptor, report);
+}
+
 [[noreturn]] void run_as_process(const ReplicaFunction& function, const LaunchOptions& options,
-                                 const WorkerPlace& place) {
+                                 const LaunchCall& call, const WorkerPlace& place) {
   // Kept to the end: the launcher takes its closing for this process' end.
   const auto store = std::make_shared<SocketStore>(place.store);
   std::unique_ptr<Worker> worker;
@@ -151,36 +175,48 @@ Report report_of(const FirstFailure::Cause& cause, int& status) {
                            " on ", counted(place.workers, "worker"), ", and started anew for ",
                            options.replicas, " on ", workers_of(options)));
     }
+    if (place.where != call.where) {
+      throw ValueError(str("launch: the program called it at ", place.where,
+                           ", and started anew at ", call.where));
+    }
     worker = std::make_unique<Worker>(
         options, place.index, store,
         std::make_shared<HostMemory>(static_cast<int>(place.workers), place.memory));
-    const auto run = [&](std::int64_t replica) { worker->run(replica, function); };
+    const auto run = [&](std::int64_t replica) {
+      worker->run(replica, function,
+                  [&](const std::string& text) { report_forked(place.report, replica, text); });
+    };
     if (worker->replicas().size == 1) {
       run(worker->replicas().offset);
     } else {
-      threads.emplace(worker->replicas(), failure, run);
+      threads.emplace(worker->replicas(), failure, [run](std::int64_t replica) {
+        const ThreadEnds ends(replica);
+        run(replica);
+      });
       all_over = threads->wait(kRootCauseGrace, [&] { return is_certain(failure); });
     }
     if (!failure.happened()) worker->part();
   } catch (...) {
     failure.record(shard(place.replicas, place.workers, place.index).offset);
   }
-  int status = 0;
   const auto cause = failure.cause();
   Report report;
   report.done = !cause;
-  if (cause) report = report_of(*cause, status);
+  if (cause) report = report_of(*cause);
   std::cout.flush();
   std::fflush(all_over ? nullptr : stdout);  // another may be held by a thread that still runs
   send_report(place.report, report);
   // Destructors of statics are the launcher's: a forked child must not run them a second time.
-  ::_exit(status);
+  ::_exit(report.status);
 }
 
 int launch_processes(const ReplicaFunction& function, const LaunchOptions& options,
-                     std::int64_t call) {
-  if (const auto place = inherited_place(call)) run_as_process(function, options, *place);
+                     const LaunchCall& call) {
+  if (const auto place = inherited_place(call.number)) {
+    run_as_process(function, options, call, *place);
+  }
   announce(options);
+  const ChildrenToWaitFor their_ends_are_seen;
   const std::int64_t count = workers_of(options);
   const Descriptor memory(HostMemory::make_memory(static_cast<int>(count)));
   std::vector<WorkerProcess> workers;
@@ -188,7 +224,7 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
     for (std::int64_t index = 0; index < count; ++index) {
       workers.push_back(start_worker(
           index, count, options.replicas, call, memory.get(), workers,
-          [&](const WorkerPlace& place) { run_as_process(function, options, place); }));
+          [&](const WorkerPlace& place) { run_as_process(function, options, call, place); }));
     }
   } catch (...) {
     for (const WorkerProcess& started : workers) {
@@ -197,7 +233,8 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
     }
     throw;
   }
-  return supervise(std::move(workers));
+  const auto shared = std::make_shared<HostMemory>(static_cast<int>(count), memory.get());
+  return supervise(std::move(workers), *shared->board(), patience_of(options));
 }
 
 [[noreturn]] void stop_threads(int signal) {
@@ -234,6 +271,25 @@ class ExitOnSignal {
 // collective, ends with the program.
 constexpr std::chrono::milliseconds kThreadGrace{1500};
 
+// Makes what a process that a replica has forked has to say of itself the replica's failure.
+void read_forked(int descriptor, FirstFailure& failure) {
+  std::string text;
+  pollfd polled{descriptor, POLLIN, 0};
+  std::array<char, 4096> buffer{};
+  while (::poll(&polled, 1, 0) > 0) {
+    const ssize_t count = ::read(descriptor, buffer.data(), buffer.size());
+    if (count <= 0) break;
+    text.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+  const auto report = parse_report(text);
+  if (!report) return;
+  try {
+    throw Error(report->message);
+  } catch (...) {
+    failure.record(report->replica);
+  }
+}
+
 int launch_threads(const ReplicaFunction& function, const LaunchOptions& options) {
   announce(options);
   const ExitOnSignal exit_on_signal;
@@ -241,7 +297,8 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   const std::int64_t count = workers_of(options);
   const Descriptor descriptor(HostMemory::make_memory(static_cast<int>(count)));
   const auto memory = std::make_shared<HostMemory>(static_cast<int>(count), descriptor.get());
-  std::mutex mutex;  // guards workers
+  const auto reports = make_pipe();  // of processes that replicas have forked
+  std::mutex mutex;                  // guards workers
   std::vector<std::unique_ptr<Worker>> workers(static_cast<std::size_t>(count));
   FirstFailure failure(0, [&](const std::string& reason) {
     const std::lock_guard lock(mutex);
@@ -263,14 +320,20 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
     const auto worker = std::ranges::find_if(workers, [&](const auto& one) {
       return replica < one->replicas().offset + one->replicas().size;
     });
-    (*worker)->run(replica, function);
+    const ThreadEnds ends(replica);
+    (*worker)->run(replica, function, [&](const std::string& text) {
+      report_forked(reports.second.get(), replica, text);
+    });
   };
   RunningThreads connecting({0, count}, failure, connect);
   bool all_over = connecting.wait(kThreadGrace, [] { return false; });
   std::optional<RunningThreads> running;
   if (!failure.happened()) {
     running.emplace(Shard{0, options.replicas}, failure, run);
-    all_over = running->wait(kThreadGrace, [] { return false; });
+    const auto look = [&] { read_forked(reports.first.get(), failure); };
+    all_over = running->wait(
+        kThreadGrace, [] { return false; }, look);
+    look();
   }
   int status = 0;
   try {
@@ -278,26 +341,45 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   } catch (const Error& error) {
     std::cout.flush();
     std::fflush(stdout);
-    log_error(str(error.type(), ": ", error.what()));
+    log_error(str(error.type(), ": ", text_of(error)));
     status = exit_status(error);
   }
   if (!all_over) ::_exit(status);
   return status;
 }
 
+// There is one signal handler for Ctrl-C, and one order of calls in a program that starts anew.
+class OnlyLaunch {
+ public:
+  OnlyLaunch() {
+    if (under_way_.exchange(true)) {
+      throw ValueError(
+          "launch: another thread of this program is in it; a process runs one job at a time");
+    }
+  }
+  ~OnlyLaunch() { under_way_ = false; }
+  OnlyLaunch(const OnlyLaunch&) = delete;
+  OnlyLaunch& operator=(const OnlyLaunch&) = delete;
+
+ private:
+  static inline std::atomic<bool> under_way_{false};
+};
+
 }  // namespace
 
-int launch(const std::function<void()>& replica, const LaunchOptions& options) {
+int launch(const std::function<void()>& replica, const LaunchOptions& options,
+           std::source_location where) {
   check_options(options);
   prepare_process();
   keep_freed_memory();
   if (current_environment() != nullptr) {
     throw ValueError("launch: called inside a replica");
   }
+  const OnlyLaunch only_one;
   // Refused calls do not count: those inside replicas are not made again by a program started anew.
   static std::atomic<std::int64_t> calls{0};
-  const std::int64_t call = calls++;
-  if (started_for_later_call(call)) return 0;
+  const LaunchCall call{calls++, text_of(where)};
+  if (started_for_later_call(call.number)) return 0;
   return options.mode == LaunchMode::processes ? launch_processes(replica, options, call)
                                                : launch_threads(replica, options);
 }

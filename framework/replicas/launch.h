@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <source_location>
 #include <string>
 
 namespace lockstep {
@@ -41,7 +42,8 @@ struct LaunchOptions {
 ///
 /// What went wrong is the last thing on stderr: which replica, its process, its exit status or
 /// signal and its last lines; the root cause, not the replicas that failed because of it. The
-/// others end within 2 seconds. ValueErrors about the options are thrown.
+/// others end within 2 seconds. ValueErrors about the options are thrown, and about a call while
+/// another thread is in one.
 ///
 /// With `workers` W < N replicas, each worker (a process, or threads) runs its part of the
 /// replicas, shard() of them, as threads of which one runs at a time and hands over where it waits
@@ -56,6 +58,12 @@ struct LaunchOptions {
 /// others gain "[replica 1] ", or "[worker 1] " where that has several replicas. Threads write as
 /// they are. What runs (replicas, workers, math threads, LibTorch, BLAS) is told on stderr first,
 /// unless set_quiet() (base/logging.h) is on.
-[[nodiscard]] int launch(const std::function<void()>& replica, const LaunchOptions& options = {});
+///
+/// A job that is paused as a whole (Ctrl-Z, a freezer) has not waited; workers that somebody has
+/// stopped for longer than `timeout` while the launcher runs are a Timeout. A replica that ends the
+/// program (exit(), a crash) ends the job as one that died; a process that it forks must end with
+/// _exit() or exec(), and ends the job if it returns from the function.
+[[nodiscard]] int launch(const std::function<void()>& replica, const LaunchOptions& options = {},
+                         std::source_location where = std::source_location::current());
 
 }  // namespace lockstep

@@ -22,6 +22,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
+#include "framework/base/waited.h"
 #include "framework/comm/socket_store.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/stop_signals.h"
@@ -38,7 +39,10 @@ constexpr milliseconds kRootCauseGrace{400};
 constexpr milliseconds kTermGrace{500};
 constexpr milliseconds kReapInterval{2};
 constexpr milliseconds kPatrolInterval{100};
-constexpr std::size_t kLastLines = 20;
+// Beyond what those that wait allow each other, so that they are the first to say it.
+constexpr milliseconds kStillGrace{1000};
+// A longer one that is to have a prefix becomes several.
+constexpr std::size_t kLongestLine = std::size_t{64} << 10;
 
 // Writes it all, unless nobody reads any more or a signal asks to end while nobody does.
 void write_all(int descriptor, std::string_view text, const StopSignals& stop) {
@@ -58,6 +62,43 @@ void write_all(int descriptor, std::string_view text, const StopSignals& stop) {
   }
 }
 
+// What a terminal would show last of a text: of a line that is written over (a progress bar's) what
+// came last, and of long ones the beginning.
+class LastLines {
+ public:
+  void add(std::string_view text) {
+    for (const char letter : text) {
+      if (letter == '\n') {
+        finish_line();
+      } else {
+        if (returned_) line_.clear();
+        if (letter != '\r' && line_.size() < kMost) line_ += letter;
+      }
+      returned_ = letter == '\r';
+    }
+  }
+
+  [[nodiscard]] std::vector<std::string> lines() const {
+    std::vector<std::string> lines(finished_.begin(), finished_.end());
+    if (!line_.empty()) lines.push_back(line_);
+    if (lines.size() > kLines) lines.erase(lines.begin());
+    return lines;
+  }
+
+ private:
+  static constexpr std::size_t kLines = 20;
+  static constexpr std::size_t kMost = 2000;  // letters of a line
+
+  void finish_line() {
+    finished_.push_back(std::exchange(line_, ""));
+    if (finished_.size() > kLines) finished_.pop_front();
+  }
+
+  std::deque<std::string> finished_;
+  std::string line_;
+  bool returned_ = false;
+};
+
 // One of a worker's output streams on its way to the launcher's own.
 class Relay {
  public:
@@ -76,13 +117,11 @@ class Relay {
       return 0;
     }
     const std::string_view text(buffer.data(), static_cast<std::size_t>(count));
-    if (prefix_.empty()) write_all(target_, text, *stop_);
-    for (const char letter : text) {
-      if (letter == '\n') {
-        finish_line();
-      } else {
-        line_ += letter;
-      }
+    last_lines_.add(text);
+    if (prefix_.empty()) {
+      write_all(target_, text, *stop_);
+    } else {
+      for (const char letter : text) add(letter);
     }
     return text.size();
   }
@@ -98,7 +137,7 @@ class Relay {
     close();
   }
 
-  [[nodiscard]] const std::deque<std::string>& last_lines() const noexcept { return last_lines_; }
+  [[nodiscard]] std::vector<std::string> last_lines() const { return last_lines_.lines(); }
 
  private:
   void close() {
@@ -106,19 +145,26 @@ class Relay {
     source_.close();
   }
 
+  void add(char letter) {
+    if (letter != '\n') line_ += letter;
+    if (letter == '\n' || line_.size() == kLongestLine) finish_line();
+  }
+
   void finish_line() {
-    if (!prefix_.empty()) write_all(target_, prefix_ + line_ + "\n", *stop_);
-    last_lines_.push_back(std::exchange(line_, ""));
-    if (last_lines_.size() > kLastLines) last_lines_.pop_front();
+    write_all(target_, prefix_ + line_ + "\n", *stop_);
+    line_.clear();
   }
 
   Descriptor source_;
   int target_;
   std::string prefix_;  // "" passes bytes on as they come
   const StopSignals* stop_;
-  std::string line_;
-  std::deque<std::string> last_lines_;
+  std::string line_;  // that is to have the prefix, unfinished
+  LastLines last_lines_;
 };
+
+// The wait status of one for which something else in this program has waited; no process has it.
+constexpr int kTaken = -1;
 
 struct Watched {
   Watched(WorkerProcess process, const std::string& prefix, const StopSignals& stop)
@@ -142,7 +188,11 @@ struct Watched {
   Relay out;
   Relay err;
   bool ending = false;             // it has closed its end of the store
+  bool stopped = false;            // by a signal
+  bool failed = false;             // and noted as such
   std::optional<int> wait_status;  // once it has ended
+  std::uint64_t activity = 0;      // on the board
+  Waited inactive{};
 };
 
 // "replica 3", or "replicas 2 to 4".
@@ -151,6 +201,16 @@ std::string replicas_of(const Watched& worker) {
   const std::int64_t count = worker.replicas.size;
   if (count == 1) return str("replica ", first);
   return str("replicas ", first, count == 2 ? " and " : " to ", first + count - 1);
+}
+
+// " (pid 17)", and which worker that is where replicas share one.
+std::string place_of(const Watched& worker) {
+  if (worker.replicas.size == 1) return str(" (pid ", worker.pid, ")");
+  return str(" (worker ", worker.index, ", pid ", worker.pid, ")");
+}
+
+std::string text_of(const Watched& worker) {
+  return replicas_of(worker) + place_of(worker);
 }
 
 // What its lines are told apart by; "" for the one whose lines pass as they are.
@@ -162,19 +222,18 @@ std::string prefix_of(const WorkerProcess& process) {
 
 int doubt(const Watched& worker) {
   const auto report = parse_report(worker.report_text);
-  if (!report || WIFSIGNALED(*worker.wait_status)) return 0;
-  return doubt_of(report->type);
+  return report ? doubt_of(report->type) : 0;
 }
 
 bool succeeded(const Watched& worker) {
   const auto report = parse_report(worker.report_text);
-  return report && report->done && WIFEXITED(*worker.wait_status) &&
-         WEXITSTATUS(*worker.wait_status) == 0;
+  return report && report->done && (worker.wait_status == kTaken || worker.wait_status == 0);
 }
 
 class Supervisor {
  public:
-  explicit Supervisor(std::vector<WorkerProcess> processes) {
+  Supervisor(std::vector<WorkerProcess> processes, const Board& board, milliseconds timeout)
+      : board_(board), timeout_(timeout) {
     for (WorkerProcess& process : processes) {
       const std::string prefix = prefix_of(process);
       workers_.emplace_back(std::move(process), prefix, stop_);
@@ -182,8 +241,13 @@ class Supervisor {
   }
 
   int run() {
-    while (running() > 0 && failed_.empty() && stop_.signal() == 0) step(milliseconds(-1));
+    std::string still;
+    while (running() > 0 && failed_.empty() && stop_.signal() == 0 && still.empty()) {
+      step(milliseconds(-1));
+      still = patrol();
+    }
     if (stop_.signal() != 0) return stopped_by(stop_.signal());
+    if (failed_.empty() && !still.empty()) return end_of_still(still);
     if (failed_.empty()) {
       drain();
       return 0;
@@ -240,21 +304,59 @@ class Supervisor {
     }
   }
 
-  static void read_report(Watched& worker) {
+  // Says which workers nobody but the launcher can end, or "".
+  std::string patrol() {
+    std::vector<std::string> stopped;
+    for (const Watched& w : workers_) {
+      if (!w.wait_status && w.stopped) stopped.push_back(text_of(w));
+    }
+    if (stopped.size() < running()) all_stopped_ = Waited();
+    if (all_stopped_.look() >= timeout_ + kStillGrace) {
+      return str(join(stopped), stopped.size() == 1 ? " has" : " have",
+                 " been stopped by a signal for longer than ", timeout_.count(), " ms");
+    }
+    for (Watched& w : workers_) {
+      if (w.wait_status) continue;
+      const std::uint64_t activity = board_.activity(static_cast<int>(w.index));
+      if (activity != w.activity) w.inactive = Waited();
+      w.activity = activity;
+      if (w.inactive.look() < timeout_ + kStillGrace) continue;
+      const std::string pending = board_.pending(static_cast<int>(w.index));
+      if (pending.empty()) continue;
+      return str(text_of(w), w.stopped ? " has been stopped by a signal" : " has stood still",
+                 " for longer than ", timeout_.count(), " ms in a wait: ", pending);
+    }
+    return "";
+  }
+
+  void read_report(Watched& worker) {
     std::array<char, 4096> buffer{};
     ssize_t count = 0;
     while ((count = ::read(worker.report.get(), buffer.data(), buffer.size())) > 0) {
       worker.report_text.append(buffer.data(), static_cast<std::size_t>(count));
     }
     if (count == 0) worker.report.close();
+    // It is about to end, unless a process that it has forked says so.
+    const auto report = parse_report(worker.report_text);
+    if (report && !report->done) note_failed(worker);
+  }
+
+  void note_failed(Watched& worker) {
+    if (!std::exchange(worker.failed, true)) failed_.push_back(&worker);
   }
 
   void reap(Watched& worker) {
     int status = 0;
-    if (::waitpid(worker.pid, &status, WNOHANG) != worker.pid) return;
+    const pid_t changed = ::waitpid(worker.pid, &status, WNOHANG | WUNTRACED | WCONTINUED);
+    const bool taken = changed < 0 && errno == ECHILD;
+    if (changed != worker.pid && !taken) return;
+    if (!taken && (WIFSTOPPED(status) || WIFCONTINUED(status))) {
+      worker.stopped = WIFSTOPPED(status);
+      return;
+    }
     if (worker.report.open()) read_report(worker);
-    worker.wait_status = status;
-    if (!succeeded(worker)) failed_.push_back(&worker);
+    worker.wait_status = taken ? kTaken : status;
+    if (!succeeded(worker)) note_failed(worker);
   }
 
   void signal_running(int signal) const {
@@ -295,35 +397,47 @@ class Supervisor {
     return 128 + signal;
   }
 
+  int end_of_still(const std::string& what) {
+    end_others();
+    drain();
+    end_progress_line();
+    log_error("Timeout: " + what);
+    return 3;
+  }
+
   static int explain(const Watched& root) {
-    const int status = *root.wait_status;
     const auto report = parse_report(root.report_text);
     const bool one = root.replicas.size == 1;
-    const std::string where = one ? str(" (pid ", root.pid, ") ")
-                                  : str(" (worker ", root.index, ", pid ", root.pid, ") ");
-    const std::string lost = replicas_of(root) + where + (one ? "was lost: " : "were lost: ");
+    const std::string lost = text_of(root) + (one ? " was lost: " : " were lost: ");
+    const char* const before =
+        one ? " before its function returned" : " before their functions returned";
     int exit = 3;
     std::string what;
-    if (WIFSIGNALED(status)) {
-      what = str(lost, "killed by signal ", WTERMSIG(status), " (", ::strsignal(WTERMSIG(status)),
-                 ")");
-    } else if (report && !report->done) {
-      exit = WEXITSTATUS(status);
-      what = str("replica ", report->replica, where, "failed with ", report->type, ", exit status ",
-                 exit, ": ", report->message);
+    if (report && !report->done) {
+      exit = report->status;
+      what = str("replica ", report->replica, place_of(root), " failed with ", report->type,
+                 ", exit status ", exit, ": ", report->message);
+    } else if (root.wait_status == kTaken) {
+      what = str(lost, "ended", before, "; the program has taken its exit status elsewhere");
+    } else if (WIFSIGNALED(*root.wait_status)) {
+      const int signal = WTERMSIG(*root.wait_status);
+      what = str(lost, "killed by signal ", signal, " (", ::strsignal(signal), ")");
     } else {
-      what = str(lost, "exited with status ", WEXITSTATUS(status),
-                 one ? " before its function returned" : " before their functions returned");
+      what = str(lost, "exited with status ", WEXITSTATUS(*root.wait_status), before);
     }
-    if (!root.err.last_lines().empty()) {
+    const auto last_lines = root.err.last_lines();
+    if (!last_lines.empty()) {
       what += "\nits last lines on stderr:";
-      for (const std::string& line : root.err.last_lines()) what += "\n  | " + line;
+      for (const std::string& line : last_lines) what += "\n  | " + line;
     }
     end_progress_line();
     log_error(what);
     return exit;
   }
 
+  const Board& board_;
+  milliseconds timeout_;
+  Waited all_stopped_;
   StopSignals stop_;
   StoreServer server_;
   std::deque<Watched> workers_;
@@ -332,8 +446,8 @@ class Supervisor {
 
 }  // namespace
 
-int supervise(std::vector<WorkerProcess> workers) {
-  return Supervisor(std::move(workers)).run();
+int supervise(std::vector<WorkerProcess> workers, const Board& board, milliseconds timeout) {
+  return Supervisor(std::move(workers), board, timeout).run();
 }
 
 }  // namespace lockstep

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <vector>
 
+#include "framework/comm/board.h"
 #include "framework/replicas/worker_process.h"
 
 namespace lockstep {
@@ -9,6 +11,11 @@ namespace lockstep {
 /// Watches the workers until all have ended: answers their stores, passes on their output, reaps
 /// them. When one fails or a SIGINT or SIGTERM comes, ends the others, within 2 seconds, and says
 /// on stderr what went wrong. Returns launch()'s status.
-[[nodiscard]] int supervise(std::vector<WorkerProcess> workers);
+///
+/// Workers that wait for each other end with a Timeout by themselves. Those that cannot are ended
+/// here: where all have been stopped for `timeout`, or where one of them waits on their `board` for
+/// others and has not looked after its wait for so long.
+[[nodiscard]] int supervise(std::vector<WorkerProcess> workers, const Board& board,
+                            std::chrono::milliseconds timeout);
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <ATen/ThreadLocalState.h>
+#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
@@ -16,6 +17,7 @@
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/job.h"
 #include "framework/replicas/machine.h"
+#include "framework/replicas/thread_ends.h"
 #include "framework/tree/grad_depth.h"
 
 namespace lockstep {
@@ -204,14 +206,27 @@ void run_team(const TeamOptions& options, const std::function<void(const TeamPla
   Turn own_turn;
   Turn* const turn =
       !options.lanes ? nullptr : (current_turn() != nullptr ? current_turn() : &own_turn);
+  const std::string map = text_of(options);
   const auto replica = [&](std::int64_t local) {
     const at::ThreadLocalStateGuard same_state(callers_state);
     const GradDepthScope same_depth(callers_grad_depth);
     set_math_threads(plan.threads);
     const TurnScope my_turn(turn);
+    const ThreadEnds ends(plan.level.rank + local, map.c_str());
     Environment& environment = *environments[static_cast<std::size_t>(local)];
     environment.member().turn = turn;
-    run_as(environment, [&] { body({local, plan.level.rank, plan.spans_members, &environment}); });
+    const auto tell = [&](const std::string& text) {
+      const std::string line =
+          str("lockstep: error: replica ", plan.level.rank + local, " of ", map, ": ", text, "\n");
+      (void)!::write(STDERR_FILENO, line.data(), line.size());
+    };
+    run_as(environment, [&] {
+      run_in_one_process(
+          [&] {
+            body({local, plan.level.rank, plan.spans_members, &environment});
+          },
+          tell);
+    });
   };
   {
     const TurnBreak others_may_run;

@@ -1,7 +1,5 @@
 #include "framework/replicas/worker.h"
 
-#include <chrono>
-
 #include "framework/base/errors.h"
 #include "framework/comm/gloo_communicator.h"
 #include "framework/comm/shared_communicator.h"
@@ -9,22 +7,17 @@
 #include "framework/replicas/job.h"
 #include "framework/replicas/machine.h"
 #include "framework/replicas/team.h"
+#include "framework/replicas/thread_ends.h"
 
 namespace lockstep {
 namespace {
-
-// Whoever waits for another worker waits for all of its replicas, which run one after another.
-std::chrono::milliseconds patience(const LaunchOptions& options) {
-  const std::int64_t workers = workers_of(options);
-  return workers == 1 ? options.timeout : options.timeout * replicas_of_worker(options, 0).size;
-}
 
 std::shared_ptr<Communicator> connect(const LaunchOptions& options, std::int64_t index,
                                       const std::shared_ptr<Store>& store,
                                       const std::shared_ptr<HostMemory>& memory) {
   // Whoever waits is ended with the names of the absent first: see Site::verdict.
   constexpr std::chrono::seconds kLater{10};
-  const auto later = patience(options) + kLater;
+  const auto later = patience_of(options) + kLater;
   const auto job_store = std::make_shared<PrefixStore>(store, "job/");
   const auto rank = static_cast<int>(index);
   const auto size = static_cast<int>(workers_of(options));
@@ -45,6 +38,11 @@ Shard replicas_of_worker(const LaunchOptions& options, std::int64_t index) {
   return shard(options.replicas, workers_of(options), index);
 }
 
+std::chrono::milliseconds patience_of(const LaunchOptions& options) {
+  const std::int64_t workers = workers_of(options);
+  return workers == 1 ? options.timeout : options.timeout * replicas_of_worker(options, 0).size;
+}
+
 Worker::Worker(const LaunchOptions& options, std::int64_t index,
                const std::shared_ptr<Store>& store, const std::shared_ptr<HostMemory>& memory)
     : replicas_(replicas_of_worker(options, index)),
@@ -60,18 +58,19 @@ Worker::Worker(const LaunchOptions& options, std::int64_t index,
   for (std::int64_t local = 0; local < replicas_.size; ++local) {
     level.rank = replicas_.offset + local;
     places_.push_back(std::make_unique<Environment>(site_, std::vector<AxisLevel>{level}, fate_,
-                                                    patience(options)));
+                                                    patience_of(options)));
     if (replicas_.size > 1) places_.back()->member().turn = &turn_;
   }
 }
 
-void Worker::run(std::int64_t replica, const std::function<void()>& function) {
+void Worker::run(std::int64_t replica, const std::function<void()>& function,
+                 const std::function<void(const std::string&)>& tell) {
   Environment& place = *places_[static_cast<std::size_t>(replica - replicas_.offset)];
   const at::ThreadLocalStateGuard same_state(callers_state_);
   set_math_threads(math_threads_);
   const TurnScope my_turn(replicas_.size > 1 ? &turn_ : nullptr);
   const JobScope job_scope;
-  run_as(place, function);
+  run_as(place, [&] { run_in_one_process(function, tell); });
 }
 
 void Worker::end(const std::exception_ptr& error, const std::string& reason) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -25,6 +26,9 @@ namespace lockstep {
 /// The replicas that worker `index` runs: shard() of all.
 [[nodiscard]] Shard replicas_of_worker(const LaunchOptions& options, std::int64_t index);
 
+/// How long a replica waits for those of other workers, all of which run one after another.
+[[nodiscard]] std::chrono::milliseconds patience_of(const LaunchOptions& options);
+
 /// One of the workers that run a launched job's replicas, each its own, connected with the others.
 /// Its replicas are threads of which one runs at a time and hands over where it waits for others
 /// (Turn); one that has a single replica runs it without turns. How they ended is on the board
@@ -40,7 +44,9 @@ class Worker {
   [[nodiscard]] const Shard& replicas() const noexcept { return replicas_; }
 
   /// Runs `function` as `replica`, one of its own, in the calling thread, with the axis bound.
-  void run(std::int64_t replica, const std::function<void()>& function);
+  /// `tell` is for a process that it has forked: see run_in_one_process.
+  void run(std::int64_t replica, const std::function<void()>& function,
+           const std::function<void(const std::string&)>& tell);
 
   /// Ends what its replicas wait for because one of the job's has failed: with `error` if that is a
   /// CollectiveMismatch, since all are out of step then, otherwise with Aborted(reason). Any

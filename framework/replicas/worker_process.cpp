@@ -26,8 +26,11 @@ namespace lockstep {
 namespace {
 
 // Tells a process that was started anew which worker it is: "call index workers replicas store
-// report memory".
+// report memory where".
 constexpr const char* kPlaceVariable = "LOCKSTEP_WORKER";
+
+// What a pipe that nobody reads yet has room for.
+constexpr std::size_t kLongestMessage = std::size_t{16} << 10;
 
 struct InheritedPlace {
   std::int64_t call = -1;
@@ -45,21 +48,14 @@ const std::optional<InheritedPlace>& inherited() {
     std::istringstream in(text);
     InheritedPlace parsed;
     in >> parsed.call >> parsed.place.index >> parsed.place.workers >> parsed.place.replicas >>
-        parsed.place.store >> parsed.place.report >> parsed.place.memory;
+        parsed.place.store >> parsed.place.report >> parsed.place.memory >> std::ws;
+    std::getline(in, parsed.place.where);
     ::unsetenv(kPlaceVariable);  // programs that the worker starts are no workers
     if (!in) throw ValueError(str(kPlaceVariable, "='", text, "' is not set by a launcher"));
     for (const int end : descriptors_of(parsed.place)) ::fcntl(end, F_SETFD, FD_CLOEXEC);
     return parsed;
   }();
   return place;
-}
-
-std::pair<Descriptor, Descriptor> make_pipe() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    throw CommError(str("launch: cannot make a pipe: ", std::strerror(errno)));
-  }
-  return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
 bool has_one_thread() {
@@ -127,8 +123,17 @@ bool started_for_later_call(std::int64_t call) {
   return place && place->call > call;
 }
 
+std::pair<Descriptor, Descriptor> make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw CommError(str("launch: cannot make a pipe: ", std::strerror(errno)));
+  }
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
 WorkerProcess start_worker(std::int64_t index, std::int64_t workers, std::int64_t replicas,
-                           std::int64_t call, int memory, const std::vector<WorkerProcess>& earlier,
+                           const LaunchCall& call, int memory,
+                           const std::vector<WorkerProcess>& earlier,
                            const std::function<void(const WorkerPlace&)>& run) {
   const auto [our_end, their_end] = make_socket_pair();
   Descriptor our_store(our_end);
@@ -139,15 +144,17 @@ WorkerProcess start_worker(std::int64_t index, std::int64_t workers, std::int64_
   if (index > 0) out = make_pipe();
 
   // Everything that allocates comes before the fork of a process that may have threads.
-  const WorkerPlace place{index, workers, replicas, their_store.get(), report_out.get(), memory};
+  const WorkerPlace place{index,  workers,   replicas, their_store.get(), report_out.get(),
+                          memory, call.where};
   const bool safe_to_fork = has_one_thread();
   std::vector<std::string> arguments = command_line();
   std::vector<char*> argument_pointers;
   for (std::string& argument : arguments) argument_pointers.push_back(argument.data());
   argument_pointers.push_back(nullptr);
   if (!safe_to_fork) {
-    const std::string text = str(call, ' ', index, ' ', workers, ' ', replicas, ' ', place.store,
-                                 ' ', place.report, ' ', place.memory);
+    const std::string text =
+        str(call.number, ' ', index, ' ', workers, ' ', replicas, ' ', place.store, ' ',
+            place.report, ' ', place.memory, ' ', place.where);
     ::setenv(kPlaceVariable, text.c_str(), 1);
   }
   std::cout.flush();
@@ -189,10 +196,32 @@ WorkerProcess start_worker(std::int64_t index, std::int64_t workers, std::int64_
           std::move(err_in)};
 }
 
+ChildrenToWaitFor::ChildrenToWaitFor() noexcept {
+  ::sigaction(SIGCHLD, nullptr, &own_);
+  struct sigaction waiting = own_;
+  if (own_.sa_handler == SIG_IGN) waiting.sa_handler = SIG_DFL;
+  waiting.sa_flags &= ~SA_NOCLDWAIT;
+  ::sigaction(SIGCHLD, &waiting, nullptr);
+}
+
+ChildrenToWaitFor::~ChildrenToWaitFor() {
+  ::sigaction(SIGCHLD, &own_, nullptr);
+}
+
+// A record of fields, each with a zero behind it: "done", or "error", the status, the replica, the
+// type and the message.
 void send_report(int descriptor, const Report& report) noexcept {
-  const std::string text = report.done ? "done"
-                                       : "E" + std::to_string(report.replica) + '\0' + report.type +
-                                             '\0' + report.message;
+  std::string text;
+  const auto add = [&](const std::string& field) {
+    text += field.substr(0, field.find('\0')) + '\0';
+  };
+  add(report.done ? "done" : "error");
+  if (!report.done) {
+    add(std::to_string(report.status));
+    add(std::to_string(report.replica));
+    add(report.type);
+    add(shortened(report.message, kLongestMessage));
+  }
   std::string_view rest = text;
   while (!rest.empty()) {
     const ssize_t count = ::write(descriptor, rest.data(), rest.size());
@@ -202,14 +231,30 @@ void send_report(int descriptor, const Report& report) noexcept {
 }
 
 std::optional<Report> parse_report(const std::string& text) {
-  if (text == "done") return Report{.done = true, .replica = 0, .type = {}, .message = {}};
-  const std::size_t type = text.find('\0') + 1;  // 0 if there is none
-  const std::size_t message = type == 0 ? 0 : text.find('\0', type) + 1;
-  if (text.empty() || text[0] != 'E' || message == 0) return std::nullopt;
-  return Report{.done = false,
-                .replica = std::stoll(text.substr(1)),
-                .type = text.substr(type, message - 1 - type),
-                .message = text.substr(message)};
+  std::optional<Report> report;
+  std::size_t at = 0;
+  const auto next = [&]() -> std::optional<std::string> {
+    const std::size_t end = text.find('\0', at);
+    if (end == std::string::npos) return std::nullopt;
+    return text.substr(std::exchange(at, end + 1), end - at);
+  };
+  while (const auto kind = next()) {
+    if (*kind == "done") {
+      report.emplace().done = true;
+      continue;
+    }
+    const auto status = next();
+    const auto replica = next();
+    const auto type = next();
+    const auto message = next();
+    if (!message) break;
+    return Report{.done = false,
+                  .replica = std::stoll(*replica),
+                  .type = *type,
+                  .message = *message,
+                  .status = std::stoi(*status)};
+  }
+  return report;
 }
 
 }  // namespace lockstep

@@ -4,8 +4,10 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include "framework/base/shard.h"
@@ -48,7 +50,14 @@ struct WorkerPlace {
   std::int64_t replicas;  ///< of the job
   int store;
   int report;
-  int memory;  ///< the job's HostMemory
+  int memory;         ///< the job's HostMemory
+  std::string where;  ///< the call of launch()
+};
+
+/// Which call of launch() in the program it is, from 0, and where it stands.
+struct LaunchCall {
+  std::int64_t number;
+  std::string where;
 };
 
 /// Where this process is a worker that was started anew, and this is the call of launch() that it
@@ -58,22 +67,40 @@ struct WorkerPlace {
 /// Whether this process was started for a call of launch() after `call`.
 [[nodiscard]] bool started_for_later_call(std::int64_t call);
 
-/// Starts worker `index` of `workers` for `replicas` in call number `call` of launch(): forked into
+/// Two ends that close on exec: what is written to the second is read from the first.
+[[nodiscard]] std::pair<Descriptor, Descriptor> make_pipe();
+
+/// Starts worker `index` of `workers` for `replicas` in `call` of launch(): forked into
 /// `run`, which does not return, if this process has one thread, started anew otherwise. `memory`
 /// is as in its place. `earlier` are those whose descriptors a fork must not keep. Throws CommError
 /// if the system refuses.
 [[nodiscard]] WorkerProcess start_worker(std::int64_t index, std::int64_t workers,
-                                         std::int64_t replicas, std::int64_t call, int memory,
+                                         std::int64_t replicas, const LaunchCall& call, int memory,
                                          const std::vector<WorkerProcess>& earlier,
                                          const std::function<void(const WorkerPlace&)>& run);
 
-/// How a worker's replicas ended, as it travels to the launcher.
+/// While it lives this process' children can be waited for: where SIGCHLD is ignored, also by who
+/// started this program, the system would reap them unseen.
+class ChildrenToWaitFor {
+ public:
+  ChildrenToWaitFor() noexcept;
+  ~ChildrenToWaitFor();
+  ChildrenToWaitFor(const ChildrenToWaitFor&) = delete;
+  ChildrenToWaitFor& operator=(const ChildrenToWaitFor&) = delete;
+
+ private:
+  struct sigaction own_;
+};
+
+/// How a worker's replicas ended, as it travels to the launcher. Of several the first error counts.
 struct Report {
   bool done = false;         ///< all their functions returned
   std::int64_t replica = 0;  ///< otherwise the one whose error is the root cause
   std::string type;          ///< of that error
   std::string message;       ///< likewise
+  int status = 0;            ///< with which the program ends because of it
 };
+/// A message is cut, so that a report never waits for its reader.
 void send_report(int descriptor, const Report& report) noexcept;
 [[nodiscard]] std::optional<Report> parse_report(const std::string& text);
 

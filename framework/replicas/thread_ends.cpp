@@ -1,0 +1,168 @@
+#include "framework/replicas/thread_ends.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <iostream>
+#include <string_view>
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "framework/base/process.h"
+#include "framework/base/text.h"
+#include "framework/replicas/first_failure.h"
+
+namespace lockstep {
+namespace {
+
+// A handler runs on this much.
+constexpr std::size_t kStack = std::size_t{64} << 10;
+
+struct OwnReplica {
+  std::int64_t index = -1;
+  const char* map = nullptr;
+  std::uint64_t process = 0;
+};
+thread_local OwnReplica own_replica;
+
+bool is_replica() {
+  return own_replica.index >= 0 && own_replica.process == process_generation();
+}
+
+// A line of text, made without what a signal handler must not call.
+class Line {
+ public:
+  Line& operator<<(std::string_view text) {
+    const std::size_t count = std::min(text.size(), text_.size() - size_);
+    std::memcpy(text_.data() + size_, text.data(), count);
+    size_ += count;
+    return *this;
+  }
+  Line& operator<<(std::int64_t number) {
+    std::array<char, 20> digits{};
+    std::size_t first = digits.size();
+    do {
+      digits[--first] = static_cast<char>('0' + number % 10);
+      number /= 10;
+    } while (number > 0);
+    return *this << std::string_view(&digits[first], digits.size() - first);
+  }
+  void write() const { (void)!::write(STDERR_FILENO, text_.data(), size_); }
+
+ private:
+  std::array<char, 512> text_{};
+  std::size_t size_ = 0;
+};
+
+Line begin_line() {
+  Line line;
+  line << "lockstep: error: replica " << own_replica.index;
+  if (own_replica.map != nullptr) line << " of " << own_replica.map;
+  return line;
+}
+
+struct Crash {
+  int signal;
+  const char* name;
+};
+constexpr Crash kCrashes[] = {{SIGSEGV, "Segmentation fault"},
+                              {SIGBUS, "Bus error"},
+                              {SIGFPE, "Floating point exception"},
+                              {SIGILL, "Illegal instruction"},
+                              {SIGABRT, "Aborted"}};
+
+void on_crash(int signal, siginfo_t* info, void*) {
+  const int saved = errno;
+  if (is_replica()) {
+    const auto* const crash = std::find_if(std::begin(kCrashes), std::end(kCrashes),
+                                           [&](const Crash& c) { return c.signal == signal; });
+    Line line = begin_line();
+    line << " was killed by signal " << signal << " (" << crash->name << ")\n";
+    line.write();
+  }
+  std::signal(signal, SIG_DFL);
+  errno = saved;
+  // A fault happens once more, where it did; what was sent is sent once more.
+  if (info->si_code <= 0) ::raise(signal);
+}
+
+void on_exit_called(int status, void*) {
+  if (!is_replica()) return;
+  std::cout.flush();
+  std::fflush(stdout);
+  Line line = begin_line();
+  line << " called exit(" << (status & 0xff) << ") before its function returned\n";
+  line.write();
+  ::_exit(3);
+}
+
+void handle_ends() {
+  static const bool done = [] {
+    struct sigaction action {};
+    action.sa_sigaction = on_crash;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    for (const Crash& crash : kCrashes) {
+      struct sigaction old {};
+      ::sigaction(crash.signal, nullptr, &old);
+      const bool is_free = (old.sa_flags & SA_SIGINFO) == 0 && old.sa_handler == SIG_DFL;
+      if (is_free) ::sigaction(crash.signal, &action, nullptr);
+    }
+    return ::on_exit(on_exit_called, nullptr) == 0;
+  }();
+  (void)done;
+}
+
+}  // namespace
+
+ThreadEnds::ThreadEnds(std::int64_t replica, const char* map) : stack_(nullptr) {
+  handle_ends();
+  stack_t now{};
+  ::sigaltstack(nullptr, &now);
+  if ((now.ss_flags & SS_DISABLE) != 0) {
+    // A stack that has overflowed has no room for a handler.
+    stack_t own{};
+    own.ss_sp = stack_ = std::malloc(kStack);
+    own.ss_size = kStack;
+    if (stack_ != nullptr) ::sigaltstack(&own, nullptr);
+  }
+  own_replica = {replica, map, process_generation()};
+}
+
+ThreadEnds::~ThreadEnds() {
+  own_replica = {};
+  if (stack_ == nullptr) return;
+  stack_t none{};
+  none.ss_flags = SS_DISABLE;
+  ::sigaltstack(&none, nullptr);
+  std::free(stack_);
+}
+
+void run_in_one_process(const std::function<void()>& function,
+                        const std::function<void(const std::string&)>& tell) {
+  const std::uint64_t process = process_generation();
+  const auto check = [&](const std::string& how) {
+    if (process == process_generation()) return;
+    tell(str("a process that it has forked (pid ", ::getpid(), ") ", how,
+             "; such a process must end with _exit() or exec()"));
+    ::_exit(1);
+  };
+  try {
+    function();
+  } catch (const std::exception& error) {
+    check("has thrown out of its function: " + text_of(error));
+    throw;
+  } catch (...) {
+    check("has thrown out of its function");
+    throw;
+  }
+  check("has returned from its function");
+}
+
+}  // namespace lockstep

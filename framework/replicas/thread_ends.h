@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace lockstep {
+
+/// While it lives this thread is a replica's. Ends the thread the whole process, the last words
+/// name the replica: "replica 2", or "replica 2 of " and `map`, a text that outlives this.
+///
+/// SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT end the process as they would, after a line on
+/// stderr; where the program, or a sanitizer, has a handler of its own, that alone runs. exit()
+/// ends it with status 3, whatever it is called with, and runs no handlers that are older than the
+/// first of these.
+class ThreadEnds {
+ public:
+  explicit ThreadEnds(std::int64_t replica, const char* map = nullptr);
+  ~ThreadEnds();
+  ThreadEnds(const ThreadEnds&) = delete;
+  ThreadEnds& operator=(const ThreadEnds&) = delete;
+
+ private:
+  void* stack_;  // for the handlers; nullptr where the thread has one
+};
+
+/// Runs a replica's function. A process that it has forked must end by itself: if one comes out of
+/// the function, it calls `tell` with what is wrong, and ends with status 1.
+void run_in_one_process(const std::function<void()>& function,
+                        const std::function<void(const std::string&)>& tell);
+
+}  // namespace lockstep
