@@ -1,33 +1,19 @@
 #include "trainers/memory_report.h"
 
-#include <cmath>
 #include <cstdio>
-#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include <torch/nn/module.h>
 
+#include "framework/base/errors.h"
+#include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/base/wording.h"
 
 namespace lockstep {
 namespace {
-
-// "7.1 MiB"
-std::string text_of_bytes(std::int64_t bytes) {
-  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (std::abs(value) >= 1024 && unit + 1 < std::size(units)) {
-    value /= 1024;
-    ++unit;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-  return text;
-}
 
 struct Category {
   const char* name;
@@ -88,6 +74,21 @@ HostMemoryUse predicted_memory(const Config& config, const DataSets& data) {
   return predicted_memory(*model, zero_options(config), placement_of(config.parallel));
 }
 
+void check_memory(const Config& config, const DataSets& data) {
+  const HostMemoryUse use = predicted_memory(config, data);
+  const auto available = static_cast<std::int64_t>(available_memory());
+  if (use.host.total() <= available) return;
+  std::vector<std::string> parts;
+  for (const Category& category : kCategories) {
+    parts.push_back(str(category.name, " ", text_of_bytes(use.host.*category.bytes)));
+  }
+  throw ValueError(str("this job does not fit: on this host it takes ",
+                       text_of_bytes(use.host.total()), " (", join(parts),
+                       ") beside activations and data, and ", text_of_bytes(available),
+                       " of memory are left. A smaller model, fewer replicas or a higher "
+                       "parallel.zero_stage need less"));
+}
+
 std::string dry_run_text(const Config& config, const DataSets& data) {
   const auto model = shapes_of(config, data);
   std::int64_t count = 0;
@@ -106,6 +107,10 @@ std::string dry_run_text(const Config& config, const DataSets& data) {
             text_of_bytes(use.largest.*category.bytes), text_of_bytes(use.host.*category.bytes));
   }
   text += row("in all", text_of_bytes(use.largest.total()), text_of_bytes(use.host.total()));
+  const auto available = static_cast<std::int64_t>(available_memory());
+  if (use.host.total() > available) {
+    text += str("This host has ", text_of_bytes(available), " left: the job does not fit.\n");
+  }
   return text + "Activations, data and LibTorch itself come on top. Nothing was started.\n";
 }
 

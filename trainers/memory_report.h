@@ -17,7 +17,10 @@ namespace lockstep {
 /// What the model's training will take by category, without allocating any of it.
 [[nodiscard]] HostMemoryUse predicted_memory(const Config& config, const DataSets& data);
 
-/// A table of it for people: of a replica and of the host.
+/// Throws ValueError with the numbers if this host has not as much left.
+void check_memory(const Config& config, const DataSets& data);
+
+/// A table of it for people: of a replica and of the host, and whether it fits.
 [[nodiscard]] std::string dry_run_text(const Config& config, const DataSets& data);
 
 /// Two lines of what was measured beside what was predicted.

@@ -9,6 +9,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/data/data.h"
+#include "framework/replicas/first_failure.h"
 #include "framework/replicas/launch.h"
 #include "trainers/check_job.h"
 #include "trainers/config.h"
@@ -39,6 +40,7 @@ int train(int argc, char** argv) {
   const DataSets data = load_data(config.data, config.parallel.replicas);
   check_job(config, data);
   if (flags.dry_run) return print(dry_run_text(config, data));
+  check_memory(config, data);
   const RunOptions options{
       .output = flags.output, .name = flags.config.stem(), .quiet = flags.quiet};
   return launch(
@@ -60,7 +62,7 @@ int main(int argc, char** argv) {
   try {
     return lockstep::train(argc, argv);
   } catch (const std::exception& error) {
-    lockstep::log_error(error.what());
+    lockstep::log_error(lockstep::text_of(error));
     return lockstep::exit_status(error);
   }
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/base/wording.h"
 #include "trainers/bench/contestants.h"
@@ -48,7 +49,7 @@ void measure_operation(const Crew& crew, const CollectivesOptions& options, Oper
     progress.show(str(name_of(result.operation), ", ", counted(result.replicas, "replica"), ", ",
                       size_text(bytes)));
     const std::int64_t needed = memory_needed(crew.size(), result.replicas, bytes);
-    const std::int64_t available = available_memory_bytes();
+    const auto available = static_cast<std::int64_t>(available_memory());
     if (needed > available) {
       note_once(result, str(size_text(bytes),
                             " is left out: the buffers of all systems take up to ", needed >> 20,
@@ -69,7 +70,7 @@ void measure_operation(const Crew& crew, const CollectivesOptions& options, Oper
 void run_collectives(const CollectivesOptions& options) {
   const Workplace workplace;
   const Contestants contestants = find_contestants(
-      options, own_collective_systems(),
+      workplace, options, own_collective_systems(),
       [&](const std::string& name, std::vector<System>& systems) {
         add_own_collective_system(name, options.launch, systems);
       },

@@ -16,7 +16,7 @@ std::vector<SystemFacts> facts_of(const std::vector<System>& systems) {
 }
 
 Contestants find_contestants(
-    const CommonOptions& options, const std::vector<std::string>& own,
+    const Workplace& workplace, const CommonOptions& options, const std::vector<std::string>& own,
     const std::function<void(const std::string& name, std::vector<System>& systems)>& add_own,
     const std::vector<std::string>& peers) {
   auto names = own;
@@ -37,7 +37,7 @@ Contestants find_contestants(
   for (const std::string& name : peers) {
     if (!contains(wanted, name)) continue;
     const std::size_t before = found.systems.size();
-    add_peer(name, options.pythons, found);
+    add_peer(workplace, name, options.pythons, found);
     if (found.systems.size() == before && !options.systems.empty()) {
       throw ValueError(
           str("--systems: ", name, " cannot be measured here: ", found.left_out.back().reason));

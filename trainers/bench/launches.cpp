@@ -1,6 +1,5 @@
 #include "trainers/bench/launches.h"
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -8,15 +7,15 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/replicas/machine.h"
+#include "framework/replicas/worker_process.h"
 
 namespace lockstep::bench {
 namespace {
@@ -24,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kSilence = 120'000;  // milliseconds
 constexpr const char* kConfig =
     "model: {name: linear}\n"
     "data: {name: pmean_example, batch_size: 4, shuffle: false}\n"
@@ -42,11 +40,8 @@ class Launch {
     if (::mkdtemp(name.data()) == nullptr)
       throw Error(str("cannot make the folder ", name, ": ", std::strerror(errno)));
     const std::vector<Program> programs = system.programs(kLaunchedReplicas, name);
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-      throw Error(str("cannot make a pipe: ", std::strerror(errno)));
-    output_ = Descriptor(ends[0]);
-    const Descriptor input(ends[1]);
+    auto [output, input] = make_pipe();
+    output_ = std::move(output);
     begin_ = Clock::now();
     pid_ = start(programs.at(0), input.get());
   }
@@ -69,15 +64,11 @@ class Launch {
 
  private:
   bool read_more() {
-    std::array<pollfd, 2> polled{
-        {{output_.get(), POLLIN, 0}, {workplace_->signals().descriptor(), POLLIN, 0}}};
-    const int count = ::poll(polled.data(), polled.size(), kSilence);
-    workplace_->check_signals();
-    if (count == 0) fail(str("has printed nothing for ", kSilence / 1000, " seconds"));
-    std::array<char, 4096> buffer{};
-    const ssize_t size = ::read(output_.get(), buffer.data(), buffer.size());
-    if (size > 0) text_.append(buffer.data(), static_cast<std::size_t>(size));
-    return size > 0 || (size < 0 && errno == EINTR);
+    const Read read = workplace_->read_some(output_.get(), text_);
+    if (read == Read::nothing) {
+      fail(str("has printed nothing for ", Workplace::kSilence.count(), " seconds"));
+    }
+    return read == Read::some;
   }
 
   [[noreturn]] void fail(const std::string& what) const {

@@ -64,8 +64,4 @@ MachineFacts machine_facts() {
           .date = date_text.data()};
 }
 
-std::int64_t available_memory_bytes() {
-  return memory_value("MemAvailable");
-}
-
 }  // namespace lockstep::bench

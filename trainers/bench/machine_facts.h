@@ -19,7 +19,4 @@ struct MachineFacts {
 
 [[nodiscard]] MachineFacts machine_facts();
 
-/// Memory that programs could still take.
-[[nodiscard]] std::int64_t available_memory_bytes();
-
 }  // namespace lockstep::bench

@@ -9,6 +9,8 @@
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/process.h"
+#include "framework/replicas/first_failure.h"
+#include "framework/replicas/worker_process.h"
 #include "trainers/bench/collectives.h"
 #include "trainers/bench/flags.h"
 #include "trainers/bench/own_systems.h"
@@ -32,6 +34,7 @@ int run_worker(const std::vector<std::string>& arguments) {
 
 int bench(int argc, char** argv) {
   prepare_process();
+  const ChildrenToWaitFor their_ends_are_seen;
   if (argc > 1 && std::string(argv[1]) == "worker") return run_worker({argv + 2, argv + argc});
   const Flags flags = parse_flags(argc, argv);
   if (flags.collectives) run_collectives(*flags.collectives);
@@ -52,7 +55,7 @@ int main(int argc, char** argv) {
     lockstep::log_error(stopped.what());
     return 128 + stopped.signal();
   } catch (const std::exception& error) {
-    lockstep::log_error(error.what());
+    lockstep::log_error(lockstep::text_of(error));
     return lockstep::exit_status(error);
   }
 }

@@ -1,11 +1,9 @@
 #include "trainers/bench/peers.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -14,9 +12,12 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/replicas/worker_process.h"
+#include "trainers/bench/program.h"
 
 namespace lockstep::bench {
 namespace {
@@ -31,12 +32,6 @@ fs::path peer_program(const std::string& name) {
   return (fs::exists(built) ? built : installed) / name;
 }
 
-std::string in_quotes(const std::string& text) {
-  std::string result = "'";
-  for (const char letter : text) result += letter == '\'' ? "'\\''" : std::string(1, letter);
-  return result + "'";
-}
-
 struct Probed {
   bool works = false;
   std::string last_line;
@@ -44,21 +39,21 @@ struct Probed {
 
 // Runs `command --version`, which prints a version, or fails and says why in its last line. Once:
 // several systems are of one library, which may take seconds to load.
-Probed probe(std::vector<std::string> command) {
+Probed probe(const Workplace& workplace, std::vector<std::string> command) {
   static std::map<std::vector<std::string>, Probed> known;
   const auto before = known.find(command);
   if (before != known.end()) return before->second;
   Probed& probed = known[command];
   command.emplace_back("--version");
-  for (std::string& word : command) word = in_quotes(word);
-  FILE* const output = ::popen((join(command, " ") + " 2>&1 </dev/null").c_str(), "re");
-  if (output == nullptr) throw Error(str("cannot run ", command[0]));
+  auto [output, input] = make_pipe();
+  const pid_t pid = start({.arguments = command}, input.get());
+  input.close();
   std::string text;
-  std::array<char, 4096> buffer{};
-  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), output)) {
-    text.append(buffer.data(), count);
+  while (workplace.read_some(output.get(), text) == Read::some) {
   }
-  probed.works = ::pclose(output) == 0;
+  output.close();
+  int status = 0;
+  probed.works = ::waitpid(pid, &status, 0) == pid && status == 0;
   text.erase(text.find_last_not_of('\n') + 1);
   probed.last_line = text.substr(text.rfind('\n') + 1);
   return probed;
@@ -73,15 +68,15 @@ std::string short_version(const std::string& version) {
 
 using Programs = std::function<std::vector<Program>(std::int64_t replicas, const fs::path& folder)>;
 
-void add_openmpi(Contestants& found) {
+void add_openmpi(const Workplace& workplace, Contestants& found) {
   const std::string program = peer_program("openmpi");
   if (!fs::exists(program)) {
     found.left_out.push_back(
         {"openmpi", "there was no MPI when bench was built (Debian: libopenmpi-dev)"});
     return;
   }
-  const Probed library = probe({program});
-  const Probed launcher = probe({"mpirun"});
+  const Probed library = probe(workplace, {program});
+  const Probed launcher = probe(workplace, {"mpirun"});
   const std::string name = "Open MPI ";
   if (!library.works || library.last_line.rfind(name, 0) != 0) {
     found.left_out.push_back(
@@ -105,12 +100,12 @@ void add_openmpi(Contestants& found) {
 }
 
 // A peer that is a script: `programs` makes of an interpreter what runs it.
-void add_script(const std::string& name, const std::string& library, const std::string& script,
-                const std::vector<std::string>& pythons,
+void add_script(const Workplace& workplace, const std::string& name, const std::string& library,
+                const std::string& script, const std::vector<std::string>& pythons,
                 const std::function<Programs(const std::string& python)>& programs,
                 Contestants& found) {
   for (const std::string& python : pythons) {
-    const Probed version = probe({python, peer_program(script)});
+    const Probed version = probe(workplace, {python, peer_program(script)});
     if (!version.works) {
       found.left_out.push_back({name, str(python, " cannot run it: ", version.last_line)});
       continue;
@@ -208,16 +203,19 @@ std::vector<std::string> peer_names() {
   return {"c10d", "openmpi", "jax"};
 }
 
-void add_peer(const std::string& name, const std::vector<std::string>& pythons,
-              Contestants& found) {
-  if (name == "c10d") add_script(name, "PyTorch", "c10d.py", pythons, c10d_programs, found);
-  if (name == "openmpi") add_openmpi(found);
+void add_peer(const Workplace& workplace, const std::string& name,
+              const std::vector<std::string>& pythons, Contestants& found) {
+  const auto script = [&](const std::string& library, const std::string& program,
+                          const std::function<Programs(const std::string&)>& programs) {
+    add_script(workplace, name, library, program, pythons, programs, found);
+  };
+  if (name == "c10d") script("PyTorch", "c10d.py", c10d_programs);
+  if (name == "openmpi") add_openmpi(workplace, found);
   if (name == "plain" || name == "ddp" || name == "zero") {
-    add_script(name, "PyTorch", "torch_training.py", pythons, training_programs(name), found);
+    script("PyTorch", "torch_training.py", training_programs(name));
   }
-  if (name == "torchrun")
-    add_script(name, "PyTorch", "torch_training.py", pythons, torchrun_programs, found);
-  if (name == "jax") add_script(name, "JAX", "jax_pmap.py", pythons, jax_programs, found);
+  if (name == "torchrun") script("PyTorch", "torch_training.py", torchrun_programs);
+  if (name == "jax") script("JAX", "jax_pmap.py", jax_programs);
 }
 
 }  // namespace lockstep::bench

@@ -13,6 +13,7 @@ namespace lockstep::bench {
 
 /// Adds the systems of such a library: one for each of the interpreters that has it, labelled with
 /// its version ("c10d 1.13"), or what is missing.
-void add_peer(const std::string& name, const std::vector<std::string>& pythons, Contestants& found);
+void add_peer(const Workplace& workplace, const std::string& name,
+              const std::vector<std::string>& pythons, Contestants& found);
 
 }  // namespace lockstep::bench

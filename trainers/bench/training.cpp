@@ -136,7 +136,7 @@ void measure_training(const Workplace& workplace, const std::vector<System>& sys
 void run_training(const TrainingOptions& options) {
   const Workplace workplace;
   const Contestants contestants =
-      find_contestants(options, {"lockstep"},
+      find_contestants(workplace, options, {"lockstep"},
                        [&](const std::string&, std::vector<System>& systems) {
                          add_own_training_systems(options.stages, options.launch, systems);
                        },

@@ -121,7 +121,7 @@ void run_vdot(const VdotOptions& options) {
   std::vector<std::string> own;
   for (const Way& way : ways()) own.emplace_back(way.name);
   const Contestants contestants =
-      find_contestants(options, own,
+      find_contestants(workplace, options, own,
                        [](const std::string& name, std::vector<System>& systems) {
                          for (const Way& way : ways()) {
                            if (name == way.name) systems.push_back(system_of(way));

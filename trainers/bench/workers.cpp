@@ -29,7 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kSilence = 120'000;  // milliseconds
 // Who ends by itself cleans up what it has on this machine.
 constexpr std::chrono::seconds kFinishPatience{10};
 constexpr std::chrono::milliseconds kStopPatience{1500};
@@ -123,18 +122,16 @@ void Workers::fail(const std::string& what) const {
 
 // Until there is something to read from the replicas.
 void Workers::await_input() {
-  std::vector<pollfd> polled{{answers_.get(), POLLIN, 0},
-                             {workplace_->signals().descriptor(), POLLIN, 0}};
+  std::vector<pollfd> polled{{answers_.get(), POLLIN, 0}};
   for (const Process& process : processes_) polled.push_back({process.handle.get(), POLLIN, 0});
-  const int count = ::poll(polled.data(), polled.size(), kSilence);
-  workplace_->check_signals();
-  if (count < 0 && errno != EINTR) fail(str("cannot be listened to: ", std::strerror(errno)));
-  if (count == 0) fail(str("has not answered for ", kSilence / 1000, " seconds"));
+  const int count = workplace_->wait_for(polled, Workplace::kSilence);
+  if (count < 0) fail(str("cannot be listened to: ", std::strerror(errno)));
+  if (count == 0) fail(str("has not answered for ", Workplace::kSilence.count(), " seconds"));
   if (polled[0].revents != 0) return;
-  for (std::size_t i = 2; i < polled.size(); ++i) {
+  for (std::size_t i = 1; i < polled.size(); ++i) {
     if (polled[i].revents == 0) continue;
     siginfo_t info{};
-    ::waitid(P_PID, static_cast<id_t>(processes_[i - 2].pid), &info, WEXITED | WNOWAIT);
+    ::waitid(P_PID, static_cast<id_t>(processes_[i - 1].pid), &info, WEXITED | WNOWAIT);
     // Others may be about to say why.
     ::poll(nullptr, 0, 300);
     fail(str("process ", info.si_pid,

@@ -1,5 +1,6 @@
 #include "trainers/bench/workplace.h"
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -17,11 +18,14 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
+#include "framework/base/waited.h"
 
 namespace lockstep::bench {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int kLookAround = 100;  // milliseconds
 
 // Processes whose parent is this one.
 std::vector<pid_t> children() {
@@ -78,6 +82,28 @@ Workplace::~Workplace() {
 
 void Workplace::check_signals() const {
   if (signals_.signal() != 0) throw Stopped(signals_.signal());
+}
+
+int Workplace::wait_for(std::vector<pollfd>& polled, std::chrono::milliseconds patience) const {
+  polled.push_back({signals_.descriptor(), POLLIN, 0});
+  int count = 0;
+  for (Waited waited; count == 0 && waited.look() < patience;) {
+    count = ::poll(polled.data(), polled.size(), kLookAround);
+    check_signals();
+    if (count < 0 && errno == EINTR) count = 0;
+  }
+  polled.pop_back();
+  return count;
+}
+
+Read Workplace::read_some(int descriptor, std::string& text,
+                          std::chrono::milliseconds patience) const {
+  std::vector<pollfd> polled{{descriptor, POLLIN, 0}};
+  if (wait_for(polled, patience) == 0) return Read::nothing;
+  std::array<char, 4096> buffer{};
+  const ssize_t size = ::read(descriptor, buffer.data(), buffer.size());
+  if (size > 0) text.append(buffer.data(), static_cast<std::size_t>(size));
+  return size > 0 || (size < 0 && errno == EINTR) ? Read::some : Read::end;
 }
 
 }  // namespace lockstep::bench
