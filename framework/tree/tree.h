@@ -1,14 +1,18 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <concepts>
 #include <cstddef>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -21,6 +25,25 @@ namespace lockstep {
 
 using Tensor = at::Tensor;
 
+/// What static_argument() gives.
+template <typename T>
+struct StaticArgument {
+  T value;
+};
+
+/// `x` as an argument of a map, or a part of a tree, that every replica gets whole: for classes
+/// that are no trees. A mapped function takes it as what it is, `const T&`:
+///
+///   pmap(step)(parameters, static_argument(config))
+///
+/// The map's function gets `x` itself, which is not copied unless it is a temporary.
+template <typename T>
+[[nodiscard]] auto static_argument(T&& x) {
+  using Held = std::conditional_t<std::is_lvalue_reference_v<T>, const std::remove_cvref_t<T>&,
+                                  std::remove_cvref_t<T>>;
+  return StaticArgument<Held>{std::forward<T>(x)};
+}
+
 namespace tree_detail {
 
 template <typename T>
@@ -28,41 +51,45 @@ concept NamedStruct = requires(T& value) {
   lockstep_tree_members(value);
 };
 
+// Whether T has an operator(), also one that is a template or overloaded: then that of a class
+// which inherits it beside another is ambiguous.
+struct OtherCall {
+  void operator()();
+};
 template <typename T>
-struct IsTree : std::bool_constant<NamedStruct<T>> {};
-template <>
-struct IsTree<Tensor> : std::true_type {};
+struct WithOtherCall : T, OtherCall {};
 template <typename T>
-struct IsTree<std::vector<T>> : IsTree<T> {};
-template <typename T, std::size_t N>
-struct IsTree<std::array<T, N>> : IsTree<T> {};
-template <typename T>
-struct IsTree<std::map<std::string, T>> : IsTree<T> {};
-template <typename T>
-struct IsTree<std::optional<T>> : IsTree<T> {};
-template <typename A, typename B>
-struct IsTree<std::pair<A, B>> : std::bool_constant<IsTree<A>::value && IsTree<B>::value> {};
-template <typename... Ts>
-struct IsTree<std::tuple<Ts...>> : std::bool_constant<(IsTree<Ts>::value && ...)> {};
+concept HasCall = requires {
+  &T::operator();
+}
+|| (std::is_class_v<T> && !std::is_final_v<T> && !requires { &WithOtherCall<T>::operator(); });
 
-}  // namespace tree_detail
-
-/// Trees of tensors. A tree is a Tensor; a std::vector, std::array, std::map<std::string, …>,
-/// std::pair, std::tuple or std::optional of trees; or a struct named once with
-///
-///   LOCKSTEP_TREE(Type, member, member, …)
-///
-/// at namespace scope, in the namespace that the type is in, after it; no semicolon is needed.
-/// Leaves are the tensors, in the order of members, elements and (in maps) keys.
 template <typename T>
-concept Tree = tree_detail::IsTree<std::remove_cvref_t<T>>::value;
+concept Text = std::convertible_to<const T&, std::string_view> && !std::is_null_pointer_v<T>;
+// What a map of a tree may have as keys: they are in the same order in every process.
+template <typename T>
+concept Key = std::integral<T> || std::is_enum_v<T> || std::same_as<T, std::string>;
 
-namespace tree_detail {
-
+template <typename T>
+inline constexpr bool is_static_argument = false;
+template <typename T>
+inline constexpr bool is_static_argument<StaticArgument<T>> = true;
 template <typename T>
 inline constexpr bool is_map = false;
+template <Key K, typename T, typename... Rest>
+inline constexpr bool is_map<std::map<K, T, Rest...>> = true;
+template <Key K, typename T, typename... Rest>
+inline constexpr bool is_map<std::unordered_map<K, T, Rest...>> = true;
 template <typename T>
-inline constexpr bool is_map<std::map<std::string, T>> = true;
+inline constexpr bool is_unordered = false;
+template <typename... Ts>
+inline constexpr bool is_unordered<std::unordered_map<Ts...>> = true;
+template <typename T>
+inline constexpr bool is_sequence = false;
+template <typename... Ts>
+inline constexpr bool is_sequence<std::vector<Ts...>> = true;
+template <typename T, std::size_t N>
+inline constexpr bool is_sequence<std::array<T, N>> = true;
 template <typename T>
 inline constexpr bool is_optional = false;
 template <typename T>
@@ -74,24 +101,214 @@ inline constexpr bool is_tuple<std::tuple<Ts...>> = true;
 template <typename A, typename B>
 inline constexpr bool is_tuple<std::pair<A, B>> = true;
 
-// Calls visit(leaf) on every leaf, in order. T may be const.
+// What a type is in a tree: it has tensors, it is static, or nobody has said.
+enum class Kind { tree, fixed, unknown };
+
+template <typename T>
+inline constexpr bool is_fixed =
+    std::is_scalar_v<T> || std::is_function_v<T> || Text<T> || is_static_argument<T> || HasCall<T>;
+
+template <typename T>
+struct KindOf {
+  static constexpr Kind value = NamedStruct<T>                     ? Kind::tree
+                                : is_fixed<std::remove_const_t<T>> ? Kind::fixed
+                                                                   : Kind::unknown;
+};
+template <>
+struct KindOf<Tensor> {
+  static constexpr Kind value = Kind::tree;
+};
+// Of a pointer to tensors nobody has said that all replicas should have it.
+template <typename T>
+struct KindOf<T*> {
+  static constexpr bool to_tensors =
+      std::is_same_v<std::remove_cv_t<T>, Tensor> || NamedStruct<std::remove_cv_t<T>>;
+  static constexpr Kind value = to_tensors ? Kind::unknown : Kind::fixed;
+};
+template <typename T>
+struct KindOf<std::reference_wrapper<T>> {
+  static constexpr Kind value = Kind::unknown;
+};
+template <typename... Parts>
+struct KindOfParts {
+  static constexpr bool known = ((KindOf<Parts>::value != Kind::unknown) && ...);
+  static constexpr bool fixed = sizeof...(Parts) > 0 &&
+                                ((KindOf<Parts>::value == Kind::fixed) && ...);
+  static constexpr Kind value = !known ? Kind::unknown : fixed ? Kind::fixed : Kind::tree;
+};
+template <typename T, typename... Rest>
+struct KindOf<std::vector<T, Rest...>> : KindOf<T> {};
+template <typename T, std::size_t N>
+struct KindOf<std::array<T, N>> : KindOf<T> {};
+template <Key K, typename T, typename... Rest>
+struct KindOf<std::map<K, T, Rest...>> : KindOf<T> {};
+template <Key K, typename T, typename... Rest>
+struct KindOf<std::unordered_map<K, T, Rest...>> : KindOf<T> {};
+template <typename T>
+struct KindOf<std::optional<T>> : KindOf<T> {};
+template <typename A, typename B>
+struct KindOf<std::pair<A, B>> : KindOfParts<A, B> {};
+template <typename... Ts>
+struct KindOf<std::tuple<Ts...>> : KindOfParts<Ts...> {};
+
+template <typename T>
+inline constexpr Kind kind = KindOf<std::remove_cvref_t<T>>::value;
+
+}  // namespace tree_detail
+
+/// Trees of tensors. A tree is a Tensor; a std::vector, std::array, std::map, std::unordered_map,
+/// std::pair, std::tuple or std::optional of trees; or a struct named once with
+///
+///   LOCKSTEP_TREE(Type, member, member, …)
+///
+/// at namespace scope, in the namespace that the type is in, after it; no semicolon is needed.
+/// Leaves are the tensors, in the order of members, elements and (in both kinds of maps) keys,
+/// which are strings, integers or enums.
+///
+/// Numbers, enums, strings, pointers and callables are static, and so are containers, pairs and
+/// tuples of nothing else. Beside trees in a pair, tuple or struct they are no leaves: operations
+/// on trees work on the tensors alone and give these values on as they are. Numbers, enums and
+/// strings must be equal where trees must be built alike. Whatever else there is is neither tree
+/// nor static, which a static_assert says where a map meets it: see static_argument().
+template <typename T>
+concept Tree = tree_detail::kind<T>
+== tree_detail::Kind::tree;
+
+namespace tree_detail {
+
+template <typename T>
+inline constexpr bool is_known = kind<T> != Kind::unknown;
+#define LOCKSTEP_DETAIL_UNKNOWN                                                                   \
+  "lockstep: this class is neither a tree nor static: name its members with LOCKSTEP_TREE(Type, " \
+  "members...), or pass static_argument(x)"
+
+// Calls visit(key, value) for each entry of a map, in the order of keys.
+template <typename Map, typename Visit>
+void for_each_in_order(Map& map, const Visit& visit) {
+  if constexpr (is_unordered<std::remove_const_t<Map>>) {
+    using Entry = std::remove_reference_t<decltype(*map.begin())>;
+    std::vector<Entry*> entries;
+    for (auto& entry : map) entries.push_back(&entry);
+    std::sort(entries.begin(), entries.end(),
+              [](const Entry* a, const Entry* b) { return a->first < b->first; });
+    for (Entry* entry : entries) visit(entry->first, entry->second);
+  } else {
+    for (auto& entry : map) visit(entry.first, entry.second);
+  }
+}
+
+// Calls visit(part) for each leaf and each static value that is no container, in order. T may be
+// const.
 template <typename T, typename Visit>
-void for_each_leaf(T& tree, Visit&& visit) {
+void for_each_part(T& tree, const Visit& visit) {
   using Plain = std::remove_const_t<T>;
-  if constexpr (std::is_same_v<Plain, Tensor>) {
-    visit(tree);
-  } else if constexpr (NamedStruct<Plain>) {
-    std::apply([&](auto&... members) { (for_each_leaf(members, visit), ...); },
+  static_assert(is_known<T>, LOCKSTEP_DETAIL_UNKNOWN);
+  if constexpr (NamedStruct<Plain>) {
+    std::apply([&](auto&... members) { (for_each_part(members, visit), ...); },
                lockstep_tree_members(tree));
   } else if constexpr (is_tuple<Plain>) {
-    std::apply([&](auto&... elements) { (for_each_leaf(elements, visit), ...); }, tree);
+    std::apply([&](auto&... elements) { (for_each_part(elements, visit), ...); }, tree);
   } else if constexpr (is_optional<Plain>) {
-    if (tree.has_value()) for_each_leaf(*tree, visit);
+    if (tree.has_value()) for_each_part(*tree, visit);
   } else if constexpr (is_map<Plain>) {
-    for (auto& entry : tree) for_each_leaf(entry.second, visit);
-  } else {
-    for (auto& element : tree) for_each_leaf(element, visit);
+    for_each_in_order(tree, [&](const auto&, auto& value) { for_each_part(value, visit); });
+  } else if constexpr (is_sequence<Plain> && kind<T> == Kind::fixed) {
+    for (const auto& element : std::as_const(tree)) for_each_part(element, visit);
+  } else if constexpr (is_sequence<Plain>) {
+    for (auto& element : tree) for_each_part(element, visit);
+  } else if constexpr (is_known<T>) {
+    visit(tree);
   }
+}
+
+// Calls visit(leaf) on every leaf, in order. T may be const.
+template <typename T, typename Visit>
+void for_each_leaf(T& tree, const Visit& visit) {
+  if constexpr (kind<T> != Kind::fixed) {
+    for_each_part(tree, [&](auto& part) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(part)>, Tensor>) visit(part);
+    });
+  }
+}
+
+template <typename T>
+std::vector<Tensor> leaves_of(const T& tree) {
+  std::vector<Tensor> leaves;
+  for_each_leaf(tree, [&](const Tensor& leaf) { leaves.push_back(leaf); });
+  return leaves;
+}
+
+// Static values that trees which are built alike have in common.
+template <typename T>
+concept Compared = std::is_arithmetic_v<T> || std::is_enum_v<T> || Text<T>;
+
+template <Text T>
+std::string_view view_of(const T& text) {
+  if constexpr (std::is_pointer_v<T>) {
+    return text == nullptr ? std::string_view() : std::string_view(text);
+  } else {
+    return text;
+  }
+}
+
+template <Compared T>
+bool equal(const T& a, const T& b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return a == b || (a != a && b != b);
+  } else if constexpr (Text<T>) {
+    return view_of(a) == view_of(b);
+  } else {
+    return a == b;
+  }
+}
+
+// As messages show it; other values have another text.
+template <Compared T>
+std::string text_of_value(const T& value) {
+  if constexpr (Text<T>) {
+    return str("'", view_of(value), "'");
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return value ? "true" : "false";
+  } else if constexpr (std::is_enum_v<T>) {
+    return std::to_string(static_cast<std::underlying_type_t<T>>(value));
+  } else if constexpr (std::is_integral_v<T>) {
+    return std::to_string(value);
+  } else {
+    std::array<char, 64> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+    return std::string(digits.data(), end);
+  }
+}
+
+// Whether trees of the type may have static values that are compared.
+template <typename T, typename... Around>
+consteval bool has_values() {
+  const auto in_any_of = []<typename... Parts>(std::tuple<Parts...>*) {
+    return (has_values<std::remove_cvref_t<Parts>, T, Around...>() || ...);
+  };
+  if constexpr ((std::is_same_v<T, Around> || ...)) {
+    return false;  // of a struct that has itself as a part
+  } else if constexpr (NamedStruct<T>) {
+    return in_any_of(static_cast<decltype(lockstep_tree_members(std::declval<T&>()))*>(nullptr));
+  } else if constexpr (is_tuple<T>) {
+    return in_any_of(static_cast<decltype(std::tuple_cat(std::declval<T>()))*>(nullptr));
+  } else if constexpr (is_map<T>) {
+    return has_values<typename T::mapped_type, T, Around...>();
+  } else if constexpr (is_optional<T> || is_sequence<T>) {
+    return has_values<typename T::value_type, T, Around...>();
+  } else {
+    return Compared<T>;
+  }
+}
+
+// The texts of the tree's static values that are compared, in order.
+template <typename T>
+std::vector<std::string> texts_of_values(const T& tree) {
+  std::vector<std::string> texts;
+  for_each_part(tree, [&]<typename Part>(const Part& part) {
+    if constexpr (Compared<Part>) texts.push_back(text_of_value(part));
+  });
+  return texts;
 }
 
 // Throws ValueError if `other` is not built like `like`: it says where.
@@ -100,9 +317,7 @@ void check_same_structure(const T& like, const T& other, const std::string& wher
   const auto differ = [&](const std::string& difference) {
     throw ValueError(str("trees differ in structure at ", where, ": ", difference));
   };
-  if constexpr (std::is_same_v<T, Tensor>) {
-    return;
-  } else if constexpr (NamedStruct<T>) {
+  if constexpr (NamedStruct<T>) {
     const auto a = lockstep_tree_members(like);
     const auto b = lockstep_tree_members(other);
     [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -119,15 +334,19 @@ void check_same_structure(const T& like, const T& other, const std::string& wher
     if (like.has_value()) check_same_structure(*like, *other, where);
   } else if constexpr (is_map<T>) {
     if (like.size() != other.size()) differ(str(like.size(), " and ", other.size(), " entries"));
-    for (auto a = like.begin(), b = other.begin(); a != like.end(); ++a, ++b) {
-      if (a->first != b->first) differ(str("keys '", a->first, "' and '", b->first, "'"));
-      check_same_structure(a->second, b->second, str(where, "['", a->first, "']"));
-    }
-  } else {
+    for_each_in_order(like, [&](const auto& key, const auto& value) {
+      const std::string name = text_of_value(key);
+      const auto found = other.find(key);
+      if (found == other.end()) differ(str("one has the key ", name, ", the other has not"));
+      check_same_structure(value, found->second, str(where, "[", name, "]"));
+    });
+  } else if constexpr (is_sequence<T>) {
     if (like.size() != other.size()) differ(str(like.size(), " and ", other.size(), " elements"));
     for (std::size_t i = 0; i < like.size(); ++i) {
       check_same_structure(like[i], other[i], str(where, "[", i, "]"));
     }
+  } else if constexpr (Compared<T>) {
+    if (!equal(like, other)) differ(str(text_of_value(like), " and ", text_of_value(other)));
   }
 }
 
@@ -136,9 +355,7 @@ void check_same_structure(const T& like, const T& other, const std::string& wher
 /// The tree's leaves in order. They are the tree's tensors, not copies.
 template <Tree T>
 [[nodiscard]] std::vector<Tensor> tree_leaves(const T& tree) {
-  std::vector<Tensor> leaves;
-  tree_detail::for_each_leaf(tree, [&](const Tensor& leaf) { leaves.push_back(leaf); });
-  return leaves;
+  return tree_detail::leaves_of(tree);
 }
 
 /// A tree built like `tree_like` with the given leaves in it. Throws ValueError if there are not as
@@ -190,7 +407,7 @@ template <typename F, Tree T, std::same_as<T>... Rest>
   lockstep_value.member __VA_OPT__(, LOCKSTEP_DETAIL_AGAIN LOCKSTEP_DETAIL_PARENS(__VA_ARGS__))
 #define LOCKSTEP_DETAIL_AGAIN() LOCKSTEP_DETAIL_EACH
 
-/// Makes `Type` a tree of the listed members, which must be trees themselves (up to 27).
+/// Makes `Type` a tree of the listed members, trees and static values (up to 27).
 #define LOCKSTEP_TREE(Type, ...)                                                   \
   [[maybe_unused]] inline auto lockstep_tree_members(Type& lockstep_value) {       \
     return std::tie(LOCKSTEP_DETAIL_EXPAND(LOCKSTEP_DETAIL_EACH(__VA_ARGS__)));    \

@@ -1,11 +1,21 @@
 #include "framework/tree/tree.h"
 
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/zeros.h>
 
 #include "tests/catch.h"
+#include "tests/support/message_of.h"
 
 namespace elsewhere {
 struct Layer {
@@ -25,16 +35,60 @@ LOCKSTEP_TREE(Net, layers, extras, scales)
 struct NoTree {
   int value = 0;
 };
+
+enum class Color { red, green };
+
+// A model with its settings.
+struct Settings {
+  at::Tensor weight;
+  int heads = 4;
+  std::string name = "attention";
+  Color color = Color::green;
+  std::function<at::Tensor(const at::Tensor&)> activation;
+};
+LOCKSTEP_TREE(Settings, weight, heads, name, color, activation)
+
+struct Recursive {
+  at::Tensor value;
+  std::vector<Recursive> children;
+};
+LOCKSTEP_TREE(Recursive, value, children)
 }  // namespace elsewhere
 
 using namespace lockstep;
 using elsewhere::Layer;
 using elsewhere::Net;
+using lockstep::testing::message_of;
 
 static_assert(Tree<Tensor> && Tree<Net> && Tree<std::tuple<Tensor, Net>> && Tree<const Net&>);
 static_assert(Tree<std::vector<std::optional<Layer>>> && Tree<std::map<std::string, Net>>);
 static_assert(!Tree<int> && !Tree<std::string> && !Tree<std::vector<int>> && !Tree<double>);
-static_assert(!Tree<elsewhere::NoTree> && !Tree<std::pair<Tensor, int>>);
+static_assert(!Tree<elsewhere::NoTree> && !Tree<std::pair<Tensor, elsewhere::NoTree>>);
+static_assert(Tree<std::pair<Tensor, int>> && Tree<elsewhere::Settings>);
+static_assert(Tree<std::unordered_map<std::string, Tensor>> && Tree<std::map<int, Tensor>>);
+static_assert(Tree<std::tuple<double, std::vector<Tensor>, std::string>>);
+static_assert(Tree<std::pair<Tensor, StaticArgument<elsewhere::NoTree>>>);
+static_assert(!Tree<std::pair<int, std::string>> && !Tree<std::map<std::string, double>>);
+
+// What maps take as it is, and what nobody has said anything of.
+using tree_detail::kind;
+using tree_detail::Kind;
+static_assert(kind<int> == Kind::fixed && kind<elsewhere::Color> == Kind::fixed);
+static_assert(kind<std::string> == Kind::fixed && kind<char[5]> == Kind::fixed);
+static_assert(kind<const char*> == Kind::fixed && kind<std::nullptr_t> == Kind::fixed);
+static_assert(kind<int (*)(int)> == Kind::fixed && kind<Tensor(const Tensor&)> == Kind::fixed);
+static_assert(kind<std::function<void()>> == Kind::fixed);
+static_assert(kind<decltype([](const auto& x) { return x; })> == Kind::fixed);
+static_assert(kind<decltype([](int x) { return x; })> == Kind::fixed);
+static_assert(kind<std::vector<bool>> == Kind::fixed);
+static_assert(kind<std::optional<std::pair<int, std::string>>> == Kind::fixed);
+static_assert(kind<StaticArgument<elsewhere::NoTree>> == Kind::fixed);
+static_assert(kind<elsewhere::NoTree> == Kind::unknown && kind<Tensor*> == Kind::unknown);
+static_assert(kind<std::vector<elsewhere::NoTree>> == Kind::unknown);
+static_assert(kind<std::reference_wrapper<const Tensor>> == Kind::unknown);
+static_assert(kind<std::tuple<Tensor, int, elsewhere::NoTree>> == Kind::unknown);
+static_assert(tree_detail::has_values<elsewhere::Settings>());
+static_assert(!tree_detail::has_values<elsewhere::Recursive>() && !tree_detail::has_values<Net>());
 
 namespace {
 
@@ -103,5 +157,67 @@ TEST_CASE("trees that are not built alike are refused, with the place") {
   CHECK(differs([](Net& net) {
           net.extras.erase("a");
           net.extras["c"] = number(0);
-        }) == "trees differ in structure at the root.1: keys 'a' and 'b'");
+        }) == "trees differ in structure at the root.1: one has the key 'a', the other has not");
+}
+
+TEST_CASE("unordered maps have their leaves in the order of keys, however they came to be") {
+  using Tensors = std::unordered_map<std::string, Tensor>;
+  Tensors forward;
+  Tensors backward;
+  backward.reserve(1000);
+  std::vector<double> expected;
+  for (int i = 0; i < 200; ++i) {
+    forward["key" + std::to_string(1000 + i)] = number(i);
+    backward["key" + std::to_string(1199 - i)] = number(199 - i);
+    expected.push_back(i);
+  }
+  CHECK(numbers(tree_leaves(forward)) == expected);
+  CHECK(numbers(tree_leaves(backward)) == expected);
+  const Tensors sums =
+      tree_map([](const Tensor& a, const Tensor& b) { return a + b; }, forward, backward);
+  CHECK(sums.at("key1007").item<double>() == 14);
+  std::vector<Tensor> leaves;
+  for (int i = 0; i < 200; ++i) leaves.push_back(number(-i));
+  CHECK(tree_unflatten(backward, leaves).at("key1003").item<double>() == -3);
+  backward.erase("key1003");
+  backward["other"] = number(3);
+  CHECK_THROWS_WITH(
+      tree_map([](const Tensor& a, const Tensor&) { return a; }, forward, backward),
+      "trees differ in structure at the root: one has the key 'key1003', the other has not");
+}
+
+TEST_CASE("static values ride along, and trees that are built alike have the same") {
+  const elsewhere::Settings settings{number(2), 8, "mlp", elsewhere::Color::red, at::relu};
+  CHECK(numbers(tree_leaves(settings)) == std::vector<double>{2});
+  const auto twice = tree_map([](const Tensor& x) { return 2 * x; }, settings);
+  CHECK(twice.weight.item<double>() == 4);
+  CHECK((twice.heads == 8 && twice.name == "mlp" && twice.color == elsewhere::Color::red));
+  CHECK(twice.activation(number(-1)).item<double>() == 0);
+
+  const auto first = [](const Tensor& a, const Tensor&) { return a; };
+  const auto differs = [&](const auto& a, const auto& b) {
+    return message_of<ValueError>([&] { (void)tree_map(first, a, b); });
+  };
+  auto other = settings;
+  other.activation = nullptr;  // not compared
+  CHECK(differs(settings, other) == "no error");
+  other.heads = 9;
+  CHECK(differs(settings, other) == "trees differ in structure at the root.1: 8 and 9");
+  other = settings;
+  other.name = "cnn";
+  CHECK(differs(settings, other) == "trees differ in structure at the root.2: 'mlp' and 'cnn'");
+  CHECK(differs(std::pair(number(1), 0.5), std::pair(number(1), 0.25)) ==
+        "trees differ in structure at the root.1: 0.5 and 0.25");
+  CHECK(differs(std::pair(number(1), std::nan("")), std::pair(number(1), std::nan(""))) ==
+        "no error");
+  using Flags = std::pair<Tensor, std::vector<bool>>;
+  CHECK(differs(Flags(number(1), {true, true}), Flags(number(1), {true, false})) ==
+        "trees differ in structure at the root.1[1]: true and false");
+}
+
+TEST_CASE("static_argument holds what it is given, a temporary as its own") {
+  const elsewhere::NoTree config{7};
+  const auto held = static_argument(config);
+  CHECK(&held.value == &config);
+  CHECK(static_argument(elsewhere::NoTree{8}).value.value == 8);
 }

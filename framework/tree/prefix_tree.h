@@ -1,0 +1,173 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "framework/tree/tree.h"
+
+namespace lockstep {
+
+namespace tree_detail {
+template <Key K>
+std::string name_of(const K& key) {
+  if constexpr (Text<K>) {
+    return key;
+  } else {
+    return text_of_value(key);
+  }
+}
+}  // namespace tree_detail
+
+/// What is said of the leaves of trees, as JAX's prefix trees say it: one entry for all leaves of a
+/// tree, or a list with one for each of its parts, which may be lists in turn. Parts are the
+/// elements of a tuple, pair, vector or array, the members of a struct as LOCKSTEP_TREE names them,
+/// and the entries of a map, by key:
+///
+///   0      {0, std::nullopt}      {0, {1, std::nullopt}}      {{"w", 0}, {"b", std::nullopt}}
+///
+/// A tuple, pair, vector, map or struct of entries is such a list, too.
+template <typename Entry>
+class PrefixTree {
+ public:
+  /// The key of a part. (A std::string would take a 0 for a null pointer.)
+  struct Key {
+    template <std::size_t N>
+    Key(const char (&text)[N]) : name(text) {}        // NOLINT
+    Key(std::string text) : name(std::move(text)) {}  // NOLINT
+    std::string name;
+  };
+
+  /// Nothing is said: is_left_out().
+  PrefixTree() = default;
+  template <typename T>
+  requires(!std::is_same_v<T, PrefixTree> && std::is_convertible_v<const T&, Entry>)
+      PrefixTree(const T& entry)  // NOLINT
+      : entry_(entry), form_(Form::entry) {}
+  PrefixTree(std::initializer_list<PrefixTree> parts)  // NOLINT
+      : parts_(parts), form_(Form::list) {}
+  PrefixTree(std::initializer_list<std::pair<Key, PrefixTree>> parts)
+      : form_(Form::list) {  // NOLINT
+    for (const auto& [key, part] : parts) add(key.name, part);
+  }
+  template <typename T>
+  requires(!std::is_same_v<T, PrefixTree> && !std::is_convertible_v<const T&, Entry> &&
+           (tree_detail::is_tuple<T> || tree_detail::is_map<T> || tree_detail::is_sequence<T> ||
+            tree_detail::NamedStruct<T>)) PrefixTree(const T& parts)  // NOLINT
+      : form_(Form::list) {
+    const auto add_all = [&](const auto&... each) { (parts_.emplace_back(each), ...); };
+    if constexpr (tree_detail::NamedStruct<T>) {
+      std::apply(add_all, lockstep_tree_members(parts));
+    } else if constexpr (tree_detail::is_tuple<T>) {
+      std::apply(add_all, parts);
+    } else if constexpr (tree_detail::is_map<T>) {
+      for (const auto& [key, part] : parts) add(tree_detail::name_of(key), part);
+    } else {
+      for (const auto& part : parts) parts_.emplace_back(part);
+    }
+    if (parts_.empty()) form_ = Form::left_out;
+  }
+
+  [[nodiscard]] bool is_left_out() const noexcept { return form_ == Form::left_out; }
+  [[nodiscard]] bool is_list() const noexcept { return form_ == Form::list; }
+  /// What it says where it is no list: Entry() if it is left out.
+  [[nodiscard]] const Entry& entry() const noexcept { return entry_; }
+  /// What the list says.
+  [[nodiscard]] const std::vector<PrefixTree>& parts() const noexcept { return parts_; }
+  /// The keys of the parts, if they have such.
+  [[nodiscard]] const std::vector<std::string>& keys() const noexcept { return keys_; }
+
+  /// Calls visit(entry) for every one there is.
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    if (!is_list()) visit(entry_);
+    for (const PrefixTree& part : parts_) part.for_each(visit);
+  }
+
+ private:
+  enum class Form { left_out, entry, list };
+
+  void add(const std::string& key, PrefixTree part) {
+    keys_.push_back(key);
+    parts_.push_back(std::move(part));
+  }
+
+  Entry entry_{};
+  std::vector<PrefixTree> parts_;
+  std::vector<std::string> keys_;
+  Form form_ = Form::left_out;
+};
+
+namespace tree_detail {
+
+// Throws ValueError, starting with `where`, unless a list says something for each of `count` parts.
+template <typename Entry>
+void check_parts(const PrefixTree<Entry>& prefix, std::size_t count, bool keyed,
+                 const std::string& where) {
+  if (prefix.keys().empty() == keyed) {
+    throw ValueError(str(where, keyed ? " is a map: its entries have keys, {{\"key\", entry}, …}"
+                                      : " is no map: its entries have no keys"));
+  }
+  if (prefix.parts().size() != count) {
+    throw ValueError(str(where, " has ", count, count == 1 ? " part" : " parts", ", its entry ",
+                         prefix.parts().size()));
+  }
+}
+
+// Calls visit(entry) for each leaf of the tree, in order, with what the prefix says of it. Throws
+// ValueError, starting with `where`, if it is not built like the tree or says of a static value
+// anything but Entry().
+template <typename Entry, typename T, typename Visit>
+void for_each_entry(const PrefixTree<Entry>& prefix, const T& tree, const std::string& where,
+                    const Visit& visit) {
+  if (!prefix.is_list()) {
+    if (kind<T> == Kind::fixed && prefix.entry() != Entry()) {
+      throw ValueError(where +
+                       " is no tree of tensors: its entry must be std::nullopt (P() in shard_map)");
+    }
+    for_each_leaf(tree, [&](const Tensor&) { visit(prefix.entry()); });
+    return;
+  }
+  const auto all = [&](const auto&... parts) {
+    check_parts(prefix, sizeof...(parts), false, where);
+    std::size_t next = 0;
+    const auto one = [&](const auto& part) {
+      for_each_entry(prefix.parts()[next], part, str(where, ".", next), visit);
+      ++next;
+    };
+    (one(parts), ...);
+  };
+  if constexpr (NamedStruct<T>) {
+    std::apply(all, lockstep_tree_members(tree));
+  } else if constexpr (is_tuple<T>) {
+    std::apply(all, tree);
+  } else if constexpr (is_optional<T>) {
+    if (tree.has_value()) for_each_entry(prefix, *tree, where, visit);
+  } else if constexpr (is_map<T>) {
+    check_parts(prefix, tree.size(), true, where);
+    for_each_in_order(tree, [&](const auto& key, const auto& value) {
+      const auto found = std::find(prefix.keys().begin(), prefix.keys().end(), name_of(key));
+      if (found == prefix.keys().end()) {
+        throw ValueError(str(where, " has the key ", text_of_value(key), ", its entry has not"));
+      }
+      for_each_entry(prefix.parts()[static_cast<std::size_t>(found - prefix.keys().begin())], value,
+                     str(where, "[", text_of_value(key), "]"), visit);
+    });
+  } else if constexpr (is_sequence<T>) {
+    check_parts(prefix, tree.size(), false, where);
+    for (std::size_t i = 0; i < tree.size(); ++i) {
+      for_each_entry(prefix.parts()[i], tree[i], str(where, "[", i, "]"), visit);
+    }
+  } else if (prefix.parts().size() == 1 && prefix.keys().empty()) {
+    for_each_entry(prefix.parts()[0], tree, where, visit);
+  } else {
+    throw ValueError(str(where, " is one value, its entry has ", prefix.parts().size(), " parts"));
+  }
+}
+
+}  // namespace tree_detail
+}  // namespace lockstep
