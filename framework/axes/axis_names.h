@@ -14,6 +14,7 @@ class AxisNames {
   AxisNames(std::string name) : names_{std::move(name)} {}  // NOLINT
   AxisNames(std::initializer_list<std::string_view> names) : names_(names.begin(), names.end()) {}
   AxisNames(std::vector<std::string> names) : names_(std::move(names)) {}  // NOLINT
+  AxisNames(int) = delete;  // axes have names; 0 would be a null pointer
 
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
 
@@ -25,3 +26,12 @@ class AxisNames {
 };
 
 }  // namespace lockstep
+
+/// Says of a collective that is called without an axis that it needs one: operation(x).
+#define LOCKSTEP_NEEDS_AXIS(operation)                                                             \
+  template <typename LockstepX>                                                                    \
+  LockstepX operation(const LockstepX& x) {                                                        \
+    static_assert(sizeof(LockstepX) == 0,                                                          \
+                  "lockstep: " #operation " needs the name of an axis: " #operation "(x, \"i\")"); \
+    return x;                                                                                      \
+  }

@@ -40,4 +40,6 @@ template <Tree T>
       x, collectives_detail::all_gather_leaves(tree_leaves(x), axis_name, options, where));
 }
 
+LOCKSTEP_NEEDS_AXIS(all_gather)
+
 }  // namespace lockstep

@@ -65,4 +65,7 @@ template <Tree T>
                                {.axis_index_groups = options.axis_index_groups}, where));
 }
 
+LOCKSTEP_NEEDS_AXIS(all_to_all)
+LOCKSTEP_NEEDS_AXIS(pswapaxes)
+
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <source_location>
+#include <type_traits>
 
 #include "framework/axes/axis_names.h"
 
@@ -15,5 +16,16 @@ namespace lockstep {
 /// How many replicas the axis has. As jax.lax.axis_size.
 [[nodiscard]] std::int64_t axis_size(const AxisNames& axis_name,
                                      std::source_location where = std::source_location::current());
+
+template <typename T = void>
+std::int64_t axis_index() {
+  static_assert(!std::is_void_v<T>, "lockstep: axis_index needs the name of an axis");
+  return 0;
+}
+template <typename T = void>
+std::int64_t axis_size() {
+  static_assert(!std::is_void_v<T>, "lockstep: axis_size needs the name of an axis");
+  return 0;
+}
 
 }  // namespace lockstep

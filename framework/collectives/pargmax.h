@@ -38,4 +38,7 @@ template <Tree T>
       x, collectives_detail::index_of_extremum(ReduceOp::min, tree_leaves(x), axis_name, where));
 }
 
+LOCKSTEP_NEEDS_AXIS(pargmax)
+LOCKSTEP_NEEDS_AXIS(pargmin)
+
 }  // namespace lockstep

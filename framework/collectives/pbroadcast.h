@@ -27,4 +27,6 @@ template <Tree T>
       x, collectives_detail::pbroadcast_leaves(tree_leaves(x), axis_name, source, where));
 }
 
+LOCKSTEP_NEEDS_AXIS(pbroadcast)
+
 }  // namespace lockstep

@@ -53,4 +53,7 @@ template <Tree T>
       x, collectives_detail::pshuffle_leaves(tree_leaves(x), axis_name, perm, where));
 }
 
+LOCKSTEP_NEEDS_AXIS(ppermute)
+LOCKSTEP_NEEDS_AXIS(pshuffle)
+
 }  // namespace lockstep

@@ -1,8 +1,13 @@
 #include "framework/collectives/psum.h"
 
+#include <utility>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/full.h>
 
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/packing.h"
@@ -124,10 +129,39 @@ std::vector<Tensor> reduce_leaves(Reduction reduction, const std::vector<Tensor>
       });
 }
 
-std::int64_t group_size(const char* operation, const AxisNames& axis_name,
-                        const ReduceOptions& options, std::source_location where) {
-  const AxisCall call{operation, axis_name, where};
-  return replicas_of(call, options.axis_index_groups, GroupSizes::any).size();
+namespace {
+
+template <typename N>
+N reduced(Reduction reduction, N x, at::ScalarType dtype, const AxisNames& axis_name,
+          const ReduceOptions& options, std::source_location where) {
+  return reduce_leaves(reduction, {at::full({}, x, dtype)}, axis_name, options, where)[0]
+      .template item<N>();
+}
+
+}  // namespace
+
+std::int64_t reduce_number(Reduction reduction, std::int64_t x, const AxisNames& axis_name,
+                           const ReduceOptions& options, std::source_location where) {
+  return reduced(reduction, x, at::kLong, axis_name, options, where);
+}
+
+std::int64_t reduce_number(Reduction reduction, std::uint64_t x, const AxisNames& axis_name,
+                           const ReduceOptions& options, std::source_location where) {
+  if (!std::in_range<std::int64_t>(x)) {
+    throw ValueError(lockstep::str(AxisCall{name_of(reduction), axis_name, where}.text(), ": ", x,
+                                   " is beyond the numbers of int64, in which it works"));
+  }
+  return reduce_number(reduction, static_cast<std::int64_t>(x), axis_name, options, where);
+}
+
+float reduce_number(Reduction reduction, float x, const AxisNames& axis_name,
+                    const ReduceOptions& options, std::source_location where) {
+  return reduced(reduction, x, at::kFloat, axis_name, options, where);
+}
+
+double reduce_number(Reduction reduction, double x, const AxisNames& axis_name,
+                     const ReduceOptions& options, std::source_location where) {
+  return reduced(reduction, x, at::kDouble, axis_name, options, where);
 }
 
 }  // namespace lockstep::collectives_detail

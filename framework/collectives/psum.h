@@ -25,47 +25,56 @@ enum class Reduction { sum, invariant_sum, mean, max, min };
 std::vector<Tensor> reduce_leaves(Reduction reduction, const std::vector<Tensor>& leaves,
                                   const AxisNames& axis_name, const ReduceOptions& options,
                                   std::source_location where);
-std::int64_t group_size(const char* operation, const AxisNames& axis_name,
-                        const ReduceOptions& options, std::source_location where);
+// A number reduced as a tensor of one element; ValueError for one that is beyond int64's.
+std::int64_t reduce_number(Reduction reduction, std::int64_t x, const AxisNames& axis_name,
+                           const ReduceOptions& options, std::source_location where);
+std::int64_t reduce_number(Reduction reduction, std::uint64_t x, const AxisNames& axis_name,
+                           const ReduceOptions& options, std::source_location where);
+float reduce_number(Reduction reduction, float x, const AxisNames& axis_name,
+                    const ReduceOptions& options, std::source_location where);
+double reduce_number(Reduction reduction, double x, const AxisNames& axis_name,
+                     const ReduceOptions& options, std::source_location where);
 
 template <typename T>
-T reduce_tree(Reduction reduction, const T& x, const AxisNames& axis_name,
-              const ReduceOptions& options, std::source_location where) {
-  return tree_unflatten(x, reduce_leaves(reduction, tree_leaves(x), axis_name, options, where));
+concept Number = std::is_arithmetic_v<T> && !std::is_same_v<T, long double>;
+template <typename T>
+concept Reducible = Tree<T> || Number<T>;
+
+template <Reduction reduction, Reducible T>
+auto reduce(const T& x, const AxisNames& axis_name, const ReduceOptions& options,
+            std::source_location where) {
+  if constexpr (Tree<T>) {
+    return tree_unflatten(x, reduce_leaves(reduction, tree_leaves(x), axis_name, options, where));
+  } else if constexpr (std::floating_point<T>) {
+    return reduce_number(reduction, x, axis_name, options, where);
+  } else if constexpr (reduction == Reduction::mean) {
+    return reduce_number(reduction, static_cast<double>(x), axis_name, options, where);
+  } else {
+    using Wide = std::conditional_t<std::is_unsigned_v<T>, std::uint64_t, std::int64_t>;
+    const std::int64_t result =
+        reduce_number(reduction, static_cast<Wide>(x), axis_name, options, where);
+    using Result = std::conditional_t<reduction == Reduction::sum, std::int64_t, T>;
+    return static_cast<Result>(result);
+  }
 }
-
-template <typename T>
-concept Number = std::is_arithmetic_v<T>;
 
 }  // namespace collectives_detail
 
 /// The sum over the replicas of the axis (or of this replica's group), leaf by leaf, the same bits
 /// on each: added in the order that reduce() (comm/reduce.h) fixes. Shapes and dtypes stay, except
 /// that booleans are counted in int64; integers wrap around, half types are accumulated in float32.
-/// All replicas call it with trees built alike; leaves of one dtype travel in one message. As
-/// jax.lax.psum.
+/// All replicas call it with trees built alike; leaves of one dtype travel in one message. A number
+/// is summed as a tensor of one element: integers give int64_t. (So psum(1, "i") is the axis size,
+/// which axis_size("i") gives without communication.) As jax.lax.psum.
 ///
 /// Derivative: psum of the gradients (the transpose; the gradient of the sum of all replicas'
 /// results). Throws NameError and ValueError as replicas_of, ValueError for leaves that are
 /// undefined, not on the CPU, sparse or complex, CommError when the job fails.
-template <Tree T>
-[[nodiscard]] T psum(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
-                     std::source_location where = std::source_location::current()) {
-  return collectives_detail::reduce_tree(collectives_detail::Reduction::sum, x, axis_name, options,
-                                         where);
-}
-
-/// psum of a number that is the same everywhere: the number times the size of the axis (or of this
-/// replica's group), without communication. psum(1, "i") is the axis size.
-template <collectives_detail::Number N>
-[[nodiscard]] auto psum(N x, const AxisNames& axis_name, const ReduceOptions& options = {},
+template <collectives_detail::Reducible T>
+[[nodiscard]] auto psum(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
                         std::source_location where = std::source_location::current()) {
-  const auto size = collectives_detail::group_size("psum", axis_name, options, where);
-  if constexpr (std::floating_point<N>) {
-    return x * static_cast<N>(size);
-  } else {
-    return static_cast<std::int64_t>(x) * size;
-  }
+  return collectives_detail::reduce<collectives_detail::Reduction::sum>(x, axis_name, options,
+                                                                        where);
 }
 
 /// psum for a result that is used alike on all replicas of the axis, as one value: its derivative
@@ -74,37 +83,56 @@ template <collectives_detail::Number N>
 template <Tree T>
 [[nodiscard]] T psum_invariant(const T& x, const AxisNames& axis_name,
                                std::source_location where = std::source_location::current()) {
-  return collectives_detail::reduce_tree(collectives_detail::Reduction::invariant_sum, x, axis_name,
-                                         {}, where);
+  return collectives_detail::reduce<collectives_detail::Reduction::invariant_sum>(x, axis_name, {},
+                                                                                  where);
 }
 
 /// psum divided by the number of replicas summed (those of this replica's own group where groups
 /// differ), rounded once: half types are divided in float32. Integers and booleans are summed in
-/// int64 and give float32. As jax.lax.pmean, which rounds the sum of half types too.
-/// Derivative: pmean of the gradients. Errors: as psum.
-template <Tree T>
-[[nodiscard]] T pmean(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
-                      std::source_location where = std::source_location::current()) {
-  return collectives_detail::reduce_tree(collectives_detail::Reduction::mean, x, axis_name, options,
-                                         where);
+/// int64 and give float32, integers that are C++ numbers double. As jax.lax.pmean, which rounds the
+/// sum of half types too. Derivative: pmean of the gradients. Errors: as psum.
+template <collectives_detail::Reducible T>
+[[nodiscard]] auto pmean(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
+                         std::source_location where = std::source_location::current()) {
+  return collectives_detail::reduce<collectives_detail::Reduction::mean>(x, axis_name, options,
+                                                                         where);
 }
 
 /// The largest value over the replicas, element by element; on booleans "any"; NaN if one is NaN.
 /// As jax.lax.pmax. Derivative: the psum of the gradients goes to the replicas that hold the
 /// extremum, shared equally among ties. Errors: as psum.
-template <Tree T>
-[[nodiscard]] T pmax(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
-                     std::source_location where = std::source_location::current()) {
-  return collectives_detail::reduce_tree(collectives_detail::Reduction::max, x, axis_name, options,
-                                         where);
+template <collectives_detail::Reducible T>
+[[nodiscard]] auto pmax(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
+                        std::source_location where = std::source_location::current()) {
+  return collectives_detail::reduce<collectives_detail::Reduction::max>(x, axis_name, options,
+                                                                        where);
 }
 
 /// The smallest value over the replicas, element by element; on booleans "all". See pmax.
-template <Tree T>
-[[nodiscard]] T pmin(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
-                     std::source_location where = std::source_location::current()) {
-  return collectives_detail::reduce_tree(collectives_detail::Reduction::min, x, axis_name, options,
-                                         where);
+template <collectives_detail::Reducible T>
+[[nodiscard]] auto pmin(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
+                        std::source_location where = std::source_location::current()) {
+  return collectives_detail::reduce<collectives_detail::Reduction::min>(x, axis_name, options,
+                                                                        where);
 }
+
+// The same with groups instead of options: psum(x, "i", {{0, 1}, {2, 3}}).
+#define LOCKSTEP_DETAIL_WITH_GROUPS(operation)                                                     \
+  template <collectives_detail::Reducible T, std::same_as<AxisIndexGroups> G = AxisIndexGroups>    \
+  [[nodiscard]] auto operation(const T& x, const AxisNames& axis_name, const G& axis_index_groups, \
+                               std::source_location where = std::source_location::current()) {     \
+    return operation(x, axis_name, ReduceOptions{axis_index_groups}, where);                       \
+  }
+LOCKSTEP_DETAIL_WITH_GROUPS(psum)
+LOCKSTEP_DETAIL_WITH_GROUPS(pmean)
+LOCKSTEP_DETAIL_WITH_GROUPS(pmax)
+LOCKSTEP_DETAIL_WITH_GROUPS(pmin)
+#undef LOCKSTEP_DETAIL_WITH_GROUPS
+
+LOCKSTEP_NEEDS_AXIS(psum)
+LOCKSTEP_NEEDS_AXIS(psum_invariant)
+LOCKSTEP_NEEDS_AXIS(pmean)
+LOCKSTEP_NEEDS_AXIS(pmax)
+LOCKSTEP_NEEDS_AXIS(pmin)
 
 }  // namespace lockstep

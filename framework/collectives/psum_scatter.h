@@ -42,4 +42,6 @@ template <Tree T>
       x, collectives_detail::psum_scatter_leaves(tree_leaves(x), axis_name, options, where));
 }
 
+LOCKSTEP_NEEDS_AXIS(psum_scatter)
+
 }  // namespace lockstep

@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include <ATen/TensorOperators.h>
@@ -13,6 +15,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 
+#include "framework/base/errors.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
@@ -23,6 +26,7 @@
 #include "framework/tree/tree.h"
 #include "tests/collectives/cases.h"
 #include "tests/collectives/oracle.h"
+#include "tests/collectives/refused.h"
 
 namespace lockstep::testing {
 namespace {
@@ -54,7 +58,46 @@ void scaled_sum() {
   const std::int64_t n = axis_size("i");
   const Tensor x = at::arange(n, at::kFloat).select(0, me());
   expect_equal(psum(2 * x, "i"), at::full({}, n * (n - 1), at::kFloat), "the scaled sum");
-  expect(psum(1, "i") == n && psum(0.5, "i") == 0.5 * static_cast<double>(n), "psum of a number");
+}
+
+// Each replica's own number counts.
+void reduced_numbers() {
+  const std::int64_t n = axis_size("i");
+  const double size = static_cast<double>(n);
+  expect(psum(1, "i") == n && psum(true, "i") == n, "psum(1)");
+  expect(psum(me(), "i") == n * (n - 1) / 2, "psum of the index");
+  expect(psum(0.5 + static_cast<double>(me()), "i") == size * size / 2, "psum of doubles");
+  expect(psum(1.5F, "i") == 1.5F * static_cast<float>(n), "psum of floats");
+  expect(pmean(me(), "i") == (size - 1) / 2, "pmean of the index");
+  expect(pmean(static_cast<float>(me()), "i") == static_cast<float>(n - 1) / 2, "pmean of floats");
+  expect(pmax(me(), "i") == n - 1 && pmin(me(), "i") == 0, "pmax and pmin of the index");
+  expect(pmax(-0.5 * static_cast<double>(me()), "i") == 0, "pmax of doubles");
+  expect(pmax(me() == 0, "i") && pmin(me() == 0, "i") == (n == 1), "pmax and pmin of booleans");
+  expect(std::isnan(pmax(me() == n - 1 ? std::nan("") : 1.0, "i")), "pmax of a NaN");
+  static_assert(std::is_same_v<decltype(psum(std::int8_t{1}, "i")), std::int64_t>);
+  static_assert(std::is_same_v<decltype(psum(1.0F, "i")), float>);
+  static_assert(std::is_same_v<decltype(pmean(1, "i")), double>);
+  static_assert(std::is_same_v<decltype(pmax(std::uint8_t{1}, "i")), std::uint8_t>);
+  refused<ValueError>(
+      "psum over 'i' (example_cases.cpp): 9223372036854775808 is beyond the numbers of int64, in "
+      "which it works",
+      [] { (void)psum(std::uint64_t{1} << 63, "i"); });
+}
+
+void numbers_in_groups() {
+  const std::int64_t group = me() == 2 ? 1 : 3;
+  const AxisIndexGroups uneven{{2}, {3, 0, 1}};
+  const std::int64_t sum = me() == 2 ? 2 : 4;
+  expect(psum(1, "i", uneven) == group, "psum(1) in groups");
+  expect(psum(me(), "i", uneven) == sum, "psum of the index in groups");
+  expect(psum(me(), "i", {{2}, {3, 0, 1}}) == sum, "the same as a list");
+  expect(psum(me(), "i", {.axis_index_groups = uneven}) == sum, "the same as an option");
+  expect(pmean(me(), "i", uneven) == static_cast<double>(sum) / static_cast<double>(group),
+         "pmean of the index in groups");
+  expect(pmax(me(), "i", uneven) == (me() == 2 ? 2 : 3), "pmax of the index in groups");
+  expect(pmin(me(), "i", uneven) == (me() == 2 ? 2 : 0), "pmin of the index in groups");
+  expect_equal(psum(at::full({}, me(), at::kLong), "i", uneven), at::full({}, sum, at::kLong),
+               "psum of a tensor in groups");
 }
 
 // One step of gradient descent on the line; the numbers are worked out by hand.
@@ -206,6 +249,8 @@ std::vector<Case> example_cases() {
     for (const auto n : sizes) cases.push_back({str(name, ", ", n, " replicas"), n, body});
   };
   add("scaled_sum", {1, 2, 3, 4, 8}, scaled_sum);
+  add("numbers", {1, 2, 4, 5}, reduced_numbers);
+  add("numbers in groups", {4}, numbers_in_groups);
   add("pmean step in float64", {1, 2, 4, 8}, [] { pmean_step(at::kDouble, 1e-12); });
   add("pmean step in float32", {1, 2, 4, 8}, [] { pmean_step(at::kFloat, 2e-6); });
   add("psum_scatter and all_gather", {4}, scatter_and_gather);
