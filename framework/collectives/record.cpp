@@ -107,7 +107,7 @@ CallRecord record_of(const AxisCall& call, const Leaves& leaves, const std::stri
   }
   text += " with " + text_of_leaves(leaves, call);
   if (!detail.empty()) text += (detail[0] == ',' ? "" : ", ") + detail;
-  if (differentiated) text += ", differentiated";
+  if (differentiated) text += kDifferentiated;
   return CallRecord::of(fingerprint_of(call, leaves, detail, differentiated).bits(), text);
 }
 

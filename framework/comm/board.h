@@ -11,6 +11,9 @@
 
 namespace lockstep {
 
+/// How the text of a call that is differentiated goes on after that of one that is not.
+inline constexpr std::string_view kDifferentiated = ", differentiated";
+
 /// What a member calls, or the map that it is in, as others compare and print it.
 struct CallRecord {
   static constexpr std::size_t kTextSize = 440;

@@ -137,11 +137,15 @@ class Message {
     const std::string last = std::move(said.back());
     said.pop_back();
     if (said.empty()) return last;
-    return str(list(std::move(said)), " while ", last, differs_unseen() ? kUnseen : "");
+    return str(list(std::move(said)), " while ", last, differs_unseen() ? kUnseen : "",
+               differ_in_gradients() ? kGradients : "");
   }
 
  private:
   static constexpr std::string_view kUnseen = "; the calls differ in what is not shown";
+  static constexpr std::string_view kGradients =
+      "; an operand requires a gradient on some replicas only: choose between values with at::where "
+      "instead of a branch, or call requires_grad_() on all replicas";
 
   [[nodiscard]] std::string say(const Clause& clause) const {
     const bool one = clause.names.size() == 1;
@@ -181,6 +185,18 @@ class Message {
       return std::ranges::any_of(clauses_, [&](const Clause& other) {
         return clause.kind == Clause::Kind::call && clause.call == other.call &&
                clause.text == other.text && clause.fingerprint != other.fingerprint;
+      });
+    });
+  }
+
+  // Whether two calls are the same but that one of them is differentiated.
+  [[nodiscard]] bool differ_in_gradients() const {
+    return std::ranges::any_of(clauses_, [&](const Clause& clause) {
+      return std::ranges::any_of(clauses_, [&](const Clause& other) {
+        return clause.kind == Clause::Kind::call && clause.call == other.call &&
+               other.text.size() > clause.text.size() && other.text.starts_with(clause.text) &&
+               std::string_view(other.text).substr(clause.text.size()).starts_with(
+                   kDifferentiated);
       });
     });
   }

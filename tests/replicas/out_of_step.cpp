@@ -247,7 +247,9 @@ std::vector<OutOfStep> ways_in_forward() {
       {.name = "differentiates",
        .body = differentiates,
        .message = {"replica # called psum over 'data' at @ with (3) float32, differentiated",
-                   " called psum over 'data' at @ with (3) float32"}},
+                   " called psum over 'data' at @ with (3) float32",
+                   "; an operand requires a gradient on some replicas only: choose between values "
+                   "with at::where instead of a branch, or call requires_grad_() on all replicas"}},
       {.name = "has no backward and returns",
        .body = unused_then_returns,
        .message = {"replica # has returned", backward},
