@@ -7,6 +7,7 @@
 #include "framework/axes/axis_names.h"
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
+#include "framework/base/logging.h"
 #include "framework/base/random.h"
 #include "framework/base/shard.h"
 #include "framework/collectives/all_gather.h"

@@ -18,6 +18,17 @@ std::pair<Tensor, std::vector<Tensor>> value_and_grad_of_leaves(const LossOfLeav
 /// function of an outer value_and_grad, or by leaves that require gradients.
 bool differentiated_outside(const std::vector<Tensor>& leaves);
 
+// Whether F can be differentiated with these arguments; a static_assert says why not.
+template <typename F, typename T, typename... Args>
+consteval bool check_call() {
+  constexpr bool fits = std::is_invocable_v<const F&, T, const Args&...>;
+  static_assert(
+      fits, "lockstep: the differentiated function cannot be called with these arguments: there "
+            "are too few or too many of them, they are of other types, or it takes a Tensor& "
+            "where it needs a const Tensor&");
+  return fits;
+}
+
 // Auxiliary results are values: they keep a graph only where value and gradient do.
 template <typename Aux>
 Aux detached_unless(bool keep, const Aux& aux) {
@@ -49,12 +60,14 @@ inline constexpr HasAux has_aux;
 template <typename F>
 [[nodiscard]] auto value_and_grad(F f) {
   return [f = std::move(f)]<Tree T, typename... Args>(const T& tree, const Args&... args) {
-    auto [value, gradients] = tree_detail::value_and_grad_of_leaves(
-        [&](const std::vector<Tensor>& leaves) -> Tensor {
-          return std::invoke(f, tree_unflatten(tree, leaves), args...);
-        },
-        tree_leaves(tree));
-    return std::pair<Tensor, T>(std::move(value), tree_unflatten(tree, gradients));
+    if constexpr (tree_detail::check_call<F, T, Args...>()) {
+      auto [value, gradients] = tree_detail::value_and_grad_of_leaves(
+          [&](const std::vector<Tensor>& leaves) -> Tensor {
+            return std::invoke(f, tree_unflatten(tree, leaves), args...);
+          },
+          tree_leaves(tree));
+      return std::pair<Tensor, T>(std::move(value), tree_unflatten(tree, gradients));
+    }
   };
 }
 
@@ -65,20 +78,23 @@ template <typename F>
 template <typename F>
 [[nodiscard]] auto value_and_grad(F f, HasAux) {
   return [f = std::move(f)]<Tree T, typename... Args>(const T& tree, const Args&... args) {
-    using Aux = std::remove_cvref_t<decltype(std::invoke(f, tree, args...).second)>;
-    const auto leaves = tree_leaves(tree);
-    std::optional<Aux> aux;
-    auto [value, gradients] = tree_detail::value_and_grad_of_leaves(
-        [&](const std::vector<Tensor>& variables) -> Tensor {
-          auto result = std::invoke(f, tree_unflatten(tree, variables), args...);
-          aux.emplace(std::move(result.second));
-          return std::move(result.first);
-        },
-        leaves);
-    return std::pair(std::pair<Tensor, Aux>(std::move(value),
-                                            tree_detail::detached_unless(
-                                                tree_detail::differentiated_outside(leaves), *aux)),
-                     tree_unflatten(tree, gradients));
+    if constexpr (tree_detail::check_call<F, T, Args...>()) {
+      using Aux = std::remove_cvref_t<decltype(std::invoke(f, tree, args...).second)>;
+      const auto leaves = tree_leaves(tree);
+      std::optional<Aux> aux;
+      auto [value, gradients] = tree_detail::value_and_grad_of_leaves(
+          [&](const std::vector<Tensor>& variables) -> Tensor {
+            auto result = std::invoke(f, tree_unflatten(tree, variables), args...);
+            aux.emplace(std::move(result.second));
+            return std::move(result.first);
+          },
+          leaves);
+      return std::pair(
+          std::pair<Tensor, Aux>(
+              std::move(value),
+              tree_detail::detached_unless(tree_detail::differentiated_outside(leaves), *aux)),
+          tree_unflatten(tree, gradients));
+    }
   };
 }
 
@@ -87,7 +103,9 @@ template <typename F>
 [[nodiscard]] auto grad(F f) {
   return [with_value = value_and_grad(std::move(f))]<Tree T, typename... Args>(
       const T& tree, const Args&... args) {
-    return with_value(tree, args...).second;
+    if constexpr (tree_detail::check_call<F, T, Args...>()) {
+      return with_value(tree, args...).second;
+    }
   };
 }
 
@@ -96,8 +114,10 @@ template <typename F>
 [[nodiscard]] auto grad(F f, HasAux) {
   return [with_value = value_and_grad(std::move(f), has_aux)]<Tree T, typename... Args>(
       const T& tree, const Args&... args) {
-    auto [value, gradient] = with_value(tree, args...);
-    return std::pair(std::move(gradient), std::move(value.second));
+    if constexpr (tree_detail::check_call<F, T, Args...>()) {
+      auto [value, gradient] = with_value(tree, args...);
+      return std::pair(std::move(gradient), std::move(value.second));
+    }
   };
 }
 
