@@ -184,6 +184,14 @@ std::vector<Environment::BoundAxis> Environment::resolve(const AxisCall& call) c
       }
     }
     if (axes.size() == before) throw_unbound(call, *name, bound_names());
+    const bool has_nameless = std::ranges::any_of(levels_, [](const AxisLevel& level) {
+      return std::ranges::any_of(level.axes, &NamedAxis::nameless);
+    });
+    if (*name == kDefaultAxisName && has_nameless) {
+      throw NameError(str(call.text(), ": axis '", *name,
+                          "' may be that of a map without a name or of one around it (bound: ",
+                          bound_names(), "); give each of them an axis_name"));
+    }
   }
   return axes;
 }

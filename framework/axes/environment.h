@@ -23,9 +23,14 @@ using AxisIndexGroups = std::vector<std::vector<std::int64_t>>;
 /// "[[0, 2], [3, 1]]"
 [[nodiscard]] std::string text_of(const AxisIndexGroups& groups);
 
+/// The name of an axis whose map is given none, unless maps around it have it.
+inline constexpr const char* kDefaultAxisName = "i";
+
 struct NamedAxis {
   std::string name;
   std::int64_t size;
+  /// Whether its map was given no name where the default one was taken: no collective can name it.
+  bool nameless = false;
 };
 
 /// The replicas that one map or job runs, as one of them sees them: they are counted row-major over
@@ -166,8 +171,9 @@ class EnvironmentScope {
 
 /// The replicas that a call works on: those of its axes, row-major in the order in which it names
 /// them, or of the group that this replica is in. Throws NameError if a name is not bound (saying
-/// which are), ValueError if no name is given, one stands twice, or the groups do not cover every
-/// index exactly once in sizes that the operation allows. They live as long as the environment.
+/// which are) or is the default one of several maps, ValueError if no name is given, one stands
+/// twice, or the groups do not cover every index exactly once in sizes that the operation allows.
+/// They live as long as the environment.
 [[nodiscard]] ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups,
                                         GroupSizes sizes);
 

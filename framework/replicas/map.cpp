@@ -1,42 +1,32 @@
 #include "framework/replicas/map.h"
 
+#include <algorithm>
+#include <array>
 #include <numeric>
+#include <span>
 
 #include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/random.h"
 #include "framework/base/text.h"
+#include "framework/collectives/message.h"
 #include "framework/collectives/pbroadcast.h"
+#include "framework/replicas/job.h"
 #include "framework/replicas/shared_result.h"
 
 namespace lockstep {
 
-std::optional<std::int64_t> OutAxes::of(const char* map, std::size_t element,
-                                        std::size_t elements) const {
-  if (for_all_) return axes_[0];
-  if (axes_.size() != elements) {
-    throw ValueError(str(map, ": out_axes has ", axes_.size(), " entries for ", elements,
-                         elements == 1 ? " result" : " results"));
-  }
-  return axes_[element];
-}
-
 namespace map_detail {
 namespace {
 
-std::string title_of(const AxisMap& options) {
-  return lockstep::str(options.map, " over '", options.axis_name, "'");
-}
-
-// Where leaf `leaf` of argument `argument` is cut, counted from the front.
-std::int64_t checked_axis(const std::string& map, const Tensor& leaf, std::size_t argument,
-                          std::size_t index, std::int64_t axis) {
-  const std::string where = lockstep::str(map, ": leaf ", index, " of argument ", argument);
-  check_leaf(leaf, where);
+// Where leaf `index` of argument `argument` is cut, counted from the front.
+std::int64_t checked_axis(const Tensor& leaf, std::size_t argument, std::size_t index,
+                          std::int64_t axis) {
   if (axis < -leaf.dim() || axis >= leaf.dim()) {
-    throw ValueError(lockstep::str(where, " has shape ", leaf.sizes(),
-                                   ", in_axes cuts it along dimension ", axis));
+    throw ValueError(lockstep::str("leaf ", index, " of argument ", argument, " has shape ",
+                                   leaf.sizes(), ", in_axes cuts it along dimension ", axis));
   }
   return axis < 0 ? axis + leaf.dim() : axis;
 }
@@ -52,119 +42,140 @@ void check_leaf(const Tensor& leaf, const std::string& what) {
   }
 }
 
-std::int64_t plan(const AxisMap& options, std::vector<Argument>& arguments) {
-  const std::string name = title_of(options);
-  if (options.axis_name.empty())
-    throw ValueError(str(options.map, ": axis_name must not be empty"));
-  if (!options.in_axes.empty() && options.in_axes.size() != arguments.size()) {
-    throw ValueError(str(name, ": in_axes has ", options.in_axes.size(), " entries, the call ",
-                         arguments.size(), " arguments"));
+NamedAxis named_axis(const std::optional<std::string>& name, std::int64_t size, bool lanes) {
+  if (name) return {*name, size};
+  const Environment* const outer = current_environment();
+  NamedAxis axis{kDefaultAxisName, size};
+  // A map that spans a job binds its axis alone.
+  if (outer == nullptr || (in_job() && !lanes)) return axis;
+  for (int count = 2; outer->binds(axis.name); ++count) {
+    axis = {lockstep::str("(unnamed ", count, ")"), size, /*nameless=*/true};
   }
-  std::int64_t replicas = options.axis_size;
+  return axis;
+}
+
+std::int64_t plan(const AxisMap& options, const std::vector<AxisArgument>& arguments) {
+  if (options.axis.name.empty()) throw ValueError("axis_name must not be empty");
+  std::int64_t replicas = options.axis.size;
   std::string decided_by = str("axis_size is ", replicas);
-  if (replicas < 0)
-    throw ValueError(str(name, ": axis_size is ", replicas, "; it must not be negative"));
+  if (replicas < 0) throw ValueError(decided_by + "; it must not be negative");
   for (std::size_t a = 0; a < arguments.size(); ++a) {
-    Argument& argument = arguments[a];
-    if (!options.in_axes.empty()) {
-      argument.axis = options.in_axes[a];
-    } else if (argument.is_tree) {
-      argument.axis = 0;
-    }
-    if (!argument.axis) {
-      for (std::size_t l = 0; l < argument.leaves.size(); ++l) {
-        check_leaf(argument.leaves[l], str(name, ": leaf ", l, " of argument ", a));
-      }
-      continue;
-    }
-    if (!argument.is_tree) {
-      throw ValueError(str(name, ": argument ", a,
-                           " is no tree of tensors: its entry in in_axes must be std::nullopt"));
-    }
-    for (std::size_t l = 0; l < argument.leaves.size(); ++l) {
-      const Tensor& leaf = argument.leaves[l];
-      const auto length = leaf.size(checked_axis(name, leaf, a, l, *argument.axis));
-      const std::string here = str("leaf ", l, " of argument ", a, " has length ", length,
-                                   " along dimension ", *argument.axis);
+    for (std::size_t l = 0; l < arguments[a].leaves.size(); ++l) {
+      const Tensor& leaf = arguments[a].leaves[l];
+      const auto& axis = arguments[a].entries[l];
+      check_leaf(leaf, str("leaf ", l, " of argument ", a));
+      if (!axis) continue;
+      const auto length = leaf.size(checked_axis(leaf, a, l, *axis));
+      const std::string here =
+          str("leaf ", l, " of argument ", a, " has length ", length, " along dimension ", *axis);
       if (replicas == 0) {
         replicas = length;
         decided_by = here;
       }
-      if (length != replicas) {
-        throw ValueError(str(name, ": ", decided_by, ", but ", here, "; they must agree"));
-      }
-      if (length == 0)
-        throw ValueError(str(name, ": ", here, "; a map needs at least one replica"));
+      if (length != replicas) throw ValueError(decided_by + ", but " + here + "; they must agree");
+      if (length == 0) throw ValueError(here + "; a map needs at least one replica");
     }
   }
-  if (replicas == 0) {
-    throw ValueError(str(name, ": no argument is mapped, so that axis_size must be given"));
-  }
+  if (replicas == 0) throw ValueError("no argument is mapped, so that axis_size must be given");
   return replicas;
 }
 
-std::vector<MapInput> cut(const AxisMap& options, const std::vector<Argument>& arguments,
+std::vector<MapInput> cut(const AxisMap& options, const std::vector<AxisArgument>& arguments,
                           std::int64_t replicas) {
   std::vector<std::size_t> own(static_cast<std::size_t>(replicas));
   std::iota(own.begin(), own.end(), 0U);
   const std::vector<std::size_t> first(own.size(), 0);
   std::vector<MapInput> inputs;
-  for (const Argument& argument : arguments) {
-    for (const Tensor& leaf : argument.leaves) {
-      if (argument.axis) {
-        inputs.push_back({leaf.unbind(*argument.axis), own, {}});
+  for (const AxisArgument& argument : arguments) {
+    for (std::size_t l = 0; l < argument.leaves.size(); ++l) {
+      const Tensor& leaf = argument.leaves[l];
+      if (argument.entries[l]) {
+        inputs.push_back({leaf.unbind(*argument.entries[l]), own, {}});
       } else {
-        inputs.push_back({{leaf}, first, {options.axis_name}});
+        inputs.push_back({{leaf}, first, {options.axis.name}});
       }
     }
   }
   return inputs;
 }
 
-std::vector<Tensor> combine(const AxisMap& options, const Element& element) {
+std::vector<Tensor> combine(const Element& element,
+                            const std::vector<std::optional<std::int64_t>>& axes) {
   const auto& replicas = element.leaves;
-  const auto axis = options.out_axes.of(options.map, element.index, element.count);
-  const std::string name = title_of(options);
-  if (!axis) {
-    std::vector<Tensor> shared = replicas[0];
-    for (std::size_t l = 0; l < shared.size(); ++l) {
-      if (!shared[l].defined()) {
-        throw ValueError(str(name, ": leaf ", l, " of replica 0's result is undefined"));
-      }
-      if (element.first > 0) shared[l] = counted_elsewhere(shared[l]);
-    }
-    return shared;
-  }
+  const auto defined = [&](std::size_t replica, std::size_t l) -> const Tensor& {
+    const Tensor& leaf = replicas[replica][l];
+    if (leaf.defined()) return leaf;
+    throw ValueError(lockstep::str("leaf ", l, " of replica ", replica, "'s result is undefined"));
+  };
   std::vector<Tensor> combined;
-  for (std::size_t l = 0; l < replicas[0].size(); ++l) {
+  for (std::size_t l = 0; l < axes.size(); ++l) {
+    const Tensor& first = defined(0, l);
+    if (!axes[l]) {
+      combined.push_back(element.first > 0 ? counted_elsewhere(first) : first);
+      continue;
+    }
     std::vector<Tensor> parts;
     for (std::size_t r = 0; r < replicas.size(); ++r) {
-      const Tensor& part = replicas[r][l];
-      const Tensor& first = replicas[0][l];
-      if (!part.defined()) {
-        throw ValueError(
-            lockstep::str(name, ": leaf ", l, " of replica ", r, "'s result is undefined"));
-      }
+      const Tensor& part = defined(r, l);
       if (part.sizes() != first.sizes() || part.scalar_type() != first.scalar_type()) {
-        throw ValueError(lockstep::str(name, ": leaf ", l, " of the result is ", first.sizes(), " ",
+        throw ValueError(lockstep::str("leaf ", l, " of the result is ", first.sizes(), " ",
                                        at::toString(first.scalar_type()), " on replica 0 and ",
                                        part.sizes(), " ", at::toString(part.scalar_type()),
                                        " on replica ", r));
       }
       parts.push_back(part);
     }
-    const std::int64_t dimensions = parts[0].dim() + 1;
-    if (*axis < -dimensions || *axis >= dimensions) {
-      throw ValueError(lockstep::str(name, ": out_axes ", *axis,
-                                     " is out of range for results of shape ", parts[0].sizes()));
+    const std::int64_t dimensions = first.dim() + 1;
+    if (*axes[l] < -dimensions || *axes[l] >= dimensions) {
+      throw ValueError(lockstep::str("out_axes ", *axes[l],
+                                     " is out of range for results of shape ", first.sizes()));
     }
-    combined.push_back(at::stack(parts, *axis));
+    combined.push_back(at::stack(parts, *axes[l]));
   }
   return combined;
 }
 
-void take_first_replicas(const AxisMap& options, std::vector<Tensor>& leaves) {
-  leaves = collectives_detail::pbroadcast_leaves(leaves, options.axis_name, 0, options.where);
+void take_first_replicas(const AxisMap& options, std::vector<Tensor>& leaves,
+                         const std::vector<std::optional<std::int64_t>>& axes) {
+  std::vector<std::size_t> shared;
+  std::vector<Tensor> own;
+  for (std::size_t l = 0; l < leaves.size(); ++l) {
+    if (axes[l]) continue;
+    shared.push_back(l);
+    own.push_back(leaves[l]);
+  }
+  if (shared.empty()) return;
+  const auto firsts =
+      collectives_detail::pbroadcast_leaves(own, options.axis.name, 0, options.where);
+  for (std::size_t i = 0; i < shared.size(); ++i) leaves[shared[i]] = firsts[i];
+}
+
+void check_same_values(const TeamOptions& team, const std::vector<std::string>& texts) {
+  // What of the texts does not fit into a message is compared all the same.
+  struct Message {
+    std::uint64_t digest;
+    std::array<char, 248> text;
+  };
+  const std::string all = join(texts);
+  Message own{Key(0).fold(all).bits(), {}};
+  std::copy_n(all.begin(), std::min(all.size(), own.text.size() - 1), own.text.begin());
+  const AxisCall call{team.map, names_of(team), team.where};
+  ReplicaGroup& group = replicas_of(call, {}, GroupSizes::any);
+  std::vector<Message> messages(static_cast<std::size_t>(group.size()));
+  const std::string step = "comparing the static values that its replicas return";
+  communicate(call, [&] {
+    group.begin(CallRecord::of(Key(0).fold(step).bits(), text_of(team) + ", " + step));
+    group.all_gather(std::as_bytes(std::span(&own, 1)),
+                     std::as_writable_bytes(std::span(messages)));
+    group.end();
+  });
+  for (std::size_t r = 1; r < messages.size(); ++r) {
+    if (messages[r].digest == messages[0].digest) continue;
+    throw ValueError(str(text_of(team), ": the results of replicas 0 and ", r,
+                         " differ in their static values, ", messages[0].text.data(), " and ",
+                         messages[r].text.data(),
+                         "; return as tensors what is not the same on all replicas"));
+  }
 }
 
 }  // namespace map_detail

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <optional>
 #include <source_location>
 #include <string>
@@ -13,32 +12,23 @@
 #include <utility>
 #include <vector>
 
+#include "framework/axes/environment.h"
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
 #include "framework/replicas/run_map.h"
+#include "framework/tree/prefix_tree.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
 
-/// One entry an argument: the dimension that is cut into replicas, or std::nullopt to give every
-/// replica the whole argument. Left out, every tree is cut along dimension 0.
-using InAxes = std::vector<std::optional<std::int64_t>>;
+/// The dimension along which arguments are cut into replicas, std::nullopt to give every replica
+/// the whole: one for all arguments (static ones stay whole), or a list with one an argument, which
+/// may say more of a tree's parts (PrefixTree). Left out, every tree is cut along dimension 0.
+using InAxes = PrefixTree<std::optional<std::int64_t>>;
 
 /// Where results of replicas are stacked: one dimension for all of them, or one for each element of
-/// a returned tuple; std::nullopt gives replica 0's alone.
-class OutAxes {
- public:
-  OutAxes(std::int64_t axis) : axes_{axis}, for_all_(true) {}       // NOLINT
-  OutAxes(std::nullopt_t) : axes_{std::nullopt}, for_all_(true) {}  // NOLINT
-  OutAxes(std::initializer_list<std::optional<std::int64_t>> axes) : axes_(axes) {}
-
-  /// The axis of result `element` of `elements`. Throws ValueError, starting with `map`, if there
-  /// is not one for each.
-  [[nodiscard]] std::optional<std::int64_t> of(const char* map, std::size_t element,
-                                               std::size_t elements) const;
-
- private:
-  std::vector<std::optional<std::int64_t>> axes_;
-  bool for_all_ = false;
-};
+/// a returned tuple or part of another tree; std::nullopt gives replica 0's alone.
+using OutAxes = PrefixTree<std::optional<std::int64_t>>;
 
 // What pmap, vmap and shard_map share.
 namespace map_detail {
@@ -46,33 +36,93 @@ namespace map_detail {
 /// pmap and vmap as one.
 struct AxisMap {
   const char* map;  ///< "pmap"
-  std::string axis_name;
+  NamedAxis axis;   ///< its size as the caller gave it, or 0
   InAxes in_axes;
   OutAxes out_axes;
-  std::int64_t axis_size;
   bool lanes;
   std::int64_t threads_per_replica;
   std::chrono::milliseconds timeout;
   std::source_location where;
 };
 
-/// An argument as the checks see it.
+/// The axis of a map with this axis_name. One without a name, in a map that has none either, gets
+/// one that nobody can use.
+[[nodiscard]] NamedAxis named_axis(const std::optional<std::string>& name, std::int64_t size,
+                                   bool lanes);
+
+/// An argument as the checks see it: what is said of each of its leaves.
+template <typename Entry>
 struct Argument {
-  std::optional<std::int64_t> axis;
-  bool is_tree;
   std::vector<Tensor> leaves;
+  std::vector<Entry> entries;
 };
+using AxisArgument = Argument<std::optional<std::int64_t>>;
+
+/// The arguments, of which `prefix` says one thing for all or has an entry each; `name` is what the
+/// caller calls it.
+template <typename Entry, typename... Args>
+std::vector<Argument<Entry>> describe(const PrefixTree<Entry>& prefix, const char* name,
+                                      const Args&... args) {
+  const auto& entries = prefix.parts();
+  if (prefix.is_list() && (entries.size() != sizeof...(args) || !prefix.keys().empty())) {
+    throw ValueError(str(name, " has ", entries.size(), prefix.keys().empty() ? "" : " named",
+                         " entries, the call ", sizeof...(args), " arguments"));
+  }
+  std::vector<Argument<Entry>> arguments;
+  [[maybe_unused]] const auto add = [&](const auto& argument) {
+    const std::size_t index = arguments.size();
+    Argument<Entry> described{tree_detail::leaves_of(argument), {}};
+    if (prefix.is_list()) {
+      tree_detail::for_each_entry(entries[index], argument, str(name, ": argument ", index),
+                                  [&](const Entry& entry) { described.entries.push_back(entry); });
+    } else {
+      described.entries.assign(described.leaves.size(), prefix.entry());
+    }
+    arguments.push_back(std::move(described));
+  };
+  (add(args), ...);
+  return arguments;
+}
+
+/// What is said of result `element` of `elements`; `name` is what the caller calls it.
+template <typename Entry>
+const PrefixTree<Entry>& entry_of_result(const PrefixTree<Entry>& prefix, const char* name,
+                                         std::size_t element, std::size_t elements) {
+  if (!prefix.is_list()) return prefix;
+  const bool keyed = !prefix.keys().empty();
+  // Of a result that is no tuple: what the list says of its parts.
+  if (elements == 1 && (prefix.parts().size() > 1 || keyed)) return prefix;
+  if (prefix.parts().size() != elements || keyed) {
+    throw ValueError(str(name, " has ", prefix.parts().size(), keyed ? " named" : "",
+                         " entries for ", elements, " results"));
+  }
+  return prefix.parts()[element];
+}
+
+/// What is said of each leaf of it.
+template <typename Entry, typename T>
+std::vector<Entry> entries_of_result(const PrefixTree<Entry>& prefix, const char* name,
+                                     const T& value, std::size_t element, std::size_t elements) {
+  if (!prefix.is_list()) {
+    return std::vector<Entry>(tree_detail::leaves_of(value).size(), prefix.entry());
+  }
+  std::vector<Entry> entries;
+  tree_detail::for_each_entry(entry_of_result(prefix, name, element, elements), value,
+                              str(name, ": result ", element),
+                              [&](const Entry& entry) { entries.push_back(entry); });
+  return entries;
+}
 
 /// Refuses what no map takes: ValueError, starting with `what`, for an undefined leaf of an
 /// argument and for a complex one that requires a gradient.
 void check_leaf(const Tensor& leaf, const std::string& what);
 
-/// Fills in what in_axes leaves out and checks it. Returns the number of replicas.
-std::int64_t plan(const AxisMap& options, std::vector<Argument>& arguments);
+/// Checks what in_axes says. Returns the number of replicas.
+std::int64_t plan(const AxisMap& options, const std::vector<AxisArgument>& arguments);
 
 /// The leaves of all arguments, cut as they say.
 [[nodiscard]] std::vector<MapInput> cut(const AxisMap& options,
-                                        const std::vector<Argument>& arguments,
+                                        const std::vector<AxisArgument>& arguments,
                                         std::int64_t replicas);
 
 /// What a process' replicas returned for one element of the result.
@@ -83,25 +133,33 @@ struct Element {
   std::int64_t first;  ///< along the axis, of this process' first replica
 };
 
-/// The leaves of all replicas, combined as out_axes says: for std::nullopt those of the axis' first
-/// replica.
-[[nodiscard]] std::vector<Tensor> combine(const AxisMap& options, const Element& element);
+/// The leaves of all replicas, combined as `axes` says, one a leaf: for std::nullopt those of the
+/// axis' first replica.
+[[nodiscard]] std::vector<Tensor> combine(const Element& element,
+                                          const std::vector<std::optional<std::int64_t>>& axes);
 
-/// In a map that spans processes: replaces the leaves by those of the axis' first replica.
-void take_first_replicas(const AxisMap& options, std::vector<Tensor>& leaves);
+/// In a map that spans processes: replaces leaves whose axis is std::nullopt by those of the axis'
+/// first replica.
+void take_first_replicas(const AxisMap& options, std::vector<Tensor>& leaves,
+                         const std::vector<std::optional<std::int64_t>>& axes);
+
+/// Throws ValueError on every replica of the team unless all have the same `texts`: those of the
+/// static values that they return.
+void check_same_values(const TeamOptions& team, const std::vector<std::string>& texts);
+
+/// Runs `body`; ValueErrors gain what the map is and where it was made.
+template <typename Body>
+decltype(auto) with_title(const char* map, const AxisNames& axes, std::source_location where,
+                          const Body& body) {
+  try {
+    return body();
+  } catch (const ValueError& error) {
+    throw ValueError(AxisCall{map, axes, where}.text() + ": " + error.what());
+  }
+}
 
 template <typename T>
 inline constexpr bool is_tuple = tree_detail::is_tuple<T>;
-
-/// An argument as the checks see it.
-template <typename A>
-Argument describe(const A& argument) {
-  if constexpr (Tree<A>) {
-    return {std::nullopt, true, tree_leaves(argument)};
-  } else {
-    return {std::nullopt, false, {}};
-  }
-}
 
 /// Calls visit(element, index, count) for each element of a tuple, or for the whole.
 template <typename R, typename Visit>
@@ -116,27 +174,62 @@ void for_each_result(R& result, const Visit& visit) {
   }
 }
 
+/// The argument as a replica gets it: a tree of its own leaves, taken from `leaves` from `next` on,
+/// or what it is.
+template <typename A>
+decltype(auto) of_replica(const A& argument, const std::vector<Tensor>& leaves, std::size_t& next) {
+  if constexpr (Tree<A>) {
+    const std::size_t count = tree_leaves(argument).size();
+    const auto begin = leaves.begin() + static_cast<std::ptrdiff_t>(next);
+    next += count;
+    return tree_unflatten(argument,
+                          std::vector<Tensor>(begin, begin + static_cast<std::ptrdiff_t>(count)));
+  } else if constexpr (tree_detail::is_static_argument<A>) {
+    return std::as_const(argument.value);
+  } else {
+    return (argument);
+  }
+}
+
+template <typename A>
+using OfReplica = std::remove_cvref_t<decltype(of_replica(
+    std::declval<const A&>(), std::declval<const std::vector<Tensor>&>(),
+    std::declval<std::size_t&>()))>;
+
 /// Calls `f` with the arguments, trees replaced by those that the leaves make, all arguments' one
 /// behind the other.
 template <typename F, typename... Args>
 decltype(auto) call_with_leaves(const F& f, const std::vector<Tensor>& leaves,
                                 const Args&... args) {
-  std::size_t next = 0;
-  [[maybe_unused]] const auto of_replica = [&]<typename A>(const A& argument) -> decltype(auto) {
-    if constexpr (Tree<A>) {
-      const std::size_t count = tree_leaves(argument).size();
-      const auto begin = leaves.begin() + static_cast<std::ptrdiff_t>(next);
-      next += count;
-      return tree_unflatten(argument,
-                            std::vector<Tensor>(begin, begin + static_cast<std::ptrdiff_t>(count)));
-    } else {
-      return (argument);
-    }
-  };
+  [[maybe_unused]] std::size_t next = 0;
   // A braced list is evaluated from left to right.
-  std::tuple<decltype(of_replica(args))...> own{of_replica(args)...};
+  std::tuple<decltype(of_replica(args, leaves, next))...> own{of_replica(args, leaves, next)...};
   return std::apply([&](auto&... arguments) { return std::invoke(f, std::as_const(arguments)...); },
                     own);
+}
+
+/// Whether `f` can be mapped over the arguments; the one static_assert that fails says why not.
+template <typename F, typename... Args>
+consteval bool check_call() {
+  constexpr bool known = (tree_detail::is_known<Args> && ...);
+  static_assert(known, LOCKSTEP_DETAIL_UNKNOWN);
+  if constexpr (known) {
+    constexpr bool fits = std::is_invocable_v<const F&, const OfReplica<Args>&...>;
+    constexpr bool changes = !fits && std::is_invocable_v<const F&, OfReplica<Args>&...>;
+    static_assert(!changes,
+                  "lockstep: a mapped function takes its arguments by value or const reference: a "
+                  "Tensor& could change what replicas share");
+    static_assert(fits || changes,
+                  "lockstep: the mapped function cannot be called with these arguments: there are "
+                  "too few or too many of them, they are of other types, or it is mutable");
+    if constexpr (fits) {
+      using Result = std::invoke_result_t<const F&, const OfReplica<Args>&...>;
+      constexpr bool is_tree = std::is_void_v<Result> || Tree<Result>;
+      static_assert(is_tree, "lockstep: a mapped function returns a tree of tensors or nothing");
+      return is_tree;
+    }
+  }
+  return false;
 }
 
 /// Runs `f` in a team and gives what `combined(Element)` makes of every element of its result.
@@ -151,7 +244,6 @@ auto run(const TeamOptions& team, const std::vector<MapInput>& inputs, const F& 
       return std::vector<Tensor>();
     });
   } else {
-    static_assert(Tree<Result>, "a mapped function returns a tree of tensors or nothing");
     std::vector<std::optional<Result>> results(static_cast<std::size_t>(team.replicas));
     std::int64_t first = 0;
     const auto leaves_of_all =
@@ -159,10 +251,13 @@ auto run(const TeamOptions& team, const std::vector<MapInput>& inputs, const F& 
           if (place.local == 0) first = place.first;
           auto& result = results[static_cast<std::size_t>(place.local)];
           result.emplace(call_with_leaves(f, leaves, args...));
+          if constexpr (tree_detail::has_values<Result>()) {
+            check_same_values(team, tree_detail::texts_of_values(*result));
+          }
           std::vector<Tensor> all;
           for_each_result(*result, [&](const auto& element, std::size_t index, std::size_t count) {
-            auto own = tree_leaves(element);
-            finish(place, own, index, count);
+            auto own = tree_detail::leaves_of(element);
+            finish(place, own, element, index, count);
             all.insert(all.end(), own.begin(), own.end());
           });
           return all;
@@ -178,14 +273,16 @@ auto run(const TeamOptions& team, const std::vector<MapInput>& inputs, const F& 
     Result whole = *results[0];
     std::size_t next = 0;
     for_each_result(whole, [&](auto& element, std::size_t index, std::size_t count) {
-      const std::size_t size = tree_leaves(element).size();
+      const std::size_t size = tree_detail::leaves_of(element).size();
       Element parts{{}, index, count, first};
       for (const auto& leaves : leaves_of_all) {
         const auto begin = leaves.begin() + static_cast<std::ptrdiff_t>(next);
         parts.leaves.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(size));
       }
       next += size;
-      element = tree_unflatten(element, combined(parts));
+      const std::vector<Tensor> all = combined(parts, element);
+      auto from = all.begin();
+      tree_detail::for_each_leaf(element, [&](Tensor& leaf) { leaf = *from++; });
     });
     return whole;
   }
@@ -194,18 +291,34 @@ auto run(const TeamOptions& team, const std::vector<MapInput>& inputs, const F& 
 /// pmap and vmap once their options are one.
 template <typename F, typename... Args>
 auto run_axis_map(const AxisMap& options, const F& f, const Args&... args) {
-  std::vector<Argument> arguments{describe(args)...};
-  const std::int64_t replicas = plan(options, arguments);
-  const TeamOptions team{options.map,   {{options.axis_name, replicas}}, replicas,
-                         options.lanes, options.threads_per_replica,     options.timeout,
-                         options.where};
-  const auto share_first = [&](const TeamPlace& place, std::vector<Tensor>& leaves,
-                               std::size_t index, std::size_t count) {
-    if (!place.spans_members || options.out_axes.of(options.map, index, count)) return;
-    take_first_replicas(options, leaves);
+  const auto titled = [&](const auto& body) -> decltype(auto) {
+    return with_title(options.map, options.axis.name, options.where, body);
   };
-  const auto combined = [&](const Element& parts) { return combine(options, parts); };
-  return run(team, cut(options, arguments, replicas), f, share_first, combined, args...);
+  const auto axes_of = [&](const auto& element, std::size_t index, std::size_t count) {
+    return entries_of_result(options.out_axes, "out_axes", element, index, count);
+  };
+  NamedAxis axis = options.axis;
+  const auto inputs = titled([&] {
+    auto arguments = describe(options.in_axes, "in_axes", args...);
+    if (options.in_axes.is_left_out()) {
+      for (auto& argument : arguments) argument.entries.assign(argument.leaves.size(), 0);
+    }
+    axis.size = plan(options, arguments);
+    return cut(options, arguments, axis.size);
+  });
+  const TeamOptions team{
+      options.map,     {axis},       axis.size, options.lanes, options.threads_per_replica,
+      options.timeout, options.where};
+  const auto share_first = [&](const TeamPlace& place, std::vector<Tensor>& leaves,
+                               const auto& element, std::size_t index, std::size_t count) {
+    if (!place.spans_members) return;
+    const auto axes = titled([&] { return axes_of(element, index, count); });
+    take_first_replicas(options, leaves, axes);
+  };
+  const auto combined = [&](const Element& parts, const auto& element) {
+    return titled([&] { return combine(parts, axes_of(element, parts.index, parts.count)); });
+  };
+  return run(team, inputs, f, share_first, combined, args...);
 }
 
 }  // namespace map_detail

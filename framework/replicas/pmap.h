@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <source_location>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "framework/replicas/map.h"
@@ -11,8 +13,9 @@
 namespace lockstep {
 
 struct PmapOptions {
-  /// The name by which the function's collectives call the replicas.
-  std::string axis_name = "i";
+  /// The name by which the function's collectives call the replicas. Left out: "i"; in a map that
+  /// has that axis already none, so that maps nest without names where no collective needs them.
+  std::optional<std::string> axis_name = {};
   InAxes in_axes = {};
   OutAxes out_axes = 0;
   /// The number of replicas in this process; 0: what the arguments' lengths say.
@@ -30,11 +33,12 @@ struct PmapOptions {
 ///   auto result = step(parameters, batch);
 ///
 /// Arguments that are trees are cut along their entry of in_axes, which is removed: replica i gets
-/// slice i. All mapped leaves are equally long there: that is the number of replicas. An argument
-/// that is no tree (a number, a string, a config) is static: every replica gets it by reference.
+/// slice i. All mapped leaves are equally long there: that is the number of replicas. A number, an
+/// enum, a string or a callable is static: every replica gets it by reference, as any other object
+/// x that is given as static_argument(x).
 /// Arguments are shared with the caller, not copied: `f` must not change them in place. `f` is
 /// called from several threads at once. It returns a tree or nothing; results are stacked as
-/// out_axes says.
+/// out_axes says. Static values in them must be the same on all replicas.
 ///
 /// Maps nest: in a replica of a map the inner map runs here, and its function reaches all outer
 /// axes by name. In the function of a launched job the axis spans all of the job's members instead
@@ -61,11 +65,23 @@ template <typename F>
                         std::source_location where = std::source_location::current()) {
   return [f = std::move(f), options = std::move(options),
           where]<typename... Args>(const Args&... args) {
-    return map_detail::run_axis_map(
-        {"pmap", options.axis_name, options.in_axes, options.out_axes, options.axis_size,
-         /*lanes=*/false, options.threads_per_replica, options.timeout, where},
-        f, args...);
+    if constexpr (map_detail::check_call<F, Args...>()) {
+      return map_detail::run_axis_map(
+          {"pmap", map_detail::named_axis(options.axis_name, options.axis_size, false),
+           options.in_axes, options.out_axes, /*lanes=*/false, options.threads_per_replica,
+           options.timeout, where},
+          f, args...);
+    }
   };
+}
+
+/// The same with the axis' name beside the options, as jax.pmap has it: pmap(f, "batch").
+template <typename F, typename Name>
+requires std::is_convertible_v<const Name&, std::string>
+[[nodiscard]] auto pmap(F f, const Name& axis_name, PmapOptions options = {},
+                        std::source_location where = std::source_location::current()) {
+  options.axis_name = axis_name;
+  return pmap(std::move(f), std::move(options), where);
 }
 
 }  // namespace lockstep

@@ -52,12 +52,6 @@ struct Recorded {
   std::vector<std::int64_t> begins{};      // of the replicas here, by axis
 };
 
-AxisNames names_of(const TeamOptions& options) {
-  std::vector<std::string> names;
-  for (const NamedAxis& axis : options.axes) names.push_back(axis.name);
-  return AxisNames(std::move(names));
-}
-
 std::vector<Tensors> attach(Recorded recorded);
 
 // Ports for what replicas captured.

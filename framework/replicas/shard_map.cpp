@@ -23,15 +23,6 @@
 
 namespace lockstep {
 
-const PartitionSpec& OutSpecs::of(std::size_t element, std::size_t elements) const {
-  if (for_all_) return specs_[0];
-  if (specs_.size() != elements) {
-    throw ValueError(str("shard_map: out_specs has ", specs_.size(), " entries for ", elements,
-                         elements == 1 ? " result" : " results"));
-  }
-  return specs_[element];
-}
-
 namespace map_detail {
 namespace {
 
@@ -154,7 +145,7 @@ LocalMesh::LocalMesh(const Mesh& mesh) : mesh_(mesh), replicas_(mesh.size()) {
   if (in_job()) {
     const AxisLevel& job = current_environment()->levels()[0];
     if (mesh.size() % job.size() != 0) {
-      throw ValueError(str("shard_map: the mesh ", text_of(mesh), " has ", mesh.size(),
+      throw ValueError(str("the mesh ", text_of(mesh), " has ", mesh.size(),
                            " replicas, which do not divide among the ", job.size(),
                            " members of the job"));
     }
@@ -175,7 +166,7 @@ LocalMesh::LocalMesh(const Mesh& mesh) : mesh_(mesh), replicas_(mesh.size()) {
     volume *= extents_.back();
   }
   if (volume != replicas_) {
-    throw ValueError(str("shard_map: the ", replicas_,
+    throw ValueError(str("the ", replicas_,
                          " replicas of a member of the job are no box "
                          "of the mesh ",
                          text_of(mesh)));
@@ -289,12 +280,11 @@ Tensor LocalMesh::join(const std::vector<Tensor>& blocks_of_replicas, const Part
   const Tensor& first = blocks_of_replicas[0];
   for (std::size_t r = blocks_of_replicas.size(); r-- > 0;) {
     const Tensor& block = blocks_of_replicas[r];
-    check_rank(block, spec, lockstep::str("shard_map: ", what, " of replica ", r));
+    check_rank(block, spec, lockstep::str(what, " of replica ", r));
     if (block.sizes() != first.sizes() || block.scalar_type() != first.scalar_type()) {
-      throw ValueError(lockstep::str("shard_map: ", what, " is ", first.sizes(), " ",
-                                     at::toString(first.scalar_type()), " on replica 0 and ",
-                                     block.sizes(), " ", at::toString(block.scalar_type()),
-                                     " on replica ", r));
+      throw ValueError(lockstep::str(
+          what, " is ", first.sizes(), " ", at::toString(first.scalar_type()), " on replica 0 and ",
+          block.sizes(), " ", at::toString(block.scalar_type()), " on replica ", r));
     }
     std::int64_t place = 0;
     for (std::size_t d = 0; d < spec.size(); ++d) {
@@ -305,51 +295,49 @@ Tensor LocalMesh::join(const std::vector<Tensor>& blocks_of_replicas, const Part
   return joined(std::move(ordered), counts);
 }
 
-std::vector<MapInput> cut(const LocalMesh& local, const std::vector<Argument>& arguments,
-                          const std::vector<PartitionSpec>& in_specs, const OutSpecs& out_specs) {
-  if (in_specs.size() != arguments.size()) {
-    throw ValueError(str("shard_map: in_specs has ", in_specs.size(), " entries, the call ",
-                         arguments.size(), " arguments"));
-  }
-  for (std::size_t i = 0; i < out_specs.all().size(); ++i) {
-    local.check(out_specs.all()[i], str("shard_map: result ", i));
-  }
+void check_specs(const LocalMesh& local, const PrefixTree<PartitionSpec>& specs,
+                 const std::string& what) {
+  specs.for_each([&](const PartitionSpec& spec) { local.check(spec, what); });
+}
+
+std::vector<MapInput> cut(const LocalMesh& local,
+                          const std::vector<Argument<PartitionSpec>>& arguments) {
   std::vector<MapInput> inputs;
   for (std::size_t a = 0; a < arguments.size(); ++a) {
-    local.check(in_specs[a], str("shard_map: argument ", a));
-    if (!arguments[a].is_tree && !in_specs[a].empty()) {
-      throw ValueError(
-          str("shard_map: argument ", a, " is no tree of tensors: its spec must be P()"));
-    }
     for (std::size_t l = 0; l < arguments[a].leaves.size(); ++l) {
-      inputs.push_back(local.cut(arguments[a].leaves[l], in_specs[a],
-                                 str("shard_map: leaf ", l, " of argument ", a)));
+      inputs.push_back(local.cut(arguments[a].leaves[l], arguments[a].entries[l],
+                                 str("leaf ", l, " of argument ", a)));
     }
   }
   return inputs;
 }
 
 std::vector<Tensor> joined_result(const LocalMesh& local, const Element& result,
-                                  const PartitionSpec& spec) {
-  const bool counts = local.has_first(local.unnamed(spec));
+                                  const std::vector<PartitionSpec>& specs) {
   std::vector<Tensor> leaves;
-  for (std::size_t l = 0; l < result.leaves[0].size(); ++l) {
+  for (std::size_t l = 0; l < specs.size(); ++l) {
     std::vector<Tensor> blocks;
     for (const auto& replica : result.leaves) blocks.push_back(replica[l]);
-    const Tensor leaf = local.join(blocks, spec, str("result ", result.index));
-    leaves.push_back(counts ? leaf : counted_elsewhere(leaf));
+    const Tensor leaf = local.join(blocks, specs[l], str("result ", result.index));
+    leaves.push_back(local.has_first(local.unnamed(specs[l])) ? leaf : counted_elsewhere(leaf));
   }
   return leaves;
 }
 
-void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::string>& axes,
-                      std::size_t element, std::source_location where) {
-  if (axes.empty()) return;
-  const std::string result = str("shard_map: result ", element);
-  const auto name_of = [&](std::size_t leaf) {
-    return leaves.size() > 1 ? str(result, ", leaf ", leaf, ",") : result;
+namespace {
+
+// Throws ValueError on every replica if those of the leaves with these indices differ along `axes`.
+void check_alike(const ResultLeaves& result, const std::vector<std::size_t>& indices,
+                 const std::vector<std::string>& axes, std::source_location where) {
+  const std::string name = str("result ", result.element);
+  const auto name_of = [&](std::size_t index) {
+    return result.leaves.size() > 1 ? str(name, ", leaf ", indices[index], ",") : name;
   };
-  for (std::size_t l = 0; l < leaves.size(); ++l) check_leaf(leaves[l], name_of(l));
+  std::vector<Tensor> leaves;
+  for (const std::size_t index : indices) {
+    check_leaf(result.leaves[index], name_of(leaves.size()));
+    leaves.push_back(result.leaves[index]);
+  }
   const c10::AutoGradMode no_grad(false);
   const Numbers forms = digests_of_forms(leaves);
   const Numbers values = digests_of_values(leaves);
@@ -362,7 +350,7 @@ void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::
   const std::string rule =
       str("its out spec does not name ", axes.size() > 1 ? "these axes" : "this axis");
   if (differs->column == 0) {
-    throw ValueError(str(result, along, "it has ", agreement[0][0],
+    throw ValueError(str(name, along, "it has ", agreement[0][0],
                          agreement[0][0] == 1 ? " leaf" : " leaves", " at index 0 and ",
                          agreement[differs->row][0], " at index ", differs->row, "; ", rule));
   }
@@ -375,6 +363,25 @@ void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::
   }
   throw ValueError(str(name_of(leaf), along, "index ", row, " has another value than index 0, and ",
                        rule, ". Is a psum missing?"));
+}
+
+}  // namespace
+
+void check_replicated(const LocalMesh& local, const PrefixTree<PartitionSpec>& specs,
+                      const ResultLeaves& result, std::source_location where) {
+  // Also without leaves: other replicas may have some.
+  std::map<std::vector<std::string>, std::vector<std::size_t>> leaves_by_axes;
+  specs.for_each([&](const PartitionSpec& spec) { leaves_by_axes[local.unnamed(spec)]; });
+  for (std::size_t l = 0; l < result.specs.size(); ++l) {
+    leaves_by_axes[local.unnamed(result.specs[l])].push_back(l);
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, size] : local.mesh().axes()) names.push_back(name);
+  with_title("shard_map", AxisNames(std::move(names)), where, [&] {
+    for (const auto& [axes, indices] : leaves_by_axes) {
+      if (!axes.empty()) check_alike(result, indices, axes, where);
+    }
+  });
 }
 
 }  // namespace map_detail

@@ -14,21 +14,12 @@
 
 namespace lockstep {
 
-/// One spec for all results, or one for each element of a returned tuple.
-class OutSpecs {
- public:
-  OutSpecs(PartitionSpec spec) : specs_{std::move(spec)}, for_all_(true) {}  // NOLINT
-  OutSpecs(std::vector<PartitionSpec> specs) : specs_(std::move(specs)) {}   // NOLINT
-  OutSpecs(std::initializer_list<PartitionSpec> specs) : specs_(specs) {}
+/// One spec for all arguments (static ones have none), or a list with one an argument, which may
+/// say more of a tree's parts (PrefixTree).
+using InSpecs = PrefixTree<PartitionSpec>;
 
-  /// Throws ValueError if there is not one for each element.
-  [[nodiscard]] const PartitionSpec& of(std::size_t element, std::size_t elements) const;
-  [[nodiscard]] const std::vector<PartitionSpec>& all() const noexcept { return specs_; }
-
- private:
-  std::vector<PartitionSpec> specs_;
-  bool for_all_ = false;
-};
+/// One spec for all results, or one for each element of a returned tuple or part of another tree.
+using OutSpecs = PrefixTree<PartitionSpec>;
 
 struct ShardMapOptions {
   /// Compare results along the axes that their spec does not name, and refuse those that differ.
@@ -77,18 +68,28 @@ class LocalMesh {
 
 /// All arguments' leaves, cut as their specs say.
 [[nodiscard]] std::vector<MapInput> cut(const LocalMesh& local,
-                                        const std::vector<Argument>& arguments,
-                                        const std::vector<PartitionSpec>& in_specs,
-                                        const OutSpecs& out_specs);
+                                        const std::vector<Argument<PartitionSpec>>& arguments);
 
-/// Throws ValueError on every replica if the leaves of result `element` differ along the axes, in
-/// number, shape, dtype or value; `where` is the map's call. An undefined one is a ValueError, too.
-void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::string>& axes,
-                      std::size_t element, std::source_location where);
+/// ValueError if a spec names an axis that it must not.
+void check_specs(const LocalMesh& local, const PrefixTree<PartitionSpec>& specs,
+                 const std::string& what);
 
-/// What a result is made of: the blocks of all replicas here, joined as its spec says.
+/// The leaves of one result in a replica: of which result, and each leaf's spec.
+struct ResultLeaves {
+  const std::vector<Tensor>& leaves;
+  const std::vector<PartitionSpec>& specs;
+  std::size_t element;
+};
+
+/// Throws ValueError on every replica if leaves differ along the axes that their specs do not name,
+/// in number, shape, dtype or value; `specs` is what out_specs says of the result, `where` the
+/// map's call. An undefined one is a ValueError, too.
+void check_replicated(const LocalMesh& local, const PrefixTree<PartitionSpec>& specs,
+                      const ResultLeaves& result, std::source_location where);
+
+/// What a result is made of: the blocks of all replicas here, joined as their specs say.
 [[nodiscard]] std::vector<Tensor> joined_result(const LocalMesh& local, const Element& result,
-                                                const PartitionSpec& spec);
+                                                const std::vector<PartitionSpec>& specs);
 
 }  // namespace map_detail
 
@@ -98,8 +99,9 @@ void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::
 ///   auto product = shard_map(f, Mesh({{"data", 4}, {"model", 2}}),
 ///                            {P("data"), P(none, "model")}, P("data", "model"));
 ///
-/// There is one spec in in_specs for each argument, for all leaves of a tree; lengths must divide.
-/// Arguments that are no trees are static, their spec is P(). A result of which the spec does not
+/// There is one spec in in_specs for each argument, for all leaves of a tree, or one for all
+/// arguments; PrefixTree says how parts of a tree have specs of their own. Lengths must divide.
+/// Static arguments are pmap's, their spec is P(). A result of which the spec does not
 /// name every axis must be the same along those axes; it is taken from the first replica. In a
 /// launched job each member passes and gets the blocks of its own replicas, which must be a box of
 /// the mesh. Nesting, derivatives, memory that results share with arguments, and errors are pmap's:
@@ -107,30 +109,50 @@ void check_replicated(const std::vector<Tensor>& leaves, const std::vector<std::
 /// in the member that has the first replica along those axes; and what `f` captures must be an
 /// argument with the spec P() where members of a job need its gradient.
 template <typename F>
-[[nodiscard]] auto shard_map(F f, Mesh mesh, std::vector<PartitionSpec> in_specs,
-                             OutSpecs out_specs, ShardMapOptions options = {},
+[[nodiscard]] auto shard_map(F f, Mesh mesh, InSpecs in_specs, OutSpecs out_specs,
+                             ShardMapOptions options = {},
                              std::source_location where = std::source_location::current()) {
   return [f = std::move(f), mesh = std::move(mesh), in_specs = std::move(in_specs),
           out_specs = std::move(out_specs), options = std::move(options),
           where]<typename... Args>(const Args&... args) {
-    const map_detail::LocalMesh local(mesh);
-    const std::vector<map_detail::Argument> arguments{map_detail::describe(args)...};
-    const auto inputs = map_detail::cut(local, arguments, in_specs, out_specs);
-    TeamOptions team{"shard_map",      {},
-                     local.replicas(),
-                     /*lanes=*/false,  options.threads_per_replica,
-                     options.timeout,  where};
-    for (const auto& [name, size] : mesh.axes()) team.axes.push_back({name, size});
-    const auto check = [&](const TeamPlace&, std::vector<Tensor>& leaves, std::size_t element,
-                           std::size_t count) {
-      if (!options.check_replicated) return;
-      map_detail::check_replicated(leaves, local.unnamed(out_specs.of(element, count)), element,
-                                   where);
-    };
-    const auto joined = [&](const map_detail::Element& result) {
-      return map_detail::joined_result(local, result, out_specs.of(result.index, result.count));
-    };
-    return map_detail::run(team, inputs, f, check, joined, args...);
+    if constexpr (map_detail::check_call<F, Args...>()) {
+      TeamOptions team{"shard_map",
+                       {},
+                       0,
+                       /*lanes=*/false,
+                       options.threads_per_replica,
+                       options.timeout,
+                       where};
+      for (const auto& [name, size] : mesh.axes()) team.axes.push_back({name, size});
+      const auto titled = [&](const auto& body) -> decltype(auto) {
+        return map_detail::with_title(team.map, names_of(team), where, body);
+      };
+      const auto specs_of = [&](const auto& element, std::size_t index, std::size_t count) {
+        return map_detail::entries_of_result(out_specs, "out_specs", element, index, count);
+      };
+      const auto local = titled([&] { return map_detail::LocalMesh(mesh); });
+      team.replicas = local.replicas();
+      const auto inputs = titled([&] {
+        map_detail::check_specs(local, in_specs, "in_specs");
+        map_detail::check_specs(local, out_specs, "out_specs");
+        return map_detail::cut(local, map_detail::describe(in_specs, "in_specs", args...));
+      });
+      const auto check = [&](const TeamPlace&, std::vector<Tensor>& leaves, const auto& element,
+                             std::size_t index, std::size_t count) {
+        if (!options.check_replicated) return;
+        const auto specs = titled([&] { return specs_of(element, index, count); });
+        map_detail::check_replicated(
+            local, map_detail::entry_of_result(out_specs, "out_specs", index, count),
+            {leaves, specs, index}, where);
+      };
+      const auto joined = [&](const map_detail::Element& result, const auto& element) {
+        return titled([&] {
+          return map_detail::joined_result(local, result,
+                                           specs_of(element, result.index, result.count));
+        });
+      };
+      return map_detail::run(team, inputs, f, check, joined, args...);
+    }
   };
 }
 

@@ -34,13 +34,11 @@ struct Plan {
 };
 
 std::string title_of(const TeamOptions& options) {
-  std::vector<std::string> names;
-  for (const NamedAxis& axis : options.axes) names.push_back(axis.name);
   std::string backwards;
   for (int i = options.backward ? options.backward->times : 0; i > 0; --i) {
     backwards += "the backward of ";
   }
-  return str(backwards, options.map, " over ", AxisNames(std::move(names)).text());
+  return str(backwards, options.map, " over ", names_of(options).text());
 }
 
 // While it lives a member waits for others at least so long.
@@ -147,6 +145,12 @@ std::string text_of(const TeamOptions& options) {
   const bool counted = options.backward && options.backward->number > 0;
   return str(title_of(options), " at ", text_of(options.where),
              counted ? str(" (call ", options.backward->number, ")") : "");
+}
+
+AxisNames names_of(const TeamOptions& options) {
+  std::vector<std::string> names;
+  for (const NamedAxis& axis : options.axes) names.push_back(axis.name);
+  return AxisNames(std::move(names));
 }
 
 bool spans_job(const TeamOptions& options) {

@@ -37,6 +37,9 @@ struct TeamOptions {
 /// "pmap over 'i' at model.cpp:12", or "the backward of" that with "(call 3)".
 [[nodiscard]] std::string text_of(const TeamOptions& options);
 
+/// The names of its axes.
+[[nodiscard]] AxisNames names_of(const TeamOptions& options);
+
 /// Whether the team's replicas are those of all members of a job.
 [[nodiscard]] bool spans_job(const TeamOptions& options);
 

@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <source_location>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "framework/replicas/map.h"
@@ -11,8 +13,9 @@
 namespace lockstep {
 
 struct VmapOptions {
-  /// The name by which the function's collectives call the lanes.
-  std::string axis_name = "i";
+  /// The name by which the function's collectives call the lanes. Left out: "i"; in a map that
+  /// has that axis already none, so that maps nest without names where no collective needs them.
+  std::optional<std::string> axis_name = {};
   InAxes in_axes = {};
   OutAxes out_axes = 0;
   /// The number of lanes; 0: what the arguments' lengths say.
@@ -31,10 +34,22 @@ template <typename F>
                         std::source_location where = std::source_location::current()) {
   return [f = std::move(f), options = std::move(options),
           where]<typename... Args>(const Args&... args) {
-    return map_detail::run_axis_map({"vmap", options.axis_name, options.in_axes, options.out_axes,
-                                     options.axis_size, /*lanes=*/true, 0, options.timeout, where},
-                                    f, args...);
+    if constexpr (map_detail::check_call<F, Args...>()) {
+      return map_detail::run_axis_map(
+          {"vmap", map_detail::named_axis(options.axis_name, options.axis_size, true),
+           options.in_axes, options.out_axes, /*lanes=*/true, 0, options.timeout, where},
+          f, args...);
+    }
   };
+}
+
+/// The same with the axis' name beside the options, as jax.vmap has it: vmap(f, "batch").
+template <typename F, typename Name>
+requires std::is_convertible_v<const Name&, std::string>
+[[nodiscard]] auto vmap(F f, const Name& axis_name, VmapOptions options = {},
+                        std::source_location where = std::source_location::current()) {
+  options.axis_name = axis_name;
+  return vmap(std::move(f), std::move(options), where);
 }
 
 }  // namespace lockstep

@@ -132,7 +132,8 @@ std::string bindings_text(const std::vector<Binding>& bindings) {
 void bind_axes(const World& world, const std::vector<Binding>& bindings, std::size_t first,
                const std::function<void()>& body) {
   if (first == world.axes.size()) return body();
-  const auto& [name, size] = world.axes[first];
+  const std::string& name = world.axes[first].name;
+  const std::int64_t size = world.axes[first].size;
   const auto inner = [&](std::size_t next) {
     return [&world, &bindings, &body, next] { bind_axes(world, bindings, next, body); };
   };

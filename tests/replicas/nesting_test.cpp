@@ -27,6 +27,7 @@
 #include "framework/collectives/psum_scatter.h"
 #include "framework/replicas/pmap.h"
 #include "framework/replicas/vmap.h"
+#include "framework/tree/grad.h"
 #include "framework/tree/tree.h"
 #include "tests/catch.h"
 
@@ -261,6 +262,42 @@ TEST_CASE("an error of an inner replica ends all, and says which of which it was
     check_errors<ByVmap, ByPmap>(waiting);
     check_errors<ByVmap, ByVmap>(waiting);
   }
+}
+
+TEST_CASE("maps nest without names where no collective uses the default one") {
+  const Tensor x = at::arange(24.0).view({2, 3, 4});
+  const auto sums = [](const Tensor& row) {
+    return vmap([](const Tensor& y) { return 2 * y; })(row);
+  };
+  const auto planes = [&](const Tensor& plane) {
+    return pmap([&](const Tensor& row) { return sums(row); })(plane);
+  };
+  CHECK(pmap(planes)(x).equal(2 * x));
+  CHECK(vmap(planes)(x).equal(2 * x));
+  // What the inner maps share is summed over them all the same.
+  const auto scaled = [](const Tensor& xs, const Tensor& by) {
+    const auto times = [](const Tensor& a, const Tensor& b) { return a * b; };
+    return pmap(times, {.in_axes = {0, std::nullopt}})(xs, by);
+  };
+  const auto loss = [&](const Tensor& by) {
+    return vmap(scaled, {.in_axes = {0, std::nullopt}})(x.select(2, 1), by).sum();
+  };
+  CHECK(grad(loss)(at::full({}, 3.0)).item<double>() == x.select(2, 1).sum().item<double>());
+  // An outer map may use it where the inner ones have ended or not begun.
+  const auto outer = [&](const Tensor& plane) {
+    return psum(vmap(sums)(plane), "i") + static_cast<double>(axis_size("i"));
+  };
+  CHECK(pmap(outer)(x).equal((2 * x.sum(0, true) + 2).expand_as(x)));
+  // In both it could be either's.
+  const auto either = [&](const Tensor& plane) {
+    return vmap([](const Tensor& row) { return psum(row, "i"); })(plane);
+  };
+  CHECK_THROWS_AS(pmap(either)(x), NameError);
+  CHECK_THROWS_WITH(pmap(either)(x),
+                    ContainsSubstring("psum over 'i' (nesting_test.cpp:") &&
+                        ContainsSubstring("): axis 'i' may be that of a map without a name or "
+                                          "of one around it (bound: 'i', '(unnamed 2)'); give "
+                                          "each of them an axis_name"));
 }
 
 TEST_CASE("static arguments pass through both maps") {

@@ -16,8 +16,10 @@
 
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
+#include "framework/replicas/vmap.h"
 #include "framework/tree/grad.h"
 #include "tests/catch.h"
+#include "tests/collectives/refused.h"
 #include "tests/support/message_of.h"
 
 using namespace lockstep;
@@ -32,6 +34,11 @@ LOCKSTEP_TREE(Pair, a, b)
 
 Tensor twice(const Tensor& x) {
   return 2 * x;
+}
+
+template <typename Call>
+std::string refusal(const Call& call) {
+  return lockstep::testing::message_without_lines<ValueError>(call);
 }
 
 }  // namespace
@@ -158,65 +165,62 @@ TEST_CASE("a replica that throws ends the call with the root cause") {
   CHECK(pmap(blocked)(at::ones({4})).equal(at::full({4}, 4.0)));
 }
 
-TEST_CASE("calls that do not fit are refused, with the numbers") {
+TEST_CASE("calls that do not fit are refused, with the numbers and the call site") {
   const Tensor four = at::ones({4, 2});
-  CHECK(message_of<ValueError>([&] { (void)pmap(twice)(at::ones({})); }) ==
-        "pmap over 'i': leaf 0 of argument 0 has shape [], in_axes cuts it along dimension 0");
-  CHECK(message_of<ValueError>([&] { (void)pmap(twice, {.in_axes = {2}})(four); }) ==
-        "pmap over 'i': leaf 0 of argument 0 has shape [4, 2], in_axes cuts it along dimension 2");
+  const std::string title = "pmap over 'i' (pmap_test.cpp): ";
+  CHECK(refusal([&] { (void)pmap(twice)(at::ones({})); }) ==
+        title + "leaf 0 of argument 0 has shape [], in_axes cuts it along dimension 0");
+  CHECK(refusal([&] { (void)pmap(twice, {.in_axes = {2}})(four); }) ==
+        title + "leaf 0 of argument 0 has shape [4, 2], in_axes cuts it along dimension 2");
   const auto add = [](const Tensor& a, const Tensor& b) { return a + b; };
-  CHECK(message_of<ValueError>([&] { (void)pmap(add)(four, at::ones({3})); }) ==
-        "pmap over 'i': leaf 0 of argument 0 has length 4 along dimension 0, but leaf 0 of "
-        "argument 1 "
-        "has length 3 along dimension 0; they must agree");
-  CHECK(message_of<ValueError>([&] { (void)pmap(twice, {.axis_size = 3})(four); }) ==
-        "pmap over 'i': axis_size is 3, but leaf 0 of argument 0 has length 4 along dimension 0; "
-        "they "
-        "must agree");
-  CHECK(message_of<ValueError>([&] {
+  CHECK(refusal([&] { (void)pmap(add)(four, at::ones({3})); }) ==
+        title +
+            "leaf 0 of argument 0 has length 4 along dimension 0, but leaf 0 of argument 1 has "
+            "length 3 along dimension 0; they must agree");
+  CHECK(refusal([&] { (void)pmap(twice, {.axis_size = 3})(four); }) ==
+        title +
+            "axis_size is 3, but leaf 0 of argument 0 has length 4 along dimension 0; they must "
+            "agree");
+  CHECK(refusal([&] {
           (void)pmap(twice, {.in_axes = {0, 0}})(four);
-        }) == "pmap over 'i': in_axes has 2 entries, the call 1 arguments");
-  CHECK(
-      message_of<ValueError>([&] { (void)pmap([](int) {}, {.in_axes = {0}})(3); }) ==
-      "pmap over 'i': argument 0 is no tree of tensors: its entry in in_axes must be std::nullopt");
-  CHECK(message_of<ValueError>([&] { (void)pmap(twice, {.in_axes = {std::nullopt}})(four); }) ==
-        "pmap over 'i': no argument is mapped, so that axis_size must be given");
-  CHECK(message_of<ValueError>([&] {
+        }) == title + "in_axes has 2 entries, the call 1 arguments");
+  CHECK(refusal([&] { (void)pmap([](int) {}, {.in_axes = {0}})(3); }) ==
+        title +
+            "in_axes: argument 0 is no tree of tensors: its entry must be std::nullopt (P() in "
+            "shard_map)");
+  CHECK(refusal([&] { (void)pmap(twice, {.in_axes = {std::nullopt}})(four); }) ==
+        title + "no argument is mapped, so that axis_size must be given");
+  CHECK(refusal([&] {
           (void)pmap(twice)(at::ones({0, 2}));
-        }) ==
-        "pmap over 'i': leaf 0 of argument 0 has length 0 along dimension 0; a map needs at least "
-        "one "
-        "replica");
-  CHECK(message_of<ValueError>([&] { (void)pmap(twice, {.out_axes = 2})(four); }) ==
-        "pmap over 'i': out_axes 2 is out of range for results of shape [2]");
-  CHECK(message_of<ValueError>([&] {
+        }) == title +
+                  "leaf 0 of argument 0 has length 0 along dimension 0; a map needs at least one "
+                  "replica");
+  CHECK(refusal([&] { (void)pmap(twice, {.out_axes = 2})(four); }) ==
+        title + "out_axes 2 is out of range for results of shape [2]");
+  CHECK(refusal([&] {
           (void)pmap(twice, {.out_axes = {0, 0}})(four);
-        }) == "pmap: out_axes has 2 entries for 1 result");
-  CHECK(message_of<ValueError>([&] { (void)pmap(twice, {.axis_name = ""})(four); }) ==
-        "pmap: axis_name must not be empty");
-  CHECK(message_of<ValueError>([&] { (void)pmap(twice, {.axis_size = -1})(four); }) ==
-        "pmap over 'i': axis_size is -1; it must not be negative");
-  CHECK(message_of<ValueError>([&] {
+        }) == title + "out_axes: result 0 is one value, its entry has 2 parts");
+  CHECK(refusal([&] { (void)pmap(twice, {.axis_name = ""})(four); }) ==
+        "pmap over '' (pmap_test.cpp): axis_name must not be empty");
+  CHECK(refusal([&] { (void)pmap(twice, {.axis_size = -1})(four); }) ==
+        title + "axis_size is -1; it must not be negative");
+  CHECK(refusal([&] {
           (void)pmap([](const Tensor&) { return at::ones({1 + axis_index("i")}); })(four);
-        }) ==
-        "pmap over 'i': leaf 0 of the result is [1] Float on replica 0 and [2] Float on replica 1");
-  CHECK_THAT(message_of<ValueError>(
-                 [&] { (void)pmap([](const Tensor& x) { return pmap(twice)(x); })(four); }),
-             ContainsSubstring("pmap over 'i' at pmap_test.cpp:") &&
-                 ContainsSubstring(": axis 'i' is bound already by a map around it (bound: 'i'); "
-                                   "nested axes need different names"));
+        }) == title + "leaf 0 of the result is [1] Float on replica 0 and [2] Float on replica 1");
+  CHECK(refusal([&] { (void)vmap(twice, {.axis_name = "lane", .in_axes = {2}})(four); }) ==
+        "vmap over 'lane' (pmap_test.cpp): leaf 0 of argument 0 has shape [4, 2], in_axes cuts it "
+        "along dimension 2");
 }
 
 TEST_CASE("undefined tensors are refused, shared or mapped, given or returned") {
   const auto two = [](const Tensor&) { return Tensor(); };
   for (const InAxes& in_axes : {InAxes{std::nullopt}, InAxes{0}}) {
-    CHECK(message_of<ValueError>([&] {
-            (void)pmap(twice, {.in_axes = in_axes, .axis_size = 2})(Tensor());
-          }) == "pmap over 'i': leaf 0 of argument 0 is an undefined tensor");
+    CHECK(refusal([&] { (void)pmap(twice, {.in_axes = in_axes, .axis_size = 2})(Tensor()); }) ==
+          "pmap over 'i' (pmap_test.cpp): leaf 0 of argument 0 is an undefined tensor");
   }
   for (const OutAxes& out_axes : {OutAxes(std::nullopt), OutAxes(0)}) {
-    CHECK(message_of<ValueError>([&] { (void)pmap(two, {.out_axes = out_axes})(at::ones({2})); }) ==
-          "pmap over 'i': leaf 0 of replica 0's result is undefined");
+    CHECK(refusal([&] { (void)pmap(two, {.out_axes = out_axes})(at::ones({2})); }) ==
+          "pmap over 'i' (pmap_test.cpp): leaf 0 of replica 0's result is undefined");
   }
 }
 

@@ -23,10 +23,9 @@
 #include "framework/replicas/vmap.h"
 #include "framework/tree/tree.h"
 #include "tests/catch.h"
-#include "tests/support/message_of.h"
+#include "tests/collectives/refused.h"
 
 using namespace lockstep;
-using lockstep::testing::message_of;
 
 namespace {
 
@@ -34,6 +33,11 @@ struct Parameters {
   Tensor weight, bias;
 };
 LOCKSTEP_TREE(Parameters, weight, bias)
+
+template <typename Call>
+std::string refusal(const Call& call) {
+  return lockstep::testing::message_without_lines<ValueError>(call);
+}
 
 Mesh two_by_three() {
   return Mesh({{"data", 2}, {"model", 3}});
@@ -161,28 +165,29 @@ TEST_CASE("the four pitfalls of shard_map_psum end in errors that say what is wr
     CHECK_THROWS_WITH(other(y), ContainsSubstring("'data'") && ContainsSubstring("'batch'"));
   }
   SECTION("a psum forgotten: the replicas' sums differ, and the spec says that they do not") {
-    CHECK_THAT(
-        message_of<ValueError>([&] {
-          (void)shard_map(forgotten, Mesh({{"data", 3}}), {P("data")}, P())(y);
-        }),
-        ContainsSubstring(
-            "shard_map: result 0 differs along 'data': index 1 has another value than index 0, and "
-            "its out spec does not name this axis. Is a psum missing?"));
+    CHECK_THAT(refusal([&] {
+                 (void)shard_map(forgotten, Mesh({{"data", 3}}), {P("data")}, P())(y);
+               }),
+               ContainsSubstring("shard_map over 'data' (shard_map_test.cpp): result 0 differs "
+                                 "along 'data': index 1 has another value than index 0, and "
+                                 "its out spec does not name this axis. Is a psum missing?"));
     // One replica has nothing to differ from.
     CHECK(shard_map(forgotten, Mesh({{"data", 1}}), {P("data")}, P())(y).item().toDouble() == 6);
   }
   SECTION("a length that does not divide") {
-    CHECK(message_of<ValueError>([&] {
+    CHECK(refusal([&] {
             (void)shard_map(sum, Mesh({{"data", 2}}), {P("data")}, P())(y);
           }) ==
-          "shard_map: leaf 0 of argument 0 has shape [3]; its spec P('data') cuts dimension 0 into "
+          "shard_map over 'data' (shard_map_test.cpp): leaf 0 of argument 0 has shape [3]; its "
+          "spec P('data') cuts dimension 0 into "
           "2 blocks, which must divide 3");
   }
   SECTION("an out spec longer than the result") {
     for (const std::int64_t replicas : {1, 3}) {
-      CHECK(message_of<ValueError>([&] {
+      CHECK(refusal([&] {
               (void)shard_map(sum, Mesh({{"data", replicas}}), {P("data")}, P("data"))(y);
-            }) == "shard_map: result 0 of replica " + std::to_string(replicas - 1) +
+            }) == "shard_map over 'data' (shard_map_test.cpp): result 0 of replica " +
+                      std::to_string(replicas - 1) +
                       " has shape [], but its spec P('data') has 1 dimensions");
     }
   }
@@ -200,7 +205,8 @@ TEST_CASE("a difference names the result, the leaf and the axes, and can be let 
   };
   CHECK_THROWS_WITH(
       mapped({P(), P()}, true),
-      ContainsSubstring("shard_map: result 1, leaf 1, differs along ('data', 'model')") &&
+      ContainsSubstring("shard_map over ('data', 'model') (shard_map_test.cpp:") &&
+          ContainsSubstring("): result 1, leaf 1, differs along ('data', 'model')") &&
           ContainsSubstring("its out spec does not name these axes. Is a psum missing?"));
   // Left unchecked, the first replica's is taken.
   const auto [sum, parts] = mapped({P(), P()}, false);
@@ -214,7 +220,7 @@ TEST_CASE("a difference names the result, the leaf and the axes, and can be let 
 
 TEST_CASE("a replicated result that is built or shaped differently is told with the shapes") {
   const auto told = [](const auto& f) {
-    return message_of<ValueError>([&] {
+    return refusal([&] {
       (void)shard_map(f, Mesh({{"data", 3}}), {P("data")}, P())(at::ones({3, 2}));
     });
   };
@@ -225,72 +231,90 @@ TEST_CASE("a replicated result that is built or shaped differently is told with 
   };
   const std::string rule = "; its out spec does not name this axis";
   CHECK_THAT(told(leaves_at(2, 2)),
-             ContainsSubstring("shard_map: result 0 differs along 'data': it has 1 leaf at index 0 "
+             ContainsSubstring("shard_map over 'data' (shard_map_test.cpp): result 0 differs along "
+                               "'data': it has 1 leaf at index 0 "
                                "and 2 at index 2" +
                                rule));
   CHECK_THAT(told(leaves_at(1, 0)), ContainsSubstring("1 leaf at index 0 and 0 at index 1" + rule));
-  CHECK_THAT(
-      told([](const Tensor& x) { return axis_index("data") == 1 ? x.flatten() : x; }),
-      ContainsSubstring("shard_map: result 0 differs along 'data': it is [1, 2] Float at index 0 "
-                        "and [2] Float at index 1" +
-                        rule));
+  CHECK_THAT(told([](const Tensor& x) { return axis_index("data") == 1 ? x.flatten() : x; }),
+             ContainsSubstring("shard_map over 'data' (shard_map_test.cpp): result 0 differs along "
+                               "'data': it is [1, 2] Float at index 0 "
+                               "and [2] Float at index 1" +
+                               rule));
   CHECK_THAT(told([](const Tensor& x) {
                std::vector<Tensor> tree(100, x);
                if (axis_index("data") == 2) tree[70] = x.to(at::kDouble);
                return tree;
              }),
-             ContainsSubstring("shard_map: result 0, leaf 70, differs along 'data': it is [1, 2] "
+             ContainsSubstring("shard_map over 'data' (shard_map_test.cpp): result 0, leaf 70, "
+                               "differs along 'data': it is [1, 2] "
                                "Float at index 0 and [1, 2] Double at index 2" +
                                rule));
   CHECK_THAT(told([](const Tensor&) { return Tensor(); }),
-             ContainsSubstring("shard_map: result 0 is an undefined tensor"));
-  CHECK_THAT(told([](const Tensor& x) {
-               return std::vector<Tensor>{x, Tensor()};
-             }),
-             ContainsSubstring("shard_map: result 0, leaf 1, is an undefined tensor"));
+             ContainsSubstring(
+                 "shard_map over 'data' (shard_map_test.cpp): result 0 is an undefined tensor"));
+  CHECK_THAT(
+      told([](const Tensor& x) {
+        return std::vector<Tensor>{x, Tensor()};
+      }),
+      ContainsSubstring(
+          "shard_map over 'data' (shard_map_test.cpp): result 0, leaf 1, is an undefined tensor"));
 }
 
 TEST_CASE("specs that do not fit are refused, with the mesh and the numbers") {
   const Tensor x = at::ones({6, 5});
   const auto call = [&](const PartitionSpec& in, const OutSpecs& out) {
-    return message_of<ValueError>([&] { (void)shard_map(same, two_by_three(), {in}, out)(x); });
+    return refusal([&] { (void)shard_map(same, two_by_three(), {in}, out)(x); });
   };
   CHECK(call(P("batch"), P()) ==
-        "shard_map: argument 0: the spec P('batch') names axis 'batch', which the mesh {'data': 2, "
+        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs: the spec P('batch') "
+        "names axis 'batch', which the mesh {'data': 2, "
         "'model': 3} has not");
   CHECK(call(P(), P(none, "batch")) ==
-        "shard_map: result 0: the spec P(none, 'batch') names axis 'batch', which the mesh "
+        "shard_map over ('data', 'model') (shard_map_test.cpp): out_specs: the spec P(none, "
+        "'batch') names axis 'batch', which the mesh "
         "{'data': 2, 'model': 3} has not");
   CHECK(call(P("data", "data"), P()) ==
-        "shard_map: argument 0: the spec P('data', 'data') names axis 'data' twice");
+        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs: the spec P('data', "
+        "'data') names axis 'data' twice");
   CHECK(call(P({"model", "model"}), P()) ==
-        "shard_map: argument 0: the spec P(('model', 'model')) names axis 'model' twice");
+        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs: the spec P(('model', "
+        "'model')) names axis 'model' twice");
   CHECK(call(P("data", {"model", "data"}), P()) ==
-        "shard_map: argument 0: the spec P('data', ('model', 'data')) names axis 'data' twice");
+        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs: the spec P('data', "
+        "('model', 'data')) names axis 'data' twice");
   CHECK(call(P(none, "model"), P()) ==
-        "shard_map: leaf 0 of argument 0 has shape [6, 5]; its spec P(none, 'model') cuts "
+        "shard_map over ('data', 'model') (shard_map_test.cpp): leaf 0 of argument 0 has shape [6, "
+        "5]; its spec P(none, 'model') cuts "
         "dimension 1 into 3 blocks, which must divide 5");
   CHECK(call(P(none, {"data", "model"}), P()) ==
-        "shard_map: leaf 0 of argument 0 has shape [6, 5]; its spec P(none, ('data', 'model')) "
+        "shard_map over ('data', 'model') (shard_map_test.cpp): leaf 0 of argument 0 has shape [6, "
+        "5]; its spec P(none, ('data', 'model')) "
         "cuts dimension 1 into 6 blocks, which must divide 5");
   CHECK(call(P("data", none, "model"), P()) ==
-        "shard_map: leaf 0 of argument 0 has shape [6, 5], but its spec P('data', none, 'model') "
+        "shard_map over ('data', 'model') (shard_map_test.cpp): leaf 0 of argument 0 has shape [6, "
+        "5], but its spec P('data', none, 'model') "
         "has 3 dimensions");
   CHECK_THAT(call(P(), {P(), P()}),
-             ContainsSubstring("shard_map: out_specs has 2 entries for 1 result"));
-  CHECK(message_of<ValueError>([&] {
+             ContainsSubstring("shard_map over ('data', 'model') (shard_map_test.cpp): out_specs: "
+                               "result 0 is one value, its entry has 2 parts"));
+  CHECK(refusal([&] {
           (void)shard_map(same, two_by_three(), {P(), P()}, P())(x);
-        }) == "shard_map: in_specs has 2 entries, the call 1 arguments");
-  CHECK(message_of<ValueError>([&] {
-          (void)shard_map([](int) {}, two_by_three(), {P("data")}, P())(3);
-        }) == "shard_map: argument 0 is no tree of tensors: its spec must be P()");
-  CHECK(message_of<ValueError>([&] {
-          (void)shard_map(same, two_by_three(), {P()}, P())(Tensor());
-        }) == "shard_map: leaf 0 of argument 0 is an undefined tensor");
+        }) ==
+        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs has 2 entries, the call 1 "
+        "arguments");
+  CHECK(refusal([&] { (void)shard_map([](int) {}, two_by_three(), {P("data")}, P())(3); }) ==
+        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs: argument 0 is no tree of "
+        "tensors: its entry must be std::nullopt (P() in shard_map)");
+  CHECK(refusal([&] { (void)shard_map(same, two_by_three(), {P()}, P())(Tensor()); }) ==
+        "shard_map over ('data', 'model') (shard_map_test.cpp): leaf 0 of argument 0 is an "
+        "undefined tensor");
   const auto uneven = [](const Tensor&) { return at::ones({1 + axis_index("data")}); };
-  CHECK(message_of<ValueError>([&] {
+  CHECK(refusal([&] {
           (void)shard_map(uneven, Mesh({{"data", 2}}), {P()}, P("data"))(x);
-        }) == "shard_map: result 0 is [1] Float on replica 0 and [2] Float on replica 1");
+        }) ==
+        "shard_map over 'data' (shard_map_test.cpp): result 0 is [1] Float on replica 0 and [2] "
+        "Float on replica 1");
 }
 
 TEST_CASE("a mesh needs axes, names that differ and positive sizes") {
