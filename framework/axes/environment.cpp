@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "framework/axes/calls_refused.h"
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
@@ -284,6 +285,7 @@ EnvironmentScope::~EnvironmentScope() {
 }
 
 ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups, GroupSizes sizes) {
+  if (refusal_of_calls() != nullptr) throw_refused(call.text());
   Environment* const environment = current_environment();
   if (environment != nullptr) return environment->group(call, groups, sizes);
   if (call.axes.names().empty()) {

@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "framework/axes/calls_refused.h"
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
@@ -375,6 +376,7 @@ int launch(const std::function<void()>& replica, const LaunchOptions& options,
   if (current_environment() != nullptr) {
     throw ValueError("launch: called inside a replica");
   }
+  if (refusal_of_calls() != nullptr) throw_refused("launch");
   const OnlyLaunch only_one;
   // Refused calls do not count: those inside replicas are not made again by a program started anew.
   static std::atomic<std::int64_t> calls{0};

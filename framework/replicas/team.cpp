@@ -9,6 +9,7 @@
 #include <ATen/ThreadLocalState.h>
 #include <unistd.h>
 
+#include "framework/axes/calls_refused.h"
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/random.h"
@@ -183,6 +184,7 @@ void run_as(Environment& environment, const std::function<void()>& body) {
 
 void run_team(const TeamOptions& options, const std::function<void(const TeamPlace&)>& body,
               const Identities& identities) {
+  if (refusal_of_calls() != nullptr) throw_refused(text_of(options));
   Environment* const caller = current_environment();
   const Plan plan = plan_of(options, caller);
 

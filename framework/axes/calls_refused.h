@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+/// While it lives, this thread's collectives, maps and launches are Errors that end with `reason`:
+/// for what must not wait for others.
+class CallsRefused {
+ public:
+  explicit CallsRefused(const char* reason) noexcept;
+  ~CallsRefused();
+  CallsRefused(const CallsRefused&) = delete;
+  CallsRefused& operator=(const CallsRefused&) = delete;
+
+ private:
+  const char* outer_;
+};
+
+/// The innermost one's reason, or nullptr.
+[[nodiscard]] const char* refusal_of_calls() noexcept;
+
+/// Throws Error where there is one; `call` names what was called.
+[[noreturn]] void throw_refused(const std::string& call);
+
+}  // namespace lockstep
