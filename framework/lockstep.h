@@ -37,6 +37,7 @@
 #include "framework/telemetry/run_folder.h"
 #include "framework/training/block.h"
 #include "framework/training/data_parallel.h"
+#include "framework/training/dropout.h"
 #include "framework/training/process_generator.h"
 #include "framework/training/sharded_optimizer.h"
 #include "framework/training/zero.h"

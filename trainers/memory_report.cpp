@@ -66,7 +66,10 @@ ZeroOptions zero_options(const Config& config) {
           .optimizer = config.optimizer,
           .clip_norm = trainer.clip_norm,
           .clip_value = trainer.clip_value,
-          .non_finite = trainer.non_finite == "skip" ? NonFinite::skip : NonFinite::stop};
+          .non_finite = trainer.non_finite == "skip" ? NonFinite::skip : NonFinite::stop,
+          .seed = trainer.seed,
+          // Nothing is drawn that comes not again.
+          .randomness = Randomness::strict};
 }
 
 HostMemoryUse predicted_memory(const Config& config, const DataSets& data) {

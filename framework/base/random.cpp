@@ -7,13 +7,6 @@
 namespace lockstep {
 namespace {
 
-std::uint64_t mix(std::uint64_t value) noexcept {
-  value += 0x9e3779b97f4a7c15U;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9U;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebU;
-  return value ^ (value >> 31);
-}
-
 // Uniform in [0, bound): draws below 2^64 mod bound are thrown away, so that no value is favoured.
 std::uint64_t uniform_below(std::mt19937_64& generator, std::uint64_t bound) {
   const std::uint64_t rejected = (0 - bound) % bound;

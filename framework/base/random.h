@@ -25,7 +25,20 @@ class Key {
   /// The key's 64 random bits: a seed for a generator of one's own.
   [[nodiscard]] std::uint64_t bits() const noexcept { return state_; }
 
+  /// Number `index` of the key's sequence: 64 random bits. For many of them: cheaper than fold().
+  [[nodiscard]] std::uint64_t draw(std::uint64_t index) const noexcept {
+    return mix(state_ + index * kStep);
+  }
+
  private:
+  static constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15U;
+  static std::uint64_t mix(std::uint64_t value) noexcept {
+    value += kStep;
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9U;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111ebU;
+    return value ^ (value >> 31);
+  }
+
   std::uint64_t state_;
 };
 

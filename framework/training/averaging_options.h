@@ -10,4 +10,8 @@ enum class Overlap { automatic, on, off };
 /// what each replica's rounding leaves out to its next gradient (error feedback).
 enum class Compression { none, bf16 };
 
+/// What a draw from LibTorch's process-wide generator in training is, which lets the same bits come
+/// no longer from threads, processes and fewer workers: a warning, said once, or a ValueError.
+enum class Randomness { warn, strict };
+
 }  // namespace lockstep

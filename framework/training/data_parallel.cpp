@@ -16,14 +16,16 @@
 #include "framework/training/gradient_hooks.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/parameter_claims.h"
+#include "framework/training/random_draws.h"
 #include "framework/training/unused_parameters.h"
 
 namespace lockstep {
 
 class DataParallel::Implementation {
  public:
-  // Of `parameters` those that require a gradient are averaged; all start alike.
-  Implementation(ModuleParameters parameters, const AxisNames& axis_name,
+  // Of `parameters` those that require a gradient are averaged; all start alike. They are those of
+  // `module`, or of a tree (nullptr).
+  Implementation(torch::nn::Module* module, ModuleParameters parameters, const AxisNames& axis_name,
                  const DataParallelOptions& options, std::source_location where)
       : axis_(axis_name),
         options_(options),
@@ -46,6 +48,7 @@ class DataParallel::Implementation {
     }
     check_same_model(all_.all_names, all_.all, axis_);
     start_alike(all_.all, axis_);
+    random_draws_.emplace(module, options_.seed, options_.randomness, axis_);
   }
 
   void backward(const at::Tensor& loss, const BackwardOptions& options, bool is_last,
@@ -63,11 +66,14 @@ class DataParallel::Implementation {
     lockstep::check_agreement(all_.all_names, all_.all, axis_);
   }
 
+  bool has_random_draws() const noexcept { return random_draws_->seen(); }
+
  private:
   // `call` is what the messages of a backward name.
   void begin(const AxisCall& call, const at::Tensor& loss, bool is_last) {
     call_ = call;
     const CalledFrom scope(*call_);
+    random_draws_->begin_backward();
     if (!gradients_) lay_out(loss);
     gradients_->begin(is_first_, is_last);
     is_last_ = is_last;
@@ -92,6 +98,7 @@ class DataParallel::Implementation {
     const CalledFrom scope(*call_);
     const auto without = gradients_->finish(queue_);
     if (has_loss) unused_.add(without);
+    random_draws_->end_backward(is_last_);
     is_first_ = is_last_;
     if (!is_last_) return;
     const std::vector<bool> unused = unused_.agree(all_.names, axis_);
@@ -133,6 +140,7 @@ class DataParallel::Implementation {
   AxisQueue queue_;
   std::vector<at::Tensor> means_;
   UnusedParameters unused_;
+  std::optional<RandomDraws> random_draws_;
   std::optional<AxisCall> call_;  // the backward that goes on
   bool is_first_ = true;          // it is the first one since the last reduction
   bool is_last_ = true;           // its gradients are reduced
@@ -140,8 +148,8 @@ class DataParallel::Implementation {
 
 DataParallel::DataParallel(torch::nn::Module& module, const AxisNames& axis_name,
                            const DataParallelOptions& options, std::source_location where)
-    : implementation_(
-          std::make_unique<Implementation>(module_parameters(module), axis_name, options, where)) {}
+    : implementation_(std::make_unique<Implementation>(&module, module_parameters(module),
+                                                       axis_name, options, where)) {}
 
 DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, const AxisNames& axis_name,
                            const DataParallelOptions& options, std::source_location where) {
@@ -158,7 +166,7 @@ DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, const AxisName
   parameters.all = parameters.tensors;
   parameters.all_names = parameters.names;
   implementation_ =
-      std::make_unique<Implementation>(std::move(parameters), axis_name, options, where);
+      std::make_unique<Implementation>(nullptr, std::move(parameters), axis_name, options, where);
 }
 
 DataParallel::~DataParallel() = default;
@@ -177,6 +185,10 @@ void DataParallel::accumulate(const at::Tensor& loss, std::source_location where
 void DataParallel::check_agreement(std::source_location where) {
   implementation_->check_agreement(
       {"DataParallel::check_agreement", implementation_->axis(), where});
+}
+
+bool DataParallel::has_random_draws() const noexcept {
+  return implementation_->has_random_draws();
 }
 
 }  // namespace lockstep

@@ -23,6 +23,8 @@ struct DataParallelOptions {
   double bucket_mb = 25;
   Overlap overlap = Overlap::automatic;
   Compression compression = Compression::none;
+  std::uint64_t seed = 0;  ///< of what lockstep::Dropout drops
+  Randomness randomness = Randomness::warn;
 };
 
 /// Synchronized gradients for a training loop of one's own, with any optimizer:
@@ -40,9 +42,10 @@ struct DataParallelOptions {
 /// thread.
 class DataParallel {
  public:
-  /// For the module's parameters that require a gradient. Throws ValueError for ones that are not
-  /// floating and dense, that another trainer has, for models that differ between replicas, for an
-  /// Embedding with max_norm (its forward makes replicas differ), and for options out of range.
+  /// For the module's parameters that require a gradient; the module lives as long as this is used.
+  /// Throws ValueError for ones that are not floating and dense, that another trainer has, for
+  /// models that differ between replicas, for an Embedding with max_norm (its forward makes
+  /// replicas differ), and for options out of range.
   explicit DataParallel(torch::nn::Module& module, const AxisNames& axis_name = "data",
                         const DataParallelOptions& options = {},
                         std::source_location where = std::source_location::current());
@@ -71,6 +74,9 @@ class DataParallel {
   /// Throws Error unless all replicas have equal parameters, which names the first that differs and
   /// the replicas that differ from replica 0. All replicas together.
   void check_agreement(std::source_location where = std::source_location::current());
+  /// Whether training is known to have drawn from LibTorch's process-wide generator: threads,
+  /// processes and fewer workers then need not give the same bits.
+  [[nodiscard]] bool has_random_draws() const noexcept;
 
  private:
   class Implementation;

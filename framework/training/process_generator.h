@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <mutex>
 #include <utility>
@@ -46,5 +47,33 @@ template <typename Make>
   const SeededInitialization guard(seed);
   return std::forward<Make>(make)();
 }
+
+/// Notices draws from LibTorch's default generator by any of the process' threads, but for those
+/// under a guard. To seed it is no draw.
+class DrawWatch {
+ public:
+  /// What has been drawn until now initialized modules, for all watches: nobody looks for it.
+  static void note_initialization();
+
+  /// Whether there was a draw since the last look or, if that is later, note_initialization(),
+  /// which has been called before.
+  [[nodiscard]] bool look();
+
+ private:
+  struct State {
+    at::mt19937_data_pod engine;
+    bool has_float_sample;  // one of a pair of normal samples, kept for the next call
+    bool has_double_sample;
+  };
+  struct Initialization {
+    std::uint64_t number = 0;
+    State state{};
+  };
+  [[nodiscard]] static State now();
+  [[nodiscard]] static Initialization& last_initialization();
+
+  std::uint64_t initializations_ = 0;  // at the last look; 0: before the first
+  State seen_{};
+};
 
 }  // namespace lockstep

@@ -28,6 +28,7 @@
 #include "framework/training/memory_prediction.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/parameter_claims.h"
+#include "framework/training/random_draws.h"
 #include "framework/training/sharded_update.h"
 #include "framework/training/unused_parameters.h"
 
@@ -65,6 +66,7 @@ class ZeroTrainer::Implementation {
     (void)make_optimizer(options_.optimizer);
     check_same_model(parameters_.all_names, parameters_.all, axis_);
     start_alike(parameters_.all, axis_);
+    random_draws_.emplace(&module, options_.seed, options_.randomness, axis_);
     queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off, where);
     gather_queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off, where);
     // What is cut must be so before the first forward.
@@ -219,6 +221,7 @@ class ZeroTrainer::Implementation {
   }
 
   std::int64_t steps() const noexcept { return steps_; }
+  bool has_random_draws() const noexcept { return random_draws_->seen(); }
 
  private:
   // A microbatch's backward begins. `call` is what its messages name.
@@ -230,6 +233,7 @@ class ZeroTrainer::Implementation {
     call_ = call;
     const CalledFrom scope(*call_);
     check_frozen();
+    random_draws_->begin_backward();
     if (flat_parameters_) {
       (void)flat_parameters_->check(call);
     } else {
@@ -254,6 +258,7 @@ class ZeroTrainer::Implementation {
     if (blocks_) blocks_->end_backward();
     if (has_loss) unused_.add(without);
     ++microbatch_;
+    random_draws_->end_backward(microbatch_ == options_.accumulate);
     if (microbatch_ < options_.accumulate || !gradients_->keeps_all()) return;
     const c10::AutoGradMode no_grad(false);
     const FlatLayout& layout = flat_parameters_->layout();
@@ -389,6 +394,7 @@ class ZeroTrainer::Implementation {
   std::unique_ptr<ShardedUpdate> update_;
   std::shared_ptr<BlockGathering> blocks_;
   UnusedParameters unused_;
+  std::optional<RandomDraws> random_draws_;
   std::int64_t microbatch_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t updates_ = 0;
@@ -459,6 +465,10 @@ void ZeroTrainer::check_agreement() {
 
 MemoryUse ZeroTrainer::memory() const {
   return implementation_->memory();
+}
+
+bool ZeroTrainer::has_random_draws() const noexcept {
+  return implementation_->has_random_draws();
 }
 
 std::int64_t ZeroTrainer::steps() const noexcept {

@@ -42,11 +42,11 @@ struct StepReport {
 /// Between the trainer's calls a program may replace values as a whole (torch::load, set_data):
 /// they are trained on from the next step on, if they are alike on all replicas. It writes into
 /// parameters in edit_parameters() alone; anything else that writes them is a ValueError of the
-/// next backward() or step(), with every placement. (What goes around LibTorch's version counters, as
-/// data_ptr() and p.data().mul_() do, is seen where it changes one of four elements of a parameter:
-/// use neither.) A change of dtype or shape, and
-/// another parameter that requires a gradient, need a new trainer. One that requires none, or that
-/// the losses of all replicas do not depend on, is left as it is, as PyTorch's optimizers do.
+/// next backward() or step(), with every placement. (What goes around LibTorch's version counters,
+/// as data_ptr() and p.data().mul_() do, is seen where it changes one of four elements of a
+/// parameter: use neither.) A change of dtype or shape, and another parameter that requires a
+/// gradient, need a new trainer. One that requires none, or that the losses of all replicas do not
+/// depend on, is left as it is, as PyTorch's optimizers do.
 ///
 /// At stage 3 a Block's parameters (block.h) are there while it runs, in its backward and under
 /// whole_parameters(); at other times they are tensors on the meta device. Where replicas share
@@ -56,11 +56,11 @@ struct StepReport {
 /// the same order; for one thread.
 class ZeroTrainer {
  public:
-  /// All replicas start from replica 0's parameters. Throws ValueError for options out of range,
-  /// parameters that are not floating or dense, that overlap, that another trainer has, for models
-  /// that differ between replicas, for an Embedding with max_norm (its forward writes), and as the
-  /// optimizer. Buckets are made now at stage
-  /// 3, otherwise in the first backward(): CommError if the host has not enough memory.
+  /// All replicas start from replica 0's parameters; the module lives as long as the trainer is
+  /// used. Throws ValueError for options out of range, parameters that are not floating or dense,
+  /// that overlap, that another trainer has, for models that differ between replicas, for an
+  /// Embedding with max_norm (its forward writes), and as the optimizer. Buckets are made now at
+  /// stage 3, otherwise in the first backward(): CommError if the host has not enough memory.
   ZeroTrainer(torch::nn::Module& module, ZeroOptions options,
               std::source_location where = std::source_location::current());
   ~ZeroTrainer();
@@ -109,6 +109,9 @@ class ZeroTrainer {
   /// Throws Error unless all replicas have equal parameters, which names the first that differs and
   /// the replicas that differ from replica 0. Nothing is there to compare of what they hold once.
   void check_agreement();
+  /// Whether training is known to have drawn from LibTorch's process-wide generator: threads,
+  /// processes and fewer workers then need not give the same bits.
+  [[nodiscard]] bool has_random_draws() const noexcept;
 
   /// Ends the training where parameters are in shards: gathers them, and gives each replica
   /// ordinary parameters of its own, as the trainer's end does elsewhere. The trainer is of no use

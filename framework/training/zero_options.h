@@ -26,10 +26,12 @@ struct ZeroOptions {
   /// bytes; otherwise each replica sums its own first.
   bool reduce_every_microbatch = false;
   Compression compression = Compression::none;
-  OptimizerOptions optimizer;
-  std::optional<double> clip_norm;   ///< the largest global L2 norm of the gradients
-  std::optional<double> clip_value;  ///< the largest magnitude of a gradient's value
+  OptimizerOptions optimizer{};
+  std::optional<double> clip_norm{};   ///< the largest global L2 norm of the gradients
+  std::optional<double> clip_value{};  ///< the largest magnitude of a gradient's value
   NonFinite non_finite = NonFinite::stop;
+  std::uint64_t seed = 0;  ///< of what lockstep::Dropout drops
+  Randomness randomness = Randomness::warn;
 };
 
 /// Throws ValueError, naming it, for a number out of range.

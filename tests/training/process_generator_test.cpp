@@ -121,3 +121,32 @@ TEST_CASE("who waits for others in a seeded initialization is told, instead of w
              }),
              ContainsSubstring(kReason));
 }
+
+TEST_CASE("draws from the process' generator are noticed, whoever draws") {
+  const SeededInitialization all(0);  // so that the test leaves no trace
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  (void)at::rand({1});
+  DrawWatch::note_initialization();
+  DrawWatch watch;
+  CHECK_FALSE(watch.look());
+  (void)at::rand({1});
+  CHECK(watch.look());
+  CHECK_FALSE(watch.look());
+  (void)at::rand({624});  // as many words as the generator has: its place is what it was
+  CHECK(watch.look());
+  (void)at::randn({1});
+  CHECK(watch.look());
+  (void)at::randn({1});  // the other one of two samples: no word is drawn
+  CHECK(watch.look());
+  generator.set_current_seed(9);
+  CHECK_FALSE(watch.look());
+  (void)at::rand({1});
+  CHECK(watch.look());
+  (void)at::zeros({3}).uniform_(0, 1, at::detail::createCPUGenerator(1));
+  CHECK_FALSE(watch.look());
+  (void)initialized(5);
+  CHECK_FALSE(watch.look());
+  (void)at::rand({1});
+  DrawWatch::note_initialization();
+  CHECK_FALSE(watch.look());
+}

@@ -1,0 +1,137 @@
+#include "framework/training/random_draws.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/zeros.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/pooling.h>
+#include <torch/nn/modules/rnn.h>
+
+#include "framework/axes/environment.h"
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
+
+namespace lockstep {
+namespace {
+
+template <typename Kind>
+bool drops(const torch::nn::Module& module) {
+  const auto* const dropout = dynamic_cast<const Kind*>(&module);
+  return dropout != nullptr && dropout->options.p() > 0;
+}
+
+template <typename Kind>
+bool drops_between_layers(const torch::nn::Module& module) {
+  const auto* const rnn = dynamic_cast<const Kind*>(&module);
+  return rnn != nullptr && rnn->options_base.dropout() > 0 && rnn->options_base.num_layers() > 1;
+}
+
+template <typename... Kinds>
+bool is_one_of(const torch::nn::Module& module) {
+  return ((dynamic_cast<const Kinds*>(&module) != nullptr) || ...);
+}
+
+// Whether the module's forward draws from LibTorch's generator. Transformers consist of such ones.
+bool draws(const torch::nn::Module& module) {
+  using namespace torch::nn;  // NOLINT(google-build-using-namespace)
+  if (is_one_of<FractionalMaxPool2dImpl, FractionalMaxPool3dImpl>(module)) return true;
+  if (!module.is_training()) return false;
+  if (const auto* const attention = dynamic_cast<const MultiheadAttentionImpl*>(&module)) {
+    return attention->options.dropout() > 0;
+  }
+  return drops<torch::nn::DropoutImpl>(module) || drops<Dropout2dImpl>(module) ||
+         drops<Dropout3dImpl>(module) || drops<AlphaDropoutImpl>(module) ||
+         drops<FeatureAlphaDropoutImpl>(module) || drops_between_layers<RNNImpl>(module) ||
+         drops_between_layers<LSTMImpl>(module) || drops_between_layers<GRUImpl>(module) ||
+         is_one_of<RReLUImpl>(module);
+}
+
+// "torch::nn::Dropout"
+std::string kind_of(const torch::nn::Module& module) {
+  std::string name = module.name();
+  if (name.ends_with("Impl")) name.resize(name.size() - 4);
+  return name;
+}
+
+}  // namespace
+
+RandomDraws::RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomness randomness,
+                         const AxisNames& axis_name)
+    : module_(module),
+      randomness_(randomness),
+      axis_(axis_name),
+      place_(std::make_shared<RandomPlace>(RandomPlace{
+          .key = Key(seed).fold("dropout").fold(static_cast<std::uint64_t>(axis_index(axis_))),
+          .replica = current_environment()->identity()})) {
+  // Before any replica of this process goes on to draw.
+  DrawWatch::note_initialization();
+  barrier(axis_);
+  if (module == nullptr) return;
+  if (auto* const itself = dynamic_cast<DropoutImpl*>(module)) itself->follow(place_, "");
+  std::set<const torch::nn::Module*> known;
+  for (const auto& item : module->named_modules("", /*include_self=*/false)) {
+    auto* const dropout = dynamic_cast<DropoutImpl*>(item.value().get());
+    // One may be registered under several names.
+    if (dropout != nullptr && known.insert(dropout).second) dropout->follow(place_, item.key());
+  }
+}
+
+void RandomDraws::begin_backward() {
+  if (!watch_.look()) return;
+  seen_ = true;
+  if (randomness_ == Randomness::warn) return;
+  throw ValueError(lockstep::str("step ", place_->step + 1, ": ", description(),
+                                 "; the option randomness is strict"));
+}
+
+void RandomDraws::end_backward(bool is_last) {
+  if (!is_last) {
+    ++place_->microbatch;
+    return;
+  }
+  place_->microbatch = 0;
+  if (++place_->step == 1) {
+    tell_for_all();
+  } else if (seen_ && !told_) {
+    told_ = true;
+    log_warning(lockstep::str("replica ", axis_index(axis_), ", step ", place_->step, ": ",
+                              description(), " (said once)"));
+  }
+}
+
+void RandomDraws::tell_for_all() {
+  const at::Tensor drew = at::zeros({1}, at::kInt).fill_(seen_ ? 1 : 0);
+  psum_(drew, axis_);
+  const auto count = drew.item<std::int64_t>();
+  if (count == 0) return;
+  seen_ = true;
+  told_ = true;
+  if (axis_index(axis_) != 0) return;
+  log_warning(lockstep::str(description(), " (on ", count, " of ", axis_size(axis_),
+                            " replicas; said once)"));
+}
+
+std::string RandomDraws::description() const {
+  std::vector<std::string> sources;
+  if (module_ != nullptr) {
+    if (draws(*module_)) sources.push_back("the module, a " + kind_of(*module_));
+    for (const auto& item : module_->named_modules("", /*include_self=*/false)) {
+      if (!draws(*item.value())) continue;
+      sources.push_back(lockstep::str("'", item.key(), "', a ", kind_of(*item.value())));
+    }
+  }
+  return lockstep::str(
+      "training draws at random from LibTorch's process-wide generator",
+      sources.empty() ? ", though no module in it is known to" : " (" + join(sources) + ")",
+      ": threads, processes and fewer workers no longer give the same bits. "
+      "lockstep::Dropout and lockstep::dropout draw from keys");
+}
+
+}  // namespace lockstep

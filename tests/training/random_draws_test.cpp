@@ -1,0 +1,155 @@
+#include "framework/training/random_draws.h"
+
+#include <functional>
+#include <string>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/functional.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/pooling.h>
+#include <torch/nn/modules/rnn.h>
+#include <torch/nn/modules/transformerlayer.h>
+
+#include "framework/base/errors.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/replicas/launch.h"
+#include "framework/replicas/pmap.h"
+#include "framework/training/data_parallel.h"
+#include "framework/training/zero.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+// What a strict trainer says of a module whose output is `forward` in a step.
+template <typename Module>
+std::string refusal(const std::function<Module()>& make,
+                    const std::function<at::Tensor(Module&)>& forward) {
+  return message_of<ValueError>([&] {
+    (void)pmap(
+        [&] {
+          Module module = make();
+          DataParallel parallel(*module, "i", {.randomness = Randomness::strict});
+          parallel.backward(forward(module).sum());
+          return at::zeros({});
+        },
+        {.axis_size = 2})();
+  });
+}
+
+using torch::nn::Sequential;
+
+std::string refusal_of(const std::function<Sequential()>& make) {
+  return refusal<Sequential>(make, [](Sequential& net) {
+    return net->forward(at::ones({4, 4, 4}));
+  });
+}
+
+Sequential after_linear(const std::function<void(Sequential&)>& add) {
+  Sequential net(torch::nn::Linear(4, 4));
+  add(net);
+  return net;
+}
+
+}  // namespace
+
+TEST_CASE("strict trainers name the modules that draw from LibTorch's generator") {
+  const auto with = [](const auto& layer) {
+    return refusal_of(
+        [&] { return after_linear([&](Sequential& net) { net->push_back(layer()); }); });
+  };
+  CHECK_THAT(
+      with([] { return torch::nn::Dropout(0.5); }),
+      ContainsSubstring(
+          "step 1: training draws at random from LibTorch's process-wide generator ('1', a "
+          "torch::nn::Dropout): threads, processes and fewer workers no longer give the same "
+          "bits. lockstep::Dropout and lockstep::dropout draw from keys; the option "
+          "randomness is strict"));
+  CHECK_THAT(with([] { return torch::nn::AlphaDropout(0.5); }),
+             ContainsSubstring("('1', a torch::nn::AlphaDropout)"));
+  CHECK_THAT(with([] { return torch::nn::RReLU(); }),
+             ContainsSubstring("('1', a torch::nn::RReLU)"));
+  CHECK_THAT(with([] { return torch::nn::TransformerEncoderLayer(4, 2); }),
+             ContainsSubstring("('1.self_attn', a torch::nn::MultiheadAttention, '1.dropout', a "
+                               "torch::nn::Dropout"));
+  CHECK_THAT(
+      with([] { return torch::nn::Functional([](at::Tensor x) { return x + at::rand({4}); }); }),
+      ContainsSubstring("generator, though no module in it is known to: threads"));
+  CHECK_THAT(
+      refusal<torch::nn::LSTM>(
+          [] { return torch::nn::LSTM(torch::nn::LSTMOptions(4, 4).num_layers(2).dropout(0.1)); },
+          [](torch::nn::LSTM& net) {
+            return std::get<0>(net->forward(at::ones({3, 2, 4})));
+          }),
+      ContainsSubstring("(the module, a torch::nn::LSTM)"));
+}
+
+TEST_CASE("what does not draw is no draw") {
+  for (const auto& layer : std::vector<std::function<void(Sequential&)>>{
+           [](Sequential& net) { net->push_back(torch::nn::Dropout(0.0)); },
+           [](Sequential& net) { net->push_back(lockstep::Dropout(0.5)); },
+           [](Sequential& net) {
+             net->push_back(torch::nn::Dropout(0.5));
+             net[1]->eval();
+           },
+           [](Sequential& net) { net->push_back(torch::nn::ReLU()); }}) {
+    CHECK(refusal_of([&] { return after_linear(layer); }) == "no error");
+  }
+}
+
+TEST_CASE("a trainer knows of draws: of its replica, and in the first step of any") {
+  (void)pmap(
+      [] {
+        torch::nn::Linear net(4, 4);
+        ZeroOptions options;
+        options.axis_name = "i";
+        ZeroTrainer trainer(*net, options);
+        torch::nn::Linear other(4, 4);  // whose initialization is no draw in training
+        const DataParallel parallel(*other, "i");
+        const auto step = [&] {
+          trainer.backward(net->forward(at::ones({2, 4})).sum());
+          trainer.step(0.1);
+        };
+        step();
+        if (trainer.has_random_draws()) throw Error("it has not drawn");
+        if (axis_index("i") == 1) (void)at::rand({1});
+        step();
+        if (parallel.has_random_draws()) throw Error("it has not looked");
+        if (axis_index("i") == 1 && !trainer.has_random_draws()) throw Error("it has drawn");
+        return at::zeros({});
+      },
+      {.axis_size = 2})();
+}
+
+TEST_CASE(
+    "draws of any thread of the process are refused in each strict replica, with a job's status") {
+  for (const Backend backend : {Backend::automatic, Backend::gloo}) {
+    for (const std::int64_t workers : {3, 1}) {
+      CHECK(launch(
+                [] {
+                  torch::nn::Linear net(4, 4);
+                  ZeroOptions options;
+                  options.randomness = Randomness::strict;
+                  ZeroTrainer trainer(*net, options);
+                  at::Tensor values = at::ones({2, 4});
+                  if (axis_index("data") == 1) values = at::dropout(values, 0.5, true);
+                  trainer.backward(net->forward(values).sum());
+                  trainer.step(0.1);
+                },
+                {.replicas = 3,
+                 .workers = workers,
+                 .mode = LaunchMode::threads,
+                 .backend = backend}) == 2);
+    }
+  }
+}

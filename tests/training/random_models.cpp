@@ -1,0 +1,174 @@
+#include "tests/training/random_models.h"
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+
+#include "framework/base/errors.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/replicas/launch.h"
+#include "framework/replicas/pmap.h"
+#include "framework/training/block.h"
+#include "framework/training/dropout.h"
+#include "framework/training/process_generator.h"
+#include "tests/catch.h"
+
+namespace lockstep::testing {
+namespace {
+
+class DroppingPart : public Block {
+ public:
+  DroppingPart(std::int64_t in, std::int64_t out) {
+    linear_ = register_module("linear", torch::nn::Linear(in, out));
+    drop_ = register_module("drop", Dropout(0.4));
+  }
+  at::Tensor forward(const at::Tensor& values) override { return drop_(at::tanh(linear_(values))); }
+
+ private:
+  torch::nn::Linear linear_{nullptr};
+  Dropout drop_{nullptr};
+};
+
+class DroppingModel : public SampleModel {
+ public:
+  DroppingModel() {
+    parts_.push_back(register_module("part0", std::make_shared<DroppingPart>(5, 16)));
+    parts_.push_back(register_module("part1", std::make_shared<DroppingPart>(16, 16)));
+    head_ = register_module("head", torch::nn::Linear(16, 3));
+    drop_ = register_module("drop", Dropout(0.2));
+    register_module("same_drop", drop_);
+  }
+  at::Tensor forward(const at::Tensor& inputs) override {
+    at::Tensor values = inputs;
+    for (const auto& part : parts_) values = drop_((*part)(values));
+    return head_(values);
+  }
+
+ private:
+  std::vector<std::shared_ptr<DroppingPart>> parts_;
+  torch::nn::Linear head_{nullptr};
+  Dropout drop_{nullptr};
+};
+
+class NormedModel : public SampleModel {
+ public:
+  NormedModel() {
+    first_ = register_module("first", torch::nn::Linear(5, 7));
+    norm_ = register_module("norm", torch::nn::BatchNorm1d(7));
+    head_ = register_module("head", torch::nn::Linear(7, 3));
+    // Sums of seven of them round.
+    scale_ = register_buffer("scale", at::full({1}, 0.1));
+    positions_ = register_buffer("positions", at::arange(3, at::kLong));
+    register_module("stateless",
+                    torch::nn::BatchNorm1d(
+                        torch::nn::BatchNorm1dOptions(3).affine(false).track_running_stats(false)));
+  }
+  at::Tensor forward(const at::Tensor& inputs) override {
+    return head_(at::tanh(norm_(first_(inputs)))) * scale_ + positions_ * 0.01;
+  }
+
+ private:
+  torch::nn::Linear first_{nullptr};
+  torch::nn::BatchNorm1d norm_{nullptr};
+  torch::nn::Linear head_{nullptr};
+  at::Tensor scale_;
+  at::Tensor positions_;
+};
+
+constexpr std::int64_t kSamples = 3;
+
+}  // namespace
+
+std::shared_ptr<SampleModel> dropping_model() {
+  return seeded(1, [] { return std::make_shared<DroppingModel>(); });
+}
+
+std::shared_ptr<SampleModel> normed_model() {
+  return seeded(1, [] { return std::make_shared<NormedModel>(); });
+}
+
+at::Tensor sample_loss(SampleModel& model, std::int64_t step, std::int64_t microbatch,
+                       std::int64_t replica) {
+  const std::int64_t first = (replica * kMicrobatches + microbatch) * kSamples;
+  const Samples batch = samples(step, first, kSamples);
+  return at::mse_loss(model.forward(batch.inputs), batch.targets) / 2;
+}
+
+State state_of(const torch::nn::Module& module) {
+  State state = copies(module);
+  for (const auto& item : module.named_buffers()) {
+    if (item.value().defined()) state.emplace(item.key(), item.value().clone());
+  }
+  return state;
+}
+
+State trained_state(const MakeModel& make, ZeroOptions options) {
+  const auto model = make();
+  options.accumulate = kMicrobatches;
+  options.optimizer.name = "adam";
+  options.randomness = Randomness::strict;
+  ZeroTrainer trainer(*model, options);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    for (std::int64_t m = 0; m < kMicrobatches; ++m) {
+      trainer.backward(sample_loss(*model, step, m, axis_index(options.axis_name)));
+    }
+    trainer.step(0.01);
+  }
+  trainer.check_agreement();
+  const auto whole = trainer.whole_parameters();
+  return state_of(*model);
+}
+
+State trained_state_in_pmap(const MakeModel& make, std::int64_t replicas, ZeroOptions options) {
+  std::mutex mutex;
+  State result;
+  options.axis_name = "i";
+  (void)pmap(
+      [&] {
+        State state = trained_state(make, options);
+        const std::lock_guard lock(mutex);
+        if (result.empty()) result = state;
+        const std::string different = first_difference(state, result);
+        if (!different.empty()) throw Error("replicas differ in " + different);
+        return at::zeros({});
+      },
+      {.axis_size = replicas})();
+  return result;
+}
+
+void check_training_everywhere(const MakeModel& make) {
+  const State expected = trained_state_in_pmap(make, 4, {});
+  for (const int stage : {0, 1, 2, 3}) {
+    const ZeroOptions options{.stage = stage, .bucket_mb = 3e-4};
+    INFO("stage " << stage);
+    CHECK(first_difference(trained_state_in_pmap(make, 4, options), expected) == "");
+    for (const Backend backend : {Backend::automatic, Backend::gloo}) {
+      for (const std::int64_t workers : {4, 3, 1}) {
+        INFO(workers << " workers");
+        std::mutex mutex;
+        State result;
+        const auto train = [&] {
+          State state = trained_state(make, options);
+          const std::lock_guard lock(mutex);
+          result = std::move(state);
+        };
+        CHECK(launch(train, {.replicas = 4,
+                             .workers = workers,
+                             .mode = LaunchMode::threads,
+                             .backend = backend}) == 0);
+        CHECK(first_difference(result, expected) == "");
+      }
+    }
+  }
+}
+
+}  // namespace lockstep::testing
