@@ -68,4 +68,12 @@ std::map<std::string, at::Tensor> parameter_map(const torch::nn::Module& module)
   return parameters;
 }
 
+std::map<std::string, at::Tensor> buffer_map(const torch::nn::Module& module) {
+  std::map<std::string, at::Tensor> buffers;
+  for (const auto& item : module.named_buffers()) {
+    if (item.value().defined()) buffers.emplace(item.key(), item.value());
+  }
+  return buffers;
+}
+
 }  // namespace lockstep

@@ -45,5 +45,7 @@ class ShapesOnly {
 
 /// The module's parameters by name, sharing their memory.
 [[nodiscard]] std::map<std::string, at::Tensor> parameter_map(const torch::nn::Module& module);
+/// Its buffers likewise.
+[[nodiscard]] std::map<std::string, at::Tensor> buffer_map(const torch::nn::Module& module);
 
 }  // namespace lockstep

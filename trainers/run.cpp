@@ -311,6 +311,7 @@ class TrainingRun {
     if (!reporter_) return;
     reporter_->progress.finish();
     if (is_readable()) print_parameters("updated parameters:  ");
+    const auto buffers = buffer_map(*model_);
     RunResult result{
         .steps = total_steps_,
         .skipped_steps = skipped_steps_,
@@ -320,6 +321,7 @@ class TrainingRun {
         .eval = eval_,
         .parameters = whole ? named_ : std::map<std::string, at::Tensor>{},
         .parameters_sha256 = digest.finish(),
+        .buffers_sha256 = buffers.empty() ? "" : parameters_sha256(buffers),
         .memory = memory,
         .threads_per_replica = math_threads(config_.parallel.threads_per_replica, replicas_),
         .workers = config_.parallel.workers > 0 ? config_.parallel.workers : replicas_,

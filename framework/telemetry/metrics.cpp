@@ -145,6 +145,7 @@ std::string result_json(const RunResult& result) {
   json["eval"] = result.eval;
   if (!result.parameters.empty()) json["parameters"] = parameters_json(result.parameters);
   json["parameters_sha256"] = result.parameters_sha256;
+  if (!result.buffers_sha256.empty()) json["buffers_sha256"] = result.buffers_sha256;
   json["threads_per_replica"] = result.threads_per_replica;
   json["workers"] = result.workers;
   json["launch"] = result.launch;

@@ -63,6 +63,7 @@ struct RunResult {
   std::map<std::string, double> eval{};
   std::map<std::string, at::Tensor> parameters{};  // by name; of a model with few, or none
   std::string parameters_sha256{};
+  std::string buffers_sha256{};  // of a model without buffers: empty
   std::optional<MemoryReport> memory{};
   std::int64_t threads_per_replica = 1;
   std::int64_t workers = 1;  // how many replicas ran at once
@@ -72,8 +73,8 @@ struct RunResult {
   std::string libtorch{};    // its version
 };
 
-/// The text of result.json: the fields in the order of RunResult, `skipped_steps` and `parameters`
-/// only where there are some (a number for a tensor of one element, else nested lists). Numbers of
+/// The text of result.json: the fields in the order of RunResult, `skipped_steps`, `parameters` and
+/// `buffers_sha256` only where there are some (a number for a tensor of one element, else nested lists). Numbers of
 /// float32 and narrower are written as shortest_decimal has them; what is not finite is null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 

@@ -41,19 +41,6 @@ std::int64_t hash_of(const at::Tensor& tensor) {
 
 namespace {
 
-// A line a parameter: "'weight' (3, 5) float32".
-std::vector<std::string> descriptions(const std::vector<std::string>& names,
-                                      const std::vector<at::Tensor>& tensors) {
-  std::vector<std::string> lines;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    std::vector<std::int64_t> sizes = tensors[i].sizes().vec();
-    lines.push_back(lockstep::str("'", names[i], "' (", join(sizes), ") ",
-                                  at::toString(tensors[i].scalar_type()),
-                                  tensors[i].requires_grad() ? "" : ", frozen"));
-  }
-  return lines;
-}
-
 std::string line_or_none(const std::vector<std::string>& lines, std::size_t index) {
   return index < lines.size() ? lines[index] : "none";
 }
@@ -82,11 +69,26 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 }  // namespace
 
+std::string describe(const std::string& name, const at::Tensor& tensor) {
+  const std::vector<std::int64_t> sizes = tensor.sizes().vec();
+  return lockstep::str("'", name, "' (", join(sizes), ") ", at::toString(tensor.scalar_type()));
+}
+
 void check_same_model(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
+                      const AxisNames& axis_name) {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    lines.push_back(describe(names[i], tensors[i]) +
+                    (tensors[i].requires_grad() ? "" : ", frozen"));
+  }
+  check_same_model("parameter", lines, axis_name);
+}
+
+void check_same_model(const char* kind, const std::vector<std::string>& lines,
                       const AxisNames& axis_name) {
   const c10::AutoGradMode no_grad(false);
   std::string text;
-  for (const std::string& line : descriptions(names, tensors)) text += line + "\n";
+  for (const std::string& line : lines) text += line + "\n";
   const auto hash = static_cast<std::int64_t>(std::hash<std::string>{}(text));
   const at::Tensor hashes = all_gather(at::full({}, hash, at::kLong), axis_name);
   if (hashes.eq(hash).all().item<bool>() && hashes.eq(hashes[0]).all().item<bool>()) return;
@@ -96,7 +98,7 @@ void check_same_model(const std::vector<std::string>& names, const std::vector<a
     const std::vector<std::string> other = lines_of(texts[replica]);
     for (std::size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
       if (line_or_none(first, i) == line_or_none(other, i)) continue;
-      throw ValueError(lockstep::str("the replicas have different models: parameter ", i, " is ",
+      throw ValueError(lockstep::str("the replicas have different models: ", kind, " ", i, " is ",
                                      line_or_none(first, i), " on replica 0 and ",
                                      line_or_none(other, i), " on replica ", replica));
     }
@@ -104,7 +106,7 @@ void check_same_model(const std::vector<std::string>& names, const std::vector<a
 }
 
 void check_agreement(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
-                     const AxisNames& axis_name) {
+                     const AxisNames& axis_name, const char* kind) {
   const c10::AutoGradMode no_grad(false);
   const auto count = static_cast<std::int64_t>(tensors.size());
   const at::Tensor hashes = at::empty({count}, at::kLong);
@@ -119,7 +121,7 @@ void check_agreement(const std::vector<std::string>& names, const std::vector<at
       if (values[replica * count + i] != values[i]) different.push_back(replica);
     }
     if (different.empty()) continue;
-    throw Error(lockstep::str("parameter '", names[static_cast<std::size_t>(i)],
+    throw Error(lockstep::str(kind, " '", names[static_cast<std::size_t>(i)],
                               different.size() == 1 ? "': replica " : "': replicas ",
                               join(different), different.size() == 1 ? " differs" : " differ",
                               " from replica 0: the replicas have fallen apart"));

@@ -18,14 +18,19 @@ void start_alike(const std::vector<at::Tensor>& tensors, const AxisNames& axis_n
 /// the replicas. All replicas together.
 void check_same_model(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
                       const AxisNames& axis_name);
+/// The same of what else a model has: things of a `kind`, each described in a line.
+void check_same_model(const char* kind, const std::vector<std::string>& lines,
+                      const AxisNames& axis_name);
+/// "'weight' (3, 5) Float"
+[[nodiscard]] std::string describe(const std::string& name, const at::Tensor& tensor);
 
 /// A hash of a tensor's bytes, the same on machines of one kind.
 [[nodiscard]] std::int64_t hash_of(const at::Tensor& tensor);
 
-/// Throws Error unless `tensors`, called `names`, have the same bytes on all replicas of the axis:
-/// it names the first that differs and the replicas that differ from the first one. Hashes of 64
-/// bits are compared. All replicas together.
+/// Throws Error unless the parameters (or what `kind` says) `tensors`, called `names`, have the
+/// same bytes on all replicas of the axis: it names the first that differs and the replicas that
+/// differ from the first one. Hashes of 64 bits are compared. All replicas together.
 void check_agreement(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
-                     const AxisNames& axis_name);
+                     const AxisNames& axis_name, const char* kind = "parameter");
 
 }  // namespace lockstep

@@ -14,6 +14,7 @@
 #include "framework/training/backward_order.h"
 #include "framework/training/flat_gradients.h"
 #include "framework/training/gradient_hooks.h"
+#include "framework/training/module_buffers.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/parameter_claims.h"
 #include "framework/training/random_draws.h"
@@ -48,6 +49,7 @@ class DataParallel::Implementation {
     }
     check_same_model(all_.all_names, all_.all, axis_);
     start_alike(all_.all, axis_);
+    buffers_.emplace(module, axis_, options_.buffers);
     random_draws_.emplace(module, options_.seed, options_.randomness, axis_);
   }
 
@@ -64,6 +66,7 @@ class DataParallel::Implementation {
   void check_agreement(const AxisCall& call) {
     const CalledFrom scope(call);
     lockstep::check_agreement(all_.all_names, all_.all, axis_);
+    buffers_->check_agreement();
   }
 
   bool has_random_draws() const noexcept { return random_draws_->seen(); }
@@ -101,6 +104,7 @@ class DataParallel::Implementation {
     random_draws_->end_backward(is_last_);
     is_first_ = is_last_;
     if (!is_last_) return;
+    buffers_->synchronize();
     const std::vector<bool> unused = unused_.agree(all_.names, axis_);
     unused_.end_step();
     const c10::AutoGradMode no_grad(false);
@@ -140,6 +144,7 @@ class DataParallel::Implementation {
   AxisQueue queue_;
   std::vector<at::Tensor> means_;
   UnusedParameters unused_;
+  std::optional<ModuleBuffers> buffers_;
   std::optional<RandomDraws> random_draws_;
   std::optional<AxisCall> call_;  // the backward that goes on
   bool is_first_ = true;          // it is the first one since the last reduction

@@ -23,6 +23,7 @@ struct DataParallelOptions {
   double bucket_mb = 25;
   Overlap overlap = Overlap::automatic;
   Compression compression = Compression::none;
+  Buffers buffers = Buffers::mean;
   std::uint64_t seed = 0;  ///< of what lockstep::Dropout drops
   Randomness randomness = Randomness::warn;
 };
@@ -33,19 +34,21 @@ struct DataParallelOptions {
 ///   loss(model->forward(inputs), targets).backward();
 ///   optimizer.step();
 ///
-/// All replicas start from replica 0's parameters, and after each backward .grad() is the mean over
-/// the axis: sent in a few buckets, in the midst of the backward where that is faster. ZeroTrainer
-/// (zero.h) also cuts optimizer state, gradients and parameters into shards. Gradients of
-/// autograd::grad are the replica's own. A parameter that no replica's loss depends on has no
-/// gradient, and optimizers leave it as it is; what some replicas leave out counts as zeros there.
-/// Both are named once in the log. All replicas call everything alike, in the same order; for one
-/// thread.
+/// All replicas start from replica 0's parameters and buffers, and after each backward .grad() is
+/// the mean over the axis: sent in a few buckets, in the midst of the backward where that is
+/// faster. ZeroTrainer (zero.h) also cuts optimizer state, gradients and parameters into shards.
+/// Gradients of autograd::grad are the replica's own. A parameter that no replica's loss depends on
+/// has no gradient, and optimizers leave it as it is; what some replicas leave out counts as zeros
+/// there. Both are named once in the log. Each backward but accumulate() also ends what forwards
+/// have made of buffers apart (`buffers`; by default floating ones become their mean), so that an
+/// evaluation after it sees one model. All replicas call everything alike, in the same order; for
+/// one thread.
 class DataParallel {
  public:
-  /// For the module's parameters that require a gradient; the module lives as long as this is used.
-  /// Throws ValueError for ones that are not floating and dense, that another trainer has, for
-  /// models that differ between replicas, for an Embedding with max_norm (its forward makes
-  /// replicas differ), and for options out of range.
+  /// For the module's parameters that require a gradient, and its buffers; the module lives as long
+  /// as this is used. Throws ValueError for ones that are not floating and dense, that another
+  /// trainer has, for models that differ between replicas, for an Embedding with max_norm (its
+  /// forward makes replicas differ), and for options out of range.
   explicit DataParallel(torch::nn::Module& module, const AxisNames& axis_name = "data",
                         const DataParallelOptions& options = {},
                         std::source_location where = std::source_location::current());
@@ -71,8 +74,8 @@ class DataParallel {
   /// sent.
   void accumulate(const at::Tensor& loss,
                   std::source_location where = std::source_location::current());
-  /// Throws Error unless all replicas have equal parameters, which names the first that differs and
-  /// the replicas that differ from replica 0. All replicas together.
+  /// Throws Error unless all replicas have equal parameters and buffers, which names the first that
+  /// differs and the replicas that differ from replica 0. All replicas together.
   void check_agreement(std::source_location where = std::source_location::current());
   /// Whether training is known to have drawn from LibTorch's process-wide generator: threads,
   /// processes and fewer workers then need not give the same bits.

@@ -26,6 +26,7 @@
 #include "framework/training/flat_parameters.h"
 #include "framework/training/gradient_hooks.h"
 #include "framework/training/memory_prediction.h"
+#include "framework/training/module_buffers.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/parameter_claims.h"
 #include "framework/training/random_draws.h"
@@ -66,6 +67,7 @@ class ZeroTrainer::Implementation {
     (void)make_optimizer(options_.optimizer);
     check_same_model(parameters_.all_names, parameters_.all, axis_);
     start_alike(parameters_.all, axis_);
+    buffers_.emplace(&module, axis_, options_.buffers);
     random_draws_.emplace(&module, options_.seed, options_.randomness, axis_);
     queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off, where);
     gather_queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off, where);
@@ -93,6 +95,7 @@ class ZeroTrainer::Implementation {
     check(!blocks_ || !blocks_->keeps_everything(), call, "called while whole_parameters() lives");
     const c10::AutoGradMode no_grad(false);
     if (blocks_) blocks_->end_step();
+    buffers_->synchronize();
     StepVote own{.lr = lr,
                  .has_bad_loss = has_bad_loss_,
                  .has_replaced = flat_parameters_->check(call),
@@ -207,6 +210,7 @@ class ZeroTrainer::Implementation {
       tensors.push_back(parameters_.all[i]);
     }
     lockstep::check_agreement(names, tensors, axis_);
+    buffers_->check_agreement();
   }
 
   MemoryUse memory() const {
@@ -394,6 +398,7 @@ class ZeroTrainer::Implementation {
   std::unique_ptr<ShardedUpdate> update_;
   std::shared_ptr<BlockGathering> blocks_;
   UnusedParameters unused_;
+  std::optional<ModuleBuffers> buffers_;
   std::optional<RandomDraws> random_draws_;
   std::int64_t microbatch_ = 0;
   std::int64_t steps_ = 0;

@@ -48,6 +48,9 @@ struct StepReport {
 /// gradient, need a new trainer. One that requires none, or that the losses of all replicas do not
 /// depend on, is left as it is, as PyTorch's optimizers do.
 ///
+/// Buffers that forwards have changed apart are made equal by step() (`buffers`; by default
+/// floating ones become their mean), so that an evaluation after it sees one model.
+///
 /// At stage 3 a Block's parameters (block.h) are there while it runs, in its backward and under
 /// whole_parameters(); at other times they are tensors on the meta device. Where replicas share
 /// memory, and outside of blocks, they are always there. When the trainer ends each replica owns
@@ -56,10 +59,10 @@ struct StepReport {
 /// the same order; for one thread.
 class ZeroTrainer {
  public:
-  /// All replicas start from replica 0's parameters; the module lives as long as the trainer is
-  /// used. Throws ValueError for options out of range, parameters that are not floating or dense,
-  /// that overlap, that another trainer has, for models that differ between replicas, for an
-  /// Embedding with max_norm (its forward writes), and as the optimizer. Buckets are made now at
+  /// All replicas start from replica 0's parameters and buffers; the module lives as long as the
+  /// trainer is used. Throws ValueError for options out of range, parameters that are not floating
+  /// or dense, that overlap, that another trainer has, for models that differ between replicas, for
+  /// an Embedding with max_norm (its forward writes), and as the optimizer. Buckets are made now at
   /// stage 3, otherwise in the first backward(): CommError if the host has not enough memory.
   ZeroTrainer(torch::nn::Module& module, ZeroOptions options,
               std::source_location where = std::source_location::current());
@@ -106,8 +109,9 @@ class ZeroTrainer {
   class WholeParameters;
   [[nodiscard]] std::unique_ptr<WholeParameters> whole_parameters();
 
-  /// Throws Error unless all replicas have equal parameters, which names the first that differs and
-  /// the replicas that differ from replica 0. Nothing is there to compare of what they hold once.
+  /// Throws Error unless all replicas have equal parameters and buffers, which names the first that
+  /// differs and the replicas that differ from replica 0. Nothing is there to compare of what they
+  /// hold once.
   void check_agreement();
   /// Whether training is known to have drawn from LibTorch's process-wide generator: threads,
   /// processes and fewer workers then need not give the same bits.

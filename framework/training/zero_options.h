@@ -30,6 +30,7 @@ struct ZeroOptions {
   std::optional<double> clip_norm{};   ///< the largest global L2 norm of the gradients
   std::optional<double> clip_value{};  ///< the largest magnitude of a gradient's value
   NonFinite non_finite = NonFinite::stop;
+  Buffers buffers = Buffers::mean;
   std::uint64_t seed = 0;  ///< of what lockstep::Dropout drops
   Randomness randomness = Randomness::warn;
 };

@@ -172,6 +172,16 @@ TEST_CASE("make_model says what is wrong with its arguments", "[models]") {
                     ContainsSubstring("linear has no hidden layers, but hidden is [4]"));
 }
 
+TEST_CASE("buffers are those that there are", "[models]") {
+  const auto model = make_model({}, 3, 2, 0);
+  CHECK(buffer_map(*model).empty());
+  model->register_buffer("mask", at::zeros({2}));
+  model->register_buffer("none", at::Tensor());
+  const auto buffers = buffer_map(*model);
+  REQUIRE(buffers.size() == 1);
+  CHECK(buffers.at("mask").equal(at::zeros({2})));
+}
+
 TEST_CASE("a model says which inputs it takes", "[models]") {
   const auto linear = make_model({}, 3, 2, 0);
   CHECK_THROWS_WITH(linear->forward(at::zeros({5, 4})),

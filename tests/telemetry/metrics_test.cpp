@@ -185,6 +185,12 @@ TEST_CASE("without parameters there is their digest alone", "[telemetry]") {
   CHECK_THAT(text, ContainsSubstring("\"parameters_sha256\": \"12ab\""));
 }
 
+TEST_CASE("a model's buffers have a digest of their own, where it has any", "[telemetry]") {
+  CHECK_THAT(result_json({.parameters_sha256 = "12ab", .buffers_sha256 = "34cd"}),
+             ContainsSubstring("\"parameters_sha256\": \"12ab\",\n  \"buffers_sha256\": \"34cd\""));
+  CHECK_THAT(result_json({.parameters_sha256 = "12ab"}), !ContainsSubstring("buffers_sha256"));
+}
+
 TEST_CASE("steps that were skipped stand after the steps, if there are any", "[telemetry]") {
   CHECK_THAT(
       result_json({.steps = 7, .skipped_steps = 3}),

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/axes/axis_names.h"
+#include "framework/training/averaging_options.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep {
+
+/// A module's buffers, which replicas of an axis start alike and whose differences every step ends.
+/// Nothing is sent for a module without buffers, but for the check that it has none on all
+/// replicas.
+class ModuleBuffers {
+ public:
+  /// Gives all replicas replica 0's. `module` may be nullptr, and otherwise lives as long as this
+  /// is used. Throws ValueError for buffers that are not dense and on the CPU, and that do not have
+  /// the same names, shapes and dtypes on all replicas. All replicas together.
+  ModuleBuffers(torch::nn::Module* module, const AxisNames& axis_name, Buffers rule);
+
+  /// Makes them equal, by the rule; those that are equal keep their bits. Also those that were
+  /// registered meanwhile. All replicas together.
+  void synchronize();
+
+  /// Throws Error unless all replicas have equal ones, which names the first that differs and the
+  /// replicas that differ from replica 0. All replicas together.
+  void check_agreement() const;
+
+ private:
+  struct Named {
+    std::vector<std::string> names;
+    std::vector<at::Tensor> tensors;
+  };
+  // Each once, under its first name.
+  [[nodiscard]] Named all() const;
+  void synchronize(Buffers rule);
+
+  torch::nn::Module* module_;
+  AxisNames axis_;
+  Buffers rule_;
+  at::Tensor message_;  // kept between steps
+};
+
+}  // namespace lockstep

@@ -1,0 +1,280 @@
+#include "framework/training/module_buffers.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include "framework/base/errors.h"
+#include "framework/collectives/all_gather.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/replicas/pmap.h"
+#include "framework/training/data_parallel.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "tests/training/random_models.h"
+#include "tests/training/zero_jobs.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// A parameter, and buffers of many kinds that start as the replica's index says.
+class Holder : public torch::nn::Module {
+ public:
+  explicit Holder(double index) {
+    weight = register_parameter("weight", at::ones({1}));
+    floats = register_buffer("floats", at::full({2, 3}, index));
+    doubles = register_buffer("doubles", at::full({3}, index, at::kDouble));
+    halves = register_buffer("halves", at::full({}, index, at::kBFloat16));
+    numbers = register_buffer("numbers", at::full({2}, index).to(at::kLong));
+    flags = register_buffer("flags", at::full({2}, index != 0));
+    columns = register_buffer("columns", at::full({4, 2}, index).t());
+    same_floats = register_buffer("same_floats", floats);
+    register_buffer("empty", at::empty({0}));
+    register_buffer("undefined", at::Tensor());
+    constant = register_buffer("constant", at::tensor({0.1, -kInfinity, -0.0, 1e-45}));
+  }
+  at::Tensor loss() { return weight.sum(); }
+
+  at::Tensor weight, floats, doubles, halves, numbers, flags, columns, same_floats, constant;
+};
+
+void expect(const at::Tensor& actual, const at::Tensor& expected, const std::string& what) {
+  if (!actual.equal(expected)) throw Error(what);
+}
+
+void expect_constant(const Holder& holder) {
+  const at::Tensor expected = at::tensor({0.1, -kInfinity, -0.0, 1e-45});
+  expect(holder.constant.view(at::kInt), expected.view(at::kInt), "another constant");
+}
+
+// Each replica's buffers grow by its index.
+void move_apart(Holder& holder, double index) {
+  for (at::Tensor* const buffer :
+       {&holder.floats, &holder.doubles, &holder.halves, &holder.columns}) {
+    buffer->add_(index);
+  }
+  holder.numbers.add_(static_cast<std::int64_t>(index));
+  holder.flags.fill_(index == 0);
+}
+
+void expect_all(const Holder& holder, double floating, double whole, bool flag) {
+  expect(holder.floats, at::full({2, 3}, floating), "another floats");
+  expect(holder.doubles, at::full({3}, floating, at::kDouble), "another doubles");
+  expect(holder.halves, at::full({}, floating, at::kBFloat16), "another halves");
+  expect(holder.columns, at::full({2, 4}, floating), "another columns");
+  expect(holder.numbers, at::full({2}, whole).to(at::kLong), "another numbers");
+  expect(holder.flags, at::full({2}, flag), "another flags");
+  expect_constant(holder);
+}
+
+}  // namespace
+
+TEST_CASE("buffers start as replica 0's, and each step gives all replicas the same ones") {
+  for (const Buffers rule : {Buffers::mean, Buffers::first}) {
+    const double mean = rule == Buffers::mean ? 1.5 : 0;  // of the indices of four replicas
+    (void)pmap(
+        [&] {
+          const auto index = static_cast<double>(axis_index("i"));
+          Holder holder(index);
+          DataParallel parallel(holder, "i", {.buffers = rule});
+          expect_all(holder, 0, 0, false);
+          parallel.check_agreement();
+          for (int step = 1; step <= 3; ++step) {
+            move_apart(holder, index);
+            parallel.accumulate(holder.loss());
+            move_apart(holder, index);
+            parallel.backward(holder.loss());
+            expect_all(holder, 2 * mean * step, 0, true);
+            parallel.check_agreement();
+          }
+
+          Holder own(index);
+          ZeroOptions options;
+          options.axis_name = "i";
+          options.buffers = rule;
+          ZeroTrainer trainer(own, options);
+          expect_all(own, 0, 0, false);
+          move_apart(own, index);
+          trainer.backward(own.loss());
+          trainer.step(0.1);
+          expect_all(own, mean, 0, true);
+          trainer.check_agreement();
+          return at::zeros({});
+        },
+        {.axis_size = 4})();
+  }
+}
+
+TEST_CASE("what replicas change alike keeps its bits, and its version") {
+  for (const std::int64_t replicas : {1, 3, 7}) {
+    (void)pmap(
+        [] {
+          Holder holder(0.1);
+          DataParallel parallel(holder, "i");
+          for (int step = 1; step <= 5; ++step) {
+            holder.doubles.add_(0.1);
+            const at::Tensor expected = holder.doubles.clone();
+            const auto version = holder.constant._version();
+            parallel.backward(holder.loss());
+            expect(holder.doubles, expected, "other doubles");
+            expect_constant(holder);
+            if (holder.constant._version() != version) throw Error("the constant was written");
+          }
+          return at::zeros({});
+        },
+        {.axis_size = replicas})();
+  }
+}
+
+TEST_CASE("a step that is skipped makes buffers equal, too") {
+  (void)pmap(
+      [] {
+        Holder holder(0);
+        ZeroOptions options;
+        options.axis_name = "i";
+        options.non_finite = NonFinite::skip;
+        ZeroTrainer trainer(holder, options);
+        move_apart(holder, static_cast<double>(axis_index("i")));
+        trainer.backward(holder.loss() * kInfinity);
+        if (!trainer.step(0.1).skipped) throw Error("not skipped");
+        expect_all(holder, 0.5, 0, true);
+        return at::zeros({});
+      },
+      {.axis_size = 2})();
+}
+
+TEST_CASE("a buffer that is registered in the first forward is one of them") {
+  (void)pmap(
+      [] {
+        const auto index = static_cast<double>(axis_index("i"));
+        torch::nn::Linear linear(2, 2);
+        DataParallel parallel(*linear, "i");
+        linear->register_buffer("late", at::full({2}, index));
+        parallel.backward(linear->forward(at::ones({2, 2})).sum());
+        expect(linear->named_buffers()["late"], at::full({2}, 1.0), "not synchronized");
+        return at::zeros({});
+      },
+      {.axis_size = 3})();
+}
+
+TEST_CASE("buffers that fall apart are named") {
+  (void)pmap(
+      [] {
+        Holder holder(0);
+        DataParallel parallel(holder, "i");
+        ZeroOptions options;
+        options.axis_name = "i";
+        Holder own(0);
+        ZeroTrainer trainer(own, options);
+        if (axis_index("i") != 0) {
+          holder.numbers.add_(1);
+          own.doubles.add_(1);
+        }
+        const std::string first = message_of<Error>([&] { parallel.check_agreement(); });
+        if (first !=
+            "buffer 'numbers': replicas 1, 2 differ from replica 0: the replicas have "
+            "fallen apart") {
+          throw Error(first);
+        }
+        const std::string second = message_of<Error>([&] { trainer.check_agreement(); });
+        if (second.rfind("buffer 'doubles': replicas 1, 2 differ", 0) != 0) throw Error(second);
+        return at::zeros({});
+      },
+      {.axis_size = 3})();
+}
+
+TEST_CASE("parameters of a DataParallel that fall apart are named") {
+  (void)pmap(
+      [] {
+        Holder holder(0);
+        holder.weight.set_requires_grad(true);
+        DataParallel parallel(holder, "i");
+        if (axis_index("i") == 1) {
+          const c10::AutoGradMode no_grad(false);
+          holder.weight.add_(1);
+        }
+        const std::string message = message_of<Error>([&] { parallel.check_agreement(); });
+        if (message.rfind("parameter 'weight': replica 1 differs from replica 0", 0) != 0) {
+          throw Error(message);
+        }
+        const std::vector<Tensor> leaves{at::ones({2}).set_requires_grad(true)};
+        const DataParallel tree(leaves, "i");
+        tree.check_agreement();
+        return at::zeros({});
+      },
+      {.axis_size = 2})();
+}
+
+TEST_CASE("buffers that replicas do not have alike are refused by name") {
+  const auto refusal = [](const std::function<void(torch::nn::Linear&)>& on_replica_1) {
+    return message_of<ValueError>([&] {
+      (void)pmap(
+          [&] {
+            torch::nn::Linear linear(2, 2);
+            linear->register_buffer("first", at::zeros({2}));
+            if (axis_index("i") == 1) on_replica_1(linear);
+            const DataParallel parallel(*linear, "i");
+            return at::zeros({});
+          },
+          {.axis_size = 2})();
+    });
+  };
+  CHECK_THAT(refusal([](auto& linear) {
+               linear->register_buffer("more", at::zeros({2, 3}));
+             }),
+             ContainsSubstring("the replicas have different models: buffer 1 is none on replica 0 "
+                               "and 'more' (2, 3) Float on replica 1"));
+  CHECK_THAT(refusal([](auto& linear) {
+               linear->named_buffers()["first"].set_data(at::zeros({2}, at::kDouble));
+             }),
+             ContainsSubstring("buffer 0 is 'first' (2) Float on replica 0 and 'first' (2) Double "
+                               "on replica 1"));
+  CHECK_THAT(
+      refusal([](auto& linear) { linear->register_buffer("sparse", at::zeros({2}).to_sparse()); }),
+      ContainsSubstring("buffer 'sparse' must be a dense tensor on the CPU"));
+}
+
+TEST_CASE("BatchNorm's statistics are the mean of the replicas'") {
+  at::Tensor sum = at::zeros({7});  // of what each replica makes of its part
+  for (std::int64_t replica = 0; replica < 4; ++replica) {
+    const auto model = normed_model();
+    for (std::int64_t m = 0; m < kMicrobatches; ++m) (void)sample_loss(*model, 0, m, replica);
+    sum += state_of(*model).at("norm.running_mean");
+  }
+  (void)pmap(
+      [&] {
+        const auto model = normed_model();
+        DataParallel parallel(*model, "i");
+        parallel.accumulate(sample_loss(*model, 0, 0, axis_index("i")));
+        parallel.backward(sample_loss(*model, 0, 1, axis_index("i")));
+        const State state = state_of(*model);
+        if (!state.at("norm.running_mean").allclose(sum / 4, 1e-6, 1e-7))
+          throw Error("other means");
+        expect(state.at("norm.num_batches_tracked"), at::full({}, 2, at::kLong), "another number");
+        expect(state.at("scale"), at::full({1}, 0.1), "another scale");
+        return at::zeros({});
+      },
+      {.axis_size = 4})();
+}
+
+TEST_CASE("training with BatchNorm gives the same bits at all stages and in all placements") {
+  const Quiet quiet;
+  check_training_everywhere(normed_model);
+}
