@@ -123,12 +123,12 @@ void PlacedParameters::note(std::size_t index) {
   placed_[index].sample = sample_of(parameter);
 }
 
-void PlacedParameters::put_back(std::size_t index) {
-  const State state = state_of(index);
-  if (state == State::unfit || !covers_storage(parameters_[index])) {
+// As put(), also where the program has given the parameter another storage.
+void PlacedParameters::put_anew(std::size_t index, const at::Tensor& memory) {
+  if (state_of(index) == State::unfit || !covers_storage(parameters_[index])) {
     parameters_[index].set_data(at::empty(placed_[index].sizes, placed_[index].dtype));
   }
-  put(index, place_of(index));
+  put(index, memory);
 }
 
 // Each parameter gets a storage that is all its own values, contiguous.
@@ -238,7 +238,12 @@ std::vector<std::size_t> PlacedParameters::adopt(const AxisCall& call) {
 std::vector<std::size_t> PlacedParameters::edit(const std::function<void()>& write,
                                                 const AxisCall& call) {
   const c10::AutoGradMode no_grad(false);
-  for (std::size_t i = 0; i < parameters_.size(); ++i) put(i, place_of(i).clone());
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    // What was replaced before is a change like those that follow.
+    const at::Tensor values =
+        state_of(i) == State::replaced ? parameters_[i].detach() : place_of(i);
+    put_anew(i, values.clone(at::MemoryFormat::Contiguous));
+  }
   std::vector<at::Tensor> fresh(parameters_.size());
   try {
     write();
@@ -248,7 +253,7 @@ std::vector<std::size_t> PlacedParameters::edit(const std::function<void()>& wri
       if (!has_same_bytes(values, place_of(i))) fresh[i] = values.clone();
     }
   } catch (...) {
-    for (std::size_t i = 0; i < parameters_.size(); ++i) put_back(i);
+    for (std::size_t i = 0; i < parameters_.size(); ++i) put_anew(i, place_of(i));
     throw;
   }
   return take(fresh, call);
@@ -289,7 +294,7 @@ std::vector<std::size_t> PlacedParameters::take(const std::vector<at::Tensor>& f
   }
   if (is_common_) barrier(axis_);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (buckets_[layout_.place(i).bucket].defined()) put_back(i);
+    if (buckets_[layout_.place(i).bucket].defined()) put_anew(i, place_of(i));
   }
   for (const std::size_t index : taken) {
     parameters_[index].unsafeGetTensorImpl()->bump_version();

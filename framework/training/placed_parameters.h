@@ -66,7 +66,7 @@ class PlacedParameters {
   [[nodiscard]] at::Tensor place_of(std::size_t index) const;
   void put(std::size_t index, const at::Tensor& memory);
   void note(std::size_t index);
-  void put_back(std::size_t index);
+  void put_anew(std::size_t index, const at::Tensor& memory);
   void check_fit(std::size_t index, const AxisCall& call) const;
   void make_whole();
   void hide(std::size_t index);

@@ -168,8 +168,10 @@ class ZeroTrainer::Implementation {
     update_->refresh_masters(changed);
   }
 
-  void release_parameters() {
+  void release_parameters(std::source_location where) {
     if (!flat_parameters_) return;
+    const AxisCall call{"ZeroTrainer::release_parameters", axis_, where};
+    const CalledFrom scope(call);
     const c10::AutoGradMode no_grad(false);
     if (blocks_) {
       for (Block* const block : parameters_.blocks) block->remove_runner();
@@ -183,10 +185,13 @@ class ZeroTrainer::Implementation {
   }
 
   void visit_parameters(
-      const std::function<void(const std::string& name, const at::Tensor& value)>& visit) {
+      const std::function<void(const std::string& name, const at::Tensor& value)>& visit,
+      std::source_location where) {
+    const AxisCall call{"ZeroTrainer::visit_parameters", axis_, where};
     std::int64_t held_block = 0;
     std::unique_ptr<BlockGathering::Held> held;
     for (const auto& [name, parameter] : parameters_.by_name) {
+      const CalledFrom scope(call);
       const std::int64_t block = cut_block_of(parameter);
       if (block != held_block) {
         held.reset();
@@ -199,9 +204,11 @@ class ZeroTrainer::Implementation {
     }
   }
 
-  std::unique_ptr<WholeParameters> whole_parameters();
+  std::unique_ptr<WholeParameters> whole_parameters(std::source_location where);
 
-  void check_agreement() {
+  void check_agreement(std::source_location where) {
+    const AxisCall call{"ZeroTrainer::check_agreement", axis_, where};
+    const CalledFrom scope(call);
     std::vector<std::string> names;
     std::vector<at::Tensor> tensors;
     for (std::size_t i = 0; i < parameters_.all.size(); ++i) {
@@ -423,7 +430,10 @@ class Whole final : public ZeroTrainer::WholeParameters {
 
 }  // namespace
 
-std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::Implementation::whole_parameters() {
+std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::Implementation::whole_parameters(
+    std::source_location where) {
+  const AxisCall call{"ZeroTrainer::whole_parameters", axis_, where};
+  const CalledFrom scope(call);
   return std::make_unique<Whole>(blocks_);
 }
 
@@ -451,21 +461,23 @@ void ZeroTrainer::edit_parameters(const std::function<void()>& write, std::sourc
   implementation_->edit_parameters(write, where);
 }
 
-void ZeroTrainer::release_parameters() {
-  implementation_->release_parameters();
+void ZeroTrainer::release_parameters(std::source_location where) {
+  implementation_->release_parameters(where);
 }
 
-std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::whole_parameters() {
-  return implementation_->whole_parameters();
+std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::whole_parameters(
+    std::source_location where) {
+  return implementation_->whole_parameters(where);
 }
 
 void ZeroTrainer::visit_parameters(
-    const std::function<void(const std::string& name, const at::Tensor& value)>& visit) {
-  implementation_->visit_parameters(visit);
+    const std::function<void(const std::string& name, const at::Tensor& value)>& visit,
+    std::source_location where) {
+  implementation_->visit_parameters(visit, where);
 }
 
-void ZeroTrainer::check_agreement() {
-  implementation_->check_agreement();
+void ZeroTrainer::check_agreement(std::source_location where) {
+  implementation_->check_agreement(where);
 }
 
 MemoryUse ZeroTrainer::memory() const {

@@ -102,17 +102,19 @@ class ZeroTrainer {
   /// has its value: for a digest or a checkpoint. At stage 3 one block is gathered at a time. All
   /// replicas together.
   void visit_parameters(
-      const std::function<void(const std::string& name, const at::Tensor& value)>& visit);
+      const std::function<void(const std::string& name, const at::Tensor& value)>& visit,
+      std::source_location where = std::source_location::current());
   /// All parameters have their values while it lives: for an evaluation in which replicas do not
   /// run the same blocks. For reading: what is written to them is lost. All replicas together. No
   /// step meanwhile, and not longer than the trainer.
   class WholeParameters;
-  [[nodiscard]] std::unique_ptr<WholeParameters> whole_parameters();
+  [[nodiscard]] std::unique_ptr<WholeParameters> whole_parameters(
+      std::source_location where = std::source_location::current());
 
   /// Throws Error unless all replicas have equal parameters and buffers, which names the first that
   /// differs and the replicas that differ from replica 0. Nothing is there to compare of what they
   /// hold once.
-  void check_agreement();
+  void check_agreement(std::source_location where = std::source_location::current());
   /// Whether training is known to have drawn from LibTorch's process-wide generator: threads,
   /// processes and fewer workers then need not give the same bits.
   [[nodiscard]] bool has_random_draws() const noexcept;
@@ -120,7 +122,7 @@ class ZeroTrainer {
   /// Ends the training where parameters are in shards: gathers them, and gives each replica
   /// ordinary parameters of its own, as the trainer's end does elsewhere. The trainer is of no use
   /// after it. All replicas together.
-  void release_parameters();
+  void release_parameters(std::source_location where = std::source_location::current());
 
   /// What this replica holds now, as its buffers say it: nothing before they are made.
   [[nodiscard]] MemoryUse memory() const;

@@ -159,6 +159,9 @@ TEST_CASE("a program writes parameters together with the other replicas") {
         step(trainer, model);
         expect_values(model, 4 - 0.125 * 2 * 4 * mean_factor(), 1 - 0.125 * mean_factor());
       }
+      model.b.set_data(at::full({3}, 8.0));
+      trainer.edit_parameters([&] { model.b.mul_(0.5); });  // of what was replaced before
+      expect(model.b.allclose(at::full({3}, 4.0)), "an edit has lost what was replaced");
       const double w = model.w[0].item<double>();
       const std::string thrown = message_of<ValueError>([&] {
         trainer.edit_parameters([&] {
