@@ -215,7 +215,7 @@ TEST_CASE("parameters of a DataParallel that fall apart are named") {
           throw Error(message);
         }
         const std::vector<Tensor> leaves{at::ones({2}).set_requires_grad(true)};
-        const DataParallel tree(leaves, "i");
+        DataParallel tree(leaves, "i");
         tree.check_agreement();
         return at::zeros({});
       },
