@@ -1,11 +1,29 @@
 #include "framework/collectives/axis_index.h"
 
+#include <ATen/ops/scalar_tensor.h>
+
 #include "framework/axes/environment.h"
+#include "framework/collectives/varying.h"
 
 namespace lockstep {
 
 std::int64_t axis_index(const AxisNames& axis_name, std::source_location where) {
-  return place_of({"axis_index", axis_name, where}).index;
+  const AxisCall call{"axis_index", axis_name, where};
+  const std::int64_t index = place_of(call).index;
+  refuse_if_tracked(call,
+                    "nothing can follow what C++ makes of a number that replicas have each their "
+                    "own: use axis_index_tensor; and trainers, which average gradients "
+                    "themselves, without check_vma");
+  return index;
+}
+
+Tensor axis_index_tensor(const AxisNames& axis_name, std::source_location where) {
+  const Environment::Place place = place_of({"axis_index_tensor", axis_name, where});
+  Tensor index = at::scalar_tensor(place.index, at::kLong);
+  if (Variance* const variance = current_variance()) {
+    variance->add(index, variance->set_of(axis_name.names()));
+  }
+  return index;
 }
 
 std::int64_t axis_size(const AxisNames& axis_name, std::source_location where) {

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "framework/axes/axis_names.h"
+#include "framework/tree/tree.h"
 
 namespace lockstep {
 
@@ -12,6 +13,11 @@ namespace lockstep {
 /// row-major index over them. Throws NameError if a name is not bound. As jax.lax.axis_index.
 [[nodiscard]] std::int64_t axis_index(const AxisNames& axis_name,
                                       std::source_location where = std::source_location::current());
+
+/// axis_index as a tensor of shape [] and int64, for arithmetic (at::where, index_select) instead
+/// of C++'s: in a shard_map with check_vma it varies over the axis, and the number is a ValueError.
+[[nodiscard]] Tensor axis_index_tensor(
+    const AxisNames& axis_name, std::source_location where = std::source_location::current());
 
 /// How many replicas the axis has. As jax.lax.axis_size.
 [[nodiscard]] std::int64_t axis_size(const AxisNames& axis_name,

@@ -65,6 +65,9 @@ class CollectiveBackward final : public torch::autograd::Node {
 
 void announced(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
                const std::string& detail, const std::function<void()>& run) {
+  if (!leaves.empty()) {
+    refuse_if_tracked(call, "what works on memory is not followed: use what returns its result");
+  }
   const CallRecord record = record_of(call, leaves, detail, false);
   (void)current_environment()->next_call(replicas);
   replicas.begin(record);
@@ -72,10 +75,12 @@ void announced(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leave
   replicas.end();
 }
 
-Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
-                      const std::string& detail,
-                      const std::function<Leaves(const Leaves&)>& forward,
-                      const std::function<BackwardRule(const Leaves& results)>& rule) {
+namespace {
+
+// See differentiable(): as it is without tracking, of which `forward` takes care.
+Leaves recorded_call(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
+                     const std::string& detail, const std::function<Leaves(const Leaves&)>& forward,
+                     const std::function<BackwardRule(const Leaves& results)>& rule) {
   bool any_requires_grad = false;
   if (c10::GradMode::is_enabled()) {
     for (const at::Tensor& leaf : leaves) any_requires_grad |= leaf.requires_grad();
@@ -104,6 +109,27 @@ Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas, const Leaves
     }
   }
   return results;
+}
+
+}  // namespace
+
+Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
+                      const std::string& detail,
+                      const std::function<Leaves(const Leaves&)>& forward,
+                      const std::function<BackwardRule(const Leaves& results)>& rule,
+                      ResultAxes axes) {
+  Variance* const variance = current_variance();
+  if (variance == nullptr) return recorded_call(call, replicas, leaves, detail, forward, rule);
+  const TrackedCall tracked(*variance, call, leaves, axes);
+  const auto tracked_forward = [&](const Leaves& operands) {
+    Leaves results;
+    {
+      const Untracked untracked;
+      results = forward(operands);
+    }
+    return tracked.known(results);
+  };
+  return recorded_call(call, replicas, tracked.operands(), detail, tracked_forward, rule);
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "framework/collectives/message.h"
+#include "framework/collectives/varying.h"
 
 namespace lockstep {
 
@@ -20,9 +21,11 @@ void announced(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leave
 /// `forward` on the leaves as one node of autograd's graph whose backward is `rule`. The backward
 /// must run in the replica whose forward it is; elsewhere it is a NameError. Results that nothing
 /// depends on count as zeros. Without a leaf that requires a gradient this is just forward(leaves).
+/// `axes`: over which axes results vary where that is tracked.
 [[nodiscard]] Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas,
                                     const Leaves& leaves, const std::string& detail,
                                     const std::function<Leaves(const Leaves&)>& forward,
-                                    const std::function<BackwardRule(const Leaves& results)>& rule);
+                                    const std::function<BackwardRule(const Leaves& results)>& rule,
+                                    ResultAxes axes = ResultAxes::as_operand);
 
 }  // namespace lockstep

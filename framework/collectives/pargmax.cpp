@@ -65,7 +65,7 @@ std::vector<Tensor> index_of_extremum(ReduceOp extremum, const std::vector<Tenso
       call, replicas, constants, "",
       [&](const Leaves& operands) { return find_indices(call, replicas, operands, extremum); },
       // Never asked for: nothing here requires a gradient.
-      [](const Leaves&) { return BackwardRule(); });
+      [](const Leaves&) { return BackwardRule(); }, ResultAxes::dropped);
 }
 
 }  // namespace lockstep::collectives_detail

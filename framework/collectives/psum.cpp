@@ -99,9 +99,11 @@ BackwardRule extremum_rule(const AxisNames& axis_name, const ReduceOptions& opti
                             (leaves[i].detach().isnan() & results[i].detach().isnan());
     holds.push_back(held.to(type));
   }
+  const bool invariant = gives_invariant(axis_name, options.axis_index_groups);
   return [=](const Leaves& gradients) {
-    const Leaves holders = reduce_leaves(Reduction::sum, holds, axis_name, options, where);
-    Leaves sums = reduce_leaves(Reduction::sum, gradients, axis_name, options, where);
+    const auto sum = invariant ? Reduction::invariant_sum : Reduction::sum;
+    const Leaves holders = reduce_leaves(sum, holds, axis_name, options, where);
+    Leaves sums = invariant ? gradients : reduce_leaves(sum, gradients, axis_name, options, where);
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = sums[i] * (holds[i] / holders[i]);
     return sums;
   };
@@ -115,18 +117,28 @@ std::vector<Tensor> reduce_leaves(Reduction reduction, const std::vector<Tensor>
   const AxisCall call{name_of(reduction), axis_name, where};
   ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
   check_leaves(leaves, call);
+  const bool invariant = gives_invariant(axis_name, options.axis_index_groups);
+  if (invariant && (reduction == Reduction::sum || reduction == Reduction::mean)) {
+    check_one_kind(call, leaves);
+  }
   return differentiable(
       call, replicas, leaves, group_text(options.axis_index_groups),
       [&](const Leaves& operands) { return reduce_all(call, replicas, reduction, operands); },
       [&](const Leaves& results) -> BackwardRule {
         if (!is_linear(reduction)) return extremum_rule(axis_name, options, where, leaves, results);
-        if (reduction == Reduction::invariant_sum) {
-          return [=](const Leaves& gradients) { return pvary_leaves(gradients, axis_name, where); };
+        if (!invariant && reduction != Reduction::invariant_sum) {
+          return [=](const Leaves& gradients) {
+            return reduce_leaves(reduction, gradients, axis_name, options, where);
+          };
         }
-        return [=](const Leaves& gradients) {
-          return reduce_leaves(reduction, gradients, axis_name, options, where);
+        return [=, size = static_cast<std::int64_t>(replicas.size())](Leaves gradients) {
+          for (Tensor& gradient : gradients) {
+            if (reduction == Reduction::mean) gradient = gradient / size;
+          }
+          return pvary_leaves(gradients, axis_name, where);
         };
-      });
+      },
+      invariant ? ResultAxes::dropped : ResultAxes::as_operand);
 }
 
 namespace {

@@ -9,8 +9,9 @@
 namespace lockstep {
 
 namespace collectives_detail {
+// Without copies results are the operands, for whoever makes tensors of their own of them.
 std::vector<Tensor> pvary_leaves(const std::vector<Tensor>& leaves, const AxisNames& axis_name,
-                                 std::source_location where);
+                                 std::source_location where, bool copies = true);
 }  // namespace collectives_detail
 
 /// A copy of `x`, which is the same on all replicas of the axis, as what each of them uses in its

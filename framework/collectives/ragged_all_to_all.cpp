@@ -15,7 +15,6 @@
 #include <ATen/ops/zeros.h>
 
 #include "framework/base/text.h"
-#include "framework/collectives/axis_index.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/ragged_route.h"
@@ -228,7 +227,8 @@ Leaves move_rows(const Place& place, const Route& route, const Leaves& operands,
           back.insert(back.end(), rest.begin(), rest.end());
           return back;
         };
-      });
+      },
+      ResultAxes::as_all);
 }
 
 Leaves give_back(const Place& place, const Route& route, const Leaves& gradients,
@@ -241,7 +241,8 @@ Leaves give_back(const Place& place, const Route& route, const Leaves& gradients
       [&](const Leaves&) -> BackwardRule {
         const Leaves zeros = shapes_of(gradients);
         return [=](const Leaves& second) { return move_rows(place, route, second, zeros); };
-      });
+      },
+      ResultAxes::as_all);
 }
 
 void check_tables(const AxisCall& call, const RaggedTables& tables, std::int64_t replicas) {
@@ -298,7 +299,7 @@ std::int64_t shortest(const Leaves& leaves) {
 
 // The group's members as indices along the axis.
 std::vector<std::int64_t> names_of_members(const Place& place, std::int64_t size) {
-  const std::int64_t index = axis_index(place.axis_name, place.where);
+  const std::int64_t index = place_of({"ragged_all_to_all", place.axis_name, place.where}).index;
   for (const auto& group : place.options.axis_index_groups) {
     if (std::find(group.begin(), group.end(), index) != group.end()) return group;
   }
@@ -351,6 +352,15 @@ std::vector<Tensor> ragged_all_to_all_leaves(const std::vector<Tensor>& operands
   const Place place{axis_name, options, where};
   const Route route = std::make_shared<const RaggedRoute>(
       exchanged_route(call, place, tables, shortest(operands), shortest(outputs)));
+  if (const Variance* const variance = current_variance()) {
+    // Where rows go is read from the tables: it is in all results.
+    AxisSet axes = 0;
+    for (const Tensor& table :
+         {tables.input_offsets, tables.send_sizes, tables.output_offsets, tables.recv_sizes}) {
+      axes |= variance->of(table);
+    }
+    return move_rows(place, route, varying_over(axes, operands), varying_over(axes, outputs));
+  }
   return move_rows(place, route, operands, outputs);
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -16,8 +18,10 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/collectives/autograd_node.h"
+#include "framework/collectives/pbroadcast.h"
 #include "framework/collectives/psum.h"
 #include "framework/collectives/record.h"
+#include "framework/collectives/varying.h"
 #include "framework/replicas/differentiated_map.h"
 #include "framework/replicas/own_graph.h"
 #include "framework/replicas/shared_result.h"
@@ -50,6 +54,10 @@ struct Recorded {
   std::vector<OwnGraph> graphs;            // by replica
   std::vector<std::uint64_t> map_calls{};  // of the replicas' levels
   std::vector<std::int64_t> begins{};      // of the replicas here, by axis
+  // With check_vma, by replica: what varies in it, and its place along each axis.
+  std::vector<std::shared_ptr<Variance>> variances{};
+  std::vector<std::vector<std::int64_t>> places{};
+  std::vector<AxisSet> result_axes{};  // over which each result varies
 };
 
 std::vector<Tensors> attach(Recorded recorded);
@@ -92,6 +100,7 @@ class MapBackward final : public Node {
 
  private:
   Tensors gradient_of_results(std::size_t replica, const variable_list& gradients) const;
+  Port start_port(const std::vector<Tensors>& starts, std::size_t k) const;
 
   Recorded recorded_;
   std::shared_ptr<const int> caller_;  // the replica that called the map, if one did
@@ -181,6 +190,81 @@ void sum_shared(const Recorded& recorded, Tensors& gradients) {
   }
 }
 
+bool is_tracked(const Recorded& recorded) {
+  return recorded.options.check_vma;
+}
+
+// Where a replica is and over which axes its results vary, once it has them.
+void note_results(Recorded& recorded, const TeamPlace& place) {
+  const auto r = static_cast<std::size_t>(place.local);
+  const AxisLevel& own = place.environment->levels().back();
+  for (std::size_t axis = 0; axis < own.axes.size(); ++axis) {
+    recorded.places[r].push_back(own.index(axis));
+  }
+  if (r != 0) return;
+  for (const Tensor& result : recorded.results[r]) {
+    recorded.result_axes.push_back(recorded.variances[r]->of(result));
+  }
+}
+
+// For each replica which of them share a value that varies over `axes`, counted from 0.
+std::vector<std::size_t> sharers(const Recorded& recorded, AxisSet axes) {
+  std::map<std::vector<std::int64_t>, std::size_t> parts;
+  std::vector<std::size_t> part_of;
+  for (auto place : recorded.places) {
+    for (std::size_t axis = 0; axis < place.size(); ++axis) {
+      if ((axes >> axis & 1) == 0) place[axis] = 0;
+    }
+    part_of.push_back(parts.emplace(std::move(place), parts.size()).first->second);
+  }
+  return part_of;
+}
+
+// A shared result is one value, taken from the first of the replicas that share it: they all begin
+// their backward with its gradient.
+void share_starts(const Recorded& recorded, std::size_t replica, Tensors& starts) {
+  Variance& variance = *recorded.variances[replica];
+  std::map<AxisSet, std::vector<std::size_t>> by_axes;
+  for (std::size_t k = 0; k < starts.size(); ++k) {
+    if (is_differentiable(recorded.results[replica][k])) {
+      by_axes[recorded.result_axes[k]].push_back(k);
+    }
+  }
+  const c10::AutoGradMode no_grad(false);
+  for (const auto& [axes, indices] : by_axes) {
+    Tensors shared;
+    for (const std::size_t k : indices) shared.push_back(starts[k].detach());
+    if (const AxisSet over = variance.all() & ~axes; over != 0) {
+      const Untracked untracked;
+      const AxisCall call{recorded.options.map, variance.names_of(over), recorded.options.where};
+      const ForwardCall map{call, 0, text_of(recorded.options)};
+      const BackwardOf backward(map);
+      shared = collectives_detail::pbroadcast_leaves(shared, call.axes, 0, call.where);
+    }
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      starts[indices[i]] = variance.alias(shared[i], axes);
+    }
+  }
+}
+
+// Gradients vary as what they are by.
+void type_gradients(const Recorded& recorded, std::size_t replica, Tensors& gradients) {
+  const Variance& variance = *recorded.variances[replica];
+  for (std::size_t p = 0; p < gradients.size(); ++p) {
+    if (!gradients[p].defined()) continue;
+    const AxisSet axes = variance.all() & ~variance.set_of(recorded.ports[p].shared_over);
+    if (const AxisSet more = variance.of(gradients[p]) & ~axes; more != 0) {
+      throw ValueError(lockstep::str(
+          "the backward of ", text_of(recorded.options), ": the gradient by ",
+          recorded.ports[p].captured ? "a captured tensor" : "an argument", " of shape ",
+          gradients[p].sizes(), " varies over ", AxisNames(variance.names_of(more)).text(),
+          ", over which it does not: a function with a derivative of its own "
+          "(torch::autograd::Function) used it with what varies; pvary it before"));
+    }
+    gradients[p] = varying_over(axes, {gradients[p]})[0];
+  }
+}
+
 // The gradients of all ports in one replica.
 Tensors backward_of_replica(Recorded& recorded, std::size_t replica, const Tensors& starts,
                             bool create_graph) {
@@ -206,8 +290,32 @@ Tensors backward_of_replica(Recorded& recorded, std::size_t replica, const Tenso
         roots, root_gradients, /*keep_graph=*/true, create_graph, /*accumulate_grad=*/false, ends);
     for (std::size_t i = 0; i < ports.size(); ++i) gradients[ports[i]] = found[i];
   }
-  sum_shared(recorded, gradients);
+  if (is_tracked(recorded)) {
+    type_gradients(recorded, replica, gradients);
+  } else {
+    sum_shared(recorded, gradients);
+  }
   return gradients;
+}
+
+// The gradients of result k as an input: each replica's own, or one for those that share it.
+Port MapBackward::start_port(const std::vector<Tensors>& starts, std::size_t k) const {
+  const std::size_t replicas = starts.size();
+  Port port{std::vector<Edge>(replicas), {}, {}, {}, {}, false};
+  if (is_tracked(recorded_)) {
+    const Variance& variance = *recorded_.variances[0];
+    port.part_of = sharers(recorded_, recorded_.result_axes[k]);
+    port.shared_over = variance.names_of(variance.all() & ~recorded_.result_axes[k]);
+  } else {
+    for (std::size_t r = 0; r < replicas; ++r) port.part_of.push_back(r);
+  }
+  for (std::size_t r = 0; r < replicas; ++r) {
+    if (port.part_of[r] < port.outside.size()) continue;  // of the first that shares it
+    const bool follows =
+        is_differentiable(recorded_.results[r][k]) && is_differentiable(starts[r][k]);
+    port.outside.push_back(follows ? torch::autograd::impl::gradient_edge(starts[r][k]) : Edge());
+  }
+  return port;
 }
 
 variable_list MapBackward::apply(variable_list&& gradients) {
@@ -233,31 +341,33 @@ variable_list MapBackward::apply(variable_list&& gradients) {
   Recorded second{options, recorded_.identities, std::vector<Tensors>(replicas),
                   create_graph ? recorded_.ports : std::vector<Port>{},
                   create_graph ? recorded_.graphs : std::vector<OwnGraph>{}};
+  second.variances = recorded_.variances;
+  second.places.resize(recorded_.places.size());
+  const std::size_t first_start = second.ports.size();
   for (std::size_t k = 0; create_graph && k < starts[0].size(); ++k) {
-    Port port{{}, {}, {}, {}, {}, false};
-    for (std::size_t r = 0; r < replicas; ++r) {
-      port.part_of.push_back(r);
-      port.inside.emplace_back();
-      port.outside.emplace_back();
-      Tensor& start = starts[r][k];
-      if (!is_differentiable(recorded_.results[r][k])) continue;
-      if (is_differentiable(start)) {
-        port.outside.back() = torch::autograd::impl::gradient_edge(start);
-      }
-      // Also where nothing came in: replicas must agree on what is differentiated.
-      start = start.detach().requires_grad_();
-      port.inside.back() = torch::autograd::impl::gradient_edge(start);
-      second.graphs[r].inputs.insert(port.inside.back().function.get());
-    }
-    second.ports.push_back(std::move(port));
+    second.ports.push_back(start_port(starts, k));
   }
   run_team(
       options,
       [&](const TeamPlace& place) {
         const auto r = static_cast<std::size_t>(place.local);
         note_call(second, place);
+        std::optional<VarianceScope> tracked;
+        if (is_tracked(recorded_)) {
+          tracked.emplace(*recorded_.variances[r]);
+          share_starts(recorded_, r, starts[r]);
+        }
+        for (std::size_t k = 0; create_graph && k < starts[r].size(); ++k) {
+          if (!is_differentiable(recorded_.results[r][k])) continue;
+          // Also where nothing came in: replicas must agree on what is differentiated.
+          starts[r][k] = starts[r][k].detach().requires_grad_();
+          Edge& inside = second.ports[first_start + k].inside[r];
+          inside = torch::autograd::impl::gradient_edge(starts[r][k]);
+          second.graphs[r].inputs.insert(inside.function.get());
+        }
         second.results[r] = backward_of_replica(recorded_, r, starts[r], create_graph);
         if (!create_graph) return;
+        if (tracked) note_results(second, place);
         second.graphs[r].threads.insert(at::RecordFunction::currentThreadId());
         second.graphs[r].cut_off(second.results[r]);
       },
@@ -320,6 +430,11 @@ std::vector<Tensors> attach(Recorded recorded) {
 
 std::vector<std::vector<Tensor>> run_map(const TeamOptions& options,
                                          const std::vector<MapInput>& inputs, const MapBody& body) {
+  if (current_variance() != nullptr) {
+    throw ValueError(text_of(options) +
+                     ": a map in a replica of a shard_map with check_vma is not followed; call it "
+                     "in a shard_map without, or write out what it does");
+  }
   const auto replicas = static_cast<std::size_t>(options.replicas);
   const bool recording = c10::GradMode::is_enabled();
   Recorded recorded{recording ? differentiated_by(options, inputs) : options,
@@ -337,14 +452,28 @@ std::vector<std::vector<Tensor>> run_map(const TeamOptions& options,
     }
     recorded.ports.push_back(std::move(port));
   }
+  if (options.check_vma) {
+    recorded.variances.resize(replicas);
+    recorded.places.resize(replicas);
+  }
   run_team(recorded.options, [&](const TeamPlace& place) {
     const auto r = static_cast<std::size_t>(place.local);
     note_call(recorded, place);
     recorded.identities[r] = place.environment->identity();
+    std::optional<VarianceScope> tracked;
+    if (options.check_vma) {
+      recorded.variances[r] = std::make_shared<Variance>(names_of(options).names(), options.where);
+      tracked.emplace(*recorded.variances[r]);
+    }
     Tensors leaves;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       Tensor part = inputs[i].parts[inputs[i].part_of[r]];
-      if (recording && is_differentiable(part)) {
+      const bool differentiable = recording && is_differentiable(part);
+      if (tracked) {
+        Variance& variance = *recorded.variances[r];
+        part = variance.alias(part, variance.all() & ~variance.set_of(inputs[i].shared_over));
+      }
+      if (differentiable) {
         part = part.detach().requires_grad_();
         Edge& inside = recorded.ports[i].inside[r];
         inside = torch::autograd::impl::gradient_edge(part);
@@ -353,6 +482,7 @@ std::vector<std::vector<Tensor>> run_map(const TeamOptions& options,
       leaves.push_back(std::move(part));
     }
     recorded.results[r] = body(place, leaves);
+    if (tracked) note_results(recorded, place);
     if (recording) {
       recorded.graphs[r].threads.insert(at::RecordFunction::currentThreadId());
       check_real(options, recorded.results[r]);

@@ -29,6 +29,11 @@ using MapBody =
 /// uses without being given them, are summed over those replicas in the canonical order. The
 /// backward must run where the map was called; it can be differentiated in turn.
 ///
+/// With check_vma the replicas are tracked (tree/variance.h): what comes in varies over the map's
+/// axes that it is not shared over, and nothing is summed on the way out, since a gradient is there
+/// as often as its value was. Results must then be typed: see ShardMapOptions. A map that is called
+/// in such a replica is a ValueError.
+///
 /// Throws ValueError for a complex result that requires a gradient and, from the backward of a map
 /// that spans a job, for a tensor that `body` uses without being given it: members cannot know
 /// which one of the others' it is.

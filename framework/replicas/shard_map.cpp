@@ -18,6 +18,7 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/message.h"
+#include "framework/collectives/varying.h"
 #include "framework/replicas/job.h"
 #include "framework/replicas/shared_result.h"
 
@@ -324,6 +325,25 @@ std::vector<Tensor> joined_result(const LocalMesh& local, const Element& result,
   return leaves;
 }
 
+std::vector<Tensor> check_vma(const LocalMesh& local, const ResultLeaves& result,
+                              std::source_location where) {
+  const Variance& variance = *current_variance();
+  std::vector<Tensor> leaves;
+  for (std::size_t l = 0; l < result.leaves.size(); ++l) {
+    const std::string name =
+        str("shard_map (", lockstep::text_of(where), "): result ", result.element,
+            result.leaves.size() > 1 ? str(", leaf ", l, ",") : "");
+    check_leaf(result.leaves[l], name);
+    const AxisSet named = variance.all() & ~variance.set_of(local.unnamed(result.specs[l]));
+    if (const AxisSet more = variance.of(result.leaves[l]) & ~named; more != 0) {
+      throw ValueError(str(name, " varies over ", AxisNames(variance.names_of(more)).text(),
+                           ", which its out spec does not name. Is a psum missing?"));
+    }
+    leaves.push_back(varying_over(named, {result.leaves[l]})[0]);
+  }
+  return leaves;
+}
+
 namespace {
 
 // Throws ValueError on every replica if those of the leaves with these indices differ along `axes`.
@@ -369,6 +389,7 @@ void check_alike(const ResultLeaves& result, const std::vector<std::size_t>& ind
 
 void check_replicated(const LocalMesh& local, const PrefixTree<PartitionSpec>& specs,
                       const ResultLeaves& result, std::source_location where) {
+  const Untracked untracked;
   // Also without leaves: other replicas may have some.
   std::map<std::vector<std::string>, std::vector<std::size_t>> leaves_by_axes;
   specs.for_each([&](const PartitionSpec& spec) { leaves_by_axes[local.unnamed(spec)]; });

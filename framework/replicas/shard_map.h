@@ -24,6 +24,8 @@ using OutSpecs = PrefixTree<PartitionSpec>;
 struct ShardMapOptions {
   /// Compare results along the axes that their spec does not name, and refuse those that differ.
   bool check_replicated = true;
+  /// Follow which values vary over which axes, and give JAX's gradients: see shard_map.
+  bool check_vma = false;
   /// Math threads of each replica; 0: the host's cores / its replicas, at least 1.
   std::int64_t threads_per_replica = 0;
   /// How long a replica waits for the others in a collective.
@@ -87,6 +89,11 @@ struct ResultLeaves {
 void check_replicated(const LocalMesh& local, const PrefixTree<PartitionSpec>& specs,
                       const ResultLeaves& result, std::source_location where);
 
+/// With check_vma, in each replica: ValueError if a leaf of a result varies over an axis that its
+/// spec does not name. Gives the leaves as ones that vary over all that it names.
+[[nodiscard]] std::vector<Tensor> check_vma(const LocalMesh& local, const ResultLeaves& result,
+                                            std::source_location where);
+
 /// What a result is made of: the blocks of all replicas here, joined as their specs say.
 [[nodiscard]] std::vector<Tensor> joined_result(const LocalMesh& local, const Element& result,
                                                 const std::vector<PartitionSpec>& specs);
@@ -108,6 +115,25 @@ void check_replicated(const LocalMesh& local, const PrefixTree<PartitionSpec>& s
 /// a result that replicas share along axes which its spec does not name counts once in gradients,
 /// in the member that has the first replica along those axes; and what `f` captures must be an
 /// argument with the spec P() where members of a job need its gradient.
+///
+/// Gradients that `f` takes itself differ from JAX's unless options.check_vma is set. Without it
+/// (as JAX's check_vma=False) they are those of the sum of all replicas' values, whatever the specs
+/// say: of a loss that went through psum, N times the gradient that one expects. With it they are
+/// JAX's default: an argument is one value along the axes that its spec does not name, and so is a
+/// psum's result; where such a value meets one that varies a pvary stands in the graph. So the
+/// gradient by shared parameters is the sum over the replicas that use them, with no psum of one's
+/// own:
+///
+///   // P() parameters, P("data") batch: JAX's default is the whole batch's gradient.
+///   auto step = shard_map([](const Tensor& w, const Tensor& x) {
+///     return grad([&](const Tensor& at) { return pmean((at * x).sum(), "data"); })(w);
+///   }, Mesh({{"data", 4}}), {P(), P("data")}, P(), {.check_vma = true});
+///
+/// What varies is known from specs, collectives and every operation on the way, never from values:
+/// a result that varies over an axis which its spec does not name is a ValueError. So is what
+/// cannot be followed: axis_index (axis_index_tensor can), numbers read from what varies (item),
+/// draws of LibTorch's generators, in-place collectives, trainers (they average themselves), nested
+/// maps. Memory that is read or written by pointers is not seen.
 template <typename F>
 [[nodiscard]] auto shard_map(F f, Mesh mesh, InSpecs in_specs, OutSpecs out_specs,
                              ShardMapOptions options = {},
@@ -123,6 +149,7 @@ template <typename F>
                        options.threads_per_replica,
                        options.timeout,
                        where};
+      team.check_vma = options.check_vma;
       for (const auto& [name, size] : mesh.axes()) team.axes.push_back({name, size});
       const auto titled = [&](const auto& body) -> decltype(auto) {
         return map_detail::with_title(team.map, names_of(team), where, body);
@@ -139,8 +166,12 @@ template <typename F>
       });
       const auto check = [&](const TeamPlace&, std::vector<Tensor>& leaves, const auto& element,
                              std::size_t index, std::size_t count) {
-        if (!options.check_replicated) return;
+        if (!options.check_vma && !options.check_replicated) return;
         const auto specs = titled([&] { return specs_of(element, index, count); });
+        if (options.check_vma) {
+          leaves = map_detail::check_vma(local, {leaves, specs, index}, where);
+        }
+        if (!options.check_replicated) return;
         map_detail::check_replicated(
             local, map_detail::entry_of_result(out_specs, "out_specs", index, count),
             {leaves, specs, index}, where);

@@ -32,6 +32,7 @@ struct TeamOptions {
   /// What is differentiated, for the members of a job to agree on: "differentiated by leaf 0".
   std::string differentiated = {};
   std::optional<BackwardTeam> backward = {};  ///< unless it runs the map itself
+  bool check_vma = false;                     ///< whether run_map tracks what varies
 };
 
 /// "pmap over 'i' at model.cpp:12", or "the backward of" that with "(call 3)".

@@ -8,7 +8,9 @@
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/function.h>
 
+#include "framework/base/text.h"
 #include "framework/tree/grad_depth.h"
+#include "framework/tree/variance.h"
 
 namespace lockstep::tree_detail {
 namespace {
@@ -22,6 +24,18 @@ Tensor variable_of(const Tensor& leaf, bool nested) {
   Tensor variable = leaf.detach().requires_grad_().view_as(leaf);
   variable.grad_fn()->set_next_edge(0, torch::autograd::Edge());
   return variable;
+}
+
+// In a shard_map with check_vma gradients vary as what they are by: operations see to that.
+void check_variance(const Tensor& gradient, const Tensor& leaf, std::size_t index) {
+  const Variance* const variance = current_variance();
+  if (variance == nullptr) return;
+  const AxisSet axes = variance->of(gradient) & ~variance->of(leaf);
+  if (axes == 0) return;
+  throw ValueError(
+      str("grad: the gradient by leaf ", index, " varies over ", join(variance->names_of(axes)),
+          ", and the leaf does not: a function with a derivative of its own "
+          "(torch::autograd::Function) used it with what varies; pvary the leaf before"));
 }
 
 }  // namespace
@@ -65,6 +79,7 @@ std::pair<Tensor, std::vector<Tensor>> value_and_grad_of_leaves(const LossOfLeav
                                       /*allow_unused=*/true);
   }
   for (std::size_t i = 0; i < gradients.size(); ++i) {
+    check_variance(gradients[i], leaves[i], i);
     if (!gradients[i].defined()) gradients[i] = at::zeros_like(leaves[i]).detach();
   }
   return {nested ? value : value.detach(), std::move(gradients)};

@@ -123,6 +123,7 @@ const std::map<std::string, Reader>& readers() {
        }},
       {"size", [](const Json& json, Step& step) { json.get_to(step.size); }},
       {"static", [](const Json& json, Step& step) { step.static_argument = json.get<double>(); }},
+      {"check_vma", [](const Json& json, Step& step) { json.get_to(step.check_vma); }},
       {"mesh", [](const Json& json, Step& step) { json.get_to(step.mesh); }},
   };
   return table;

@@ -53,6 +53,7 @@ struct Step {
   /// results.
   using Spec = std::vector<std::vector<std::string>>;
   std::vector<Spec> in_specs, out_specs;
+  bool check_vma = false;
 };
 
 /// What a program gives: tensors, or an error of the type that `raises` names.

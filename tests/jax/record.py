@@ -48,10 +48,11 @@ def inside():
     import ragged_cases
     import reduction_cases
     import shard_map_cases
+    import vma_cases
 
     book = casebook.Casebook()
     for part in (reduction_cases, gather_cases, exchange_cases, ragged_cases, map_cases,
-                 shard_map_cases, derivative_cases, error_cases):
+                 shard_map_cases, derivative_cases, error_cases, vma_cases):
         part.add_to(book)
     text = book.text(jax.__version__)
     committed = HERE / "cases.json"

@@ -4,6 +4,8 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 #include "framework/collectives/psum_scatter.h"
+#include "framework/collectives/pvary.h"
+#include "framework/tree/variance.h"
 #include "tests/jax/replay.h"
 
 namespace lockstep::testing {
@@ -40,12 +42,14 @@ Meanings reductions() {
                               .tiled = step.tiled,
                               .axis_index_groups = step.groups});
        })},
+      {"pvary", on_trees([](const Step& step, const auto& x) { return pvary(x, axis_of(step)); })},
       {"psum_number",
        [](const Step& step, const Values&) -> Values {
          return {number(psum(step.number, axis_of(step), groups_of(step)), step.as)};
        }},
       {"axis_index",
        [](const Step& step, const Values&) -> Values {
+         if (current_variance() != nullptr) return {axis_index_tensor(axis_of(step)).to(step.as)};
          return {number(static_cast<double>(axis_index(axis_of(step))), step.as)};
        }},
       {"axis_size",

@@ -19,7 +19,8 @@ Meanings shard_map_steps() {
              const auto in = specs_of(step.in_specs);
              const auto out = specs_of(step.out_specs);
              return run_map(step, values, out.size() > 1, [&](auto function) {
-               return shard_map(std::move(function), Mesh(step.mesh), in, out);
+               return shard_map(std::move(function), Mesh(step.mesh), in, out,
+                                {.check_vma = step.check_vma});
              });
            }}};
 }

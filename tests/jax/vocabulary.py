@@ -184,6 +184,7 @@ STEPS = {
     "ppermute": collective(lax.ppermute, positional=("perm",)),
     "pshuffle": collective(lax.pshuffle, positional=("perm",)),
     "pswapaxes": collective(lax.pswapaxes, GROUPS, ("dimension",)),
+    "pvary": collective(lambda x, axis: lax.pcast(x, axis, to="varying")),
     "pbroadcast": collective(lax.pbroadcast, positional=("source",)),
     "pargmax": collective(private.pargmax),
     "pargmin": collective(private.pargmin),

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "framework/axes/environment.h"
+#include "framework/collectives/message.h"
+#include "framework/tree/variance.h"
+
+namespace lockstep {
+
+// How collectives, and all other operations, are tracked in a shard_map with check_vma: which of
+// their results vary over which axes, and where an operand that does not is one that does.
+
+/// Over which of the map's axes a collective's result varies.
+enum class ResultAxes {
+  as_operand,  ///< as its operand, which varies over the call's axes
+  dropped,     ///< the same without the call's
+  as_all,      ///< as all operands together
+  gained,      ///< as its operand, which need not, and the call's
+};
+
+/// The leaves as they vary over `axes`, too: by pvary in autograd's graph, in the same memory,
+/// where one requires a gradient; elsewhere a copy.
+[[nodiscard]] Leaves varying_over(AxisSet axes, const Leaves& leaves);
+
+/// One call of a collective in a replica that is tracked.
+class TrackedCall {
+ public:
+  /// ValueError if some of the call's axes are tracked and others are not, or, for
+  /// ResultAxes::gained, a leaf varies over them.
+  TrackedCall(Variance& variance, const AxisCall& call, const Leaves& leaves, ResultAxes result);
+  [[nodiscard]] const Leaves& operands() const noexcept { return operands_; }
+  /// The results, of which is known now over which axes they vary.
+  [[nodiscard]] Leaves known(const Leaves& results) const;
+
+ private:
+  Variance& variance_;
+  AxisSet axes_;
+  ResultAxes result_;
+  Leaves operands_;
+};
+
+/// Whether psum and its like give what is the same along the call's axes: in a replica that is
+/// tracked over them, without groups.
+[[nodiscard]] bool gives_invariant(const AxisNames& axes, const AxisIndexGroups& groups);
+
+/// ValueError if a leaf varies over some of the call's axes only: psum would multiply along others.
+void check_one_kind(const AxisCall& call, const Leaves& leaves);
+
+/// ValueError in a replica that is tracked: the call works on memory, or gives numbers, that cannot
+/// be followed.
+void refuse_if_tracked(const AxisCall& call, const char* instead);
+
+}  // namespace lockstep

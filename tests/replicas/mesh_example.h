@@ -1,0 +1,17 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+// Tensor parallelism, and a pipeline, inside data parallelism: the README's example.
+
+namespace lockstep::testing {
+
+/// Loss and gradients of a tensor-parallel MLP on a mesh of data and model, 2 by 2, against the
+/// same mathematics on whole tensors. In this process, or in a job of 1, 2 or 4 members. Throws
+/// what is wrong.
+void check_tensor_parallel_mlp();
+
+/// The same of a pipeline of two stages.
+void check_pipeline();
+
+}  // namespace lockstep::testing
