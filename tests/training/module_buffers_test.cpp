@@ -22,6 +22,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/pmap.h"
 #include "framework/training/data_parallel.h"
+#include "framework/training/dropout.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 #include "tests/training/random_models.h"
@@ -120,6 +121,34 @@ TEST_CASE("buffers start as replica 0's, and each step gives all replicas the sa
         },
         {.axis_size = 4})();
   }
+}
+
+TEST_CASE("after loss.backward(), too, buffers are equal and Dropout goes on") {
+  (void)pmap(
+      [] {
+        const auto index = static_cast<double>(axis_index("i"));
+        Holder holder(index);
+        DataParallel parallel(holder, "i");
+        ZeroOptions options;
+        options.axis_name = "i";
+        torch::nn::Sequential net(torch::nn::Linear(50, 50), Dropout(0.5),
+                                  torch::nn::BatchNorm1d(50));
+        ZeroTrainer trainer(*net, options);
+        at::Tensor last;
+        for (int step = 1; step <= 3; ++step) {
+          move_apart(holder, index);
+          holder.loss().backward();
+          expect_all(holder, 0.5 * step, 0, true);
+          const at::Tensor output = net[1]->as<Dropout>()->forward(at::ones({50}));
+          if (last.defined() && output.equal(last)) throw Error("the same mask");
+          last = output;
+          net->forward(at::full({4, 50}, index + step)).sum().backward();
+          trainer.step(0.1);
+          trainer.check_agreement();
+        }
+        return at::zeros({});
+      },
+      {.axis_size = 2})();
 }
 
 TEST_CASE("what replicas change alike keeps its bits, and its version") {
