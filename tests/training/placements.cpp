@@ -6,10 +6,6 @@
 
 namespace lockstep::testing {
 
-void expect(bool holds, const std::string& message) {
-  if (!holds) throw Error(message);
-}
-
 void expect_contains(const std::string& text, const std::string& part) {
   expect(text.find(part) != std::string::npos, "'" + text + "' does not contain '" + part + "'");
 }

@@ -4,14 +4,11 @@
 #include <functional>
 #include <string>
 
-#include "framework/training/zero.h"
+#include "tests/collectives/everywhere.h"
 
 namespace lockstep::testing {
 
-/// Throws Error with `message` unless `holds`: in a replica, where assertions of Catch are not
-/// safe.
-void expect(bool holds, const std::string& message);
-/// The same unless `text` contains `part`.
+/// As expect(), that `text` contains `part`.
 void expect_contains(const std::string& text, const std::string& part);
 
 /// Runs `replica` in jobs of `replicas` threads: in shared memory, over Gloo, and on fewer workers.

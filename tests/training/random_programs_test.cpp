@@ -166,7 +166,7 @@ class RandomNet : public torch::nn::Module {
       case 1: {
         width_ = 3 + draw(random, 7);
         auto linear = register_module(name, torch::nn::Linear(width, width_));
-        return plain([linear](const at::Tensor& x) mutable { return linear(x); });
+        return plain([linear](const at::Tensor& x) { return linear->forward(x); });
       }
       case 2: {
         width_ = 3 + draw(random, 7);
@@ -176,40 +176,42 @@ class RandomNet : public torch::nn::Module {
       case 3: {
         auto norm = register_module(
             name, torch::nn::LayerNorm(torch::nn::LayerNormOptions(std::vector{width})));
-        return plain([norm](const at::Tensor& x) mutable { return norm(x); });
+        return plain([norm](const at::Tensor& x) { return norm->forward(x); });
       }
       case 4: {
         auto norm = register_module(name, torch::nn::BatchNorm1d(width));
-        return plain([norm](const at::Tensor& x) mutable { return norm(x); });
+        return plain([norm](const at::Tensor& x) { return norm->forward(x); });
       }
       case 5: {
         auto activation = register_module(name, torch::nn::PReLU());
-        return plain([activation](const at::Tensor& x) mutable { return activation(x); });
+        return plain([activation](const at::Tensor& x) { return activation->forward(x); });
       }
       case 6: {
         auto convolution =
             register_module(name, torch::nn::Conv1d(torch::nn::Conv1dOptions(1, 2, 3).padding(1)));
         width_ = 2 * width;
-        return plain([convolution](const at::Tensor& x) mutable {
-          return at::tanh(convolution(x.unsqueeze(1)).flatten(1));
+        return plain([convolution](const at::Tensor& x) {
+          return at::tanh(convolution->forward(x.unsqueeze(1)).flatten(1));
         });
       }
       case 7: {
         auto cell = register_module(name, torch::nn::GRU(width, width));
-        return plain([cell](const at::Tensor& x) mutable {
-          return std::get<0>(cell(x.unsqueeze(0))).squeeze(0);
+        return plain([cell](const at::Tensor& x) {
+          return std::get<0>(cell->forward(x.unsqueeze(0))).squeeze(0);
         });
       }
       case 8: {
         auto shared = register_module(name, torch::nn::Linear(width, width));
         register_parameter("same_as_" + name, shared->weight);
-        return plain([shared](const at::Tensor& x) mutable { return shared(at::tanh(shared(x))); });
+        return plain([shared](const at::Tensor& x) {
+          return shared->forward(at::tanh(shared->forward(x)));
+        });
       }
       default: {
         const double p = 0.25;
         auto module = register_module(name, Dropout(p));
-        layers_.push_back([module, p, name](const at::Tensor& x, const Place* place) mutable {
-          if (place == nullptr || !module->is_training()) return module(x);
+        layers_.push_back([module, p, name](const at::Tensor& x, const Place* place) {
+          if (place == nullptr || !module->is_training()) return module->forward(x);
           return dropout(x, p,
                          Key(place->seed)
                              .fold("dropout")
