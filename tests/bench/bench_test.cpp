@@ -1,6 +1,7 @@
 #include <csignal>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -283,6 +284,26 @@ TEST_CASE("Ctrl-C and SIGTERM end everything") {
     CHECK_THAT(end.err,
                ContainsSubstring(signal == SIGINT ? "stopped by Ctrl-C" : "stopped by SIGTERM"));
     for (const pid_t pid : all) CHECK(eventually([&] { return ended(pid); }));
+    CHECK(bench.left_nothing());
+  }
+}
+
+TEST_CASE("Ctrl-C and SIGTERM end the search for systems") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const Bench bench;
+    // A Python that does not answer.
+    std::ofstream(bench.file("python")) << "#!/bin/sh\nexec sleep 1000\n";
+    fs::permissions(bench.file("python"), fs::perms::owner_all);
+    ChildProgram program(bench.command(
+        {"collectives", "--systems", "c10d", "--python", bench.file("python").string()}));
+    std::vector<pid_t> asked;
+    REQUIRE(eventually([&] { return !(asked = children_of(program.pid())).empty(); }));
+    ::kill(program.pid(), signal);
+    const Ended end = program.wait(std::chrono::seconds(20));
+    INFO(end.out << end.err);
+    CHECK(end.status == 128 + signal);
+    CHECK(!end.by_signal);
+    CHECK(eventually([&] { return ended(asked[0]); }));
     CHECK(bench.left_nothing());
   }
 }

@@ -125,3 +125,21 @@ TEST_CASE("a killed launcher leaves no replica and nothing else behind") {
   CHECK(run.program().wait().status == 128 + SIGKILL);
   CHECK(run.left_behind().empty());
 }
+
+TEST_CASE("train needs no standard streams, and no signal about children") {
+  for (const std::string launch : {"processes", "threads"}) {
+    for (const std::string streams : {"<&- >&- 2>&-", "<&-", ">&-", "2>&-"}) {
+      INFO(launch << " " << streams);
+      const TemporaryFolder folder;
+      std::vector<std::string> command{"/bin/sh", "-c", "trap '' CHLD; exec \"$@\" " + streams,
+                                       "sh"};
+      for (const std::string& word : train_command({"--config", config_file("pmean_linear.yaml"),
+                                                    "--launch", launch, "--output", "run"})) {
+        command.push_back(word);
+      }
+      ChildProgram program(command, folder.path());
+      CHECK(program.wait(std::chrono::seconds(30)).status == 0);
+      CHECK(fs::exists(folder.path() / "run/result.json"));
+    }
+  }
+}

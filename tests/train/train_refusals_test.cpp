@@ -202,3 +202,19 @@ TEST_CASE("an output folder that holds a run is refused and left as it is") {
     CHECK(entries(folder.path() / "run") == 3);
   }
 }
+
+TEST_CASE("a model that does not fit is refused before it is made, with the numbers") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--set",
+                                       "model.hidden=[1000000,1000000]"};
+  check_refused(folder.path(),
+                {flags,
+                 "this job does not fit: on this host it takes 18.2 TiB (parameters 3.6 TiB, "
+                 "gradients 7.3 TiB, optimizer state 7.3 TiB, communication 0 B) beside "
+                 "activations and data, and …"});
+  auto dry = flags;
+  dry.emplace_back("--dry-run");
+  const Ended end = train(folder.path(), dry);
+  CHECK(end.status == 0);
+  CHECK_THAT(end.out, ContainsSubstring(" left: the job does not fit.\n"));
+}
