@@ -144,7 +144,8 @@ class Message {
  private:
   static constexpr std::string_view kUnseen = "; the calls differ in what is not shown";
   static constexpr std::string_view kGradients =
-      "; an operand requires a gradient on some replicas only: choose between values with at::where "
+      "; an operand requires a gradient on some replicas only: choose between values with "
+      "at::where "
       "instead of a branch, or call requires_grad_() on all replicas";
 
   [[nodiscard]] std::string say(const Clause& clause) const {
@@ -195,8 +196,7 @@ class Message {
       return std::ranges::any_of(clauses_, [&](const Clause& other) {
         return clause.kind == Clause::Kind::call && clause.call == other.call &&
                other.text.size() > clause.text.size() && other.text.starts_with(clause.text) &&
-               std::string_view(other.text).substr(clause.text.size()).starts_with(
-                   kDifferentiated);
+               std::string_view(other.text).substr(clause.text.size()).starts_with(kDifferentiated);
       });
     });
   }

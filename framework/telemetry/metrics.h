@@ -74,8 +74,9 @@ struct RunResult {
 };
 
 /// The text of result.json: the fields in the order of RunResult, `skipped_steps`, `parameters` and
-/// `buffers_sha256` only where there are some (a number for a tensor of one element, else nested lists). Numbers of
-/// float32 and narrower are written as shortest_decimal has them; what is not finite is null.
+/// `buffers_sha256` only where there are some (a number for a tensor of one element, else nested
+/// lists). Numbers of float32 and narrower are written as shortest_decimal has them; what is not
+/// finite is null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 
 /// Writes result.json into a run's folder, atomically. Throws Error where it can't be written.

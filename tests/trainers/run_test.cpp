@@ -6,6 +6,7 @@
 #include <memory>
 #include <regex>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <ATen/TensorOperators.h>
@@ -53,7 +54,8 @@ class FolderRemovingSamples final : public Dataset {
 
  private:
   Batch gather(std::span<const std::int64_t> indices) const override {
-    std::filesystem::remove_all(folder_);
+    std::error_code removed_by_another_replica;
+    std::filesystem::remove_all(folder_, removed_by_another_replica);
     const auto count = static_cast<std::int64_t>(indices.size());
     return {at::zeros({count, 1}), at::zeros({count, 1})};
   }
