@@ -36,7 +36,7 @@ void BlockGathering::gather(std::size_t part) {
 }
 
 void BlockGathering::drop(std::size_t part) {
-  if (keeps_everything_ || keeps_graph_) return;
+  if (keeps_everything() || keeps_graph_) return;
   for (const std::size_t bucket : parts_[part].buckets) parameters_.drop(bucket, queue_);
 }
 
@@ -168,13 +168,12 @@ BlockGathering::Everything::Everything(std::shared_ptr<BlockGathering> gathering
     : gathering_(std::move(gathering)) {
   if (!gathering_) return;
   gathering_->gather_everything();
-  gathering_->keeps_everything_ = true;
+  ++gathering_->keeps_everything_;
 }
 
 BlockGathering::Everything::~Everything() {
   if (!gathering_) return;
-  gathering_->keeps_everything_ = false;
-  gathering_->end_backward();
+  if (--gathering_->keeps_everything_ == 0) gathering_->end_backward();
 }
 
 }  // namespace lockstep

@@ -27,7 +27,7 @@ class BlockGathering final : public Block::Runner,
 
   at::Tensor run(Block& block, const at::Tensor& input) override;
 
-  [[nodiscard]] bool keeps_everything() const noexcept { return keeps_everything_; }
+  [[nodiscard]] bool keeps_everything() const noexcept { return keeps_everything_ > 0; }
   /// A backward of the trainer begins: `left` is called until it ends. In others, of
   /// autograd::grad, blocks are gathered and dropped all the same.
   void begin_backward();
@@ -91,10 +91,10 @@ class BlockGathering final : public Block::Runner,
   std::map<std::size_t, std::size_t> part_of_item_;
   std::vector<std::size_t> last_order_;  // of the parts in the last forward
   std::vector<std::size_t> order_;       // in this one, so far
-  bool keeps_everything_ = false;
-  bool keeps_graph_ = false;  // a graph of the backward may need all that was gathered
-  bool is_own_ = false;       // the backward that goes on is the trainer's
-  bool is_other_ = false;     // or another, whose end is awaited
+  int keeps_everything_ = 0;             // how many ask for it
+  bool keeps_graph_ = false;             // a graph of the backward may need all that was gathered
+  bool is_own_ = false;                  // the backward that goes on is the trainer's
+  bool is_other_ = false;                // or another, whose end is awaited
 };
 
 }  // namespace lockstep

@@ -76,6 +76,7 @@ class DataParallel::Implementation {
   void begin(const AxisCall& call, const at::Tensor& loss, bool is_last) {
     call_ = call;
     const CalledFrom scope(*call_);
+    check_frozen(all_, call);
     random_draws_->begin_backward();
     if (!gradients_) lay_out(loss);
     gradients_->begin(is_first_, is_last);
@@ -169,6 +170,7 @@ DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, const AxisName
     parameters.names.push_back(lockstep::str("leaf ", i));
   }
   parameters.all = parameters.tensors;
+  parameters.is_frozen.assign(parameters.all.size(), false);
   parameters.all_names = parameters.names;
   implementation_ =
       std::make_unique<Implementation>(nullptr, std::move(parameters), axis_name, options, where);

@@ -46,6 +46,15 @@ void check_dense(const at::Tensor& gradient, const std::string& name, const Axis
                                  "' has a gradient that is not dense: use dense ones"));
 }
 
+void check_frozen(const ModuleParameters& parameters, const AxisCall& call) {
+  for (std::size_t i = 0; i < parameters.all.size(); ++i) {
+    if (!parameters.is_frozen[i] || !parameters.all[i].requires_grad()) continue;
+    throw ValueError(lockstep::str(call.text(), ": parameter '", parameters.all_names[i],
+                                   "' required no gradient when its trainer was made, and does "
+                                   "now: make a new trainer"));
+  }
+}
+
 void check_loss(const at::Tensor& loss, const AxisCall& call) {
   if (!loss.defined()) return;
   const auto refuse = [&](const std::string& why) { throw ValueError(call.text() + ": " + why); };

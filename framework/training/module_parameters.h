@@ -42,6 +42,10 @@ void check_parameter(const std::string& name, const at::Tensor& parameter);
 /// Throws ValueError, naming it, for the gradient of parameter `name` unless it is dense.
 void check_dense(const at::Tensor& gradient, const std::string& name, const AxisCall& call);
 
+/// Throws ValueError, naming it, for a parameter that required no gradient when `parameters` were
+/// taken from their module, and does now.
+void check_frozen(const ModuleParameters& parameters, const AxisCall& call);
+
 /// Throws ValueError unless `loss` is undefined, or one element that depends on parameters.
 void check_loss(const at::Tensor& loss, const AxisCall& call);
 

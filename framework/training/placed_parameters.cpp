@@ -50,11 +50,11 @@ bool covers_storage(const at::Tensor& tensor) {
          tensor.storage().nbytes() == static_cast<std::size_t>(tensor.numel()) * tensor.itemsize();
 }
 
-// Puts `memory` under `tensor` and all that share its storage.
-void set_storage_memory(const at::Tensor& tensor, const at::Tensor& memory) {
+// Puts `memory` under all tensors of a storage.
+void set_storage_memory(const c10::Storage& storage, const at::Tensor& memory) {
   auto owner = std::make_unique<at::Tensor>(memory);
   void* const address = memory.data_ptr();
-  tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(
+  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(
       address, owner.release(), [](void* kept) { delete static_cast<at::Tensor*>(kept); },
       c10::Device(c10::kCPU)));
 }
@@ -97,9 +97,11 @@ PlacedParameters::PlacedParameters(std::vector<std::string> names,
 PlacedParameters::~PlacedParameters() {
   const c10::AutoGradMode no_grad(false);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (placed_[i].hidden.defined() || storage_of(parameters_[i]) != placed_[i].storage) continue;
     try {
-      set_storage_memory(parameters_[i], parameters_[i].detach().clone());
+      let_go(i);
+      if (has_storage(i)) {
+        set_storage_memory(parameters_[i].storage(), parameters_[i].detach().clone());
+      }
     } catch (const std::exception&) {
       // Without memory for it the parameter stays in the bucket, which lives as long.
     }
@@ -112,20 +114,36 @@ at::Tensor PlacedParameters::place_of(std::size_t index) const {
 }
 
 void PlacedParameters::put(std::size_t index, const at::Tensor& memory) {
-  set_storage_memory(parameters_[index], memory);
+  set_storage_memory(parameters_[index].storage(), memory);
   note(index);
 }
 
 void PlacedParameters::note(std::size_t index) {
   const at::Tensor& parameter = parameters_[index];
-  placed_[index].storage = storage_of(parameter);
+  placed_[index].storage = parameter.storage();
   placed_[index].version = version_of(parameter);
   placed_[index].sample = sample_of(parameter);
 }
 
+// Whether it has the storage that it was left with.
+bool PlacedParameters::has_storage(std::size_t index) const {
+  return storage_of(parameters_[index]) == placed_[index].storage.unsafeGetStorageImpl();
+}
+
+// Where a parameter was given another storage, tensors that use the old one keep its values, and
+// leave the bucket.
+void PlacedParameters::let_go(std::size_t index) {
+  const bool is_here = buckets_[layout_.place(index).bucket].defined();
+  if (!is_here || has_storage(index) || placed_[index].storage.use_count() <= 1) return;
+  set_storage_memory(placed_[index].storage, place_of(index).clone());
+  placed_[index].storage = {};
+}
+
 // As put(), also where the program has given the parameter another storage.
 void PlacedParameters::put_anew(std::size_t index, const at::Tensor& memory) {
-  if (state_of(index) == State::unfit || !covers_storage(parameters_[index])) {
+  if (!has_storage(index) || state_of(index) == State::unfit ||
+      !covers_storage(parameters_[index])) {
+    let_go(index);
     parameters_[index].set_data(at::empty(placed_[index].sizes, placed_[index].dtype));
   }
   put(index, memory);
@@ -188,8 +206,7 @@ PlacedParameters::State PlacedParameters::state_of(std::size_t index) const {
       parameter.layout() != at::kStrided || !parameter.device().is_cpu()) {
     return State::unfit;
   }
-  if (storage_of(parameter) != placed.storage || !parameter.is_contiguous() ||
-      parameter.storage_offset() != 0) {
+  if (!has_storage(index) || !parameter.is_contiguous() || parameter.storage_offset() != 0) {
     return State::replaced;
   }
   const bool is_same =
@@ -238,30 +255,32 @@ std::vector<std::size_t> PlacedParameters::adopt(const AxisCall& call) {
 std::vector<std::size_t> PlacedParameters::edit(const std::function<void()>& write,
                                                 const AxisCall& call) {
   const c10::AutoGradMode no_grad(false);
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    // What was replaced before is a change like those that follow.
-    const at::Tensor values =
-        state_of(i) == State::replaced ? parameters_[i].detach() : place_of(i);
-    put_anew(i, values.clone(at::MemoryFormat::Contiguous));
-  }
   std::vector<at::Tensor> fresh(parameters_.size());
   try {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      // What was replaced before is a change like those that follow.
+      const at::Tensor values =
+          state_of(i) == State::replaced ? parameters_[i].detach() : place_of(i);
+      put_anew(i, values.clone(at::MemoryFormat::Contiguous));
+    }
     write();
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       check_fit(i, call);
       const at::Tensor values = parameters_[i].detach().contiguous();
       if (!has_same_bytes(values, place_of(i))) fresh[i] = values.clone();
     }
+    return take(fresh, call);
   } catch (...) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) put_anew(i, place_of(i));
     throw;
   }
-  return take(fresh, call);
 }
 
 std::vector<std::size_t> PlacedParameters::take(const std::vector<at::Tensor>& fresh,
                                                 const AxisCall& call) {
   const c10::AutoGradMode no_grad(false);
+  const CalledFrom scope(call);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) let_go(i);
   const auto count = static_cast<std::int64_t>(fresh.size());
   const at::Tensor hashes = at::empty({2, count}, at::kLong);
   auto* const own = hashes.data_ptr<std::int64_t>();
@@ -315,8 +334,8 @@ void PlacedParameters::set_memory(std::size_t bucket, const at::Tensor& memory) 
   for (const std::size_t item : layout_.buckets()[bucket].items) {
     if (memory.defined()) {
       show(item);
-      if (storage_of(parameters_[item]) == placed_[item].storage) put(item, place_of(item));
-    } else if (storage_of(parameters_[item]) == placed_[item].storage) {
+      if (has_storage(item)) put(item, place_of(item));
+    } else if (has_storage(item)) {
       hide(item);
     }
   }

@@ -67,6 +67,8 @@ class PlacedParameters {
   void put(std::size_t index, const at::Tensor& memory);
   void note(std::size_t index);
   void put_anew(std::size_t index, const at::Tensor& memory);
+  [[nodiscard]] bool has_storage(std::size_t index) const;
+  void let_go(std::size_t index);
   void check_fit(std::size_t index, const AxisCall& call) const;
   void make_whole();
   void hide(std::size_t index);
@@ -82,11 +84,11 @@ class PlacedParameters {
   struct Placed {
     std::vector<std::int64_t> sizes;
     at::ScalarType dtype = at::kFloat;
-    const void* storage = nullptr;  ///< the parameter's, as it was left
-    std::int64_t version = 0;       ///< of its values, likewise
-    std::uint64_t sample = 0;       ///< of a few of them, likewise
-    bool was_written = false;       ///< before it was hidden
-    at::Tensor hidden;              ///< the parameter as it was before it was hidden
+    c10::Storage storage;      ///< the parameter's, as it was left
+    std::int64_t version = 0;  ///< of its values, likewise
+    std::uint64_t sample = 0;  ///< of a few of them, likewise
+    bool was_written = false;  ///< before it was hidden
+    at::Tensor hidden;         ///< the parameter as it was before it was hidden
   };
   std::vector<Placed> placed_;
 };

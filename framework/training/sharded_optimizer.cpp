@@ -95,7 +95,6 @@ void ShardedOptimizer::step(std::source_location where) {
 void ShardedOptimizer::edit_parameters(const std::function<void()>& write,
                                        std::source_location where) {
   const AxisCall call{"ShardedOptimizer::edit_parameters", axis_, where};
-  const CalledFrom scope(call);
   (void)placed_->check(call);
   (void)placed_->edit(write, call);
 }

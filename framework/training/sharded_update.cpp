@@ -86,7 +86,8 @@ StepVotes ShardedUpdate::exchange(const StepVote& own) const {
   auto* const votes = data + limbs;
   auto* const vote = votes + static_cast<std::size_t>(axis_index(axis_)) * kWords;
   vote[0] = std::bit_cast<std::int64_t>(own.lr);
-  vote[1] = (own.has_bad_loss ? 1 : 0) + (own.has_replaced ? 2 : 0) + (own.has_unused ? 4 : 0);
+  vote[1] = (own.has_bad_loss ? 1 : 0) + (own.has_replaced ? 2 : 0) + (own.has_unused ? 4 : 0) +
+            (own.has_edited_gradients ? 8 : 0);
   psum_(message, axis_);
   std::copy_n(data, limbs, sum.limbs().begin());
   StepVotes all{std::sqrt(sum.value()), {}};
@@ -95,7 +96,8 @@ StepVotes ShardedUpdate::exchange(const StepVote& own) const {
     all.votes.push_back({.lr = std::bit_cast<double>(its[0]),
                          .has_bad_loss = (its[1] & 1) != 0,
                          .has_replaced = (its[1] & 2) != 0,
-                         .has_unused = (its[1] & 4) != 0});
+                         .has_unused = (its[1] & 4) != 0,
+                         .has_edited_gradients = (its[1] & 8) != 0});
   }
   return all;
 }

@@ -18,9 +18,10 @@ namespace lockstep {
 /// What a replica says at a step.
 struct StepVote {
   double lr = 0;
-  bool has_bad_loss = false;  ///< a loss of the step was not finite
-  bool has_replaced = false;  ///< the program has replaced parameters
-  bool has_unused = false;    ///< parameters that no loss of the step depends on
+  bool has_bad_loss = false;          ///< a loss of the step was not finite
+  bool has_replaced = false;          ///< the program has replaced parameters
+  bool has_unused = false;            ///< parameters that no loss of the step depends on
+  bool has_edited_gradients = false;  ///< the program has written the means that it was shown
 };
 
 /// What all of them say, in their order.

@@ -99,11 +99,15 @@ class ZeroTrainer::Implementation {
     StepVote own{.lr = lr,
                  .has_bad_loss = has_bad_loss_,
                  .has_replaced = flat_parameters_->check(call),
-                 .has_unused = unused_.any()};
+                 .has_unused = unused_.any(),
+                 .has_edited_gradients = check_gradients(call)};
     const StepVotes votes = update_->exchange(own);
     check_learning_rates(votes.votes, call);
     if (votes.any(&StepVote::has_replaced)) {
       update_->refresh_masters(flat_parameters_->adopt(call));
+    }
+    if (votes.any(&StepVote::has_edited_gradients)) {
+      lockstep::check_agreement(parameters_.names, shown_, axis_);
     }
     std::vector<bool> skipped(parameters_.tensors.size(), false);
     if (votes.any(&StepVote::has_unused)) skipped = unused_.agree(parameters_.names, axis_);
@@ -134,13 +138,13 @@ class ZeroTrainer::Implementation {
       const std::function<void(const std::string& name, const at::Tensor& gradient)>& visit,
       std::source_location where) {
     const AxisCall call{"ZeroTrainer::visit_gradients", axis_, where};
-    const CalledFrom scope(call);
     check_whole_step(call);
     const c10::AutoGradMode no_grad(false);
     const FlatLayout& layout = flat_parameters_->layout();
     for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
       at::Tensor mean = gradients_->mean(bucket);
       if (!gradients_->keeps_all()) {
+        const CalledFrom scope(call);
         mean = at::empty({layout.buckets()[bucket].size}, mean.options());
         all_gather_into(mean, gradients_->own_mean(bucket), axis_);
       }
@@ -172,6 +176,7 @@ class ZeroTrainer::Implementation {
     if (!flat_parameters_) return;
     const AxisCall call{"ZeroTrainer::release_parameters", axis_, where};
     const CalledFrom scope(call);
+    check(!blocks_ || !blocks_->keeps_everything(), call, "called while whole_parameters() lives");
     const c10::AutoGradMode no_grad(false);
     if (blocks_) {
       for (Block* const block : parameters_.blocks) block->remove_runner();
@@ -243,7 +248,7 @@ class ZeroTrainer::Implementation {
                         microbatches_text(), ": call step()"));
     call_ = call;
     const CalledFrom scope(*call_);
-    check_frozen();
+    check_frozen(parameters_, call);
     random_draws_->begin_backward();
     if (flat_parameters_) {
       (void)flat_parameters_->check(call);
@@ -273,18 +278,39 @@ class ZeroTrainer::Implementation {
     if (microbatch_ < options_.accumulate || !gradients_->keeps_all()) return;
     const c10::AutoGradMode no_grad(false);
     const FlatLayout& layout = flat_parameters_->layout();
+    shown_versions_.clear();
     for (std::size_t i = 0; i < parameters_.tensors.size(); ++i) {
       const at::Tensor& parameter = parameters_.tensors[i];
       const at::Tensor& mean = gradients_->mean(layout.place(i).bucket);
-      if (mean.scalar_type() != parameter.scalar_type()) continue;  // a half type's, in float32
-      parameter.mutable_grad() = part_of(mean, layout.place(i).offset, parameter.sizes());
+      shown_[i] = part_of(mean, layout.place(i).offset, parameter.sizes());
+      shown_versions_.push_back(shown_[i]._version());
+      // A half type's is in float32.
+      if (mean.scalar_type() == parameter.scalar_type()) parameter.mutable_grad() = shown_[i];
     }
+  }
+
+  // Whether the program has written gradients that it was shown. What it does to others would do
+  // nothing.
+  bool check_gradients(const AxisCall& call) const {
+    bool any_edited = false;
+    for (std::size_t i = 0; i < parameters_.tensors.size(); ++i) {
+      const at::Tensor& parameter = parameters_.tensors[i];
+      const bool is_shown =
+          shown_[i].defined() && shown_[i].scalar_type() == parameter.scalar_type();
+      check(is_shown ? parameter.grad().is_same(shown_[i]) : !parameter.grad().defined(), call,
+            "the .grad() of parameter '" + parameters_.names[i] +
+                "' is not the trainer's, which would go on without it: write into it in place, at "
+                "stage 0, or use clip_norm and clip_value; visit_gradients() shows all");
+      if (is_shown && shown_[i]._version() != shown_versions_[i]) any_edited = true;
+    }
+    return any_edited;
   }
 
   // The gradients of a step have been used.
   void end_gradients() {
     microbatch_ = 0;
     for (const at::Tensor& parameter : parameters_.tensors) parameter.mutable_grad().reset();
+    shown_.assign(shown_.size(), at::Tensor());
   }
 
   std::string microbatches_text() const {
@@ -296,15 +322,6 @@ class ZeroTrainer::Implementation {
     check(!is_released_, call, "after release_parameters()");
     check(microbatch_ == options_.accumulate, call,
           lockstep::str("called after the backward of ", microbatch_, " of ", microbatches_text()));
-  }
-
-  void check_frozen() const {
-    for (std::size_t i = 0; i < parameters_.all.size(); ++i) {
-      if (!parameters_.is_frozen[i] || !parameters_.all[i].requires_grad()) continue;
-      throw ValueError(lockstep::str(call_->text(), ": parameter '", parameters_.all_names[i],
-                                     "' required no gradient when its trainer was made, and does "
-                                     "now: make a new trainer"));
-    }
   }
 
   static void check_learning_rates(const std::vector<StepVote>& votes, const AxisCall& call) {
@@ -400,6 +417,9 @@ class ZeroTrainer::Implementation {
   ParameterClaims claims_;
   GradientHooks hooks_;
   std::optional<AxisCall> call_;  // the backward that goes on
+  // By parameter: the mean gradient that the program sees between backward and step.
+  std::vector<at::Tensor> shown_ = std::vector<at::Tensor>(parameters_.tensors.size());
+  std::vector<std::int64_t> shown_versions_;
   std::unique_ptr<FlatParameters> flat_parameters_;
   std::unique_ptr<FlatGradients> gradients_;
   std::unique_ptr<ShardedUpdate> update_;

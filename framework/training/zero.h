@@ -42,7 +42,8 @@ struct StepReport {
 /// Between the trainer's calls a program may replace values as a whole (torch::load, set_data):
 /// they are trained on from the next step on, if they are alike on all replicas. It writes into
 /// parameters in edit_parameters() alone; anything else that writes them is a ValueError of the
-/// next backward() or step(), with every placement. (What goes around LibTorch's version counters,
+/// next backward() or step(), with every placement, once the first backward() has been. (What goes
+/// around LibTorch's version counters,
 /// as data_ptr() and p.data().mul_() do, is seen where it changes one of four elements of a
 /// parameter: use neither.) A change of dtype or shape, and another parameter that requires a
 /// gradient, need a new trainer. One that requires none, or that the losses of all replicas do not
@@ -87,15 +88,17 @@ class ZeroTrainer {
   StepReport step(double lr, std::source_location where = std::source_location::current());
   /// After a step's last backward and before step(): calls `visit` with each mean gradient, before
   /// clipping, in float32 for half types. One bucket is gathered at a time. All replicas together.
-  /// At stage 0, with a worker for each replica, .grad() is that gradient as well, and what is
-  /// written to it alike on all replicas counts; elsewhere .grad() is undefined.
+  /// At stage 0, with a worker for each replica, .grad() is that gradient as well (not of half
+  /// types), and what is written into it alike on all replicas counts; elsewhere .grad() is
+  /// undefined. A .grad() that the program sets is a ValueError of step().
   void visit_gradients(
       const std::function<void(const std::string& name, const at::Tensor& gradient)>& visit,
       std::source_location where = std::source_location::current());
   /// Calls `write`, which may write all parameters as it likes and must do so alike on all
   /// replicas: an average of weights that is swapped in, torch::load, a constraint. All parameters
   /// have their values in it, of each replica's own. Error, naming parameter and replicas, where
-  /// they came to differ; if `write` throws, nothing has changed. All replicas together.
+  /// they came to differ; if `write` throws, nothing has changed (after the first backward()). All
+  /// replicas together.
   void edit_parameters(const std::function<void()>& write,
                        std::source_location where = std::source_location::current());
   /// Calls `visit` with each parameter, once under each of its names and in their order, while it
@@ -105,7 +108,7 @@ class ZeroTrainer {
       const std::function<void(const std::string& name, const at::Tensor& value)>& visit,
       std::source_location where = std::source_location::current());
   /// All parameters have their values while it lives: for an evaluation in which replicas do not
-  /// run the same blocks. For reading: what is written to them is lost. All replicas together. No
+  /// run the same blocks. For reading: a write is an error later. All replicas together. No
   /// step meanwhile, and not longer than the trainer.
   class WholeParameters;
   [[nodiscard]] std::unique_ptr<WholeParameters> whole_parameters(

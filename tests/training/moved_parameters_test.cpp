@@ -94,6 +94,26 @@ TEST_CASE("values that a program replaces alike on all replicas are what is trai
   });
 }
 
+TEST_CASE("values replaced twice, of a tensor that replicas share, or whose old ones are kept") {
+  // Replica threads of one process may even give the same tensor to their parameters.
+  const at::Tensor given = at::full({7}, 4.0);
+  in_every_placement(3, [given] {
+    for (const int stage : kStages) {
+      Line model;
+      ZeroTrainer trainer(model, sgd(stage));
+      step(trainer, model);
+      const at::Tensor old = model.b.data();
+      const at::Tensor old_values = old.clone();
+      for (int i = 0; i < 2; ++i) model.b.set_data(at::full({3}, 1.0 + i));
+      model.w.set_data(given);
+      step(trainer, model);
+      expect_values(model, 4 - 0.125 * 2 * 4 * mean_factor(), 2 - 0.125 * mean_factor());
+      expect(old.equal(old_values), "old values were written");
+      expect(given.equal(at::full({7}, 4.0)), "what was given was written");
+    }
+  });
+}
+
 TEST_CASE("values that replicas replace apart are an error with parameter and replicas") {
   in_every_placement(3, [] {
     for (const bool only_one : {true, false}) {
@@ -297,11 +317,20 @@ TEST_CASE("models that differ are told by parameter, before training") {
 TEST_CASE("a parameter that is unfrozen, and an embedding that writes, are refused by name") {
   in_every_placement(2, [] {
     Line model;
-    model.b.set_requires_grad(false);
-    ZeroTrainer trainer(model, sgd(0));
-    model.b.set_requires_grad(true);
-    expect_contains(message_of<ValueError>([&] { trainer.backward(model.loss(1)); }),
-                    "parameter 'b' required no gradient when its trainer was made");
+    {
+      model.b.set_requires_grad(false);
+      ZeroTrainer trainer(model, sgd(0));
+      model.b.set_requires_grad(true);
+      expect_contains(message_of<ValueError>([&] { trainer.backward(model.loss(1)); }),
+                      "parameter 'b' required no gradient when its trainer was made");
+    }
+    {
+      model.b.set_requires_grad(false);
+      DataParallel parallel(model, "data");
+      model.b.set_requires_grad(true);
+      expect_contains(message_of<ValueError>([&] { model.loss(1).backward(); }),
+                      "parameter 'b' required no gradient when its trainer was made");
+    }
     class Words : public torch::nn::Module {
      public:
       Words() {

@@ -237,6 +237,27 @@ TEST_CASE("gradients are read between backward and step, and written where they 
   });
 }
 
+TEST_CASE("a gradient that the program sets in place of the trainer's is refused") {
+  in_every_placement(2, [] {
+    for (const int stage : {0, 1, 2, 3}) {
+      OddModel model;
+      ZeroTrainer trainer(model, adam(stage));
+      trainer.backward(own_loss(model, 0));
+      model.named_parameters()["scale"].mutable_grad() = at::ones({1});
+      expect_contains(message_of<ValueError>([&] { (void)trainer.step(kRate); }),
+                      "the .grad() of parameter 'scale' is not the trainer's");
+    }
+    OddModel model;
+    ZeroTrainer trainer(model, adam(0));
+    trainer.backward(own_loss(model, 0));
+    const at::Tensor gradient = model.named_parameters()["scale"].grad();
+    if (!gradient.defined()) return;  // replicas that take turns
+    gradient.mul_(axis_index("data") == 0 ? 0.5 : 0.25);
+    expect_contains(message_of<Error>([&] { (void)trainer.step(kRate); }),
+                    "'scale': replica 1 differs from replica 0");
+  });
+}
+
 TEST_CASE("shards end as ordinary parameters, and are not read where they are not there") {
   in_every_placement(2, [] {
     OddModel model;
@@ -254,6 +275,12 @@ TEST_CASE("shards end as ordinary parameters, and are not read where they are no
                "a parameter in shards was read");
         expect_contains(message_of<ValueError>([&] { trainer.backward((part * 2).sum()); }),
                         "the loss depends on parameters of a Block that were not there");
+      }
+      {
+        const auto whole = trainer.whole_parameters();
+        if (part.is_meta()) throw Error("not there");
+        trainer.edit_parameters([&] { part.mul_(1); });
+        expect(!part.is_meta(), "an edit has dropped what whole_parameters() keeps");
       }
       trainer.release_parameters();
       expect_contains(message_of<ValueError>([&] { trainer.backward(own_loss(model, 1)); }),
