@@ -34,7 +34,7 @@ class TempFile {
 };
 
 std::filesystem::path committed(const std::string& name) {
-  return std::filesystem::path(__FILE__).parent_path() / "../../configs" / name;
+  return std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "configs" / name;
 }
 
 }  // namespace
