@@ -39,10 +39,10 @@ struct DataParallelOptions {
 /// faster. ZeroTrainer (zero.h) also cuts optimizer state, gradients and parameters into shards.
 /// Gradients of autograd::grad are the replica's own. A parameter that no replica's loss depends on
 /// has no gradient, and optimizers leave it as it is; what some replicas leave out counts as zeros
-/// there. Both are named once in the log. Each backward but accumulate() also ends what forwards
-/// have made of buffers apart (`buffers`; by default floating ones become their mean), so that an
-/// evaluation after it sees one model. All replicas call everything alike, in the same order; for
-/// one thread.
+/// there. Both are named once in the log. Forwards on different samples make buffers
+/// differ between replicas; each backward but accumulate() makes them equal again (`buffers`; by
+/// default floating ones become their mean): an evaluation sees one model. All replicas call
+/// everything alike, in the same order; for one thread.
 class DataParallel {
  public:
   /// For the module's parameters that require a gradient, and its buffers; the module lives as long

@@ -36,8 +36,6 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kBackward = "ZeroTrainer::backward";
-
 void check(bool holds, const AxisCall& call, const std::string& message) {
   if (!holds) throw ValueError(call.text() + ": " + message);
 }
@@ -77,7 +75,7 @@ class ZeroTrainer::Implementation {
 
   void backward(const at::Tensor& loss, const BackwardOptions& options,
                 std::source_location where) {
-    const AxisCall call{kBackward, axis_, where};
+    const AxisCall call{"ZeroTrainer::backward", axis_, where};
     check_loss(loss, call);
     check(loss.defined() || !blocks_, call,
           "a loss is needed at stage 3, where all replicas run the blocks: without samples, one "

@@ -42,15 +42,15 @@ struct StepReport {
 /// Between the trainer's calls a program may replace values as a whole (torch::load, set_data):
 /// they are trained on from the next step on, if they are alike on all replicas. It writes into
 /// parameters in edit_parameters() alone; anything else that writes them is a ValueError of the
-/// next backward() or step(), with every placement, once the first backward() has been. (What goes
-/// around LibTorch's version counters,
-/// as data_ptr() and p.data().mul_() do, is seen where it changes one of four elements of a
-/// parameter: use neither.) A change of dtype or shape, and another parameter that requires a
-/// gradient, need a new trainer. One that requires none, or that the losses of all replicas do not
-/// depend on, is left as it is, as PyTorch's optimizers do.
+/// next backward() or step(), with every placement. Before the first backward() all writes are
+/// allowed that are alike on all replicas. A write that LibTorch's version counters do not count
+/// (through data_ptr(), or p.data().mul_()) is noticed only if it changes one of four elements of
+/// the parameter: do not write so. A change of dtype or shape needs a new trainer, and so does a
+/// parameter that is unfrozen. step() leaves a parameter as it is that is frozen, or that no
+/// replica's loss depends on, as PyTorch's optimizers do.
 ///
-/// Buffers that forwards have changed apart are made equal by step() (`buffers`; by default
-/// floating ones become their mean), so that an evaluation after it sees one model.
+/// Forwards on different samples make buffers differ between replicas. step() makes them equal
+/// again (`buffers`; by default floating ones become their mean): an evaluation sees one model.
 ///
 /// At stage 3 a Block's parameters (block.h) are there while it runs, in its backward and under
 /// whole_parameters(); at other times they are tensors on the meta device. Where replicas share
