@@ -17,10 +17,10 @@ class CallsRefused {
   const char* outer_;
 };
 
-/// The innermost one's reason, or nullptr.
+/// The reason of the innermost guard, or nullptr.
 [[nodiscard]] const char* refusal_of_calls() noexcept;
 
-/// Throws Error where there is one; `call` names what was called.
+/// Throws Error where a guard lives; `call` names what was called.
 [[noreturn]] void throw_refused(const std::string& call);
 
 }  // namespace lockstep

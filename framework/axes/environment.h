@@ -23,13 +23,14 @@ using AxisIndexGroups = std::vector<std::vector<std::int64_t>>;
 /// "[[0, 2], [3, 1]]"
 [[nodiscard]] std::string text_of(const AxisIndexGroups& groups);
 
-/// The name of an axis whose map is given none, unless maps around it have it.
+/// The name that an axis gets whose map is given none, unless a map around it has that name.
 inline constexpr const char* kDefaultAxisName = "i";
 
 struct NamedAxis {
   std::string name;
   std::int64_t size;
-  /// Whether its map was given no name where the default one was taken: no collective can name it.
+  /// Whether the map was given no name while the default one was taken: then no collective can name
+  /// this axis.
   bool nameless = false;
 };
 
@@ -67,7 +68,7 @@ class CalledFrom {
   CalledFrom(const CalledFrom&) = delete;
   CalledFrom& operator=(const CalledFrom&) = delete;
 
-  /// The innermost one's call; nullptr if there is none.
+  /// The call of the innermost guard; nullptr if none lives.
   [[nodiscard]] static const AxisCall* current() noexcept;
 
  private:

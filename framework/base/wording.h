@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// How many of what `one` names, for messages: "1 replica", "2 replicas". Its plural is `many`, or
-/// that with an s.
+/// A number with its noun, for messages: "1 replica", "2 replicas". The plural is `many` or,
+/// without one, `one` with an s.
 [[nodiscard]] std::string counted(std::int64_t count, std::string_view one,
                                   std::string_view many = {});
 

@@ -6,15 +6,15 @@
 
 namespace lockstep {
 
-// How collectives, and all other operations, are tracked in a shard_map with check_vma: which of
-// their results vary over which axes, and where an operand that does not is one that does.
+// How all operations are tracked in a shard_map with check_vma: over which axes each result varies,
+// and which operands are made to vary first.
 
 /// Over which of the map's axes a collective's result varies.
 enum class ResultAxes {
-  as_operand,  ///< as its operand, which varies over the call's axes
-  dropped,     ///< the same without the call's
-  as_all,      ///< as all operands together
-  gained,      ///< as its operand, which need not, and the call's
+  as_operand,  ///< over the operand's axes, which are made to include the call's
+  dropped,     ///< over those without the call's
+  as_all,      ///< over the axes of all operands together
+  gained,      ///< over the operand's axes and the call's
 };
 
 /// The leaves as they vary over `axes`, too: by pvary in autograd's graph, in the same memory,

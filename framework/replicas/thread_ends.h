@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// While it lives this thread is a replica's. Ends the thread the whole process, the last words
+/// While it lives this thread is a replica's. If the thread ends the whole process, the last words
 /// name the replica: "replica 2", or "replica 2 of " and `map`, a text that outlives this.
 ///
 /// SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT end the process as they would, after a line on

@@ -10,13 +10,13 @@ enum class Overlap { automatic, on, off };
 /// what each replica's rounding leaves out to its next gradient (error feedback).
 enum class Compression { none, bf16 };
 
-/// What each step makes of a module's buffers that replicas have changed apart, such as the running
-/// statistics of BatchNorm: floating ones become their mean or replica 0's. All others (numbers of
-/// batches, masks) are replica 0's.
+/// What buffers become at each step that differ between replicas, such as the running statistics of
+/// BatchNorm: floating ones their mean, or replica 0's. All others (numbers of batches, masks)
+/// become replica 0's.
 enum class Buffers { mean, first };
 
-/// What a draw from LibTorch's process-wide generator in training is, which lets the same bits come
-/// no longer from threads, processes and fewer workers: a warning, said once, or a ValueError.
+/// What follows when training draws from LibTorch's process-wide generator, so that threads,
+/// processes and fewer workers no longer give the same bits: a warning, said once, or a ValueError.
 enum class Randomness { warn, strict };
 
 }  // namespace lockstep

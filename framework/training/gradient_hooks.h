@@ -24,10 +24,10 @@ struct BackwardOptions {
 class GradientHooks {
  public:
   struct Receiver {
-    /// A backward that is none of backward() has come to its first parameter.
+    /// A backward that backward() has not started has come to its first parameter.
     std::function<void()> begin;
     std::function<void(std::size_t index, const at::Tensor& gradient)> ready;
-    /// It is over.
+    /// That backward is over.
     std::function<void()> end;
   };
 

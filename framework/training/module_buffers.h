@@ -14,9 +14,9 @@ class Module;
 
 namespace lockstep {
 
-/// A module's buffers, which replicas of an axis start alike and whose differences every step ends.
-/// Nothing is sent for a module without buffers, but for the check that it has none on all
-/// replicas.
+/// A module's buffers. All replicas of an axis start with equal ones, and every step makes them
+/// equal again. A module without buffers sends nothing but, once, the check that it has none on any
+/// replica.
 class ModuleBuffers {
  public:
   /// Gives all replicas replica 0's. `module` may be nullptr, and otherwise lives as long as this
@@ -24,12 +24,12 @@ class ModuleBuffers {
   /// the same names, shapes and dtypes on all replicas. All replicas together.
   ModuleBuffers(torch::nn::Module* module, const AxisNames& axis_name, Buffers rule);
 
-  /// Makes them equal, by the rule; those that are equal keep their bits. Also those that were
-  /// registered meanwhile. All replicas together.
+  /// Makes the buffers equal, by the rule, those with it that were registered meanwhile. A buffer
+  /// that is equal on all replicas keeps its bits. All replicas together.
   void synchronize();
 
-  /// Throws Error unless all replicas have equal ones, which names the first that differs and the
-  /// replicas that differ from replica 0. All replicas together.
+  /// Throws Error unless all replicas have equal buffers, which names the first that differs and
+  /// the replicas that differ from replica 0. All replicas together.
   void check_agreement() const;
 
  private:

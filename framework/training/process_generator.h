@@ -41,7 +41,7 @@ class SeededInitialization {
   at::Tensor outer_state_;
 };
 
-/// make(), under a guard.
+/// The result of make(), which is called under such a guard.
 template <typename Make>
 [[nodiscard]] auto seeded(std::uint64_t seed, Make&& make) {
   const SeededInitialization guard(seed);
@@ -52,7 +52,7 @@ template <typename Make>
 /// under a guard. To seed it is no draw.
 class DrawWatch {
  public:
-  /// What has been drawn until now initialized modules, for all watches: nobody looks for it.
+  /// All draws until now have initialized modules: no watch counts them.
   static void note_initialization();
 
   /// Whether there was a draw since the last look or, if that is later, note_initialization(),

@@ -15,21 +15,23 @@ class Module;
 
 namespace lockstep {
 
-/// What a trainer has to do with randomness: it tells the lockstep::Dropouts of its module where it
-/// is, and finds draws from LibTorch's process-wide generator.
+/// A trainer's part in randomness: it tells the lockstep::Dropouts of its module the step and the
+/// microbatch, and notices draws from LibTorch's process-wide generator.
 class RandomDraws {
  public:
   /// `module` may be nullptr, and otherwise lives as long as this is used.
   RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomness randomness,
               const AxisNames& axis_name);
 
-  /// Before a microbatch's backward: has its forward drawn? ValueError where that is not allowed.
+  /// A microbatch's backward begins: notices whether its forward has drawn. ValueError where that
+  /// is not allowed.
   void begin_backward();
-  /// After it, the step's last or not. In the first step's last all replicas together, and replica
-  /// 0 tells for all; later each tells what is new to it.
+  /// The microbatch's backward is over; `is_last` for the last one of a step. The first step's last
+  /// call is one of all replicas together, in which replica 0 warns for all; later each replica
+  /// warns of the draws that it notices.
   void end_backward(bool is_last);
 
-  /// Whether a draw is known to this replica: of itself, and in the first step of any.
+  /// Whether this replica knows of a draw: of its own or, from the first step, of any replica.
   [[nodiscard]] bool seen() const noexcept { return seen_; }
 
  private:

@@ -26,13 +26,13 @@ class Variance {
   [[nodiscard]] const std::vector<std::string>& axes() const noexcept { return axes_; }
   [[nodiscard]] std::source_location where() const noexcept { return where_; }
   [[nodiscard]] AxisSet all() const noexcept;
-  /// Those of the names that are axes of the map.
+  /// The axes of the map that are among the names.
   [[nodiscard]] AxisSet set_of(const std::vector<std::string>& names) const;
   [[nodiscard]] std::vector<std::string> names_of(AxisSet axes) const;
 
   [[nodiscard]] AxisSet of(const at::Tensor& tensor) const;
   [[nodiscard]] bool knows(const at::Tensor& tensor) const;
-  /// The tensor was made and varies over these axes, and whatever else it did.
+  /// The tensor was made: it varies over these axes, and over those that it varied over before.
   void add(const at::Tensor& tensor, AxisSet axes);
   /// What varies over these axes was written into the tensor: all that shares its memory does now.
   void add_written(const at::Tensor& tensor, AxisSet axes);
@@ -59,7 +59,7 @@ class Variance {
   std::size_t swept_ = 1024;
 };
 
-/// That of the replica which this thread runs; nullptr where nothing is tracked.
+/// The Variance of the replica that this thread runs; nullptr where nothing is tracked.
 [[nodiscard]] Variance* current_variance() noexcept;
 
 /// The dispatcher's key that makes every operation of this thread pass by: that of out-of-tree
@@ -79,7 +79,7 @@ class VarianceScope {
   c10::impl::IncludeDispatchKeyGuard included_;
 };
 
-/// While it lives they are not: what runs within is tracked as one by whoever runs it.
+/// While it lives this thread's operations are not tracked: its owner tracks them as one.
 class Untracked {
  public:
   Untracked() noexcept;
