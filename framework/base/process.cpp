@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdint>
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,7 +17,7 @@ std::atomic<std::uint64_t> generation{0};
 
 // A new descriptor is the least that is free.
 void occupy_standard_streams() {
-  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
     if (::fcntl(stream, F_GETFD) >= 0) continue;
     const int mode = stream == STDIN_FILENO ? O_WRONLY : O_RDONLY;
     const int taken = ::open("/dev/null", mode);
