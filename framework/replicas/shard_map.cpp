@@ -15,6 +15,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/message.h"
@@ -47,7 +48,8 @@ void check_rank(const Tensor& leaf, const PartitionSpec& spec, const std::string
   check_leaf(leaf, what);
   if (static_cast<std::size_t>(leaf.dim()) < spec.size()) {
     throw ValueError(lockstep::str(what, " has shape ", leaf.sizes(), ", but its spec ",
-                                   text_of(spec), " has ", spec.size(), " dimensions"));
+                                   text_of(spec), " has ",
+                                   counted(static_cast<std::int64_t>(spec.size()), "dimension")));
   }
 }
 
@@ -370,9 +372,9 @@ void check_alike(const ResultLeaves& result, const std::vector<std::size_t>& ind
   const std::string rule =
       str("its out spec does not name ", axes.size() > 1 ? "these axes" : "this axis");
   if (differs->column == 0) {
-    throw ValueError(str(name, along, "it has ", agreement[0][0],
-                         agreement[0][0] == 1 ? " leaf" : " leaves", " at index 0 and ",
-                         agreement[differs->row][0], " at index ", differs->row, "; ", rule));
+    throw ValueError(str(name, along, "it has ", counted(agreement[0][0], "leaf", "leaves"),
+                         " at index 0 and ", agreement[differs->row][0], " at index ", differs->row,
+                         "; ", rule));
   }
   const auto [leaf, row] =
       *difference_in(gathered(differs->column == 1 ? forms : values, axes, where));

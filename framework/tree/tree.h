@@ -20,6 +20,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 
 namespace lockstep {
 
@@ -369,7 +370,9 @@ template <Tree T>
     ++used;
   });
   if (used != leaves.size()) {
-    throw ValueError(str("tree_unflatten: ", leaves.size(), " leaves for a tree that has ", used));
+    throw ValueError(
+        str("tree_unflatten: ", counted(static_cast<std::int64_t>(leaves.size()), "leaf", "leaves"),
+            " for a tree that has ", used));
   }
   return tree;
 }

@@ -188,7 +188,7 @@ TEST_CASE("the four pitfalls of shard_map_psum end in errors that say what is wr
               (void)shard_map(sum, Mesh({{"data", replicas}}), {P("data")}, P("data"))(y);
             }) == "shard_map over 'data' (shard_map_test.cpp): result 0 of replica " +
                       std::to_string(replicas - 1) +
-                      " has shape [], but its spec P('data') has 1 dimensions");
+                      " has shape [], but its spec P('data') has 1 dimension");
     }
   }
 }
