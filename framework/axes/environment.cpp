@@ -191,7 +191,7 @@ std::vector<Environment::BoundAxis> Environment::resolve(const AxisCall& call) c
     if (*name == kDefaultAxisName && has_nameless) {
       throw NameError(str(call.text(), ": axis '", *name,
                           "' may be that of a map without a name or of one around it (bound: ",
-                          bound_names(), "); give each of them an axis_name"));
+                          bound_names(), "); give the one without a name an axis_name"));
     }
   }
   return axes;

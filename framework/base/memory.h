@@ -12,7 +12,7 @@ namespace lockstep {
 [[nodiscard]] std::size_t available_memory();
 
 /// What the control groups (versions 1 and 2) of this process leave, of which proc/self/cgroup and
-/// sys/fs/cgroup below `root` tell; the largest number where they have no limit.
+/// sys/fs/cgroup below `root` tell; the largest std::int64_t where they have no limit.
 [[nodiscard]] std::size_t left_in_control_groups(const std::filesystem::path& root = "/");
 
 /// What to say once memory has run out: what this process has had of it at most, what it could

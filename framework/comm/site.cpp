@@ -158,9 +158,7 @@ Waited Site::Guarded::waited() const {
 void Site::watch() {
   std::unique_lock lock(mutex_);
   while (!closing_changed_.wait_for(lock, kLookAround, [&] { return closing_; })) {
-    if (!waits_.empty()) board_->looked(host_);
     for (Wait& wait : waits_) {
-      if (wait.waited.look() < kLookAround) continue;
       if (const auto error = verdict(*wait.member, wait.waited)) wait.outer->interrupt(error);
     }
   }

@@ -11,6 +11,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/pbroadcast.h"
 #include "framework/replicas/job.h"
@@ -40,6 +41,15 @@ void check_leaf(const Tensor& leaf, const std::string& what) {
                                    " and requires a gradient; maps are differentiated in real "
                                    "numbers: use view_as_real"));
   }
+}
+
+void throw_miscounted(const char* name, std::size_t entries, bool named, std::size_t count,
+                      const char* what) {
+  throw ValueError(
+      lockstep::str(name, " has ",
+                    counted(static_cast<std::int64_t>(entries), named ? "named entry" : "entry",
+                            named ? "named entries" : "entries"),
+                    " for ", counted(static_cast<std::int64_t>(count), what)));
 }
 
 NamedAxis named_axis(const std::optional<std::string>& name, std::int64_t size, bool lanes) {

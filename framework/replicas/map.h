@@ -58,6 +58,10 @@ struct Argument {
 };
 using AxisArgument = Argument<std::optional<std::int64_t>>;
 
+/// Throws the ValueError of a list with as many entries for `count` arguments or results.
+[[noreturn]] void throw_miscounted(const char* name, std::size_t entries, bool named,
+                                   std::size_t count, const char* what);
+
 /// The arguments, of which `prefix` says one thing for all or has an entry each; `name` is what the
 /// caller calls it.
 template <typename Entry, typename... Args>
@@ -65,8 +69,7 @@ std::vector<Argument<Entry>> describe(const PrefixTree<Entry>& prefix, const cha
                                       const Args&... args) {
   const auto& entries = prefix.parts();
   if (prefix.is_list() && (entries.size() != sizeof...(args) || !prefix.keys().empty())) {
-    throw ValueError(str(name, " has ", entries.size(), prefix.keys().empty() ? "" : " named",
-                         " entries, the call ", sizeof...(args), " arguments"));
+    throw_miscounted(name, entries.size(), !prefix.keys().empty(), sizeof...(args), "argument");
   }
   std::vector<Argument<Entry>> arguments;
   [[maybe_unused]] const auto add = [&](const auto& argument) {
@@ -88,13 +91,13 @@ std::vector<Argument<Entry>> describe(const PrefixTree<Entry>& prefix, const cha
 template <typename Entry>
 const PrefixTree<Entry>& entry_of_result(const PrefixTree<Entry>& prefix, const char* name,
                                          std::size_t element, std::size_t elements) {
+  if (prefix.is_left_out()) throw_miscounted(name, 0, false, elements, "result");
   if (!prefix.is_list()) return prefix;
   const bool keyed = !prefix.keys().empty();
   // Of a result that is no tuple: what the list says of its parts.
   if (elements == 1 && (prefix.parts().size() > 1 || keyed)) return prefix;
   if (prefix.parts().size() != elements || keyed) {
-    throw ValueError(str(name, " has ", prefix.parts().size(), keyed ? " named" : "",
-                         " entries for ", elements, " results"));
+    throw_miscounted(name, prefix.parts().size(), keyed, elements, "result");
   }
   return prefix.parts()[element];
 }
@@ -103,12 +106,12 @@ const PrefixTree<Entry>& entry_of_result(const PrefixTree<Entry>& prefix, const 
 template <typename Entry, typename T>
 std::vector<Entry> entries_of_result(const PrefixTree<Entry>& prefix, const char* name,
                                      const T& value, std::size_t element, std::size_t elements) {
+  const PrefixTree<Entry>& own = entry_of_result(prefix, name, element, elements);
   if (!prefix.is_list()) {
-    return std::vector<Entry>(tree_detail::leaves_of(value).size(), prefix.entry());
+    return std::vector<Entry>(tree_detail::leaves_of(value).size(), own.entry());
   }
   std::vector<Entry> entries;
-  tree_detail::for_each_entry(entry_of_result(prefix, name, element, elements), value,
-                              str(name, ": result ", element),
+  tree_detail::for_each_entry(own, value, str(name, ": result ", element),
                               [&](const Entry& entry) { entries.push_back(entry); });
   return entries;
 }

@@ -160,6 +160,9 @@ template <typename F>
       const auto local = titled([&] { return map_detail::LocalMesh(mesh); });
       team.replicas = local.replicas();
       const auto inputs = titled([&] {
+        if (in_specs.is_left_out() && sizeof...(args) > 0) {
+          map_detail::throw_miscounted("in_specs", 0, false, sizeof...(args), "argument");
+        }
         map_detail::check_specs(local, in_specs, "in_specs");
         map_detail::check_specs(local, out_specs, "out_specs");
         return map_detail::cut(local, map_detail::describe(in_specs, "in_specs", args...));

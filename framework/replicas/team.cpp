@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <ATen/ThreadLocalState.h>
-#include <unistd.h>
 
 #include "framework/axes/calls_refused.h"
 #include "framework/base/errors.h"
@@ -203,6 +202,7 @@ void run_team(const TeamOptions& options, const std::function<void(const TeamPla
   }
 
   keep_freed_memory();
+  const std::uint64_t forked_returns_before = forked_returns();
   const at::ThreadLocalState callers_state;
   const int callers_grad_depth = grad_depth();
   FirstFailure failure(plan.level.rank, [&](const std::string& reason) {
@@ -221,17 +221,10 @@ void run_team(const TeamOptions& options, const std::function<void(const TeamPla
     const ThreadEnds ends(plan.level.rank + local, map.c_str());
     Environment& environment = *environments[static_cast<std::size_t>(local)];
     environment.member().turn = turn;
-    const auto tell = [&](const std::string& text) {
-      const std::string line =
-          str("lockstep: error: replica ", plan.level.rank + local, " of ", map, ": ", text, "\n");
-      (void)!::write(STDERR_FILENO, line.data(), line.size());
-    };
     run_as(environment, [&] {
-      run_in_one_process(
-          [&] {
-            body({local, plan.level.rank, plan.spans_members, &environment});
-          },
-          tell);
+      run_in_one_process(str("replica ", plan.level.rank + local, " of ", map), [&] {
+        body({local, plan.level.rank, plan.spans_members, &environment});
+      });
     });
   };
   {
@@ -251,6 +244,10 @@ void run_team(const TeamOptions& options, const std::function<void(const TeamPla
     }
   }
   failure.rethrow();
+  if (forked_returns() != forked_returns_before) {
+    throw Error(
+        str(map, ": a process that a replica has forked came out of the replica's function"));
+  }
 }
 
 }  // namespace lockstep

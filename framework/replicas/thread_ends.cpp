@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
@@ -10,9 +11,11 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
+#include <new>
 #include <string_view>
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "framework/base/process.h"
@@ -119,6 +122,17 @@ void handle_ends() {
   (void)done;
 }
 
+// Of forked_returns(): this process' forked ones have the same memory.
+std::atomic<std::uint64_t>* shared_count() {
+  static auto* const count = [] {
+    void* const page = ::mmap(nullptr, sizeof(std::atomic<std::uint64_t>), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) throw std::bad_alloc();
+    return new (page) std::atomic<std::uint64_t>(0);
+  }();
+  return count;
+}
+
 }  // namespace
 
 ThreadEnds::ThreadEnds(std::int64_t replica, const char* map) : stack_(nullptr) {
@@ -144,13 +158,22 @@ ThreadEnds::~ThreadEnds() {
   std::free(stack_);
 }
 
-void run_in_one_process(const std::function<void()>& function,
+std::uint64_t forked_returns() {
+  return *shared_count();
+}
+
+void run_in_one_process(const std::string& replica, const std::function<void()>& function,
                         const std::function<void(const std::string&)>& tell) {
   const std::uint64_t process = process_generation();
+  std::atomic<std::uint64_t>& returns = *shared_count();
   const auto check = [&](const std::string& how) {
     if (process == process_generation()) return;
-    tell(str("a process that it has forked (pid ", ::getpid(), ") ", how,
-             "; such a process must end with _exit() or exec()"));
+    const std::string text = str("a process that it has forked (pid ", ::getpid(), ") ", how,
+                                 "; such a process must end with _exit() or exec()");
+    const std::string line = str("lockstep: error: ", replica, ": ", text, "\n");
+    (void)!::write(STDERR_FILENO, line.data(), line.size());
+    ++returns;
+    tell(text);
     ::_exit(1);
   };
   try {

@@ -24,9 +24,14 @@ class ThreadEnds {
   void* stack_;  // for the handlers; nullptr where the thread has one
 };
 
-/// Runs a replica's function. A process that it has forked must end by itself: if one comes out of
-/// the function, it calls `tell` with what is wrong, and ends with status 1.
-void run_in_one_process(const std::function<void()>& function,
-                        const std::function<void(const std::string&)>& tell);
+/// Runs the function of `replica`, a text as ThreadEnds has it. A process that the replica has
+/// forked must end by itself: if one comes out of the function, it says on stderr what is wrong,
+/// calls `tell` with the same, and ends with status 1.
+void run_in_one_process(
+    const std::string& replica, const std::function<void()>& function,
+    const std::function<void(const std::string&)>& tell = [](const std::string&) {});
+
+/// In how many such processes run_in_one_process has ended so far.
+[[nodiscard]] std::uint64_t forked_returns();
 
 }  // namespace lockstep

@@ -70,7 +70,7 @@ void Worker::run(std::int64_t replica, const std::function<void()>& function,
   set_math_threads(math_threads_);
   const TurnScope my_turn(replicas_.size > 1 ? &turn_ : nullptr);
   const JobScope job_scope;
-  run_as(place, [&] { run_in_one_process(function, tell); });
+  run_as(place, [&] { run_in_one_process(str("replica ", replica), function, tell); });
 }
 
 void Worker::end(const std::exception_ptr& error, const std::string& reason) {

@@ -119,8 +119,8 @@ void check_parts(const PrefixTree<Entry>& prefix, std::size_t count, bool keyed,
 }
 
 // Calls visit(entry) for each leaf of the tree, in order, with what the prefix says of it. Throws
-// ValueError, starting with `where`, if it is not built like the tree or says of a static value
-// anything but Entry().
+// ValueError, starting with `where`, if it is not built like the tree, says nothing of a leaf, or
+// says of a static value anything but Entry().
 template <typename Entry, typename T, typename Visit>
 void for_each_entry(const PrefixTree<Entry>& prefix, const T& tree, const std::string& where,
                     const Visit& visit) {
@@ -129,7 +129,14 @@ void for_each_entry(const PrefixTree<Entry>& prefix, const T& tree, const std::s
       throw ValueError(where +
                        " is no tree of tensors: its entry must be std::nullopt (P() in shard_map)");
     }
-    for_each_leaf(tree, [&](const Tensor&) { visit(prefix.entry()); });
+    for_each_leaf(tree, [&](const Tensor&) {
+      if (prefix.is_left_out()) {
+        throw ValueError(where +
+                         " has an empty entry; to leave it whole write std::nullopt (P() in " +
+                         "shard_map)");
+      }
+      visit(prefix.entry());
+    });
     return;
   }
   const auto all = [&](const auto&... parts) {

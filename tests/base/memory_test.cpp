@@ -108,7 +108,7 @@ class ControlGroups {
   lockstep::testing::TemporaryFolder folder_;
 };
 
-constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
 

@@ -200,11 +200,17 @@ TEST_CASE("what does not fit the tree is refused, with the place and the call si
         title + " is no map: its entries have no keys");
   CHECK(refusal([&] {
           (void)pmap(first, {.in_axes = {{"w", 0}}})(named);
-        }) ==
-        "pmap over 'i' (map_trees_test.cpp): in_axes has 1 named entries, the call 1 arguments");
+        }) == "pmap over 'i' (map_trees_test.cpp): in_axes has 1 named entry for 1 argument");
   CHECK(refusal([&] {
           (void)pmap([](const Tensor& y) { return std::pair(y, y); }, {.out_axes = {0, 0, 0}})(x);
         }) == "pmap over 'i' (map_trees_test.cpp): out_axes has 3 entries for 2 results");
+  CHECK(refusal([&] { (void)pmap([](const Tensor& y) { return y; }, {.out_axes = {}})(x); }) ==
+        "pmap over 'i' (map_trees_test.cpp): out_axes has 0 entries for 1 result");
+  CHECK(refusal([&] {
+          (void)pmap([](const Tensor& y, const Tensor&) { return y; }, {.in_axes = {{}, 0}})(x, x);
+        }) ==
+        "pmap over 'i' (map_trees_test.cpp): in_axes: argument 0 has an empty entry; to "
+        "leave it whole write std::nullopt (P() in shard_map)");
   CHECK(refusal([&] {
           (void)shard_map(first, Mesh({{"i", 2}}), {{P("i"), P("j")}}, P())(std::pair(x, x));
         }) ==

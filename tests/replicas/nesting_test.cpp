@@ -297,7 +297,7 @@ TEST_CASE("maps nest without names where no collective uses the default one") {
                     ContainsSubstring("psum over 'i' (nesting_test.cpp:") &&
                         ContainsSubstring("): axis 'i' may be that of a map without a name or "
                                           "of one around it (bound: 'i', '(unnamed 2)'); give "
-                                          "each of them an axis_name"));
+                                          "the one without a name an axis_name"));
 }
 
 TEST_CASE("static arguments pass through both maps") {

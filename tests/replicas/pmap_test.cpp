@@ -183,7 +183,7 @@ TEST_CASE("calls that do not fit are refused, with the numbers and the call site
             "agree");
   CHECK(refusal([&] {
           (void)pmap(twice, {.in_axes = {0, 0}})(four);
-        }) == title + "in_axes has 2 entries, the call 1 arguments");
+        }) == title + "in_axes has 2 entries for 1 argument");
   CHECK(refusal([&] { (void)pmap([](int) {}, {.in_axes = {0}})(3); }) ==
         title +
             "in_axes: argument 0 is no tree of tensors: its entry must be std::nullopt (P() in "

@@ -301,8 +301,16 @@ TEST_CASE("specs that do not fit are refused, with the mesh and the numbers") {
   CHECK(refusal([&] {
           (void)shard_map(same, two_by_three(), {P(), P()}, P())(x);
         }) ==
-        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs has 2 entries, the call 1 "
-        "arguments");
+        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs has 2 entries for 1 "
+        "argument");
+  CHECK(refusal([&] { (void)shard_map(same, two_by_three(), {}, P())(x); }) ==
+        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs has 0 entries for 1 "
+        "argument");
+  CHECK(refusal([&] {
+          (void)shard_map(same, two_by_three(), P(), {}, {.check_replicated = false})(x);
+        }) ==
+        "shard_map over ('data', 'model') (shard_map_test.cpp): out_specs has 0 entries for 1 "
+        "result");
   CHECK(refusal([&] { (void)shard_map([](int) {}, two_by_three(), {P("data")}, P())(3); }) ==
         "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs: argument 0 is no tree of "
         "tensors: its entry must be std::nullopt (P() in shard_map)");

@@ -364,6 +364,29 @@ TEST_CASE("launch: a forked process that returns from a replica's function is an
   }
 }
 
+TEST_CASE("pmap: a forked process that returns from a replica's function is an error") {
+  const Ended ended = run_forked([] {
+    const auto forks = [] {
+      const pid_t child = ::fork();
+      if (child == 0) return;
+      (void)::waitpid(child, nullptr, 0);
+    };
+    try {
+      pmap(forks, {.axis_size = 2})();
+    } catch (const Error& error) {
+      std::cerr << "caught " << error.what() << "\n";
+      return 5;
+    }
+    return 0;
+  });
+  INFO(ended.err);
+  CHECK(ended.status == 5);
+  CHECK_THAT(ended.err, ContainsSubstring(" has returned from its function; such a process must "
+                                          "end with _exit() or exec()\n"));
+  CHECK_THAT(ended.err, ContainsSubstring(": a process that a replica has forked came out of the "
+                                          "replica's function\n"));
+}
+
 TEST_CASE("launch: a forked process that ends by itself is the replica's own business") {
   for (const LaunchOptions& options : kinds()) {
     INFO(text_of(options));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -49,7 +50,11 @@ Probed probe(const Workplace& workplace, std::vector<std::string> command) {
   const pid_t pid = start({.arguments = command}, input.get());
   input.close();
   std::string text;
-  while (workplace.read_some(output.get(), text) == Read::some) {
+  Read read = Read::some;
+  while (read == Read::some) read = workplace.read_some(output.get(), text);
+  if (read == Read::nothing) {
+    ::kill(pid, SIGKILL);
+    text += "\nit has not ended in time";
   }
   output.close();
   int status = 0;
