@@ -43,7 +43,7 @@ template <typename Range>
 std::string yaml_list(const Range& values) {
   std::vector<std::string> texts;
   for (const auto& value : values) texts.push_back(yaml(value));
-  return "[" + join(texts) + "]";
+  return str("[", join(texts), "]");
 }
 
 // Collects the lines "  key: value" under a section's name, and those of lists under a key.

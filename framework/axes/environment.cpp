@@ -91,15 +91,15 @@ std::string name_of(const std::vector<AxisLevel>& levels) {
       indices.push_back(level.index(axis));
     }
   }
-  return indices.size() == 1 ? str(indices[0]) : "(" + join(indices) + ")";
+  return indices.size() == 1 ? str(indices[0]) : str("(", join(indices), ")");
 }
 
 }  // namespace
 
 std::string text_of(const AxisIndexGroups& groups) {
   std::vector<std::string> parts;
-  for (const auto& group : groups) parts.push_back("[" + join(group) + "]");
-  return "[" + join(parts) + "]";
+  for (const auto& group : groups) parts.push_back(str("[", join(group), "]"));
+  return str("[", join(parts), "]");
 }
 
 std::string text_of(const std::source_location& where) {

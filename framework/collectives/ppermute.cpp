@@ -46,7 +46,7 @@ std::string text_of(const SourceDestinationPairs& perm) {
   for (const auto& [source, destination] : perm) {
     pairs.push_back(lockstep::str("(", source, ", ", destination, ")"));
   }
-  return "[" + join(pairs) + "]";
+  return lockstep::str("[", join(pairs), "]");
 }
 
 void check_pairs(const AxisCall& call, const SourceDestinationPairs& perm, std::int64_t size) {
@@ -104,7 +104,7 @@ std::vector<Tensor> pshuffle_leaves(const std::vector<Tensor>& leaves, const Axi
   const AxisCall call{"pshuffle", axis_name, where};
   const std::int64_t size = replicas_of(call, {}, GroupSizes::equal).size();
   check_leaves(leaves, call);
-  const std::string text = "[" + join(perm) + "]";
+  const std::string text = lockstep::str("[", join(perm), "]");
   if (static_cast<std::int64_t>(perm.size()) != size) {
     throw ValueError(lockstep::str(
         call.text(), ": perm ", text, " has ", counted(std::ssize(perm), "entry", "entries"),

@@ -1,6 +1,7 @@
 #include "framework/replicas/worker.h"
 
 #include "framework/base/errors.h"
+#include "framework/base/text.h"
 #include "framework/comm/gloo_communicator.h"
 #include "framework/comm/shared_communicator.h"
 #include "framework/comm/site.h"

@@ -9,8 +9,7 @@ function(run)
 endfunction()
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
 run(${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer -B ${WORK}/build -G Ninja -DREADME=${SOURCE}/README.md
-    -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_PREFIX_PATH=${WORK}/prefix;$ENV{CMAKE_PREFIX_PATH}"
-    -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
+    -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_PREFIX_PATH=${WORK}/prefix;$ENV{CMAKE_PREFIX_PATH}")
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 
 execute_process(COMMAND ${WORK}/build/pmean RESULT_VARIABLE status OUTPUT_VARIABLE output)
