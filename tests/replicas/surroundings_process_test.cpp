@@ -100,7 +100,7 @@ int overflow(int depth) {
 }
 
 void fault() {
-  volatile int* nowhere = nullptr;
+  volatile int* volatile nowhere = nullptr;  // g++ must not know it
   *nowhere = 1;
 }
 
