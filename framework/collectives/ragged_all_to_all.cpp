@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -19,6 +18,7 @@
 #include "framework/collectives/message.h"
 #include "framework/collectives/ragged_route.h"
 #include "framework/collectives/record.h"
+#include "framework/comm/canonical_order.h"
 
 namespace lockstep::collectives_detail {
 namespace {
@@ -141,17 +141,17 @@ Leaves written(const AxisCall& call, Communicator& replicas, const RaggedRoute& 
   return results;
 }
 
-// The sum of what replicas first … first+count-1 sent, zeros elsewhere, in the order of reduce().
-Tensor sum_of(const Arrivals& arrivals, std::size_t first, std::size_t count, at::IntArrayRef sizes,
+// The sum of what these replicas sent, zeros elsewhere.
+Tensor sum_of(const Arrivals& arrivals, Subtree replicas, at::IntArrayRef sizes,
               const at::TensorOptions& options) {
-  if (count == 1) {
+  if (replicas.count == 1) {
     const Tensor sum = at::zeros(sizes, options);
-    for (const auto& [rows, values] : arrivals[first]) rows_of(sum, rows).add_(values);
+    const auto& sent = arrivals[static_cast<std::size_t>(replicas.first)];
+    for (const auto& [rows, values] : sent) rows_of(sum, rows).add_(values);
     return sum;
   }
-  const std::size_t left = std::bit_floor(count - 1);
-  return sum_of(arrivals, first, left, sizes, options)
-      .add_(sum_of(arrivals, first + left, count - left, sizes, options));
+  return sum_of(arrivals, replicas.left(), sizes, options)
+      .add_(sum_of(arrivals, replicas.right(), sizes, options));
 }
 
 // The transpose: rows that were received go back to where they came from, in leaves shaped as
@@ -167,7 +167,8 @@ Leaves returned(const AxisCall& call, Communicator& replicas, const RaggedRoute&
     if (overlap) {
       const bool half = type == at::kHalf || type == at::kBFloat16;
       const auto wide = half ? options.dtype(at::kFloat) : options;
-      const Tensor sum = sum_of(arrivals[i], 0, arrivals[i].size(), operands[i].sizes(), wide);
+      const Tensor sum = sum_of(arrivals[i], {0, static_cast<std::int64_t>(arrivals[i].size())},
+                                operands[i].sizes(), wide);
       results.push_back(sum.to(type));
     } else {
       results.push_back(at::zeros(operands[i].sizes(), options));

@@ -125,14 +125,14 @@ class Performance {
   Pieces own_sums(const ReductionPlan& plan, const Deposit& reduction) {
     Pieces sums;
     for (const Subtree& subtree : plan.subtrees(layout_.own)) {
-      const ConstBytes first = deposit_of(subtree.first).input;
+      const ConstBytes first = deposit_of(static_cast<int>(subtree.first)).input;
       if (subtree.count == 1) {
         sums.push_back(first);
         continue;
       }
       std::vector<const std::byte*> inputs;
-      for (int i = 0; i < subtree.count; ++i) {
-        inputs.push_back(deposit_of(subtree.first + i).input.data());
+      for (std::int64_t i = 0; i < subtree.count; ++i) {
+        inputs.push_back(deposit_of(static_cast<int>(subtree.first + i)).input.data());
       }
       const Bytes sum = exchange_.scratch(first.size());
       reduce(inputs, sum, reduction.type, partial_op(reduction.op));

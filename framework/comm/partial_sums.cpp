@@ -1,7 +1,6 @@
 #include "framework/comm/partial_sums.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <memory>
 
@@ -12,11 +11,6 @@
 namespace lockstep {
 namespace {
 
-// The left part of a subtree of at least two places.
-int left_of(int count) {
-  return static_cast<int>(std::bit_floor(static_cast<unsigned>(count - 1)));
-}
-
 void add_subtrees(std::span<const int> own, Subtree node, std::vector<Subtree>& found) {
   const auto begin = std::ranges::lower_bound(own, node.first);
   const auto end = std::ranges::lower_bound(own, node.first + node.count);
@@ -25,14 +19,13 @@ void add_subtrees(std::span<const int> own, Subtree node, std::vector<Subtree>& 
     found.push_back(node);
     return;
   }
-  const int left = left_of(node.count);
-  add_subtrees(own, {node.first, left}, found);
-  add_subtrees(own, {node.first + left, node.count - left}, found);
+  add_subtrees(own, node.left(), found);
+  add_subtrees(own, node.right(), found);
 }
 
 // How many of the parts, which have all of the node's places, are in its left part.
 std::size_t split(std::span<const Subtree> parts, Subtree node) {
-  const int middle = node.first + left_of(node.count);
+  const std::int64_t middle = node.right().first;
   const auto right = std::ranges::find_if(parts, [&](Subtree s) { return s.first >= middle; });
   return static_cast<std::size_t>(right - parts.begin());
 }
@@ -41,10 +34,10 @@ std::size_t split(std::span<const Subtree> parts, Subtree node) {
 bool is_canonical(std::span<const Subtree> parts, Subtree node) {
   if (parts.size() == 1) return true;
   const std::size_t left = split(parts, node);
-  if (left != static_cast<std::size_t>(left_of(static_cast<int>(parts.size())))) return false;
-  const int width = left_of(node.count);
-  return is_canonical(parts.first(left), {node.first, width}) &&
-         is_canonical(parts.subspan(left), {node.first + width, node.count - width});
+  const Subtree places{0, static_cast<std::int64_t>(parts.size())};
+  return static_cast<std::int64_t>(left) == places.left().count &&
+         is_canonical(parts.first(left), node.left()) &&
+         is_canonical(parts.subspan(left), node.right());
 }
 
 // A reduction above its partial sums. `output` is written last: it may be one of them.
@@ -66,10 +59,8 @@ class Combination {
       return reduce(data_.subspan(begin, end - begin), output, type_, op_);
     }
     const std::size_t middle = begin + split(parts, node);
-    const int left = left_of(node.count);
-    const auto of_left = reduced({node.first, left}, begin, middle, output.size());
-    const auto of_right =
-        reduced({node.first + left, node.count - left}, middle, end, output.size());
+    const auto of_left = reduced(node.left(), begin, middle, output.size());
+    const auto of_right = reduced(node.right(), middle, end, output.size());
     const std::byte* const both[] = {of_left, of_right};
     reduce(both, output, type_, op_);
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "framework/comm/bytes.h"
+#include "framework/comm/canonical_order.h"
 #include "framework/comm/element_type.h"
 
 namespace lockstep {
@@ -12,16 +13,8 @@ namespace lockstep {
 // A reduction whose inputs are in several processes: what each of them can reduce alone, and how
 // the rest is made of that, with the bits of reduce().
 
-/// The places from `first` on that a subtree of reduce()'s canonical tree has.
-struct Subtree {
-  int first;
-  int count;
-
-  bool operator==(const Subtree&) const = default;
-};
-
-/// The largest subtrees of the tree over `places` that have no places but `own` (ascending), in
-/// order. For a contiguous `own` there are at most 2 log2(places).
+/// The largest subtrees of the canonical order over `places` that have no places but `own`
+/// (ascending), in order. For a contiguous `own` there are at most 2 log2(places).
 [[nodiscard]] std::vector<Subtree> subtrees_of(std::span<const int> own, int places);
 
 /// Whether reductions of subtrees can be reduced further as if nothing had been rounded between:

@@ -9,23 +9,10 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
+#include "framework/comm/canonical_order.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep {
-
-/// A complete subtree of the canonical order (comm/reduce.h).
-struct Subtree {
-  std::int64_t first;
-  std::int64_t count;  ///< a power of two that divides `first`
-
-  [[nodiscard]] bool is_left() const { return first % (2 * count) == 0; }
-  /// The other half of parent().
-  [[nodiscard]] Subtree sibling() const {
-    return {is_left() ? first + count : first - count, count};
-  }
-  [[nodiscard]] Subtree parent() const { return {is_left() ? first : first - count, 2 * count}; }
-  bool operator==(const Subtree&) const = default;
-};
 
 /// How many sets the TurnGradients of replicas `first` … `first` + `count` - 1 make, where each
 /// runs from take() to give() without waiting for others, in order. Where they wait for each other
@@ -33,7 +20,7 @@ struct Subtree {
 [[nodiscard]] std::int64_t most_sets_in_turn(std::int64_t first, std::int64_t count);
 
 /// Gradients of the replicas that take turns in one process. Each of them fills a set of buffers
-/// and gives it away; sums of complete subtrees of the canonical order (comm/reduce.h) are made at
+/// and gives it away; sums of complete subtrees of the canonical order are made at
 /// once, so that of n replicas about log2(n) sets are there, where they run one after the other
 /// (most_sets_in_turn()).
 class TurnGradients {
