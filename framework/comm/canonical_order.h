@@ -19,7 +19,7 @@ struct Subtree {
   }
   [[nodiscard]] Subtree right() const { return {first + left().count, count - left().count}; }
 
-  // Of a complete one, whose count is a power of two:
+  // The rest is for complete subtrees, whose count is a power of two.
 
   [[nodiscard]] bool is_left() const { return first % (2 * count) == 0; }
   /// The other part of parent(), if that is complete.

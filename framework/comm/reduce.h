@@ -11,10 +11,9 @@ namespace lockstep {
 ///
 ///   output[i] = inputs[0][i] op inputs[1][i] op … op inputs[N-1][i]
 ///
-/// in the canonical order, whichever machine, backend or placement does it: the binary tree over
-/// replica index that splits at the largest power of two below N. Three is (0+1)+2, five
-/// ((0+1)+(2+3))+4, six ((0+1)+(2+3))+(4+5). float16 and bfloat16 are accumulated in float32 and
-/// rounded once, to nearest even. One input is copied.
+/// in the canonical order (canonical_order.h), whichever machine, backend or placement does it.
+/// float16 and bfloat16 are accumulated in float32 and rounded once, to nearest even. One input is
+/// copied.
 ///
 /// The bits are the same whatever vectors the CPU has, also of NaNs: a sum or mean that is NaN is
 /// the positive quiet one, a max or min the first of them (as a half float it becomes quiet).

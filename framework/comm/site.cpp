@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How often a wait is looked after: a wait that ends sooner costs nothing.
+// How often waits are looked after.
 constexpr milliseconds kLookAround{50};
 // How long, from the begin of one's wait, a mismatch waits for those who may yet be part of it, so
 // that it names all sides.

@@ -122,7 +122,7 @@ void handle_ends() {
   (void)done;
 }
 
-// Of forked_returns(): this process' forked ones have the same memory.
+// What forked_returns() counts, in memory that forked processes share with this one.
 std::atomic<std::uint64_t>* shared_count() {
   static auto* const count = [] {
     void* const page = ::mmap(nullptr, sizeof(std::atomic<std::uint64_t>), PROT_READ | PROT_WRITE,
