@@ -20,7 +20,7 @@ const YamlEntry* find_entry(const std::vector<YamlEntry>& entries, const std::st
   return found == entries.end() ? nullptr : &*found;
 }
 
-bool before(const YamlPlace& a, const YamlPlace& b) {
+bool before(const YamlPosition& a, const YamlPosition& b) {
   return std::tie(a.line, a.column) < std::tie(b.line, b.column);
 }
 
@@ -56,7 +56,7 @@ YamlDocument::YamlDocument(const std::string& text, const std::string& name,
 
 void YamlDocument::apply(const Override& override, int index) {
   const YamlSource source{override.origin, index};
-  const YamlPlace place = source.at(1, 1);
+  const YamlPosition place = source.at(1, 1);
   const std::size_t dot = override.key.find('.');
   const std::string name = override.key.substr(0, dot);
   const std::string key = dot == std::string::npos ? "" : override.key.substr(dot + 1);
@@ -85,7 +85,7 @@ void YamlDocument::apply(const Override& override, int index) {
   section.value = node;
 }
 
-YamlEntry& YamlDocument::section_entry(const std::string& name, const YamlPlace& place) {
+YamlEntry& YamlDocument::section_entry(const std::string& name, const YamlPosition& place) {
   for (YamlEntry& entry : sections_) {
     if (entry.key == name) return entry;
   }
@@ -171,11 +171,11 @@ std::string YamlDocument::home_of(const std::string& key) const {
   return homes.empty() ? "" : ": it belongs under " + join(homes, " or ");
 }
 
-bool YamlDocument::is_first(const YamlPlace& place) const {
+bool YamlDocument::is_first(const YamlPosition& place) const {
   return !problem_ || before(place, problem_->place);
 }
 
-void YamlDocument::report(const YamlPlace& place, const std::string& message) {
+void YamlDocument::report(const YamlPosition& place, const std::string& message) {
   if (is_first(place)) problem_ = {place, message};
 }
 

@@ -146,21 +146,21 @@ class YamlDocument {
  private:
   friend class YamlSection;
   struct Problem {
-    YamlPlace place;
+    YamlPosition place;
     std::string message;
   };
 
   /// Whether a problem at `place` would be the first. Where texts have thousands of them, only what
   /// may be told is put into words.
-  [[nodiscard]] bool is_first(const YamlPlace& place) const;
+  [[nodiscard]] bool is_first(const YamlPosition& place) const;
   void apply(const Override& override, int index);
   void check_keys();
   void check_section(const SectionSchema& schema, const YamlEntry& entry);
-  [[nodiscard]] YamlEntry& section_entry(const std::string& name, const YamlPlace& place);
+  [[nodiscard]] YamlEntry& section_entry(const std::string& name, const YamlPosition& place);
   [[nodiscard]] const SectionSchema* find_schema(const std::string& name) const;
   [[nodiscard]] std::vector<std::string> section_names() const;
   [[nodiscard]] std::string home_of(const std::string& key) const;
-  void report(const YamlPlace& place, const std::string& message);
+  void report(const YamlPosition& place, const std::string& message);
 
   std::string name_;
   std::vector<SectionSchema> schema_;

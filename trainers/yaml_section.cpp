@@ -15,7 +15,7 @@ namespace {
 
 // Thrown by converters and caught by YamlSection::read, which knows the key.
 struct Complaint {
-  YamlPlace place;
+  YamlPosition place;
   std::string message;
 };
 
@@ -243,7 +243,7 @@ void YamlSection::problem(const std::string& key, const std::string& message) {
 }
 
 void YamlSection::missing(const std::string& key, const std::string& message) {
-  YamlPlace place = node_.place;
+  YamlPosition place = node_.place;
   place.line = std::numeric_limits<std::int64_t>::max();  // sorted behind all others
   document_.report(place, str(name_, ".", key, " is missing: ", message));
 }

@@ -104,10 +104,10 @@ class TreeBuilder : public YAML::EventHandler {
   struct Open {
     std::shared_ptr<YamlNode> node;
     std::shared_ptr<const YamlNode> key;
-    std::map<std::string, YamlPlace> keys;  // those of a map so far, and where each is
+    std::map<std::string, YamlPosition> keys;  // those of a map so far, and where each is
   };
 
-  [[nodiscard]] YamlPlace place(const YAML::Mark& mark) const {
+  [[nodiscard]] YamlPosition place(const YAML::Mark& mark) const {
     return source_.at(mark.line + 1, mark.column + 1);
   }
 
@@ -123,7 +123,7 @@ class TreeBuilder : public YAML::EventHandler {
     return node;
   }
 
-  void report(const YamlPlace& where, const std::string& message) {
+  void report(const YamlPosition& where, const std::string& message) {
     if (!problem_) problem_.emplace(where, message);
   }
 
@@ -153,7 +153,7 @@ class TreeBuilder : public YAML::EventHandler {
     }
   }
 
-  void check_key(const YamlNode& key, std::map<std::string, YamlPlace>& earlier) {
+  void check_key(const YamlNode& key, std::map<std::string, YamlPosition>& earlier) {
     if (key.kind != YamlNode::Kind::scalar) {
       report(key.place, "expected a key, found " + yaml_described(key));
     }
@@ -164,7 +164,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   const YamlSource& source_;
-  std::optional<std::pair<YamlPlace, std::string>> problem_;
+  std::optional<std::pair<YamlPosition, std::string>> problem_;
   int documents_ = 0;
   int start_ = 0;  // of the first document
   std::shared_ptr<const YamlNode> root_;
@@ -193,7 +193,7 @@ void check_text(const std::string& text, const YamlSource& source) {
 
 }  // namespace
 
-YamlPlace YamlSource::at(std::int64_t line, std::int64_t column) const {
+YamlPosition YamlSource::at(std::int64_t line, std::int64_t column) const {
   if (flag >= 0) return {name, std::numeric_limits<std::int64_t>::max() - 1, flag};
   return {str(name, ":", line, ":", column), line, column};
 }
@@ -220,7 +220,7 @@ std::shared_ptr<const YamlNode> parse_yaml(std::string text, const YamlSource& s
   return builder.finish();
 }
 
-void yaml_fail(const YamlPlace& place, const std::string& message) {
+void yaml_fail(const YamlPosition& place, const std::string& message) {
   throw ValueError(place.text + ": " + message);
 }
 

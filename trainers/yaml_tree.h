@@ -8,7 +8,7 @@
 namespace lockstep {
 
 /// Where something was written. Places order as they are read: the file's lines, then the flags.
-struct YamlPlace {
+struct YamlPosition {
   std::string
       text;  ///< what messages begin with: "configs/a.yaml:3:5", or the flag as it was typed
   std::int64_t line = 0;  ///< counted from 1, as the column is
@@ -20,7 +20,7 @@ struct YamlSource {
   std::string name;  ///< the file's path, or the flag as it was typed
   int flag = -1;     ///< the flag's index, -1 for a file
 
-  [[nodiscard]] YamlPlace at(std::int64_t line, std::int64_t column) const;
+  [[nodiscard]] YamlPosition at(std::int64_t line, std::int64_t column) const;
 };
 
 struct YamlEntry;
@@ -30,7 +30,7 @@ struct YamlNode {
   enum class Kind { null, scalar, list, map };
 
   Kind kind = Kind::null;
-  YamlPlace place;
+  YamlPosition place;
   std::string text;     ///< a scalar's, without its quotes
   bool quoted = false;  ///< a scalar in quotes is a string, whatever it looks like
   std::vector<std::shared_ptr<const YamlNode>> items;  ///< a list's
@@ -39,7 +39,7 @@ struct YamlNode {
 
 struct YamlEntry {
   std::string key;
-  YamlPlace place;  ///< the key's
+  YamlPosition place;  ///< the key's
   std::shared_ptr<const YamlNode> value;
 };
 
@@ -51,7 +51,7 @@ struct YamlEntry {
                                                          const YamlSource& source);
 
 /// Throws the ValueError "place: message".
-[[noreturn]] void yaml_fail(const YamlPlace& place, const std::string& message);
+[[noreturn]] void yaml_fail(const YamlPosition& place, const std::string& message);
 
 /// `text` in single quotes for a message of one line: control characters escaped, cut if long.
 [[nodiscard]] std::string yaml_shown(const std::string& text);

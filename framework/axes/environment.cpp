@@ -63,10 +63,10 @@ std::pair<std::vector<std::int64_t>, std::int64_t> own_group(const AxisIndexGrou
 
 // The replica at `ranks` of the levels, outermost first, and the one that called its map.
 GroupMember member_at(const std::vector<AxisLevel>& levels, const std::vector<std::int64_t>& ranks,
-                      int own_host) {
+                      int own_worker) {
   const auto outermost = static_cast<std::size_t>(ranks[0]);
-  const auto& hosts = levels[0].hosts;
-  const int host = hosts.empty() ? own_host : hosts[outermost];
+  const auto& workers = levels[0].workers;
+  const int worker = workers.empty() ? own_worker : workers[outermost];
   const Key root = Key(0).fold("replica");
   std::vector<std::uint64_t> chain;  // the replica's id and those around it, innermost last
   if (const auto& callers = levels[0].callers; !callers.empty()) {
@@ -81,7 +81,7 @@ GroupMember member_at(const std::vector<AxisLevel>& levels, const std::vector<st
   const auto outward = [&](std::size_t steps) {
     return chain.size() > steps ? chain[chain.size() - 1 - steps] : 0;
   };
-  return {outward(0), outward(1), host, {outward(2), outward(3)}};
+  return {outward(0), outward(1), worker, {outward(2), outward(3)}};
 }
 
 std::string name_of(const std::vector<AxisLevel>& levels) {
@@ -142,17 +142,17 @@ std::int64_t AxisLevel::index(std::size_t axis) const {
   return rank / below % axes[axis].size;
 }
 
-Environment::Environment(std::shared_ptr<Site> site, std::vector<AxisLevel> levels,
-                         std::shared_ptr<Fate> fate, std::chrono::milliseconds timeout,
-                         std::shared_ptr<const int> identity)
-    : site_(std::move(site)),
+Environment::Environment(std::shared_ptr<LocalReplicas> local, std::vector<AxisLevel> levels,
+                         std::shared_ptr<Cancellation> cancellation,
+                         std::chrono::milliseconds timeout, std::shared_ptr<const int> identity)
+    : local_(std::move(local)),
       levels_(std::move(levels)),
       identity_(identity ? std::move(identity) : std::make_shared<const int>(0)) {
   std::vector<std::int64_t> ranks;
   for (const AxisLevel& level : levels_) ranks.push_back(level.rank);
-  const GroupMember self = member_at(levels_, ranks, site_->host());
-  member_ = {site_->board().take_seat(site_->host(), self.id, self.parent, name_of(levels_)),
-             std::move(fate), timeout};
+  const GroupMember self = member_at(levels_, ranks, local_->worker());
+  member_ = {local_->board().take_seat(local_->worker(), self.id, self.parent, name_of(levels_)),
+             std::move(cancellation), timeout};
 }
 
 std::string Environment::bound_names() const {
@@ -197,8 +197,8 @@ std::vector<Environment::BoundAxis> Environment::resolve(const AxisCall& call) c
   return axes;
 }
 
-Environment::Place Environment::place(const AxisCall& call) const {
-  Place place{0, 1};
+Environment::AxisIndex Environment::place(const AxisCall& call) const {
+  AxisIndex place{0, 1};
   for (const BoundAxis& bound : resolve(call)) {
     const std::int64_t size = bound.of(levels_).size;
     place.index = place.index * size + levels_[bound.level].index(bound.axis);
@@ -243,7 +243,7 @@ std::vector<GroupMember> Environment::members_of(const std::vector<BoundAxis>& a
       ranks[bound->level] += (rest % length - level.index(bound->axis)) * below;
       rest /= length;
     }
-    members.push_back(member_at(levels_, ranks, site_->host()));
+    members.push_back(member_at(levels_, ranks, local_->worker()));
   }
   return members;
 }
@@ -253,14 +253,14 @@ ReplicaGroup& Environment::group(const AxisCall& call, const AxisIndexGroups& gr
   auto& known = groups_[{call.axes.names(), groups, sizes}];
   if (known.replicas) return *known.replicas;
   const auto axes = resolve(call);
-  const Place whole = place(call);
+  const AxisIndex whole = place(call);
   if (!groups.empty()) check_groups(call, groups, whole.size, sizes);
   const auto [group, index] = own_group(groups, whole.index);
   known.key = key_of(axes, group);
-  auto meeting = site_->meeting(
+  auto local = local_->group(
       known.key, [&, &members = group] { return members_of(axes, members, whole.size); });
   known.replicas =
-      std::make_unique<ReplicaGroup>(std::move(meeting), member_, static_cast<int>(index));
+      std::make_unique<ReplicaGroup>(std::move(local), member_, static_cast<int>(index));
   return *known.replicas;
 }
 
@@ -294,7 +294,7 @@ ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups, G
   throw_unbound(call, call.axes.names()[0], "");
 }
 
-Environment::Place place_of(const AxisCall& call) {
+Environment::AxisIndex place_of(const AxisCall& call) {
   const Environment* const environment = current_environment();
   if (environment != nullptr) return environment->place(call);
   if (call.axes.names().empty()) {

@@ -5,14 +5,16 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <source_location>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "framework/axes/axis_names.h"
-#include "framework/comm/replica_group.h"
-#include "framework/comm/site.h"
+#include "framework/base/require.h"
+#include "framework/groups/local_replicas.h"
+#include "framework/groups/replica_group.h"
 
 namespace lockstep {
 
@@ -38,9 +40,9 @@ struct NamedAxis {
 /// the axes that it binds.
 struct AxisLevel {
   std::vector<NamedAxis> axes;
-  std::int64_t rank;         ///< this replica's
-  std::uint64_t map_call;    ///< which call it is of those that the same replica makes
-  std::vector<int> hosts{};  ///< the process of each rank; empty: all in this one
+  std::int64_t rank;           ///< this replica's
+  std::uint64_t map_call;      ///< which call it is of those that the same replica makes
+  std::vector<int> workers{};  ///< that of each rank; empty: all in this one
   /// In a map of a job's replicas: which of them has called for each rank.
   std::vector<std::int64_t> callers{};
 
@@ -57,6 +59,15 @@ struct AxisCall {
 
   /// "psum over 'data' (model.cpp:41)"
   [[nodiscard]] std::string text() const;
+  /// Throws the ValueError "text(): parts", the `parts` as str() puts them together, unless
+  /// `holds`.
+  template <typename... Parts>
+  void require(bool holds, const Parts&... parts) const {
+    lockstep::require(holds, *this, ": ", parts...);
+  }
+  friend std::ostream& operator<<(std::ostream& out, const AxisCall& call) {
+    return out << call.text();
+  }
 };
 
 /// While it lives, messages about this thread's collectives name the function that the user called,
@@ -85,14 +96,17 @@ enum class GroupSizes { equal, any };
 /// the groups of replicas that it has talked to. Used by the replica's thread, which it outlives.
 class Environment {
  public:
-  /// Takes a seat on the site's board. `identity` is that of the replica whose backward this one
-  /// runs; a new one otherwise.
-  Environment(std::shared_ptr<Site> site, std::vector<AxisLevel> levels, std::shared_ptr<Fate> fate,
-              std::chrono::milliseconds timeout, std::shared_ptr<const int> identity = nullptr);
+  /// Takes a seat on the board of `local`. `identity` is that of the replica whose backward this
+  /// one runs; a new one otherwise.
+  Environment(std::shared_ptr<LocalReplicas> local, std::vector<AxisLevel> levels,
+              std::shared_ptr<Cancellation> cancellation, std::chrono::milliseconds timeout,
+              std::shared_ptr<const int> identity = nullptr);
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
 
-  [[nodiscard]] const std::shared_ptr<Site>& site() const noexcept { return site_; }
+  [[nodiscard]] const std::shared_ptr<LocalReplicas>& local_replicas() const noexcept {
+    return local_;
+  }
   [[nodiscard]] const std::vector<AxisLevel>& levels() const noexcept { return levels_; }
   [[nodiscard]] Member& member() noexcept { return member_; }
   /// The same object in a forward and in its backward.
@@ -119,11 +133,11 @@ class Environment {
   /// Counts a call on a group that group() gave.
   [[nodiscard]] CallNumber next_call(const ReplicaGroup& replicas);
   /// This replica's row-major index over the call's axes, and how many there are.
-  struct Place {
+  struct AxisIndex {
     std::int64_t index;
     std::int64_t size;
   };
-  [[nodiscard]] Place place(const AxisCall& call) const;
+  [[nodiscard]] AxisIndex place(const AxisCall& call) const;
 
  private:
   struct BoundAxis {
@@ -140,7 +154,7 @@ class Environment {
                                                     const std::vector<std::int64_t>& group,
                                                     std::int64_t size) const;
 
-  std::shared_ptr<Site> site_;
+  std::shared_ptr<LocalReplicas> local_;
   std::vector<AxisLevel> levels_;
   Member member_;
   std::shared_ptr<const int> identity_;
@@ -179,6 +193,6 @@ class EnvironmentScope {
                                         GroupSizes sizes);
 
 /// This replica's index over the axes that `call` names, and their size; throws as replicas_of.
-[[nodiscard]] Environment::Place place_of(const AxisCall& call);
+[[nodiscard]] Environment::AxisIndex place_of(const AxisCall& call);
 
 }  // namespace lockstep

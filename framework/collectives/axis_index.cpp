@@ -18,7 +18,7 @@ std::int64_t axis_index(const AxisNames& axis_name, std::source_location where) 
 }
 
 Tensor axis_index_tensor(const AxisNames& axis_name, std::source_location where) {
-  const Environment::Place place = place_of({"axis_index_tensor", axis_name, where});
+  const Environment::AxisIndex place = place_of({"axis_index_tensor", axis_name, where});
   Tensor index = at::scalar_tensor(place.index, at::kLong);
   if (Variance* const variance = current_variance()) {
     variance->add(index, variance->set_of(axis_name.names()));

@@ -14,7 +14,8 @@ AxisQueue::AxisQueue(AxisNames axis_name, bool overlap, std::source_location whe
     : axis_(std::move(axis_name)), where_(where) {
   const AxisCall call{"collectives that are started", axis_, where_};
   ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
-  if (!overlap || !replicas.is_network() || replicas.has_several_in_a_process()) return;
+  const bool several_in_a_worker = replicas.layout().workers() < replicas.layout().size();
+  if (!overlap || !replicas.is_network() || several_in_a_worker) return;
   std::vector<int> everyone(static_cast<std::size_t>(replicas.size()));
   std::iota(everyone.begin(), everyone.end(), 0);
   // A channel that nobody else has: the number of this call, which all replicas count alike.
@@ -30,8 +31,11 @@ AxisQueue::Call AxisQueue::pmean_(const Tensor& x) {
     return started;
   }
   const AxisCall call{"pmean_", axis_, where_};
-  started.handle = queue_->all_reduce(bytes_of(x), bytes_of(x), element_type(x.scalar_type(), call),
-                                      ReduceOp::mean);
+  started.handle = queue_->start({.kind = Verb::Kind::all_reduce,
+                                  .input = bytes_of(x),
+                                  .output = bytes_of(x),
+                                  .type = element_type(x.scalar_type(), call),
+                                  .op = ReduceOp::mean});
   return started;
 }
 
@@ -43,8 +47,11 @@ AxisQueue::Call AxisQueue::pmean_scatter_into(const Tensor& output, const Tensor
     return started;
   }
   const AxisCall call{"pmean_scatter_into", axis_, where_};
-  started.handle = queue_->reduce_scatter(bytes_of(input), bytes_of(output),
-                                          element_type(input.scalar_type(), call), ReduceOp::mean);
+  started.handle = queue_->start({.kind = Verb::Kind::reduce_scatter,
+                                  .input = bytes_of(input),
+                                  .output = bytes_of(output),
+                                  .type = element_type(input.scalar_type(), call),
+                                  .op = ReduceOp::mean});
   return started;
 }
 
@@ -55,7 +62,8 @@ AxisQueue::Call AxisQueue::all_gather_into(const Tensor& output, const Tensor& i
     lockstep::all_gather_into(output, input, axis_, {}, where_);
     return started;
   }
-  started.handle = queue_->all_gather(bytes_of(input), bytes_of(output));
+  started.handle = queue_->start(
+      {.kind = Verb::Kind::all_gather, .input = bytes_of(input), .output = bytes_of(output)});
   return started;
 }
 

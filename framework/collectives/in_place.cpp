@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -11,31 +12,31 @@
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/record.h"
-#include "framework/comm/reduce.h"
+#include "framework/reduce/reduce.h"
 
 namespace lockstep {
 namespace {
 
-void check(bool holds, const AxisCall& call, const std::string& message) {
-  if (!holds) throw ValueError(call.text() + ": " + message);
-}
-
 void check_operand(const at::Tensor& tensor, const char* what, const AxisCall& call) {
   check_leaves({tensor}, call);
-  check(tensor.is_contiguous() && !tensor.is_neg(), call,
-        lockstep::str(what, " must be contiguous"));
-  check(!c10::GradMode::is_enabled() || !tensor.requires_grad(), call,
-        lockstep::str(what,
-                      " requires a gradient, and this has no derivative: use what returns "
-                      "its result, or c10::AutoGradMode(false)"));
+  call.require(tensor.is_contiguous() && !tensor.is_neg(), what, " must be contiguous");
+  call.require(!c10::GradMode::is_enabled() || !tensor.requires_grad(), what,
+               " requires a gradient, and this has no derivative: use what returns "
+               "its result, or c10::AutoGradMode(false)");
+}
+
+ElementType type_to_reduce(const at::Tensor& tensor, ReduceOp op, const AxisCall& call) {
+  const ElementType type = element_type(tensor.scalar_type(), call);
+  const std::string problem = why_not(type, op);
+  call.require(problem.empty(), problem);
+  return type;
 }
 
 void reduce_in_place(const AxisCall& call, const Tensor& x, ReduceOp op,
                      const ReduceOptions& options) {
   ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
   check_operand(x, "x", call);
-  const ElementType type = element_type(x.scalar_type(), call);
-  check_reduction(call.text().c_str(), type, op);
+  const ElementType type = type_to_reduce(x, op, call);
   announced(call, replicas, {x}, group_text(options.axis_index_groups),
             [&] { replicas.all_reduce(bytes_of(x), bytes_of(x), type, op); });
   x.unsafeGetTensorImpl()->bump_version();
@@ -46,12 +47,11 @@ void check_pair(const Tensor& output, const Tensor& input, const Tensor& whole, 
                 std::int64_t replicas, const AxisCall& call) {
   check_operand(output, "output", call);
   check_operand(input, "input", call);
-  check(output.scalar_type() == input.scalar_type(), call,
-        lockstep::str("output is ", at::toString(output.scalar_type()), ", input ",
-                      at::toString(input.scalar_type()), "; they must agree"));
-  check(whole.numel() == part.numel() * replicas, call,
-        lockstep::str("input has ", input.numel(), " elements, output ", output.numel(),
-                      "; one is ", replicas, " times the other"));
+  call.require(output.scalar_type() == input.scalar_type(), "output is ",
+               at::toString(output.scalar_type()), ", input ", at::toString(input.scalar_type()),
+               "; they must agree");
+  call.require(whole.numel() == part.numel() * replicas, "input has ", input.numel(),
+               " elements, output ", output.numel(), "; one is ", replicas, " times the other");
 }
 
 CommonZeros allocate(const AxisCall& call, at::IntArrayRef sizes, at::ScalarType dtype,
@@ -60,8 +60,8 @@ CommonZeros allocate(const AxisCall& call, at::IntArrayRef sizes, at::ScalarType
   (void)element_type(dtype, call);
   std::int64_t count = 1;
   for (const std::int64_t size : sizes) {
-    check(size >= 0, call, lockstep::str("size ", size, " is negative"));
-    check(size == 0 || count <= (std::int64_t{1} << 46) / size, call, "the sizes are too large");
+    call.require(size >= 0, "size ", size, " is negative");
+    call.require(size == 0 || count <= (std::int64_t{1} << 46) / size, "the sizes are too large");
     count *= size;
   }
   // For the record alone: of that shape, without memory.
@@ -81,8 +81,7 @@ void scatter_into(const AxisCall& call, const Tensor& output, const Tensor& inpu
                   const AxisIndexGroups& axis_index_groups) {
   ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::equal);
   check_pair(output, input, input, output, replicas.size(), call);
-  const ElementType type = element_type(input.scalar_type(), call);
-  check_reduction(call.text().c_str(), type, op);
+  const ElementType type = type_to_reduce(input, op, call);
   announced(call, replicas, {output, input}, group_text(axis_index_groups),
             [&] { replicas.reduce_scatter(bytes_of(input), bytes_of(output), type, op); });
   output.unsafeGetTensorImpl()->bump_version();
@@ -111,8 +110,8 @@ void pbroadcast_(const Tensor& x, const AxisNames& axis_name, std::int64_t sourc
   const AxisCall call{"pbroadcast_", axis_name, where};
   ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
   check_operand(x, "x", call);
-  check(source >= 0 && source < replicas.size(), call,
-        lockstep::str("source is ", source, ", of ", replicas.size(), " replicas"));
+  call.require(source >= 0 && source < replicas.size(), "source is ", source, ", of ",
+               replicas.size(), " replicas");
   announced(call, replicas, {x}, lockstep::str(", source ", source),
             [&] { replicas.broadcast(bytes_of(x), static_cast<int>(source)); });
   x.unsafeGetTensorImpl()->bump_version();

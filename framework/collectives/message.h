@@ -8,7 +8,7 @@
 
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
-#include "framework/comm/element_type.h"
+#include "framework/reduce/element_type.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "framework/axes/axis_names.h"
-#include "framework/comm/element_type.h"
+#include "framework/reduce/element_type.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {

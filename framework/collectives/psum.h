@@ -61,12 +61,12 @@ auto reduce(const T& x, const AxisNames& axis_name, const ReduceOptions& options
 }  // namespace collectives_detail
 
 /// The sum over the replicas of the axis (or of this replica's group), leaf by leaf, the same bits
-/// on each: added in the order that reduce() (comm/reduce.h) fixes. Shapes and dtypes stay, except
-/// that booleans are counted in int64; integers wrap around, half types are accumulated in float32.
-/// All replicas call it with trees built alike; leaves of one dtype travel in one message. A number
-/// is summed as a tensor of one element: integers give int64_t. Numbers and other static values
-/// inside of a tree stay as they are. (So psum(1, "i") is the axis size,
-/// which axis_size("i") gives without communication.) As jax.lax.psum.
+/// on each: added in the order that reduce() (reduce/reduce.h) fixes. Shapes and dtypes stay,
+/// except that booleans are counted in int64; integers wrap around, half types are accumulated in
+/// float32. All replicas call it with trees built alike; leaves of one dtype travel in one message.
+/// A number is summed as a tensor of one element: integers give int64_t. Numbers and other static
+/// values inside of a tree stay as they are. (So psum(1, "i") is the axis size, which
+/// axis_size("i") gives without communication.) As jax.lax.psum.
 ///
 /// Derivative: psum of the gradients (the transpose; the gradient of the sum of all replicas'
 /// results). Throws NameError and ValueError as replicas_of, ValueError for leaves that are

@@ -18,7 +18,7 @@
 #include "framework/collectives/message.h"
 #include "framework/collectives/ragged_route.h"
 #include "framework/collectives/record.h"
-#include "framework/comm/canonical_order.h"
+#include "framework/reduce/canonical_order.h"
 
 namespace lockstep::collectives_detail {
 namespace {
@@ -26,15 +26,15 @@ namespace {
 using Pieces = std::vector<std::vector<Rows>>;  // [replica]
 
 // How the call found its replicas: its backward does so again.
-struct Place {
+struct RaggedCall {
   AxisNames axis_name;
   RaggedAllToAllOptions options;
   std::source_location where;
 };
 
 // For people; it is empty without groups.
-std::string detail_of(const Place& place) {
-  const std::string groups = group_text(place.options.axis_index_groups);
+std::string detail_of(const RaggedCall& ragged) {
+  const std::string groups = group_text(ragged.options.axis_index_groups);
   return groups.empty() ? groups : groups.substr(2);  // without ", "
 }
 
@@ -204,17 +204,17 @@ Leaves shapes_of(const Leaves& leaves) {
 
 using Route = std::shared_ptr<const RaggedRoute>;
 
-Leaves give_back(const Place& place, const Route& route, const Leaves& gradients,
+Leaves give_back(const RaggedCall& ragged, const Route& route, const Leaves& gradients,
                  const Leaves& operands);
 
-Leaves move_rows(const Place& place, const Route& route, const Leaves& operands,
+Leaves move_rows(const RaggedCall& ragged, const Route& route, const Leaves& operands,
                  const Leaves& outputs) {
-  const AxisCall call{"ragged_all_to_all", place.axis_name, place.where};
-  auto& replicas = replicas_of(call, place.options.axis_index_groups, GroupSizes::equal);
+  const AxisCall call{"ragged_all_to_all", ragged.axis_name, ragged.where};
+  auto& replicas = replicas_of(call, ragged.options.axis_index_groups, GroupSizes::equal);
   Leaves both = operands;
   both.insert(both.end(), outputs.begin(), outputs.end());
   return differentiable(
-      call, replicas, both, detail_of(place),
+      call, replicas, both, detail_of(ragged),
       [&](const Leaves& leaves) {
         const auto middle = leaves.begin() + static_cast<std::ptrdiff_t>(operands.size());
         return written(call, replicas, *route, Leaves(leaves.begin(), middle),
@@ -223,7 +223,7 @@ Leaves move_rows(const Place& place, const Route& route, const Leaves& operands,
       [&](const Leaves&) -> BackwardRule {
         const Leaves shapes = shapes_of(operands);
         return [=](const Leaves& gradients) {
-          Leaves back = give_back(place, route, gradients, shapes);
+          Leaves back = give_back(ragged, route, gradients, shapes);
           const Leaves rest = untouched(gradients, *route);
           back.insert(back.end(), rest.begin(), rest.end());
           return back;
@@ -232,16 +232,16 @@ Leaves move_rows(const Place& place, const Route& route, const Leaves& operands,
       ResultAxes::as_all);
 }
 
-Leaves give_back(const Place& place, const Route& route, const Leaves& gradients,
+Leaves give_back(const RaggedCall& ragged, const Route& route, const Leaves& gradients,
                  const Leaves& operands) {
-  const AxisCall call{"the transpose of ragged_all_to_all", place.axis_name, place.where};
-  auto& replicas = replicas_of(call, place.options.axis_index_groups, GroupSizes::equal);
+  const AxisCall call{"the transpose of ragged_all_to_all", ragged.axis_name, ragged.where};
+  auto& replicas = replicas_of(call, ragged.options.axis_index_groups, GroupSizes::equal);
   return differentiable(
-      call, replicas, gradients, detail_of(place),
+      call, replicas, gradients, detail_of(ragged),
       [&](const Leaves& leaves) { return returned(call, replicas, *route, leaves, operands); },
       [&](const Leaves&) -> BackwardRule {
         const Leaves zeros = shapes_of(gradients);
-        return [=](const Leaves& second) { return move_rows(place, route, second, zeros); };
+        return [=](const Leaves& second) { return move_rows(ragged, route, second, zeros); };
       },
       ResultAxes::as_all);
 }
@@ -299,9 +299,9 @@ std::int64_t shortest(const Leaves& leaves) {
 }
 
 // The group's members as indices along the axis.
-std::vector<std::int64_t> names_of_members(const Place& place, std::int64_t size) {
-  const std::int64_t index = place_of({"ragged_all_to_all", place.axis_name, place.where}).index;
-  for (const auto& group : place.options.axis_index_groups) {
+std::vector<std::int64_t> names_of_members(const RaggedCall& ragged, std::int64_t size) {
+  const std::int64_t index = place_of({"ragged_all_to_all", ragged.axis_name, ragged.where}).index;
+  for (const auto& group : ragged.options.axis_index_groups) {
     if (std::find(group.begin(), group.end(), index) != group.end()) return group;
   }
   std::vector<std::int64_t> all;
@@ -311,9 +311,10 @@ std::vector<std::int64_t> names_of_members(const Place& place, std::int64_t size
 
 // Every replica sees the tables of all and checks all of them: they agree on whether to go on. The
 // lengths, against which it checks, are all replicas', being part of the announced call.
-RaggedRoute exchanged_route(const AxisCall& call, const Place& place, const RaggedTables& tables,
-                            std::int64_t operand_rows, std::int64_t output_rows) {
-  auto& replicas = replicas_of(call, place.options.axis_index_groups, GroupSizes::equal);
+RaggedRoute exchanged_route(const AxisCall& call, const RaggedCall& ragged,
+                            const RaggedTables& tables, std::int64_t operand_rows,
+                            std::int64_t output_rows) {
+  auto& replicas = replicas_of(call, ragged.options.axis_index_groups, GroupSizes::equal);
   const std::int64_t slots = tables.input_offsets.numel();
   const Tensor own = at::empty({4 * slots}, at::kLong);
   own.narrow(0, 0, slots).copy_(tables.input_offsets);
@@ -323,7 +324,7 @@ RaggedRoute exchanged_route(const AxisCall& call, const Place& place, const Ragg
   const Leaves all = differentiable(
       call, replicas, {own},
       lockstep::str("offsets and sizes, operand of ", operand_rows, " rows, output of ",
-                    output_rows, group_text(place.options.axis_index_groups)),
+                    output_rows, group_text(ragged.options.axis_index_groups)),
       [&](const Leaves& leaves) -> Leaves {
         const Tensor gathered = at::empty({replicas.size(), leaves[0].numel()}, at::kLong);
         communicate(call, [&] { replicas.all_gather(bytes_of(leaves[0]), bytes_of(gathered)); });
@@ -332,7 +333,7 @@ RaggedRoute exchanged_route(const AxisCall& call, const Place& place, const Ragg
       // Never asked for: integers have no derivative.
       [](const Leaves&) { return BackwardRule(); });
   const RaggedPlan plan(all[0], operand_rows, output_rows,
-                        names_of_members(place, replicas.size()));
+                        names_of_members(ragged, replicas.size()));
   plan.check(call);
   return plan.route_of(replicas.rank());
 }
@@ -350,9 +351,9 @@ std::vector<Tensor> ragged_all_to_all_leaves(const std::vector<Tensor>& operands
   check_leaves(outputs, call);
   check_pairs(call, operands, outputs);
   check_tables(call, tables, size);
-  const Place place{axis_name, options, where};
+  const RaggedCall ragged{axis_name, options, where};
   const Route route = std::make_shared<const RaggedRoute>(
-      exchanged_route(call, place, tables, shortest(operands), shortest(outputs)));
+      exchanged_route(call, ragged, tables, shortest(operands), shortest(outputs)));
   if (const Variance* const variance = current_variance()) {
     // Where rows go is read from the tables: it is in all results.
     AxisSet axes = 0;
@@ -360,9 +361,9 @@ std::vector<Tensor> ragged_all_to_all_leaves(const std::vector<Tensor>& operands
          {tables.input_offsets, tables.send_sizes, tables.output_offsets, tables.recv_sizes}) {
       axes |= variance->of(table);
     }
-    return move_rows(place, route, varying_over(axes, operands), varying_over(axes, outputs));
+    return move_rows(ragged, route, varying_over(axes, operands), varying_over(axes, outputs));
   }
-  return move_rows(place, route, operands, outputs);
+  return move_rows(ragged, route, operands, outputs);
 }
 
 }  // namespace lockstep::collectives_detail

@@ -5,7 +5,7 @@
 
 #include "framework/axes/environment.h"
 #include "framework/collectives/message.h"
-#include "framework/comm/board.h"
+#include "framework/watch/board.h"
 
 namespace lockstep {
 

@@ -5,15 +5,14 @@
 #include <exception>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "framework/base/errors.h"
-#include "framework/comm/turn.h"
+#include "framework/comm/run_lock.h"
 
 namespace lockstep {
 
 struct CollectiveQueue::Started {
-  std::function<void(Communicator&)> verb;
+  Verb verb;
   bool done = false;  // guarded by the work's mutex, as the error is
   std::exception_ptr error;
 };
@@ -23,8 +22,8 @@ class CollectiveQueue::Work {
  public:
   explicit Work(std::shared_ptr<Communicator> group) : group_(std::move(group)) {}
 
-  std::shared_ptr<Started> add(std::function<void(Communicator&)> verb) {
-    auto started = std::make_shared<Started>(Started{std::move(verb), false, nullptr});
+  std::shared_ptr<Started> add(const Verb& verb) {
+    auto started = std::make_shared<Started>(Started{verb, false, nullptr});
     const std::lock_guard lock(mutex_);
     if (failure_) {
       finish(*started, failure_);
@@ -42,7 +41,7 @@ class CollectiveQueue::Work {
 
   void wait(const Started& started) {
     if (has_thread_ && !done(started)) {
-      const TurnBreak others_may_run;  // and take part in it
+      const RunLockRelease others_may_run;  // and take part in it
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return started.done; });
     }
@@ -77,7 +76,6 @@ class CollectiveQueue::Work {
   static void finish(Started& started, const std::exception_ptr& error) {
     started.error = error;
     started.done = true;
-    started.verb = nullptr;
   }
 
   void fail(const std::exception_ptr& error) {
@@ -97,7 +95,7 @@ class CollectiveQueue::Work {
     std::exception_ptr error;
     bool is_fatal = true;
     try {
-      next->verb(*group_);
+      group_->call(next->verb);
     } catch (const ValueError&) {
       error = std::current_exception();
       is_fatal = false;
@@ -144,51 +142,12 @@ CollectiveQueue::CollectiveQueue(std::shared_ptr<Communicator> group, Progress p
 CollectiveQueue::~CollectiveQueue() {
   work_->close();
   if (!thread_.joinable()) return;
-  const TurnBreak others_may_run;  // one of them may be doing the verb that is to end
+  const RunLockRelease others_may_run;  // one of them may be doing the verb that is to end
   thread_.join();
 }
 
-CollectiveQueue::Handle CollectiveQueue::start(std::function<void(Communicator&)> verb) {
-  return {work_, work_->add(std::move(verb))};
-}
-
-CollectiveQueue::Handle CollectiveQueue::all_reduce(std::span<const std::byte> input,
-                                                    std::span<std::byte> output, ElementType type,
-                                                    ReduceOp op) {
-  return start([=](Communicator& group) { group.all_reduce(input, output, type, op); });
-}
-
-CollectiveQueue::Handle CollectiveQueue::reduce_scatter(std::span<const std::byte> input,
-                                                        std::span<std::byte> output,
-                                                        ElementType type, ReduceOp op) {
-  return start([=](Communicator& group) { group.reduce_scatter(input, output, type, op); });
-}
-
-CollectiveQueue::Handle CollectiveQueue::all_gather(std::span<const std::byte> input,
-                                                    std::span<std::byte> output) {
-  return start([=](Communicator& group) { group.all_gather(input, output); });
-}
-
-CollectiveQueue::Handle CollectiveQueue::all_to_all(std::span<const std::byte> input,
-                                                    std::span<const std::size_t> send_sizes,
-                                                    std::span<std::byte> output,
-                                                    std::span<const std::size_t> recv_sizes) {
-  const std::vector<std::size_t> sends(send_sizes.begin(), send_sizes.end());
-  const std::vector<std::size_t> receives(recv_sizes.begin(), recv_sizes.end());
-  return start([=](Communicator& group) { group.all_to_all(input, sends, output, receives); });
-}
-
-CollectiveQueue::Handle CollectiveQueue::permute(std::span<const std::byte> input, int destination,
-                                                 std::span<std::byte> output, int source) {
-  return start([=](Communicator& group) { group.permute(input, destination, output, source); });
-}
-
-CollectiveQueue::Handle CollectiveQueue::broadcast(std::span<std::byte> data, int root) {
-  return start([=](Communicator& group) { group.broadcast(data, root); });
-}
-
-CollectiveQueue::Handle CollectiveQueue::barrier() {
-  return start([](Communicator& group) { group.barrier(); });
+CollectiveQueue::Handle CollectiveQueue::start(const Verb& verb) {
+  return {work_, work_->add(verb)};
 }
 
 }  // namespace lockstep

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <cstddef>
-#include <functional>
 #include <memory>
-#include <span>
 #include <thread>
 
 #include "framework/comm/communicator.h"
@@ -57,24 +54,11 @@ class CollectiveQueue {
   CollectiveQueue(const CollectiveQueue&) = delete;
   CollectiveQueue& operator=(const CollectiveQueue&) = delete;
 
-  /// As Communicator's.
-  [[nodiscard]] Handle all_reduce(std::span<const std::byte> input, std::span<std::byte> output,
-                                  ElementType type, ReduceOp op);
-  [[nodiscard]] Handle reduce_scatter(std::span<const std::byte> input, std::span<std::byte> output,
-                                      ElementType type, ReduceOp op);
-  [[nodiscard]] Handle all_gather(std::span<const std::byte> input, std::span<std::byte> output);
-  [[nodiscard]] Handle all_to_all(std::span<const std::byte> input,
-                                  std::span<const std::size_t> send_sizes,
-                                  std::span<std::byte> output,
-                                  std::span<const std::size_t> recv_sizes);
-  [[nodiscard]] Handle permute(std::span<const std::byte> input, int destination,
-                               std::span<std::byte> output, int source);
-  [[nodiscard]] Handle broadcast(std::span<std::byte> data, int root);
-  [[nodiscard]] Handle barrier();
+  /// Starts a verb, which is checked when it is done. Its sizes, if it has some, are in use as its
+  /// buffers are.
+  [[nodiscard]] Handle start(const Verb& verb);
 
  private:
-  [[nodiscard]] Handle start(std::function<void(Communicator&)> verb);
-
   std::shared_ptr<Work> work_;
   std::thread thread_;
 };

@@ -1,104 +1,165 @@
 #include "framework/comm/communicator.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <numeric>
+#include <ostream>
+#include <string>
 #include <vector>
 
-#include "framework/base/errors.h"
+#include "framework/base/require.h"
 #include "framework/base/text.h"
-#include "framework/comm/reduce.h"
+#include "framework/base/wording.h"
+#include "framework/reduce/reduce.h"
 
 namespace lockstep {
 namespace {
 
-void check(bool holds, const std::string& message) {
-  if (!holds) throw ValueError(message);
+// "3 bytes"
+struct InBytes {
+  std::size_t count;
+  friend std::ostream& operator<<(std::ostream& out, InBytes bytes) {
+    return out << counted(static_cast<std::int64_t>(bytes.count), "byte");
+  }
+};
+
+void check_elements(const char* verb, std::size_t bytes, const Verb& call) {
+  require(bytes % size_of(call.type) == 0, verb, ": ", InBytes{bytes},
+          ", which is no whole number of ", name_of(call.type));
+  const std::string problem = why_not(call.type, call.op);
+  require(problem.empty(), verb, ": ", problem);
 }
 
-void check_elements(const char* verb, std::size_t bytes, ElementType type, ReduceOp op) {
-  check(bytes % size_of(type) == 0,
-        str(verb, ": ", bytes, " bytes are no whole number of ", name_of(type)));
-  check_reduction(verb, type, op);
+void check_all_reduce(const Verb& verb) {
+  require(verb.input.size() == verb.output.size(), "all_reduce: input has ",
+          InBytes{verb.input.size()}, ", output ", verb.output.size(), "; they must agree");
+  check_elements("all_reduce", verb.input.size(), verb);
+}
+
+void check_reduce_scatter(const Verb& verb, int size) {
+  require(verb.input.size() == verb.output.size() * static_cast<std::size_t>(size),
+          "reduce_scatter: input has ", InBytes{verb.input.size()}, "; ", size, " slices of ",
+          verb.output.size(), " are needed");
+  check_elements("reduce_scatter", verb.output.size(), verb);
+}
+
+void check_all_gather(const Verb& verb, int size) {
+  require(verb.output.size() == verb.input.size() * static_cast<std::size_t>(size),
+          "all_gather: output has ", InBytes{verb.output.size()}, "; ", size, " times ",
+          verb.input.size(), " are needed");
 }
 
 void check_sizes(const char* what, std::span<const std::size_t> sizes, int replicas,
                  std::size_t buffer) {
-  check(sizes.size() == static_cast<std::size_t>(replicas),
-        str("all_to_all: ", sizes.size(), " ", what, " for ", replicas, " replicas"));
+  require(sizes.size() == static_cast<std::size_t>(replicas), "all_to_all: ", sizes.size(), " ",
+          what, " for ", replicas, " replicas");
   const std::size_t total = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
-  check(total == buffer,
-        str("all_to_all: ", what, " add up to ", total, " bytes, the buffer has ", buffer));
+  require(total == buffer, "all_to_all: ", what, " add up to ", InBytes{total}, ", the buffer has ",
+          buffer);
+}
+
+void check_all_to_all(const Verb& verb, int rank, int size) {
+  check_sizes("send sizes", verb.send_sizes, size, verb.input.size());
+  check_sizes("receive sizes", verb.recv_sizes, size, verb.output.size());
+  const std::size_t sent = verb.send_sizes[static_cast<std::size_t>(rank)];
+  const std::size_t received = verb.recv_sizes[static_cast<std::size_t>(rank)];
+  require(sent == received, "all_to_all: replica ", rank, " sends itself ", InBytes{sent},
+          " and expects ", received);
+}
+
+void check_permute(const Verb& verb, int rank, int size) {
+  const auto check_replica = [&](const char* what, int replica) {
+    require(replica == Verb::kNobody || (replica >= 0 && replica < size), "permute: ", what, " ",
+            replica, " is not in a group of ", size);
+  };
+  check_replica("destination", verb.destination);
+  check_replica("source", verb.source);
+  require((verb.destination == rank) == (verb.source == rank), "permute: replica ", rank,
+          " is its own destination or source, but not both");
+  require(verb.source != rank || verb.input.size() == verb.output.size(), "permute: replica ", rank,
+          " sends itself ", InBytes{verb.input.size()}, " and expects ", verb.output.size());
+}
+
+void check_allocate(const Verb& verb) {
+  constexpr std::size_t kMost = std::size_t{1} << 46;  // more than machines have addresses for
+  require(verb.bytes <= kMost, "allocate: ", InBytes{verb.bytes}, "; no more than ", kMost,
+          " are possible");
 }
 
 }  // namespace
 
+void Verb::check(int rank, int size) const {
+  switch (kind) {
+    case Kind::all_reduce:
+      return check_all_reduce(*this);
+    case Kind::reduce_scatter:
+      return check_reduce_scatter(*this, size);
+    case Kind::all_gather:
+      return check_all_gather(*this, size);
+    case Kind::all_to_all:
+      return check_all_to_all(*this, rank, size);
+    case Kind::permute:
+      return check_permute(*this, rank, size);
+    case Kind::broadcast:
+      return require(source >= 0 && source < size, "broadcast: root ", source,
+                     " is not in a group of ", size);
+    case Kind::barrier:
+      return;
+    case Kind::allocate:
+      return check_allocate(*this);
+  }
+}
+
 Communicator::Communicator(int rank, int size) : rank_(rank), size_(size) {
-  check(size >= 1, str("a group needs at least one replica, not ", size));
-  check(rank >= 0 && rank < size, str("rank ", rank, " is not in a group of ", size));
+  require(size >= 1, "a group needs at least one replica, not ", size);
+  require(rank >= 0 && rank < size, "rank ", rank, " is not in a group of ", size);
 }
 
-void Communicator::all_reduce(std::span<const std::byte> input, std::span<std::byte> output,
-                              ElementType type, ReduceOp op) {
-  check(input.size() == output.size(), str("all_reduce: input has ", input.size(),
-                                           " bytes, output ", output.size(), "; they must agree"));
-  check_elements("all_reduce", input.size(), type, op);
-  do_all_reduce(input, output, type, op);
+void Communicator::all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
+  call({.kind = Verb::Kind::all_reduce, .input = input, .output = output, .type = type, .op = op});
 }
 
-void Communicator::reduce_scatter(std::span<const std::byte> input, std::span<std::byte> output,
-                                  ElementType type, ReduceOp op) {
-  check(input.size() == output.size() * static_cast<std::size_t>(size_),
-        str("reduce_scatter: input has ", input.size(), " bytes; ", size_, " slices of ",
-            output.size(), " are needed"));
-  check_elements("reduce_scatter", output.size(), type, op);
-  do_reduce_scatter(input, output, type, op);
+void Communicator::reduce_scatter(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
+  call({.kind = Verb::Kind::reduce_scatter,
+        .input = input,
+        .output = output,
+        .type = type,
+        .op = op});
 }
 
-void Communicator::all_gather(std::span<const std::byte> input, std::span<std::byte> output) {
-  check(output.size() == input.size() * static_cast<std::size_t>(size_),
-        str("all_gather: output has ", output.size(), " bytes; ", size_, " times ", input.size(),
-            " are needed"));
-  do_all_gather(input, output);
+void Communicator::all_gather(ConstBytes input, Bytes output) {
+  call({.kind = Verb::Kind::all_gather, .input = input, .output = output});
 }
 
-void Communicator::all_to_all(std::span<const std::byte> input,
-                              std::span<const std::size_t> send_sizes, std::span<std::byte> output,
-                              std::span<const std::size_t> recv_sizes) {
-  check_sizes("send sizes", send_sizes, size_, input.size());
-  check_sizes("receive sizes", recv_sizes, size_, output.size());
-  const auto own = static_cast<std::size_t>(rank_);
-  check(send_sizes[own] == recv_sizes[own],
-        str("all_to_all: replica ", rank_, " sends itself ", send_sizes[own], " bytes and expects ",
-            recv_sizes[own]));
-  do_all_to_all(input, send_sizes, output, recv_sizes);
+void Communicator::all_to_all(ConstBytes input, std::span<const std::size_t> send_sizes,
+                              Bytes output, std::span<const std::size_t> recv_sizes) {
+  call({.kind = Verb::Kind::all_to_all,
+        .input = input,
+        .output = output,
+        .send_sizes = send_sizes,
+        .recv_sizes = recv_sizes});
 }
 
-void Communicator::permute(std::span<const std::byte> input, int destination,
-                           std::span<std::byte> output, int source) {
-  check(destination == kNobody || (destination >= 0 && destination < size_),
-        str("permute: destination ", destination, " is not in a group of ", size_));
-  check(source == kNobody || (source >= 0 && source < size_),
-        str("permute: source ", source, " is not in a group of ", size_));
-  check((destination == rank_) == (source == rank_),
-        str("permute: replica ", rank_, " is its own destination or source, but not both"));
-  check(source != rank_ || input.size() == output.size(),
-        str("permute: replica ", rank_, " sends itself ", input.size(), " bytes and expects ",
-            output.size()));
-  do_permute(input, destination, output, source);
+void Communicator::permute(ConstBytes input, int destination, Bytes output, int source) {
+  call({.kind = Verb::Kind::permute,
+        .input = input,
+        .output = output,
+        .destination = destination,
+        .source = source});
 }
 
-void Communicator::broadcast(std::span<std::byte> data, int root) {
-  check(root >= 0 && root < size_, str("broadcast: root ", root, " is not in a group of ", size_));
-  do_broadcast(data, root);
+void Communicator::broadcast(Bytes data, int root) {
+  call({.kind = Verb::Kind::broadcast, .output = data, .source = root});
 }
 
 void Communicator::barrier() {
-  do_barrier();
+  call({.kind = Verb::Kind::barrier});
 }
 
 std::shared_ptr<SymmetricBuffer> Communicator::allocate(std::size_t bytes, Copies copies) {
-  constexpr std::size_t kMost = std::size_t{1} << 46;  // more than machines have addresses for
-  check(bytes <= kMost, str("allocate: ", bytes, " bytes; no more than ", kMost, " are possible"));
-  return do_allocate(bytes, copies);
+  std::shared_ptr<SymmetricBuffer> buffer;
+  call({.kind = Verb::Kind::allocate, .bytes = bytes, .copies = copies, .buffer = &buffer});
+  return buffer;
 }
 
 std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> members,
@@ -107,15 +168,16 @@ std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> member
   int own_place = -1;
   for (std::size_t place = 0; place < members.size(); ++place) {
     const int member = members[place];
-    check(member >= 0 && member < size_,
-          str("subgroup: member ", member, " is not in a group of ", size_));
-    check(!seen[static_cast<std::size_t>(member)],
-          str("subgroup: member ", member, " stands twice"));
+    require(member >= 0 && member < size_, "subgroup: member ", member, " is not in a group of ",
+            size_);
+    require(!seen[static_cast<std::size_t>(member)], "subgroup: member ", member, " stands twice");
     seen[static_cast<std::size_t>(member)] = true;
     if (member == rank_) own_place = static_cast<int>(place);
   }
-  check(own_place >= 0,
+  if (own_place < 0) {
+    throw ValueError(
         str("subgroup: replica ", rank_, " is not among its members [", join(members), "]"));
+  }
   return do_subgroup(members, own_place, channel);
 }
 

@@ -7,11 +7,45 @@
 #include <span>
 #include <string>
 
-#include "framework/comm/element_type.h"
+#include "framework/base/bytes.h"
 #include "framework/comm/ledger.h"
 #include "framework/comm/symmetric_buffer.h"
+#include "framework/reduce/element_type.h"
 
 namespace lockstep {
+
+/// One call of a Communicator's method, with its arguments: the method says what they mean. Buffers
+/// are the caller's.
+struct Verb {
+  enum class Kind {
+    all_reduce,
+    reduce_scatter,
+    all_gather,
+    all_to_all,
+    permute,
+    broadcast,
+    barrier,
+    allocate
+  };
+  /// As destination or source: no replica.
+  static constexpr int kNobody = -1;
+
+  Kind kind;
+  ConstBytes input = {};
+  Bytes output = {};  ///< broadcast: the data
+  ElementType type = ElementType::uint8;
+  ReduceOp op = ReduceOp::sum;
+  std::span<const std::size_t> send_sizes = {};
+  std::span<const std::size_t> recv_sizes = {};
+  int destination = kNobody;
+  int source = kNobody;   ///< broadcast: the root
+  std::size_t bytes = 0;  ///< allocate: of the buffer …
+  Copies copies = Copies::each;
+  std::shared_ptr<SymmetricBuffer>* buffer = nullptr;  ///< … and where it goes
+
+  /// ValueError, naming the rule, unless replica `rank` of a group of `size` may call it.
+  void check(int rank, int size) const;
+};
 
 /// How the bytes of one replica reach the others of its group. All replicas of a group call the
 /// same verbs with the same sizes in the same order; a verb returns once this replica's result is
@@ -24,7 +58,7 @@ namespace lockstep {
 class Communicator {
  public:
   /// In permute(): no replica.
-  static constexpr int kNobody = -1;
+  static constexpr int kNobody = Verb::kNobody;
 
   Communicator(int rank, int size);
   virtual ~Communicator() = default;
@@ -37,33 +71,30 @@ class Communicator {
 
   /// output = the reduction of all inputs, in reduce()'s canonical order, the same bits on every
   /// replica. `input` and `output` have the same size and are the same buffer or do not overlap.
-  void all_reduce(std::span<const std::byte> input, std::span<std::byte> output, ElementType type,
-                  ReduceOp op);
+  void all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op);
 
   /// output = the slice of all_reduce's result that is this replica's: `input` is size() slices of
   /// output.size() bytes each, and replica r gets slice r. They may overlap only if `output` is
   /// exactly the own slice of `input`.
-  void reduce_scatter(std::span<const std::byte> input, std::span<std::byte> output,
-                      ElementType type, ReduceOp op);
+  void reduce_scatter(ConstBytes input, Bytes output, ElementType type, ReduceOp op);
 
   /// output = the inputs of all replicas in their order, input.size() bytes each. They may overlap
   /// only if `input` is exactly the own slice of `output`.
-  void all_gather(std::span<const std::byte> input, std::span<std::byte> output);
+  void all_gather(ConstBytes input, Bytes output);
 
   /// Sends send_sizes[r] bytes of `input` to each replica r, taken one after another, and puts the
   /// recv_sizes[r] bytes that come from each replica r into `output`, likewise. send_sizes[r] here
   /// and recv_sizes[rank()] on replica r must be equal. No overlap.
-  void all_to_all(std::span<const std::byte> input, std::span<const std::size_t> send_sizes,
-                  std::span<std::byte> output, std::span<const std::size_t> recv_sizes);
+  void all_to_all(ConstBytes input, std::span<const std::size_t> send_sizes, Bytes output,
+                  std::span<const std::size_t> recv_sizes);
 
   /// Sends `input` to `destination` and receives `output` from `source`; either may be kNobody, and
   /// its buffer is then left alone. Who is a source's destination must name it as its source, with
   /// the same size. No overlap.
-  void permute(std::span<const std::byte> input, int destination, std::span<std::byte> output,
-               int source);
+  void permute(ConstBytes input, int destination, Bytes output, int source);
 
   /// data = replica `root`'s data.
-  void broadcast(std::span<std::byte> data, int root);
+  void broadcast(Bytes data, int root);
 
   /// Returns once every replica has called it.
   void barrier();
@@ -84,9 +115,17 @@ class Communicator {
   [[nodiscard]] std::shared_ptr<SymmetricBuffer> allocate(std::size_t bytes,
                                                           Copies copies = Copies::each);
 
+  /// Does `verb` as the methods above do, which all call this.
+  void call(const Verb& verb) {
+    verb.check(rank_, size_);
+    run(verb);
+  }
+  /// Does a `verb` whose arguments were checked for this replica.
+  virtual void run(const Verb& verb) = 0;
+
   /// The group of `members` (ranks in this group, each at most once, this replica among them) in
   /// the order given. Every member asks for the same list; no message is sent. It shares this
-  /// group's connections, ledger and fate: abort() on either ends both. Groups of the same members
+  /// group's connections and ledger, and abort() on either ends both. Groups of the same members
   /// on different channels are different groups; different groups may be used by different threads.
   [[nodiscard]] std::shared_ptr<Communicator> subgroup(std::span<const int> members,
                                                        std::uint64_t channel = 0);
@@ -113,20 +152,6 @@ class Communicator {
   [[nodiscard]] std::uint64_t current_mark() const noexcept { return mark_; }
 
  private:
-  virtual void do_all_reduce(std::span<const std::byte> input, std::span<std::byte> output,
-                             ElementType type, ReduceOp op) = 0;
-  virtual void do_reduce_scatter(std::span<const std::byte> input, std::span<std::byte> output,
-                                 ElementType type, ReduceOp op) = 0;
-  virtual void do_all_gather(std::span<const std::byte> input, std::span<std::byte> output) = 0;
-  virtual void do_all_to_all(std::span<const std::byte> input,
-                             std::span<const std::size_t> send_sizes, std::span<std::byte> output,
-                             std::span<const std::size_t> recv_sizes) = 0;
-  virtual void do_permute(std::span<const std::byte> input, int destination,
-                          std::span<std::byte> output, int source) = 0;
-  virtual void do_broadcast(std::span<std::byte> data, int root) = 0;
-  virtual void do_barrier() = 0;
-  [[nodiscard]] virtual std::shared_ptr<SymmetricBuffer> do_allocate(std::size_t bytes,
-                                                                     Copies copies) = 0;
   [[nodiscard]] virtual std::shared_ptr<Communicator> do_subgroup(std::span<const int> members,
                                                                   int own_place,
                                                                   std::uint64_t channel) = 0;

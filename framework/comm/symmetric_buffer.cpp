@@ -6,7 +6,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
-#include "framework/comm/shared_pages.h"
+#include "framework/comm/shared/pages.h"
 
 namespace lockstep {
 namespace {

@@ -13,7 +13,7 @@ namespace lockstep {
 
 using at::Tensor;
 
-TeamOptions differentiated_by(TeamOptions options, const std::vector<MapInput>& inputs) {
+MapCall differentiated_by(MapCall options, const std::vector<MapInput>& inputs) {
   std::vector<std::size_t> leaves;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (std::any_of(inputs[i].parts.begin(), inputs[i].parts.end(), is_differentiable)) {
@@ -28,21 +28,20 @@ TeamOptions differentiated_by(TeamOptions options, const std::vector<MapInput>& 
   return options;
 }
 
-TeamOptions options_of_backward(const TeamOptions& forward,
-                                const std::vector<std::uint64_t>& map_calls, std::uint64_t run,
-                                bool differentiated) {
+MapCall call_of_backward(const MapCall& forward, const std::vector<std::uint64_t>& map_calls,
+                         std::uint64_t run, bool differentiated) {
   Key key = Key(run).fold("backward");
   for (const std::uint64_t map_call : map_calls) key = key.fold(map_call);
   const auto& before = forward.backward;
-  TeamOptions options = forward;
+  MapCall options = forward;
   // Maps are counted in the upper bits of their calls: see Environment::next_map_call.
-  options.backward = BackwardTeam{key.bits() | 1, before ? before->number : map_calls.back() / 2,
+  options.backward = BackwardCall{key.bits() | 1, before ? before->number : map_calls.back() / 2,
                                   before ? before->times + 1 : 1};
   options.differentiated = differentiated ? "differentiated" : "";
   return options;
 }
 
-void check_real(const TeamOptions& options, const std::vector<Tensor>& results) {
+void check_real(const MapCall& options, const std::vector<Tensor>& results) {
   for (std::size_t k = 0; k < results.size(); ++k) {
     if (!results[k].defined() || !results[k].is_complex() || !results[k].requires_grad()) continue;
     throw ValueError(lockstep::str(text_of(options), ": leaf ", k, " of the result is ",

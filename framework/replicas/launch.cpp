@@ -30,7 +30,7 @@
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
 #include "framework/base/wording.h"
-#include "framework/comm/host_memory.h"
+#include "framework/comm/shared/host_memory.h"
 #include "framework/comm/socket_store.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/machine.h"

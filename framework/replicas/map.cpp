@@ -160,7 +160,7 @@ void take_first_replicas(const AxisMap& options, std::vector<Tensor>& leaves,
   for (std::size_t i = 0; i < shared.size(); ++i) leaves[shared[i]] = firsts[i];
 }
 
-void check_same_values(const TeamOptions& team, const std::vector<std::string>& texts) {
+void check_same_values(const MapCall& map_call, const std::vector<std::string>& texts) {
   // What of the texts does not fit into a message is compared all the same.
   struct Message {
     std::uint64_t digest;
@@ -169,19 +169,19 @@ void check_same_values(const TeamOptions& team, const std::vector<std::string>& 
   const std::string all = join(texts);
   Message own{Key(0).fold(all).bits(), {}};
   std::copy_n(all.begin(), std::min(all.size(), own.text.size() - 1), own.text.begin());
-  const AxisCall call{team.map, names_of(team), team.where};
+  const AxisCall call{map_call.map, names_of(map_call), map_call.where};
   ReplicaGroup& group = replicas_of(call, {}, GroupSizes::any);
   std::vector<Message> messages(static_cast<std::size_t>(group.size()));
   const std::string step = "comparing the static values that its replicas return";
   communicate(call, [&] {
-    group.begin(CallRecord::of(Key(0).fold(step).bits(), text_of(team) + ", " + step));
+    group.begin(CallRecord::of(Key(0).fold(step).bits(), text_of(map_call) + ", " + step));
     group.all_gather(std::as_bytes(std::span(&own, 1)),
                      std::as_writable_bytes(std::span(messages)));
     group.end();
   });
   for (std::size_t r = 1; r < messages.size(); ++r) {
     if (messages[r].digest == messages[0].digest) continue;
-    throw ValueError(str(text_of(team), ": the results of replicas 0 and ", r,
+    throw ValueError(str(text_of(map_call), ": the results of replicas 0 and ", r,
                          " differ in their static values, ", messages[0].text.data(), " and ",
                          messages[r].text.data(),
                          "; return as tensors what is not the same on all replicas"));

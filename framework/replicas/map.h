@@ -146,9 +146,9 @@ struct Element {
 void take_first_replicas(const AxisMap& options, std::vector<Tensor>& leaves,
                          const std::vector<std::optional<std::int64_t>>& axes);
 
-/// Throws ValueError on every replica of the team unless all have the same `texts`: those of the
+/// Throws ValueError on every replica of the map unless all have the same `texts`: those of the
 /// static values that they return.
-void check_same_values(const TeamOptions& team, const std::vector<std::string>& texts);
+void check_same_values(const MapCall& map_call, const std::vector<std::string>& texts);
 
 /// Runs `body`; ValueErrors gain what the map is and where it was made.
 template <typename Body>
@@ -235,27 +235,27 @@ consteval bool check_call() {
   return false;
 }
 
-/// Runs `f` in a team and gives what `combined(Element)` makes of every element of its result.
-/// `finish` may change a replica's leaves of an element in its thread.
+/// Runs `f` on all replicas and gives what `combined(Element)` makes of every element of its
+/// result. `finish` may change a replica's leaves of an element in its thread.
 template <typename F, typename Finish, typename Combine, typename... Args>
-auto run(const TeamOptions& team, const std::vector<MapInput>& inputs, const F& f,
+auto run(const MapCall& map_call, const std::vector<MapInput>& inputs, const F& f,
          const Finish& finish, const Combine& combined, const Args&... args) {
   using Result = std::remove_cvref_t<decltype(call_with_leaves(f, {}, args...))>;
   if constexpr (std::is_void_v<Result>) {
-    (void)run_map(team, inputs, [&](const TeamPlace&, const std::vector<Tensor>& leaves) {
+    (void)run_map(map_call, inputs, [&](const ReplicaThread&, const std::vector<Tensor>& leaves) {
       call_with_leaves(f, leaves, args...);
       return std::vector<Tensor>();
     });
   } else {
-    std::vector<std::optional<Result>> results(static_cast<std::size_t>(team.replicas));
+    std::vector<std::optional<Result>> results(static_cast<std::size_t>(map_call.replicas));
     std::int64_t first = 0;
-    const auto leaves_of_all =
-        run_map(team, inputs, [&](const TeamPlace& place, const std::vector<Tensor>& leaves) {
+    const auto leaves_of_all = run_map(
+        map_call, inputs, [&](const ReplicaThread& place, const std::vector<Tensor>& leaves) {
           if (place.local == 0) first = place.first;
           auto& result = results[static_cast<std::size_t>(place.local)];
           result.emplace(call_with_leaves(f, leaves, args...));
           if constexpr (tree_detail::has_values<Result>()) {
-            check_same_values(team, tree_detail::texts_of_values(*result));
+            check_same_values(map_call, tree_detail::texts_of_values(*result));
           }
           std::vector<Tensor> all;
           for_each_result(*result, [&](const auto& element, std::size_t index, std::size_t count) {
@@ -269,7 +269,7 @@ auto run(const TeamOptions& team, const std::vector<MapInput>& inputs, const F& 
       try {
         tree_detail::check_same_structure(*results[0], *results[r], "the result");
       } catch (const ValueError& error) {
-        error.rethrow_with(str(text_of(team), ": replicas ", first, " and ",
+        error.rethrow_with(str(text_of(map_call), ": replicas ", first, " and ",
                                first + static_cast<std::int64_t>(r), ": "));
       }
     }
@@ -309,10 +309,10 @@ auto run_axis_map(const AxisMap& options, const F& f, const Args&... args) {
     axis.size = plan(options, arguments);
     return cut(options, arguments, axis.size);
   });
-  const TeamOptions team{
+  const MapCall map_call{
       options.map,     {axis},       axis.size, options.lanes, options.threads_per_replica,
       options.timeout, options.where};
-  const auto share_first = [&](const TeamPlace& place, std::vector<Tensor>& leaves,
+  const auto share_first = [&](const ReplicaThread& place, std::vector<Tensor>& leaves,
                                const auto& element, std::size_t index, std::size_t count) {
     if (!place.spans_members) return;
     const auto axes = titled([&] { return axes_of(element, index, count); });
@@ -321,7 +321,7 @@ auto run_axis_map(const AxisMap& options, const F& f, const Args&... args) {
   const auto combined = [&](const Element& parts, const auto& element) {
     return titled([&] { return combine(parts, axes_of(element, parts.index, parts.count)); });
   };
-  return run(team, inputs, f, share_first, combined, args...);
+  return run(map_call, inputs, f, share_first, combined, args...);
 }
 
 }  // namespace map_detail

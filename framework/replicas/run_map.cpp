@@ -47,7 +47,7 @@ struct Port {
 
 // A map that has run and can be differentiated.
 struct Recorded {
-  TeamOptions options;
+  MapCall options;
   Identities identities;
   std::vector<Tensors> results;  // by replica, with their graphs
   std::vector<Port> ports;
@@ -108,7 +108,7 @@ class MapBackward final : public Node {
 };
 
 // Which call of the map this is, and where the first replica here is.
-void note_call(Recorded& recorded, const TeamPlace& place) {
+void note_call(Recorded& recorded, const ReplicaThread& place) {
   if (place.local != 0) return;
   for (const AxisLevel& level : place.environment->levels()) {
     recorded.map_calls.push_back(level.map_call);
@@ -195,7 +195,7 @@ bool is_tracked(const Recorded& recorded) {
 }
 
 // Where a replica is and over which axes its results vary, once it has them.
-void note_results(Recorded& recorded, const TeamPlace& place) {
+void note_results(Recorded& recorded, const ReplicaThread& place) {
   const auto r = static_cast<std::size_t>(place.local);
   const AxisLevel& own = place.environment->levels().back();
   for (std::size_t axis = 0; axis < own.axes.size(); ++axis) {
@@ -331,8 +331,8 @@ variable_list MapBackward::apply(variable_list&& gradients) {
   }
   refuse_captured(recorded_);
   const bool create_graph = c10::GradMode::is_enabled();
-  const TeamOptions options =
-      options_of_backward(recorded_.options, recorded_.map_calls, ++runs_, create_graph);
+  const MapCall options =
+      call_of_backward(recorded_.options, recorded_.map_calls, ++runs_, create_graph);
   const std::size_t replicas = recorded_.results.size();
   std::vector<Tensors> starts;
   for (std::size_t r = 0; r < replicas; ++r) starts.push_back(gradient_of_results(r, gradients));
@@ -347,9 +347,9 @@ variable_list MapBackward::apply(variable_list&& gradients) {
   for (std::size_t k = 0; create_graph && k < starts[0].size(); ++k) {
     second.ports.push_back(start_port(starts, k));
   }
-  run_team(
+  run_replica_threads(
       options,
-      [&](const TeamPlace& place) {
+      [&](const ReplicaThread& place) {
         const auto r = static_cast<std::size_t>(place.local);
         note_call(second, place);
         std::optional<VarianceScope> tracked;
@@ -428,7 +428,7 @@ std::vector<Tensors> attach(Recorded recorded) {
 
 }  // namespace
 
-std::vector<std::vector<Tensor>> run_map(const TeamOptions& options,
+std::vector<std::vector<Tensor>> run_map(const MapCall& options,
                                          const std::vector<MapInput>& inputs, const MapBody& body) {
   if (current_variance() != nullptr) {
     throw ValueError(text_of(options) +
@@ -456,7 +456,7 @@ std::vector<std::vector<Tensor>> run_map(const TeamOptions& options,
     recorded.variances.resize(replicas);
     recorded.places.resize(replicas);
   }
-  run_team(recorded.options, [&](const TeamPlace& place) {
+  run_replica_threads(recorded.options, [&](const ReplicaThread& place) {
     const auto r = static_cast<std::size_t>(place.local);
     note_call(recorded, place);
     recorded.identities[r] = place.environment->identity();

@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "framework/replicas/team.h"
+#include "framework/replicas/replica_threads.h"
 
 namespace lockstep {
 
@@ -20,11 +20,11 @@ struct MapInput {
 };
 
 /// What a map does in one replica, from its leaves to those of its result.
-using MapBody =
-    std::function<std::vector<at::Tensor>(const TeamPlace&, const std::vector<at::Tensor>& leaves)>;
+using MapBody = std::function<std::vector<at::Tensor>(const ReplicaThread&,
+                                                      const std::vector<at::Tensor>& leaves)>;
 
-/// Runs `body` in a team and returns each replica's leaves. As one node of autograd's graph: its
-/// backward runs that of every replica in a thread and an environment of its own, so that the
+/// Runs `body` on all replicas and returns each replica's leaves. As one node of autograd's graph:
+/// its backward runs that of every replica in a thread and an environment of its own, so that the
 /// collectives in it meet. Gradients of parts that replicas share, and of tensors that `body`
 /// uses without being given them, are summed over those replicas in the canonical order. The
 /// backward must run where the map was called; it can be differentiated in turn.
@@ -37,7 +37,7 @@ using MapBody =
 /// Throws ValueError for a complex result that requires a gradient and, from the backward of a map
 /// that spans a job, for a tensor that `body` uses without being given it: members cannot know
 /// which one of the others' it is.
-[[nodiscard]] std::vector<std::vector<at::Tensor>> run_map(const TeamOptions& options,
+[[nodiscard]] std::vector<std::vector<at::Tensor>> run_map(const MapCall& options,
                                                            const std::vector<MapInput>& inputs,
                                                            const MapBody& body);
 

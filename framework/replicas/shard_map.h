@@ -142,23 +142,23 @@ template <typename F>
           out_specs = std::move(out_specs), options = std::move(options),
           where]<typename... Args>(const Args&... args) {
     if constexpr (map_detail::check_call<F, Args...>()) {
-      TeamOptions team{"shard_map",
+      MapCall map_call{"shard_map",
                        {},
                        0,
                        /*lanes=*/false,
                        options.threads_per_replica,
                        options.timeout,
                        where};
-      team.check_vma = options.check_vma;
-      for (const auto& [name, size] : mesh.axes()) team.axes.push_back({name, size});
+      map_call.check_vma = options.check_vma;
+      for (const auto& [name, size] : mesh.axes()) map_call.axes.push_back({name, size});
       const auto titled = [&](const auto& body) -> decltype(auto) {
-        return map_detail::with_title(team.map, names_of(team), where, body);
+        return map_detail::with_title(map_call.map, names_of(map_call), where, body);
       };
       const auto specs_of = [&](const auto& element, std::size_t index, std::size_t count) {
         return map_detail::entries_of_result(out_specs, "out_specs", element, index, count);
       };
       const auto local = titled([&] { return map_detail::LocalMesh(mesh); });
-      team.replicas = local.replicas();
+      map_call.replicas = local.replicas();
       const auto inputs = titled([&] {
         if (in_specs.is_left_out() && sizeof...(args) > 0) {
           map_detail::throw_miscounted("in_specs", 0, false, sizeof...(args), "argument");
@@ -167,7 +167,7 @@ template <typename F>
         map_detail::check_specs(local, out_specs, "out_specs");
         return map_detail::cut(local, map_detail::describe(in_specs, "in_specs", args...));
       });
-      const auto check = [&](const TeamPlace&, std::vector<Tensor>& leaves, const auto& element,
+      const auto check = [&](const ReplicaThread&, std::vector<Tensor>& leaves, const auto& element,
                              std::size_t index, std::size_t count) {
         if (!options.check_vma && !options.check_replicated) return;
         const auto specs = titled([&] { return specs_of(element, index, count); });
@@ -185,7 +185,7 @@ template <typename F>
                                            specs_of(element, result.index, result.count));
         });
       };
-      return map_detail::run(team, inputs, f, check, joined, args...);
+      return map_detail::run(map_call, inputs, f, check, joined, args...);
     }
   };
 }

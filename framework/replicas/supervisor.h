@@ -3,8 +3,8 @@
 #include <chrono>
 #include <vector>
 
-#include "framework/comm/board.h"
 #include "framework/replicas/worker_process.h"
+#include "framework/watch/board.h"
 
 namespace lockstep {
 

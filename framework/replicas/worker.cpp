@@ -2,12 +2,12 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/comm/gloo_communicator.h"
-#include "framework/comm/shared_communicator.h"
-#include "framework/comm/site.h"
+#include "framework/comm/gloo/gloo_communicator.h"
+#include "framework/comm/shared/shared_communicator.h"
+#include "framework/groups/local_replicas.h"
 #include "framework/replicas/job.h"
 #include "framework/replicas/machine.h"
-#include "framework/replicas/team.h"
+#include "framework/replicas/replica_threads.h"
 #include "framework/replicas/thread_ends.h"
 
 namespace lockstep {
@@ -16,7 +16,7 @@ namespace {
 std::shared_ptr<Communicator> connect(const LaunchOptions& options, std::int64_t index,
                                       const std::shared_ptr<Store>& store,
                                       const std::shared_ptr<HostMemory>& memory) {
-  // Whoever waits is ended with the names of the absent first: see Site::verdict.
+  // Whoever waits is ended with the names of the absent first: see LocalReplicas::verdict.
   constexpr std::chrono::seconds kLater{10};
   const auto later = patience_of(options) + kLater;
   const auto job_store = std::make_shared<PrefixStore>(store, "job/");
@@ -48,19 +48,20 @@ Worker::Worker(const LaunchOptions& options, std::int64_t index,
                const std::shared_ptr<Store>& store, const std::shared_ptr<HostMemory>& memory)
     : replicas_(replicas_of_worker(options, index)),
       math_threads_(math_threads(options.threads_per_replica, options.replicas)),
-      turn_(options.timeout),
+      run_lock_(options.timeout),
       communicator_(connect(options, index, store, memory)),
-      site_(std::make_shared<Site>(static_cast<int>(index), communicator_, memory->board())) {
+      local_(std::make_shared<LocalReplicas>(static_cast<int>(index), communicator_,
+                                             memory->board())) {
   AxisLevel level{{{options.axis_name, options.replicas}}, 0, 0};
   for (std::int64_t worker = 0; worker < workers_of(options); ++worker) {
     const auto count = static_cast<std::size_t>(replicas_of_worker(options, worker).size);
-    level.hosts.insert(level.hosts.end(), count, static_cast<int>(worker));
+    level.workers.insert(level.workers.end(), count, static_cast<int>(worker));
   }
   for (std::int64_t local = 0; local < replicas_.size; ++local) {
     level.rank = replicas_.offset + local;
-    places_.push_back(std::make_unique<Environment>(site_, std::vector<AxisLevel>{level}, fate_,
-                                                    patience_of(options)));
-    if (replicas_.size > 1) places_.back()->member().turn = &turn_;
+    places_.push_back(std::make_unique<Environment>(local_, std::vector<AxisLevel>{level},
+                                                    cancellation_, patience_of(options)));
+    if (replicas_.size > 1) places_.back()->member().run_lock = &run_lock_;
   }
 }
 
@@ -69,7 +70,7 @@ void Worker::run(std::int64_t replica, const std::function<void()>& function,
   Environment& place = *places_[static_cast<std::size_t>(replica - replicas_.offset)];
   const at::ThreadLocalStateGuard same_state(callers_state_);
   set_math_threads(math_threads_);
-  const TurnScope my_turn(replicas_.size > 1 ? &turn_ : nullptr);
+  const RunLockScope running(replicas_.size > 1 ? &run_lock_ : nullptr);
   const JobScope job_scope;
   run_as(place, [&] { run_in_one_process(str("replica ", replica), function, tell); });
 }
@@ -78,11 +79,11 @@ void Worker::end(const std::exception_ptr& error, const std::string& reason) {
   try {
     std::rethrow_exception(error);
   } catch (const CollectiveMismatch&) {
-    fate_->end(error);
+    cancellation_->cancel(error);
   } catch (...) {
-    fate_->end(reason);
+    cancellation_->cancel(reason);
   }
-  site_->wake_all();
+  local_->wake_all();
   communicator_->abort(reason);
 }
 

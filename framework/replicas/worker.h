@@ -13,9 +13,9 @@
 #include "framework/axes/environment.h"
 #include "framework/base/shard.h"
 #include "framework/comm/communicator.h"
-#include "framework/comm/host_memory.h"
+#include "framework/comm/run_lock.h"
+#include "framework/comm/shared/host_memory.h"
 #include "framework/comm/store.h"
-#include "framework/comm/turn.h"
 #include "framework/replicas/launch.h"
 
 namespace lockstep {
@@ -31,7 +31,7 @@ namespace lockstep {
 
 /// One of the workers that run a launched job's replicas, each its own, connected with the others.
 /// Its replicas are threads of which one runs at a time and hands over where it waits for others
-/// (Turn); one that has a single replica runs it without turns. How they ended is on the board
+/// (RunLock); one that has a single replica runs it without one. How they ended is on the board
 /// while the object is there.
 class Worker {
  public:
@@ -59,11 +59,11 @@ class Worker {
  private:
   Shard replicas_;
   std::int64_t math_threads_;
-  Turn turn_;
+  RunLock run_lock_;
   at::ThreadLocalState callers_state_;
   std::shared_ptr<Communicator> communicator_;
-  std::shared_ptr<Site> site_;
-  std::shared_ptr<Fate> fate_ = std::make_shared<Fate>();
+  std::shared_ptr<LocalReplicas> local_;
+  std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
   std::vector<std::unique_ptr<Environment>> places_;  // by replica, its first one's first
 };
 

@@ -76,7 +76,7 @@ class DataParallel::Implementation {
   void begin(const AxisCall& call, const at::Tensor& loss, bool is_last) {
     call_ = call;
     const CalledFrom scope(*call_);
-    check_frozen(all_, call);
+    check_still_all(all_, call);
     random_draws_->begin_backward();
     if (!gradients_) lay_out(loss);
     gradients_->begin(is_first_, is_last);
@@ -129,7 +129,7 @@ class DataParallel::Implementation {
                             .compression = options_.compression},
         queue_.overlaps());
     for (std::size_t i = 0; i < all_.tensors.size(); ++i) {
-      const FlatPlace& place = layout.place(i);
+      const FlatPosition& place = layout.place(i);
       means_.push_back(
           part_of(gradients_->mean(place.bucket), place.offset, all_.tensors[i].sizes()));
     }

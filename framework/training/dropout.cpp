@@ -82,7 +82,7 @@ void DropoutImpl::pretty_print(std::ostream& stream) const {
   stream << "lockstep::Dropout(p=" << p_ << ")";
 }
 
-void DropoutImpl::follow(std::weak_ptr<const RandomPlace> place, std::string path) {
+void DropoutImpl::follow(std::weak_ptr<const RandomPosition> place, std::string path) {
   place_ = std::move(place);
   path_ = std::move(path);
   step_ = -1;

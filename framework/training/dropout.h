@@ -19,7 +19,7 @@ namespace lockstep {
 [[nodiscard]] at::Tensor dropout(const at::Tensor& input, double p, const Key& key);
 
 /// Where a trainer is, for what its module draws at random.
-struct RandomPlace {
+struct RandomPosition {
   Key key;  ///< of seed and replica
   std::int64_t step = 0;
   std::int64_t microbatch = 0;
@@ -52,11 +52,11 @@ class DropoutImpl : public torch::nn::Cloneable<DropoutImpl> {
   void pretty_print(std::ostream& stream) const override;
 
   /// Called by a trainer whose module has this one at `path`.
-  void follow(std::weak_ptr<const RandomPlace> place, std::string path);
+  void follow(std::weak_ptr<const RandomPosition> place, std::string path);
 
  private:
   double p_;
-  std::weak_ptr<const RandomPlace> place_;
+  std::weak_ptr<const RandomPosition> place_;
   std::string path_;
   // Calls in the microbatch of the last one.
   std::int64_t step_ = -1;

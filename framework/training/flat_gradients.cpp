@@ -44,8 +44,8 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Fl
     turns_ = TurnGradients::of_process(axis_, layout_);
     const AxisCall call{"gradients", axis_, std::source_location::current()};
     ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
-    replicas_here_ = all.in_this_process();
-    place_here_ = all.place_in_this_process();
+    replicas_here_ = static_cast<int>(all.layout().own_places().size());
+    place_here_ = static_cast<int>(all.layout().index_of(all.rank()));
   }
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     const FlatBucket& shape = layout_.buckets()[index];

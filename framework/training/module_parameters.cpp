@@ -46,12 +46,21 @@ void check_dense(const at::Tensor& gradient, const std::string& name, const Axis
                                  "' has a gradient that is not dense: use dense ones"));
 }
 
-void check_frozen(const ModuleParameters& parameters, const AxisCall& call) {
+void check_still_all(const ModuleParameters& parameters, const AxisCall& call) {
   for (std::size_t i = 0; i < parameters.all.size(); ++i) {
     if (!parameters.is_frozen[i] || !parameters.all[i].requires_grad()) continue;
     throw ValueError(lockstep::str(call.text(), ": parameter '", parameters.all_names[i],
                                    "' required no gradient when its trainer was made, and does "
                                    "now: make a new trainer"));
+  }
+  if (parameters.module == nullptr || parameters.module->parameters().size() == parameters.count) {
+    return;
+  }
+  for (const auto& item : parameters.module->named_parameters()) {
+    if (parameters.by_name.contains(item.key()) || !item.value().requires_grad()) continue;
+    throw ValueError(lockstep::str(call.text(), ": parameter '", item.key(),
+                                   "' was registered after its trainer was made: make a new "
+                                   "trainer"));
   }
 }
 
@@ -71,6 +80,8 @@ void check_loss(const at::Tensor& loss, const AxisCall& call) {
 
 ModuleParameters module_parameters(torch::nn::Module& module) {
   ModuleParameters found;
+  found.module = &module;
+  found.count = module.parameters().size();
   std::unordered_map<const void*, std::int64_t> block_of;  // by tensor
   std::vector<Block*> blocks;
   std::vector<torch::nn::Module*> modules{&module};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -20,6 +21,8 @@ class Block;
 
 /// A module's parameters, each once, under its first name.
 struct ModuleParameters {
+  torch::nn::Module* module = nullptr;  ///< which lives as long; nullptr: they are of a tree
+  std::size_t count = 0;                ///< of its parameters, each as often as it is registered
   std::vector<std::string> all_names;
   std::vector<at::Tensor> all;
   std::vector<bool> is_frozen;                ///< by tensor of `all`: requires no gradient
@@ -42,9 +45,9 @@ void check_parameter(const std::string& name, const at::Tensor& parameter);
 /// Throws ValueError, naming it, for the gradient of parameter `name` unless it is dense.
 void check_dense(const at::Tensor& gradient, const std::string& name, const AxisCall& call);
 
-/// Throws ValueError, naming it, for a parameter that required no gradient when `parameters` were
-/// taken from their module, and does now.
-void check_frozen(const ModuleParameters& parameters, const AxisCall& call);
+/// Throws ValueError, naming it, for a parameter that requires a gradient now and did not when
+/// `parameters` were taken from their module, or was not registered then.
+void check_still_all(const ModuleParameters& parameters, const AxisCall& call);
 
 /// Throws ValueError unless `loss` is undefined, or one element that depends on parameters.
 void check_loss(const at::Tensor& loss, const AxisCall& call);

@@ -109,7 +109,7 @@ PlacedParameters::~PlacedParameters() {
 }
 
 at::Tensor PlacedParameters::place_of(std::size_t index) const {
-  const FlatPlace& place = layout_.place(index);
+  const FlatPosition& place = layout_.place(index);
   return part_of(buckets_[place.bucket], place.offset, placed_[index].sizes);
 }
 

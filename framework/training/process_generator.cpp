@@ -12,7 +12,7 @@ std::recursive_mutex& guards() {
 }  // namespace
 
 // A thread that has the lock waits for no other (see `refused_`), so one that waits for it need not
-// hand over its turn.
+// release its run lock.
 SeededInitialization::SeededInitialization(std::uint64_t seed)
     : lock_(guards()),
       refused_("not while SeededInitialization lives, for whose end other threads may wait") {

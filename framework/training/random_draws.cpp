@@ -67,7 +67,7 @@ RandomDraws::RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomne
     : module_(module),
       randomness_(randomness),
       axis_(axis_name),
-      place_(std::make_shared<RandomPlace>(RandomPlace{
+      place_(std::make_shared<RandomPosition>(RandomPosition{
           .key = Key(seed).fold("dropout").fold(static_cast<std::uint64_t>(axis_index(axis_))),
           .replica = current_environment()->identity()})) {
   // Before any replica of this process goes on to draw.

@@ -41,7 +41,7 @@ class RandomDraws {
   torch::nn::Module* module_;
   Randomness randomness_;
   AxisNames axis_;
-  std::shared_ptr<RandomPlace> place_;
+  std::shared_ptr<RandomPosition> place_;
   DrawWatch watch_;
   bool seen_ = false;
   bool told_ = false;

@@ -10,7 +10,7 @@
 
 #include "framework/axes/environment.h"
 #include "framework/collectives/message.h"
-#include "framework/comm/reduce.h"
+#include "framework/reduce/reduce.h"
 #include "framework/training/flat_gradients.h"
 
 namespace lockstep {
@@ -37,16 +37,18 @@ std::shared_ptr<TurnGradients> TurnGradients::of_process(const AxisNames& axis_n
   const AxisCall call{"gradients of replicas that take turns", axis_name,
                       std::source_location::current()};
   ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
-  // All replicas count their calls alike, and those of one process share its site.
+  // All replicas count their calls alike, and those of one worker share their LocalReplicas.
   const auto number = current_environment()->next_call(replicas);
-  const std::pair<const void*, std::uint64_t> key{current_environment()->site().get(), number.key};
+  const std::pair<const void*, std::uint64_t> key{current_environment()->local_replicas().get(),
+                                                  number.key};
   static std::mutex mutex;
   static std::map<std::pair<const void*, std::uint64_t>, std::weak_ptr<TurnGradients>> all;
   const std::lock_guard lock(mutex);
   std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
   auto found = all[key].lock();
   if (!found) {
-    found = std::make_shared<TurnGradients>(layout, replicas.in_this_process());
+    found = std::make_shared<TurnGradients>(
+        layout, static_cast<int>(replicas.layout().own_places().size()));
     all[key] = found;
   }
   return found;

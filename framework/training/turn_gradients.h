@@ -9,7 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
-#include "framework/comm/canonical_order.h"
+#include "framework/reduce/canonical_order.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep {

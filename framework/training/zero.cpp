@@ -18,7 +18,7 @@
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/psum.h"
-#include "framework/comm/turn.h"
+#include "framework/comm/run_lock.h"
 #include "framework/optim/global_norm.h"
 #include "framework/training/agreement.h"
 #include "framework/training/backward_order.h"
@@ -34,13 +34,6 @@
 #include "framework/training/unused_parameters.h"
 
 namespace lockstep {
-namespace {
-
-void check(bool holds, const AxisCall& call, const std::string& message) {
-  if (!holds) throw ValueError(call.text() + ": " + message);
-}
-
-}  // namespace
 
 class ZeroTrainer::Implementation {
  public:
@@ -77,9 +70,10 @@ class ZeroTrainer::Implementation {
                 std::source_location where) {
     const AxisCall call{"ZeroTrainer::backward", axis_, where};
     check_loss(loss, call);
-    check(loss.defined() || !blocks_, call,
-          "a loss is needed at stage 3, where all replicas run the blocks: without samples, one "
-          "times 0");
+    call.require(
+        loss.defined() || !blocks_,
+        "a loss is needed at stage 3, where all replicas run the blocks: without samples, one "
+        "times 0");
     begin(call, loss);
     if (loss.defined()) hooks_.backward(loss, options);
     end(loss.defined());
@@ -89,8 +83,8 @@ class ZeroTrainer::Implementation {
     const AxisCall call{"ZeroTrainer::step", axis_, where};
     const CalledFrom scope(call);
     check_whole_step(call);
-    check(std::isfinite(lr), call, lockstep::str("the learning rate is ", lr));
-    check(!blocks_ || !blocks_->keeps_everything(), call, "called while whole_parameters() lives");
+    call.require(std::isfinite(lr), "the learning rate is ", lr);
+    call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
     const c10::AutoGradMode no_grad(false);
     if (blocks_) blocks_->end_step();
     buffers_->synchronize();
@@ -174,7 +168,7 @@ class ZeroTrainer::Implementation {
     if (!flat_parameters_) return;
     const AxisCall call{"ZeroTrainer::release_parameters", axis_, where};
     const CalledFrom scope(call);
-    check(!blocks_ || !blocks_->keeps_everything(), call, "called while whole_parameters() lives");
+    call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
     const c10::AutoGradMode no_grad(false);
     if (blocks_) {
       for (Block* const block : parameters_.blocks) block->remove_runner();
@@ -240,13 +234,12 @@ class ZeroTrainer::Implementation {
  private:
   // A microbatch's backward begins. `call` is what its messages name.
   void begin(const AxisCall& call, const at::Tensor& loss) {
-    check(!is_released_, call, "after release_parameters()");
-    check(microbatch_ < options_.accumulate, call,
-          lockstep::str("backward was called ", microbatch_ + 1, " times for a step of ",
-                        microbatches_text(), ": call step()"));
+    call.require(!is_released_, "after release_parameters()");
+    call.require(microbatch_ < options_.accumulate, "backward was called ", microbatch_ + 1,
+                 " times for a step of ", microbatches_text(), ": call step()");
     call_ = call;
     const CalledFrom scope(*call_);
-    check_frozen(parameters_, call);
+    check_still_all(parameters_, call);
     random_draws_->begin_backward();
     if (flat_parameters_) {
       (void)flat_parameters_->check(call);
@@ -295,10 +288,11 @@ class ZeroTrainer::Implementation {
       const at::Tensor& parameter = parameters_.tensors[i];
       const bool is_shown =
           shown_[i].defined() && shown_[i].scalar_type() == parameter.scalar_type();
-      check(is_shown ? parameter.grad().is_same(shown_[i]) : !parameter.grad().defined(), call,
-            "the .grad() of parameter '" + parameters_.names[i] +
-                "' is not the trainer's, which would go on without it: write into it in place, at "
-                "stage 0, or use clip_norm and clip_value; visit_gradients() shows all");
+      call.require(
+          is_shown ? parameter.grad().is_same(shown_[i]) : !parameter.grad().defined(),
+          "the .grad() of parameter '", parameters_.names[i],
+          "' is not the trainer's, which would go on without it: write into it in place, at "
+          "stage 0, or use clip_norm and clip_value; visit_gradients() shows all");
       if (is_shown && shown_[i]._version() != shown_versions_[i]) any_edited = true;
     }
     return any_edited;
@@ -317,9 +311,9 @@ class ZeroTrainer::Implementation {
   }
 
   void check_whole_step(const AxisCall& call) const {
-    check(!is_released_, call, "after release_parameters()");
-    check(microbatch_ == options_.accumulate, call,
-          lockstep::str("called after the backward of ", microbatch_, " of ", microbatches_text()));
+    call.require(!is_released_, "after release_parameters()");
+    call.require(microbatch_ == options_.accumulate, "called after the backward of ", microbatch_,
+                 " of ", microbatches_text());
   }
 
   static void check_learning_rates(const std::vector<StepVote>& votes, const AxisCall& call) {
@@ -391,7 +385,7 @@ class ZeroTrainer::Implementation {
 
   // Whether any of the axis' replicas do.
   bool take_turns() const {
-    const std::int64_t own = current_turn() != nullptr ? 1 : 0;
+    const std::int64_t own = current_run_lock() != nullptr ? 1 : 0;
     return pmax(at::zeros({}, at::kLong).fill_(own), axis_).item<std::int64_t>() != 0;
   }
 

@@ -68,7 +68,7 @@ FlatLayout::FlatLayout(const std::vector<FlatItem>& items, const std::vector<std
 std::vector<FlatPiece> FlatLayout::pieces(std::size_t bucket, const Shard& part) const {
   std::vector<FlatPiece> found;
   for (const std::size_t item : buckets_[bucket].items) {
-    const FlatPlace& place = places_[item];
+    const FlatPosition& place = places_[item];
     const std::int64_t begin = std::max(place.offset, part.offset);
     const std::int64_t end = std::min(place.offset + place.size, part.offset + part.size);
     if (begin < end) found.push_back({item, begin, end - begin});

@@ -21,7 +21,7 @@ struct FlatItem {
 };
 
 /// Where a tensor lies.
-struct FlatPlace {
+struct FlatPosition {
   std::size_t bucket;
   std::int64_t offset;  ///< elements from the bucket's start
   std::int64_t size;    ///< elements
@@ -57,7 +57,7 @@ class FlatLayout {
              std::int64_t bucket_bytes, std::int64_t shards);
 
   [[nodiscard]] const std::vector<FlatBucket>& buckets() const noexcept { return buckets_; }
-  [[nodiscard]] const FlatPlace& place(std::size_t item) const { return places_[item]; }
+  [[nodiscard]] const FlatPosition& place(std::size_t item) const { return places_[item]; }
   [[nodiscard]] std::size_t items() const noexcept { return places_.size(); }
   [[nodiscard]] std::int64_t shards() const noexcept { return shards_; }
   /// Shard `index` of a bucket: they are all of one size.
@@ -76,7 +76,7 @@ class FlatLayout {
 
  private:
   std::vector<FlatBucket> buckets_;
-  std::vector<FlatPlace> places_;
+  std::vector<FlatPosition> places_;
   std::int64_t shards_ = 1;
 };
 

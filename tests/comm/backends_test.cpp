@@ -14,13 +14,13 @@
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/comm/communicator.h"
-#include "framework/comm/element_type.h"
-#include "framework/comm/host_memory.h"
-#include "framework/comm/reduce.h"
+#include "framework/comm/shared/host_memory.h"
+#include "framework/reduce/element_type.h"
+#include "framework/reduce/reduce.h"
 #include "tests/catch.h"
-#include "tests/comm/reductions.h"
 #include "tests/comm/replicas.h"
 #include "tests/comm/words.h"
+#include "tests/reduce/reductions.h"
 #include "tests/support/settings.h"
 
 // Gloo and shared memory give the same bytes: those that one replica computes alone.

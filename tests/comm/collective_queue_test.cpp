@@ -30,6 +30,14 @@ std::shared_ptr<Communicator> own_channel(Communicator& group) {
   return group.subgroup(everyone(group.size()), kChannel);
 }
 
+Verb all_reduce(ConstBytes input, Bytes output) {
+  return {.kind = Verb::Kind::all_reduce,
+          .input = input,
+          .output = output,
+          .type = kFloat,
+          .op = ReduceOp::sum};
+}
+
 // Every verb, several of each under way, while the group itself is used as well.
 void check_all(Communicator& group, Progress progress) {
   const auto me = static_cast<std::size_t>(group.rank());
@@ -46,23 +54,37 @@ void check_all(Communicator& group, Progress progress) {
     Words exchanged(count * n);
     Words shifted(count);
     Words copied = mine;
-    std::vector<std::size_t> sizes(n, count * sizeof(float));
+    const std::vector<std::size_t> sizes(n, count * sizeof(float));
     std::vector<Handle> handles;
     for (Words& output : reduced) {
-      handles.push_back(queue.all_reduce(bytes(mine), bytes(output), kFloat, kSum));
+      handles.push_back(queue.start(all_reduce(bytes(mine), bytes(output))));
     }
-    handles.push_back(queue.reduce_scatter(bytes(parts), bytes(own), kFloat, kSum));
-    handles.push_back(queue.all_gather(bytes(own), bytes(gathered)));  // of what is there by then
-    handles.push_back(queue.all_to_all(bytes(parts), sizes, bytes(exchanged), sizes));
-    std::fill(sizes.begin(), sizes.end(), 1);  // they were copied
+    handles.push_back(queue.start({.kind = Verb::Kind::reduce_scatter,
+                                   .input = bytes(parts),
+                                   .output = bytes(own),
+                                   .type = kFloat,
+                                   .op = kSum}));
+    // Of what is there by then.
+    handles.push_back(queue.start(
+        {.kind = Verb::Kind::all_gather, .input = bytes(own), .output = bytes(gathered)}));
+    handles.push_back(queue.start({.kind = Verb::Kind::all_to_all,
+                                   .input = bytes(parts),
+                                   .output = bytes(exchanged),
+                                   .send_sizes = sizes,
+                                   .recv_sizes = sizes}));
     const int next = (group.rank() + 1) % group.size();
     const int before = (group.rank() + group.size() - 1) % group.size();
-    handles.push_back(queue.permute(bytes(mine), next, bytes(shifted), before));
-    handles.push_back(queue.broadcast(bytes(copied), group.size() - 1));
+    handles.push_back(queue.start({.kind = Verb::Kind::permute,
+                                   .input = bytes(mine),
+                                   .output = bytes(shifted),
+                                   .destination = next,
+                                   .source = before}));
+    handles.push_back(queue.start(
+        {.kind = Verb::Kind::broadcast, .output = bytes(copied), .source = group.size() - 1}));
     Words beside(count);
     group.all_reduce(bytes(mine), bytes(beside), kFloat, kSum);
     expect(same(beside, sum), "all_reduce of the group, beside the queue");
-    Handle last = queue.barrier();
+    Handle last = queue.start({.kind = Verb::Kind::barrier});
     last.wait();
     for (Handle& handle : handles) {
       expect(handle.done(), "all that were started before the last have ended");
@@ -115,7 +137,7 @@ TEST_CASE("with a thread verbs end while nobody waits", "[queue]") {
   CHECK_NOTHROW(in_threads(Backend::shared, 2, [](Communicator& group) {
     CollectiveQueue queue(own_channel(group), Progress::thread);
     Words words(70001, 1);
-    const Handle handle = queue.all_reduce(bytes(words), bytes(words), kFloat, kSum);
+    const Handle handle = queue.start(all_reduce(bytes(words), bytes(words)));
     while (!handle.done()) ::usleep(100);
     expect(words[70000] == 2, "the sum is there");
   }));
@@ -127,8 +149,8 @@ TEST_CASE("a ValueError is its own verb's alone", "[queue]") {
     CollectiveQueue queue(own_channel(group), progress);
     Words a(4, 1);
     Words b(5);
-    Handle wrong = queue.all_reduce(bytes(a), bytes(b), kFloat, kSum);
-    Handle right = queue.all_reduce(bytes(a), bytes(a), kFloat, kSum);
+    Handle wrong = queue.start(all_reduce(bytes(a), bytes(b)));
+    Handle right = queue.start(all_reduce(bytes(a), bytes(a)));
     right.wait();
     expect(a[0] == 2, "the sum");
     expect_failure<ValueError>(wrong, "input has 16 bytes, output 20");
@@ -143,7 +165,7 @@ TEST_CASE("every failure completes every handle with its error", "[failure]") {
   const auto start_three = [&](CollectiveQueue& queue, std::vector<Words>& buffers) {
     std::vector<Handle> handles;
     for (Words& buffer : buffers) {
-      handles.push_back(queue.all_reduce(bytes(buffer), bytes(buffer), kFloat, kSum));
+      handles.push_back(queue.start(all_reduce(bytes(buffer), bytes(buffer))));
     }
     return handles;
   };
@@ -157,7 +179,7 @@ TEST_CASE("every failure completes every handle with its error", "[failure]") {
         if (group.rank() == 1) ::_exit(0);
         auto handles = start_three(queue, buffers);
         for (Handle& handle : handles) expect_failure<ReplicaLost>(handle, "lost");
-        Handle later = queue.barrier();
+        Handle later = queue.start({.kind = Verb::Kind::barrier});
         expect(later.done(), "nothing starts after a failure");
         expect_failure<ReplicaLost>(later, "lost");
         throw std::runtime_error("all handles have failed");

@@ -190,7 +190,7 @@ TEST_CASE("arguments are checked with one replica as with several", "[communicat
       refused([&] { group.all_reduce(bytes(a), bytes(a), ElementType::boolean, ReduceOp::sum); },
               "booleans have no sum");
       refused([&] { group.all_reduce(bytes(b), bytes(b), ElementType::float64, ReduceOp::max); },
-              "20 bytes are no whole number of float64");
+              "20 bytes, which is no whole number of float64");
       refused(
           [&] { group.reduce_scatter(bytes(b), bytes(a), ElementType::float32, ReduceOp::sum); },
           str(replicas, " slices of 16"));

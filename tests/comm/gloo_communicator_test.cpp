@@ -1,4 +1,4 @@
-#include "framework/comm/gloo_communicator.h"
+#include "framework/comm/gloo/gloo_communicator.h"
 
 #include <chrono>
 #include <cstdint>

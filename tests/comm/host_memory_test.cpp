@@ -1,4 +1,4 @@
-#include "framework/comm/host_memory.h"
+#include "framework/comm/shared/host_memory.h"
 
 #include <array>
 #include <atomic>
@@ -19,7 +19,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/comm/flag.h"
+#include "framework/comm/shared/flag.h"
 #include "tests/catch.h"
 #include "tests/comm/replicas.h"
 #include "tests/support/message_of.h"
@@ -106,14 +106,14 @@ TEST_CASE("a region that all have let go of is cleared for the next group", "[sh
 
 TEST_CASE("an extent takes the memory that is reserved and gives it back", "[shared]") {
   const int file = ::memfd_create("extents", MFD_CLOEXEC);
-  REQUIRE(::ftruncate(file, static_cast<off_t>(HostExtents::kBytes)) == 0);
+  REQUIRE(::ftruncate(file, static_cast<off_t>(SharedExtents::kBytes)) == 0);
   const auto used = [&] {
     struct stat status {};
     ::fstat(file, &status);
     return static_cast<std::size_t>(status.st_blocks) * 512;
   };
-  const auto extents = std::make_shared<HostExtents>(file, 0);
-  const auto others = std::make_shared<HostExtents>(file, 0);  // as another process has them
+  const auto extents = std::make_shared<SharedExtents>(file, 0);
+  const auto others = std::make_shared<SharedExtents>(file, 0);  // as another process has them
   constexpr std::size_t kBytes = std::size_t{8} << 20;
   auto mine = extents->allocate(kBytes);
   auto theirs = others->attach(mine->offset(), kBytes);
@@ -128,10 +128,10 @@ TEST_CASE("an extent takes the memory that is reserved and gives it back", "[sha
   const auto second = extents->allocate(1);
   CHECK(second->offset() >= mine->offset() + kBytes);
   const auto place = extents->find(mine->data().subspan(100, 50));
-  CHECK(place == HostExtents::Place{mine->offset(), 100});
+  CHECK(place == SharedExtents::Location{mine->offset(), 100});
   CHECK(others->data_of(place.extent) == theirs->data().data());
-  CHECK(others->find(mine->data()) == HostExtents::Place{});
-  CHECK(extents->find({mine->data().data() + kBytes - 1, 2}) == HostExtents::Place{});
+  CHECK(others->find(mine->data()) == SharedExtents::Location{});
+  CHECK(extents->find({mine->data().data() + kBytes - 1, 2}) == SharedExtents::Location{});
 
   mine.reset();
   CHECK(used() >= kBytes / 2);

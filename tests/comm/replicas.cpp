@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
-#include "framework/comm/shared_communicator.h"
+#include "framework/comm/shared/shared_communicator.h"
 #include "framework/comm/socket_store.h"
 
 namespace lockstep::testing {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "framework/comm/communicator.h"
-#include "framework/comm/gloo_communicator.h"
-#include "framework/comm/host_memory.h"
+#include "framework/comm/gloo/gloo_communicator.h"
+#include "framework/comm/shared/host_memory.h"
 
 namespace lockstep::testing {
 

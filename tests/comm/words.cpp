@@ -3,7 +3,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "framework/comm/reduce.h"
+#include "framework/reduce/reduce.h"
 
 namespace lockstep::testing {
 

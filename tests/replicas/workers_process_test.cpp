@@ -176,11 +176,14 @@ TEST_CASE("workers: verbs that a queue's thread does while replicas take turns")
     std::vector<std::int64_t> sum(own.size());
     std::vector<std::int64_t> all(members.size());
     CollectiveQueue queue(part, CollectiveQueue::Progress::thread);
-    auto first =
-        queue.all_reduce(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(sum)),
-                         ElementType::int64, ReduceOp::sum);
-    auto second = queue.all_gather(std::as_bytes(std::span(own).first(1)),
-                                   std::as_writable_bytes(std::span(all)));
+    auto first = queue.start({.kind = Verb::Kind::all_reduce,
+                              .input = std::as_bytes(std::span(own)),
+                              .output = std::as_writable_bytes(std::span(sum)),
+                              .type = ElementType::int64,
+                              .op = ReduceOp::sum});
+    auto second = queue.start({.kind = Verb::Kind::all_gather,
+                               .input = std::as_bytes(std::span(own).first(1)),
+                               .output = std::as_writable_bytes(std::span(all))});
     first.wait();
     second.wait();
     std::int64_t expected = 0;

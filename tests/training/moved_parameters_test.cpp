@@ -314,7 +314,9 @@ TEST_CASE("models that differ are told by parameter, before training") {
   });
 }
 
-TEST_CASE("a parameter that is unfrozen, and an embedding that writes, are refused by name") {
+TEST_CASE(
+    "a parameter that is unfrozen or registered late, and an embedding that writes, are refused by "
+    "name") {
   in_every_placement(2, [] {
     Line model;
     {
@@ -330,6 +332,21 @@ TEST_CASE("a parameter that is unfrozen, and an embedding that writes, are refus
       model.b.set_requires_grad(true);
       expect_contains(message_of<ValueError>([&] { model.loss(1).backward(); }),
                       "parameter 'b' required no gradient when its trainer was made");
+    }
+    {
+      ZeroTrainer trainer(model, sgd(0));
+      model.register_parameter("constant", at::ones({2}), /*requires_grad=*/false);
+      trainer.backward(model.loss(1));
+      trainer.step(0.1);
+      model.register_parameter("late", at::ones({2}));
+      expect_contains(message_of<ValueError>([&] { trainer.backward(model.loss(1)); }),
+                      "parameter 'late' was registered after its trainer was made");
+    }
+    {
+      DataParallel parallel(model, "data");
+      model.register_parameter("later", at::ones({2}));
+      expect_contains(message_of<ValueError>([&] { model.loss(1).backward(); }),
+                      "parameter 'later' was registered after its trainer was made");
     }
     class Words : public torch::nn::Module {
      public:

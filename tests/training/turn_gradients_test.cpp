@@ -7,7 +7,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include "framework/collectives/message.h"
-#include "framework/comm/reduce.h"
+#include "framework/reduce/reduce.h"
 #include "tests/catch.h"
 #include "tests/support/settings.h"
 

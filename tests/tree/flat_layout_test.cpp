@@ -73,7 +73,7 @@ TEST_CASE("shards cover a bucket, and no block of a tensor is cut") {
         REQUIRE(own.offset == end);
         end = own.offset + own.size;
         for (const FlatPiece& piece : layout.pieces(bucket, own)) {
-          const FlatPlace& place = layout.place(piece.item);
+          const FlatPosition& place = layout.place(piece.item);
           REQUIRE(place.bucket == bucket);
           REQUIRE((piece.offset - place.offset) % FlatLayout::kBlock == 0);
           REQUIRE(piece.offset - place.offset == covered[piece.item]);

@@ -1,7 +1,0 @@
-#include "framework/comm/reduce_kernels.inc"
-
-namespace lockstep {
-
-constinit const ReduceKernels kPlainReduceKernels{"plain", reduce_type<false>, reduce_type<true>};
-
-}  // namespace lockstep

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <shared_mutex>
+#include <span>
+#include <vector>
+
+#include "framework/base/word.h"
+
+namespace lockstep {
+
+/// The end of the memory that a host's replicas share: extents, which they allocate and map at run
+/// time. An extent is known by its offset, which is never used twice; one that all have let go of
+/// is given back to the system. Any thread.
+class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
+ public:
+  /// Addresses for extents in the file, not memory.
+  static constexpr std::size_t kBytes = std::size_t{1} << 50;
+
+  /// A mapping of an extent.
+  class Extent {
+   public:
+    /// Use allocate() and attach().
+    Extent(std::shared_ptr<SharedExtents> owner, std::size_t offset, std::size_t bytes);
+    ~Extent();
+    Extent(const Extent&) = delete;
+    Extent& operator=(const Extent&) = delete;
+
+    [[nodiscard]] std::size_t offset() const noexcept { return offset_; }
+    /// Zeros at first. Begins with a page.
+    [[nodiscard]] std::span<std::byte> data() const noexcept;
+    /// Takes memory for a part of data(), so that it is there when it is used. CommError if the
+    /// system has none.
+    void reserve(std::span<const std::byte> part) const;
+
+   private:
+    struct Head;
+    [[nodiscard]] Head& head() const noexcept;
+
+    std::shared_ptr<SharedExtents> owner_;
+    std::size_t offset_;
+    std::span<std::byte> mapping_;
+  };
+
+  /// The extents in the kBytes of a file that begin at `start`, a page's; all zeros at first.
+  SharedExtents(int descriptor, std::size_t start);
+  ~SharedExtents();
+  SharedExtents(const SharedExtents&) = delete;
+  SharedExtents& operator=(const SharedExtents&) = delete;
+
+  /// A new extent of `bytes`. CommError if the host has less memory than that.
+  [[nodiscard]] std::shared_ptr<Extent> allocate(std::size_t bytes);
+  /// The one at `offset`, which somebody holds: the same object for all of this process.
+  [[nodiscard]] std::shared_ptr<Extent> attach(std::size_t offset, std::size_t bytes);
+
+  /// Where a buffer is.
+  struct Location {
+    std::uint64_t extent = 0;  ///< its offset; 0: the buffer is in none
+    std::uint64_t at = 0;      ///< in the extent's data()
+    bool operator==(const Location&) const = default;
+  };
+  [[nodiscard]] Location find(std::span<const std::byte> buffer) const;
+  /// The data of an extent that this process holds.
+  [[nodiscard]] std::byte* data_of(std::uint64_t extent) const;
+
+ private:
+  struct Known {
+    std::byte* data;
+    std::size_t bytes;
+    std::size_t offset;
+    std::weak_ptr<Extent> extent;
+  };
+  void forget(const Extent& extent) noexcept;
+
+  int descriptor_;  // an own one
+  std::size_t start_;
+  Word* used_;  // shared by all: bytes behind the first page that were ever allocated
+  std::atomic<std::size_t> count_{0};  // of known_
+  mutable std::shared_mutex mutex_;    // guards what follows
+  std::vector<Known> known_;           // those of this process
+};
+
+}  // namespace lockstep

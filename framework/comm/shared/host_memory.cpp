@@ -1,0 +1,192 @@
+#include "framework/comm/shared/host_memory.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/comm/shared/pages.h"
+#include "framework/watch/board.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t lines_bytes(std::size_t members) {
+  return whole_pages(members * sizeof(HostMemory::Line));
+}
+
+constexpr std::size_t region_bytes(std::size_t members) {
+  return lines_bytes(members) +
+         members * (2 * HostMemory::kSmallBytes + HostMemory::kChunks * HostMemory::kChunkBytes);
+}
+
+[[noreturn]] void refuse(const std::string& what, int reason) {
+  throw CommError(
+      str("the memory that replicas of a host share: ", what, ": ", std::strerror(reason)));
+}
+
+}  // namespace
+
+struct HostMemory::Head {
+  pthread_mutex_t mutex;  // guards the rest
+  std::uint64_t used;     // slots that were ever held
+  struct Slot {
+    std::uint64_t key;
+    std::uint64_t holders;  // 0: it is free
+  } slots[kGroups];
+};
+
+// Who dies while it holds the lock leaves a table in which a region is held for good at worst.
+class HostMemory::Lock {
+ public:
+  explicit Lock(pthread_mutex_t& mutex) : mutex_(mutex) {
+    if (::pthread_mutex_lock(&mutex_) == EOWNERDEAD) ::pthread_mutex_consistent(&mutex_);
+  }
+  ~Lock() { ::pthread_mutex_unlock(&mutex_); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  pthread_mutex_t& mutex_;
+};
+
+// The memory begins with the head; the board is behind it, then come the regions and the extents.
+struct HostMemory::Layout {
+  explicit Layout(int members)
+      : board(whole_pages(sizeof(Head))),
+        regions(board + Board::bytes_for(members)),
+        region(region_bytes(static_cast<std::size_t>(members))),
+        extents(regions + kGroups * region) {}
+
+  std::size_t board;
+  std::size_t regions;
+  std::size_t region;  ///< bytes of one
+  std::size_t extents;
+};
+
+int HostMemory::make_memory(int members) {
+  const std::size_t bytes = Layout(members).extents + SharedExtents::kBytes;
+  rlimit largest_file{};
+  if (::getrlimit(RLIMIT_FSIZE, &largest_file) == 0 && largest_file.rlim_cur < bytes) {
+    // The system would end the process.
+    refuse(str("files may have no more than ", largest_file.rlim_cur, " bytes (ulimit -f); ", bytes,
+               " are needed, of which only what is used takes memory"),
+           EFBIG);
+  }
+  const int descriptor = ::memfd_create("lockstep-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (descriptor < 0) refuse("there is none", errno);
+  if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    const int reason = errno;
+    ::close(descriptor);
+    refuse(str("no ", bytes, " bytes of address room for ", members, " members"), reason);
+  }
+  auto* const head =
+      reinterpret_cast<Head*>(map_shared(descriptor, 0, whole_pages(sizeof(Head))).data());
+  pthread_mutexattr_t attributes;
+  ::pthread_mutexattr_init(&attributes);
+  ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  ::pthread_mutex_init(&head->mutex, &attributes);
+  ::pthread_mutexattr_destroy(&attributes);
+  ::munmap(head, whole_pages(sizeof(Head)));
+  return descriptor;
+}
+
+HostMemory::HostMemory(int members, int descriptor)
+    : members_(members), descriptor_(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), head_(nullptr) {
+  if (descriptor_ < 0) refuse(str("descriptor ", descriptor, " can't be used"), errno);
+  try {
+    const Layout layout(members);
+    board_ = std::make_shared<Board>(members, descriptor_, layout.board);
+    extents_ = std::make_shared<SharedExtents>(descriptor_, layout.extents);
+    head_ = reinterpret_cast<Head*>(map_shared(descriptor_, 0, whole_pages(sizeof(Head))).data());
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+}
+
+HostMemory::~HostMemory() {
+  ::munmap(head_, whole_pages(sizeof(Head)));
+  ::close(descriptor_);
+}
+
+std::shared_ptr<HostMemory::Region> HostMemory::hold(std::uint64_t key, std::size_t members) {
+  const std::lock_guard own_lock(mutex_);
+  if (auto known = regions_[key].lock()) return known;
+  std::erase_if(regions_, [](const auto& entry) { return entry.second.expired(); });
+  const Lock lock(head_->mutex);
+  const auto end = head_->slots + head_->used;
+  auto slot = std::find_if(head_->slots, end, [&](const Head::Slot& other) {
+    return other.holders > 0 && other.key == key;
+  });
+  const bool is_new = slot == end;
+  if (is_new) {
+    slot = std::find_if(head_->slots, end, [](const Head::Slot& s) { return s.holders == 0; });
+    if (slot == head_->slots + kGroups) {
+      throw CommError(str("no room for another group: ", kGroups,
+                          " groups of this host's replicas are in use"));
+    }
+  }
+  const auto index = static_cast<int>(slot - head_->slots);
+  auto region = std::make_shared<Region>(shared_from_this(), index, members);
+  if (is_new) {
+    for (std::size_t m = 0; m < members; ++m) {
+      region->line(m).round.reset();
+      region->line(m).verbs.store(0);
+    }
+    slot->key = key;
+    head_->used = std::max(head_->used, static_cast<std::uint64_t>(index) + 1);
+  }
+  ++slot->holders;
+  regions_[key] = region;
+  return region;
+}
+
+void HostMemory::release(int slot) noexcept {
+  const Lock lock(head_->mutex);
+  --head_->slots[slot].holders;
+}
+
+HostMemory::Region::Region(std::shared_ptr<HostMemory> memory, int slot, std::size_t members)
+    : memory_(std::move(memory)), slot_(slot), members_(members), data_(nullptr) {
+  const Layout layout(memory_->members_);
+  data_ = map_shared(memory_->descriptor_,
+                     layout.regions + static_cast<std::size_t>(slot) * layout.region,
+                     region_bytes(members))
+              .data();
+}
+
+HostMemory::Region::~Region() {
+  ::munmap(data_, region_bytes(members_));
+  memory_->release(slot_);
+}
+
+HostMemory::Line& HostMemory::Region::line(std::size_t member) const noexcept {
+  return reinterpret_cast<Line*>(data_)[member];
+}
+
+std::span<std::byte> HostMemory::Region::small(std::size_t member,
+                                               std::size_t which) const noexcept {
+  return {data_ + lines_bytes(members_) + (2 * member + which) * kSmallBytes, kSmallBytes};
+}
+
+std::span<std::byte> HostMemory::Region::chunk(std::size_t member,
+                                               std::size_t which) const noexcept {
+  return {data_ + lines_bytes(members_) + 2 * members_ * kSmallBytes +
+              (kChunks * member + which) * kChunkBytes,
+          kChunkBytes};
+}
+
+}  // namespace lockstep

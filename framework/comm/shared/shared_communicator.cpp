@@ -1,0 +1,402 @@
+#include "framework/comm/shared/shared_communicator.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "framework/base/bytes.h"
+#include "framework/base/errors.h"
+#include "framework/base/shard.h"
+#include "framework/base/text.h"
+#include "framework/comm/shared/allocation.h"
+#include "framework/comm/shared/link.h"
+#include "framework/comm/shared/rounds.h"
+#include "framework/reduce/reduce.h"
+
+namespace lockstep {
+namespace {
+
+// Part `index` of a buffer in parts of `part` bytes; the last may be shorter, those behind it
+// empty.
+template <typename Buffer>
+Buffer part_of(Buffer buffer, std::size_t part, std::size_t index) {
+  const std::size_t begin = std::min(buffer.size(), part * index);
+  return buffer.subspan(begin, std::min(part, buffer.size() - begin));
+}
+
+std::size_t parts_in(std::size_t bytes, std::size_t part) {
+  return (bytes + part - 1) / part;
+}
+
+// What each of `sizes` bytes begin with, one behind the other.
+std::vector<std::size_t> offsets_of(std::span<const std::size_t> sizes) {
+  std::vector<std::size_t> starts(sizes.size());
+  std::exclusive_scan(sizes.begin(), sizes.end(), starts.begin(), std::size_t{0});
+  return starts;
+}
+
+// Every verb meets, and then goes one of three ways, the same for all members:
+// - short: what was said in the first round is all. A common output has one writer and takes a
+//   round more.
+// - in place: buffers that are symmetric memory are read where they are, and, by an all_reduce,
+//   written there, in a second round.
+// - staged: a message passes through three chunks a replica. What is written in round r is reduced
+//   in round r + 1 and read in r + 2, and r + 3 writes in its place.
+class SharedCommunicator final : public Communicator {
+ public:
+  SharedCommunicator(std::shared_ptr<SharedLink> link, std::vector<int> members, int rank,
+                     std::uint64_t channel)
+      : Communicator(rank, static_cast<int>(members.size())),
+        link_(std::move(link)),
+        rounds_(link_, std::move(members), static_cast<std::size_t>(rank), channel) {}
+
+  void run(const Verb& verb) override {
+    switch (verb.kind) {
+      case Verb::Kind::all_reduce:
+        return do_all_reduce(verb.input, verb.output, verb.type, verb.op);
+      case Verb::Kind::reduce_scatter:
+        return do_reduce_scatter(verb.input, verb.output, verb.type, verb.op);
+      case Verb::Kind::all_gather:
+        return do_all_gather(verb.input, verb.output);
+      case Verb::Kind::all_to_all:
+        return do_all_to_all(verb.input, verb.send_sizes, verb.output, verb.recv_sizes);
+      case Verb::Kind::permute:
+        return do_permute(verb.input, verb.destination, verb.output, verb.source);
+      case Verb::Kind::broadcast:
+        return do_broadcast(verb.output, verb.source);
+      case Verb::Kind::barrier:
+        return do_barrier();
+      case Verb::Kind::allocate:
+        *verb.buffer = do_allocate(verb.bytes, verb.copies);
+        return;
+    }
+  }
+
+  void abort(const std::string& reason) noexcept override { link_->abort(reason); }
+  void interrupt(const std::exception_ptr& error) noexcept override {
+    link_->interrupt(rounds_.user(), error);
+  }
+  bool is_network() const noexcept override { return false; }
+  const Ledger& ledger() const noexcept override { return link_->ledger(); }
+
+ private:
+  std::size_t me() const { return rounds_.me(); }
+  std::size_t count() const { return rounds_.count(); }
+  bool is_alone() const { return count() == 1; }
+  static bool is_short(std::size_t bytes) { return bytes <= HostMemory::kSmallBytes; }
+
+  // The first round of a verb in which this replica says all of `input` if that is short.
+  void meet(Verb::Kind verb, std::size_t bytes, ConstBytes said, ConstBytes input, Bytes output) {
+    rounds_.next_verb();
+    copy_bytes(said, rounds_.own_small());
+    rounds_.meet(verb, current_mark(), bytes, said.size(), input, output);
+  }
+
+  std::vector<const std::byte*> all_smalls(std::size_t offset) const {
+    std::vector<const std::byte*> inputs(count());
+    for (std::size_t p = 0; p < count(); ++p) inputs[p] = rounds_.small(p).data() + offset;
+    return inputs;
+  }
+
+  static std::vector<const std::byte*> at(const std::vector<std::byte*>& buffers,
+                                          std::size_t offset) {
+    std::vector<const std::byte*> there;
+    for (const std::byte* buffer : buffers) there.push_back(buffer + offset);
+    return there;
+  }
+
+  // The part of a buffer of `bytes` that replica `place` reduces: whole cache lines, as even as can
+  // be, so that no two replicas write to one.
+  Shard slice_of(std::size_t bytes, std::size_t place) const {
+    const auto size = static_cast<std::int64_t>(bytes);
+    constexpr auto kLine = static_cast<std::int64_t>(kAligned);
+    const Shard lines = shard((size + kLine - 1) / kLine, static_cast<std::int64_t>(count()),
+                              static_cast<std::int64_t>(place));
+    const std::int64_t begin = std::min(lines.offset * kLine, size);
+    return {begin, std::min((lines.offset + lines.size) * kLine, size) - begin};
+  }
+  template <typename Buffer>
+  Buffer slice_of(Buffer buffer, std::size_t place) const {
+    const Shard slice = slice_of(buffer.size(), place);
+    return buffer.subspan(static_cast<std::size_t>(slice.offset),
+                          static_cast<std::size_t>(slice.size));
+  }
+
+  void do_all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
+    if (is_alone()) return reduce_alone(input, output, type, op);
+    const bool short_one = is_short(input.size());
+    meet(Verb::Kind::all_reduce, input.size(), short_one ? input : ConstBytes(), input, output);
+    const bool common = rounds_.output_is_common();
+    if (short_one) {
+      if (!common || me() == 0) reduce(all_smalls(0), output, type, op);
+      if (common) rounds_.finish_round();
+      return;
+    }
+    const auto inputs = rounds_.inputs();
+    auto outputs = rounds_.outputs();
+    if (inputs.empty() || outputs.empty()) return all_reduce_staged(input, output, type, op);
+    const Shard own = slice_of(input.size(), me());
+    const auto offset = static_cast<std::size_t>(own.offset);
+    for (std::byte*& to : outputs) to += offset;
+    const auto written = std::span(outputs).first(common ? 1 : count());
+    reduce(at(inputs, offset), written, static_cast<std::size_t>(own.size), type, op);
+    link_->ledger().bytes_sent += static_cast<std::size_t>(own.size) * (common ? 1 : count() - 1);
+    rounds_.finish_round();
+  }
+
+  // Of each part a replica writes for every other the slice which that one reduces, and reduces its
+  // own, which stays where it is, into its output and into its chunk, where the others read it.
+  void all_reduce_staged(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
+    const std::size_t parts = parts_in(input.size(), HostMemory::kChunkBytes);
+    const bool common = rounds_.output_is_common();
+    const auto slice_in_chunk = [&](std::size_t owner, std::size_t round, std::size_t place) {
+      const std::size_t bytes = part_of(input, HostMemory::kChunkBytes, round).size();
+      return slice_of(rounds_.chunk(owner, round).first(bytes), place);
+    };
+    const auto slice_in = [&](auto buffer, std::size_t round, std::size_t place) {
+      return slice_of(part_of(buffer, HostMemory::kChunkBytes, round), place);
+    };
+    std::vector<const std::byte*> inputs(count());
+    rounds_.pass(parts + 2, [&](std::size_t round) {
+      for (std::size_t p = 0; round < parts && p < count(); ++p) {
+        if (p != me()) rounds_.write(slice_in(input, round, p), slice_in_chunk(me(), round, p));
+      }
+      if (round >= 1 && round - 1 < parts) {
+        const std::size_t before = round - 1;
+        for (std::size_t p = 0; p < count(); ++p) {
+          inputs[p] = p == me() ? slice_in(input, before, p).data()
+                                : slice_in_chunk(p, before, me()).data();
+        }
+        const Bytes result = slice_in(output, before, me());
+        const std::array outputs{result.data(), slice_in_chunk(me(), before, me()).data()};
+        reduce(inputs, std::span(outputs).first(common ? 1 : 2), result.size(), type, op);
+        link_->ledger().bytes_sent += result.size();
+      }
+      for (std::size_t p = 0; round >= 2 && !common && p < count(); ++p) {
+        if (p != me()) copy_bytes(slice_in_chunk(p, round - 2, p), slice_in(output, round - 2, p));
+      }
+    });
+  }
+
+  void do_reduce_scatter(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
+    if (is_alone()) return reduce_alone(input, output, type, op);
+    const bool short_one = is_short(input.size());
+    meet(Verb::Kind::reduce_scatter, input.size(), short_one ? input : ConstBytes(), input, output);
+    if (short_one) return reduce(all_smalls(me() * output.size()), output, type, op);
+    const auto inputs = rounds_.inputs();
+    if (inputs.empty()) return reduce_scatter_staged(input, output, type, op);
+    reduce(at(inputs, me() * output.size()), output, type, op);
+    rounds_.finish_round();
+  }
+
+  void reduce_scatter_staged(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
+    const std::size_t piece = piece_bytes();
+    const std::size_t parts = parts_in(output.size(), piece);
+    const auto slice = [&](std::size_t place) {
+      return input.subspan(place * output.size(), output.size());
+    };
+    rounds_.pass(parts + 1, [&](std::size_t round) {
+      for (std::size_t p = 0; round < parts && p < count(); ++p) {
+        if (p != me()) {
+          rounds_.write(part_of(slice(p), piece, round),
+                        rounds_.chunk(me(), round).subspan(p * piece, piece));
+        }
+      }
+      if (round == 0) return;
+      std::vector<const std::byte*> inputs(count());
+      for (std::size_t p = 0; p < count(); ++p) {
+        inputs[p] = p == me() ? part_of(slice(p), piece, round - 1).data()
+                              : rounds_.chunk(p, round - 1).data() + me() * piece;
+      }
+      reduce(inputs, part_of(output, piece, round - 1), type, op);
+    });
+  }
+
+  void do_all_gather(ConstBytes input, Bytes output) {
+    const auto place_of = [&](std::size_t p) {
+      return output.subspan(p * input.size(), input.size());
+    };
+    if (is_alone()) return copy_bytes(input, output);
+    const bool short_one = is_short(input.size());
+    meet(Verb::Kind::all_gather, input.size(), short_one ? input : ConstBytes(), input, output);
+    copy_bytes(input, place_of(me()));
+    if (rounds_.output_is_common()) return rounds_.finish_round();
+    const auto gather = [&](const auto& from) {
+      for (std::size_t step = 1; step < count(); ++step) {
+        const std::size_t p = (me() + step) % count();
+        copy_bytes({from(p), input.size()}, place_of(p));
+      }
+    };
+    if (short_one) return gather([&](std::size_t p) { return rounds_.small(p).data(); });
+    const auto inputs = rounds_.inputs();
+    if (inputs.empty()) return all_gather_staged(input, output);
+    gather([&](std::size_t p) { return inputs[p]; });
+    rounds_.finish_round();
+  }
+
+  void all_gather_staged(ConstBytes input, Bytes output) {
+    const std::size_t parts = parts_in(input.size(), HostMemory::kChunkBytes);
+    rounds_.pass(parts + 1, [&](std::size_t round) {
+      if (round < parts) {
+        rounds_.write(part_of(input, HostMemory::kChunkBytes, round), rounds_.chunk(me(), round));
+      }
+      for (std::size_t p = 0; round > 0 && p < count(); ++p) {
+        if (p == me()) continue;
+        const Bytes to = part_of(output.subspan(p * input.size(), input.size()),
+                                 HostMemory::kChunkBytes, round - 1);
+        copy_bytes(rounds_.chunk(p, round - 1).first(to.size()), to);
+      }
+    });
+  }
+
+  void do_all_to_all(ConstBytes input, std::span<const std::size_t> send_sizes, Bytes output,
+                     std::span<const std::size_t> recv_sizes) {
+    const auto send_at = offsets_of(send_sizes);
+    const auto recv_at = offsets_of(recv_sizes);
+    const auto outgoing = [&](std::size_t p) { return input.subspan(send_at[p], send_sizes[p]); };
+    const auto incoming = [&](std::size_t p) { return output.subspan(recv_at[p], recv_sizes[p]); };
+    copy_bytes(outgoing(me()), incoming(me()));
+    if (is_alone()) return;
+    rounds_.next_verb();
+    // What is sent to each replica comes first; then, if it fits, all of it.
+    const Bytes table = rounds_.own_small().first(count() * sizeof(std::size_t));
+    std::memcpy(table.data(), send_sizes.data(), table.size());
+    const bool own_is_short = is_short(table.size() + input.size());
+    if (own_is_short) copy_bytes(input, rounds_.own_small().subspan(table.size()));
+    rounds_.meet(Verb::Kind::all_to_all, current_mark(), 0,
+                 table.size() + (own_is_short ? input.size() : 0), input, output);
+
+    const auto inputs = rounds_.inputs();
+    std::vector<std::size_t> sizes(count());
+    std::vector<bool> is_staged(count());
+    std::size_t parts = 0;
+    for (std::size_t p = 0; p < count(); ++p) {
+      std::memcpy(sizes.data(), rounds_.small(p).data(), table.size());
+      const std::size_t total = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+      if (sizes[me()] != recv_sizes[p]) {
+        throw CollectiveMismatch(str("replica ", rank(), " expects ", recv_sizes[p],
+                                     " bytes from replica ", p, ", which sends ", sizes[me()]));
+      }
+      const std::size_t before = offsets_of(sizes)[me()];
+      is_staged[p] = !is_short(table.size() + total);
+      if (p != me() && !is_staged[p]) {
+        copy_bytes(rounds_.small(p).subspan(table.size() + before, recv_sizes[p]), incoming(p));
+      } else if (p != me() && !inputs.empty()) {
+        copy_bytes({inputs[p] + before, recv_sizes[p]}, incoming(p));
+      }
+      for (std::size_t to = 0; is_staged[p] && to < count(); ++to) {
+        if (to != p) parts = std::max(parts, parts_in(sizes[to], piece_bytes()));
+      }
+    }
+    if (parts > 0 && !inputs.empty()) return rounds_.finish_round();
+    pass_pieces(parts, outgoing, incoming, is_staged);
+  }
+
+  // Every pair's message in up to `parts` pieces; those of replicas that are not `staged` are
+  // there already.
+  template <typename Outgoing, typename Incoming>
+  void pass_pieces(std::size_t parts, const Outgoing& outgoing, const Incoming& incoming,
+                   const std::vector<bool>& is_staged) {
+    const std::size_t piece = piece_bytes();
+    rounds_.pass(parts > 0 ? parts + 1 : 0, [&](std::size_t round) {
+      for (std::size_t p = 0; is_staged[me()] && round < parts && p < count(); ++p) {
+        if (p != me()) {
+          rounds_.write(part_of(outgoing(p), piece, round),
+                        rounds_.chunk(me(), round).subspan(p * piece, piece));
+        }
+      }
+      for (std::size_t p = 0; round > 0 && p < count(); ++p) {
+        if (p == me() || !is_staged[p]) continue;
+        const Bytes to = part_of(incoming(p), piece, round - 1);
+        copy_bytes(rounds_.chunk(p, round - 1).subspan(me() * piece, to.size()), to);
+      }
+    });
+  }
+
+  void do_permute(ConstBytes input, int destination, Bytes output, int source) {
+    std::vector<std::size_t> send_sizes(count(), 0);
+    std::vector<std::size_t> recv_sizes(count(), 0);
+    if (destination != kNobody) send_sizes[static_cast<std::size_t>(destination)] = input.size();
+    if (source != kNobody) recv_sizes[static_cast<std::size_t>(source)] = output.size();
+    do_all_to_all(destination == kNobody ? ConstBytes() : input, send_sizes,
+                  source == kNobody ? Bytes() : output, recv_sizes);
+  }
+
+  void do_broadcast(Bytes data, int root) {
+    if (is_alone()) return;
+    const auto from = static_cast<std::size_t>(root);
+    const bool is_root = from == me();
+    const bool short_one = is_short(data.size());
+    meet(Verb::Kind::broadcast, data.size(), short_one && is_root ? ConstBytes(data) : ConstBytes(),
+         data, data);
+    if (rounds_.output_is_common()) return;
+    if (short_one) {
+      if (!is_root) copy_bytes(rounds_.small(from).first(data.size()), data);
+      return;
+    }
+    if (const auto all = rounds_.inputs(); !all.empty()) {
+      if (!is_root) copy_bytes({all[from], data.size()}, data);
+      return rounds_.finish_round();
+    }
+    const std::size_t parts = parts_in(data.size(), HostMemory::kChunkBytes);
+    rounds_.pass(parts + 1, [&](std::size_t round) {
+      if (is_root && round < parts) {
+        rounds_.write(part_of(data, HostMemory::kChunkBytes, round), rounds_.chunk(me(), round));
+      }
+      if (is_root || round == 0) return;
+      const Bytes to = part_of(data, HostMemory::kChunkBytes, round - 1);
+      copy_bytes(rounds_.chunk(from, round - 1).first(to.size()), to);
+    });
+  }
+
+  void do_barrier() {
+    if (!is_alone()) meet(Verb::Kind::barrier, 0, {}, {}, {});
+  }
+
+  std::shared_ptr<SymmetricBuffer> do_allocate(std::size_t bytes, Copies copies) {
+    if (is_alone()) return private_buffer(bytes, copies == Copies::one);
+    return allocate_shared(*this, *link_->memory().extents(), bytes, copies);
+  }
+
+  std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
+                                            std::uint64_t channel) override {
+    std::vector<int> in_world;
+    for (const int member : members) {
+      in_world.push_back(rounds_.members()[static_cast<std::size_t>(member)]);
+    }
+    return std::make_shared<SharedCommunicator>(link_, std::move(in_world), own_place, channel);
+  }
+
+  static void reduce_alone(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
+    const std::byte* const only = input.data();
+    reduce({&only, 1}, output, type, op);
+  }
+
+  // Where a chunk has a piece for each replica: pieces begin at whole elements and cache lines.
+  std::size_t piece_bytes() const {
+    return HostMemory::kChunkBytes / count() / kAligned * kAligned;
+  }
+  static constexpr std::size_t kAligned = 64;
+
+  std::shared_ptr<SharedLink> link_;
+  SharedRounds rounds_;
+};
+
+}  // namespace
+
+std::shared_ptr<Communicator> connect_shared(std::shared_ptr<HostMemory> memory,
+                                             std::shared_ptr<Store> store, int rank, int size,
+                                             const SharedOptions& options) {
+  if (rank < 0 || rank >= size) {
+    throw ValueError(str("connect_shared: rank ", rank, " is not in a group of ", size));
+  }
+  auto link = std::make_shared<SharedLink>(std::move(memory), *store, rank, size, options);
+  std::vector<int> everyone(static_cast<std::size_t>(size));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  return std::make_shared<SharedCommunicator>(std::move(link), std::move(everyone), rank, 0);
+}
+
+}  // namespace lockstep

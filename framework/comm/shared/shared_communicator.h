@@ -1,0 +1,36 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "framework/comm/communicator.h"
+#include "framework/comm/shared/host_memory.h"
+#include "framework/comm/store.h"
+
+namespace lockstep {
+
+struct SharedOptions {
+  /// How long to wait for a replica in every collective.
+  std::chrono::milliseconds timeout{60'000};
+  /// How long to wait for each of them when connecting.
+  std::chrono::milliseconds connect_timeout{60'000};
+};
+
+/// Connects replica `rank` of `size` on this host, each a thread or a process, to the others
+/// through memory that they share; all of them call this with the same memory and store. Throws
+/// Timeout if one does not come. Results have the bits of any other Communicator's.
+///
+/// Messages of up to HostMemory::kSmallBytes a replica take one round of flags and, while all are
+/// running, no system call. Longer ones pass through three chunks a replica, which stay in the
+/// caches: while a replica writes one part of its message, the others reduce or read the parts
+/// before it. Symmetric buffers (Communicator::allocate) are read and written where they are. A
+/// wait looks a bounded number of times before it sleeps, giving way to others on its core; where
+/// there are more replicas than cores it does so from the start. The death of a replica's process
+/// is a ReplicaLost for those who wait for it, within 20 ms on a machine that has time. The ledger
+/// counts the bytes that a replica writes for others.
+[[nodiscard]] std::shared_ptr<Communicator> connect_shared(std::shared_ptr<HostMemory> memory,
+                                                           std::shared_ptr<Store> store, int rank,
+                                                           int size,
+                                                           const SharedOptions& options = {});
+
+}  // namespace lockstep

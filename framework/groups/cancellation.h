@@ -1,0 +1,37 @@
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace lockstep {
+
+/// What ends the replicas of a map or job: set once, by the failure of one of them or of the
+/// replica that called the map. Any thread.
+class Cancellation {
+ public:
+  /// That of an `outer` map's replica counts here, too.
+  explicit Cancellation(std::shared_ptr<const Cancellation> outer = nullptr)
+      : outer_(std::move(outer)) {}
+
+  /// The first call counts.
+  void cancel(const std::exception_ptr& error);
+  /// The same with Aborted(reason).
+  void cancel(const std::string& reason);
+  /// Throws the error if this or an outer one is cancelled.
+  void check() const;
+  [[nodiscard]] bool is_cancelled() const noexcept;
+  /// What this one was cancelled with, not an outer one; nullptr if it was not.
+  [[nodiscard]] std::exception_ptr error() const noexcept;
+
+ private:
+  std::shared_ptr<const Cancellation> outer_;
+  mutable std::mutex mutex_;
+  std::atomic<bool> is_cancelled_{false};
+  std::exception_ptr error_;
+};
+
+}  // namespace lockstep

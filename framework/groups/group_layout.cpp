@@ -1,0 +1,22 @@
+#include "framework/groups/group_layout.h"
+
+#include <algorithm>
+
+namespace lockstep {
+
+GroupLayout::GroupLayout(std::span<const GroupMember> members, int own_worker) {
+  for (const GroupMember& member : members) {
+    const auto known = std::find(numbers_.begin(), numbers_.end(), member.worker);
+    const auto worker = static_cast<std::size_t>(known - numbers_.begin());
+    if (known == numbers_.end()) {
+      numbers_.push_back(member.worker);
+      places_.emplace_back();
+    }
+    if (member.worker == own_worker) own_ = worker;
+    index_of_.push_back(places_[worker].size());
+    places_[worker].push_back(static_cast<int>(worker_of_.size()));
+    worker_of_.push_back(worker);
+  }
+}
+
+}  // namespace lockstep

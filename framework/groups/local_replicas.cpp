@@ -1,0 +1,126 @@
+#include "framework/groups/local_replicas.h"
+
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/groups/local_group.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How long, from the begin of one's wait, a mismatch waits for those who may yet be part of it, so
+// that it names all sides.
+constexpr milliseconds kGather{300};
+
+}  // namespace
+
+LocalReplicas::LocalReplicas(int worker, std::shared_ptr<Communicator> world,
+                             std::shared_ptr<Board> board)
+    : worker_(worker), world_(std::move(world)), board_(std::move(board)) {}
+
+LocalReplicas::~LocalReplicas() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  closing_changed_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+}
+
+std::shared_ptr<LocalGroup> LocalReplicas::group(
+    std::uint64_t key, const std::function<std::vector<GroupMember>()>& members) {
+  const std::lock_guard lock(mutex_);
+  if (auto known = groups_[key].lock()) return known;
+  std::erase_if(groups_, [](const auto& entry) { return entry.second.expired(); });
+  auto made = std::make_shared<LocalGroup>(*this, key, members());
+  groups_[key] = made;
+  return made;
+}
+
+void LocalReplicas::wake_all() {
+  std::vector<std::shared_ptr<LocalGroup>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, group] : groups_) {
+      if (auto alive = group.lock()) all.push_back(std::move(alive));
+    }
+    for (const Wait& wait : waits_) {
+      try {
+        wait.member->cancellation->check();
+      } catch (...) {
+        wait.outer->interrupt(std::current_exception());
+      }
+    }
+  }
+  for (const auto& group : all) group->wake();
+}
+
+void LocalReplicas::check_process() const {
+  if (process_ == process_generation()) return;
+  throw ValueError(
+      "a collective in a process that a replica has forked; only the replica itself may call it");
+}
+
+std::exception_ptr LocalReplicas::verdict(const Member& member, Waited& waited) const {
+  try {
+    member.cancellation->check();
+    board_->looked(worker_);
+    const auto given_last =
+        member.run_lock != nullptr ? member.run_lock->given_last() : Waited::never();
+    const auto whole = waited.look(given_last);
+    if (const auto found = board_->examine(*member.seat, whole < kGather)) {
+      switch (found->kind) {
+        case Board::Verdict::Kind::mismatch:
+          throw CollectiveMismatch(found->text);
+        case Board::Verdict::Kind::lost:
+          throw ReplicaLost(found->text);
+        case Board::Verdict::Kind::failed:
+          throw Aborted(found->text);
+      }
+    }
+    if (waited.late() >= member.timeout) {
+      const std::string absent = board_->absentees(*member.seat);
+      throw Timeout(str("waited ", member.timeout.count(), " ms: ",
+                        absent.empty() ? "all replicas have arrived, but not their data" : absent));
+    }
+  } catch (const CollectiveMismatch&) {
+    // Several of a map may find out at once: the first tells all.
+    member.cancellation->cancel(std::current_exception());
+    return member.cancellation->error();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+LocalReplicas::Guarded::Guarded(LocalReplicas& replicas, const Member& member, Communicator* outer)
+    : replicas_(replicas) {
+  const std::lock_guard lock(replicas_.mutex_);
+  wait_ = replicas_.waits_.insert(replicas_.waits_.end(), {&member, outer, Waited()});
+  if (!replicas_.watcher_.joinable())
+    replicas_.watcher_ = std::thread([&replicas] { replicas.watch(); });
+}
+
+LocalReplicas::Guarded::~Guarded() {
+  const std::lock_guard lock(replicas_.mutex_);
+  replicas_.waits_.erase(wait_);
+}
+
+Waited LocalReplicas::Guarded::waited() const {
+  const std::lock_guard lock(replicas_.mutex_);
+  return wait_->waited;
+}
+
+void LocalReplicas::watch() {
+  std::unique_lock lock(mutex_);
+  while (!closing_changed_.wait_for(lock, kLookAround, [&] { return closing_; })) {
+    for (Wait& wait : waits_) {
+      if (const auto error = verdict(*wait.member, wait.waited)) wait.outer->interrupt(error);
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "framework/base/process.h"
+#include "framework/base/waited.h"
+#include "framework/comm/communicator.h"
+#include "framework/comm/run_lock.h"
+#include "framework/groups/cancellation.h"
+#include "framework/groups/common_buffers.h"
+#include "framework/watch/board.h"
+
+namespace lockstep {
+
+/// A replica as the groups see it that it takes part in. Used by its own thread, but for its seat's
+/// board and its cancellation.
+struct Member {
+  std::unique_ptr<Board::Seat> seat;
+  std::shared_ptr<Cancellation> cancellation;
+  std::chrono::milliseconds timeout;  ///< how long it waits for others in a collective
+  /// What it shares with others of whom one runs at a time: they are waited for while they hand it
+  /// over.
+  const RunLock* run_lock = nullptr;
+};
+
+class LocalGroup;
+
+/// The replicas that one worker runs: the groups in which they meet, and the watch over their
+/// waits. A worker is a process, or a thread of a job in threads; a map outside of a job has one of
+/// its own. Any thread.
+class LocalReplicas {
+ public:
+  /// How often a wait is looked after.
+  static constexpr std::chrono::milliseconds kLookAround{50};
+
+  /// Those of worker `worker`, of the workers that `world` joins (nullptr: it is the only one) and
+  /// that share `board`.
+  LocalReplicas(int worker, std::shared_ptr<Communicator> world, std::shared_ptr<Board> board);
+  ~LocalReplicas();
+  LocalReplicas(const LocalReplicas&) = delete;
+  LocalReplicas& operator=(const LocalReplicas&) = delete;
+
+  [[nodiscard]] int worker() const noexcept { return worker_; }
+  /// Throws ValueError in a process that a replica has forked: it has copies of them, which must
+  /// not take part in their collectives.
+  void check_process() const;
+  [[nodiscard]] Board& board() const noexcept { return *board_; }
+  [[nodiscard]] CommonBuffers& common_buffers() noexcept { return common_buffers_; }
+  /// Joins the workers; nullptr where there is one.
+  [[nodiscard]] Communicator* world() const noexcept { return world_.get(); }
+
+  /// The group called `key`, whose members `members` lists when it has to be made. All of the
+  /// group's replicas use the same key, and no other group does.
+  [[nodiscard]] std::shared_ptr<LocalGroup> group(
+      std::uint64_t key, const std::function<std::vector<GroupMember>()>& members);
+
+  /// Has everyone who waits look whether something has ended them. To be called after
+  /// Cancellation::cancel.
+  void wake_all();
+
+  /// Looks after a wait of `member`: what it must end with: CollectiveMismatch, ReplicaLost or
+  /// Aborted if what it waits for cannot come, Timeout if it did not; nullptr while it may come. A
+  /// mismatch cancels all replicas of its map. In the first 0.3 s of a wait nobody is judged on
+  /// what some have called while others are on their way.
+  [[nodiscard]] std::exception_ptr verdict(const Member& member, Waited& waited) const;
+
+ private:
+  // A wait of a replica for others that cannot look around itself: watch() does so for it.
+  struct Wait {
+    const Member* member;
+    Communicator* outer;
+    Waited waited;
+  };
+
+ public:
+  /// Looks after a wait on other workers while this lives.
+  class Guarded {
+   public:
+    Guarded(LocalReplicas& replicas, const Member& member, Communicator* outer);
+    ~Guarded();
+    Guarded(const Guarded&) = delete;
+    Guarded& operator=(const Guarded&) = delete;
+
+    /// How long it has been by now.
+    [[nodiscard]] Waited waited() const;
+
+   private:
+    LocalReplicas& replicas_;
+    std::list<Wait>::iterator wait_;
+  };
+
+ private:
+  void watch();
+
+  int worker_;
+  std::uint64_t process_ = process_generation();
+  std::shared_ptr<Communicator> world_;
+  std::shared_ptr<Board> board_;
+  CommonBuffers common_buffers_;
+
+  std::mutex mutex_;  // guards what follows
+  std::map<std::uint64_t, std::weak_ptr<LocalGroup>> groups_;
+  std::list<Wait> waits_;
+  bool closing_ = false;
+  std::condition_variable closing_changed_;
+  std::thread watcher_;  // runs from the first guarded wait on
+};
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "framework/comm/communicator.h"
+
+namespace lockstep {
+
+/// A verb on large buffers of replicas that are all threads of this worker, cut into parts that
+/// any of them may do, side by side: each reads the others' buffers where they are.
+class LocalWork {
+ public:
+  /// None for a verb that one thread does as fast. `verbs` are those of all
+  /// replicas in the order of their places; they and their buffers stay until all parts are done.
+  [[nodiscard]] static std::unique_ptr<LocalWork> of(std::span<const Verb* const> verbs);
+
+  /// Does parts that nobody else has taken until there are no more. Several threads at once.
+  void help() noexcept;
+
+ private:
+  explicit LocalWork(std::span<const Verb* const> verbs);
+  void do_part(std::size_t index) const;
+
+  std::vector<const Verb*> verbs_;
+  std::size_t item_bytes_;  // an item is a buffer to write: see do_part
+  std::size_t parts_per_item_;
+  std::size_t parts_;
+  std::atomic<std::size_t> next_{0};
+};
+
+}  // namespace lockstep

@@ -1,0 +1,13 @@
+#ifdef __x86_64__
+
+#include "framework/reduce/kernels.inc"
+
+namespace lockstep {
+
+static_assert(kVectorBytes == 64, "compiled without this CPU's flags");
+
+constinit const ReduceKernels kAvx512ReduceKernels{"avx512", reduce_type<false>, reduce_type<true>};
+
+}  // namespace lockstep
+
+#endif

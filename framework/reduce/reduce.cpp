@@ -1,0 +1,65 @@
+#include "framework/reduce/reduce.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "framework/base/errors.h"
+#include "framework/base/require.h"
+#include "framework/base/text.h"
+#include "framework/reduce/kernels.h"
+
+namespace lockstep {
+namespace {
+
+// From how much is read on, outputs that are no inputs are written past the caches, which could not
+// hold them. Measured on a 2-core AMD EPYC with 32 MiB of cache, two threads and float32, best of
+// 80: two inputs of 64 MiB take 2.0 ms so, 2.7 ms otherwise; of 32 MiB 0.94 and 1.36 ms. In place
+// of the inputs, whose lines were just read, it is no gain (1.93 and 1.87 ms).
+constexpr std::size_t kPastCaches = std::size_t{32} << 20;
+
+bool is_apart(std::span<std::byte* const> outputs, std::span<const std::byte* const> inputs) {
+  return std::none_of(outputs.begin(), outputs.end(), [&](const std::byte* output) {
+    return std::find(inputs.begin(), inputs.end(), output) != inputs.end();
+  });
+}
+
+}  // namespace
+
+std::string why_not(ElementType type, ReduceOp op) {
+  if (type == ElementType::boolean && op == ReduceOp::sum) {
+    return "booleans have no sum; count them in int64";
+  }
+  if (op == ReduceOp::mean && !is_floating(type)) {
+    return str(name_of(type), " has no mean; sum it and divide");
+  }
+  return "";
+}
+
+void reduce(std::span<const std::byte* const> inputs, std::span<std::byte> output, ElementType type,
+            ReduceOp op) {
+  std::byte* const only = output.data();
+  reduce(inputs, {&only, 1}, output.size(), type, op);
+}
+
+void reduce(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+            std::size_t bytes, ElementType type, ReduceOp op) {
+  if (inputs.empty()) throw ValueError("reduce: no inputs");
+  if (bytes % size_of(type) != 0) {
+    throw ValueError(str("reduce: ", bytes, " bytes are no whole number of ", name_of(type)));
+  }
+  const std::string problem = why_not(type, op);
+  require(problem.empty(), "reduce: ", problem);
+  if (bytes == 0 || outputs.empty()) return;
+  if (inputs.size() == 1) {
+    for (std::byte* output : outputs) {
+      if (output != inputs[0]) std::memcpy(output, inputs[0], bytes);
+    }
+    return;
+  }
+  const ReduceKernels& best = reduce_kernels().back();
+  const bool is_large = inputs.size() * bytes >= kPastCaches && is_apart(outputs, inputs);
+  (is_large ? best.reduce_past_caches : best.reduce)(inputs.data(), inputs.size(), outputs.data(),
+                                                     outputs.size(), bytes, type, op);
+}
+
+}  // namespace lockstep

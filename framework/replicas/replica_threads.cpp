@@ -1,0 +1,256 @@
+#include "framework/replicas/replica_threads.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include <ATen/ThreadLocalState.h>
+
+#include "framework/axes/calls_refused.h"
+#include "framework/base/errors.h"
+#include "framework/base/memory.h"
+#include "framework/base/random.h"
+#include "framework/base/text.h"
+#include "framework/comm/run_lock.h"
+#include "framework/replicas/first_failure.h"
+#include "framework/replicas/job.h"
+#include "framework/replicas/machine.h"
+#include "framework/replicas/thread_ends.h"
+#include "framework/tree/grad_depth.h"
+
+namespace lockstep {
+namespace {
+
+// Where a map's replicas are: what their environments are made of.
+struct Plan {
+  std::shared_ptr<LocalReplicas> local;
+  std::vector<AxisLevel> outer;
+  AxisLevel level;  // its rank is that of the caller's first replica
+  std::shared_ptr<Cancellation> cancellation;
+  std::int64_t threads;
+  bool spans_members = false;
+};
+
+std::string title_of(const MapCall& options) {
+  std::string backwards;
+  for (int i = options.backward ? options.backward->times : 0; i > 0; --i) {
+    backwards += "the backward of ";
+  }
+  return str(backwards, options.map, " over ", names_of(options).text());
+}
+
+// While it lives a member waits for others at least so long.
+class LongerTimeout {
+ public:
+  LongerTimeout(Member& member, std::chrono::milliseconds timeout)
+      : member_(member), own_(member.timeout) {
+    member.timeout = std::max(own_, timeout);
+  }
+  ~LongerTimeout() { member_.timeout = own_; }
+  LongerTimeout(const LongerTimeout&) = delete;
+  LongerTimeout& operator=(const LongerTimeout&) = delete;
+
+ private:
+  Member& member_;
+  std::chrono::milliseconds own_;
+};
+
+// Meets the job's other members for one step of the map, and gathers a number from each.
+std::vector<std::int64_t> of_all_members(Environment& member, const std::string& step,
+                                         std::int64_t number) {
+  auto& group =
+      replicas_of({step.c_str(), member.levels()[0].axes[0].name, {}}, {}, GroupSizes::any);
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(group.size()));
+  group.begin(CallRecord::of(Key(0).fold(step).bits(), step));
+  group.all_gather(std::as_bytes(std::span(&number, 1)),
+                   std::as_writable_bytes(std::span(numbers)));
+  group.end();
+  return numbers;
+}
+
+// Meets the job's other members for the map, and gathers the number of replicas from each.
+std::vector<std::int64_t> counts_of_all(Environment& member, const MapCall& options) {
+  const AxisCall call{options.map, member.levels()[0].axes[0].name, options.where};
+  auto& group = replicas_of(call, {}, GroupSizes::any);
+  const Key fingerprint = Key(0)
+                              .fold(title_of(options))
+                              .fold(options.backward ? options.backward->map_call : 0)
+                              .fold(options.differentiated);
+  const std::string& differentiated = options.differentiated;
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(group.size()));
+  group.begin(
+      CallRecord::of(fingerprint.bits(),
+                     text_of(options) + (differentiated.empty() ? "" : ", " + differentiated)));
+  group.all_gather(std::as_bytes(std::span(&options.replicas, 1)),
+                   std::as_writable_bytes(std::span(counts)));
+  group.end();
+  return counts;
+}
+
+// Every member of the job says how many replicas it runs; these are numbered in the members' order.
+void span_job(Environment& member, const MapCall& options, Plan& plan) {
+  const auto counts = counts_of_all(member, options);
+  const auto own = counts.begin() + member.levels()[0].rank;
+  const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  plan.level.rank = std::accumulate(counts.begin(), own, std::int64_t{0});
+  if (plan.level.axes.size() == 1) plan.level.axes[0].size = total;
+  if (plan.level.size() != total) {
+    throw ValueError(str(text_of(options), ": the mesh has ", plan.level.size(),
+                         " replicas, the job's members run ", join(counts, " + "), " = ", total));
+  }
+  for (std::size_t caller = 0; caller < counts.size(); ++caller) {
+    const auto count = static_cast<std::size_t>(counts[caller]);
+    const int worker = member.levels()[0].workers[caller];
+    plan.level.workers.insert(plan.level.workers.end(), count, worker);
+    plan.level.callers.insert(plan.level.callers.end(), count, static_cast<std::int64_t>(caller));
+  }
+  plan.spans_members = counts.size() > 1;
+}
+
+Plan plan_of(const MapCall& options, Environment* caller) {
+  const std::uint64_t map_call = options.backward ? options.backward->map_call : 1;
+  Plan plan{nullptr, {}, {options.axes, 0, map_call, {}}, nullptr, 1};
+  plan.cancellation =
+      std::make_shared<Cancellation>(caller != nullptr ? caller->member().cancellation : nullptr);
+  if (own_math_threads() > 0 && options.threads_per_replica == 0) {
+    plan.threads = std::max<std::int64_t>(1, own_math_threads() / options.replicas);
+  } else {
+    plan.threads = math_threads(options.threads_per_replica, options.replicas);
+  }
+  if (caller == nullptr) {
+    plan.local = std::make_shared<LocalReplicas>(0, nullptr, std::make_shared<Board>(1));
+    return plan;
+  }
+  plan.local = caller->local_replicas();
+  if (!options.backward) plan.level.map_call = caller->next_map_call(spans_job(options));
+  if (spans_job(options)) {
+    span_job(*caller, options, plan);
+    return plan;
+  }
+  for (const NamedAxis& axis : options.axes) {
+    if (caller->binds(axis.name)) {
+      throw ValueError(str(text_of(options), ": axis '", axis.name,
+                           "' is bound already by a map around it (bound: ", caller->bound_names(),
+                           "); nested axes need different names"));
+    }
+  }
+  plan.outer = caller->levels();
+  return plan;
+}
+
+}  // namespace
+
+std::string text_of(const MapCall& options) {
+  const bool counted = options.backward && options.backward->number > 0;
+  return str(title_of(options), " at ", text_of(options.where),
+             counted ? str(" (call ", options.backward->number, ")") : "");
+}
+
+AxisNames names_of(const MapCall& options) {
+  std::vector<std::string> names;
+  for (const NamedAxis& axis : options.axes) names.push_back(axis.name);
+  return AxisNames(std::move(names));
+}
+
+bool spans_job(const MapCall& options) {
+  return in_job() && !options.lanes;
+}
+
+void run_as(Environment& environment, const std::function<void()>& body) {
+  Member& member = environment.member();
+  const EnvironmentScope scope(&environment);
+  try {
+    member.cancellation->check();
+    body();
+    member.seat->returned();
+  } catch (const CollectiveMismatch& error) {
+    member.seat->fell_out(error.verdict());
+    // All replicas of the map are out of step, also where the mismatch is that of a map in one of
+    // them.
+    member.cancellation->cancel(std::current_exception());
+    throw;
+  } catch (const Error& error) {
+    member.seat->threw(str(error.type(), ": ", error.what()));
+    throw;
+  } catch (const std::exception& error) {
+    member.seat->threw(text_of(error));
+    throw;
+  } catch (...) {
+    member.seat->threw("an exception that is no std::exception");
+    throw;
+  }
+}
+
+void run_replica_threads(const MapCall& options,
+                         const std::function<void(const ReplicaThread&)>& body,
+                         const Identities& identities) {
+  if (refusal_of_calls() != nullptr) throw_refused(text_of(options));
+  Environment* const caller = current_environment();
+  const Plan plan = plan_of(options, caller);
+
+  std::vector<std::unique_ptr<Environment>> environments;
+  for (std::int64_t local = 0; local < options.replicas; ++local) {
+    auto levels = plan.outer;
+    levels.push_back(plan.level);
+    levels.back().rank += local;
+    environments.push_back(std::make_unique<Environment>(
+        plan.local, std::move(levels), plan.cancellation, options.timeout,
+        identities.empty() ? nullptr : identities[static_cast<std::size_t>(local)]));
+  }
+  if (caller != nullptr) {
+    caller->member().seat->enter_map(CallRecord::of(0, text_of(options)),
+                                     static_cast<int>(options.replicas));
+  }
+
+  keep_freed_memory();
+  const std::uint64_t forked_returns_before = forked_returns();
+  const at::ThreadLocalState callers_state;
+  const int callers_grad_depth = grad_depth();
+  FirstFailure failure(plan.level.rank, [&](const std::string& reason) {
+    plan.cancellation->cancel(reason);
+    plan.local->wake_all();
+  });
+  RunLock own_lock;
+  RunLock* const run_lock =
+      !options.lanes ? nullptr : (current_run_lock() != nullptr ? current_run_lock() : &own_lock);
+  const std::string map = text_of(options);
+  const auto replica = [&](std::int64_t local) {
+    const at::ThreadLocalStateGuard same_state(callers_state);
+    const GradDepthScope same_depth(callers_grad_depth);
+    set_math_threads(plan.threads);
+    const RunLockScope running(run_lock);
+    const ThreadEnds ends(plan.level.rank + local, map.c_str());
+    Environment& environment = *environments[static_cast<std::size_t>(local)];
+    environment.member().run_lock = run_lock;
+    run_as(environment, [&] {
+      run_in_one_process(str("replica ", plan.level.rank + local, " of ", map), [&] {
+        body({local, plan.level.rank, plan.spans_members, &environment});
+      });
+    });
+  };
+  {
+    const RunLockRelease others_may_run;
+    std::vector<std::thread> running = start_threads(options.replicas, failure, replica);
+    for (std::thread& thread : running) thread.join();
+  }
+  if (caller != nullptr) caller->member().seat->leave_map();
+  // How the replicas ended stays to be seen until those of all processes have.
+  if (plan.spans_members) {
+    const LongerTimeout as_long_as_the_map_allows(caller->member(), options.timeout);
+    try {
+      (void)of_all_members(*caller, "the end of " + title_of(options), 0);
+    } catch (...) {
+      failure.rethrow();
+      throw;
+    }
+  }
+  failure.rethrow();
+  if (forked_returns() != forked_returns_before) {
+    throw Error(
+        str(map, ": a process that a replica has forked came out of the replica's function"));
+  }
+}
+
+}  // namespace lockstep

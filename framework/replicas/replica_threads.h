@@ -1,0 +1,81 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "framework/axes/environment.h"
+
+namespace lockstep {
+
+/// Which call of a map replicas run the backward of.
+struct BackwardCall {
+  std::uint64_t map_call;  ///< this backward's own, unlike that of any other call
+  std::uint64_t number;    ///< of the map among the caller's, from 1; 0: nobody counts them
+  int times;               ///< 2: it is the backward of a backward
+};
+
+/// One call of a map: what it needs to know to run its replicas.
+struct MapCall {
+  const char* map;                   ///< "pmap", for messages
+  std::vector<NamedAxis> axes;       ///< with one axis its size is what the replicas add up to
+  std::int64_t replicas;             ///< the caller's
+  bool lanes;                        ///< one runs at a time; never spans a job's members
+  std::int64_t threads_per_replica;  ///< 0: the host's cores / its replicas
+  std::chrono::milliseconds timeout;
+  std::source_location where;  ///< the map's
+  /// What is differentiated, for the members of a job to agree on: "differentiated by leaf 0".
+  std::string differentiated = {};
+  std::optional<BackwardCall> backward = {};  ///< unless it runs the map itself
+  bool check_vma = false;                     ///< whether run_map tracks what varies
+};
+
+/// "pmap over 'i' at model.cpp:12", or "the backward of" that with "(call 3)".
+[[nodiscard]] std::string text_of(const MapCall& options);
+
+/// The names of its axes.
+[[nodiscard]] AxisNames names_of(const MapCall& options);
+
+/// Whether the map's replicas are those of all members of a job.
+[[nodiscard]] bool spans_job(const MapCall& options);
+
+/// Which replica a thread of a map is.
+struct ReplicaThread {
+  std::int64_t local;  ///< among the caller's
+  std::int64_t first;  ///< along the axis, of the caller's first replica
+  bool spans_members;
+  Environment* environment;
+};
+
+/// Whose backward the replicas run, by local index. Empty: nobody's.
+using Identities = std::vector<std::shared_ptr<const int>>;
+
+/// Runs `body` in the environment, and leaves on its board how it ended.
+void run_as(Environment& environment, const std::function<void()>& body);
+
+/// Runs `body` once a replica, each in a thread of its own in which the axes are
+/// bound, and returns when all have. Called by a replica of a job, a map of replicas (not lanes)
+/// spans all of the job's members, in order, with as many replicas in each as each asks for, and
+/// the job's own axis is not bound in it. Everywhere else it is the replicas of this process, and
+/// outer axes stay bound. When one throws, the others' collectives end, and the call throws that
+/// first error as FirstFailure does. Threads inherit the caller's autograd state.
+///
+/// The threads are new ones in each call. LibTorch numbers the nodes of a graph thread by thread
+/// and runs a backward in the order of these numbers. In threads kept from earlier calls replicas
+/// would count from different numbers, and call the collectives of a derivative's backward in
+/// different orders.
+///
+/// The members of a job agree on the map, on which call of it a backward is of, and on what is
+/// differentiated; otherwise it is a CollectiveMismatch.
+///
+/// Throws ValueError if an axis is bound already.
+void run_replica_threads(const MapCall& options,
+                         const std::function<void(const ReplicaThread&)>& body,
+                         const Identities& identities = {});
+
+}  // namespace lockstep

@@ -1,0 +1,206 @@
+#include "framework/watch/board.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/watch/board_memory.h"
+#include "framework/watch/board_state.h"
+#include "framework/watch/published.h"
+#include "framework/watch/verdict.h"
+
+namespace lockstep {
+namespace {
+
+// What a seat's own thread writes lies between two versions: the odd one says that the rest may not
+// fit together.
+class Writing {
+ public:
+  explicit Writing(SeatWords& words) : words_(words), version_(words.version.load()) {
+    words_.version.store(version_ + 1);
+  }
+  ~Writing() { words_.version.store(version_ + 2); }
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
+
+  void state(SeatState state) { words_.state.store(static_cast<std::uint64_t>(state)); }
+
+ private:
+  SeatWords& words_;
+  std::uint64_t version_;
+};
+
+// The record of what the member does now.
+RecordWords& now(SeatWords& words) {
+  return words.records[1 - words.last.load()];
+}
+
+}  // namespace
+
+Board::Board(int workers) : state_(std::make_shared<BoardState>(workers)) {}
+
+Board::Board(int workers, int descriptor, std::size_t offset)
+    : state_(std::make_shared<BoardState>(workers, descriptor, offset)) {}
+
+std::size_t Board::bytes_for(int workers) {
+  return BoardMemory::size_of(workers);
+}
+
+std::shared_ptr<Board::Group> Board::group(int worker, std::uint64_t key,
+                                           std::span<const GroupMember> members) {
+  return state_->hold_group(worker, key, members);
+}
+
+std::unique_ptr<Board::Seat> Board::take_seat(int worker, std::uint64_t id, std::uint64_t parent,
+                                              std::string_view name) {
+  if (id == 0)
+    throw ValueError(str("replica ", name, " has the id 0 on the board, which is nobody's"));
+  return std::make_unique<Seat>(state_, worker, id, parent, name);
+}
+
+std::optional<Board::Verdict> Board::examine(const Seat& waiting, bool settled_only) const {
+  return find_verdict(state_->memory, waiting.worker_, waiting.index_, settled_only);
+}
+
+std::optional<Board::Verdict> Board::published(const Seat& waiting) const {
+  const PublicWords& words = state_->memory.common();
+  if (words.published.load() == 0) return std::nullopt;
+  const auto seat = read_seat(state_->memory.worker(waiting.worker_), waiting.index_);
+  if (!seat || seat->state != SeatState::waiting) return std::nullopt;
+  return lockstep::published(words, seat->key, seat->number);
+}
+
+std::string Board::absentees(const Seat& waiting) const {
+  return describe_absentees(state_->memory, waiting.worker_, waiting.index_);
+}
+
+void Board::looked(int worker) noexcept {
+  state_->memory.worker(worker).looks.count();
+}
+
+std::uint64_t Board::activity(int worker) const {
+  const WorkerWords& words = state_->memory.worker(worker);
+  std::uint64_t sum = words.looks.load();
+  const std::uint64_t used = std::min<std::uint64_t>(words.seats_used.load(), kSeats);
+  for (std::uint64_t seat = 0; seat < used; ++seat) sum += words.seats[seat].version.load();
+  return sum;
+}
+
+std::string Board::pending(int worker) const {
+  const WorkerWords& words = state_->memory.worker(worker);
+  const std::uint64_t used = std::min<std::uint64_t>(words.seats_used.load(), kSeats);
+  for (std::uint32_t index = 0; index < used; ++index) {
+    const auto seat = read_seat(words, index);
+    if (!seat || seat->state != SeatState::waiting) continue;
+    const std::string absent = describe_absentees(state_->memory, worker, index);
+    const auto texts = read_texts(words, index, seat->version);
+    if (absent.empty() || !texts) continue;
+    return str("replica ", texts->name, " waits in ", texts->now, ": ", absent);
+  }
+  return "";
+}
+
+Board::Group::Group(std::shared_ptr<BoardState> state, int worker, std::uint64_t key,
+                    std::uint64_t life, MemberWords* entry, int size)
+    : state_(std::move(state)),
+      worker_(worker),
+      key_(key),
+      life_(life),
+      entry_(entry),
+      size_(size) {}
+
+Board::Group::~Group() {
+  state_->release_group(worker_, key_, life_);
+}
+
+Board::Seat::Seat(std::shared_ptr<BoardState> state, int worker, std::uint64_t id,
+                  std::uint64_t parent, std::string_view name)
+    : state_(std::move(state)),
+      worker_(worker),
+      index_(state_->take_seat(worker, name)),
+      words_(&state_->memory.worker(worker).seats[index_]) {
+  WorkerWords& words = state_->memory.worker(worker_);
+  Writing writing(*words_);
+  writing.state(SeatState::running);
+  words_->key.store(0);
+  words_->finished.store(0);
+  words_->last.store(0);
+  write_text(words_->name, std::size(words_->name), name);
+  // The parent last, and gone first: who counts a map's children finds each by its id.
+  words.ids[index_].store(id);
+  words.parents[index_].store(parent);
+}
+
+Board::Seat::~Seat() {
+  {
+    WorkerWords& words = state_->memory.worker(worker_);
+    Writing writing(*words_);
+    writing.state(SeatState::free);
+    words.parents[index_].store(0);
+    words.ids[index_].store(0);
+  }
+  state_->free_seat(worker_, index_);
+}
+
+void Board::Seat::start(Group& group, int place, const CallRecord& call) {
+  if (place < 0 || place >= group.size_ || group.worker_ != worker_) {
+    throw ValueError(str("place ", place, " in a group of ", group.size_, " of worker ",
+                         group.worker_, " is not of a member of worker ", worker_));
+  }
+  Word& arrived = group.entry_[place].arrived;
+  const std::uint64_t number = arrived.load() + 1;
+  {
+    Writing writing(*words_);
+    writing.state(SeatState::waiting);
+    words_->key.store(group.key_);
+    words_->number.store(number);
+    words_->completed.store(0);
+    now(*words_).write(call);
+  }
+  // After the rest: who sees that the member has arrived can see what it has called.
+  arrived.store(number);
+}
+
+void Board::Seat::finish() noexcept {
+  Writing writing(*words_);
+  writing.state(SeatState::running);
+  words_->completed.store(1);
+  words_->last.store(1 - words_->last.load());
+  words_->finished.store(words_->finished.load() + 1);
+}
+
+void Board::Seat::enter_map(const CallRecord& what, int children) noexcept {
+  Writing writing(*words_);
+  writing.state(SeatState::map);
+  words_->children.store(static_cast<std::uint64_t>(children));
+  now(*words_).write(what);
+}
+
+void Board::Seat::leave_map() noexcept {
+  Writing writing(*words_);
+  writing.state(SeatState::running);
+}
+
+void Board::Seat::returned() noexcept {
+  Writing writing(*words_);
+  writing.state(SeatState::returned);
+}
+
+void Board::Seat::threw(std::string_view text) noexcept {
+  Writing writing(*words_);
+  writing.state(SeatState::threw);
+  RecordWords& record = now(*words_);
+  write_text(record.text, std::size(record.text), text);
+}
+
+// First where there is room for all of it.
+void Board::Seat::fell_out(std::string_view verdict) noexcept {
+  const std::uint64_t id = state_->memory.worker(worker_).ids[index_].load();
+  const Board::Verdict whole{.text = std::string(verdict)};
+  publish(state_->memory.common(), id, kOwnEnd, whole);
+  threw(str(kMismatch, verdict));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,239 @@
+#include "framework/watch/board_memory.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+// Addresses, not memory; a job of that many workers on one host is a mistake.
+constexpr int kMaxWorkers = 65536;
+// A writer that was interrupted halfway is not waited for: a search tries again later.
+constexpr int kTries = 64;
+
+static_assert(sizeof(WorkerWords) % kPage == 0 && sizeof(PublicWords) % kPage == 0);
+
+constexpr std::string_view kCut = "...";
+
+bool has_zero(std::uint64_t word) {
+  return ((word - 0x0101010101010101U) & ~word & 0x8080808080808080U) != 0;
+}
+
+// How much of `text` stays: all of it up to a zero, or what leaves room for "..." and ends with a
+// whole UTF-8 character.
+std::size_t kept(std::string_view text, std::size_t capacity) {
+  const std::size_t size = std::min(text.find('\0'), text.size());
+  if (size <= capacity) return size;
+  std::size_t end = capacity - kCut.size();
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return end;
+}
+
+bool is_cut(std::string_view text, std::size_t capacity) {
+  return std::min(text.find('\0'), text.size()) > capacity;
+}
+
+std::byte* map(std::size_t size, int flags, int descriptor, std::size_t offset) {
+  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, descriptor,
+                      static_cast<off_t>(offset));
+  if (data == MAP_FAILED) {
+    throw CommError(str("the board of pending calls: ", size,
+                        " bytes can't be mapped: ", std::strerror(errno)));
+  }
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+CallRecord CallRecord::of(std::uint64_t fingerprint, std::string_view text) noexcept {
+  CallRecord record;
+  record.fingerprint = fingerprint;
+  const std::size_t end = kept(text, kTextSize - 1);
+  std::copy_n(text.data(), end, record.text.data());
+  if (is_cut(text, kTextSize - 1)) std::ranges::copy(kCut, record.text.data() + end);
+  return record;
+}
+
+std::string_view CallRecord::view() const noexcept {
+  const auto end = std::find(text.begin(), text.end(), '\0');
+  return {text.data(), static_cast<std::size_t>(end - text.begin())};
+}
+
+void write_text(Word* words, std::size_t count, std::string_view text) noexcept {
+  const std::size_t capacity = count * sizeof(Word) - 1;
+  const std::size_t end = kept(text, capacity);
+  const std::string_view tail = is_cut(text, capacity) ? kCut : "";
+  for (std::size_t i = 0; i < count; ++i) {
+    char chars[sizeof(Word)] = {};
+    for (std::size_t j = 0; j < sizeof(Word); ++j) {
+      const std::size_t at = i * sizeof(Word) + j;
+      if (at < end) {
+        chars[j] = text[at];
+      } else if (at - end < tail.size()) {
+        chars[j] = tail[at - end];
+      }
+    }
+    std::uint64_t word = 0;
+    std::memcpy(&word, chars, sizeof(word));
+    words[i].store(word);
+    if (has_zero(word)) return;
+  }
+}
+
+std::string read_text(const Word* words, std::size_t count) {
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t word = words[i].load();
+    char chars[sizeof(Word)];
+    std::memcpy(chars, &word, sizeof(word));
+    const auto end = static_cast<std::size_t>(std::find(chars, chars + sizeof(Word), '\0') - chars);
+    text.append(chars, end);
+    if (end != sizeof(Word)) break;
+  }
+  return text;
+}
+
+void RecordWords::write(const CallRecord& record) noexcept {
+  fingerprint.store(record.fingerprint);
+  for (std::size_t i = 0; i < std::size(text); ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, record.text.data() + i * sizeof(word), sizeof(word));
+    text[i].store(word);
+    if (has_zero(word)) return;
+  }
+}
+
+std::size_t BoardMemory::size_of(int workers) {
+  if (workers < 1 || workers > kMaxWorkers) {
+    throw ValueError(
+        str("the replicas of a host run on 1 to ", kMaxWorkers, " workers, not on ", workers));
+  }
+  return sizeof(PublicWords) + static_cast<std::size_t>(workers) * sizeof(WorkerWords);
+}
+
+BoardMemory::BoardMemory(int workers)
+    : workers_(workers),
+      size_(size_of(workers)),
+      data_(map(size_, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+  // A word that is touched takes a page, not 2 MiB. Where the system knows no huge pages this fails
+  // and nothing is lost.
+  static_cast<void>(::madvise(data_, size_, MADV_NOHUGEPAGE));
+}
+
+BoardMemory::BoardMemory(int workers, int descriptor, std::size_t offset)
+    : workers_(workers), size_(size_of(workers)) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) {
+    throw CommError(str("the board of pending calls: descriptor ", descriptor,
+                        " can't be read: ", std::strerror(errno)));
+  }
+  if (status.st_size < 0 || static_cast<std::size_t>(status.st_size) < offset + size_) {
+    throw CommError(str("the board of pending calls: descriptor ", descriptor, " has ",
+                        status.st_size, " bytes; a board of ", workers, " workers at ", offset,
+                        " ends at ", offset + size_));
+  }
+  data_ = map(size_, MAP_SHARED, descriptor, offset);
+}
+
+BoardMemory::~BoardMemory() {
+  ::munmap(data_, size_);
+}
+
+WorkerWords& BoardMemory::worker(int worker) const noexcept {
+  std::byte* words =
+      data_ + sizeof(PublicWords) + static_cast<std::size_t>(worker) * sizeof(WorkerWords);
+  return *reinterpret_cast<WorkerWords*>(words);
+}
+
+PublicWords& BoardMemory::common() const noexcept {
+  return *reinterpret_cast<PublicWords*>(data_);
+}
+
+std::optional<SeatView> read_seat(const WorkerWords& worker, std::uint32_t index) {
+  const SeatWords& seat = worker.seats[index];
+  for (int i = 0; i < kTries; ++i) {
+    SeatView view;
+    view.version = seat.version.load();
+    if (view.version % 2 != 0) continue;
+    view.state = static_cast<SeatState>(seat.state.load());
+    view.id = worker.ids[index].load();
+    view.parent = worker.parents[index].load();
+    view.key = seat.key.load();
+    view.number = seat.number.load();
+    view.completed = seat.completed.load() != 0;
+    view.children = seat.children.load();
+    view.finished = seat.finished.load();
+    view.fingerprint = seat.records[1 - seat.last.load() % 2].fingerprint.load();
+    if (seat.version.load() == view.version) return view;
+  }
+  return std::nullopt;
+}
+
+std::optional<SeatTexts> read_texts(const WorkerWords& worker, std::uint32_t index,
+                                    std::uint64_t version) {
+  const SeatWords& seat = worker.seats[index];
+  if (seat.version.load() != version) return std::nullopt;
+  const std::size_t last = seat.last.load() % 2;
+  const auto text_of = [&](std::size_t record) {
+    return read_text(seat.records[record].text, std::size(seat.records[record].text));
+  };
+  SeatTexts texts{.name = read_text(seat.name, std::size(seat.name)),
+                  .now = text_of(1 - last),
+                  .last = text_of(last)};
+  if (seat.version.load() != version) return std::nullopt;
+  return texts;
+}
+
+std::optional<GroupView> find_group(const WorkerWords& worker, std::uint64_t key) {
+  const auto used = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(worker.groups_used.load(), Board::kGroups));
+  for (std::uint32_t slot = 0; slot < used; ++slot) {
+    if (worker.keys[slot].load() != key) continue;
+    for (int i = 0; i < kTries; ++i) {
+      GroupView view;
+      view.slot = slot;
+      view.version = worker.versions[slot].load();
+      if (view.version % 2 != 0) continue;
+      if (worker.keys[slot].load() != key) break;
+      view.offset = worker.offsets[slot].load();
+      view.held = worker.held[slot].load() != 0;
+      if (view.offset >= WorkerWords::kArenaWords) continue;
+      view.size = worker.arena[view.offset].load();
+      const bool same = worker.versions[slot].load() == view.version;
+      if (same) return view;
+    }
+  }
+  return std::nullopt;
+}
+
+MemberWords* members_at(WorkerWords& worker, std::uint64_t offset) noexcept {
+  return reinterpret_cast<MemberWords*>(&worker.arena[offset + 1]);
+}
+
+const MemberWords* members_at(const WorkerWords& worker, std::uint64_t offset) noexcept {
+  return reinterpret_cast<const MemberWords*>(&worker.arena[offset + 1]);
+}
+
+std::vector<GroupMember> read_members(const WorkerWords& worker, const GroupView& group) {
+  std::vector<GroupMember> members(group.size);
+  const MemberWords* words = members_at(worker, group.offset);
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    members[i] = {.id = words[i].id.load(),
+                  .parent = words[i].parent.load(),
+                  .worker = static_cast<std::int32_t>(words[i].worker.load()),
+                  .elders = {words[i].elders[0].load(), words[i].elders[1].load()}};
+  }
+  if (worker.versions[group.slot].load() != group.version) members.clear();
+  return members;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,176 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/base/word.h"
+#include "framework/watch/board.h"
+
+namespace lockstep {
+
+/// The memory of a Board: what lies where, and how it is read while its owners write. All of it is
+/// Words, all zero at first. What belongs together has a version, which is odd while it is written:
+/// who reads it takes the version before and after and reads again if it changed.
+
+/// Writes `text` and a zero behind it; what does not fit is left out for "...".
+void write_text(Word* words, std::size_t count, std::string_view text) noexcept;
+[[nodiscard]] std::string read_text(const Word* words, std::size_t count);
+
+struct RecordWords {
+  Word fingerprint;
+  Word text[CallRecord::kTextSize / sizeof(Word)];
+
+  void write(const CallRecord& record) noexcept;
+};
+
+enum class SeatState : std::uint64_t { free, running, waiting, map, returned, threw };
+
+struct SeatWords {
+  Word version;
+  Word state;
+  /// The call: its group's key, and its number there from 1. They stay when it ends: who has thrown
+  /// out of a call has these, and `finished` is 0 or 1 for whether it was completed.
+  Word key;
+  Word number;
+  Word completed;
+  /// Of the map it is in.
+  Word children;
+  /// How many calls it has finished, and which of the records is the last; the other one is what it
+  /// does now: the call, the map, or what it has thrown.
+  Word finished;
+  Word last;
+  Word name[8];
+  RecordWords records[2];
+};
+static_assert(sizeof(SeatWords) == 1024);
+
+/// A member in a group's entry. An entry is a word with the number of members, then these.
+struct MemberWords {
+  Word id;
+  Word parent;
+  Word elders[2];
+  Word worker;
+  /// In how many calls it has arrived; counted only in the entry of its own worker.
+  Word arrived;
+};
+
+struct WorkerWords {
+  static constexpr std::size_t kArenaWords = Board::kArenaBytes / sizeof(Word);
+
+  /// The Board that uses this.
+  Word owner;
+  /// How many of the seats and of the groups have ever been used: the rest is not touched.
+  Word seats_used;
+  Word groups_used;
+  /// How often members have looked after their waits.
+  Word looks;
+
+  /// Of each seat, guarded by its version; beside each other, to be searched.
+  Word ids[Board::kSeats];
+  Word parents[Board::kSeats];
+
+  /// Of each group: the key (0 for none), the version that guards the rest and the entry, where in
+  /// the arena that is, and whether someone here holds it. One that is not held stays for the
+  /// members elsewhere which have yet to see who has arrived.
+  Word keys[Board::kGroups];
+  Word versions[Board::kGroups];
+  Word offsets[Board::kGroups];
+  Word held[Board::kGroups];
+
+  alignas(4096) SeatWords seats[Board::kSeats];
+  Word arena[kArenaWords];
+};
+
+/// A verdict on a call, for all who wait in it.
+struct PublishedWords {
+  Word version;
+  Word order;  ///< the least of those on one call is the one that counts; 0 for none
+  Word key;
+  Word number;
+  Word kind;
+  Word settled;
+  Word text[506];
+};
+static_assert(sizeof(PublishedWords) == 4096);
+
+/// The last verdicts, in a ring.
+struct PublicWords {
+  static constexpr std::size_t kKept = 64;
+  alignas(4096) Word begun;  ///< how many ever
+  Word published;            ///< of these, how many have been written
+  alignas(4096) PublishedWords verdicts[kKept];
+};
+
+/// The mapping.
+class BoardMemory {
+ public:
+  explicit BoardMemory(int workers);
+  BoardMemory(int workers, int descriptor, std::size_t offset);
+  ~BoardMemory();
+  BoardMemory(const BoardMemory&) = delete;
+  BoardMemory& operator=(const BoardMemory&) = delete;
+
+  /// As Board::bytes_for().
+  [[nodiscard]] static std::size_t size_of(int workers);
+
+  [[nodiscard]] int workers() const noexcept { return workers_; }
+  [[nodiscard]] WorkerWords& worker(int worker) const noexcept;
+  [[nodiscard]] PublicWords& common() const noexcept;
+
+ private:
+  int workers_;
+  std::size_t size_;
+  std::byte* data_;
+};
+
+/// A seat as it was at one moment.
+struct SeatView {
+  std::uint64_t version = 0;
+  SeatState state = SeatState::free;
+  std::uint64_t id = 0;
+  std::uint64_t parent = 0;
+  std::uint64_t key = 0;
+  std::uint64_t number = 0;
+  bool completed = false;
+  std::uint64_t children = 0;
+  std::uint64_t finished = 0;
+  /// Of what it does now.
+  std::uint64_t fingerprint = 0;
+};
+
+/// None if it does not stop changing: nothing is known of it.
+[[nodiscard]] std::optional<SeatView> read_seat(const WorkerWords& worker, std::uint32_t index);
+
+struct SeatTexts {
+  std::string name;
+  std::string now;
+  std::string last;
+};
+
+/// The texts of a seat; none if its version is not `version` any more.
+[[nodiscard]] std::optional<SeatTexts> read_texts(const WorkerWords& worker, std::uint32_t index,
+                                                  std::uint64_t version);
+
+/// Where a worker has a group.
+struct GroupView {
+  std::uint32_t slot = 0;
+  std::uint64_t version = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+  bool held = false;
+};
+
+/// None if the worker has no such group. One that does not stop changing looks so, too.
+[[nodiscard]] std::optional<GroupView> find_group(const WorkerWords& worker, std::uint64_t key);
+[[nodiscard]] MemberWords* members_at(WorkerWords& worker, std::uint64_t offset) noexcept;
+[[nodiscard]] const MemberWords* members_at(const WorkerWords& worker,
+                                            std::uint64_t offset) noexcept;
+/// The members; empty if the group has gone.
+[[nodiscard]] std::vector<GroupMember> read_members(const WorkerWords& worker,
+                                                    const GroupView& group);
+
+}  // namespace lockstep

@@ -1,0 +1,343 @@
+#include "framework/watch/verdict.h"
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "framework/base/text.h"
+#include "framework/watch/published.h"
+#include "framework/watch/verdict_search.h"
+
+namespace lockstep {
+namespace {
+
+// A message names this many members at most, and counts the others.
+constexpr std::size_t kNamed = 16;
+
+// "2" before "10", and "(0, 2)" before "(0, 10)".
+bool name_less(const std::string& a, const std::string& b) {
+  const auto digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+  std::size_t i = 0;
+  std::size_t j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (digit(a[i]) && digit(b[j])) {
+      const auto end_of = [&](const std::string& s, std::size_t at) {
+        while (at < s.size() && digit(s[at])) ++at;
+        return at;
+      };
+      const std::string x = a.substr(i, end_of(a, i) - i);
+      const std::string y = b.substr(j, end_of(b, j) - j);
+      if (x != y) return std::tuple(x.size(), x) < std::tuple(y.size(), y);
+      i += x.size();
+      j += y.size();
+    } else if (a[i] != b[j]) {
+      return a[i] < b[j];
+    } else {
+      ++i;
+      ++j;
+    }
+  }
+  return a.size() - i < b.size() - j;
+}
+
+// "0, 1 and 3"; the last of many is how many more there are.
+std::string list(std::vector<std::string> items) {
+  if (items.size() == 1) return items.front();
+  if (items.size() > kNamed) {
+    const std::size_t more = items.size() - kNamed;
+    items.resize(kNamed);
+    items.push_back(str(more, " more"));
+  }
+  const std::string last = std::move(items.back());
+  items.pop_back();
+  return str(join(items), " and ", last);
+}
+
+std::string replicas(const std::vector<std::string>& names) {
+  return str(names.size() == 1 ? "replica " : "replicas ", list(names));
+}
+
+std::string ordinal(std::uint64_t number) {
+  const std::uint64_t tens = number % 100 / 10;
+  const std::uint64_t ones = tens == 1 ? 0 : number % 10;
+  return str(number, ones == 1 ? "st" : ones == 2 ? "nd" : ones == 3 ? "rd" : "th");
+}
+
+// Constant while the member has the seat.
+std::string name_of(const BoardMemory& memory, SeatIndex place) {
+  const SeatWords& seat = memory.worker(place.worker).seats[place.index];
+  return read_text(seat.name, std::size(seat.name));
+}
+
+// Members of whom a message says the same.
+struct Clause {
+  // In the order in which messages say them, of clauses of as many members.
+  enum class Kind { map, returned, call, threw };
+  Kind kind = Kind::call;
+  std::string text;
+  std::uint64_t fingerprint = 0;
+  const PendingCall* call = nullptr;
+  std::vector<std::string> names;
+
+  [[nodiscard]] bool says_the_same(const Clause& other) const {
+    return kind == other.kind && text == other.text && fingerprint == other.fingerprint &&
+           call == other.call;
+  }
+};
+
+class Message {
+ public:
+  explicit Message(const BoardMemory& memory) : memory_(memory) {}
+
+  // Adds what a member does; `call` is what it waits in. A member counts once. False if its seat
+  // has changed.
+  bool add(const KnownSeat& seat, const PendingCall* call) {
+    if (!seen_.insert(seat.place).second) return true;
+    const auto texts =
+        read_texts(memory_.worker(seat.place.worker), seat.place.index, seat.view.version);
+    if (!texts) return false;
+    Clause clause;
+    if (call != nullptr) {
+      clause.kind = Clause::Kind::call;
+      clause.fingerprint = seat.view.fingerprint;
+      clause.call = call;
+    } else if (seat.view.state == SeatState::map) {
+      clause.kind = Clause::Kind::map;
+    } else if (seat.view.state == SeatState::threw) {
+      clause.kind = Clause::Kind::threw;
+    } else {
+      clause.kind = Clause::Kind::returned;
+    }
+    if (clause.kind != Clause::Kind::returned) clause.text = texts->now;
+    auto same = std::ranges::find_if(
+        clauses_, [&](const Clause& other) { return other.says_the_same(clause); });
+    if (same == clauses_.end()) same = clauses_.insert(same, std::move(clause));
+    same->names.push_back(texts->name);
+    return true;
+  }
+
+  // The odd one out first; what was thrown last, because it may be long.
+  [[nodiscard]] std::string text() {
+    for (Clause& clause : clauses_) std::ranges::sort(clause.names, name_less);
+    std::ranges::sort(clauses_, [](const Clause& a, const Clause& b) {
+      const auto rank = [](const Clause& c) {
+        return std::tuple(c.kind == Clause::Kind::threw, c.names.size(), c.kind);
+      };
+      if (rank(a) != rank(b)) return rank(a) < rank(b);
+      if (a.names.front() != b.names.front()) return name_less(a.names.front(), b.names.front());
+      return a.text < b.text;
+    });
+    std::vector<std::string> said;
+    for (const Clause& clause : clauses_) said.push_back(say(clause));
+    const std::string last = std::move(said.back());
+    said.pop_back();
+    if (said.empty()) return last;
+    return str(list(std::move(said)), " while ", last, differs_unseen() ? kUnseen : "",
+               differ_in_gradients() ? kGradients : "");
+  }
+
+ private:
+  static constexpr std::string_view kUnseen = "; the calls differ in what is not shown";
+  static constexpr std::string_view kGradients =
+      "; an operand requires a gradient on some replicas only: choose between values with "
+      "at::where "
+      "instead of a branch, or call requires_grad_() on all replicas";
+
+  [[nodiscard]] std::string say(const Clause& clause) const {
+    const bool one = clause.names.size() == 1;
+    const std::string who = replicas(clause.names);
+    switch (clause.kind) {
+      case Clause::Kind::map:
+        return str(who, one ? " is in " : " are in ", clause.text);
+      case Clause::Kind::returned:
+        return str(who, one ? " has returned" : " have returned");
+      case Clause::Kind::threw:
+        return str(who, one ? " has thrown: " : " have thrown: ", clause.text);
+      case Clause::Kind::call:
+        break;
+    }
+    return str(who, " called ", clause.text, which(clause));
+  }
+
+  // Which call it is, where another one that is not the same looks like it.
+  [[nodiscard]] std::string which(const Clause& clause) const {
+    const bool alike = std::ranges::any_of(clauses_, [&](const Clause& other) {
+      return other.kind == Clause::Kind::call && other.text == clause.text &&
+             other.call != clause.call;
+    });
+    if (!alike) return "";
+    std::vector<std::string> names;
+    for (const KnownSeat& seat : clause.call->waiting)
+      names.push_back(name_of(memory_, seat.place));
+    for (const MissingMember& missing : clause.call->missing) {
+      if (missing.seat && missing.is_own) names.push_back(name_of(memory_, missing.seat->place));
+    }
+    std::ranges::sort(names, name_less);
+    return str(" (", ordinal(clause.call->number), " of ", replicas(names), ")");
+  }
+
+  [[nodiscard]] bool differs_unseen() const {
+    return std::ranges::any_of(clauses_, [&](const Clause& clause) {
+      return std::ranges::any_of(clauses_, [&](const Clause& other) {
+        return clause.kind == Clause::Kind::call && clause.call == other.call &&
+               clause.text == other.text && clause.fingerprint != other.fingerprint;
+      });
+    });
+  }
+
+  // Whether two calls are the same but that one of them is differentiated.
+  [[nodiscard]] bool differ_in_gradients() const {
+    return std::ranges::any_of(clauses_, [&](const Clause& clause) {
+      return std::ranges::any_of(clauses_, [&](const Clause& other) {
+        return clause.kind == Clause::Kind::call && clause.call == other.call &&
+               other.text.size() > clause.text.size() && other.text.starts_with(clause.text) &&
+               std::string_view(other.text).substr(clause.text.size()).starts_with(kDifferentiated);
+      });
+    });
+  }
+
+  const BoardMemory& memory_;
+  std::set<SeatIndex> seen_;
+  std::vector<Clause> clauses_;
+};
+
+std::string doing(const BoardMemory& memory, const KnownSeat& seat) {
+  const auto texts =
+      read_texts(memory.worker(seat.place.worker), seat.place.index, seat.view.version);
+  // It goes from one to the next: as good as running.
+  if (!texts) return "is running";
+  const std::string last = seat.view.finished == 0
+                               ? ", and it has finished no collective"
+                               : str(", and the last collective it finished is ", texts->last,
+                                     ", its ", ordinal(seat.view.finished));
+  switch (seat.view.state) {
+    case SeatState::waiting:
+      return str("waits in ", texts->now, last);
+    case SeatState::map:
+      return str("is in ", texts->now, last);
+    case SeatState::returned:
+      return str("has returned", last);
+    case SeatState::threw:
+      return str("has thrown: ", texts->now);
+    case SeatState::running:
+    case SeatState::free:
+      break;
+  }
+  return str("is running", last);
+}
+
+std::string describe(const BoardMemory& memory, const MissingMember& missing) {
+  if (missing.is_own) {
+    return str("replica ", name_of(memory, missing.seat->place), " has not arrived: it ",
+               doing(memory, *missing.seat));
+  }
+  const std::string who = str("the member at place ", missing.place, " of the group");
+  if (!missing.seat) return str(who, " has not arrived: it has not started");
+  return str(who, " has not arrived: it has not started, and replica ",
+             name_of(memory, missing.seat->place), ", which would run it, ",
+             doing(memory, *missing.seat));
+}
+
+// How near to the cause what a member has thrown is: the cause, a loss that a cause may have had,
+// what came of what another has thrown. Who has returned has thrown nothing.
+enum class Origin { none, cause, loss, follower };
+
+Origin origin_of(const BoardMemory& memory, const KnownSeat& seat) {
+  if (seat.view.state != SeatState::threw) return Origin::none;
+  const auto texts =
+      read_texts(memory.worker(seat.place.worker), seat.place.index, seat.view.version);
+  if (texts && texts->now.starts_with("Aborted: ")) return Origin::follower;
+  if (texts && texts->now.starts_with("ReplicaLost: ")) return Origin::loss;
+  return Origin::cause;
+}
+
+// What the search has found, as a message about all whom it has come by.
+std::optional<Board::Verdict> described(const BoardMemory& memory, const VerdictSearch& search) {
+  Message message(memory);
+  bool is_same = true;
+  for (const PendingCall* call : search.calls()) {
+    for (const KnownSeat& seat : call->waiting) is_same = is_same && message.add(seat, call);
+  }
+  for (const KnownSeat& seat : search.maps()) is_same = is_same && message.add(seat, nullptr);
+  Origin nearest = Origin::follower;
+  for (const KnownSeat& seat : search.gone()) {
+    const Origin origin = origin_of(memory, seat);
+    if (origin != Origin::none) nearest = std::min(nearest, origin);
+  }
+  for (const KnownSeat& seat : search.gone()) {
+    if (origin_of(memory, seat) > nearest) continue;
+    is_same = is_same && message.add(seat, nullptr);
+  }
+  if (!is_same) return std::nullopt;
+  using Kind = Board::Verdict::Kind;
+  const Kind failure = nearest == Origin::loss ? Kind::lost : Kind::failed;
+  return Board::Verdict{.kind = search.has_failed() ? failure : Kind::mismatch,
+                        .text = message.text(),
+                        .settled = search.has_failed() || search.is_settled()};
+}
+
+// Who has come by another way to what others have found before.
+std::optional<Board::Verdict> known_on_the_way(const BoardMemory& memory,
+                                               const VerdictSearch& search) {
+  for (const PendingCall* call : search.calls()) {
+    if (auto known = published(memory.common(), call->key, call->number)) return known;
+  }
+  return std::nullopt;
+}
+
+// Who waits for one that has ended with a mismatch ends with the same.
+std::optional<Board::Verdict> inherited(const BoardMemory& memory, const VerdictSearch& search) {
+  for (const KnownSeat& seat : search.gone()) {
+    const SeatView& view = seat.view;
+    if (view.state != SeatState::threw) continue;
+    const auto texts = read_texts(memory.worker(seat.place.worker), seat.place.index, view.version);
+    if (!texts || !texts->now.starts_with(kMismatch)) continue;
+    if (auto known = published(memory.common(), view.id, kOwnEnd)) return known;
+    return Board::Verdict{.text = texts->now.substr(kMismatch.size())};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Board::Verdict> find_verdict(const BoardMemory& memory, int worker,
+                                           std::uint32_t index, bool settled_only) {
+  const auto waiting = read_seat(memory.worker(worker), index);
+  if (!waiting || waiting->state != SeatState::waiting) return std::nullopt;
+  const auto known = [&] { return published(memory.common(), waiting->key, waiting->number); };
+  if (auto verdict = known()) return verdict;
+  VerdictSearch search(memory);
+  if (!search.find({.worker = worker, .index = index})) return std::nullopt;
+  auto verdict = known_on_the_way(memory, search);
+  if (!verdict) verdict = inherited(memory, search);
+  if (!verdict) verdict = described(memory, search);
+  if (!verdict || !search.holds() || (settled_only && !verdict->settled)) return std::nullopt;
+  for (const PendingCall* call : search.calls()) {
+    publish(memory.common(), call->key, call->number, *verdict);
+  }
+  // Another member may have been first.
+  const auto first = known();
+  return first ? first : verdict;
+}
+
+std::string describe_absentees(const BoardMemory& memory, int worker, std::uint32_t index) {
+  VerdictSearch search(memory);
+  const PendingCall* call = search.call_of({.worker = worker, .index = index});
+  if (call == nullptr) return "";
+  std::vector<std::string> said;
+  for (const MissingMember& missing : call->missing) {
+    if (said.size() == kNamed) {
+      said.push_back(str("and ", call->missing.size() - kNamed, " more have not arrived"));
+      break;
+    }
+    said.push_back(describe(memory, missing));
+  }
+  return join(said, "; ");
+}
+
+}  // namespace lockstep

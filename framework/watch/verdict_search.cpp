@@ -1,0 +1,282 @@
+#include "framework/watch/verdict_search.h"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+bool waits_in(const SeatView& seat, const PendingCall& call) {
+  return seat.state == SeatState::waiting && seat.key == call.key && seat.number == call.number;
+}
+
+bool is_gone(const SeatView& seat) {
+  return seat.state == SeatState::returned || seat.state == SeatState::threw;
+}
+
+std::uint32_t seats_used(const WorkerWords& worker) {
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(worker.seats_used.load(), Board::kSeats));
+}
+
+std::optional<std::uint32_t> find_seat(const WorkerWords& worker, std::uint64_t id) {
+  const std::uint32_t used = seats_used(worker);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    if (worker.ids[i].load() == id) return i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> arrivals(const WorkerWords& worker, std::uint64_t key, int place) {
+  for (int i = 0; i < 8; ++i) {
+    const auto group = find_group(worker, key);
+    if (!group || static_cast<std::uint64_t>(place) >= group->size) return 0;
+    const std::uint64_t count = members_at(worker, group->offset)[place].arrived.load();
+    if (worker.versions[group->slot].load() == group->version) return count;
+  }
+  return std::nullopt;
+}
+
+const VerdictSearch::Index& VerdictSearch::seats_of(int worker) {
+  const auto [found, is_new] = indices_.try_emplace(worker);
+  if (is_new) {
+    const WorkerWords& words = memory_.worker(worker);
+    const std::uint32_t used = seats_used(words);
+    for (std::uint32_t i = 0; i < used; ++i) {
+      const std::uint64_t id = words.ids[i].load();
+      if (id != 0) found->second.emplace(id, i);
+    }
+  }
+  return found->second;
+}
+
+std::vector<SeatIndex> VerdictSearch::children_of(std::uint64_t id) const {
+  std::vector<SeatIndex> children;
+  for (int worker = 0; worker < memory_.workers(); ++worker) {
+    const WorkerWords& words = memory_.worker(worker);
+    const std::uint32_t used = seats_used(words);
+    for (std::uint32_t i = 0; i < used; ++i) {
+      if (words.parents[i].load() == id) children.push_back({.worker = worker, .index = i});
+    }
+  }
+  return children;
+}
+
+std::optional<SeatIndex> VerdictSearch::place_of(std::uint64_t id, int worker, bool anywhere) {
+  const auto on = [&](int where) -> std::optional<SeatIndex> {
+    const Index& seats = seats_of(where);
+    const auto found = seats.find(id);
+    if (found == seats.end()) return std::nullopt;
+    return SeatIndex{.worker = where, .index = found->second};
+  };
+  std::optional<SeatIndex> place = on(worker);
+  for (int other = 0; anywhere && !place && other < memory_.workers(); ++other) place = on(other);
+  return place;
+}
+
+std::optional<KnownSeat> VerdictSearch::read(SeatIndex place) const {
+  const auto view = read_seat(memory_.worker(place.worker), place.index);
+  if (!view || view->state == SeatState::free) return std::nullopt;
+  return KnownSeat{.place = place, .view = *view};
+}
+
+PendingCall& VerdictSearch::gather(const KnownSeat& waiting) {
+  const SeatView& view = waiting.view;
+  const auto [found, is_new] = known_calls_.try_emplace({view.key, view.number});
+  PendingCall& call = found->second;
+  if (!is_new) return call;
+  call.key = view.key;
+  call.number = view.number;
+  const WorkerWords& worker = memory_.worker(waiting.place.worker);
+  if (const auto group = find_group(worker, call.key)) call.members = read_members(worker, *group);
+  for (std::size_t i = 0; i < call.members.size(); ++i) place_member(call, static_cast<int>(i));
+  return call;
+}
+
+// The seat is read before the count: a member that has gone on from the call had arrived before.
+void VerdictSearch::place_member(PendingCall& call, int place) {
+  const GroupMember& member = call.members[static_cast<std::size_t>(place)];
+  const auto own = place_of(member.id, member.worker, false);
+  std::optional<KnownSeat> seat;
+  if (own) {
+    seat = read(*own);
+    // Its seat is being written or given away: nothing is known of it.
+    if (!seat || seat->view.id != member.id) return;
+    if (waits_in(seat->view, call)) {
+      call.waiting.push_back(*seat);
+      return;
+    }
+  }
+  const auto count = arrivals(memory_.worker(member.worker), call.key, place);
+  if (!count) return;
+  if (*count >= call.number) {
+    const bool has_left = seat && is_gone(seat->view) && !seat->view.completed &&
+                          seat->view.key == call.key && seat->view.number == call.number;
+    if (has_left) call.left.push_back(*seat);
+    return;
+  }
+  MissingMember missing{.place = place, .member = member, .seat = seat, .is_own = own.has_value()};
+  if (!missing.is_own) find_elder(missing);
+  call.missing.push_back(missing);
+}
+
+void VerdictSearch::find_elder(MissingMember& missing) {
+  const GroupMember& member = missing.member;
+  for (const std::uint64_t id : {member.parent, member.elders[0], member.elders[1]}) {
+    if (id == 0) return;
+    const auto place = place_of(id, member.worker, true);
+    if (!place) continue;
+    const auto elder = read(*place);
+    if (!elder || elder->view.id != id) return;
+    // A map some of whose members have no seat may be about to start this one.
+    const bool may_start_it =
+        elder->view.state == SeatState::map && children_of(id).size() < elder->view.children;
+    if (!may_start_it) missing.seat = elder;
+    return;
+  }
+}
+
+const PendingCall* VerdictSearch::call_of(SeatIndex place) {
+  const auto seat = read(place);
+  if (!seat || seat->view.state != SeatState::waiting) return nullptr;
+  return &gather(*seat);
+}
+
+bool VerdictSearch::find(SeatIndex waiting) {
+  const auto seat = read(waiting);
+  return seat && seat->view.state == SeatState::waiting && visit(*seat);
+}
+
+bool VerdictSearch::visit(const KnownSeat& seat) {
+  way_.push_back(seat);
+  if (seat.view.state == SeatState::waiting && visit_call(seat)) return true;
+  if (seat.view.state == SeatState::map && visit_map(seat)) return true;
+  way_.pop_back();
+  return false;
+}
+
+bool VerdictSearch::visit_call(const KnownSeat& waiting) {
+  const auto known = known_calls_.find({waiting.view.key, waiting.view.number});
+  if (known != known_calls_.end()) {
+    const auto place = std::ranges::find(calls_, &known->second);
+    if (place == calls_.end()) return false;
+    before_end_ = static_cast<std::size_t>(place - calls_.begin());
+    return true;
+  }
+  PendingCall& call = gather(waiting);
+  calls_.push_back(&call);
+  if (is_final(call)) {
+    before_end_ = calls_.size() - 1;
+    return true;
+  }
+  for (const MissingMember& missing : call.missing) {
+    if (!missing.seat) continue;
+    edges_.push_back({.call = &call, .missing = &missing});
+    if (visit(*missing.seat)) return true;
+    edges_.pop_back();
+  }
+  calls_.pop_back();
+  return false;
+}
+
+bool VerdictSearch::visit_map(const KnownSeat& seat) {
+  // A way that comes back to a map has come by the call before it, too, and ends there.
+  if (!seen_maps_.insert(seat.place).second) return false;
+  maps_.push_back(seat);
+  const Mark here = mark();
+  for (const SeatIndex place : children_of(seat.view.id)) {
+    const auto child = read(place);
+    if (!child || child->view.parent != seat.view.id) continue;
+    if (visit(*child) && before_end_ < here.calls) return true;
+    go_back(here);
+  }
+  maps_.pop_back();
+  return false;
+}
+
+void VerdictSearch::go_back(const Mark& mark) {
+  way_.resize(mark.way);
+  calls_.resize(mark.calls);
+  maps_.resize(mark.maps);
+  edges_.resize(mark.edges);
+  gone_.clear();
+  has_failed_ = false;
+}
+
+// Who has thrown is the cause of all else; then what the members in the call have called.
+bool VerdictSearch::is_final(const PendingCall& call) {
+  std::vector<KnownSeat> gone = call.left;
+  for (const MissingMember& missing : call.missing) {
+    if (missing.seat && is_gone(missing.seat->view)) gone.push_back(*missing.seat);
+  }
+  has_failed_ = std::ranges::any_of(
+      gone, [](const KnownSeat& seat) { return seat.view.state == SeatState::threw; });
+  const bool differ = std::ranges::any_of(call.waiting, [&](const KnownSeat& seat) {
+    return seat.view.fingerprint != call.waiting.front().view.fingerprint;
+  });
+  if (gone.empty() && !differ) return false;
+  gone_ = std::move(gone);
+  for (const MissingMember& missing : call.missing) {
+    if (missing.seat && is_gone(missing.seat->view)) edges_.push_back({&call, &missing});
+  }
+  return true;
+}
+
+bool VerdictSearch::holds(const PendingCall& call, const MissingMember& missing) const {
+  const GroupMember& member = missing.member;
+  const auto count = arrivals(memory_.worker(member.worker), call.key, missing.place);
+  if (!count || *count >= call.number) return false;
+  if (missing.is_own) return true;
+
+  // The children are counted before the member is looked for: if all are there and it is not, then
+  // the map is not the one that starts it.
+  const SeatView& elder = missing.seat->view;
+  if (elder.state == SeatState::map && children_of(elder.id).size() < elder.children) return false;
+  if (find_seat(memory_.worker(member.worker), member.id)) return false;
+  for (const std::uint64_t id : {member.parent, member.elders[0], member.elders[1]}) {
+    if (id == elder.id) break;
+    for (int worker = 0; worker < memory_.workers(); ++worker) {
+      if (find_seat(memory_.worker(worker), id)) return false;
+    }
+  }
+  return true;
+}
+
+bool VerdictSearch::is_settled() const {
+  const auto has_part = [&](const MissingMember& missing) {
+    if (!missing.seat) return false;
+    const SeatView& view = missing.seat->view;
+    if (is_gone(view)) return true;
+    if (view.state == SeatState::waiting) {
+      return std::ranges::any_of(calls_, [&](const PendingCall* call) {
+        return call->key == view.key && call->number == view.number;
+      });
+    }
+    return std::ranges::any_of(
+        maps_, [&](const KnownSeat& map) { return map.place == missing.seat->place; });
+  };
+  return std::ranges::all_of(calls_, [&](const PendingCall* call) {
+    return std::ranges::all_of(call->missing, has_part);
+  });
+}
+
+bool VerdictSearch::is_unchanged() const {
+  const auto same = [&](const KnownSeat& seat) {
+    return memory_.worker(seat.place.worker).seats[seat.place.index].version.load() ==
+           seat.view.version;
+  };
+  return std::ranges::all_of(way_, same) && std::ranges::all_of(gone_, same) &&
+         std::ranges::all_of(calls_, [&](const PendingCall* call) {
+           return std::ranges::all_of(call->waiting, same);
+         });
+}
+
+// Seats before counts: a member that has gone on from a call had arrived before. And seats after
+// counts: these are kept for as long as someone waits.
+bool VerdictSearch::holds() const {
+  const auto has_not_come = [&](const Edge& edge) { return holds(*edge.call, *edge.missing); };
+  return is_unchanged() && std::ranges::all_of(edges_, has_not_come) && is_unchanged();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,117 @@
+#include "framework/comm/run_lock.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tests/catch.h"
+
+using namespace lockstep;
+
+TEST_CASE("of the threads of a run lock one runs at a time, and releases let the others run") {
+  constexpr int kThreads = 8;
+  constexpr int kRounds = 50;
+  RunLock run_lock;
+  std::atomic<int> running{0};
+  std::atomic<int> most{0};
+  std::mutex mutex;
+  std::condition_variable arrived_changed;
+  int arrived = 0;
+  const auto run = [&] {
+    const RunLockScope scope(&run_lock);
+    for (int round = 1; round <= kRounds; ++round) {
+      const int now = ++running;
+      if (now > most) most = now;
+      --running;
+      // A barrier: it completes only if whoever waits in it lets the others run.
+      const RunLockRelease others_may_run;
+      std::unique_lock lock(mutex);
+      if (++arrived == kThreads * round) arrived_changed.notify_all();
+      arrived_changed.wait(lock, [&] { return arrived >= kThreads * round; });
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) threads.emplace_back(run);
+  for (std::thread& thread : threads) thread.join();
+  CHECK(most == 1);
+  CHECK(arrived == kThreads * kRounds);
+}
+
+TEST_CASE("a thread that does not release the lock in time is not waited for") {
+  RunLock run_lock{std::chrono::milliseconds(200)};
+  run_lock.take();
+  std::atomic<int> running{0};
+  std::atomic<int> most{0};
+  const auto run = [&] {
+    const RunLockScope mine(&run_lock);
+    const int now = ++running;
+    if (now > most) most = now;
+    --running;
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back(run);
+  for (std::thread& thread : threads) thread.join();
+  CHECK(most == 1);  // of those who came later
+  std::thread other([&] { run_lock.take(); });
+  other.join();
+  run_lock.give();  // it was the other's by then, who keeps it
+  run_lock.take();
+  run_lock.give();
+}
+
+TEST_CASE("without a lock scopes and releases do nothing") {
+  CHECK(current_run_lock() == nullptr);
+  const RunLockRelease nothing;
+  const RunLockScope none(nullptr);
+  RunLock run_lock;
+  {
+    const RunLockScope mine(&run_lock);
+    CHECK(current_run_lock() == &run_lock);
+  }
+  CHECK(current_run_lock() == nullptr);
+  run_lock.take();  // it was given back
+  run_lock.give();
+}
+
+TEST_CASE("threads that are let go on together have the lock in the order of their line") {
+  constexpr int kThreads = 8;
+  RunLock run_lock;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::thread::id> ids(kThreads);
+  int arrived = 0;
+  bool go_on = false;
+  std::vector<int> order;  // guarded by the lock
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const RunLockScope scope(&run_lock);
+      {
+        const RunLockRelease others_may_run;
+        std::unique_lock lock(mutex);
+        ids[static_cast<std::size_t>(i)] = std::this_thread::get_id();
+        ++arrived;
+        changed.notify_all();
+        changed.wait(lock, [&] { return go_on; });
+      }
+      order.push_back(i);
+    });
+  }
+  {
+    const RunLockScope scope(&run_lock);
+    {
+      const RunLockRelease others_may_run;
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return arrived == kThreads; });
+    }
+    const std::lock_guard lock(mutex);
+    go_on = true;
+    changed.notify_all();
+    for (const std::thread::id id : ids) run_lock.line_up(id);
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(order == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
+}

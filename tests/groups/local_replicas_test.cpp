@@ -1,0 +1,159 @@
+#include "framework/groups/local_replicas.h"
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/watch/board_world.h"
+
+using namespace lockstep;
+using testing::call_of;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Of a process that has run all the time.
+Waited has_waited(milliseconds time) {
+  const auto end = Clock::now();
+  Waited waited(end - time);
+  for (auto now = end - time; now < end; now += milliseconds(50)) {
+    waited.look(Waited::never(), now);
+  }
+  return waited;
+}
+
+// Replicas of one process that wait, or not, in calls on a group of all of them.
+class Waiting {
+ public:
+  explicit Waiting(int replicas) {
+    for (int i = 0; i < replicas; ++i) group_.push_back({.id = static_cast<std::uint64_t>(i) + 1});
+    for (const GroupMember& member : group_) {
+      members_.push_back({.seat = board_->take_seat(0, member.id, 0, str(member.id - 1)),
+                          .cancellation = std::make_shared<Cancellation>(),
+                          .timeout = seconds(60)});
+    }
+  }
+
+  LocalReplicas& local_replicas() { return local_; }
+  Member& member(int i) { return members_[static_cast<std::size_t>(i)]; }
+  void start(int i, std::string_view call) {
+    held_ = board_->group(0, 7, group_);
+    member(i).seat->start(*held_, i, call_of(call));
+  }
+  // The error with which replica i ends, having waited for so long; "" if it waits on.
+  std::string verdict(int i, milliseconds waited) {
+    Waited by_now = has_waited(waited);
+    const auto error = local_.verdict(member(i), by_now);
+    if (!error) return "";
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& caught) {
+      return str(caught.type(), ": ", caught.what());
+    }
+  }
+
+ private:
+  std::shared_ptr<Board> board_ = std::make_shared<Board>(1);
+  LocalReplicas local_{0, nullptr, board_};
+  std::vector<GroupMember> group_;
+  std::vector<Member> members_;
+  std::shared_ptr<Board::Group> held_;
+};
+
+}  // namespace
+
+TEST_CASE("who is waited for too long is named in a Timeout", "[groups]") {
+  Waiting replicas(2);
+  replicas.start(0, "psum");
+  CHECK(replicas.verdict(0, seconds(59)).empty());
+  CHECK(replicas.verdict(0, seconds(60)) ==
+        "Timeout: waited 60000 ms: replica 1 has not arrived: it is running, and it has finished "
+        "no collective");
+}
+
+TEST_CASE("a Timeout says when everyone has arrived", "[groups]") {
+  Waiting replicas(2);
+  replicas.start(0, "psum");
+  replicas.start(1, "psum");
+  CHECK(replicas.verdict(0, seconds(60)) ==
+        "Timeout: waited 60000 ms: all replicas have arrived, but not their data");
+}
+
+TEST_CASE("a member with a run lock is waited for as long as the lock is released", "[groups]") {
+  Waiting replicas(2);
+  replicas.start(0, "psum");
+  RunLock run_lock;
+  replicas.member(0).run_lock = &run_lock;
+  CHECK(!replicas.verdict(0, seconds(60)).empty());
+  run_lock.take();
+  run_lock.give();
+  CHECK(replicas.verdict(0, seconds(60)).empty());
+}
+
+TEST_CASE("a mismatch waits a while for those who are on their way", "[groups]") {
+  Waiting replicas(3);
+  replicas.start(0, "psum");
+  replicas.start(2, "pmean");
+  CHECK(replicas.verdict(0, milliseconds(100)).empty());
+  SECTION("and names them") {
+    replicas.start(1, "psum");
+    CHECK(replicas.verdict(2, milliseconds(100)) ==
+          "CollectiveMismatch: replica 2 called pmean while replicas 0 and 1 called psum");
+  }
+  SECTION("not for long") {
+    CHECK(replicas.verdict(2, milliseconds(400)) ==
+          "CollectiveMismatch: replica 0 called psum while replica 2 called pmean");
+  }
+}
+
+TEST_CASE("who is at its end does not take back what it has called", "[groups]") {
+  Waiting replicas(2);
+  replicas.start(0, "psum");
+  replicas.start(1, "pmean");
+  const std::string mismatch = replicas.verdict(0, milliseconds(0));
+  CHECK(mismatch == "CollectiveMismatch: replica 0 called psum while replica 1 called pmean");
+  CHECK(replicas.verdict(1, milliseconds(0)) == mismatch);
+  CHECK(replicas.member(0).cancellation->is_cancelled());
+  // Whatever it does next, it is told the same.
+  CHECK(replicas.verdict(0, seconds(100)) == mismatch);
+}
+
+TEST_CASE("a process that was paused has not waited", "[groups]") {
+  Waiting replicas(2);
+  replicas.start(0, "psum");
+  // Looked after for a second, and then for a day not.
+  const auto begin = Clock::now() - std::chrono::hours(24);
+  Waited waited(begin);
+  for (auto after = milliseconds(0); after < seconds(1); after += milliseconds(50)) {
+    waited.look(Waited::never(), begin + after);
+  }
+  CHECK(replicas.local_replicas().verdict(replicas.member(0), waited) == nullptr);
+  CHECK(waited.look() < seconds(2));
+}
+
+TEST_CASE("a board tells from outside who waits, and whether it looks", "[groups]") {
+  Waiting replicas(2);
+  const Board& board = replicas.local_replicas().board();
+  CHECK(board.pending(0).empty());
+  std::uint64_t before = board.activity(0);
+  replicas.start(0, "psum");
+  CHECK(board.activity(0) != before);
+  CHECK(board.pending(0) ==
+        "replica 0 waits in psum: replica 1 has not arrived: it is running, and it has finished no "
+        "collective");
+  before = board.activity(0);
+  CHECK(board.activity(0) == before);
+  CHECK(replicas.verdict(0, seconds(1)).empty());
+  CHECK(board.activity(0) != before);
+  replicas.start(1, "psum");
+  CHECK(board.pending(0).empty());
+}

@@ -1,0 +1,360 @@
+#include "framework/groups/replica_group.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/base/shard.h"
+#include "framework/base/text.h"
+#include "framework/reduce/reduce.h"
+#include "tests/catch.h"
+#include "tests/comm/replicas.h"
+#include "tests/comm/symmetric_checks.h"
+#include "tests/comm/words.h"
+#include "tests/reduce/reductions.h"
+#include "tests/support/settings.h"
+
+using namespace lockstep;
+using testing::Backend;
+using testing::bytes;
+using testing::everyone;
+using testing::expect;
+using testing::sum_of;
+using testing::values_of;
+using testing::Words;
+
+namespace {
+
+using Verbs = void (*)(ReplicaGroup& group, std::size_t count);
+
+void all_reduce(ReplicaGroup& group, std::size_t count) {
+  Words words = values_of(group.rank(), count);
+  const Words expected = sum_of(everyone(group.size()), count);
+  Words apart(count);
+  group.all_reduce(bytes(std::as_const(words)), bytes(apart), ElementType::float32, ReduceOp::sum);
+  expect(apart == expected, "all_reduce");
+  group.all_reduce(bytes(std::as_const(words)), bytes(words), ElementType::float32, ReduceOp::sum);
+  expect(words == expected, "all_reduce in place");
+}
+
+void reduce_scatter_and_gather(ReplicaGroup& group, std::size_t count) {
+  const auto n = static_cast<std::size_t>(group.size());
+  const auto me = static_cast<std::ptrdiff_t>(group.rank());
+  const Words words = values_of(group.rank(), count * n);
+  Words own(count);
+  group.reduce_scatter(bytes(words), bytes(own), ElementType::float32, ReduceOp::sum);
+  const Words expected = sum_of(everyone(group.size()), count * n);
+  const auto slice = expected.begin() + me * static_cast<std::ptrdiff_t>(count);
+  expect(own == Words(slice, slice + static_cast<std::ptrdiff_t>(count)), "reduce_scatter");
+  Words all(count * n);
+  group.all_gather(bytes(std::as_const(own)), bytes(all));
+  expect(all == expected, "all_gather");
+}
+
+// Place s sends place d (s + 2 d) % 5 words of 100 s + d.
+void all_to_all(ReplicaGroup& group, std::size_t) {
+  const auto length = [](int source, int destination) {
+    return static_cast<std::size_t>((source + 2 * destination) % 5);
+  };
+  const auto value = [](int source, int destination) {
+    return static_cast<float>(100 * source + destination);
+  };
+  Words input;
+  Words expected;
+  std::vector<std::size_t> send_sizes;
+  std::vector<std::size_t> recv_sizes;
+  for (int other = 0; other < group.size(); ++other) {
+    input.insert(input.end(), length(group.rank(), other), value(group.rank(), other));
+    expected.insert(expected.end(), length(other, group.rank()), value(other, group.rank()));
+    send_sizes.push_back(length(group.rank(), other) * sizeof(float));
+    recv_sizes.push_back(length(other, group.rank()) * sizeof(float));
+  }
+  Words output(expected.size());
+  group.all_to_all(bytes(std::as_const(input)), send_sizes, bytes(output), recv_sizes);
+  expect(output == expected, "all_to_all");
+}
+
+// Place p sends to 3 p + 1 modulo the largest number of places that 3 does not divide; who is
+// nobody's destination receives nothing.
+void permute_and_broadcast(ReplicaGroup& group, std::size_t count) {
+  const int m = group.size() % 3 == 0 ? group.size() - 1 : group.size();
+  const auto to = [&](int place) { return place < m ? (3 * place + 1) % m : -1; };
+  int source = Communicator::kNobody;
+  for (int place = 0; place < m; ++place) {
+    if (to(place) == group.rank()) source = place;
+  }
+  const Words input = values_of(group.rank(), count);
+  Words output(count, -1);
+  group.permute(bytes(input), to(group.rank()), bytes(output), source);
+  expect(output == (source < 0 ? Words(count, -1) : values_of(source, count)), "permute");
+  for (int root = 0; root < group.size(); ++root) {
+    Words data = values_of(group.rank(), count);
+    group.broadcast(bytes(data), root);
+    expect(data == values_of(root, count), "broadcast");
+  }
+  group.barrier();
+}
+
+// The group's places live in these workers; each is a thread, workers are joined by the backend.
+void on_workers(const std::vector<int>& worker_of, const std::function<void(ReplicaGroup&)>& body,
+                Backend backend = Backend::gloo) {
+  const int workers = *std::max_element(worker_of.begin(), worker_of.end()) + 1;
+  std::vector<GroupMember> members;
+  for (std::size_t place = 0; place < worker_of.size(); ++place) {
+    members.push_back({place + 1, 0, worker_of[place], {}});
+  }
+  const auto board = std::make_shared<Board>(workers);
+  lockstep::testing::in_threads(backend, workers, [&](Communicator& world) {
+    const std::shared_ptr<Communicator> outer(&world, [](Communicator*) {});
+    LocalReplicas local(world.rank(), workers > 1 ? outer : nullptr, board);
+    std::mutex mutex;
+    std::exception_ptr first;
+    const auto cancellation = std::make_shared<Cancellation>();
+    // How each ended stays on the board until all have.
+    std::deque<Member> here;
+    std::vector<std::thread> threads;
+    for (std::size_t place = 0; place < worker_of.size(); ++place) {
+      if (worker_of[place] != world.rank()) continue;
+      here.push_back({board->take_seat(world.rank(), members[place].id, 0, str(place)),
+                      cancellation, std::chrono::seconds(30)});
+      threads.emplace_back([&, place, &member = here.back()] {
+        try {
+          ReplicaGroup group(local.group(7, [&] { return members; }), member,
+                             static_cast<int>(place));
+          group.begin(CallRecord::of(1, "the test"));
+          body(group);
+          group.end();
+        } catch (const std::exception& error) {
+          const auto* ours = dynamic_cast<const Error*>(&error);
+          member.seat->threw(str(ours != nullptr ? ours->type() : "", ": ", error.what()));
+          cancellation->cancel(error.what());
+          local.wake_all();
+          const std::lock_guard lock(mutex);
+          if (!first) first = std::current_exception();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    world.barrier();
+    if (first) std::rethrow_exception(first);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("verbs of groups that join threads of several processes have the usual bits") {
+  // One process; one place each in another order; blocks; interleaved and unequal.
+  const std::vector<std::vector<int>> layouts{
+      {0}, {0, 0, 0}, {1, 0}, {0, 0, 1, 1}, {0, 1, 0, 2, 2, 0, 1, 0}};
+  for (const auto& worker_of : layouts) {
+    INFO("workers of places: " << join(worker_of));
+    for (const Verbs verbs :
+         {all_reduce, reduce_scatter_and_gather, all_to_all, permute_and_broadcast}) {
+      for (const std::size_t count : {0U, 1U, 37U, 20000U}) {
+        for (const Backend backend : {Backend::gloo, Backend::shared}) {
+          CHECK_NOTHROW(on_workers(
+              worker_of, [&](ReplicaGroup& group) { verbs(group, count); }, backend));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("symmetric buffers of such groups are memory like any other") {
+  for (const auto& worker_of :
+       {std::vector<int>{0}, {0, 0, 0}, {0, 0, 0, 0, 0}, {1, 0}, {0, 1, 0, 2}}) {
+    INFO("workers of places: " << join(worker_of));
+    // The largest is shared among the threads of a process.
+    for (const std::size_t count : {0U, 17U, 4099U, 300007U}) {
+      for (const Backend backend : {Backend::gloo, Backend::shared}) {
+        CHECK_NOTHROW(on_workers(
+            worker_of, [&](ReplicaGroup& group) { testing::check_symmetric(group, count); },
+            backend));
+      }
+    }
+  }
+}
+
+TEST_CASE("such groups have one copy of a buffer where their processes share memory") {
+  const auto is_one = [](bool expected) {
+    return [=](ReplicaGroup& group) {
+      const auto buffer = group.allocate(10, Copies::one);
+      expect(buffer->is_common() == expected, "one copy for all");
+      expect(!group.allocate(10, Copies::each)->is_common(), "one for each");
+      if (!expected) return;
+      const auto own = buffer->own();
+      expect(own.size() == 10 && own[0] == std::byte{0}, "zeros");
+      group.barrier();
+      own[static_cast<std::size_t>(group.rank())] = static_cast<std::byte>(1 + group.rank());
+      group.barrier();
+      for (int place = 0; place < group.size(); ++place) {
+        expect(own[static_cast<std::size_t>(place)] == static_cast<std::byte>(1 + place), "writes");
+      }
+    };
+  };
+  for (const auto& worker_of : {std::vector<int>{0, 0}, {0, 0, 1}, {0, 1, 0, 2, 2}}) {
+    INFO("workers of places: " << join(worker_of));
+    CHECK_NOTHROW(on_workers(worker_of, is_one(true), Backend::shared));
+    CHECK_NOTHROW(on_workers(worker_of, is_one(worker_of.size() == 2), Backend::gloo));
+  }
+}
+
+// What a replica gets of others in a common buffer it may change at once.
+TEST_CASE("a verb into a common buffer returns when all have written to it") {
+  const auto race = [](ReplicaGroup& group) {
+    const auto n = static_cast<std::size_t>(group.size());
+    const auto me = static_cast<std::size_t>(group.rank());
+    constexpr std::size_t kBytes = 30000;
+    const auto buffer = group.allocate(n * kBytes, Copies::one);
+    const auto all = buffer->own();
+    const auto own = all.subspan(me * kBytes, kBytes);
+    const auto fill = [&](int round) {
+      std::ranges::fill(own, static_cast<std::byte>(round + group.rank()));
+    };
+    const auto check = [&](int round, const char* what) {
+      expect(
+          std::ranges::all_of(
+              own, [&](std::byte b) { return b == static_cast<std::byte>(round + group.rank()); }),
+          what);
+    };
+    std::vector<std::byte> apart(n * kBytes);
+    for (int round = 0; round < 30; ++round) {
+      std::ranges::fill(apart, std::byte{3});
+      group.all_gather(std::span(apart).first(kBytes), all);
+      fill(round);
+      group.barrier();
+      check(round, "all_gather");
+      group.barrier();
+      group.all_reduce(apart, all, ElementType::uint8, ReduceOp::max);
+      fill(round + 1);
+      group.barrier();
+      check(round + 1, "all_reduce");
+      group.barrier();
+      group.broadcast(all, round % group.size());
+      fill(round + 2);
+      group.barrier();
+      check(round + 2, "broadcast");
+      group.barrier();
+    }
+  };
+  for (const auto& worker_of : {std::vector<int>{0, 1, 1}, {0, 0, 1, 1}, {0, 1, 0, 2, 2}}) {
+    INFO("workers of places: " << join(worker_of));
+    CHECK_NOTHROW(on_workers(worker_of, race, Backend::shared));
+  }
+}
+
+TEST_CASE("reductions on any number of workers have the bits of one alone") {
+  std::cout << "reductions on workers: LOCKSTEP_SEED=" << testing::seed() << std::endl;
+  for (int replicas = 1; replicas <= 9; ++replicas) {
+    struct Reduction {
+      ElementType type;
+      ReduceOp op;
+      std::vector<std::vector<std::byte>> inputs;
+      std::vector<std::byte> expected;
+    };
+    std::vector<Reduction> reductions;
+    for (const ElementType type : testing::kTypes) {
+      for (const ReduceOp op : testing::kOps) {
+        if (!testing::is_allowed(type, op)) continue;
+        // Small ones, and of a few types some that go in slices.
+        const bool has_large = type == ElementType::float32 || type == ElementType::bfloat16 ||
+                               type == ElementType::int64;
+        for (const std::size_t count : {std::size_t{5}, std::size_t{2500}}) {
+          if (count > 5 && !has_large) continue;
+          const std::size_t bytes = count * static_cast<std::size_t>(replicas) * size_of(type);
+          Reduction made{type, op, testing::random_inputs(replicas, bytes, type), {}};
+          made.expected.resize(bytes);
+          std::vector<const std::byte*> inputs;
+          for (const auto& input : made.inputs) inputs.push_back(input.data());
+          reduce(inputs, made.expected, type, op);
+          reductions.push_back(std::move(made));
+        }
+      }
+    }
+    const auto check = [&](ReplicaGroup& group) {
+      const auto me = static_cast<std::size_t>(group.rank());
+      for (const Reduction& one : reductions) {
+        const std::string what = str(name_of(one.type), ", ", name_of(one.op));
+        std::vector<std::byte> output(one.expected.size());
+        group.all_reduce(one.inputs[me], output, one.type, one.op);
+        expect(output == one.expected, "all_reduce of " + what);
+        output = one.inputs[me];
+        group.all_reduce(output, output, one.type, one.op);
+        expect(output == one.expected, "all_reduce in place of " + what);
+        const std::size_t slice = output.size() / static_cast<std::size_t>(group.size());
+        output.resize(slice);
+        group.reduce_scatter(one.inputs[me], output, one.type, one.op);
+        expect(std::ranges::equal(output, std::span(one.expected).subspan(me * slice, slice)),
+               "reduce_scatter of " + what);
+        std::vector<std::byte> whole = one.inputs[me];
+        const auto own = std::span(whole).subspan(me * slice, slice);
+        group.reduce_scatter(whole, own, one.type, one.op);
+        expect(std::ranges::equal(own, output), "reduce_scatter in place of " + what);
+      }
+    };
+    for (int workers = 1; workers <= replicas; ++workers) {
+      std::vector<int> worker_of;
+      for (int worker = 0; worker < workers; ++worker) {
+        const auto size = static_cast<std::size_t>(shard(replicas, workers, worker).size);
+        worker_of.insert(worker_of.end(), size, worker);
+      }
+      const Backend backend = (replicas + workers) % 2 == 0 ? Backend::gloo : Backend::shared;
+      INFO(replicas << " on " << workers << " over " << name_of(backend));
+      CHECK_NOTHROW(on_workers(worker_of, check, backend));
+    }
+  }
+}
+
+TEST_CASE("subgroups of such groups keep their order") {
+  CHECK_NOTHROW(on_workers({0, 1, 0, 1}, [](ReplicaGroup& group) {
+    const std::vector<int> members =
+        group.rank() % 3 == 0 ? std::vector<int>{3, 0} : std::vector<int>{1, 2};
+    const auto part = group.subgroup(members);
+    Words mine{static_cast<float>(group.rank())};
+    Words all(2);
+    part->all_gather(bytes(std::as_const(mine)), bytes(all));
+    expect(all == Words{static_cast<float>(members[0]), static_cast<float>(members[1])},
+           "the subgroup's order");
+  }));
+}
+
+TEST_CASE("calls that differ end with a mismatch on every replica, and move nothing", "[failure]") {
+  for (const auto& worker_of : {std::vector<int>{0, 0, 0}, {0, 1, 2}, {0, 0, 1}}) {
+    INFO("workers of places: " << join(worker_of));
+    std::atomic<int> mismatches{0};
+    CHECK_THROWS(on_workers(worker_of, [&](ReplicaGroup& group) {
+      const bool odd = group.rank() == 2;
+      group.begin(CallRecord::of(odd ? 3 : 2, odd ? "pmean at b.cpp:2" : "psum at a.cpp:1"));
+      Words words(5, 1);
+      try {
+        group.all_reduce(bytes(std::as_const(words)), bytes(words), ElementType::float32,
+                         ReduceOp::sum);
+      } catch (const CollectiveMismatch& error) {
+        const std::string text = error.what();
+        // Who is told of depends on who has come by then.
+        if (text.find("replica 2 called pmean at b.cpp:2") != std::string::npos &&
+            text.find("called psum at a.cpp:1") != std::string::npos) {
+          ++mismatches;
+        }
+        expect(words == Words(5, 1), "data has moved");
+        throw;
+      }
+    }));
+    CHECK(mismatches == 3);
+  }
+}

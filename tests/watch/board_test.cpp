@@ -1,0 +1,343 @@
+#include "framework/watch/board.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/watch/board_world.h"
+
+using namespace lockstep;
+using testing::BoardWorld;
+
+namespace {
+
+constexpr std::string_view kSum = "psum over 'data' at model.cpp:44 with (64, 10) float32";
+constexpr std::string_view kSmallSum = "psum over 'data' at model.cpp:44 with (32, 10) float32";
+constexpr std::string_view kMean = "pmean over 'data' at model.cpp:41 with (64, 10) float32";
+constexpr std::string_view kMap = "pmap over 'batch' at x.cpp:7";
+const std::vector<int> kAll = {0, 1, 2, 3};
+
+BoardWorld::Workers any_workers() {
+  return GENERATE(BoardWorld::Workers::one, BoardWorld::Workers::each);
+}
+
+}  // namespace
+
+TEST_CASE("members who agree find nothing, whoever runs still", "[board]") {
+  BoardWorld world(4, any_workers());
+  CHECK(world.found(0).empty());
+  for (const int member : kAll) {
+    world.start(member, kAll, kSum);
+    for (int other = 0; other < 4; ++other) CHECK(world.found(other).empty());
+  }
+  // Some have gone on to their next call, one has returned: the others have yet to notice that
+  // the first is complete.
+  world.finish_all({0, 1, 2});
+  world.start(0, kAll, kMean);
+  world.seat(2).returned();
+  CHECK(world.found(3).empty());
+  CHECK(world.board().absentees(world.seat(3)).empty());
+}
+
+TEST_CASE("another operation or shape is a mismatch that shows both sides", "[board]") {
+  BoardWorld world(4, any_workers());
+  const std::string_view other = GENERATE(kMean, kSmallSum);
+  world.start_all(kAll, kSum);
+  world.finish_all(kAll);
+  world.start(0, kAll, kSum);
+  world.start(2, kAll, other);
+  // Whoever runs may yet be part of it.
+  CHECK(world.found(0, true).empty());
+  SECTION("all are there") {
+    world.start(3, kAll, kSum);
+    world.start(1, kAll, kSum);
+    for (const int member : kAll) {
+      CHECK(world.found(member, true) ==
+            str("mismatch: replica 2 called ", other, " while replicas 0, 1 and 3 called ", kSum));
+    }
+  }
+  SECTION("nobody is waited for") {
+    const std::string both =
+        str("mismatch: replica 0 called ", kSum, " while replica 2 called ", other);
+    CHECK(world.found(0) == both);
+    CHECK(world.found(2) == both);
+  }
+}
+
+TEST_CASE("the first verdict on a call is everyone's, also when its cause has gone on", "[board]") {
+  BoardWorld world(4, any_workers());
+  world.start(0, kAll, kSum);
+  world.start(2, kAll, kMean);
+  const std::string first =
+      str("mismatch: replica 0 called ", kSum, " while replica 2 called ", kMean);
+  CHECK(world.found(2) == first);
+  world.start(2, {1, 2}, kMean);
+  world.start(3, kAll, kSum);
+  CHECK(world.found(0) == first);
+  CHECK(world.found(3, true) == first);
+  // It is that call's alone.
+  world.start(1, {1, 2}, kMean);
+  CHECK(world.found(1).empty());
+}
+
+TEST_CASE("whoever comes by another way to the same calls is told the same", "[board]") {
+  BoardWorld world(4, any_workers());
+  world.start(0, {0, 1}, kSum);
+  world.start(1, {1, 2}, kMean);
+  world.start(2, {0, 2}, kSmallSum);
+  world.start(3, {0, 3}, kSum);
+  const std::string found = world.found(1);
+  CHECK(!found.empty());
+  for (const int member : {0, 2, 3}) CHECK(world.found(member) == found);
+}
+
+TEST_CASE("who waits in a call of others is on its way as long as that may end", "[board]") {
+  BoardWorld world(3, any_workers());
+  world.start(0, {0, 1, 2}, kSum);
+  world.start(1, {0, 1, 2}, kMean);
+  world.start(2, {2}, kSum);
+  CHECK(world.found(0, true).empty());
+  world.finish_all({2});
+  world.start(2, {0, 1, 2}, kSum);
+  CHECK(world.found(0, true) ==
+        str("mismatch: replica 1 called ", kMean, " while replicas 0 and 2 called ", kSum));
+}
+
+TEST_CASE("the board keeps the verdicts on the last calls", "[board]") {
+  BoardWorld world(2, any_workers());
+  const auto differ = [&] {
+    world.start(0, {0, 1}, kSum);
+    world.start(1, {0, 1}, kMean);
+    CHECK(!world.found(0).empty());
+  };
+  for (int i = 0; i < 200; ++i) differ();
+  const std::string last = world.found(0);
+  world.seat(1).finish();
+  CHECK(world.found(0) == last);
+}
+
+TEST_CASE("who waits for one that a mismatch has ended ends with the same", "[board]") {
+  BoardWorld world(3, any_workers());
+  const std::string text = str("replica 1 called ", kMean, " while replica 0 called ", kSum);
+  world.start(2, {1, 2}, kSum);
+  SECTION("of which the board still knows") {
+    world.start(0, {0, 1}, kSum);
+    world.start(1, {0, 1}, kMean);
+    const std::string found = world.found(0);
+    world.seat(1).fell_out(found.substr(std::string("mismatch: ").size()));
+    CHECK(world.found(2) == found);
+  }
+  SECTION("of which it has the text only") {
+    const std::string longer = text + std::string(2000, 'x');
+    world.seat(1).fell_out(longer);
+    CHECK(world.found(2) == "mismatch: " + longer);
+  }
+}
+
+TEST_CASE("calls that differ in what their texts don't show say so", "[board]") {
+  BoardWorld world(2, any_workers());
+  const std::string longer(600, 'x');
+  world.start(0, {0, 1}, longer + "a");
+  world.start(1, {0, 1}, longer + "b");
+  const std::string shown = std::string(CallRecord::kTextSize - 4, 'x') + "...";
+  CHECK(world.found(0) == str("mismatch: replica 0 called ", shown, " while replica 1 called ",
+                              shown, "; the calls differ in what is not shown"));
+}
+
+TEST_CASE("who skips a collective is found in its next one", "[board]") {
+  BoardWorld world(3, any_workers());
+  world.start(0, {0, 1, 2}, kSum);
+  world.start(1, {0, 1, 2}, kSum);
+  CHECK(world.found(0).empty());
+  world.start(2, {0, 1, 2}, kMean);
+  CHECK(world.found(1) ==
+        str("mismatch: replica 2 called ", kMean, " while replicas 0 and 1 called ", kSum));
+}
+
+TEST_CASE("waiting for who has returned is a mismatch", "[board]") {
+  BoardWorld world(4, any_workers());
+  world.start_all(kAll, kMean);
+  world.finish_all(kAll);
+  world.seat(1).returned();
+  world.start(0, kAll, kSum);
+  world.start(3, kAll, kSum);
+  CHECK(world.found(0, true).empty());
+  world.seat(2).returned();
+  CHECK(world.found(3, true) ==
+        str("mismatch: replicas 1 and 2 have returned while replicas 0 and 3 called ", kSum));
+}
+
+TEST_CASE("waiting for who has thrown is a failure, with what was thrown", "[board]") {
+  BoardWorld world(4, any_workers());
+  world.start(0, kAll, kSum);
+  world.seat(1).threw("ValueError: no such class: 11");
+  world.seat(2).returned();
+  const std::string text =
+      "failed: replica 2 has returned and replica 0 called psum over 'data' at "
+      "model.cpp:44 with (64, 10) float32 while replica 1 has thrown: "
+      "ValueError: no such class: 11";
+  CHECK(world.found(0) == text);
+}
+
+TEST_CASE("who has thrown because another has is left out", "[board]") {
+  BoardWorld world(3, any_workers());
+  world.start(0, {0, 1, 2}, kSum);
+  world.seat(1).threw("Aborted: replica 2 failed: bad_alloc");
+  world.seat(2).threw("bad_alloc");
+  CHECK(world.found(0) ==
+        str("failed: replica 0 called ", kSum, " while replica 2 has thrown: bad_alloc"));
+}
+
+TEST_CASE("who waits for one that has lost a replica has lost it, too", "[board]") {
+  BoardWorld world(4, any_workers());
+  world.start(0, kAll, kSum);
+  world.seat(1).threw("ReplicaLost: replica 3's process has ended");
+  world.seat(2).threw("Aborted: of no interest");
+  CHECK(world.found(0) == str("lost: replica 0 called ", kSum,
+                              " while replica 1 has thrown: ReplicaLost: replica 3's process has "
+                              "ended"));
+}
+
+TEST_CASE("a loss is no cause where there is another", "[board]") {
+  BoardWorld world(3, any_workers());
+  world.start(0, {0, 1, 2}, kSum);
+  world.seat(1).threw("ReplicaLost: replica 2's process has ended");
+  world.seat(2).threw("bad_alloc");
+  CHECK(world.found(0) ==
+        str("failed: replica 0 called ", kSum, " while replica 2 has thrown: bad_alloc"));
+}
+
+TEST_CASE("who leaves a call unfinished by throwing fails those who wait in it", "[board]") {
+  BoardWorld world(3, any_workers());
+  world.start_all({0, 1, 2}, kSum);
+  world.finish_all({2});
+  world.seat(2).threw("later: not the cause");
+  CHECK(world.found(0).empty());
+  world.seat(1).threw("bad_alloc");
+  CHECK(world.found(0) ==
+        str("failed: replica 0 called ", kSum, " while replica 1 has thrown: bad_alloc"));
+}
+
+TEST_CASE("members who wait for each other in different groups are a mismatch", "[board]") {
+  BoardWorld world(4, any_workers());
+  world.start(1, kAll, kMean);
+  world.start(0, {0, 1}, kSum);
+  const std::string text =
+      str("mismatch: replica 0 called ", kSum, " while replica 1 called ", kMean);
+  CHECK(world.found(0, true).empty());
+  CHECK(world.found(0) == text);
+  CHECK(world.found(1) == text);
+}
+
+TEST_CASE("a cycle over three groups is found from each of its members and from outside",
+          "[board]") {
+  BoardWorld world(4, any_workers());
+  world.start(0, {0, 1}, "psum over 'a' at f.cpp:1");
+  world.start(1, {1, 2}, "psum over 'b' at f.cpp:2");
+  CHECK(world.found(0).empty());
+  world.start(2, {2, 0}, "psum over 'c' at f.cpp:3");
+  const std::string cycle =
+      "mismatch: replica 0 called psum over 'a' at f.cpp:1 and replica 1 called psum over 'b' at "
+      "f.cpp:2 while replica 2 called psum over 'c' at f.cpp:3";
+  for (const int member : {0, 1, 2}) CHECK(world.found(member) == cycle);
+  world.start(3, {3, 1}, "psum over 'd' at f.cpp:4");
+  CHECK(world.found(3) == cycle);
+}
+
+TEST_CASE("calls that look alike in a cycle say which they are", "[board]") {
+  BoardWorld world(3, any_workers());
+  world.start(0, {0, 1}, kSum);
+  world.start(1, {1, 2}, kSum);
+  world.start(2, {2, 0}, kSum);
+  CHECK(world.found(1) == str("mismatch: replica 0 called ", kSum,
+                              " (1st of replicas 0 and 1) and replica 1 called ", kSum,
+                              " (1st of replicas 1 and 2) while replica 2 called ", kSum,
+                              " (1st of replicas 0 and 2)"));
+}
+
+TEST_CASE("who waits for another call that can complete is only late", "[board]") {
+  BoardWorld world(4, any_workers());
+  world.start(0, kAll, kSum);
+  world.start(1, {1, 2}, kMean);
+  CHECK(world.found(0).empty());
+  world.start(2, {1, 2}, kMean);
+  CHECK(world.found(0).empty());
+  // Through a chain of waits the last of whom has returned it can not.
+  BoardWorld chain(4, any_workers());
+  chain.start(0, {0, 1}, "a");
+  chain.start(1, {1, 2}, "b");
+  chain.start(2, {2, 3}, "c");
+  CHECK(chain.found(0).empty());
+  chain.seat(3).returned();
+  CHECK(chain.found(0) ==
+        "mismatch: replica 3 has returned, replica 0 called a and replica 1 "
+        "called b while replica 2 called c");
+}
+
+TEST_CASE("the absent are named with what they do and their last collective", "[board]") {
+  BoardWorld world(4, any_workers());
+  for (int i = 0; i < 12; ++i) {
+    world.start_all(kAll, kMean);
+    world.finish_all(kAll);
+  }
+  CHECK(world.board().absentees(world.seat(0)).empty());
+  world.start(0, kAll, kSum);
+  world.start(1, kAll, kSum);
+  world.start(2, {2, 3}, kSmallSum);
+  CHECK(world.board().absentees(world.seat(0)) ==
+        str("replica 2 has not arrived: it waits in ", kSmallSum,
+            ", and the last collective it finished is ", kMean,
+            ", its 12th; replica 3 has not arrived: it is running, and the last collective it "
+            "finished is ",
+            kMean, ", its 12th"));
+  world.seat(2).finish();
+  world.seat(2).returned();
+  world.seat(3).enter_map(testing::call_of(kMap), 4);
+  CHECK(world.board().absentees(world.seat(1)) ==
+        str("replica 2 has not arrived: it has returned, and the last collective it finished is ",
+            kSmallSum, ", its 13th; replica 3 has not arrived: it is in ", kMap,
+            ", and the last collective it finished is ", kMean, ", its 12th"));
+}
+
+TEST_CASE("of the absent who have not begun their parents are named", "[board]") {
+  BoardWorld world(3, any_workers(), 2);
+  const int child = world.add_child(0);
+  const int peer = world.add_child(1, false);
+  world.start(child, {child, peer}, kSum);
+  CHECK(world.board().absentees(world.seat(child)) ==
+        "the member at place 1 of the group has not arrived: it has not started, and replica 1, "
+        "which would run it, is running, and it has finished no collective");
+  world.start(0, {0, 1, 2}, kSum);
+  CHECK(world.board().absentees(world.seat(0)) ==
+        "replica 1 has not arrived: it is running, and it has finished no collective; the member "
+        "at place 2 of the group has not arrived: it has not started");
+}
+
+TEST_CASE("a message about many members stays short", "[board]") {
+  constexpr int kMany = 100;
+  BoardWorld world(kMany, any_workers());
+  std::vector<int> members;
+  for (int i = 0; i < kMany; ++i) members.push_back(i);
+  world.start(0, members, kSum);
+  const std::string absent = world.board().absentees(world.seat(0));
+  CHECK_THAT(absent, ContainsSubstring("replica 16 has not arrived") &&
+                         ContainsSubstring("; and 83 more have not arrived"));
+  for (int i = 1; i < kMany; ++i) world.start(i, members, i == 50 ? kMean : kSum);
+  CHECK(world.found(7) == str("mismatch: replica 50 called ", kMean,
+                              " while replicas 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ",
+                              "10, 11, 12, 13, 14, 15 and 83 more called ", kSum));
+}
+
+TEST_CASE("a record's text is cut where it is too long, not inside a character", "[board]") {
+  CHECK(CallRecord::of(1, "psum").view() == "psum");
+  CHECK(CallRecord::of(1, "").view().empty());
+  const std::string fits(CallRecord::kTextSize - 1, 'z');
+  CHECK(CallRecord::of(1, fits).view() == fits);
+  CHECK(CallRecord::of(1, fits + "z").view() == fits.substr(3) + "...");
+  std::string umlauts;
+  for (int i = 0; i < 300; ++i) umlauts += "\xc3\xa4";
+  const CallRecord cut = CallRecord::of(1, umlauts);
+  CHECK(cut.view().ends_with("\xc3\xa4..."));
+}
