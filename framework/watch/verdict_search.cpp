@@ -102,14 +102,20 @@ void VerdictSearch::place_member(PendingCall& call, int place) {
   if (own) {
     seat = read(*own);
     // Its seat is being written or given away: nothing is known of it.
-    if (!seat || seat->view.id != member.id) return;
+    if (!seat || seat->view.id != member.id) {
+      call.has_unread = true;
+      return;
+    }
     if (waits_in(seat->view, call)) {
       call.waiting.push_back(*seat);
       return;
     }
   }
   const auto count = arrivals(memory_.worker(member.worker), call.key, place);
-  if (!count) return;
+  if (!count) {
+    call.has_unread = true;
+    return;
+  }
   if (*count >= call.number) {
     const bool has_left = seat && is_gone(seat->view) && !seat->view.completed &&
                           seat->view.key == call.key && seat->view.number == call.number;
@@ -257,7 +263,7 @@ bool VerdictSearch::is_settled() const {
         maps_, [&](const KnownSeat& map) { return map.place == missing.seat->place; });
   };
   return std::ranges::all_of(calls_, [&](const PendingCall* call) {
-    return std::ranges::all_of(call->missing, has_part);
+    return !call->has_unread && std::ranges::all_of(call->missing, has_part);
   });
 }
 

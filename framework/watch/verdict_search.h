@@ -46,6 +46,8 @@ struct PendingCall {
   std::vector<MissingMember> missing;
   /// Arrived, and left by throwing or returning without having finished it.
   std::vector<KnownSeat> left;
+  /// Whether a member could not be read, because what it does was changing: it is in none of these.
+  bool has_unread = false;
 };
 
 /// The search for why a call can never complete, over what members wait for: a call for the members
@@ -70,7 +72,8 @@ class VerdictSearch {
   [[nodiscard]] const std::vector<KnownSeat>& maps() const noexcept { return maps_; }
   /// Members of the last call who have returned or thrown, or elders of some.
   [[nodiscard]] const std::vector<KnownSeat>& gone() const noexcept { return gone_; }
-  /// Whether nobody is missing in these calls but those who are part of it.
+  /// Whether every member of these calls was read, and all that are missing are part of what was
+  /// found.
   [[nodiscard]] bool is_settled() const;
   /// Whether all of it holds now, at one moment: read again after what was read for it.
   [[nodiscard]] bool holds() const;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +15,7 @@
 #include "framework/base/text.h"
 #include "framework/comm/shared/host_memory.h"
 #include "framework/watch/board.h"
+#include "framework/watch/board_memory.h"
 #include "tests/catch.h"
 #include "tests/watch/board_world.h"
 
@@ -156,6 +159,35 @@ TEST_CASE("a part that was left is taken over clean", "[board]") {
   const auto next = board_in(memory.get());
   const auto seat = next->take_seat(0, 1, 0, "0");
   CHECK_THAT(stays->absentees(*waiting), ContainsSubstring("it has finished no collective"));
+}
+
+// As when its thread is taken off the core in the middle of saying what it does.
+TEST_CASE("a verdict is not settled while a member's seat is being written", "[board]") {
+  const Descriptor memory(::memfd_create("board", MFD_CLOEXEC));
+  REQUIRE(::ftruncate(memory.get(), static_cast<off_t>(Board::bytes_for(1))) == 0);
+  Board board(1, memory.get(), 0);
+  const std::array<GroupMember, 3> members = {GroupMember{.id = 1}, GroupMember{.id = 2},
+                                              GroupMember{.id = 3}};
+  std::vector<std::unique_ptr<Board::Seat>> seats;
+  for (const GroupMember& member : members) {
+    seats.push_back(board.take_seat(0, member.id, 0, str(member.id - 1)));
+  }
+  const auto group = board.group(0, kKey, members);
+  seats[0]->start(*group, 0, call_of("psum"));
+  seats[1]->start(*group, 1, call_of("psum"));
+  seats[2]->returned();
+
+  const BoardMemory seen(1, memory.get(), 0);
+  const WorkerWords& words = seen.worker(0);
+  const auto index =
+      static_cast<std::size_t>(std::ranges::find(words.ids, 2U, &Word::load) - words.ids);
+  Word& version = seen.worker(0).seats[index].version;
+  version.store(version.load() + 1);
+  CHECK(!board.examine(*seats[0], /*settled_only=*/true));
+  version.store(version.load() + 1);
+  const auto verdict = board.examine(*seats[0], /*settled_only=*/true);
+  REQUIRE(verdict);
+  CHECK(verdict->text == "replica 2 has returned while replicas 0 and 1 called psum");
 }
 
 TEST_CASE("who has arrived is known for as long as another worker waits", "[board]") {
