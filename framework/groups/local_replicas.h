@@ -17,7 +17,7 @@
 #include "framework/comm/communicator.h"
 #include "framework/comm/run_lock.h"
 #include "framework/groups/cancellation.h"
-#include "framework/groups/common_buffers.h"
+#include "framework/comm/common_buffers.h"
 #include "framework/watch/board.h"
 
 namespace lockstep {

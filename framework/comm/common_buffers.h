@@ -11,13 +11,13 @@
 
 namespace lockstep {
 
-/// The symmetric buffers of which replicas of several processes have one copy (Copies::one), as one
-/// of these processes knows them. Any thread.
+/// The symmetric buffers of which replicas of several workers have one copy (Copies::one), as one
+/// of these workers knows them. Any thread.
 class CommonBuffers {
  public:
   /// Where memory lies in such a buffer. All 0: it does not.
   struct Location {
-    std::uint64_t buffer = 0;  ///< the same number in all processes that share it
+    std::uint64_t buffer = 0;  ///< the same number in all workers that share it
     std::uint64_t offset = 0;
 
     bool operator==(const Location&) const = default;
@@ -26,7 +26,7 @@ class CommonBuffers {
   /// A number that no other buffer on this host has.
   [[nodiscard]] static std::uint64_t new_number();
 
-  /// `number` is one process' new_number(), which all have agreed on.
+  /// `number` is one worker's new_number(), which all have agreed on.
   void add(std::uint64_t number, const std::shared_ptr<SymmetricBuffer>& buffer);
 
   [[nodiscard]] Location find(std::span<const std::byte> memory);

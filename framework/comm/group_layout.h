@@ -15,6 +15,8 @@ class GroupLayout {
  public:
   /// As seen from worker `own_worker`, which has members in the group.
   GroupLayout(std::span<const GroupMember> members, int own_worker);
+  /// Of a group with one member in each of `workers` workers, as seen from that of member `own`.
+  [[nodiscard]] static GroupLayout one_each(int workers, int own);
 
   /// The job's number of each of the group's workers.
   [[nodiscard]] const std::vector<int>& worker_numbers() const noexcept { return numbers_; }

@@ -1,6 +1,7 @@
-#include "framework/groups/hierarchy.h"
+#include "framework/comm/hierarchy.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,12 +23,54 @@ using Sizes = std::vector<std::size_t>;
 // Up to here workers send each other their whole inputs, which takes one round instead of two.
 constexpr std::size_t kOneRoundBytes = 16 * 1024;
 
+// Messages through a Communicator of the workers: one to and one from each.
+void exchange_by(Communicator& outer, const Hierarchy::Outbox& out, Hierarchy::Inbox& in,
+                 Scratch& scratch) {
+  const auto own = static_cast<std::size_t>(outer.rank());
+  Sizes send_sizes(out.size(), 0);
+  Sizes recv_sizes(in.size(), 0);
+  for (std::size_t worker = 0; worker < out.size(); ++worker) {
+    if (worker == own) continue;
+    for (const ConstBytes piece : out[worker]) send_sizes[worker] += piece.size();
+    for (const auto& piece : in[worker]) recv_sizes[worker] += piece.size;
+  }
+  const auto total = [](const Sizes& sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+  };
+  const Bytes sent = scratch.take(total(send_sizes));
+  std::byte* to = sent.data();
+  for (std::size_t worker = 0; worker < out.size(); ++worker) {
+    if (worker == own) continue;
+    for (const ConstBytes piece : out[worker]) {
+      copy_bytes(piece, {to, piece.size()});
+      to += piece.size();
+    }
+  }
+  const Bytes received = scratch.take(total(recv_sizes));
+  outer.all_to_all(sent, send_sizes, received, recv_sizes);
+  std::byte* from = received.data();
+  for (std::size_t worker = 0; worker < in.size(); ++worker) {
+    if (worker == own) continue;
+    for (auto& piece : in[worker]) {
+      if (piece.data == nullptr) piece.data = from;
+      copy_bytes({from, piece.size}, {piece.data, piece.size});
+      from += piece.size;
+    }
+  }
+}
+
 // One verb of all the members here.
 class LocalVerb {
  public:
-  LocalVerb(const GroupLayout& layout, std::span<const Verb* const> verbs, Communicator* outer,
-            CommonBuffers& common)
-      : layout_(layout), verbs_(verbs), outer_(outer), common_(common) {}
+  LocalVerb(const GroupLayout& layout, std::span<const Verb* const> verbs,
+            const Hierarchy::Exchange& exchange, Communicator* outer, CommonBuffers* common,
+            Scratch& scratch)
+      : layout_(layout),
+        verbs_(verbs),
+        exchange_(exchange),
+        outer_(outer),
+        common_(common),
+        scratch_(scratch) {}
 
   void run() {
     switch (verbs_[0]->kind) {
@@ -44,53 +87,29 @@ class LocalVerb {
       case Verb::Kind::broadcast:
         return broadcast();
       case Verb::Kind::barrier:
-        if (outer_ != nullptr) outer_->barrier();
-        return;
+        return barrier();
       case Verb::Kind::allocate:
         return allocate();
     }
   }
 
  private:
-  // Memory that is there as long as this.
-  Bytes scratch(std::size_t bytes) {
-    scratch_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
-    return {scratch_.back().get(), bytes};
-  }
+  using Outbox = Hierarchy::Outbox;
+  using Inbox = Hierarchy::Inbox;
 
-  // Sends each worker its pieces and receives pieces of the sizes that `in` says. Those from this
-  // worker itself are the ones that were to be sent, the others are in scratch memory.
-  std::vector<Pieces> exchange(std::vector<Pieces> out, const std::vector<Sizes>& in) {
-    if (outer_ == nullptr) return out;
-    Sizes send_sizes(layout_.workers(), 0);
-    Sizes recv_sizes(layout_.workers(), 0);
-    for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
-      if (worker == layout_.own()) continue;
-      for (const ConstBytes piece : out[worker]) send_sizes[worker] += piece.size();
-      recv_sizes[worker] = std::accumulate(in[worker].begin(), in[worker].end(), std::size_t{0});
-    }
-    const auto total = [](const Sizes& sizes) {
-      return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
-    };
-    const Bytes sent = scratch(total(send_sizes));
-    std::size_t offset = 0;
-    for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
-      if (worker == layout_.own()) continue;
-      for (const ConstBytes piece : out[worker]) {
-        copy_bytes(piece, sent.subspan(offset, piece.size()));
-        offset += piece.size();
-      }
-    }
-    const Bytes received = scratch(total(recv_sizes));
-    outer_->all_to_all(sent, send_sizes, received, recv_sizes);
-    const std::byte* next = received.data();
-    for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
+  bool all_are_here() const { return layout_.workers() == 1; }
+
+  Outbox outbox() const { return Outbox(layout_.workers()); }
+  Inbox inbox() const { return Inbox(layout_.workers()); }
+
+  // What came from each worker; from this one what was to be sent to it.
+  std::vector<Pieces> exchange(Outbox out, Inbox in) {
+    if (all_are_here()) return out;
+    exchange_(out, in, scratch_);
+    for (std::size_t worker = 0; worker < in.size(); ++worker) {
       if (worker == layout_.own()) continue;
       out[worker].clear();
-      for (const std::size_t size : in[worker]) {
-        out[worker].emplace_back(next, size);
-        next += size;
-      }
+      for (const auto& piece : in[worker]) out[worker].emplace_back(piece.data, piece.size);
     }
     return out;
   }
@@ -121,7 +140,7 @@ class LocalVerb {
     CommonBuffers::Location own;
     bool is_one = true;
     for (const Verb* mine : verbs_) {
-      const auto location = common_.find(mine->output);
+      const auto location = common_->find(mine->output);
       if (location.buffer != 0) own = location;
       is_one = is_one && mine->output.data() == verbs_[0]->output.data();
     }
@@ -141,10 +160,11 @@ class LocalVerb {
            });
   }
 
-  std::vector<Sizes> sizes_of_all(std::size_t bytes) const {
-    std::vector<Sizes> sizes;
-    for (const auto& there : layout_.places()) sizes.emplace_back(there.size(), bytes);
-    return sizes;
+  // Where to receive what goes to `output`: not in memory that workers share, which others may be
+  // reading until all have sent.
+  static std::byte* unless_shared(Bytes output,
+                                  const std::vector<CommonBuffers::Location>& common_outputs) {
+    return common_outputs.empty() ? output.data() : nullptr;
   }
 
   // What the own subtrees come to.
@@ -160,7 +180,7 @@ class LocalVerb {
       for (std::int64_t i = 0; i < subtree.count; ++i) {
         inputs.push_back(verb_of(static_cast<int>(subtree.first + i)).input.data());
       }
-      const Bytes sum = scratch(first.size());
+      const Bytes sum = scratch_.take(first.size());
       reduce(inputs, sum, reduction.type, partial_op(reduction.op));
       sums.push_back(sum);
     }
@@ -170,12 +190,12 @@ class LocalVerb {
   void all_reduce() {
     const Verb& first = *verbs_[0];
     if (first.output.empty()) return;
-    if (outer_ == nullptr) {
+    if (all_are_here()) {
       reduce(by_place({own_inputs()}), first.output, first.type, first.op);
     } else {
       const ReductionPlan plan(layout_.places(), first.type, first.op);
       const Pieces sums = own_sums(plan, first);
-      if (plan.is_one_sum_each()) {
+      if (outer_ != nullptr && plan.is_one_sum_each()) {
         outer_->all_reduce(sums[0], first.output, first.type, partial_op(first.op));
         if (first.op == ReduceOp::mean) {
           divide(first.output, static_cast<int>(layout_.size()), first.type);
@@ -203,23 +223,26 @@ class LocalVerb {
       return buffer.subspan(static_cast<std::size_t>(slice.offset * width),
                             static_cast<std::size_t>(slice.size * width));
     };
-    std::vector<Pieces> out(layout_.workers());
-    std::vector<Sizes> in;
+    Outbox out = outbox();
+    Inbox in = inbox();
     const Bytes own = part_of(first.output, layout_.own());
     for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
       for (const ConstBytes sum : sums) out[worker].push_back(part_of(sum, worker));
-      in.emplace_back(plan.subtrees(worker).size(), own.size());
+      in[worker].assign(plan.subtrees(worker).size(), {own.size()});
     }
-    const auto pieces = exchange(std::move(out), in);
+    const auto pieces = exchange(std::move(out), std::move(in));
     combine(plan.in_order(pieces, 0, 1), static_cast<int>(layout_.size()), own, first.type,
             first.op);
     if (!one_round && !is_one) {
-      std::vector<Sizes> slices(layout_.workers());
-      for (std::size_t w = 0; w < layout_.workers(); ++w)
-        slices[w] = {part_of(first.output, w).size()};
-      const auto all = exchange(std::vector<Pieces>(layout_.workers(), Pieces{own}), slices);
-      for (std::size_t w = 0; w < layout_.workers(); ++w)
-        copy_bytes(all[w][0], part_of(first.output, w));
+      Inbox slices = inbox();
+      for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
+        const Bytes slice = part_of(first.output, worker);
+        slices[worker] = {{slice.size(), unless_shared(slice, outputs)}};
+      }
+      const auto all = exchange(Outbox(layout_.workers(), Pieces{own}), std::move(slices));
+      for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
+        copy_bytes(all[worker][0], part_of(first.output, worker));
+      }
     }
     if (!outputs.empty()) outer_->barrier();
   }
@@ -231,7 +254,7 @@ class LocalVerb {
     const auto slice = [&](ConstBytes input, int place) {
       return input.subspan(static_cast<std::size_t>(place) * bytes, bytes);
     };
-    if (outer_ == nullptr) {
+    if (all_are_here()) {
       for (std::size_t mine = 0; mine < verbs_.size(); ++mine) {
         std::vector<const std::byte*> inputs;
         for (const Verb* from : verbs_) {
@@ -243,18 +266,18 @@ class LocalVerb {
     }
     const ReductionPlan plan(layout_.places(), first.type, first.op);
     const Pieces sums = own_sums(plan, first);
-    std::vector<Pieces> out(layout_.workers());
-    std::vector<Sizes> in;
+    Outbox out = outbox();
+    Inbox in = inbox();
     for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
       for (const ConstBytes sum : sums) {
         for (const int place : layout_.places()[worker]) out[worker].push_back(slice(sum, place));
       }
-      in.emplace_back(plan.subtrees(worker).size() * layout_.own_places().size(), bytes);
+      in[worker].assign(plan.subtrees(worker).size() * verbs_.size(), {bytes});
     }
-    const auto pieces = exchange(std::move(out), in);
-    for (std::size_t mine = 0; mine < layout_.own_places().size(); ++mine) {
-      combine(plan.in_order(pieces, mine, layout_.own_places().size()),
-              static_cast<int>(layout_.size()), verbs_[mine]->output, first.type, first.op);
+    const auto pieces = exchange(std::move(out), std::move(in));
+    for (std::size_t mine = 0; mine < verbs_.size(); ++mine) {
+      combine(plan.in_order(pieces, mine, verbs_.size()), static_cast<int>(layout_.size()),
+              verbs_[mine]->output, first.type, first.op);
     }
   }
 
@@ -271,8 +294,14 @@ class LocalVerb {
       }
       return outer_->barrier();
     }
-    const auto inputs = by_place(
-        exchange(std::vector<Pieces>(layout_.workers(), own_inputs()), sizes_of_all(bytes)));
+    Inbox in = inbox();
+    for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
+      for (const int place : layout_.places()[worker]) {
+        const Bytes to = part(first, static_cast<std::size_t>(place));
+        in[worker].push_back({bytes, unless_shared(to, outputs)});
+      }
+    }
+    const auto inputs = by_place(exchange(Outbox(layout_.workers(), own_inputs()), std::move(in)));
     for (const Verb* each : verbs_) {
       for (std::size_t place = 0; place < layout_.size(); ++place) {
         copy_bytes({inputs[place], bytes}, part(*each, place));
@@ -287,8 +316,8 @@ class LocalVerb {
       return buffer.subspan(std::accumulate(sizes.begin(), sizes.begin() + p, std::size_t{0}),
                             sizes[static_cast<std::size_t>(place)]);
     };
-    std::vector<Pieces> out(layout_.workers());
-    std::vector<Sizes> in(layout_.workers());
+    Outbox out = outbox();
+    Inbox in = inbox();
     for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
       for (const Verb* mine : verbs_) {
         for (const int to : layout_.places()[worker]) {
@@ -297,11 +326,12 @@ class LocalVerb {
       }
       for (const int from : layout_.places()[worker]) {
         for (const Verb* mine : verbs_) {
-          in[worker].push_back(mine->recv_sizes[static_cast<std::size_t>(from)]);
+          const Bytes to = part(mine->output, mine->recv_sizes, from);
+          in[worker].push_back({to.size(), to.data()});
         }
       }
     }
-    const auto pieces = exchange(std::move(out), in);
+    const auto pieces = exchange(std::move(out), std::move(in));
     for (std::size_t mine = 0; mine < verbs_.size(); ++mine) {
       const Verb& to = *verbs_[mine];
       for (std::size_t from = 0; from < layout_.size(); ++from) {
@@ -313,8 +343,8 @@ class LocalVerb {
 
   void permute() {
     // Between two workers messages go in the order of their sources.
-    std::vector<Pieces> out(layout_.workers());
-    std::vector<Sizes> in(layout_.workers());
+    Outbox out = outbox();
+    Inbox in = inbox();
     for (const Verb* mine : verbs_) {
       if (mine->destination == Communicator::kNobody || is_here(mine->destination)) continue;
       out[layout_.worker_of(mine->destination)].push_back(mine->input);
@@ -331,32 +361,34 @@ class LocalVerb {
     std::sort(receivers.begin(), receivers.end(),
               [](const Verb* a, const Verb* b) { return a->source < b->source; });
     for (const Verb* mine : receivers) {
-      in[layout_.worker_of(mine->source)].push_back(mine->output.size());
+      in[layout_.worker_of(mine->source)].push_back({mine->output.size(), mine->output.data()});
     }
-    const auto pieces = exchange(std::move(out), in);
-    Sizes next(layout_.workers(), 0);
-    for (const Verb* mine : receivers) {
-      const std::size_t worker = layout_.worker_of(mine->source);
-      copy_bytes(pieces[worker][next[worker]++], mine->output);
-    }
+    exchange(std::move(out), std::move(in));
   }
 
   void broadcast() {
     const int root = verbs_[0]->source;
     const auto outputs = common_outputs();
     if (are_one(outputs)) return outer_->barrier();
-    std::vector<Pieces> out(layout_.workers());
-    std::vector<Sizes> in(layout_.workers());
+    Outbox out = outbox();
+    Inbox in = inbox();
+    const Bytes first = verbs_[0]->output;
     if (is_here(root)) {
       for (Pieces& pieces : out) pieces = {verb_of(root).output};
     } else {
-      in[layout_.worker_of(root)] = {verbs_[0]->output.size()};
+      in[layout_.worker_of(root)] = {{first.size(), unless_shared(first, outputs)}};
     }
-    const auto pieces = exchange(std::move(out), in);
+    const auto pieces = exchange(std::move(out), std::move(in));
     for (const Verb* mine : verbs_) {
       copy_bytes(pieces[layout_.worker_of(root)][0], mine->output);
     }
     if (!outputs.empty()) outer_->barrier();
+  }
+
+  void barrier() {
+    if (outer_ != nullptr) return outer_->barrier();
+    static constexpr std::array<std::byte, 1> kHere{};
+    exchange(Outbox(layout_.workers(), Pieces{kHere}), Inbox(layout_.workers(), {{1}}));
   }
 
   // Threads of one worker see each other's memory as it is, and where the outer group has one copy
@@ -364,15 +396,15 @@ class LocalVerb {
   void allocate() {
     const Verb& first = *verbs_[0];
     std::shared_ptr<SymmetricBuffer> common;
-    if (first.copies == Copies::one) {
-      common = outer_ == nullptr ? private_buffer(first.bytes, true)
-                                 : outer_->allocate(first.bytes, Copies::one);
+    if (first.copies == Copies::one && all_are_here()) common = private_buffer(first.bytes, true);
+    if (first.copies == Copies::one && outer_ != nullptr) {
+      common = outer_->allocate(first.bytes, Copies::one);
       if (!common->is_common()) common = nullptr;
     }
     if (common && outer_ != nullptr) {
       std::uint64_t number = outer_->rank() == 0 ? CommonBuffers::new_number() : 0;
       outer_->broadcast(std::as_writable_bytes(std::span(&number, 1)), 0);
-      common_.add(number, common);
+      common_->add(number, common);
     }
     for (const Verb* mine : verbs_) {
       *mine->buffer = common ? common : private_buffer(first.bytes);
@@ -381,19 +413,29 @@ class LocalVerb {
 
   const GroupLayout& layout_;
   std::span<const Verb* const> verbs_;
+  const Hierarchy::Exchange& exchange_;
   Communicator* outer_;
-  CommonBuffers& common_;
-  std::vector<std::unique_ptr<std::byte[]>> scratch_;
+  CommonBuffers* common_;
+  Scratch& scratch_;
 };
 
 }  // namespace
 
+Hierarchy::Hierarchy(GroupLayout layout, Exchange exchange)
+    : layout_(std::move(layout)), exchange_(std::move(exchange)) {}
+
 Hierarchy::Hierarchy(GroupLayout layout, std::shared_ptr<Communicator> outer, CommonBuffers& common)
-    : layout_(std::move(layout)), outer_(std::move(outer)), common_(common) {}
+    : layout_(std::move(layout)), outer_(std::move(outer)), common_(&common) {
+  exchange_ = [this](const Outbox& out, Inbox& in, Scratch& scratch) {
+    exchange_by(*outer_, out, in, scratch);
+  };
+}
 
 void Hierarchy::run(std::span<const Verb* const> verbs) {
-  if (is_outer()) return outer_->run(*verbs[0]);
-  LocalVerb(layout_, verbs, outer_.get(), common_).run();
+  // Where each worker has one member, the outer group is the group.
+  if (outer_ != nullptr && layout_.workers() == layout_.size()) return outer_->run(*verbs[0]);
+  scratch_.clear();
+  LocalVerb(layout_, verbs, exchange_, outer_.get(), common_, scratch_).run();
 }
 
 }  // namespace lockstep

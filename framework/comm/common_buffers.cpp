@@ -1,4 +1,4 @@
-#include "framework/groups/common_buffers.h"
+#include "framework/comm/common_buffers.h"
 
 #include <atomic>
 #include <functional>

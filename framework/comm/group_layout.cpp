@@ -1,4 +1,4 @@
-#include "framework/groups/group_layout.h"
+#include "framework/comm/group_layout.h"
 
 #include <algorithm>
 
@@ -17,6 +17,14 @@ GroupLayout::GroupLayout(std::span<const GroupMember> members, int own_worker) {
     places_[worker].push_back(static_cast<int>(worker_of_.size()));
     worker_of_.push_back(worker);
   }
+}
+
+GroupLayout GroupLayout::one_each(int workers, int own) {
+  std::vector<GroupMember> members(static_cast<std::size_t>(workers));
+  for (int worker = 0; worker < workers; ++worker) {
+    members[static_cast<std::size_t>(worker)].worker = worker;
+  }
+  return {members, own};
 }
 
 }  // namespace lockstep

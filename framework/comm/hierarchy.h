@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "framework/comm/common_buffers.h"
+#include "framework/comm/communicator.h"
+#include "framework/comm/group_layout.h"
+#include "framework/comm/scratch.h"
+
+namespace lockstep {
+
+/// A group whose members are spread over workers: those of this worker share memory and do each
+/// verb together; messages between workers do the rest. The members may be threads of a process
+/// joined by a Communicator of the processes, or one a process joined by a network. Results have
+/// the bits of any other Communicator.
+///
+/// Of inputs to be reduced, workers send each other the sums of the subtrees of the canonical order
+/// that they have completely: see partial_sums.h. For one thread at a time.
+class Hierarchy {
+ public:
+  /// A message to come. Where `data` is null, the exchange says where it has put it.
+  struct Incoming {
+    std::size_t size;
+    std::byte* data = nullptr;
+  };
+  /// The messages to each worker of the group, in its order, and from each.
+  using Outbox = std::vector<std::vector<ConstBytes>>;
+  using Inbox = std::vector<std::vector<Incoming>>;
+  /// Sends every other worker its messages in `out` and receives those in `in`; the entries of the
+  /// own worker are left alone. Memory for what is received comes from the Scratch.
+  using Exchange = std::function<void(const Outbox& out, Inbox& in, Scratch& scratch)>;
+
+  /// The workers of `layout` reach each other by `exchange`.
+  Hierarchy(GroupLayout layout, Exchange exchange);
+  /// `outer` joins the workers of `layout` in its order; nullptr: all members are here. `common`
+  /// are the buffers that the worker shares with others.
+  Hierarchy(GroupLayout layout, std::shared_ptr<Communicator> outer, CommonBuffers& common);
+
+  Hierarchy(const Hierarchy&) = delete;
+  Hierarchy& operator=(const Hierarchy&) = delete;
+
+  [[nodiscard]] const GroupLayout& layout() const noexcept { return layout_; }
+  [[nodiscard]] Communicator* outer() const noexcept { return outer_.get(); }
+
+  /// Does a verb, whose arguments were checked: `verbs` are those of the members here, in the order
+  /// of their places.
+  void run(std::span<const Verb* const> verbs);
+
+ private:
+  GroupLayout layout_;
+  Exchange exchange_;
+  std::shared_ptr<Communicator> outer_;
+  CommonBuffers* common_ = nullptr;
+  Scratch scratch_;
+};
+
+}  // namespace lockstep

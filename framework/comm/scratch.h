@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "framework/base/bytes.h"
+
+namespace lockstep {
+
+/// Memory for one verb, which is kept for the next: fresh pages cost more than the copies into
+/// them.
+class Scratch {
+ public:
+  /// `bytes` that are the caller's until clear(). They are not zeroed.
+  [[nodiscard]] Bytes take(std::size_t bytes) {
+    if (used_ == blocks_.size()) blocks_.emplace_back();
+    Block& block = blocks_[used_++];
+    if (bytes > block.size) {
+      block.memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      block.size = bytes;
+    }
+    return {block.memory.get(), bytes};
+  }
+  /// Gives all that was taken back.
+  void clear() noexcept { used_ = 0; }
+
+ private:
+  struct Block {
+    std::unique_ptr<std::byte[]> memory;
+    std::size_t size = 0;
+  };
+  std::vector<Block> blocks_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace lockstep
