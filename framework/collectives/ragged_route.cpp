@@ -13,7 +13,7 @@ namespace {
 // The tables' places in a row.
 enum Table : std::int64_t { kInputOffsets, kSendSizes, kOutputOffsets, kRecvSizes, kTables };
 
-std::string text_of(const Rows& rows) {
+std::string text_of_rows(const Rows& rows) {
   return lockstep::str(rows.offset, " to ", rows.offset + rows.size - 1);
 }
 
@@ -100,8 +100,8 @@ void RaggedPlan::check_overlaps(const AxisCall& call, std::int64_t receiver) con
     const Arrival& before = arrivals[i - 1];
     if (before.rows.offset + before.rows.size <= arrivals[i].rows.offset) continue;
     throw ValueError(lockstep::str(
-        call.text(), ": rows from replica ", before.sender, " (", text_of(before.rows),
-        ") and from replica ", arrivals[i].sender, " (", text_of(arrivals[i].rows),
+        call.text(), ": rows from replica ", before.sender, " (", text_of_rows(before.rows),
+        ") and from replica ", arrivals[i].sender, " (", text_of_rows(arrivals[i].rows),
         ") overlap in the output of replica ", names_[static_cast<std::size_t>(receiver)]));
   }
 }

@@ -45,15 +45,15 @@ const HalfKernels& half_kernels(const OptimizerKernels& kernels, const at::Tenso
 // written is still in the nearest cache when the next one reads it.
 void run_in_chunks(const OptimizerSlice& slice, ElementKernels::Update update,
                    const UpdateNumbers& numbers, UpdateBuffers buffers) {
-  constexpr std::size_t kChunk = 1024;
+  constexpr std::size_t kWidened = 1024;
   const OptimizerKernels& kernels = optimizer_kernels().back();
   const bool half_gradient = is_half(slice.gradient);
   const std::size_t gradient_bytes = half_gradient ? 2 : sizeof(float);
   const std::byte* gradient = buffers.gradient;
   std::byte* rounded = slice.rounded.defined() ? bytes_of(slice.rounded) : nullptr;
-  std::array<float, kChunk> widened;
+  std::array<float, kWidened> widened;
   for (std::size_t left = buffers.count; left > 0; left -= buffers.count) {
-    buffers.count = std::min(left, kChunk);
+    buffers.count = std::min(left, kWidened);
     buffers.gradient = gradient;
     if (half_gradient) {
       half_kernels(kernels, slice.gradient).widen(gradient, buffers.count, widened.data());

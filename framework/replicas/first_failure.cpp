@@ -17,21 +17,21 @@ namespace {
 
 constexpr std::size_t kLongestText = std::size_t{16} << 10;
 
-std::string text_of(const std::exception_ptr& error) {
+std::string text_of_pointer(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& known) {
-    return lockstep::text_of(known);
+    return text_of(known);
   } catch (...) {
     return "an exception that is no std::exception";
   }
 }
 
-int doubt_of(const std::exception_ptr& error) {
+int doubt_of_pointer(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& ours) {
-    return lockstep::doubt_of(ours.type());
+    return doubt_of(ours.type());
   } catch (...) {
     return 0;
   }
@@ -68,7 +68,7 @@ FirstFailure::FirstFailure(std::int64_t first, std::function<void(const std::str
 
 void FirstFailure::record(std::int64_t index) noexcept {
   const std::exception_ptr error = std::current_exception();
-  const int doubt = doubt_of(error);
+  const int doubt = doubt_of_pointer(error);
   {
     const std::lock_guard lock(mutex_);
     const bool first = !cause_;
@@ -76,7 +76,7 @@ void FirstFailure::record(std::int64_t index) noexcept {
     cause_ = {first_ + index, error, doubt};
     if (!first) return;
   }
-  end_others_(lockstep::str("replica ", first_ + index, " failed: ", text_of(error)));
+  end_others_(lockstep::str("replica ", first_ + index, " failed: ", text_of_pointer(error)));
 }
 
 bool FirstFailure::happened() const {
@@ -97,7 +97,7 @@ void FirstFailure::rethrow() const {
   } catch (const Error& error) {
     error.rethrow_with(prefix);
   } catch (...) {
-    std::throw_with_nested(ReplicaError(prefix + text_of(failed->error)));
+    std::throw_with_nested(ReplicaError(prefix + text_of_pointer(failed->error)));
   }
 }
 

@@ -126,7 +126,7 @@ class RunningThreads {
 
 // How long the replicas of a process have, after one has failed because of something else, to fail
 // with the root cause. The supervisor waits for that, too.
-constexpr std::chrono::milliseconds kRootCauseGrace{200};
+constexpr std::chrono::milliseconds kReplicasGrace{200};
 
 bool is_certain(const FirstFailure& failure) {
   const auto cause = failure.cause();
@@ -194,7 +194,7 @@ void report_forked(int descriptor, std::int64_t replica, const std::string& text
         const ThreadEnds ends(replica);
         run(replica);
       });
-      all_over = threads->wait(kRootCauseGrace, [&] { return is_certain(failure); });
+      all_over = threads->wait(kReplicasGrace, [&] { return is_certain(failure); });
     }
     if (!failure.happened()) worker->part();
   } catch (...) {

@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // A worker that failed because another did may be seen first: wait this long for the root cause.
-constexpr milliseconds kRootCauseGrace{400};
+constexpr milliseconds kProcessesGrace{400};
 // Between asking a worker to end and killing it, and between that and giving up on it.
 constexpr milliseconds kTermGrace{500};
 constexpr milliseconds kReapInterval{2};
@@ -252,7 +252,7 @@ class Supervisor {
       drain();
       return 0;
     }
-    const auto deadline = Clock::now() + kRootCauseGrace;
+    const auto deadline = Clock::now() + kProcessesGrace;
     while (root_cause_doubt() > 0 && running() > 0 && Clock::now() < deadline) {
       step(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()) + milliseconds(1));
     }

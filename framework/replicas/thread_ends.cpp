@@ -152,9 +152,9 @@ ThreadEnds::ThreadEnds(std::int64_t replica, const char* map) : stack_(nullptr) 
 ThreadEnds::~ThreadEnds() {
   own_replica = {};
   if (stack_ == nullptr) return;
-  stack_t none{};
-  none.ss_flags = SS_DISABLE;
-  ::sigaltstack(&none, nullptr);
+  stack_t no_stack{};
+  no_stack.ss_flags = SS_DISABLE;
+  ::sigaltstack(&no_stack, nullptr);
   std::free(stack_);
 }
 

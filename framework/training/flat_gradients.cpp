@@ -18,10 +18,6 @@ namespace {
 constexpr std::size_t kUnderWay = 2;  // staged buckets at one time
 constexpr at::ScalarType kWire = at::kBFloat16;
 
-std::int64_t bytes_in(const at::Tensor& tensor) {
-  return tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
-}
-
 }  // namespace
 
 at::ScalarType FlatGradients::dtype_of(at::ScalarType type) {
@@ -54,14 +50,14 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Fl
     Bucket& bucket = buckets_[index];
     const auto keep = [&](std::int64_t size) {
       const at::Tensor kept = at::zeros({size}, dtype);
-      bytes_ += bytes_in(kept);
+      bytes_ += static_cast<std::int64_t>(kept.nbytes());
       return kept;
     };
     if (options_.takes_turns) {
       bucket.reduced = keep(own.size);
     } else if (options_.keeps_local) {
       bucket.local = symmetric_zeros({shape.size}, dtype, axis_);
-      bytes_ += bytes_in(bucket.local);
+      bytes_ += static_cast<std::int64_t>(bucket.local.nbytes());
       bucket.reduced = bucket.local.narrow(0, own.offset, own.size);
     } else {
       bucket.reduced = keep(own.size);
@@ -69,7 +65,7 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Fl
     bucket.mean = options_.reduces_every_microbatch ? keep(own.size) : bucket.reduced;
     if (options_.compression != Compression::none && dtype == at::kFloat) {
       bucket.residual = at::zeros({shape.size}, dtype);
-      communication_bytes_ += bytes_in(bucket.residual);
+      communication_bytes_ += static_cast<std::int64_t>(bucket.residual.nbytes());
     }
   }
   // Blocks' buckets, then those of none, which are closed last.

@@ -11,14 +11,6 @@
 #include "framework/collectives/message.h"
 
 namespace lockstep {
-namespace {
-
-std::int64_t bytes_in(const at::Tensor& tensor) {
-  return tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
-}
-
-}  // namespace
-
 FlatParameters::FlatParameters(const std::vector<std::string>& names,
                                const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
                                const AxisNames& axis_name, ParameterPlacement placement)
@@ -35,7 +27,7 @@ FlatParameters::FlatParameters(const std::vector<std::string>& names,
     made.own = updates_all() ? whole : whole.narrow(0, own.offset, own.size);
     made.is_cut =
         placement_ == ParameterPlacement::cut && !is_common() && layout.buckets()[index].group != 0;
-    bytes_ += bytes_in(made.is_cut ? made.own : whole);
+    bytes_ += static_cast<std::int64_t>((made.is_cut ? made.own : whole).nbytes());
     if (!made.is_cut) continue;
     made.own = made.own.clone();
     placed_.set_memory(index, at::Tensor());
@@ -77,7 +69,7 @@ void FlatParameters::start_gathering(std::size_t index, AxisQueue& queue) {
   if (!bucket.is_cut || bucket.gathered.defined()) return;
   const c10::AutoGradMode no_grad(false);
   bucket.gathered = at::empty({placed_.layout().buckets()[index].size}, bucket.own.options());
-  gathered_ += bytes_in(bucket.gathered);
+  gathered_ += static_cast<std::int64_t>(bucket.gathered.nbytes());
   gathered_peak_ = std::max(gathered_peak_, gathered_);
   bucket.gathering = queue.all_gather_into(bucket.gathered, bucket.own);
 }
@@ -96,7 +88,7 @@ void FlatParameters::drop(std::size_t index, AxisQueue& queue) {
   if (!bucket.gathered.defined()) return;
   gather(index, queue);
   placed_.set_memory(index, at::Tensor());
-  gathered_ -= bytes_in(bucket.gathered);
+  gathered_ -= static_cast<std::int64_t>(bucket.gathered.nbytes());
   bucket.gathered.reset();
 }
 
