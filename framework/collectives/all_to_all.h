@@ -11,9 +11,10 @@
 namespace lockstep {
 
 struct AllToAllOptions {
-  /// False: split_axis is as long as there are replicas and is removed, and a new dimension appears
-  /// at concat_axis. True: the length of split_axis divides by their number; a piece of it remains,
-  /// and pieces are concatenated along concat_axis.
+  /// False: split_axis must be as long as the number of replicas. It is removed, and a new
+  /// dimension is inserted at concat_axis. True: the number of replicas must divide the length of
+  /// split_axis. Each piece keeps its part of that dimension, and pieces are concatenated along
+  /// concat_axis.
   bool tiled = false;
   /// Work within each of these groups, of one size, in the order in which they are written.
   AxisIndexGroups axis_index_groups = {};

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// A node of autograd's graph, owned as this version of LibTorch owns them: by a shared_ptr in
-/// older ones, by themselves in newer ones.
+/// Makes a node of autograd's graph with the owner that this version of LibTorch uses: a shared_ptr
+/// in older versions, an intrusive_ptr in newer ones.
 template <typename Node, typename... Args>
 auto make_node(Args&&... args) {
   using Owner = decltype(torch::autograd::Edge::function);

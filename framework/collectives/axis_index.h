@@ -14,8 +14,9 @@ namespace lockstep {
 [[nodiscard]] std::int64_t axis_index(const AxisNames& axis_name,
                                       std::source_location where = std::source_location::current());
 
-/// axis_index as a tensor of shape [] and int64, for arithmetic (at::where, index_select) instead
-/// of C++'s: in a shard_map with check_vma it varies over the axis, and the number is a ValueError.
+/// axis_index as an int64 tensor of shape [], for tensor arithmetic (at::where, index_select). A
+/// shard_map with check_vma needs it: the tensor is tracked as varying over the axis, while
+/// axis_index itself is a ValueError there.
 [[nodiscard]] Tensor axis_index_tensor(
     const AxisNames& axis_name, std::source_location where = std::source_location::current());
 

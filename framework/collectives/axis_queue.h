@@ -15,10 +15,10 @@ namespace lockstep {
 
 /// The collectives of in_place.h as calls that are started now and waited for later, so that a
 /// network carries bytes while the replica computes. All replicas start the same in the same order
-/// and wait for the same; tensors are in use until the wait is over. Where nothing is gained by it
-/// (in shared memory, where a collective is work; where a process has several of the axis'
-/// replicas) or if it was switched off, a call that is started is done when that returns. For one
-/// thread, within the axis' map or job. Errors of calls under way come from wait().
+/// and wait for the same; tensors are in use until the wait is over. Where overlap gains nothing
+/// (in shared memory, where a collective is work for the CPU; where a process runs several of the
+/// axis' replicas), or is switched off, starting a call also completes it. For one thread, within
+/// the axis' map or job. Errors of calls under way come from wait().
 class AxisQueue {
  public:
   AxisQueue(AxisNames axis_name, bool overlap,
@@ -36,7 +36,7 @@ class AxisQueue {
   [[nodiscard]] Call pmean_(const Tensor& x);
   [[nodiscard]] Call pmean_scatter_into(const Tensor& output, const Tensor& input);
   [[nodiscard]] Call all_gather_into(const Tensor& output, const Tensor& input);
-  /// Returns when it has ended; a second time at once.
+  /// Waits until the call has ended. If it was waited for before, returns at once.
   void wait(Call& call);
 
  private:

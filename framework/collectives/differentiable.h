@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// How gradients go back through a collective: from those of its results to those of its operands,
-/// by collectives in turn, so that derivatives of derivatives work.
+/// Computes the gradients of a collective's operands from those of its results. It uses collectives
+/// itself, so that higher derivatives work.
 using BackwardRule = std::function<Leaves(const Leaves& result_gradients)>;
 
 /// Announces a call without a derivative to `replicas`, as differentiable() does, and runs it.
@@ -21,7 +21,8 @@ void announced(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leave
 /// `forward` on the leaves as one node of autograd's graph whose backward is `rule`. The backward
 /// must run in the replica whose forward it is; elsewhere it is a NameError. Results that nothing
 /// depends on count as zeros. Without a leaf that requires a gradient this is just forward(leaves).
-/// `axes`: over which axes results vary where that is tracked.
+/// `axes` says over which axes the results vary. It matters only in a shard_map with check_vma,
+/// which tracks this.
 [[nodiscard]] Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas,
                                     const Leaves& leaves, const std::string& detail,
                                     const std::function<Leaves(const Leaves&)>& forward,

@@ -15,11 +15,11 @@ namespace lockstep {
 // gradients and parameters. They have no derivative. Tensors are dense and contiguous, on the CPU;
 // one that requires a gradient is refused while gradients are recorded. Errors: as psum.
 
-/// A tensor of zeros for each replica of the axis, allocated by all of them together. Where they
-/// are processes or threads of a job on one host, it is memory that they share: the functions below
-/// then copy nothing, if the tensors of all replicas are such (or views of such) of one call; see
-/// Communicator::allocate. Elsewhere, and over Gloo, it is ordinary memory. Throws CommError if the
-/// host has not enough.
+/// A tensor of zeros for each replica of the axis, allocated by all of them together. If the
+/// replicas are processes or threads of a job on one host, this memory is shared. The functions
+/// below then copy nothing, as long as every replica passes a tensor (or a view of one) from the
+/// same call of symmetric_zeros; see Communicator::allocate. Elsewhere, and over Gloo, it is
+/// ordinary memory. Throws CommError if the host has not enough.
 [[nodiscard]] Tensor symmetric_zeros(at::IntArrayRef sizes, at::ScalarType dtype,
                                      const AxisNames& axis_name,
                                      std::source_location where = std::source_location::current());
@@ -32,14 +32,14 @@ struct CommonZeros {
 };
 
 /// As symmetric_zeros, with a single copy for all replicas where they are threads of one process or
-/// processes of one host that share memory. Who uses it sees to it that nobody reads what another
-/// writes: barrier().
+/// processes of one host that share memory. Callers must make sure that no replica reads what
+/// another is writing: see barrier().
 [[nodiscard]] CommonZeros common_zeros(
     at::IntArrayRef sizes, at::ScalarType dtype, const AxisNames& axis_name,
     std::source_location where = std::source_location::current());
 
-/// Returns once every replica of the axis has called it: what they have written to common memory
-/// before is there for all.
+/// Returns once every replica of the axis has called it. All replicas then see what any of them
+/// wrote to common memory before its call.
 void barrier(const AxisNames& axis_name,
              std::source_location where = std::source_location::current());
 

@@ -10,9 +10,9 @@ namespace lockstep {
 
 // How leaves lie in a message: several leaves of one dtype travel as one.
 
-/// Those leaves, each of shape (rows, …), as one contiguous tensor (rows, elements a row): in each
-/// row one leaf behind the other. A leaf alone is copied only if its values do not lie so already.
-/// All have one dtype.
+/// Packs the leaves at `indices`, each of shape (rows, …), into one contiguous tensor (rows,
+/// elements a row). Row r holds row r of each leaf, one after another. A single leaf is copied only
+/// if it is not contiguous. All have one dtype.
 [[nodiscard]] at::Tensor pack(const Leaves& leaves, const std::vector<std::size_t>& indices,
                               std::int64_t rows);
 
@@ -28,9 +28,9 @@ void unpack(const at::Tensor& message, const std::vector<std::size_t>& indices, 
                                             const char* argument, std::int64_t pieces, bool tiled,
                                             const AxisCall& call);
 
-/// A leaf of shape (…, d, …) as (pieces, …): the slices of `dimension`, which is `pieces` long and
-/// leaves the slices (untiled) or divides into as many pieces, which remain (tiled). A view where
-/// the strides allow it.
+/// A leaf of shape (…, d, …) as (pieces, …). Untiled: `dimension` is `pieces` long, and the slices
+/// no longer have it. Tiled: `dimension` is cut into `pieces` equal parts, and each slice keeps its
+/// part. A view where the strides allow it.
 [[nodiscard]] at::Tensor slices_along(const at::Tensor& leaf, std::int64_t dimension,
                                       std::int64_t pieces, bool tiled);
 

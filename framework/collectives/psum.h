@@ -78,8 +78,8 @@ template <collectives_detail::Reducible T>
                                                                         where);
 }
 
-/// psum for a result that is used alike on all replicas of the axis, as one value: its derivative
-/// is pvary of the gradients, each replica's own, instead of their sum. See pvary (pvary.h), its
+/// psum for a result that all replicas of the axis use alike, as one value. Its derivative is
+/// pvary: each replica gets its own gradient, not the sum of all. See pvary (pvary.h), its
 /// transpose. As what jax.lax.psum is in a shard_map with check_vma. Errors: as psum.
 template <Tree T>
 [[nodiscard]] T psum_invariant(const T& x, const AxisNames& axis_name,

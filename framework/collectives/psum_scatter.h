@@ -13,8 +13,8 @@ namespace lockstep {
 struct PsumScatterOptions {
   /// The dimension that is cut into one piece a replica; negative counts from the end.
   std::int64_t scatter_dimension = 0;
-  /// False: it is as long as there are replicas, and is removed. True: its length divides by their
-  /// number, and a piece of it remains.
+  /// False: the dimension must be as long as the number of replicas, and is removed. True: the
+  /// number of replicas must divide its length, and the result keeps one piece of it.
   bool tiled = false;
   /// Work within each of these groups, of one size, in the order in which they are written.
   AxisIndexGroups axis_index_groups = {};

@@ -9,14 +9,15 @@
 namespace lockstep {
 
 namespace collectives_detail {
-// Without copies results are the operands, for whoever makes tensors of their own of them.
+// With `copies` false, the results are the operands themselves, for callers that make new tensors
+// of them.
 std::vector<Tensor> pvary_leaves(const std::vector<Tensor>& leaves, const AxisNames& axis_name,
                                  std::source_location where, bool copies = true);
 }  // namespace collectives_detail
 
-/// A copy of `x`, which is the same on all replicas of the axis, as what each of them uses in its
-/// own way: its derivative is psum_invariant of the gradients, so that every replica has the
-/// gradient of all uses. With psum_invariant the pair that tensor parallelism stands on:
+/// A copy of `x`, which is the same on all replicas of the axis, for each replica to use in its own
+/// way. Its derivative is psum_invariant of the gradients, so that every replica gets the gradient
+/// of all uses. With psum_invariant the pair that tensor parallelism stands on:
 ///
 ///   const Tensor hidden = at::relu(at::matmul(pvary(x, "model"), own_columns_of_w1));
 ///   return psum_invariant(at::matmul(hidden, own_rows_of_w2), "model");

@@ -32,9 +32,9 @@ std::vector<Tensor> ragged_all_to_all_leaves(const std::vector<Tensor>& operands
 
 /// all_to_all of pieces that differ in length: this replica sends replica j the send_sizes[j] rows
 /// (slices along dimension 0) of `operand` from input_offsets[j] on. The result is `output` with
-/// what arrives written into it: recv_sizes[k] rows from replica k. Where they go says the sender:
-/// output_offsets[j] is the row in *replica j's* output at which my rows for j begin. The arguments
-/// are not changed. As jax.lax.ragged_all_to_all.
+/// what arrives written into it: recv_sizes[k] rows from replica k. The sender says where its rows
+/// go: output_offsets[j] is the row of *replica j's* output at which this replica's rows for j
+/// begin. The arguments are not changed. As jax.lax.ragged_all_to_all.
 ///
 /// With two replicas, the first of which has operand [1 2 2], input_offsets [0 1], send_sizes
 /// [1 2], output_offsets [0 0] and recv_sizes [1 1], the second [3 4 0], [0 1], [1 1], [1 2] and

@@ -29,8 +29,8 @@ struct ForwardCall {
 [[nodiscard]] ForwardCall forward_call(const AxisCall& call, const CallRecord& record,
                                        const Environment::CallNumber& number);
 
-/// While it lives the collectives that this thread calls are the backward of `forward`, and are
-/// recorded as such: they meet those of no other call's backward.
+/// While this lives, collectives that this thread calls are recorded as the backward of `forward`.
+/// They meet only collectives of that call's backward.
 class BackwardOf {
  public:
   explicit BackwardOf(const ForwardCall& forward) noexcept;

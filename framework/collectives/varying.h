@@ -17,8 +17,8 @@ enum class ResultAxes {
   gained,      ///< over the operand's axes and the call's
 };
 
-/// The leaves as they vary over `axes`, too: by pvary in autograd's graph, in the same memory,
-/// where one requires a gradient; elsewhere a copy.
+/// The leaves, made to vary over `axes` as well. A leaf that requires a gradient gets a pvary in
+/// autograd's graph and keeps its memory; another leaf that does not vary over them yet is copied.
 [[nodiscard]] Leaves varying_over(AxisSet axes, const Leaves& leaves);
 
 /// One call of a collective in a replica that is tracked.

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// What a map that is differentiated says of itself to other members of a job and to people.
+// How a differentiated map describes itself to the job's other members and in messages.
 
 /// The call, with which of the inputs the map is differentiated by.
 [[nodiscard]] MapCall differentiated_by(MapCall options, const std::vector<MapInput>& inputs);

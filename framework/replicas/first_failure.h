@@ -12,14 +12,14 @@
 
 namespace lockstep {
 
-/// How likely it is that a replica failed with an error of this type (Error::type(), or anything
-/// for others) only because another did: 0 not at all, more for more. Of several failures the root
-/// cause is the first of the least doubtful.
+/// How likely an error of this type (Error::type(), or any text for other exceptions) is only a
+/// consequence of another replica's failure: 0 is never, larger numbers are more likely. Of several
+/// failures, the root cause is the first with the lowest number.
 [[nodiscard]] int doubt_of(std::string_view type) noexcept;
 
 /// The root cause among the exceptions of several replicas in threads. The first failure ends the
-/// others; it is not always the cause: that others lose a replica which is about to fail may get
-/// here before its own error.
+/// other replicas. It is not always the root cause: a replica's own error may be recorded only
+/// after the errors of replicas that lost it.
 class FirstFailure {
  public:
   /// `end_others` is called once, on the first failure, with its text. Messages count replicas from

@@ -25,8 +25,9 @@ struct LaunchOptions {
   /// Math threads of each replica; 0: the host's cores / its replicas, at least 1, whatever the
   /// number of workers.
   std::int64_t threads_per_replica = 0;
-  /// How long a replica waits for the others, when connecting and in a collective. Where workers
-  /// run several, it waits that many times as long for those of another.
+  /// How long a replica waits for the others, when connecting and in a collective. If each worker
+  /// runs several replicas, the wait for another worker's replicas may take that many times as
+  /// long.
   std::chrono::milliseconds timeout{60'000};
 };
 
@@ -42,8 +43,8 @@ struct LaunchOptions {
 ///
 /// What went wrong is the last thing on stderr: which replica, its process, its exit status or
 /// signal and its last lines; the root cause, not the replicas that failed because of it. The
-/// others end within 2 seconds. ValueErrors about the options are thrown, and about a call while
-/// another thread is in one.
+/// others end within 2 seconds. Throws ValueError for options out of range, and for a call while
+/// another thread is in launch().
 ///
 /// With `workers` W < N replicas, each worker (a process, or threads) runs its part of the
 /// replicas, shard() of them, as threads of which one runs at a time and hands over where it waits
@@ -52,12 +53,12 @@ struct LaunchOptions {
 ///
 /// What a process with replicas frees stays with it (keep_freed_memory() in base/memory.h).
 /// Processes are children of this one. They are forked if that is safe, which is while this process
-/// has one thread; otherwise the program is started again with its arguments, and becomes a worker
-/// where it calls launch() for the same time (calls before that return 0 at once). Children end
-/// with this process, however it ends. Worker 0 writes to this process' stdout and stderr; lines of
-/// others gain "[replica 1] ", or "[worker 1] " where that has several replicas. Threads write as
-/// they are. What runs (replicas, workers, math threads, LibTorch, BLAS) is told on stderr first,
-/// unless set_quiet() (base/logging.h) is on.
+/// has one thread; otherwise the program is started again with the same arguments. If this is the
+/// program's n-th call of launch(), the new process becomes a worker in its n-th call, and its
+/// earlier calls return 0 at once. Children end with this process, however it ends. Worker 0 writes
+/// to this process' stdout and stderr; lines of others gain "[replica 1] ", or "[worker 1] " where
+/// that has several replicas. Threads write as they are. What runs (replicas, workers, math
+/// threads, LibTorch, BLAS) is told on stderr first, unless set_quiet() (base/logging.h) is on.
 ///
 /// A job that is paused as a whole (Ctrl-Z, a freezer) has not waited; workers that somebody has
 /// stopped for longer than `timeout` while the launcher runs are a Timeout. A replica that ends the

@@ -21,9 +21,10 @@
 
 namespace lockstep {
 
-/// The dimension along which arguments are cut into replicas, std::nullopt to give every replica
-/// the whole: one for all arguments (static ones stay whole), or a list with one an argument, which
-/// may say more of a tree's parts (PrefixTree). Left out, every tree is cut along dimension 0.
+/// The dimension along which an argument is cut, one slice a replica; std::nullopt gives every
+/// replica the whole argument. Either one entry for all arguments (static ones stay whole), or a
+/// list with an entry for each, which may itself have entries for parts of a tree (PrefixTree).
+/// Left out, every tree is cut along dimension 0.
 using InAxes = PrefixTree<std::optional<std::int64_t>>;
 
 /// Where results of replicas are stacked: one dimension for all of them, or one for each element of

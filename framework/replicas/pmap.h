@@ -13,8 +13,9 @@
 namespace lockstep {
 
 struct PmapOptions {
-  /// The name by which the function's collectives call the replicas. Left out: "i"; in a map that
-  /// has that axis already none, so that maps nest without names where no collective needs them.
+  /// The name by which the function's collectives call the replicas. If left out, it is "i". Inside
+  /// a map that has an axis "i" already, the axis then has no name that a collective can use; so
+  /// maps nest without names where no collective needs one.
   std::optional<std::string> axis_name = {};
   InAxes in_axes = {};
   OutAxes out_axes = 0;
@@ -47,10 +48,10 @@ struct PmapOptions {
 ///
 /// Differentiable from outside, as one node whose backward runs every replica's backward: the
 /// gradient of an argument that all replicas share, and of whatever `f` captures, is the sum over
-/// all replicas. A result that replicas share (std::nullopt in out_axes) is one value: its gradient
-/// is that of the axis' first replica, in the member of a job that has it; what other members have
-/// as its gradient counts as zeros. Members of a job differentiate by the same arguments, else it
-/// is a CollectiveMismatch; they cannot tell each other what `f` captures, so that the backward
+/// all replicas. A result that replicas share (std::nullopt in out_axes) is one value. In a job its
+/// gradient is taken from the member that has the axis' first replica; the gradients that other
+/// members have for it count as zeros. Members of a job differentiate by the same arguments, else
+/// it is a CollectiveMismatch; they cannot tell each other what `f` captures, so that the backward
 /// then throws a ValueError: pass it as an argument with std::nullopt in in_axes. Nor are complex
 /// tensors differentiated: one that requires a gradient is a ValueError.
 ///

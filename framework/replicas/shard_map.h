@@ -108,13 +108,13 @@ void check_replicated(const LocalMesh& local, const PrefixTree<PartitionSpec>& s
 ///
 /// There is one spec in in_specs for each argument, for all leaves of a tree, or one for all
 /// arguments; PrefixTree says how parts of a tree have specs of their own. Lengths must divide.
-/// Static arguments are pmap's, their spec is P(). A result of which the spec does not
-/// name every axis must be the same along those axes; it is taken from the first replica. In a
-/// launched job each member passes and gets the blocks of its own replicas, which must be a box of
-/// the mesh. Nesting, derivatives, memory that results share with arguments, and errors are pmap's:
-/// a result that replicas share along axes which its spec does not name counts once in gradients,
-/// in the member that has the first replica along those axes; and what `f` captures must be an
-/// argument with the spec P() where members of a job need its gradient.
+/// Static arguments are pmap's, their spec is P(). A result must be the same along the axes that
+/// its spec does not name. It is taken from the first replica along them. In a launched job each
+/// member passes and gets the blocks of its own replicas, which must be a box of the mesh. Nesting,
+/// derivatives, memory that results share with arguments, and errors are pmap's: a result that
+/// replicas share along axes which its spec does not name counts once in gradients, in the member
+/// that has the first replica along those axes; and what `f` captures must be an argument with the
+/// spec P() where members of a job need its gradient.
 ///
 /// Gradients that `f` takes itself differ from JAX's unless options.check_vma is set. Without it
 /// (as JAX's check_vma=False) they are those of the sum of all replicas' values, whatever the specs

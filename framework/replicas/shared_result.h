@@ -4,10 +4,10 @@
 
 namespace lockstep {
 
-/// What members of a job share that a map gave (a result, or the gradient of a shared argument), in
-/// a member that has not the first of the replicas which share it: one value, whose gradient is
-/// that in the first replica's member. Here gradients end as zeros, so that the map's backward runs
-/// in this member, too.
+/// A map may give several members of a job one shared value: a result, or the gradient of a shared
+/// argument. Its gradient counts only in the member that has the first replica sharing it. This
+/// function is for the other members: gradients that reach its result become zeros, so that the
+/// map's backward runs there, too.
 [[nodiscard]] at::Tensor counted_elsewhere(const at::Tensor& result);
 
 }  // namespace lockstep

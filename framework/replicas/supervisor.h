@@ -12,9 +12,9 @@ namespace lockstep {
 /// them. When one fails or a SIGINT or SIGTERM comes, ends the others, within 2 seconds, and says
 /// on stderr what went wrong. Returns launch()'s status.
 ///
-/// Workers that wait for each other end with a Timeout by themselves. Those that cannot are ended
-/// here: where all have been stopped for `timeout`, or where one of them waits on their `board` for
-/// others and has not looked after its wait for so long.
+/// Workers that wait for each other end with a Timeout by themselves. The supervisor ends the job
+/// where they cannot do so: if all have been stopped for `timeout`, or if one waits for others on
+/// the `board` and has not checked its wait for that long.
 [[nodiscard]] int supervise(std::vector<WorkerProcess> workers, const Board& board,
                             std::chrono::milliseconds timeout);
 

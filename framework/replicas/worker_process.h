@@ -60,8 +60,7 @@ struct LaunchCall {
   std::string where;
 };
 
-/// Where this process is a worker that was started anew, and this is the call of launch() that it
-/// was started for: its place.
+/// This process' place, if it is a worker that was started anew for this call of launch().
 [[nodiscard]] std::optional<WorkerPlace> inherited_place(std::int64_t call);
 
 /// Whether this process was started for a call of launch() after `call`.

@@ -24,7 +24,7 @@ class Block : public torch::nn::Module {
   /// cut them.
   at::Tensor operator()(const at::Tensor& input);
 
-  /// Who runs it from now on, for as long as that lives.
+  /// From now on `runner` runs this block, as long as it lives.
   void set_runner(std::weak_ptr<Runner> runner) {
     runner_ = std::move(runner);
     had_runner_ = true;

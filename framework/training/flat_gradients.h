@@ -19,8 +19,9 @@ namespace lockstep {
 struct FlatGradientOptions {
   /// Whether each replica gets the whole mean, or its shard of each bucket.
   bool keeps_all = true;
-  /// Whether the local gradient stays in memory until it is reduced all at once (needed where
-  /// microbatches are summed first). Otherwise it does so bucket by bucket.
+  /// Whether each replica keeps all of its local gradients in memory (needed where it sums
+  /// microbatches before the reduction). Otherwise a bucket's gradients are freed once that bucket
+  /// is reduced.
   bool keeps_local = true;
   /// Reductions are started as soon as a bucket's gradients are there, or it is closed (close()),
   /// in the midst of the backward; otherwise after it.

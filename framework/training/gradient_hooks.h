@@ -16,8 +16,8 @@ struct BackwardOptions {
   bool create_graph = false;  ///< gradients have a graph themselves: for higher derivatives
 };
 
-/// Takes the gradient of each parameter as soon as a backward has the whole of it, in the thread
-/// that runs it, in place of leaving it in .grad(), which stays undefined. Backwards are those of
+/// Hands each parameter's gradient to the receiver as soon as a backward has completed it, in the
+/// thread that runs the backward. The parameter's .grad() stays undefined. Backwards are those of
 /// backward() and any other that reaches a parameter's .grad(), such as loss.backward(); not
 /// autograd::grad. A parameter without a gradient is not called for. An exception ends the
 /// backward.

@@ -57,8 +57,8 @@ class ShardedUpdate {
     double gradient_scale;
     std::optional<double> clip_value;
   };
-  /// Updates this replica's part, to be published: but for parameters that are `skipped`, the same
-  /// on all replicas, for which it is no step of theirs.
+  /// Updates this replica's part, which the caller then publishes. Parameters that are `skipped`
+  /// (the same ones on all replicas) stay as they are, and their count of steps does not grow.
   void update(const Settings& settings, const std::vector<bool>& skipped);
   /// Parameters were given other values: masters follow.
   void refresh_masters(const std::vector<std::size_t>& parameters);

@@ -28,8 +28,9 @@ class TurnGradients {
   /// A flat tensor a bucket.
   using Set = std::vector<at::Tensor>;
 
-  /// The one of this process' replicas of the axis: all of the axis' replicas ask for it together,
-  /// each keeps it. Its buffers are like the layout's buckets, in the dtypes of their gradients.
+  /// The object that this process' replicas of the axis share. All replicas of the axis call this
+  /// together, and each keeps the pointer. Its buffers are like the layout's buckets, in the dtypes
+  /// of their gradients.
   [[nodiscard]] static std::shared_ptr<TurnGradients> of_process(const AxisNames& axis_name,
                                                                  const FlatLayout& layout);
 

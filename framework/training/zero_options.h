@@ -15,8 +15,8 @@ enum class NonFinite { stop, skip };
 
 struct ZeroOptions {
   AxisNames axis_name = "data";
-  /// What each replica holds of its own: 0 all; 1 a shard of the optimizer's state; 2 and of the
-  /// gradients; 3 and of the parameters.
+  /// What is cut into shards, of which each replica holds one: 0 nothing; 1 the optimizer's state;
+  /// 2 also the gradients; 3 also the parameters.
   int stage = 0;
   double bucket_mb = 25;
   Overlap overlap = Overlap::automatic;
