@@ -86,7 +86,7 @@ class DataParallel::Implementation {
   void add(std::size_t index, const at::Tensor& gradient) {
     const CalledFrom scope(*call_);
     check_dense(gradient, all_.names[index], *call_);
-    gradients_->add(index, gradient, queue_);
+    gradients_->add(index, gradient);
   }
 
   // Of a plain backward: what .grad() holds of a parameter that it has not come to counts, too.
@@ -100,7 +100,7 @@ class DataParallel::Implementation {
 
   void end(bool has_loss) {
     const CalledFrom scope(*call_);
-    const auto without = gradients_->finish(queue_);
+    const auto without = gradients_->finish();
     if (has_loss) unused_.add(without);
     random_draws_->end_backward(is_last_);
     is_first_ = is_last_;
@@ -123,11 +123,9 @@ class DataParallel::Implementation {
                             bucket_bytes(options_.bucket_mb), axis_size(axis_));
     gradients_ = std::make_unique<FlatGradients>(
         all_.tensors, layout, axis_,
-        FlatGradientOptions{.keeps_all = true,
-                            .keeps_local = true,
-                            .reduces_early = queue_.overlaps() || options_.overlap == Overlap::on,
+        FlatGradientOptions{.reduces_early = queue_.overlaps() || options_.overlap == Overlap::on,
                             .compression = options_.compression},
-        queue_.overlaps());
+        queue_);
     for (std::size_t i = 0; i < all_.tensors.size(); ++i) {
       const FlatPosition& place = layout.place(i);
       means_.push_back(

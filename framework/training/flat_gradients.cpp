@@ -1,105 +1,124 @@
 #include "framework/training/flat_gradients.h"
 
 #include <algorithm>
-#include <utility>
 
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/shard.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/collectives/in_place.h"
-#include "framework/collectives/message.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kUnderWay = 2;  // staged buckets at one time
-constexpr at::ScalarType kWire = at::kBFloat16;
+constexpr std::size_t kUnderWay = 2;  // buckets at one time, where reductions overlap
+
+std::size_t reductions_at_once(const FlatLayout& layout, bool overlaps) {
+  return std::min(layout.buckets().size(), overlaps ? kUnderWay : 1);
+}
+
+at::ScalarType wire_type(const FlatBucket& bucket) {
+  return gradient_dtype(bucket) == at::kFloat ? at::kBFloat16 : at::ScalarType::Undefined;
+}
+
+// The places of buckets in their order.
+std::vector<std::size_t> places_in(const std::vector<std::size_t>& order) {
+  std::vector<std::size_t> places(order.size());
+  for (std::size_t place = 0; place < order.size(); ++place) places[order[place]] = place;
+  return places;
+}
+
+// Blocks' buckets, then those of none, which are closed last.
+std::vector<std::size_t> reduction_order(const FlatLayout& layout) {
+  std::vector<std::size_t> order;
+  for (const bool in_block : {true, false}) {
+    for (std::size_t index = 0; index < layout.buckets().size(); ++index) {
+      if ((layout.buckets()[index].group != 0) == in_block) order.push_back(index);
+    }
+  }
+  return order;
+}
 
 }  // namespace
 
-at::ScalarType FlatGradients::dtype_of(at::ScalarType type) {
-  return type == at::kBFloat16 || type == at::kHalf ? at::kFloat : type;
-}
-
 FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
                              const AxisNames& axis_name, const FlatGradientOptions& options,
-                             bool overlaps)
+                             AxisQueue& queue)
     : layout_(layout),
-      axis_(axis_name),
       options_(options),
-      replica_(axis_index(axis_)),
-      at_once_(static_cast<std::size_t>(staged_at_once(layout, overlaps))),
+      queue_(queue),
+      replica_(axis_index(axis_name)),
+      at_once_(reductions_at_once(layout, queue.overlaps())),
+      order_(reduction_order(layout)),
+      place_in_(places_in(order_)),
+      local_(
+          LocalGradients::make(options.local, parameters, layout, axis_name, place_in_, at_once_)),
       buckets_(layout.buckets().size()),
-      held_(parameters.size()),
       has_(parameters.size(), false) {
-  for (const at::Tensor& parameter : parameters) sizes_.push_back(parameter.sizes().vec());
-  if (options_.takes_turns) {
-    turns_ = TurnGradients::of_process(axis_, layout_);
-    const AxisCall call{"gradients", axis_, std::source_location::current()};
-    ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
-    replicas_here_ = static_cast<int>(all.layout().own_places().size());
-    place_here_ = static_cast<int>(all.layout().index_of(all.rank()));
-  }
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
-    const FlatBucket& shape = layout_.buckets()[index];
-    const at::ScalarType dtype = dtype_of(shape.dtype);
-    const Shard own = options_.keeps_all ? Shard{0, shape.size} : layout_.shard_of(index, replica_);
     Bucket& bucket = buckets_[index];
-    const auto keep = [&](std::int64_t size) {
-      const at::Tensor kept = at::zeros({size}, dtype);
-      bytes_ += static_cast<std::int64_t>(kept.nbytes());
-      return kept;
-    };
-    if (options_.takes_turns) {
-      bucket.reduced = keep(own.size);
-    } else if (options_.keeps_local) {
-      bucket.local = symmetric_zeros({shape.size}, dtype, axis_);
-      bytes_ += static_cast<std::int64_t>(bucket.local.nbytes());
-      bucket.reduced = bucket.local.narrow(0, own.offset, own.size);
-    } else {
-      bucket.reduced = keep(own.size);
+    bucket.reduced = local_->result(index, part_of_mean(index));
+    bucket.mean = bucket.reduced;
+    if (options_.reduces_every_microbatch) {
+      bucket.mean = at::zeros_like(bucket.reduced);
+      use_.gradients += static_cast<std::int64_t>(bucket.mean.nbytes());
     }
-    bucket.mean = options_.reduces_every_microbatch ? keep(own.size) : bucket.reduced;
-    if (options_.compression != Compression::none && dtype == at::kFloat) {
-      bucket.residual = at::zeros({shape.size}, dtype);
-      communication_bytes_ += static_cast<std::int64_t>(bucket.residual.nbytes());
+    const FlatBucket& shape = layout_.buckets()[index];
+    if (options_.compression != Compression::none && gradient_dtype(shape) == at::kFloat) {
+      bucket.residual = at::zeros({shape.size}, at::kFloat);
+      use_.communication += static_cast<std::int64_t>(bucket.residual.nbytes());
     }
   }
-  // Blocks' buckets, then those of none, which are closed last.
-  for (const bool in_block : {true, false}) {
-    for (std::size_t index = 0; index < buckets_.size(); ++index) {
-      if ((layout_.buckets()[index].group != 0) == in_block) order_.push_back(index);
-    }
+  if (options_.local == LocalGradients::Kind::staged) {
+    use_.communication += StagingBuffers::bytes(layout_, at_once_, gradient_dtype);
   }
-  place_in_.resize(order_.size());
-  for (std::size_t place = 0; place < order_.size(); ++place) place_in_[order_[place]] = place;
-  allocate_staging();
+  if (options_.compression != Compression::none) {
+    wire_.emplace(layout_, axis_name, at_once_, wire_type);
+    use_.communication += StagingBuffers::bytes(layout_, at_once_, wire_type);
+  }
 }
 
-void FlatGradients::allocate_staging() {
-  const auto allocate = [&](std::vector<at::Tensor>& pool, bool compressed) {
-    const std::int64_t bytes = largest(layout_, compressed);
-    if (bytes == 0) return;
-    for (std::size_t slot = 0; slot < at_once_; ++slot) {
-      pool.push_back(symmetric_zeros({bytes}, at::kByte, axis_));
-      communication_bytes_ += bytes;
+FlatGradients::Use FlatGradients::use() const noexcept {
+  Use all = use_;
+  all.gradients += local_->bytes();
+  return all;
+}
+
+FlatGradients::Use FlatGradients::predicted_use(const FlatLayout& layout,
+                                                const FlatGradientOptions& options, bool overlaps) {
+  const std::size_t at_once = reductions_at_once(layout, overlaps);
+  const bool is_kept = options.local == LocalGradients::Kind::kept;
+  Use use;
+  for (const FlatBucket& bucket : layout.buckets()) {
+    const auto width = static_cast<std::int64_t>(c10::elementSize(gradient_dtype(bucket)));
+    const std::int64_t whole = bucket.size * width;
+    const std::int64_t mean = options.keeps_all ? whole : whole / layout.shards();
+    use.gradients += is_kept ? whole : mean;
+    if (options.reduces_every_microbatch) use.gradients += mean;
+    if (options.compression != Compression::none && gradient_dtype(bucket) == at::kFloat) {
+      use.communication += whole;
     }
-  };
-  if (!options_.keeps_local) allocate(staged_, false);
-  if (options_.compression != Compression::none) allocate(wire_, true);
+  }
+  if (options.local == LocalGradients::Kind::staged) {
+    use.communication += StagingBuffers::bytes(layout, at_once, gradient_dtype);
+  }
+  if (options.compression != Compression::none) {
+    use.communication += StagingBuffers::bytes(layout, at_once, wire_type);
+  }
+  return use;
+}
+
+Shard FlatGradients::part_of_mean(std::size_t bucket) const {
+  return options_.keeps_all ? Shard{0, layout_.buckets()[bucket].size}
+                            : layout_.shard_of(bucket, replica_);
 }
 
 void FlatGradients::forget_residuals() {
   for (const Bucket& bucket : buckets_) {
     if (bucket.residual.defined()) bucket.residual.zero_();
   }
-}
-
-at::Tensor FlatGradients::view_of(const at::Tensor& flat, std::size_t index) const {
-  return part_of(flat, layout_.place(index).offset, sizes_[index]);
 }
 
 at::Tensor FlatGradients::own_mean(std::size_t bucket) const {
@@ -114,12 +133,7 @@ void FlatGradients::begin(bool first, bool last) {
   last_ = last;
   next_ = 0;
   completed_ = 0;
-  if (turns_ && (first || options_.reduces_every_microbatch)) {
-    TurnGradients::Set set = turns_->take();
-    for (std::size_t index = 0; index < buckets_.size(); ++index) {
-      buckets_[index].local = std::move(set[index]);
-    }
-  }
+  local_->begin(!first && !options_.reduces_every_microbatch);
   std::fill(has_.begin(), has_.end(), false);
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     buckets_[index].missing = layout_.buckets()[index].items.size();
@@ -127,170 +141,97 @@ void FlatGradients::begin(bool first, bool last) {
   }
 }
 
-void FlatGradients::add(std::size_t index, const at::Tensor& gradient, AxisQueue& queue) {
+void FlatGradients::add(std::size_t index, const at::Tensor& gradient) {
   const c10::AutoGradMode no_grad(false);
-  Bucket& bucket = buckets_[layout_.place(index).bucket];
-  const bool is_again = has_[index];  // the graph was cut in two: a part of it comes by itself
-  if (place_in_[layout_.place(index).bucket] < next_) {
+  const std::size_t bucket = layout_.place(index).bucket;
+  if (place_in_[bucket] < next_) {
     throw Error(
         "a gradient came in parts or late, after others of its bucket were sent: switch "
         "overlap off");
   }
-  if (bucket.local.defined()) {
-    const at::Tensor view = view_of(bucket.local, index);
-    if (is_again || !(first_ || options_.reduces_every_microbatch)) {
-      view.add_(gradient);
-    } else if (view.data_ptr() != gradient.data_ptr()) {
-      view.copy_(gradient);
-    }
-  } else if (is_again) {
-    held_[index] = held_[index].add(gradient);
-  } else if (staging_is_free(layout_.place(index).bucket)) {
-    // At once, while the gradient is in the cache.
-    held_[index] = view_of(staging(layout_.place(index).bucket, false), index);
-    held_[index].copy_(gradient);
-  } else {
-    held_[index] = gradient;
-  }
-  if (is_again) return;
+  const bool is_further_part = has_[index];  // the graph was cut in two: a part comes by itself
+  local_->add(index, gradient, is_further_part);
+  if (is_further_part) return;
   has_[index] = true;
-  if (--bucket.missing == 0 && options_.reduces_early) start_ready(queue);
+  if (--buckets_[bucket].missing == 0 && options_.reduces_early) start_ready();
 }
 
-void FlatGradients::start_ready(AxisQueue& queue) {
-  if (!last_ && !options_.reduces_every_microbatch) return;
-  while (next_ < order_.size() && is_ready(buckets_[order_[next_]])) start(next_++, queue);
+void FlatGradients::start_ready() {
+  if (!reduces_now()) return;
+  while (next_ < order_.size() && is_ready(buckets_[order_[next_]])) start(next_++);
 }
 
 bool FlatGradients::is_ready(const Bucket& bucket) const {
   return layout_.has_groups() ? bucket.is_closed : bucket.missing == 0;
 }
 
-void FlatGradients::close(std::size_t bucket, AxisQueue& queue) {
+void FlatGradients::close(std::size_t bucket) {
   if (!layout_.has_groups()) return;
   buckets_[bucket].is_closed = true;
-  if (options_.reduces_early) start_ready(queue);
+  if (options_.reduces_early) start_ready();
 }
 
-std::vector<std::size_t> FlatGradients::finish(AxisQueue& queue) {
+std::vector<std::size_t> FlatGradients::finish() {
   const c10::AutoGradMode no_grad(false);
   std::vector<std::size_t> without;
   for (std::size_t index = 0; index < has_.size(); ++index) {
     if (has_[index]) continue;
     without.push_back(index);
-    Bucket& bucket = buckets_[layout_.place(index).bucket];
-    const bool begins_sum = first_ || options_.reduces_every_microbatch;
-    if (bucket.local.defined() && begins_sum) view_of(bucket.local, index).zero_();
-    --bucket.missing;
+    local_->add_none(index);
+    --buckets_[layout_.place(index).bucket].missing;
   }
   for (Bucket& bucket : buckets_) bucket.is_closed = true;
-  const bool reduces = last_ || options_.reduces_every_microbatch;
-  if (turns_ && reduces) pass_on_sums();
-  start_ready(queue);
-  while (completed_ < next_) complete(completed_++, queue);
-  if (turns_ && reduces) {
-    for (Bucket& bucket : buckets_) bucket.local.reset();
-    turns_->finish();
-  }
+  if (!reduces_now()) return without;
+  local_->collect();
+  start_ready();
+  while (completed_ < next_) complete_next();
+  local_->end();
   return without;
 }
 
-// Gives the own gradients away, for what this replica brings to the reduction.
-void FlatGradients::pass_on_sums() {
-  TurnGradients::Set set;
-  for (Bucket& bucket : buckets_) set.push_back(std::move(bucket.local));
-  turns_->give(replica_, std::move(set));
-  barrier(axis_);
-  set = turns_->brought_by(replica_);
-  for (std::size_t index = 0; index < buckets_.size(); ++index) {
-    buckets_[index].local = std::move(set[index]);
-  }
-}
-
-std::int64_t FlatGradients::bytes() const noexcept {
-  return bytes_ + (turns_ ? shard(turns_->bytes(), replicas_here_, place_here_).size : 0);
-}
-
-std::int64_t FlatGradients::staged_at_once(const FlatLayout& layout, bool overlaps) {
-  const auto buckets = static_cast<std::int64_t>(layout.buckets().size());
-  return std::min<std::int64_t>(buckets, overlaps ? kUnderWay : 1);
-}
-
-std::int64_t FlatGradients::largest(const FlatLayout& layout, bool compressed) {
-  std::int64_t bytes = 0;
-  for (const FlatBucket& bucket : layout.buckets()) {
-    const at::ScalarType dtype = dtype_of(bucket.dtype);
-    if (compressed && dtype != at::kFloat) continue;
-    const auto width = static_cast<std::int64_t>(c10::elementSize(compressed ? kWire : dtype));
-    bytes = std::max(bytes, bucket.size * width);
-  }
-  return bytes;
-}
-
-bool FlatGradients::staging_is_free(std::size_t bucket) const {
-  return place_in_[bucket] < completed_ + at_once_;
-}
-
-at::Tensor FlatGradients::staging(std::size_t bucket, bool compressed) const {
-  const at::Tensor& memory = (compressed ? wire_ : staged_)[place_in_[bucket] % at_once_];
-  const FlatBucket& shape = layout_.buckets()[bucket];
-  const at::ScalarType dtype = compressed ? kWire : dtype_of(shape.dtype);
-  const auto width = static_cast<std::int64_t>(c10::elementSize(dtype));
-  return memory.narrow(0, 0, shape.size * width).view(dtype);
-}
-
-at::Tensor FlatGradients::compressed(Bucket& bucket, const at::Tensor& values, std::size_t index) {
-  const at::Tensor message = staging(index, /*compressed=*/true);
-  bucket.residual.add_(values);
-  message.copy_(bucket.residual);
-  bucket.residual.sub_(message);
+at::Tensor FlatGradients::compressed(std::size_t place, const at::Tensor& values) {
+  const std::size_t index = order_[place];
+  const at::Tensor message = wire_->of(layout_.buckets()[index], place);
+  const at::Tensor& residual = buckets_[index].residual;
+  residual.add_(values);
+  message.copy_(residual);
+  residual.sub_(message);
   return message;
 }
 
-void FlatGradients::start(std::size_t place, AxisQueue& queue) {
+void FlatGradients::start(std::size_t place) {
   const c10::AutoGradMode no_grad(false);
   const std::size_t index = order_[place];
   Bucket& bucket = buckets_[index];
   // Those whose staging is used again.
-  while (completed_ + at_once_ <= place) complete(completed_++, queue);
-  at::Tensor values = bucket.local;
-  if (!values.defined()) {
-    values = staging(index, /*compressed=*/false);
-    for (const std::size_t item : layout_.buckets()[index].items) {
-      const at::Tensor view = view_of(values, item);
-      if (!has_[item]) {
-        view.zero_();
-      } else if (view.data_ptr() != held_[item].data_ptr()) {
-        view.copy_(held_[item]);
-      }
-      held_[item].reset();
-    }
-  }
-  bucket.message = bucket.residual.defined() ? compressed(bucket, values, index) : values;
-  const bool in_place = options_.keeps_all || bucket.residual.defined();
+  while (completed_ + at_once_ <= place) complete_next();
+  const at::Tensor values = local_->values(index);
+  const bool is_compressed = bucket.residual.defined();
+  bucket.message = is_compressed ? compressed(place, values) : values;
   if (options_.keeps_all) {
-    bucket.call = queue.pmean_(bucket.message);
+    bucket.call = queue_.pmean_(bucket.message);
   } else {
-    const Shard own = layout_.shard_of(index, replica_);
-    bucket.call = queue.pmean_scatter_into(
-        in_place ? bucket.message.narrow(0, own.offset, own.size) : bucket.reduced, bucket.message);
+    const Shard own = part_of_mean(index);
+    bucket.call = queue_.pmean_scatter_into(
+        is_compressed ? bucket.message.narrow(0, own.offset, own.size) : bucket.reduced,
+        bucket.message);
   }
-  if (!queue.overlaps()) complete(completed_++, queue);
+  if (!queue_.overlaps()) complete_next();
 }
 
-void FlatGradients::complete(std::size_t place, AxisQueue& queue) {
+void FlatGradients::complete_next() {
   const c10::AutoGradMode no_grad(false);
-  const std::size_t index = order_[place];
+  const std::size_t index = order_[completed_++];
   Bucket& bucket = buckets_[index];
-  queue.wait(*bucket.call);
+  queue_.wait(*bucket.call);
   bucket.call.reset();
-  const Shard own = options_.keeps_all ? Shard{0, layout_.buckets()[index].size}
-                                       : layout_.shard_of(index, replica_);
-  const at::Tensor result = bucket.message.narrow(0, own.offset, own.size);
+  const Shard part = part_of_mean(index);
+  const at::Tensor result = bucket.message.narrow(0, part.offset, part.size);
   const bool is_there = !bucket.residual.defined() &&
                         (!options_.keeps_all || result.data_ptr() == bucket.reduced.data_ptr());
   if (!is_there) bucket.reduced.copy_(result);
   bucket.message.reset();
+  local_->release(index);
   if (!options_.reduces_every_microbatch) return;
   if (first_) {
     bucket.mean.copy_(bucket.reduced);

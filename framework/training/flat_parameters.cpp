@@ -1,6 +1,7 @@
 #include "framework/training/flat_parameters.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -11,6 +12,14 @@
 #include "framework/collectives/message.h"
 
 namespace lockstep {
+namespace {
+
+std::int64_t bytes_in_own_type(const FlatBucket& bucket) {
+  return bucket.size * static_cast<std::int64_t>(c10::elementSize(bucket.dtype));
+}
+
+}  // namespace
+
 FlatParameters::FlatParameters(const std::vector<std::string>& names,
                                const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
                                const AxisNames& axis_name, ParameterPlacement placement)
@@ -32,6 +41,29 @@ FlatParameters::FlatParameters(const std::vector<std::string>& names,
     made.own = made.own.clone();
     placed_.set_memory(index, at::Tensor());
   }
+}
+
+std::int64_t FlatParameters::predicted_bytes(const FlatLayout& layout, bool is_cut) {
+  std::int64_t sum = 0;
+  for (const FlatBucket& bucket : layout.buckets()) {
+    sum += bytes_in_own_type(bucket) / (is_cut && bucket.group != 0 ? layout.shards() : 1);
+  }
+  return sum;
+}
+
+// Two blocks, the largest there are.
+std::int64_t FlatParameters::predicted_gathered(const FlatLayout& layout) {
+  std::map<std::int64_t, std::int64_t> blocks;
+  for (const FlatBucket& bucket : layout.buckets()) {
+    if (bucket.group != 0) blocks[bucket.group] += bytes_in_own_type(bucket);
+  }
+  std::int64_t largest = 0;
+  std::int64_t second = 0;
+  for (const auto& [group, bytes] : blocks) {
+    second = std::max(second, std::min(bytes, largest));
+    largest = std::max(largest, bytes);
+  }
+  return largest + second;
 }
 
 bool FlatParameters::updates_all() const noexcept {

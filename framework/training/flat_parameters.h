@@ -63,6 +63,10 @@ class FlatParameters {
 
   /// Bytes of this replica's own parameters; where they are common, of all replicas together.
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+  /// What bytes() will be; `is_cut`: the buckets of groups other than 0 are in shards.
+  [[nodiscard]] static std::int64_t predicted_bytes(const FlatLayout& layout, bool is_cut);
+  /// What gathered_peak() will be where a block is gathered beside the one that runs.
+  [[nodiscard]] static std::int64_t predicted_gathered(const FlatLayout& layout);
   /// The most bytes that were gathered at one time.
   [[nodiscard]] std::int64_t gathered_peak() const noexcept { return gathered_peak_; }
 

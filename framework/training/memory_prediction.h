@@ -2,8 +2,6 @@
 
 #include <cstdint>
 
-#include "framework/training/flat_gradients.h"
-#include "framework/training/flat_parameters.h"
 #include "framework/training/memory_use.h"
 #include "framework/training/zero_options.h"
 
@@ -34,14 +32,5 @@ struct ReplicaPlacement {
 /// blocks, and not for collectives of the model's own.
 [[nodiscard]] HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
                                              const ReplicaPlacement& placement);
-
-// How the stages are made, for ZeroTrainer and for the prediction.
-[[nodiscard]] ParameterPlacement placement_of(int stage);
-/// From stage 2 on gradients are freed bucket by bucket, unless that takes more memory than keeping
-/// them: where a bucket is about as large as the model. Replicas that take turns keep only sums,
-/// from stage 1 on and where they hold parameters together.
-[[nodiscard]] FlatGradientOptions gradient_options(const ZeroOptions& options,
-                                                   const FlatLayout& layout, bool overlaps,
-                                                   bool take_turns, bool is_common);
 
 }  // namespace lockstep

@@ -47,9 +47,9 @@ void ShardedUpdate::add_bucket(const OptimizerOptions& options, const FlatLayout
   const at::Tensor& values = parameters.own(bucket);
   const at::Tensor mean =
       parameters.updates_all() ? gradients.mean(bucket) : gradients.own_mean(bucket);
-  const at::ScalarType dtype = FlatGradients::dtype_of(values.scalar_type());
+  const at::ScalarType dtype = gradient_dtype(layout.buckets()[bucket]);
   const auto count_bytes = [&](const at::Tensor& tensor) {
-    bytes_ += tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
+    bytes_ += static_cast<std::int64_t>(tensor.nbytes());
     return tensor;
   };
   const bool has_master = dtype != values.scalar_type();
@@ -69,6 +69,19 @@ void ShardedUpdate::add_bucket(const OptimizerOptions& options, const FlatLayout
     if (has_master) made.slice.rounded = cut(values);
     pieces_.push_back(std::move(made));
   }
+}
+
+std::int64_t ShardedUpdate::predicted_bytes(const OptimizerOptions& options,
+                                            const FlatLayout& layout, bool updates_all) {
+  const std::size_t states = make_optimizer(options)->state_tensors();
+  std::int64_t sum = 0;
+  for (const FlatBucket& bucket : layout.buckets()) {
+    const std::int64_t part = bucket.size / (updates_all ? 1 : layout.shards());
+    const at::ScalarType dtype = gradient_dtype(bucket);
+    const std::size_t tensors = states + (dtype != bucket.dtype ? 1 : 0);
+    sum += part * static_cast<std::int64_t>(c10::elementSize(dtype) * tensors);
+  }
+  return sum;
 }
 
 // In one message: the limbs of the norm's square, and each replica's vote in a place of its own.

@@ -65,6 +65,9 @@ class ShardedUpdate {
 
   /// Of the optimizer's state, masters with it.
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+  /// What that will be; `updates_all`: of all that the layout has, not of a shard.
+  [[nodiscard]] static std::int64_t predicted_bytes(const OptimizerOptions& options,
+                                                    const FlatLayout& layout, bool updates_all);
 
  private:
   struct Piece {

@@ -11,7 +11,7 @@
 #include "framework/axes/environment.h"
 #include "framework/collectives/message.h"
 #include "framework/reduce/reduce.h"
-#include "framework/training/flat_gradients.h"
+#include "framework/training/local_gradients.h"
 
 namespace lockstep {
 
@@ -63,9 +63,9 @@ TurnGradients::Set TurnGradients::any_set() {
     return set;
   }
   for (const FlatBucket& bucket : layout_.buckets()) {
-    set.push_back(at::zeros({bucket.size}, FlatGradients::dtype_of(bucket.dtype)));
-    bytes_ += set.back().numel() * static_cast<std::int64_t>(set.back().element_size());
+    set.push_back(at::zeros({bucket.size}, gradient_dtype(bucket)));
   }
+  bytes_ += bytes_of_set(layout_);
   return set;
 }
 
@@ -120,6 +120,14 @@ void TurnGradients::finish() {
   sums_.clear();
   negative_zeros_.clear();
   given_ = 0;
+}
+
+std::int64_t TurnGradients::bytes_of_set(const FlatLayout& layout) {
+  std::int64_t sum = 0;
+  for (const FlatBucket& bucket : layout.buckets()) {
+    sum += bucket.size * static_cast<std::int64_t>(c10::elementSize(gradient_dtype(bucket)));
+  }
+  return sum;
 }
 
 std::int64_t TurnGradients::bytes() const {

@@ -48,6 +48,8 @@ class TurnGradients {
   /// sets can be taken again.
   void finish();
 
+  /// Bytes of one set.
+  [[nodiscard]] static std::int64_t bytes_of_set(const FlatLayout& layout);
   /// Bytes of all sets.
   [[nodiscard]] std::int64_t bytes() const;
 

@@ -25,13 +25,13 @@
 #include "framework/training/block_gathering.h"
 #include "framework/training/flat_parameters.h"
 #include "framework/training/gradient_hooks.h"
-#include "framework/training/memory_prediction.h"
 #include "framework/training/module_buffers.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/parameter_claims.h"
 #include "framework/training/random_draws.h"
 #include "framework/training/sharded_update.h"
 #include "framework/training/unused_parameters.h"
+#include "framework/training/zero_stages.h"
 
 namespace lockstep {
 
@@ -222,9 +222,10 @@ class ZeroTrainer::Implementation {
     if (!flat_parameters_) return use;
     use.parameters = flat_parameters_->bytes();
     use.shared_parameters = flat_parameters_->is_common() ? use.parameters : 0;
-    use.gradients = gradients_->bytes();
+    const FlatGradients::Use gradients = gradients_->use();
+    use.gradients = gradients.gradients;
     use.optimizer_state = update_->bytes();
-    use.communication = gradients_->communication_bytes() + flat_parameters_->gathered_peak();
+    use.communication = gradients.communication + flat_parameters_->gathered_peak();
     return use;
   }
 
@@ -255,13 +256,13 @@ class ZeroTrainer::Implementation {
   void add(std::size_t index, const at::Tensor& gradient) {
     const CalledFrom scope(*call_);
     check_dense(gradient, parameters_.names[index], *call_);
-    gradients_->add(index, gradient, *queue_);
+    gradients_->add(index, gradient);
     if (blocks_) blocks_->gradient_ready(index);
   }
 
   void end(bool has_loss) {
     const CalledFrom scope(*call_);
-    const auto without = gradients_->finish(*queue_);
+    const auto without = gradients_->finish();
     if (blocks_) blocks_->end_backward();
     if (has_loss) unused_.add(without);
     ++microbatch_;
@@ -351,25 +352,25 @@ class ZeroTrainer::Implementation {
         agreed_backward_order(loss, parameters_.tensors, axis_), bucket_bytes(options_.bucket_mb),
         axis_size(axis_));
     flat_parameters_ = std::make_unique<FlatParameters>(
-        parameters_.names, parameters_.tensors, layout, axis_, placement_of(options_.stage));
+        parameters_.names, parameters_.tensors, layout, axis_, parameter_placement(options_.stage));
     const FlatGradientOptions how = gradient_options(options_, layout, queue_->overlaps(),
                                                      take_turns(), flat_parameters_->is_common());
     tell_what_stays(layout, how, cuts);
-    gradients_ = std::make_unique<FlatGradients>(parameters_.tensors, layout, axis_, how,
-                                                 queue_->overlaps());
+    gradients_ = std::make_unique<FlatGradients>(parameters_.tensors, layout, axis_, how, *queue_);
     update_ = std::make_unique<ShardedUpdate>(options_.optimizer, layout, parameters_.names,
                                               *flat_parameters_, *gradients_, axis_);
     if (!cuts) return;
     blocks_ = std::make_shared<BlockGathering>(
         parameters_.blocks, layout, *flat_parameters_, *gather_queue_,
-        [this](std::size_t bucket) { gradients_->close(bucket, *queue_); });
+        [this](std::size_t bucket) { gradients_->close(bucket); });
     for (Block* const block : parameters_.blocks) block->set_runner(blocks_);
   }
 
   // What a stage leaves whole, once for all replicas.
   void tell_what_stays(const FlatLayout& layout, const FlatGradientOptions& how, bool cuts) const {
     if (axis_index(axis_) != 0) return;
-    if (options_.stage >= 2 && how.keeps_local && !how.takes_turns && options_.accumulate == 1) {
+    if (options_.stage >= 2 && how.local == LocalGradients::Kind::kept &&
+        options_.accumulate == 1) {
       log_info(lockstep::str("ZeRO stage ", options_.stage,
                              ": gradients stay whole until they are reduced, since the model has ",
                              counted(std::ssize(layout.buckets()), "bucket"),

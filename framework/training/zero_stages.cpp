@@ -1,0 +1,51 @@
+#include "framework/training/zero_stages.h"
+
+#include "framework/base/require.h"
+
+namespace lockstep {
+
+void check_options(const ZeroOptions& options) {
+  require(options.stage >= 0 && options.stage <= 3, "ZeRO: stage is ", options.stage,
+          "; it must be 0, 1, 2 or 3");
+  require(options.bucket_mb > 0 && options.bucket_mb <= 1e6, "ZeRO: bucket_mb is ",
+          options.bucket_mb, "; it must be above 0 and at most 1000000");
+  require(options.accumulate >= 1, "ZeRO: accumulate is ", options.accumulate,
+          "; it must be at least 1");
+  require(!options.clip_norm || *options.clip_norm > 0, "ZeRO: clip_norm must be above 0");
+  require(!options.clip_value || *options.clip_value > 0, "ZeRO: clip_value must be above 0");
+}
+
+ParameterPlacement parameter_placement(int stage) {
+  if (stage == 3) return ParameterPlacement::cut;
+  return stage == 0 ? ParameterPlacement::whole : ParameterPlacement::shared;
+}
+
+FlatGradientOptions gradient_options(const ZeroOptions& options, const FlatLayout& layout,
+                                     bool overlaps, bool take_turns, bool is_common) {
+  using Kind = LocalGradients::Kind;
+  FlatGradientOptions how{
+      .keeps_all = options.stage == 0,
+      .reduces_early = overlaps || options.overlap == Overlap::on,
+      .reduces_every_microbatch = options.reduce_every_microbatch && options.accumulate > 1,
+      .compression = options.compression};
+  const bool sums_in_turns =
+      take_turns && options.compression == Compression::none && (options.stage > 0 || is_common);
+  if (sums_in_turns) {
+    // One after the other, so that none waits for others in the midst of its backward.
+    how.local = Kind::summed_in_turns;
+    how.keeps_all = false;
+    how.reduces_early = false;
+    return how;
+  }
+  if (options.stage < 2 || (options.accumulate > 1 && !how.reduces_every_microbatch)) return how;
+  FlatGradientOptions staged = how;
+  staged.local = Kind::staged;
+  staged.reduces_early = true;
+  const auto bytes = [&](const FlatGradientOptions& each) {
+    const auto use = FlatGradients::predicted_use(layout, each, overlaps);
+    return use.gradients + use.communication;
+  };
+  return bytes(staged) < bytes(how) ? staged : how;
+}
+
+}  // namespace lockstep
