@@ -27,7 +27,7 @@ class AxisNames {
 
 }  // namespace lockstep
 
-/// Says of a collective that is called without an axis that it needs one: operation(x).
+/// The static_assert for a collective that is called without an axis.
 #define LOCKSTEP_NEEDS_AXIS(operation)                                                             \
   template <typename LockstepX>                                                                    \
   LockstepX operation(const LockstepX& x) {                                                        \

@@ -25,7 +25,7 @@ using AxisIndexGroups = std::vector<std::vector<std::int64_t>>;
 /// "[[0, 2], [3, 1]]"
 [[nodiscard]] std::string text_of(const AxisIndexGroups& groups);
 
-/// The name that an axis gets whose map is given none, unless a map around it has that name.
+/// The name of a map's axis if the map is given none, unless an outer map has that name.
 inline constexpr const char* kDefaultAxisName = "i";
 
 struct NamedAxis {
@@ -36,8 +36,8 @@ struct NamedAxis {
   bool nameless = false;
 };
 
-/// The replicas that one map or job runs, as one of them sees them: they are counted row-major over
-/// the axes that it binds.
+/// The replicas of one map or job, as one of them sees them. They are counted row-major over the
+/// axes that it binds.
 struct AxisLevel {
   std::vector<NamedAxis> axes;
   std::int64_t rank;           ///< this replica's
@@ -92,8 +92,8 @@ class CalledFrom {
 /// Whether the groups of axis_index_groups may differ in size.
 enum class GroupSizes { equal, any };
 
-/// Where one replica is: the levels of maps around it, outermost first, with their named axes, and
-/// the groups of replicas that it has talked to. Used by the replica's thread, which it outlives.
+/// Where one replica is: the maps around it, outermost first, with their named axes, and the groups
+/// that it has used. Used by the replica's thread, which it outlives.
 class Environment {
  public:
   /// Takes a seat on the board of `local`. `identity` is that of the replica whose backward this
@@ -185,10 +185,10 @@ class EnvironmentScope {
 };
 
 /// The replicas that a call works on: those of its axes, row-major in the order in which it names
-/// them, or of the group that this replica is in. Throws NameError if a name is not bound (saying
-/// which are) or is the default one of several maps, ValueError if no name is given, one stands
-/// twice, or the groups do not cover every index exactly once in sizes that the operation allows.
-/// They live as long as the environment.
+/// them, or of the group that this replica is in. Throws NameError, with the names that are bound,
+/// if a name is not bound or is the default name of several maps. Throws ValueError if no name is
+/// given, a name stands twice, or the groups do not cover every index exactly once in sizes that
+/// the operation allows. The result lives as long as the environment.
 [[nodiscard]] ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups,
                                         GroupSizes sizes);
 

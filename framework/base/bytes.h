@@ -9,7 +9,8 @@ namespace lockstep {
 using Bytes = std::span<std::byte>;
 using ConstBytes = std::span<const std::byte>;
 
-/// Copies to a buffer of at least that size; nothing if they are the same.
+/// Copies `from` to the start of `to`, which is at least as long. Does nothing if they start at the
+/// same address.
 inline void copy_bytes(ConstBytes from, Bytes to) {
   if (!from.empty() && from.data() != to.data()) std::memmove(to.data(), from.data(), from.size());
 }

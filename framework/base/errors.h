@@ -36,7 +36,7 @@ class Error : public std::runtime_error {
 LOCKSTEP_ERROR_TYPE(NameError, Error);
 /// An argument, option or configuration value that breaks a rule.
 LOCKSTEP_ERROR_TYPE(ValueError, Error);
-/// An input file that is missing, foreign, damaged or cut short.
+/// An input file that is missing, damaged, cut short or of another format.
 LOCKSTEP_ERROR_TYPE(DataError, Error);
 
 /// The job failed: replicas can no longer talk to each other.

@@ -9,14 +9,14 @@
 namespace lockstep {
 
 /// A sum of float64 values, all at least 0, that is exact: a fixed-point number of 2098 bits. So
-/// its value does not depend on the order of adding, nor on who adds what: sums of parts become the
-/// sum of all by adding their limbs, as int64 (psum). Up to 2^31 values in all.
+/// its value does not depend on the order of adding, nor on how the values are divided: the limbs
+/// of partial sums, added as int64 (psum), are those of the whole sum. Up to 2^31 values in all.
 class ExactSum {
  public:
   static constexpr std::size_t kLimbs = 68;
 
-  /// Adds `value`. One that is infinite or not a number is counted, and decides value(). Throws
-  /// ValueError for one below 0.
+  /// Adds `value`. Infinities and NaNs are counted, and decide value(). Throws ValueError for a
+  /// value below 0.
   void add(double value) {
     const auto bits = std::bit_cast<std::uint64_t>(value);
     if (bits >= kInfinity) return add_special(value);
@@ -33,13 +33,13 @@ class ExactSum {
     limb[2] += static_cast<std::int64_t>(high >> 32);
   }
 
-  /// What the sum is made of: limb i counts multiples of 2^(32 i - 1074), the last two values that
-  /// were infinite and not numbers. To be added to another sum's, one by one.
+  /// The parts of the sum: limb i counts multiples of 2^(32 i - 1074); the last two count
+  /// infinities and NaNs. To add two sums, add their limbs one by one.
   [[nodiscard]] std::span<std::int64_t> limbs() { return limbs_; }
   [[nodiscard]] std::span<const std::int64_t> limbs() const { return limbs_; }
 
-  /// The float64 nearest to the sum, of two the even one; infinity if it is too large for one or a
-  /// value was infinite, NaN if one was not a number.
+  /// The float64 nearest to the sum, ties to even. Infinity if the sum is too large or a value was
+  /// infinite, NaN if a value was NaN.
   [[nodiscard]] double value() const;
 
  private:

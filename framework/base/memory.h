@@ -7,23 +7,23 @@
 
 namespace lockstep {
 
-/// Bytes that this process could still have without anything being swapped out: what the host has
-/// available, or its control groups (of a container, for example) leave, if that is less.
+/// Bytes that this process can still get without swapping: what the host has available or, if that
+/// is less, what its control groups (of a container, for example) allow.
 [[nodiscard]] std::size_t available_memory();
 
-/// What the control groups (versions 1 and 2) of this process leave, of which proc/self/cgroup and
-/// sys/fs/cgroup below `root` tell; the largest std::int64_t where they have no limit.
+/// Bytes that the control groups (versions 1 and 2) of this process still allow, read from
+/// proc/self/cgroup and sys/fs/cgroup below `root`. The largest std::int64_t without a limit.
 [[nodiscard]] std::size_t left_in_control_groups(const std::filesystem::path& root = "/");
 
-/// What to say once memory has run out: what this process has had of it at most, what it could
-/// still have, and the limit of its addresses if there is one (ulimit -v).
+/// The numbers for a message that memory has run out: this process' peak, what is still available,
+/// and the limit of its address space if there is one (ulimit -v).
 [[nodiscard]] std::string memory_numbers();
 
 /// "7.1 MiB"
 [[nodiscard]] std::string text_of_bytes(std::int64_t bytes);
 
-/// Bytes of memory that this process has in use; what it shares with others counts in parts, so
-/// that the sum over processes is what they use together.
+/// Bytes of memory that this process uses. Memory that several processes share is divided among
+/// them, so that the sum over processes is what they use together.
 [[nodiscard]] std::size_t resident_memory();
 
 /// From now on blocks of up to 32 MiB that this process frees stay with it, for its next
@@ -36,7 +36,7 @@ void keep_freed_memory();
 /// or some for malloc in `GLIBC_TUNABLES`.
 [[nodiscard]] bool has_own_malloc_settings();
 
-/// Hands back what this process has freed and kept so far. Any thread.
+/// Returns freed blocks that this process has kept to the system. Any thread.
 void release_freed_memory();
 
 }  // namespace lockstep

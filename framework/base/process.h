@@ -12,8 +12,8 @@ namespace lockstep {
 /// inherit all this.
 void prepare_process();
 
-/// Another number in a forked process than in the one that it was forked from, if that has called
-/// this before. One load; any thread.
+/// A number that differs between a process and its forked children, if it has called this before
+/// the fork. One load; any thread.
 [[nodiscard]] std::uint64_t process_generation() noexcept;
 
 }  // namespace lockstep

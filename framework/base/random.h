@@ -22,7 +22,7 @@ class Key {
   [[nodiscard]] Key fold(std::uint64_t index) const noexcept;
   [[nodiscard]] Key fold(std::string_view name) const noexcept;
 
-  /// The key's 64 random bits: a seed for a generator of one's own.
+  /// The key's 64 random bits, for example as the seed of a generator.
   [[nodiscard]] std::uint64_t bits() const noexcept { return state_; }
 
   /// Number `index` of the key's sequence: 64 random bits. For many of them: cheaper than fold().

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// A contiguous part of 0 … count-1.
+/// A contiguous part of the numbers 0 to count - 1.
 struct Shard {
   std::int64_t offset;
   std::int64_t size;

@@ -28,7 +28,7 @@ template <typename Range>
   return out.str();
 }
 
-/// `text`, cut where it is longer than `most` bytes, and then how much is left out.
+/// `text`. If it is longer than `most` bytes, its beginning and how much was left out.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t most);
 
 /// The candidate nearest to `word` by edit distance (letters inserted, deleted, substituted, or

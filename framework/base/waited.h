@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-/// How long something has been waited for while this process ran, told by looks at it. They are
-/// much less than kLongestGap apart; a longer gap was a pause of the whole process (Ctrl-Z, a
-/// freezer), in which nobody can come, and counts as no more than that.
+/// A clock for waits that leaves out pauses of the process (Ctrl-Z, a freezer). The waiter calls
+/// look() again and again, much more often than every kLongestGap; a longer gap between two calls
+/// was a pause and counts as kLongestGap.
 class Waited {
  public:
   using Clock = std::chrono::steady_clock;
@@ -19,7 +19,8 @@ class Waited {
 
   explicit Waited(Clock::time_point begin = Clock::now()) noexcept : last_(begin) {}
 
-  /// Looks: how long by now. Nobody was late before `late_from`, if that came after the last look.
+  /// How long the wait has lasted by now. If `late_from` is later than the last look, nobody was
+  /// late before it.
   Clock::duration look(Clock::time_point late_from = never(),
                        Clock::time_point now = Clock::now()) noexcept {
     const Clock::duration gap = std::min<Clock::duration>(now - last_, kLongestGap);

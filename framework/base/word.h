@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-/// A word that threads and processes share. Loads acquire and stores release, also of what a
-/// version guards: that orders them against the version without fences, which the thread sanitizer
-/// does not know, and costs nothing on x86.
+/// A word that threads and processes share. All loads acquire and all stores release. So words that
+/// a version guards are ordered against the version without fences, which the thread sanitizer does
+/// not know; on x86 that costs nothing.
 class Word {
  public:
   [[nodiscard]] std::uint64_t load() const noexcept {
@@ -16,7 +16,7 @@ class Word {
   void store(std::uint64_t value) noexcept {
     std::atomic_ref(raw_).store(value, std::memory_order_release);
   }
-  /// Adds one; what it was before.
+  /// Adds one and returns the value before.
   std::uint64_t count() noexcept {
     return std::atomic_ref(raw_).fetch_add(1, std::memory_order_acq_rel);
   }

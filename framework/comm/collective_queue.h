@@ -19,20 +19,20 @@ class CollectiveQueue {
   class Work;
 
  public:
-  /// Who does the work. `automatic` is a thread over a network. In shared memory it is the caller:
-  /// there the work is all, and a thread that does it beside a replica on the same core gains
-  /// nothing (2 processes on 2 cores, 5 buckets of 1 MiB with 1 ms of work before each: 5.05 ms of
-  /// work, 5.45 with a thread, 5.49 by the caller, 5.40 without a queue).
+  /// Which thread does the work. `automatic` is a thread of the queue's over a network, and the
+  /// caller in shared memory: there a verb is nothing but work, and a second thread on the same
+  /// core gains nothing (2 processes on 2 cores, 5 buckets of 1 MiB with 1 ms of work before each:
+  /// 5.05 ms of work, 5.45 with a thread, 5.49 by the caller, 5.40 without a queue).
   enum class Progress {
     automatic,
     thread,  ///< a thread of the queue's, as soon as the others have come
     caller,  ///< whoever waits, then: done() alone moves nothing
   };
 
-  /// A verb that was started. Copies are the same one. It may outlive the queue.
+  /// A verb that was started. Copies refer to the same verb. It may outlive the queue.
   class Handle {
    public:
-    /// Returns when the verb has ended; throws what it has failed with. Again and again.
+    /// Returns when the verb has ended; throws what it has failed with. May be called again.
     void wait();
     /// Whether wait() would return or throw at once.
     [[nodiscard]] bool done() const;
@@ -44,8 +44,8 @@ class CollectiveQueue {
     std::shared_ptr<Started> started_;
   };
 
-  /// Verbs of `group`, of which nobody else calls any while the queue is there: take a subgroup on
-  /// a channel of its own.
+  /// Verbs of `group`, on which nobody else calls verbs while the queue lives: pass a subgroup on a
+  /// channel of its own.
   explicit CollectiveQueue(std::shared_ptr<Communicator> group,
                            Progress progress = Progress::automatic);
   /// Verbs that are under way fail with Aborted, and the group is of no use afterwards: others who

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// The symmetric buffers of which replicas of several workers have one copy (Copies::one), as one
-/// of these workers knows them. Any thread.
+/// The symmetric buffers with one copy for several workers (Copies::one) that one of these workers
+/// knows. Any thread.
 class CommonBuffers {
  public:
   /// Where memory lies in such a buffer. All 0: it does not.

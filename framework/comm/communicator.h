@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// One call of a Communicator's method, with its arguments: the method says what they mean. Buffers
-/// are the caller's.
+/// One call of a Communicator's method with its arguments; see the method for what they mean.
+/// Buffers belong to the caller.
 struct Verb {
   enum class Kind {
     all_reduce,
@@ -89,8 +89,8 @@ class Communicator {
                   std::span<const std::size_t> recv_sizes);
 
   /// Sends `input` to `destination` and receives `output` from `source`; either may be kNobody, and
-  /// its buffer is then left alone. Who is a source's destination must name it as its source, with
-  /// the same size. No overlap.
+  /// its buffer is then left alone. A source and its destination must name each other, with the
+  /// same size. No overlap.
   void permute(ConstBytes input, int destination, Bytes output, int source);
 
   /// data = replica `root`'s data.
@@ -99,16 +99,17 @@ class Communicator {
   /// Returns once every replica has called it.
   void barrier();
 
-  /// Memory of `bytes` for each replica, which all ask for alike, together. Where replicas share
-  /// memory (one host, not over Gloo) it is symmetric: verbs on such buffers, or on parts of them,
-  /// copy nothing. Each replica reduces its part straight from all the others' buffers, and reads
-  /// what it wants of others where it is. For that the inputs of all must be in buffers of one
-  /// call; for all_reduce the outputs, too. Elsewhere it is ordinary memory.
+  /// Allocates `bytes` of memory for each replica. All replicas call this together with the same
+  /// arguments. Where replicas share memory (one host, not over Gloo) it is symmetric: verbs on
+  /// such buffers, or on parts of them, copy nothing. Each replica reduces its part straight from
+  /// all the others' buffers, and reads what it wants of others where it is. For that the inputs of
+  /// all must be in buffers of one call; for all_reduce the outputs, too. Elsewhere it is ordinary
+  /// memory.
   ///
   /// With Copies::one there is a single copy a host: an all_gather into it costs the writing of the
-  /// own part (none at all if that is there already) and a barrier. Who uses it sees to it that
-  /// nobody reads what another writes; is_common() says whether there is one copy for the whole
-  /// group. Over Gloo each replica has its own.
+  /// own part (none at all if that is there already) and a barrier. Callers must make sure that no
+  /// replica reads what another is writing; is_common() says whether there is one copy for the
+  /// whole group. Over Gloo each replica has its own.
   ///
   /// Throws CommError if the host has not enough memory, where replicas share it on all of them.
   /// After a failure of the job in a verb, others may still write to a buffer's output.
@@ -141,8 +142,8 @@ class Communicator {
   /// Ends this replica's verb under way, and every later one, with Aborted(`reason`). Any thread.
   virtual void abort(const std::string& reason) noexcept = 0;
 
-  /// Whether its bytes travel over a network, which takes time but no work of the replica's; in
-  /// shared memory verbs are work.
+  /// Whether bytes travel over a network, which takes time but leaves the CPU free; in shared
+  /// memory a verb is work for the CPU.
   [[nodiscard]] virtual bool is_network() const noexcept = 0;
 
   /// What this replica has sent, over all groups that share its connections. Any thread.

@@ -10,11 +10,10 @@
 
 namespace lockstep {
 
-/// A right to run that one of several threads has at a time: the lanes of a vmap, or replicas that
-/// share a worker. A thread that has it hands it over where it waits for others (RunLockRelease),
-/// to the first in line: whoever has waited longest, or was lined up by who let them go on. After
-/// `patience` nobody waits on for one that does not hand it over, and may never: the next in line
-/// has it then.
+/// Lets one of several threads run at a time: the lanes of a vmap, or replicas that share a worker.
+/// A thread that waits for others hands the lock over (RunLockRelease) to the first in line: the
+/// one that has waited longest, or that line_up() has put there. A thread may hold the lock for
+/// ever; after `patience` the next in line runs beside it.
 class RunLock {
  public:
   static constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
@@ -26,13 +25,14 @@ class RunLock {
 
   /// Waits until the calling thread holds it.
   void take();
-  /// Hands it over, to nobody if nobody waits; nothing if another thread has it by now.
+  /// Hands the lock over to the next in line, if any. Does nothing if another thread has taken it
+  /// over.
   void give() noexcept;
-  /// Puts a thread in line that has handed it over and is about to take it again: so that threads
-  /// which are let go on together have it in the order of these calls, not in that of waking up.
-  /// It must take it.
+  /// Puts a thread in line that has handed the lock over and is about to take it again. So threads
+  /// that are let go together run in the order of these calls, not in that of waking up. The thread
+  /// must then take the lock.
   void line_up(std::thread::id thread);
-  /// When it was released last: those who wait for it are not late before. Any thread.
+  /// When the lock was last released. Its waiters do not count as late before that. Any thread.
   [[nodiscard]] std::chrono::steady_clock::time_point given_last() const noexcept {
     return given_last_;
   }
@@ -59,7 +59,8 @@ class RunLock {
 /// The lock that this thread runs under, or nullptr.
 [[nodiscard]] RunLock* current_run_lock() noexcept;
 
-/// The calling thread takes the lock and runs under it while this lives; with nullptr under none.
+/// While this lives the calling thread holds the lock and runs under it; with nullptr it runs under
+/// none.
 class RunLockScope {
  public:
   explicit RunLockScope(RunLock* run_lock);

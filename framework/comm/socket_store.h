@@ -15,7 +15,7 @@ namespace lockstep {
 [[nodiscard]] std::pair<int, int> make_socket_pair();
 
 /// A store for replicas that are processes of one host: this end asks, a StoreServer in the parent
-/// answers. Nothing of it has a name on the host, and nothing remains when the processes are gone.
+/// answers. It has no name on the host, and nothing remains of it when the processes are gone.
 class SocketStore final : public Store {
  public:
   /// Takes over `socket`, an end of make_socket_pair().
@@ -41,8 +41,8 @@ class SocketStore final : public Store {
 /// The parent's side of the SocketStores of its children: one map that all of them see.
 class StoreServer {
  public:
-  /// Answers the request that waits on `socket`. False if the other end is closed. A request that
-  /// is no request of ours is answered like a key that is not there.
+  /// Answers the request that waits on `socket`. False if the other end is closed. A malformed
+  /// request is answered as one for an unknown key.
   bool answer(int socket);
 
  private:

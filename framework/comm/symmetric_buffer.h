@@ -11,7 +11,7 @@ namespace lockstep {
 enum class Copies { each, one };
 
 /// Memory that the replicas of a group have allocated together: see Communicator::allocate. It
-/// lives as long as the object; of what all share, as long as anybody's object.
+/// lives as long as this object; shared memory lives as long as any replica's object.
 class SymmetricBuffer {
  public:
   virtual ~SymmetricBuffer() = default;

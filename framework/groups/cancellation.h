@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What ends the replicas of a map or job: set once, by the failure of one of them or of the
+/// Ends the replicas of a map or job. It is set once, by the failure of one of them or of the
 /// replica that called the map. Any thread.
 class Cancellation {
  public:

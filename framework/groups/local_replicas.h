@@ -22,14 +22,14 @@
 
 namespace lockstep {
 
-/// A replica as the groups see it that it takes part in. Used by its own thread, but for its seat's
-/// board and its cancellation.
+/// A replica as its groups see it. Only its own thread uses it, except for its seat's board and its
+/// cancellation.
 struct Member {
   std::unique_ptr<Board::Seat> seat;
   std::shared_ptr<Cancellation> cancellation;
   std::chrono::milliseconds timeout;  ///< how long it waits for others in a collective
-  /// What it shares with others of whom one runs at a time: they are waited for while they hand it
-  /// over.
+  /// The lock under which it runs, if replicas take turns. Waits for others go on as long as the
+  /// lock is handed over.
   const RunLock* run_lock = nullptr;
 };
 
@@ -64,14 +64,14 @@ class LocalReplicas {
   [[nodiscard]] std::shared_ptr<LocalGroup> group(
       std::uint64_t key, const std::function<std::vector<GroupMember>()>& members);
 
-  /// Has everyone who waits look whether something has ended them. To be called after
+  /// Makes all waiting replicas look whether they are cancelled. Call it after
   /// Cancellation::cancel.
   void wake_all();
 
-  /// Looks after a wait of `member`: what it must end with: CollectiveMismatch, ReplicaLost or
-  /// Aborted if what it waits for cannot come, Timeout if it did not; nullptr while it may come. A
-  /// mismatch cancels all replicas of its map. In the first 0.3 s of a wait nobody is judged on
-  /// what some have called while others are on their way.
+  /// The error that a wait of `member` must end with: CollectiveMismatch, ReplicaLost or Aborted if
+  /// the wait can never end, Timeout if it takes too long; nullptr while it may still end. A
+  /// mismatch cancels all replicas of its map. In the first 0.3 s of a wait only settled verdicts
+  /// count.
   [[nodiscard]] std::exception_ptr verdict(const Member& member, Waited& waited) const;
 
  private:

@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// A verb on large buffers of replicas that are all threads of this worker, cut into parts that
-/// any of them may do, side by side: each reads the others' buffers where they are.
+/// A verb on large buffers of replicas that are all threads of this worker. It is cut into parts,
+/// which the threads do side by side; each reads the others' buffers where they are.
 class LocalWork {
  public:
   /// None for a verb that one thread does as fast. `verbs` are those of all

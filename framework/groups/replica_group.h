@@ -10,9 +10,9 @@
 
 namespace lockstep {
 
-/// The replicas that a collective works on as one of them sees them: threads of this worker, of
-/// others, or both. Calls are announced before data moves, so that replicas which are out of step
-/// find out: see Board. Used by the replica's thread.
+/// The Communicator of the replicas that a collective works on: threads of this worker, of others,
+/// or both. Calls are announced on the Board before data moves, so that replicas which are out of
+/// step find out. Used by one replica's thread.
 class ReplicaGroup final : public Communicator {
  public:
   ReplicaGroup(std::shared_ptr<LocalGroup> local, const Member& member, int place);

@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-/// Some replicas of a group as a node of the canonical order, in which every reduction adds: the
-/// binary tree over replica index that splits at the largest power of two below N. Three is
-/// (0+1)+2, five ((0+1)+(2+3))+4, six ((0+1)+(2+3))+(4+5).
+/// A node of the canonical order, in which every reduction adds: the replicas below it. The order
+/// is the binary tree over replica index that splits N replicas at the largest power of two below
+/// N. Three is (0+1)+2, five ((0+1)+(2+3))+4, six ((0+1)+(2+3))+(4+5).
 struct Subtree {
   std::int64_t first;
   std::int64_t count;

@@ -10,18 +10,18 @@
 
 namespace lockstep {
 
-// A reduction whose inputs are in several processes: what each of them can reduce alone, and how
-// the rest is made of that, with the bits of reduce().
+// A reduction whose inputs are in several workers: which parts each worker can reduce alone, and
+// how these make the whole, with the bits of reduce().
 
-/// The largest subtrees of the canonical order over `places` that have no places but `own`
+/// The largest subtrees of the canonical order over `places` whose places are all in `own`
 /// (ascending), in order. For a contiguous `own` there are at most 2 log2(places).
 [[nodiscard]] std::vector<Subtree> subtrees_of(std::span<const int> own, int places);
 
-/// Whether reductions of subtrees can be reduced further as if nothing had been rounded between:
-/// not sums and means of half floats, which are accumulated in float32.
+/// Whether the results of subtrees can be reduced further with the same bits as all inputs at once.
+/// Not so for sums and means of half floats: these are accumulated in float32 and rounded once.
 [[nodiscard]] bool has_partial_sums(ElementType type, ReduceOp op);
 
-/// What the inputs of a subtree are reduced with: `op`, but for a mean sum.
+/// The operation within a subtree: sum for a mean, else `op`.
 [[nodiscard]] ReduceOp partial_op(ReduceOp op);
 
 /// A subtree and the reduction of its inputs by partial_op(), or its only input.
@@ -30,21 +30,21 @@ struct PartialSum {
   const std::byte* data;
 };
 
-/// Which subtrees the processes of a group reduce, each alone. Those of one input unless
-/// has_partial_sums(type, op).
+/// Which subtrees each worker of a group reduces alone. Without has_partial_sums(type, op) each has
+/// one input.
 class ReductionPlan {
  public:
-  /// `places` are those of each process, ascending.
+  /// `places` are those of each worker, ascending.
   ReductionPlan(const std::vector<std::vector<int>>& places, ElementType type, ReduceOp op);
 
   [[nodiscard]] const std::vector<Subtree>& subtrees(std::size_t process) const {
     return subtrees_[process];
   }
-  /// Whether each process has one subtree, and one reduce() of their sums, in the order of the
-  /// processes, gives that of all inputs.
+  /// Whether each worker has one subtree, and reduce() of their sums, in the order of the workers,
+  /// has the bits of reduce() of all inputs.
   [[nodiscard]] bool is_one_sum_each() const;
-  /// The partial sums of all subtrees, in order, of which each process has `stride` pieces: number
-  /// `part` of each.
+  /// The partial sums of all subtrees, in order. Each worker has `stride` pieces of each of its
+  /// subtrees in `pieces`; number `part` of them is taken.
   [[nodiscard]] std::vector<PartialSum> in_order(const std::vector<std::vector<ConstBytes>>& pieces,
                                                  std::size_t part, std::size_t stride) const;
 

@@ -31,8 +31,8 @@ void reduce(std::span<const std::byte* const> inputs, std::span<std::byte> outpu
 void reduce(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
             std::size_t bytes, ElementType type, ReduceOp op);
 
-/// Why there is no such reduction: of a sum of booleans, and of a mean of anything but floating
-/// types. "" if there is one.
+/// Why there is no such reduction: booleans have no sum, and only floating types have a mean. "" if
+/// there is one.
 [[nodiscard]] std::string why_not(ElementType type, ReduceOp op);
 
 }  // namespace lockstep

@@ -5,8 +5,8 @@ namespace lockstep {
 /// How many functions this thread is running for value_and_grad, one inside another.
 [[nodiscard]] int grad_depth() noexcept;
 
-/// While it lives this thread's grad_depth is `depth`. Whoever runs a caller's function on threads
-/// of its own hands the caller's on, so that derivatives in it know that they are nested.
+/// While it lives this thread's grad_depth is `depth`. Code that runs a caller's function on other
+/// threads sets the caller's depth there, so that derivatives inside know that they are nested.
 class GradDepthScope {
  public:
   explicit GradDepthScope(int depth) noexcept;

@@ -23,8 +23,8 @@ std::string name_of(const K& key) {
 }
 }  // namespace tree_detail
 
-/// What is said of the leaves of trees, as JAX's prefix trees say it: one entry for all leaves of a
-/// tree, or a list with one for each of its parts, which may be lists in turn. Parts are the
+/// Options for the leaves of trees, as in JAX's prefix trees: one entry for all leaves of a tree,
+/// or a list with one entry for each of its parts, which may itself be a list. Parts are the
 /// elements of a tuple, pair, vector or array, the members of a struct as LOCKSTEP_TREE names them,
 /// and the entries of a map, by key:
 ///

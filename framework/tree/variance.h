@@ -15,9 +15,9 @@ namespace lockstep {
 /// Some axes of one map: bit a is its axis a.
 using AxisSet = std::uint64_t;
 
-/// Over which axes of its map each tensor of one replica varies, from how it was made. What is not
-/// known here was not made in the map: it is the same everywhere. Tensors that share memory vary
-/// alike. Used by the replica's thread.
+/// Remembers over which axes of its map each tensor of one replica varies, from how it was made. An
+/// unknown tensor was not made in the map: it is the same on all replicas. Tensors that share
+/// memory vary alike. Used by the replica's thread.
 class Variance {
  public:
   /// `where` is the map's call.
@@ -34,7 +34,8 @@ class Variance {
   [[nodiscard]] bool knows(const at::Tensor& tensor) const;
   /// The tensor was made: it varies over these axes, and over those that it varied over before.
   void add(const at::Tensor& tensor, AxisSet axes);
-  /// What varies over these axes was written into the tensor: all that shares its memory does now.
+  /// Values that vary over these axes were written into the tensor: all tensors that share its
+  /// memory vary over them now.
   void add_written(const at::Tensor& tensor, AxisSet axes);
   /// The same values in the same memory as a tensor without a graph that varies over `axes`, too:
   /// what is written into one of them is seen in the other, by autograd as well.

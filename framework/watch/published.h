@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// In place of a call's number: the verdict is that with which the member of which `key` is the id
-/// has ended.
+/// A call number that stands for a member's end: `key` is then the member's id, and the verdict is
+/// what it ended with.
 inline constexpr std::uint64_t kOwnEnd = ~std::uint64_t{0};
 /// With this begins what such a member's seat says.
 inline constexpr std::string_view kMismatch = "CollectiveMismatch: ";

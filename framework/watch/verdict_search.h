@@ -21,7 +21,8 @@ struct SeatIndex {
   auto operator<=>(const SeatIndex&) const = default;
 };
 
-/// A seat as the search has read it: once, so that it can be asked later whether it still is so.
+/// A seat as the search has read it once. At the end the search checks whether it is still the
+/// same.
 struct KnownSeat {
   SeatIndex place;
   SeatView view;
@@ -50,10 +51,10 @@ struct PendingCall {
   bool has_unread = false;
 };
 
-/// The search for why a call can never complete, over what members wait for: a call for the members
-/// that are missing in it, a member for the call it waits in or for those its map runs. That can
-/// never end if the way leads to a member that has returned or thrown, to a call on which members
-/// disagree, or back to where it has come by.
+/// Searches for the reason why a call can never complete, along a graph of waits: a call waits for
+/// the members that are missing in it; a member waits for the call that it is in, or for the
+/// members that its map runs. A wait can never end if its way leads to a member that has returned
+/// or thrown, to a call on which members disagree, or back to a call on the way.
 ///
 /// One of a map's replicas that can never go on will throw, and the member that has called the map
 /// may catch that and arrive: from a map the way leads only back to what lies before it.

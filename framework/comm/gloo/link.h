@@ -36,7 +36,7 @@ struct GlooOptions {
 };
 
 /// One replica's TCP connections to all others, over Gloo's transport: a full mesh of pairs that
-/// found each other through a store. It moves messages; what they mean is the communicator's.
+/// found each other through a store. It moves messages and does not know what they mean.
 class GlooLink {
  public:
   struct Outgoing {
@@ -55,7 +55,7 @@ class GlooLink {
   GlooLink(const GlooLink&) = delete;
   GlooLink& operator=(const GlooLink&) = delete;
 
-  /// One of those who send over the link: its messages can be interrupted without the others'.
+  /// A user of the link. Its messages can be interrupted without those of others.
   struct User {
     std::exception_ptr error;
   };
@@ -84,14 +84,14 @@ class GlooLink {
   };
 
   /// Starts to send and receive. A message meets the one with the same `tag` and size on the other
-  /// side; of several alike the first posted. Empty ones are left out, on both sides alike.
+  /// side, in the order of posting. Both sides leave out empty messages.
   [[nodiscard]] Exchange post(const User& user, std::uint64_t tag,
                               std::span<const Outgoing> outgoing,
                               std::span<const Incoming> incoming);
 
-  /// See Communicator::abort and Communicator::interrupt. Who posts a message later than a moment
-  /// after its peer was interrupted may break their connection: the callers see to it that nobody
-  /// does (Board::published).
+  /// See Communicator::abort and Communicator::interrupt. A message that is posted more than a
+  /// moment after its peer was interrupted may break the connection. Callers avoid that by
+  /// Board::published.
   void abort(const std::string& reason) noexcept;
   void interrupt(User& user, const std::exception_ptr& error) noexcept;
 

@@ -12,9 +12,9 @@
 
 namespace lockstep {
 
-/// The end of the memory that a host's replicas share: extents, which they allocate and map at run
-/// time. An extent is known by its offset, which is never used twice; one that all have let go of
-/// is given back to the system. Any thread.
+/// Extents: parts of a host's shared memory that replicas allocate and map at run time. They lie at
+/// the end of its file. An extent is known by its offset, which is never used twice. Its memory
+/// returns to the system when all have let it go. Any thread.
 class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
  public:
   /// Addresses for extents in the file, not memory.
