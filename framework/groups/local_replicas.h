@@ -14,10 +14,10 @@
 
 #include "framework/base/process.h"
 #include "framework/base/waited.h"
+#include "framework/comm/common_buffers.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/run_lock.h"
 #include "framework/groups/cancellation.h"
-#include "framework/comm/common_buffers.h"
 #include "framework/watch/board.h"
 
 namespace lockstep {
