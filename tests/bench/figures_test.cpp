@@ -5,9 +5,9 @@
 #include "framework/base/errors.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/operation.h"
-#include "trainers/bench/statistics.h"
-#include "trainers/bench/units.h"
+#include "trainers/bench/reports/operation.h"
+#include "trainers/bench/reports/report.h"
+#include "trainers/bench/reports/units.h"
 
 using namespace lockstep;
 using namespace lockstep::bench;
@@ -49,15 +49,6 @@ TEST_CASE("numbers have three digits, and times the unit in which they have") {
   CHECK(time_text(999.7e-6) == "1.00 ms");
   CHECK(time_text(12.44e-3) == "12.4 ms");
   CHECK(time_text(1.25) == "1.25 s");
-}
-
-TEST_CASE("lists are cut at commas, and have no empty entry") {
-  CHECK(parse_list("a", "--x") == std::vector<std::string>{"a"});
-  CHECK(parse_list("a, b,c ", "--x") == std::vector<std::string>{"a", "b", "c"});
-  for (const std::string text : {"", ",", "a,", ",a", "a, ,b"}) {
-    CHECK(message_of<ValueError>([&] { (void)parse_list(text, "--x"); }) ==
-          "--x " + text + ": an entry of the list is empty");
-  }
 }
 
 TEST_CASE("quartiles interpolate between the samples around them") {

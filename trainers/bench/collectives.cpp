@@ -1,5 +1,3 @@
-#include "trainers/bench/collectives.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,24 +8,24 @@
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/base/wording.h"
-#include "trainers/bench/contestants.h"
-#include "trainers/bench/own_systems.h"
-#include "trainers/bench/peers.h"
-#include "trainers/bench/plot.h"
-#include "trainers/bench/progress_line.h"
-#include "trainers/bench/report_json.h"
-#include "trainers/bench/report_text.h"
-#include "trainers/bench/units.h"
+#include "trainers/bench/measurements.h"
+#include "trainers/bench/measuring/machine.h"
+#include "trainers/bench/measuring/measure.h"
+#include "trainers/bench/measuring/progress_line.h"
+#include "trainers/bench/reports/json.h"
+#include "trainers/bench/reports/pictures.h"
+#include "trainers/bench/reports/text.h"
+#include "trainers/bench/reports/units.h"
+#include "trainers/bench/session.h"
+#include "trainers/bench/systems/own.h"
 
 namespace lockstep::bench {
 namespace {
 
 // The sizes as this operation can have them, each once.
-std::vector<std::int64_t> usable_sizes(const CollectivesOptions& options, Operation operation,
+std::vector<std::int64_t> usable_sizes(std::vector<std::int64_t> sizes, Operation operation,
                                        std::int64_t replicas) {
-  std::vector<std::int64_t> sizes;
-  for (const std::int64_t size : options.sizes)
-    sizes.push_back(usable_size(operation, replicas, size));
+  for (std::int64_t& size : sizes) size = usable_size(operation, replicas, size);
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;
 }
@@ -39,64 +37,56 @@ std::int64_t memory_needed(std::size_t systems, std::int64_t replicas, std::int6
 }
 
 void note_once(OperationResult& result, const std::string& note) {
-  if (std::find(result.notes.begin(), result.notes.end(), note) == result.notes.end())
-    result.notes.push_back(note);
+  if (std::ranges::count(result.notes, note) == 0) result.notes.push_back(note);
 }
 
-void measure_operation(const Crew& crew, const CollectivesOptions& options, OperationResult& result,
-                       ProgressLine& progress) {
-  for (const std::int64_t bytes : usable_sizes(options, result.operation, result.replicas)) {
-    progress.show(str(name_of(result.operation), ", ", counted(result.replicas, "replica"), ", ",
-                      size_text(bytes)));
-    const std::int64_t needed = memory_needed(crew.size(), result.replicas, bytes);
-    const auto available = static_cast<std::int64_t>(available_memory());
-    if (needed > available) {
-      note_once(result, str(size_text(bytes),
-                            " is left out: the buffers of all systems take up to ", needed >> 20,
-                            " MiB, and ", available >> 20, " MiB are free; --systems picks fewer"));
-      continue;
-    }
-    result.sizes.push_back(
-        {bytes, measure(crew, name_of(result.operation), bytes, options.repetitions)});
-    for (const Measurement& measurement : result.sizes.back().measurements) {
-      if (!measurement.note.empty())
-        note_once(result, str(measurement.label, ": ", measurement.note));
-    }
+void measure_size(const Crew& crew, std::int64_t bytes, std::int64_t repetitions,
+                  OperationResult& result) {
+  const std::int64_t needed = memory_needed(crew.size(), result.replicas, bytes);
+  const auto available = static_cast<std::int64_t>(available_memory());
+  if (needed > available) {
+    note_once(result, str(size_text(bytes), " is left out: the buffers of all systems take up to ",
+                          needed >> 20, " MiB, and ", available >> 20,
+                          " MiB are free; --systems picks fewer"));
+    return;
+  }
+  const Pace pace{.repetitions = repetitions};
+  result.sizes.push_back({bytes, measure(crew, name_of(result.operation), bytes, pace)});
+  for (const Measurement& measurement : result.sizes.back().measurements) {
+    if (!measurement.note.empty())
+      note_once(result, str(measurement.system.label, ": ", measurement.note));
   }
 }
 
 }  // namespace
 
-void run_collectives(const CollectivesOptions& options) {
+void run_collectives(const Options& options) {
   const Workplace workplace;
-  const Contestants contestants = find_contestants(
-      workplace, options, own_collective_systems(),
-      [&](const std::string& name, std::vector<System>& systems) {
-        add_own_collective_system(name, options.launch, systems);
-      },
-      peer_names());
-  CollectivesReport report{.machine = machine_facts(),
-                           .systems = facts_of(contestants.systems),
-                           .left_out = contestants.left_out,
-                           .results = {}};
-  std::cout << heading_text(report.machine, report.systems, report.left_out) << std::endl;
-  ProgressLine progress;
+  const auto [systems, left_out] = find_contestants(
+      workplace, options, collective_systems(options.launch), {"c10d", "openmpi", "jax"});
+  CollectivesReport report{.heading = heading_of(systems, left_out)};
+  std::cout << heading_text(report.heading) << std::endl;
+  const ProgressLine progress;
   for (const std::int64_t replicas : options.replicas) {
-    progress.show(str("starting ", counted(std::ssize(contestants.systems), "system"), " of ",
-                      counted(replicas, "replica")));
+    const std::string on_replicas = counted(replicas, "replica");
+    progress.show(str("starting ", counted(std::ssize(systems), "system"), " of ", on_replicas));
     const MemoryBandwidth limit =
-        measure_memory_bandwidth(std::min(replicas, report.machine.cores));
-    Crew crew(workplace, contestants.systems, replicas);
+        measure_memory_bandwidth(std::min(replicas, report.heading.machine.cores));
+    Crew crew(workplace, systems, replicas);
     for (const Operation operation : options.operations) {
-      report.results.push_back({operation, replicas, limit, {}, {}});
-      measure_operation(crew, options, report.results.back(), progress);
+      OperationResult& result = report.results.emplace_back(
+          OperationResult{.operation = operation, .replicas = replicas, .limit = limit});
+      for (const std::int64_t bytes : usable_sizes(options.sizes, operation, replicas)) {
+        progress.show(str(name_of(operation), ", ", on_replicas, ", ", size_text(bytes)));
+        measure_size(crew, bytes, options.repetitions, result);
+      }
       progress.clear();
-      std::cout << result_text(report, report.results.back()) << std::flush;
+      std::cout << result_text(report, result) << std::flush;
     }
     crew.finish();
   }
-  if (!options.json.empty()) write_file(options.json, to_json(report));
-  if (!options.plot.empty()) write_file(options.plot, to_svg(report));
+  write_file(options.json, [&] { return to_json(report); });
+  write_file(options.plot, [&] { return charts::to_svg(picture_of(report)); });
 }
 
 }  // namespace lockstep::bench

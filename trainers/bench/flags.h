@@ -2,54 +2,46 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/replicas/launch.h"
-#include "trainers/bench/operation.h"
+#include "trainers/bench/reports/operation.h"
 
 namespace lockstep::bench {
 
-/// What every measurement takes.
-struct CommonOptions {
+/// What the command line asks for; flags that a measurement has not keep their defaults.
+struct Options {
+  std::string measurement;  ///< "collectives", "vdot" or "training"
+  std::string text;         ///< --help or --version: to be printed, and nothing else done
+
   std::vector<std::string> systems;  ///< empty: all that there are
   std::vector<std::string> pythons{"python3"};
-  std::int64_t repetitions = 0;  ///< 0: see measure()
+  std::int64_t repetitions = 0;  ///< 0: as many as the measurement has by default
   std::filesystem::path json;    ///< empty: none
-};
+  std::filesystem::path plot;    ///< empty: none
 
-struct CollectivesOptions : CommonOptions {
-  std::vector<Operation> operations{Operation::all_reduce, Operation::reduce_scatter,
-                                    Operation::all_gather};
-  std::vector<std::int64_t> sizes;  ///< ascending
+  // Of collectives and training.
   std::vector<std::int64_t> replicas{2, 4};
   std::vector<LaunchMode> launch{LaunchMode::processes};
-  std::filesystem::path plot;  ///< empty: none
-};
 
-struct VdotOptions : CommonOptions {};
+  // Of collectives.
+  std::vector<Operation> operations{Operation::all_reduce, Operation::reduce_scatter,
+                                    Operation::all_gather};
+  std::vector<std::int64_t> sizes{8,         64,      1 << 10, 8 << 10,  64 << 10,
+                                  256 << 10, 1 << 20, 8 << 20, 64 << 20, 256 << 20};  ///< ascending
 
-struct TrainingOptions : CommonOptions {
-  bool steps = true;     ///< measure steps
-  bool launches = true;  ///< measure launches
+  // Of training.
+  std::vector<std::string> measured{"steps", "launches"};
   std::vector<std::string> models{"mlp", "cnn"};
-  std::vector<std::int64_t> replicas{1, 2, 4};
-  std::vector<std::int64_t> stages;  ///< of ZeRO
-  std::int64_t batch = 64;           ///< samples a replica
-  std::vector<LaunchMode> launch{LaunchMode::processes};
-  std::filesystem::path plot;  ///< empty: none
-};
-
-/// What the command line asks for: exactly one of these.
-struct Flags {
-  std::optional<CollectivesOptions> collectives = std::nullopt;
-  std::optional<VdotOptions> vdot = std::nullopt;
-  std::optional<TrainingOptions> training = std::nullopt;
-  std::optional<std::string> text;  ///< --help or --version: to be printed, and nothing else done
+  std::vector<std::int64_t> stages{0, 1, 2, 3};  ///< of ZeRO
+  std::int64_t batch = 64;                       ///< samples a replica
 };
 
 /// Throws ValueError for what is not known, lacks its value or breaks a rule.
-[[nodiscard]] Flags parse_flags(int argc, const char* const* argv);
+[[nodiscard]] Options parse_flags(int argc, const char* const* argv);
+
+/// What `bench --help` prints: the commands, their flags, and how is measured.
+[[nodiscard]] std::string help_text();
 
 }  // namespace lockstep::bench

@@ -1,4 +1,4 @@
-#include "trainers/bench/help.h"
+#include "trainers/bench/flags.h"
 
 namespace lockstep::bench {
 

@@ -1,4 +1,4 @@
-"""One replica of a system that bench measures, as ../link.h says it: a task does what the driver asks."""
+"""One replica of a system that bench measures, as ../systems/link.h says it: a task does what the driver asks."""
 
 import os
 import time

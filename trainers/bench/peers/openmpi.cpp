@@ -16,8 +16,8 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "trainers/bench/link.h"
-#include "trainers/bench/operation.h"
+#include "trainers/bench/reports/operation.h"
+#include "trainers/bench/systems/link.h"
 
 namespace lockstep::bench {
 namespace {

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "trainers/bench/flags.h"
+
+namespace lockstep::bench {
+
+// Each measures, prints its tables to stdout and writes the files that are asked for.
+
+void run_collectives(const Options& options);
+void run_vdot(const Options& options);
+void run_training(const Options& options);
+
+}  // namespace lockstep::bench

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "framework/replicas/worker_process.h"
+#include "trainers/bench/measuring/workplace.h"
+#include "trainers/bench/systems/system.h"
+
+namespace lockstep::bench {
+
+/// What a batch of calls took.
+struct Ran {
+  double seconds = 0;              ///< from the first replica's begin to the last one's end
+  std::vector<double> parts = {};  ///< of them, mean over the replicas; see Task::parts()
+};
+
+/// The running replicas of a system. Errors name the system; a process that ends, or says nothing
+/// for two minutes, is a CommError with the last lines of what it printed. All waiting ends with
+/// Stopped when a signal comes.
+class Workers {
+ public:
+  /// Starts them; await_start() waits until they are ready.
+  Workers(const Workplace& workplace, const System& system, std::int64_t replicas);
+  /// Ends them, if finish() was not called with little patience.
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  [[nodiscard]] const System& system() const noexcept { return *system_; }
+
+  void await_start();
+  /// Makes the buffers of an operation; see Task::prepare. Returns replica 0's note.
+  std::string prepare(const std::string& operation, std::int64_t bytes);
+  /// Runs a batch of so many calls.
+  Ran run(std::int64_t calls);
+  [[nodiscard]] MemoryUse memory();
+  /// Asks them to end. The destructor waits for that as long as `patience`, then it makes them.
+  void finish(std::chrono::milliseconds patience);
+
+ private:
+  struct Process {
+    pid_t pid = -1;
+    Descriptor handle;  // a pidfd: readable once it has ended
+  };
+
+  std::vector<std::string> ask(const std::string& request, const std::string& expected);
+  std::vector<std::string> await_answers(const std::string& expected);
+  void await_input();
+  [[noreturn]] void fail(const std::string& what) const;
+  [[nodiscard]] bool reaped_within(std::chrono::milliseconds patience);
+
+  const Workplace* workplace_;
+  const System* system_;
+  std::int64_t replicas_;
+  std::size_t links_;  // replicas that are asked
+  std::filesystem::path folder_;
+  Descriptor output_;
+  Descriptor answers_;
+  std::vector<Descriptor> commands_;
+  std::vector<Process> processes_;
+  std::string received_;
+  std::chrono::milliseconds patience_;
+};
+
+/// All systems of a measurement at once.
+class Crew {
+ public:
+  /// Starts them side by side, each with so many replicas, and waits until all are ready.
+  Crew(const Workplace& workplace, const std::vector<System>& systems, std::int64_t replicas);
+  /// Ends them side by side, those of a finished crew with more patience.
+  ~Crew();
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  [[nodiscard]] std::size_t size() const noexcept { return members_.size(); }
+  [[nodiscard]] Workers& operator[](std::size_t i) const { return *members_[i]; }
+  /// No more measurements are to come.
+  void finish();
+
+ private:
+  Crew() = default;
+
+  std::vector<std::unique_ptr<Workers>> members_;
+};
+
+}  // namespace lockstep::bench

@@ -1,0 +1,73 @@
+#include "trainers/bench/measuring/measure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace lockstep::bench {
+namespace {
+
+constexpr double kMostCalls = 100'000;
+
+// Calls that take about as long as a batch should. The first ones may be slow for reasons of their
+// own: what is asked for at once is never more than ten times of what has been seen.
+std::int64_t calls_of_batch(Workers& workers, double batch_seconds) {
+  double calls = 1;
+  while (true) {
+    const double seconds = workers.run(static_cast<std::int64_t>(calls)).seconds;
+    const double wanted = std::clamp(std::round(batch_seconds * calls / seconds), 1.0, kMostCalls);
+    if (seconds >= batch_seconds / 2 || wanted <= 2 * calls)
+      return static_cast<std::int64_t>(wanted);
+    calls = std::min(wanted, 10 * calls);
+  }
+}
+
+// What a system's batches took, added up to a measurement in the end.
+struct Batches {
+  Measurement measurement;
+  std::vector<std::vector<double>> parts{kStepPartNames.size()};
+
+  void add(const Ran& ran) {
+    const auto calls = static_cast<double>(measurement.calls);
+    measurement.samples.push_back(ran.seconds / calls);
+    for (std::size_t i = 0; i < ran.parts.size(); ++i) parts.at(i).push_back(ran.parts[i] / calls);
+  }
+
+  [[nodiscard]] Measurement result() {
+    measurement.seconds = quartiles(measurement.samples);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (!parts[i].empty()) measurement.parts[i] = quartiles(parts[i]).median;
+    }
+    return measurement;
+  }
+};
+
+}  // namespace
+
+std::vector<Measurement> measure(const Crew& systems, const std::string& operation,
+                                 std::int64_t amount, const Pace& pace) {
+  std::vector<Batches> all(systems.size());
+  for (std::size_t i = 0; i < systems.size(); ++i) {
+    Measurement& measurement = all[i].measurement;
+    measurement.system = systems[i].system().facts;
+    measurement.note = systems[i].prepare(operation, amount);
+    measurement.calls = calls_of_batch(systems[i], pace.batch_seconds);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const auto enough = [&](std::int64_t done) {
+    if (pace.repetitions > 0) return done == pace.repetitions;
+    return done == pace.most ||
+           (done >= pace.fewest && std::chrono::steady_clock::now() - begin > pace.case_time);
+  };
+  for (std::int64_t repetition = 0; !enough(repetition); ++repetition) {
+    for (std::size_t i = 0; i < systems.size(); ++i) {
+      const std::size_t turn = (i + static_cast<std::size_t>(repetition)) % systems.size();
+      all[turn].add(systems[turn].run(all[turn].measurement.calls));
+    }
+  }
+  std::vector<Measurement> measurements;
+  for (Batches& batches : all) measurements.push_back(batches.result());
+  return measurements;
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainers/bench/measuring/crew.h"
+#include "trainers/bench/reports/report.h"
+
+namespace lockstep::bench {
+
+/// How much is measured of a case.
+struct Pace {
+  double batch_seconds = 3e-3;        ///< a batch has as many calls as take so long, at least one
+  std::int64_t repetitions = 0;       ///< batches; 0: as follows
+  std::chrono::seconds case_time{2};  ///< until so much has passed,
+  std::int64_t fewest = 5;            ///< at least so many,
+  std::int64_t most = 25;             ///< at most so many
+};
+
+/// Measures an operation on all systems, in the order given, interleaved: each repetition runs one
+/// batch of every system in turn, beginning with another one each time, so that whatever else
+/// happens on the machine meets all alike. A batch's time divided by its calls is a sample. Each
+/// system's result is checked and a batch run before that. `amount` is what Task::prepare() takes.
+[[nodiscard]] std::vector<Measurement> measure(const Crew& systems, const std::string& operation,
+                                               std::int64_t amount, const Pace& pace);
+
+}  // namespace lockstep::bench

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <iostream>
+#include <string>
+
+#include <unistd.h>
+
+namespace lockstep::bench {
+
+/// One line on a terminal's stderr that says what is being done; nothing where stderr is none.
+class ProgressLine {
+ public:
+  ProgressLine() = default;
+  ~ProgressLine() { clear(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  /// Shows `text` in place of what was there.
+  void show(const std::string& text) const {
+    if (terminal_) std::cerr << "\r\033[K" << text << std::flush;
+  }
+  /// Makes room for other output.
+  void clear() const { show(""); }
+
+ private:
+  bool terminal_ = ::isatty(STDERR_FILENO) == 1;
+};
+
+}  // namespace lockstep::bench

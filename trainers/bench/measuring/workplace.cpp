@@ -1,0 +1,162 @@
+#include "trainers/bench/measuring/workplace.h"
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "framework/base/text.h"
+#include "framework/base/waited.h"
+#include "framework/replicas/worker_process.h"
+
+namespace lockstep::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kLookAround = 100;  // milliseconds
+
+// Processes whose parent is this one.
+std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream file(entry.path() / "stat");
+    std::string text;
+    std::getline(file, text);
+    // "pid (name) state ppid …": a name may hold anything, so that the last parenthesis counts.
+    const std::size_t end = text.rfind(')');
+    if (end == std::string::npos || end + 4 > text.size()) continue;
+    if (std::strtol(text.c_str() + end + 4, nullptr, 10) == ::getpid()) {
+      found.push_back(static_cast<pid_t>(std::stol(name)));
+    }
+  }
+  return found;
+}
+
+// Those of a killed process become this one's, and are next.
+void end_children() {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (std::chrono::steady_clock::now() < deadline) {
+    for (const pid_t child : children()) ::kill(child, SIGKILL);
+    pid_t reaped = 0;
+    while ((reaped = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
+    }
+    if (reaped < 0 && errno == ECHILD) return;
+    ::poll(nullptr, 0, 1);
+  }
+}
+
+fs::path make_folder_in(const fs::path& parent) {
+  std::string name = (parent / "lockstep-bench-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw Error(str("cannot make the temporary folder ", name, ": ", std::strerror(errno)));
+  }
+  return name;
+}
+
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& more) {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    if (!more.contains(text.substr(0, text.find('=')))) variables.push_back(text);
+  }
+  for (const auto& [name, value] : more) variables.push_back(str(name, '=', value));
+  return variables;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+}  // namespace
+
+Stopped::Stopped(int signal)
+    : Error(signal == SIGINT ? "stopped by Ctrl-C" : "stopped by SIGTERM"), signal_(signal) {}
+
+Workplace::Workplace() {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  folder_ = make_folder_in(fs::temp_directory_path());
+}
+
+Workplace::~Workplace() {
+  end_children();
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+fs::path Workplace::make_folder() const {
+  return make_folder_in(folder_);
+}
+
+int Workplace::wait_for(std::vector<pollfd>& polled) const {
+  polled.push_back({signals_.descriptor(), POLLIN, 0});
+  int count = 0;
+  for (Waited waited; count == 0 && waited.look() < kSilence;) {
+    count = ::poll(polled.data(), polled.size(), kLookAround);
+    if (signals_.signal() != 0) throw Stopped(signals_.signal());
+    if (count < 0 && errno == EINTR) count = 0;
+  }
+  polled.pop_back();
+  return count;
+}
+
+ProgramEnd Workplace::run(const Program& program,
+                          const std::function<void(const std::string& output)>& look) const {
+  auto [output, input] = make_pipe();
+  const pid_t pid = start(program, input.get());
+  input.close();
+  ProgramEnd end;
+  while (true) {
+    std::vector<pollfd> polled{{output.get(), POLLIN, 0}};
+    end.silent = wait_for(polled) == 0;
+    std::array<char, 4096> buffer{};
+    const ssize_t size = end.silent ? 0 : ::read(output.get(), buffer.data(), buffer.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) break;
+    end.output.append(buffer.data(), static_cast<std::size_t>(size));
+    look(end.output);
+  }
+  if (end.silent) ::kill(pid, SIGKILL);
+  ::waitpid(pid, &end.status, 0);
+  return end;
+}
+
+pid_t start(const Program& program, int output) {
+  std::vector<std::string> arguments = program.arguments;
+  std::vector<std::string> variables = environment_with(program.environment);
+  const std::vector<char*> argument_pointers = pointers(arguments);
+  const std::vector<char*> variable_pointers = pointers(variables);
+  const pid_t driver = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) throw Error(str("cannot start ", arguments[0], ": ", std::strerror(errno)));
+  if (pid > 0) return pid;
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != driver) ::_exit(1);
+  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(output, STDOUT_FILENO);
+  ::dup2(output, STDERR_FILENO);
+  ::execvpe(argument_pointers[0], argument_pointers.data(), variable_pointers.data());
+  ::dprintf(STDERR_FILENO, "cannot run %s: %s\n", argument_pointers[0], std::strerror(errno));
+  ::_exit(127);
+}
+
+}  // namespace lockstep::bench

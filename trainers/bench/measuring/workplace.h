@@ -1,0 +1,68 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include "framework/base/errors.h"
+#include "framework/replicas/stop_signals.h"
+#include "trainers/bench/systems/system.h"
+
+namespace lockstep::bench {
+
+/// Thrown where the driver waits when Ctrl-C or SIGTERM comes.
+class Stopped : public Error {
+ public:
+  explicit Stopped(int signal);
+  [[nodiscard]] int signal() const noexcept { return signal_; }
+
+ private:
+  int signal_;
+};
+
+/// How a program ended.
+struct ProgramEnd {
+  bool silent = false;  ///< it said nothing for kSilence, and was killed
+  int status = 0;       ///< as waitpid() has it
+  std::string output;   ///< all that it printed
+};
+
+/// Where the driver works, one in a process: a temporary folder that only this user can open, the
+/// signals that end the measurement, and all processes below this one: whatever of them still runs
+/// when it is destroyed is killed and reaped, also what others have started and left behind.
+class Workplace {
+ public:
+  /// Who says nothing for so long has failed.
+  static constexpr std::chrono::seconds kSilence{120};
+
+  Workplace();
+  ~Workplace();
+  Workplace(const Workplace&) = delete;
+  Workplace& operator=(const Workplace&) = delete;
+
+  /// A new folder below the temporary one.
+  [[nodiscard]] std::filesystem::path make_folder() const;
+  /// poll() that throws Stopped when a signal comes, and returns 0 once this process has waited for
+  /// kSilence, pauses of it not counted.
+  [[nodiscard]] int wait_for(std::vector<pollfd>& polled) const;
+  /// Starts a program and waits for its end. `look` sees what it has printed whenever it has
+  /// printed more.
+  ProgramEnd run(
+      const Program& program,
+      const std::function<void(const std::string& output)>& look = [](const std::string&) {}) const;
+
+ private:
+  StopSignals signals_;
+  std::filesystem::path folder_;
+};
+
+/// Starts a program in a process group of its own (Ctrl-C is for the driver), without input and
+/// with stdout and stderr to `output`; it gets SIGTERM when this process ends. What cannot be run
+/// says so there and ends with status 127. Throws Error if there can be no process.
+[[nodiscard]] pid_t start(const Program& program, int output);
+
+}  // namespace lockstep::bench

@@ -1,0 +1,176 @@
+#include "trainers/bench/peers/peers.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/replicas/worker_process.h"
+
+namespace lockstep::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+// Where the programs of peers are: beside the binary in a build, under libexec/ where installed.
+fs::path peer_program(const std::string& name) {
+  const fs::path binary = fs::read_symlink("/proc/self/exe");
+  const fs::path built = binary.parent_path() / "bench_peers";
+  const fs::path installed = binary.parent_path().parent_path() / "libexec/lockstep/bench_peers";
+  return (fs::exists(built) ? built : installed) / name;
+}
+
+struct Probed {
+  bool works = false;
+  std::string last_line;
+};
+
+// Runs `command --version`, which prints a version, or fails and says why in its last line. Once:
+// several systems are of one library, which may take seconds to load.
+Probed probe(const Workplace& workplace, Words command) {
+  static std::map<Words, Probed> known;
+  const auto before = known.find(command);
+  if (before != known.end()) return before->second;
+  Probed& probed = known[command];
+  command.emplace_back("--version");
+  auto [silent, status, text] = workplace.run({.arguments = command});
+  if (silent) text += "\nit has not ended in time";
+  probed.works = status == 0;
+  text.erase(text.find_last_not_of('\n') + 1);
+  probed.last_line = text.substr(text.rfind('\n') + 1);
+  return probed;
+}
+
+// "2.15.0a0" becomes "2.15".
+std::string short_version(const std::string& version) {
+  const std::size_t first = version.find('.');
+  return version.substr(
+      0, version.find_first_not_of("0123456789", first == std::string::npos ? 0 : first + 1));
+}
+
+void add_openmpi(const Workplace& workplace, Contestants& found) {
+  const std::string program = peer_program("openmpi");
+  const auto leave_out = [&](const std::string& reason) {
+    found.left_out.push_back({"openmpi", reason});
+  };
+  if (!fs::exists(program))
+    return leave_out("there was no MPI when bench was built (Debian: libopenmpi-dev)");
+  const Probed library = probe(workplace, {program});
+  const Probed launcher = probe(workplace, {"mpirun"});
+  const std::string name = "Open MPI ";
+  if (!library.works || library.last_line.rfind(name, 0) != 0)
+    return leave_out("the MPI that bench was built with is another: " + library.last_line);
+  if (!launcher.works) return leave_out("mpirun does not run: " + launcher.last_line);
+  found.systems.push_back(
+      {.facts = {.name = "openmpi",
+                 .label = "openmpi " + short_version(library.last_line.substr(name.size())),
+                 .version = library.last_line},
+       .programs = [program](std::int64_t replicas, const fs::path& folder) {
+         return std::vector<Program>{
+             {.arguments = {"mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "btl",
+                            "self,vader", "-np", str(replicas), program, folder},
+              .environment = {{"TMPDIR", folder}}}};
+       }});
+}
+
+// Or scripts would leave __pycache__ where they are.
+const std::pair<const std::string, std::string> kNoCaches{"PYTHONDONTWRITEBYTECODE", "1"};
+
+// Their best: a process a replica that meets the others on loopback, with a thread for its math.
+const std::map<std::string, std::string> kTorchEnvironment{
+    {"GLOO_SOCKET_IFNAME", "lo"}, {"OMP_NUM_THREADS", "1"}, kNoCaches};
+
+// `command RANK REPLICAS FOLDER` for each replica.
+std::vector<Program> torch_replicas(const Words& command, std::int64_t replicas,
+                                    const fs::path& folder) {
+  std::vector<Program> programs;
+  for (std::int64_t rank = 0; rank < replicas; ++rank) {
+    Words arguments = command;
+    arguments.insert(arguments.end(), {str(rank), str(replicas), folder});
+    programs.push_back({arguments, kTorchEnvironment});
+  }
+  return programs;
+}
+
+// A TCP port that nobody listens at.
+int free_port() {
+  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  if (!socket.open() || ::bind(socket.get(), any, size) != 0 ||
+      ::getsockname(socket.get(), any, &size) != 0) {
+    throw Error(str("cannot find a free port: ", std::strerror(errno)));
+  }
+  return ntohs(address.sin_port);
+}
+
+// Redirections of a tenth replica, which there is none of: without any, torchrun 1.13 fails on
+// Python 3.11, whose enumerations have no member for 0.
+Program torchrun(const std::string& python, std::int64_t replicas) {
+  return {.arguments = {python, "-m", "torch.distributed.run", "--nproc_per_node", str(replicas),
+                        "--master_addr", "127.0.0.1", "--master_port", str(free_port()),
+                        "--monitor_interval", "0.1", "--redirects", "9:3", "--tee", "9:3",
+                        peer_program("torch_startup.py")},
+          .environment = kTorchEnvironment};
+}
+
+// The script that tells its library's version.
+std::string script_of(const std::string& name) {
+  return name == "c10d" ? "c10d.py" : name == "jax" ? "jax_pmap.py" : "torch_training.py";
+}
+
+Programs programs_of(const std::string& name, const std::string& python) {
+  return [=](std::int64_t replicas, const fs::path& folder) -> std::vector<Program> {
+    const Words command{python, peer_program(script_of(name))};
+    if (name == "torchrun") return {torchrun(python, replicas)};
+    if (name == "c10d") return torch_replicas(command, replicas, folder);
+    if (name == "jax") return {{{command[0], command[1], str(replicas), folder}, {kNoCaches}}};
+    return torch_replicas({command[0], command[1], name}, replicas, folder);
+  };
+}
+
+void add_script(const Workplace& workplace, const std::string& name, const std::string& python,
+                Contestants& found) {
+  const std::string library = name == "jax" ? "JAX" : "PyTorch";
+  const Probed version = probe(workplace, {python, peer_program(script_of(name))});
+  if (!version.works) {
+    found.left_out.push_back({name, str(python, " cannot run it: ", version.last_line)});
+    return;
+  }
+  const std::string label = name + " " + short_version(version.last_line);
+  const bool there = std::any_of(found.systems.begin(), found.systems.end(),
+                                 [&](const System& other) { return other.facts.label == label; });
+  if (there) {
+    found.left_out.push_back(
+        {name, str(python, " has ", library, " ", version.last_line, ", as another has")});
+    return;
+  }
+  found.systems.push_back({.facts = {.name = name,
+                                     .label = label,
+                                     .version = str(library, " ", version.last_line, ", ", python)},
+                           .programs = programs_of(name, python),
+                           .one_controller = name == "jax"});
+}
+
+}  // namespace
+
+void add_peer(const Workplace& workplace, const std::string& name, const Words& pythons,
+              Contestants& found) {
+  if (name == "openmpi") return add_openmpi(workplace, found);
+  for (const std::string& python : pythons) add_script(workplace, name, python, found);
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,145 @@
+#include "trainers/bench/reports/json.h"
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// `make` of each of `values`, with what it takes beside one.
+template <typename Values, typename Make, typename... Context>
+Json array_of(const Values& values, const Make& make, const Context&... context) {
+  Json json = Json::array();
+  for (const auto& value : values) json.push_back(make(context..., value));
+  return json;
+}
+
+Json measurement_json(const Measurement& measurement) {
+  const Quartiles& seconds = measurement.seconds;
+  Json json{{"system", measurement.system.label},
+            {"seconds",
+             {{"median", seconds.median},
+              {"lower_quartile", seconds.lower},
+              {"upper_quartile", seconds.upper}}},
+            {"calls_per_sample", measurement.calls},
+            {"samples", measurement.samples}};
+  if (!measurement.note.empty()) json["note"] = measurement.note;
+  return json;
+}
+
+Json limit_json(const MemoryBandwidth& limit) {
+  return {
+      {"bytes_per_second", limit.bytes_per_second}, {"threads", limit.threads}, {"how", limit.how}};
+}
+
+Json size_json(const OperationResult& result, const SizeResult& size) {
+  const auto measured = [&](const Measurement& measurement) {
+    Json json = measurement_json(measurement);
+    json["bus_bytes_per_second"] = bus_bandwidth(result, size, measurement);
+    if (measurement.system.own) json["share_of_limit"] = share_of_limit(result, size, measurement);
+    return json;
+  };
+  return {{"bytes", size.bytes},
+          {"moved_bytes", moved_bytes(result.operation, result.replicas, size.bytes)},
+          {"measurements", array_of(size.measurements, measured)}};
+}
+
+Json operation_json(const OperationResult& result) {
+  return {{"operation", name_of(result.operation)},
+          {"replicas", result.replicas},
+          {"limit", limit_json(result.limit)},
+          {"sizes", array_of(result.sizes, size_json, result)},
+          {"notes", result.notes}};
+}
+
+Json parts_json(const StepParts& parts) {
+  Json json = Json::object();
+  for (std::size_t i = 0; i < parts.size(); ++i) json[kStepPartNames[i]] = parts[i];
+  return json;
+}
+
+Json step_json(const TrainingResult& result, const Measurement& measurement) {
+  Json json = measurement_json(measurement);
+  json["steps_per_second"] = 1 / measurement.seconds.median;
+  json["measured_parts"] = parts_json(measurement.parts);
+  json["exposed_parts"] = parts_json(exposed_parts(result, measurement));
+  json["peak_bytes"] = measurement.memory.peak_bytes;
+  json["host_bytes"] = measurement.memory.host_bytes;
+  const std::optional<Floor> floor = floor_of(result);
+  if (floor && !is_reference(measurement))
+    json["share_of_floor"] = floor->seconds() / measurement.seconds.median;
+  if (const auto scaling = efficiency(result, measurement)) json["efficiency"] = *scaling;
+  return json;
+}
+
+Json training_json(const TrainingResult& result) {
+  Json json{{"model", result.model},
+            {"parameters", result.parameters},
+            {"replicas", result.replicas},
+            {"batch", result.batch},
+            {"limit", limit_json(result.limit)}};
+  if (const std::optional<Floor> floor = floor_of(result)) {
+    json["floor"] = {{"seconds", floor->seconds()},
+                     {"forward_and_backward", floor->compute},
+                     {"update", floor->update}};
+  }
+  json["measurements"] = array_of(result.measurements, step_json, result);
+  return json;
+}
+
+// What all reports have.
+Json heading_json(const char* measurement, const Heading& heading) {
+  const MachineFacts& machine = heading.machine;
+  const auto system_json = [](const SystemFacts& system) {
+    return Json{{"label", system.label}, {"version", system.version}, {"own", system.own}};
+  };
+  const auto left_out_json = [](const LeftOut& system) {
+    return Json{{"name", system.name}, {"reason", system.reason}};
+  };
+  return {{"measurement", measurement},
+          {"lockstep", LOCKSTEP_VERSION},
+          {"machine",
+           {{"cpu", machine.cpu},
+            {"instructions", machine.instructions},
+            {"cores", machine.cores},
+            {"memory_bytes", machine.memory_bytes},
+            {"last_cache_bytes", machine.last_cache_bytes},
+            {"load", machine.load},
+            {"kernel", machine.kernel},
+            {"date", machine.date}}},
+          {"dtype", "float32"},
+          {"systems", array_of(heading.systems, system_json)},
+          {"left_out", array_of(heading.left_out, left_out_json)}};
+}
+
+}  // namespace
+
+std::string to_json(const CollectivesReport& report) {
+  Json json = heading_json("collectives", report.heading);
+  json["results"] = array_of(report.results, operation_json);
+  return json.dump(2) + "\n";
+}
+
+std::string to_json(const VdotReport& report) {
+  Json json = heading_json("vdot", report.heading);
+  json["replicas"] = report.replicas;
+  json["bytes"] = report.bytes;
+  json["measurements"] = array_of(report.measurements, measurement_json);
+  return json.dump(2) + "\n";
+}
+
+std::string to_json(const TrainingReport& report) {
+  Json json = heading_json("training", report.heading);
+  json["optimizer"] = "adam";
+  json["results"] = array_of(report.results, training_json);
+  json["launches"] = {{"replicas", report.launched_replicas},
+                      {"measurements", array_of(report.launches, measurement_json)}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,177 @@
+#include "trainers/bench/reports/pictures.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "framework/base/text.h"
+#include "framework/base/wording.h"
+#include "trainers/bench/reports/units.h"
+
+namespace lockstep::bench {
+namespace {
+
+using charts::Axis;
+using charts::Bar;
+using charts::BarChart;
+using charts::Line;
+using charts::LineChart;
+using charts::Panel;
+using charts::Picture;
+
+constexpr double kGiga = 1e-9;
+constexpr double kMilliseconds = 1e3;
+
+struct Range {
+  double low = std::numeric_limits<double>::max();
+  double high = 0;
+
+  void include(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+};
+
+std::string footer_of(const MachineFacts& machine) {
+  return str(machine.cpu, ", ", counted(machine.cores, "core"), ", ", machine.date);
+}
+
+// "1 us", not "1.00 us": for a power of ten of a second.
+std::string power_text(double seconds) {
+  const std::string text = time_text(seconds);
+  const std::size_t unit = text.find(' ');
+  return text.substr(0, std::min(text.find('.'), unit)) + text.substr(unit);
+}
+
+// A line for each of the report's systems; `point` makes one of a measurement.
+template <typename MakePoint>
+LineChart over_sizes(const CollectivesReport& report, const OperationResult& result,
+                     const MakePoint& point) {
+  Range sizes;
+  for (const SizeResult& size : result.sizes) sizes.include(static_cast<double>(size.bytes));
+  const auto bytes_text = [](double bytes) { return size_text(static_cast<std::int64_t>(bytes)); };
+  LineChart chart{.x = charts::binary_axis(sizes.low, sizes.high, "size of the buffer", bytes_text),
+                  .y = {}};
+  const std::vector<SystemFacts>& systems = report.heading.systems;
+  for (std::size_t i = 0; i < systems.size(); ++i) {
+    Line& line = chart.lines.emplace_back(Line{.style = {i, !systems[i].own}});
+    for (const SizeResult& size : result.sizes)
+      line.points.push_back(point(size, size.measurements[i]));
+  }
+  return chart;
+}
+
+LineChart time_chart(const CollectivesReport& report, const OperationResult& result) {
+  Range times;
+  LineChart chart = over_sizes(
+      report, result, [&](const SizeResult& size, const Measurement& measurement) -> charts::Point {
+        const auto& [lower, median, upper] = measurement.seconds;
+        times.include(lower);
+        times.include(upper);
+        return {static_cast<double>(size.bytes), median, lower, upper};
+      });
+  chart.y = charts::decimal_axis(times.low, times.high, "time a call", power_text);
+  return chart;
+}
+
+// The limit in the bus bandwidth's terms: what a system would have that moves nothing but what it
+// must, at the memory's speed.
+double limit_of_bus(const OperationResult& result) {
+  constexpr std::int64_t kAny = 1 << 20;
+  return result.limit.bytes_per_second * bus_bytes(result.operation, result.replicas, kAny) /
+         moved_bytes(result.operation, result.replicas, kAny);
+}
+
+LineChart rate_chart(const CollectivesReport& report, const OperationResult& result) {
+  Range rates;
+  rates.include(1e-3);
+  LineChart chart = over_sizes(
+      report, result, [&](const SizeResult& size, const Measurement& measurement) -> charts::Point {
+        const double rate = bus_bandwidth(result, size, measurement) * kGiga;
+        rates.include(rate);
+        return {.x = static_cast<double>(size.bytes), .y = rate};
+      });
+  if (result.replicas > 1) {
+    chart.levels.push_back({limit_of_bus(result) * kGiga, "limit of the memory"});
+    rates.include(chart.levels[0].value);
+  }
+  chart.y = charts::linear_axis(rates.high, "bus bandwidth, GB/s");
+  return chart;
+}
+
+Bar bar_of(const Measurement& measurement, double scale, std::vector<double> parts) {
+  for (double& part : parts) part = std::max(part, 0.0) * scale;  // noise may be below zero
+  return {.label = measurement.system.label,
+          .back = !measurement.system.own,
+          .parts = std::move(parts),
+          .low = measurement.seconds.lower * scale,
+          .high = measurement.seconds.upper * scale,
+          .text = time_text(measurement.seconds.median)};
+}
+
+Panel bar_panel(const std::string& title, const std::string& axis, std::vector<Bar> bars) {
+  double high = 1e-3;
+  for (const Bar& bar : bars) high = std::max(high, bar.high);
+  return {title, BarChart{.x = charts::linear_axis(high, axis), .bars = std::move(bars)}};
+}
+
+Panel step_panel(const TrainingResult& result) {
+  std::vector<Bar> bars;
+  for (const Measurement& measurement : result.measurements) {
+    const StepParts parts = exposed_parts(result, measurement);
+    if (!is_reference(measurement))
+      bars.push_back(bar_of(measurement, kMilliseconds, {parts.begin(), parts.end()}));
+  }
+  Panel panel = bar_panel(str(result.model, ", ", counted(result.replicas, "replica")),
+                          "a step, ms", std::move(bars));
+  if (const std::optional<Floor> floor = floor_of(result))
+    std::get<BarChart>(panel.chart).levels.push_back({floor->seconds() * kMilliseconds, "floor"});
+  return panel;
+}
+
+// In the style that no part of a step has.
+Panel launch_panel(const TrainingReport& report) {
+  std::vector<Bar> bars;
+  for (const Measurement& launch : report.launches) {
+    std::vector<double> parts(kStepPartNames.size(), 0);
+    parts.push_back(launch.seconds.median);
+    bars.push_back(bar_of(launch, 1, std::move(parts)));
+  }
+  return bar_panel(str("launch to first step, ", report.launched_replicas, " processes"), "time, s",
+                   std::move(bars));
+}
+
+}  // namespace
+
+Picture picture_of(const CollectivesReport& report) {
+  Picture picture{
+      .legend = {}, .notes = {}, .panels = {}, .footer = footer_of(report.heading.machine)};
+  const std::vector<SystemFacts>& systems = report.heading.systems;
+  for (std::size_t i = 0; i < systems.size(); ++i)
+    picture.legend.push_back({{i, !systems[i].own}, systems[i].label});
+  for (const OperationResult& result : report.results) {
+    if (result.sizes.empty()) continue;
+    picture.panels.push_back(
+        {str(name_of(result.operation), ", ", counted(result.replicas, "replica")),
+         time_chart(report, result)});
+    picture.panels.push_back({"", rate_chart(report, result)});
+  }
+  return picture;
+}
+
+Picture picture_of(const TrainingReport& report) {
+  const bool steps = !report.results.empty();
+  const bool launches = !report.launches.empty();
+  Picture picture{
+      .legend = {}, .notes = {}, .panels = {}, .footer = footer_of(report.heading.machine)};
+  for (std::size_t i = 0; steps && i < kStepPartNames.size(); ++i)
+    picture.legend.push_back({{i, false}, kStepPartNames[i]});
+  for (const TrainingResult& result : report.results) picture.panels.push_back(step_panel(result));
+  if (launches) picture.panels.push_back(launch_panel(report));
+  return picture;
+}
+
+}  // namespace lockstep::bench

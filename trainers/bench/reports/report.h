@@ -1,0 +1,185 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainers/bench/reports/operation.h"
+
+namespace lockstep::bench {
+
+// What bench finds out, as data, and the figures that follow from it.
+
+/// What figures depend on.
+struct MachineFacts {
+  std::string cpu;           ///< its model's name
+  std::int64_t cores = 0;    ///< that this process may run on
+  std::string instructions;  ///< the widest vectors: "AVX-512", "AVX2" or ""
+  std::int64_t memory_bytes = 0;
+  std::int64_t last_cache_bytes = 0;
+  double load = 0;     ///< how many threads wanted to run in the last minute, on average
+  std::string kernel;  ///< "Linux 6.1.0"
+  std::string date;    ///< today, in UTC: "2026-11-21"
+};
+
+/// What this machine's memory gives to so many threads at once.
+struct MemoryBandwidth {
+  std::int64_t threads = 0;
+  double bytes_per_second = 0;  ///< read and written together
+  std::string how;              ///< the kind of copy that was the fastest
+};
+
+/// A library in one way of using it.
+struct SystemFacts {
+  std::string name;     ///< as --systems has it: "psum", "c10d"
+  std::string label;    ///< as tables have it: "psum threads", "c10d 1.13"
+  std::string version;  ///< "LibTorch 1.13.0", "PyTorch 2.9.0"
+  bool own = false;     ///< Lockstep, not a peer
+};
+
+/// A system that was not measured, and why.
+struct LeftOut {
+  std::string name;
+  std::string reason;
+};
+
+/// The middle of samples and how far the middle half of them reaches.
+struct Quartiles {
+  double lower = 0;
+  double median = 0;
+  double upper = 0;
+};
+
+/// The quartiles of one or more samples, interpolated linearly between neighbours (as NumPy's
+/// percentile does). ValueError without any.
+[[nodiscard]] Quartiles quartiles(std::vector<double> samples);
+
+/// What a training step consists of. Communication is what a replica waits for others or moves
+/// bytes to them; where it is in the midst of other parts, only exposed_parts() tells it from
+/// these.
+enum class StepPart : std::size_t { data, forward, backward, communication, update };
+
+inline constexpr std::array<const char*, 5> kStepPartNames{"data", "forward", "backward",
+                                                           "communication", "update"};
+
+/// Seconds of each part.
+using StepParts = std::array<double, kStepPartNames.size()>;
+
+/// What a system's replicas take of the memory.
+struct MemoryUse {
+  std::int64_t peak_bytes = 0;  ///< of the process that had the most
+  std::int64_t host_bytes = 0;  ///< now, of all processes, pages that they share counted once
+};
+
+/// What one system took for one case.
+struct Measurement {
+  SystemFacts system;
+  std::vector<double> samples = {};  ///< seconds a call, in the order measured
+  Quartiles seconds = {};            ///< of these
+  std::int64_t calls = 1;            ///< in a sample
+  std::string note = {};             ///< what a reader should know of how it was done; mostly ""
+  StepParts parts = {};              ///< of a training step: medians, as the replicas measured them
+  MemoryUse memory = {};             ///< of training
+};
+
+/// What all reports have.
+struct Heading {
+  MachineFacts machine;
+  std::vector<SystemFacts> systems;
+  std::vector<LeftOut> left_out;
+};
+
+/// All systems on one size; in the order of the report's.
+struct SizeResult {
+  std::int64_t bytes = 0;
+  std::vector<Measurement> measurements;
+};
+
+/// One operation on one number of replicas.
+struct OperationResult {
+  Operation operation = Operation::all_reduce;
+  std::int64_t replicas = 0;
+  MemoryBandwidth limit;  ///< of as many threads as replicas can run at once
+  std::vector<SizeResult> sizes = {};
+  std::vector<std::string> notes = {};  ///< what a reader should know of these figures
+};
+
+/// All that `bench collectives` finds out.
+struct CollectivesReport {
+  Heading heading;
+  std::vector<OperationResult> results = {};
+};
+
+/// All that `bench vdot` finds out.
+struct VdotReport {
+  Heading heading;
+  std::int64_t replicas = 0;
+  std::int64_t bytes = 0;  ///< of each of the two arrays
+  std::vector<Measurement> measurements = {};
+};
+
+/// One model on one number of replicas.
+struct TrainingResult {
+  std::string model;
+  std::int64_t parameters = 0;
+  std::int64_t replicas = 0;
+  std::int64_t batch = 0;                      ///< samples a replica
+  MemoryBandwidth limit;                       ///< of as many threads as replicas can run at once
+  std::vector<Measurement> measurements = {};  ///< in the order of the report's systems
+};
+
+/// All that `bench training` finds out.
+struct TrainingReport {
+  Heading heading;
+  std::vector<TrainingResult> results = {};
+  std::int64_t launched_replicas = 0;
+  std::vector<Measurement> launches = {};  ///< seconds from a launch to its first step
+};
+
+/// Bytes a second, as NCCL's tests count them; see bus_bytes().
+[[nodiscard]] double bus_bandwidth(const OperationResult& result, const SizeResult& size,
+                                   const Measurement& measurement);
+
+/// Part of the memory's bandwidth that a system makes use of: 1 if it takes as long as the bytes
+/// that must move (moved_bytes()) take at the least. What stays in a cache may be faster than that.
+[[nodiscard]] double share_of_limit(const OperationResult& result, const SizeResult& size,
+                                    const Measurement& measurement);
+
+/// The label of the way to train that is what every step needs with nothing else: forward,
+/// backward, and the update of the replica's share of the parameters.
+inline constexpr const char* kAlone = "alone";
+
+/// The name of systems that have one replica among others that have more, and what is appended to
+/// the label of the system that they are.
+inline constexpr const char* kSingle = "single";
+inline constexpr const char* kSingleSuffix = ", 1 replica";
+
+/// What is measured for the sake of the others: what they take alone, and one replica of them.
+[[nodiscard]] bool is_reference(const Measurement& measurement);
+
+/// What a step takes at the least.
+struct Floor {
+  double compute = 0;  ///< forward and backward, as "alone" takes them
+  double update = 0;   ///< Adam's 28 bytes a parameter, each once, at the memory's speed
+  [[nodiscard]] double seconds() const { return compute + update; }
+};
+
+/// The result's floor; none without "alone".
+[[nodiscard]] std::optional<Floor> floor_of(const TrainingResult& result);
+
+/// The parts of a system's step with the communication that is exposed: forward, backward and
+/// update are what they take alone, and all else that the step takes longer is communication. For
+/// Lockstep's, "alone" has these; for a peer's the plain loop of its version, where zero's update
+/// is its replica's share of that. As the replicas measured them if there is no such.
+[[nodiscard]] StepParts exposed_parts(const TrainingResult& result, const Measurement& measurement);
+
+/// Weak scaling: the time of one replica over the time here, both from the same turns. One replica
+/// trains in the first of Lockstep's ways, or in the plain loop of a peer's version. None if the
+/// result has no such time.
+[[nodiscard]] std::optional<double> efficiency(const TrainingResult& result,
+                                               const Measurement& measurement);
+
+}  // namespace lockstep::bench

@@ -1,0 +1,219 @@
+#include "trainers/bench/reports/text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "framework/base/text.h"
+#include "framework/base/wording.h"
+#include "trainers/bench/reports/units.h"
+
+namespace lockstep::bench {
+namespace {
+
+using Row = std::vector<std::string>;
+using Rows = std::vector<Row>;
+
+constexpr double kBusyLoad = 0.5;
+constexpr std::int64_t kFromHereOnShares = std::int64_t{1} << 20;
+
+// Lines, the first column left-aligned, the others right-aligned; and an empty one.
+std::string table_text(const Rows& rows) {
+  std::vector<std::size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string padding(widths[i] - row[i].size(), ' ');
+      line += i == 0 ? row[i] + padding : "  " + padding + row[i];
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text + "\n";
+}
+
+std::string percent(double share) {
+  return str(std::lround(100 * share), '%');
+}
+
+// A median with the quartiles in percent of it: "3.02 us -1 +4%".
+std::string spread_text(const Quartiles& seconds) {
+  return str(time_text(seconds.median), " -",
+             std::lround(100 * std::abs(seconds.lower / seconds.median - 1)), " +",
+             percent(std::abs(seconds.upper / seconds.median - 1)));
+}
+
+// How many times as fast as `other`.
+std::string ratio_text(const Measurement& measurement, const Measurement& other) {
+  return digits_text(other.seconds.median / measurement.seconds.median);
+}
+
+std::string notes_text(const std::vector<Measurement>& measurements) {
+  std::string text;
+  for (const Measurement& measurement : measurements) {
+    if (!measurement.note.empty())
+      text += str(measurement.system.label, ": ", measurement.note, "\n");
+  }
+  return text;
+}
+
+std::string bandwidth_text(const MemoryBandwidth& limit) {
+  return digits_text(limit.bytes_per_second * 1e-9) + " GB/s";
+}
+
+// A row a size, under the systems' labels; `cell` writes a measurement.
+template <typename Cell>
+std::string size_table(const std::string& title, const CollectivesReport& report,
+                       const OperationResult& result, const Cell& cell) {
+  Rows rows{{title}};
+  for (const SystemFacts& system : report.heading.systems) rows[0].push_back(system.label);
+  for (const SizeResult& size : result.sizes) {
+    Row& row = rows.emplace_back(1, size_text(size.bytes));
+    for (const Measurement& measurement : size.measurements) row.push_back(cell(size, measurement));
+  }
+  return table_text(rows);
+}
+
+// A row a size, a column for each pair of one of ours and a peer; "" without such a pair.
+std::string ratio_table(const CollectivesReport& report, const OperationResult& result) {
+  Rows rows{{"times as fast"}, {"as"}};
+  for (const SizeResult& size : result.sizes) rows.push_back({size_text(size.bytes)});
+  const std::vector<SystemFacts>& systems = report.heading.systems;
+  for (std::size_t own = 0; own < systems.size(); ++own) {
+    for (std::size_t peer = 0; peer < systems.size(); ++peer) {
+      if (!systems[own].own || systems[peer].own) continue;
+      rows[0].push_back(systems[own].label);
+      rows[1].push_back(systems[peer].label);
+      for (std::size_t i = 0; i < result.sizes.size(); ++i) {
+        const auto& measurements = result.sizes[i].measurements;
+        rows[i + 2].push_back(ratio_text(measurements[own], measurements[peer]));
+      }
+    }
+  }
+  return rows[0].size() > 1 ? table_text(rows) : "";
+}
+
+// A row a peer, a column one of ours; "" without the one or the other.
+std::string ratio_table(const std::vector<Measurement>& measurements) {
+  std::vector<const Measurement*> own;
+  Rows rows{{"times as fast as"}};
+  for (const Measurement& measurement : measurements) {
+    if (!measurement.system.own || is_reference(measurement)) continue;
+    own.push_back(&measurement);
+    rows[0].push_back(measurement.system.label);
+  }
+  for (const Measurement& peer : measurements) {
+    if (peer.system.own || is_reference(peer)) continue;
+    Row& row = rows.emplace_back(1, peer.system.label);
+    for (const Measurement* const measurement : own) row.push_back(ratio_text(*measurement, peer));
+  }
+  return own.empty() || rows.size() == 1 ? "" : table_text(rows);
+}
+
+std::string step_table(const TrainingResult& result) {
+  Rows rows{{"", "a step", "steps/s"}};
+  rows[0].insert(rows[0].end(), kStepPartNames.begin(), kStepPartNames.end());
+  for (const char* const name : {"of floor", "efficiency", "peak MiB", "host MiB"})
+    rows[0].emplace_back(name);
+  const std::optional<Floor> floor = floor_of(result);
+  for (const Measurement& measurement : result.measurements) {
+    if (is_reference(measurement)) continue;
+    const double seconds = measurement.seconds.median;
+    Row& row = rows.emplace_back(
+        Row{measurement.system.label, spread_text(measurement.seconds), digits_text(1 / seconds)});
+    for (const double part : exposed_parts(result, measurement))
+      row.push_back(digits_text(part * 1e3));
+    const std::optional<double> scaling = efficiency(result, measurement);
+    row.push_back(floor ? percent(floor->seconds() / seconds) : "");
+    row.push_back(scaling ? percent(*scaling) : "");
+    row.push_back(str(measurement.memory.peak_bytes >> 20));
+    row.push_back(str(measurement.memory.host_bytes >> 20));
+  }
+  return table_text(rows);
+}
+
+}  // namespace
+
+std::string heading_text(const Heading& heading) {
+  const MachineFacts& machine = heading.machine;
+  std::string text =
+      str(machine.cpu, machine.instructions.empty() ? "" : ", " + machine.instructions, ", ",
+          counted(machine.cores, "core"), ", ",
+          digits_text(static_cast<double>(machine.memory_bytes) / (1 << 30)), " GiB, ",
+          machine.kernel, ", ", machine.date, "\n");
+  for (const SystemFacts& system : heading.systems)
+    text += str(system.label, ": ", system.version, "\n");
+  if (machine.load > kBusyLoad) {
+    text += str("The machine was busy before this began (load average ", digits_text(machine.load),
+                "): expect noise.\n");
+  }
+  for (const LeftOut& system : heading.left_out)
+    text += str(system.name, " is left out: ", system.reason, "\n");
+  return text;
+}
+
+std::string result_text(const CollectivesReport& report, const OperationResult& result) {
+  const auto time = [](const SizeResult&, const Measurement& measurement) {
+    return spread_text(measurement.seconds);
+  };
+  const auto bandwidth = [&](const SizeResult& size, const Measurement& measurement) {
+    const std::string rate = digits_text(bus_bandwidth(result, size, measurement) * 1e-9);
+    if (!measurement.system.own || size.bytes < kFromHereOnShares) return rate;
+    return str(rate, " (", percent(share_of_limit(result, size, measurement)), ")");
+  };
+  std::string text =
+      str("== ", name_of(result.operation), ", ", counted(result.replicas, "replica"),
+          "; limit: ", bandwidth_text(result.limit), " read and written by ",
+          counted(result.limit.threads, "thread"), ", ", result.limit.how, "\n\n");
+  text += size_table("time a call", report, result, time);
+  text += size_table("bus GB/s (of limit)", report, result, bandwidth);
+  text += ratio_table(report, result);
+  for (const std::string& note : result.notes) text += note + "\n";
+  return result.notes.empty() ? text : text + "\n";
+}
+
+std::string vdot_text(const VdotReport& report) {
+  Rows rows{{"vdot", "time a call", "GB/s read"}};
+  for (const SystemFacts& system : report.heading.systems) {
+    if (system.own) rows[0].push_back(system.label + " is faster, times");
+  }
+  for (const Measurement& measurement : report.measurements) {
+    const double rate = 2 * static_cast<double>(report.bytes) / measurement.seconds.median;
+    Row& row = rows.emplace_back(
+        Row{measurement.system.label, spread_text(measurement.seconds), digits_text(rate * 1e-9)});
+    for (const Measurement& own : report.measurements) {
+      if (own.system.own) row.push_back(ratio_text(own, measurement));
+    }
+  }
+  return table_text(rows) + notes_text(report.measurements);
+}
+
+std::string result_text(const TrainingResult& result) {
+  std::string text =
+      str("== ", result.model, ", ", counted(result.parameters, "parameter"), ", ",
+          counted(result.replicas, "replica"), " of ", counted(result.batch, "sample"));
+  if (const std::optional<Floor> floor = floor_of(result)) {
+    text += str("; floor ", time_text(floor->seconds()), ": ", time_text(floor->compute),
+                " forward and backward, ", time_text(floor->update), " update at ",
+                bandwidth_text(result.limit));
+  }
+  text += "\n\n" + step_table(result) + ratio_table(result.measurements);
+  const std::string notes = notes_text(result.measurements);
+  return notes.empty() ? text : text + notes + "\n";
+}
+
+std::string launches_text(const TrainingReport& report) {
+  Rows rows{{"", "time"}};
+  for (const Measurement& launch : report.launches)
+    rows.push_back({launch.system.label, spread_text(launch.seconds)});
+  return str("== launch to first step, pmean_linear, ", report.launched_replicas, " processes\n\n",
+             table_text(rows), ratio_table(report.launches));
+}
+
+}  // namespace lockstep::bench

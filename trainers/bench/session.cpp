@@ -1,0 +1,55 @@
+#include "trainers/bench/session.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include <fcntl.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/telemetry/file.h"
+#include "trainers/bench/measuring/machine.h"
+
+namespace lockstep::bench {
+
+Contestants find_contestants(const Workplace& workplace, const Options& options,
+                             const std::vector<System>& own,
+                             const std::vector<std::string>& peers) {
+  std::vector<std::string> names;
+  for (const System& system : own) {
+    if (std::ranges::count(names, system.facts.name) == 0) names.push_back(system.facts.name);
+  }
+  names.insert(names.end(), peers.begin(), peers.end());
+  for (const std::string& name : options.systems) {
+    if (std::ranges::count(names, name) > 0) continue;
+    throw ValueError(str("--systems: unknown system '", name, "'", did_you_mean(name, names),
+                         "; there are ", join(names)));
+  }
+  const auto& wanted = options.systems.empty() ? names : options.systems;
+  Contestants found;
+  for (const System& system : own) {
+    if (std::ranges::count(wanted, system.facts.name) > 0) found.systems.push_back(system);
+  }
+  for (const std::string& name : peers) {
+    if (std::ranges::count(wanted, name) == 0) continue;
+    const std::size_t before = found.systems.size();
+    add_peer(workplace, name, options.pythons, found);
+    if (found.systems.size() == before && !options.systems.empty()) {
+      throw ValueError(
+          str("--systems: ", name, " cannot be measured here: ", found.left_out.back().reason));
+    }
+  }
+  return found;
+}
+
+Heading heading_of(const std::vector<System>& systems, const std::vector<LeftOut>& left_out) {
+  Heading heading{.machine = machine_facts(), .systems = {}, .left_out = left_out};
+  for (const System& system : systems) heading.systems.push_back(system.facts);
+  return heading;
+}
+
+void write_file(const std::filesystem::path& path, const std::function<std::string()>& make) {
+  if (!path.empty()) File(path, O_CREAT | O_WRONLY | O_TRUNC).write(make());
+}
+
+}  // namespace lockstep::bench

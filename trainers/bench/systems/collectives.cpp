@@ -1,0 +1,140 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/collectives/all_gather.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
+#include "framework/collectives/psum.h"
+#include "framework/collectives/psum_scatter.h"
+#include "framework/replicas/machine.h"
+#include "trainers/bench/reports/operation.h"
+#include "trainers/bench/systems/own.h"
+
+namespace lockstep::bench {
+namespace {
+
+// A replica's operation on buffers that begin as its index + 1.
+class Collective : public Task {
+ public:
+  std::string prepare(const std::string& name, std::int64_t bytes) override {
+    operation_ = parse_operation(name);
+    const std::int64_t replicas = axis_size(kAxis);
+    make_buffers(bytes / static_cast<std::int64_t>(sizeof(float)), replicas, axis_index(kAxis));
+    call();
+    const bool gathers = operation_ == Operation::all_gather;
+    const Tensor each = at::arange(1, replicas + 1, at::kFloat);
+    const Tensor expected = gathers ? each.unsqueeze(1) : each.sum();
+    const Tensor found = gathers ? result().view({replicas, -1}) : result();
+    if (!found.eq(expected).all().item<bool>())
+      throw Error(str(name_of(operation_), ": the result is wrong"));
+    result_is_checked();
+    return "";
+  }
+
+ protected:
+  virtual void make_buffers(std::int64_t floats, std::int64_t replicas, std::int64_t index) = 0;
+  [[nodiscard]] virtual Tensor result() const = 0;
+  virtual void result_is_checked() {}
+
+  [[nodiscard]] Operation operation() const { return operation_; }
+
+ private:
+  Operation operation_ = Operation::all_reduce;
+};
+
+// The public functions on tensors as anyone has them.
+class OrdinaryTensors : public Collective {
+ public:
+  void barrier() override { (void)psum(token_, kAxis); }
+
+  void call() override {
+    output_ = Tensor();  // as in x = psum(f(x)), where nobody needs the result of the step before
+    switch (operation()) {
+      case Operation::all_reduce:
+        output_ = psum(input_, kAxis);
+        break;
+      case Operation::reduce_scatter:
+        output_ = psum_scatter(input_, kAxis, {.tiled = true});
+        break;
+      case Operation::all_gather:
+        output_ = all_gather(input_, kAxis, {.tiled = true});
+        break;
+    }
+  }
+
+ private:
+  void make_buffers(std::int64_t floats, std::int64_t replicas, std::int64_t index) override {
+    input_ = output_ = Tensor();
+    input_ = at::full({operation() == Operation::all_gather ? floats / replicas : floats},
+                      static_cast<float>(index + 1));
+  }
+  [[nodiscard]] Tensor result() const override { return output_; }
+
+  Tensor input_;
+  Tensor output_;
+  Tensor token_ = at::zeros({1});
+};
+
+// Tensors that the replicas of a host share, reduced and gathered where they are: how gradients and
+// parameters live.
+class SymmetricTensors : public Collective {
+ public:
+  void barrier() override { psum_(token_, kAxis); }
+
+  void call() override {
+    switch (operation()) {
+      case Operation::all_reduce:
+        psum_(whole_, kAxis);
+        break;
+      case Operation::reduce_scatter:
+        psum_scatter_into(own_, whole_, kAxis);
+        break;
+      case Operation::all_gather:
+        all_gather_into(whole_, own_, kAxis);
+        break;
+    }
+  }
+
+ private:
+  void make_buffers(std::int64_t floats, std::int64_t replicas, std::int64_t index) override {
+    whole_ = own_ = Tensor();
+    whole_ = symmetric_zeros({floats}, at::kFloat, kAxis);
+    own_ = whole_.narrow(0, index * (floats / replicas), floats / replicas);
+    (operation() == Operation::all_gather ? own_ : whole_).fill_(static_cast<float>(index + 1));
+  }
+  [[nodiscard]] Tensor result() const override {
+    return operation() == Operation::reduce_scatter ? own_ : whole_;
+  }
+  void result_is_checked() override {
+    barrier();       // nobody clears what another still reads
+    whole_.zero_();  // what is summed in place again and again must stay finite
+  }
+
+  Tensor whole_;
+  Tensor own_;  // this replica's part of it
+  Tensor token_ = at::zeros({1});
+};
+
+}  // namespace
+
+std::vector<System> collective_systems(const std::vector<LaunchMode>& modes) {
+  std::vector<System> systems;
+  const auto add = [&](const std::string& way, LaunchMode mode) {
+    systems.push_back(own_system("collectives", way, way, mode, libtorch_version()));
+  };
+  for (const LaunchMode mode : modes) add("symmetric", mode);
+  for (const LaunchMode mode : modes) add("psum", mode);
+  add("pmap", LaunchMode::processes);  // its replicas are threads in any case, which no label says
+  for (const LaunchMode mode : modes) add("gloo", mode);
+  return systems;
+}
+
+std::unique_ptr<Task> make_collective(const std::string& way) {
+  if (way == "symmetric") return std::make_unique<SymmetricTensors>();
+  return std::make_unique<OrdinaryTensors>();
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,97 @@
+#include "trainers/bench/systems/link.h"
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep::bench {
+namespace {
+
+// Lines of several replicas arrive whole: what is written at once and is no longer than PIPE_BUF
+// stays together.
+class Answers {
+ public:
+  Answers(const std::filesystem::path& folder, std::int64_t rank)
+      : fd_(::open((folder / "answers").c_str(), O_WRONLY | O_CLOEXEC)), rank_(rank) {
+    if (fd_ < 0)
+      throw Error(str("bench: cannot open ", folder, "/answers: ", std::strerror(errno)));
+  }
+  ~Answers() { ::close(fd_); }
+  Answers(const Answers&) = delete;
+  Answers& operator=(const Answers&) = delete;
+
+  void send(const std::string& text) const {
+    const std::string line = str(rank_, ' ', text, '\n');
+    if (::write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+      throw Error(str("bench: the driver does not listen: ", std::strerror(errno)));
+    }
+  }
+
+ private:
+  int fd_;
+  std::int64_t rank_;
+};
+
+std::int64_t now() {
+  const auto since_boot = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since_boot).count();
+}
+
+std::string run(Task& task, std::int64_t calls) {
+  task.barrier();
+  (void)task.parts();
+  const std::int64_t begin = now();
+  for (std::int64_t i = 0; i < calls; ++i) task.call();
+  const std::int64_t end = now();
+  std::string answer = str("ran ", begin, ' ', end);
+  for (const double part : task.parts()) answer += str(' ', part);
+  return answer;
+}
+
+// The number of KiB in the line "name:   123 kB" of a file in /proc.
+std::int64_t kilobytes(const std::string& file, const std::string& name) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind(name + ":", 0) == 0) return std::stoll(line.substr(name.size() + 1));
+  }
+  throw Error(str("bench: ", file, " has no ", name));
+}
+
+}  // namespace
+
+void serve(Task& task, const std::filesystem::path& folder, std::int64_t rank) {
+  const Answers answers(folder, rank);
+  std::ifstream commands(folder / str("commands.", rank));
+  if (!commands) throw Error(str("bench: cannot open ", folder, "/commands.", rank));
+  answers.send("hello");
+  for (std::string line; std::getline(commands, line);) {
+    std::istringstream words(line);
+    std::string verb;
+    words >> verb;
+    if (verb == "prepare") {
+      std::string operation;
+      std::int64_t bytes = 0;
+      words >> operation >> bytes;
+      answers.send(str("prepared ", task.prepare(operation, bytes)));
+    } else if (verb == "run") {
+      std::int64_t calls = 0;
+      words >> calls;
+      answers.send(run(task, calls));
+    } else if (verb == "memory") {
+      answers.send(str("memory ", ::getpid(), ' ', kilobytes("/proc/self/status", "VmHWM"), ' ',
+                       kilobytes("/proc/self/smaps_rollup", "Pss")));
+    } else {
+      throw Error(str("bench: the driver said '", line, "'"));
+    }
+  }
+}
+
+}  // namespace lockstep::bench

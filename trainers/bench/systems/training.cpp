@@ -1,0 +1,230 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/random.h"
+#include "framework/base/shard.h"
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
+#include "framework/data/dataset.h"
+#include "framework/optim/optimizer.h"
+#include "framework/replicas/machine.h"
+#include "framework/training/zero.h"
+#include "models/layers.h"
+#include "models/loss.h"
+#include "models/model.h"
+#include "trainers/bench/systems/own.h"
+
+namespace lockstep::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kPixels = 784;
+constexpr std::int64_t kClasses = 10;
+constexpr std::int64_t kImages = 4096;
+constexpr int kWarmUp = 3;  // steps: the first ones also make buffers and kernels
+const OptimizerOptions kAdam{.name = "adam", .lr = 0.001};
+
+// With its defaults for such images.
+std::shared_ptr<Model> model_of(const std::string& name) {
+  return make_model({.name = name}, kPixels, kClasses, 0);
+}
+
+std::int64_t count_of(const Model& model) {
+  std::int64_t count = 0;
+  for (const Tensor& parameter : model.parameters()) count += parameter.numel();
+  return count;
+}
+
+// Images in memory, as bytes, of which a batch takes those at its indices: what peers do too.
+class Images {
+ public:
+  explicit Images(std::uint64_t seed)
+      : pixels_((uniform({kImages, kPixels}, 1, Key(seed).fold("pixels")).abs().mul(255))
+                    .to(at::kByte)),
+        labels_(at::arange(kImages, at::kLong).remainder(kClasses)) {}
+
+  Batch next(std::int64_t count) {
+    if (order_.numel() < next_ + count) {
+      const std::vector<std::int64_t> order = permutation(Key(epoch_++), kImages);
+      order_ = at::empty({kImages}, at::kLong);
+      std::copy(order.begin(), order.end(), order_.data_ptr<std::int64_t>());
+      next_ = 0;
+    }
+    const Tensor indices = order_.narrow(0, next_, count);
+    next_ += count;
+    return {pixels_.index_select(0, indices).to(at::kFloat).div_(255),
+            labels_.index_select(0, indices)};
+  }
+
+ private:
+  Tensor pixels_;  // uint8 (images, pixels)
+  Tensor labels_;  // int64 (images)
+  Tensor order_ = at::empty({0}, at::kLong);
+  std::int64_t next_ = 0;
+  std::uint64_t epoch_ = 0;
+};
+
+// A replica's step, whose parts it times.
+class Training : public Task {
+ public:
+  std::string prepare(const std::string& model, std::int64_t batch) override {
+    if (batch > kImages) throw ValueError(str("a batch has at most ", kImages, " samples"));
+    batch_ = batch;
+    const std::shared_ptr<Model> fresh = model_of(model);
+    train(*fresh);
+    model_ = fresh;
+    for (int i = 0; i < kWarmUp; ++i) call();
+    const double value = loss_.item<double>();
+    if (!std::isfinite(value)) throw Error(str(model, ": the loss is ", value));
+    return "";
+  }
+
+  void barrier() override { psum_(token_, kAxis); }
+
+  void call() override {
+    last_ = Clock::now();
+    const Batch batch = images_.next(batch_);
+    lap(StepPart::data);
+    begin_step();
+    const Tensor value =
+        loss(lockstep::Task::classification, model_->forward(batch.inputs), batch.targets);
+    lap(StepPart::forward);
+    backward(value);
+    lap(StepPart::backward);
+    update();
+    lap(StepPart::update);
+    loss_ = value.detach();
+  }
+
+  std::vector<double> parts() override {
+    const StepParts parts = std::exchange(parts_, StepParts{});
+    return {parts.begin(), parts.end()};
+  }
+
+ protected:
+  /// From now on this model, in place of the one before, which lives until this returns.
+  virtual void train(Model& model) = 0;
+  virtual void begin_step() {}
+  virtual void backward(const Tensor& value) = 0;
+  virtual void update() = 0;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // What has passed since the last lap was for `part`.
+  void lap(StepPart part) {
+    const Clock::time_point now = Clock::now();
+    parts_[static_cast<std::size_t>(part)] += std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+  }
+
+  std::int64_t batch_ = 0;
+  std::shared_ptr<Model> model_;
+  Images images_{static_cast<std::uint64_t>(axis_index(kAxis))};
+  Clock::time_point last_;
+  StepParts parts_{};
+  Tensor loss_;
+  Tensor token_ = at::zeros({1});
+};
+
+// What a replica cannot do without: forward, backward into fresh gradients, and the update of its
+// share of as many values as the model has.
+class Alone : public Training {
+  void train(Model& model) override {
+    parameters_ = model.parameters();
+    const Shard share = shard(count_of(model), axis_size(kAxis), axis_index(kAxis));
+    slice_ = {
+        .parameter = at::zeros({share.size}), .gradient = at::zeros({share.size}), .state = {}};
+    for (std::size_t i = 0; i < optimizer_->state_tensors(); ++i)
+      slice_.state.push_back(at::zeros({share.size}));
+    step_ = 0;
+  }
+  void begin_step() override {
+    for (const Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  }
+  void backward(const Tensor& value) override { value.backward(); }
+  void update() override { optimizer_->update(slice_, {.step = ++step_, .lr = kAdam.lr}); }
+
+  std::vector<Tensor> parameters_;
+  std::unique_ptr<Optimizer> optimizer_ = make_optimizer(kAdam);
+  OptimizerSlice slice_;
+  std::int64_t step_ = 0;
+};
+
+// Synchronized training with Adam at a stage of ZeRO.
+class Synchronized : public Training {
+ public:
+  explicit Synchronized(int stage) : stage_(stage) {}
+
+ private:
+  void train(Model& model) override {
+    ZeroOptions options;
+    options.axis_name = kAxis;
+    options.stage = stage_;
+    options.optimizer = kAdam;
+    trainer_.emplace(model, options);
+  }
+  void backward(const Tensor& value) override { trainer_->backward(value); }
+  void update() override { trainer_->step(kAdam.lr); }
+
+  int stage_;
+  std::optional<ZeroTrainer> trainer_;
+};
+
+constexpr const char* kStage = "stage ";
+
+constexpr const char* kPmeanExample =
+    "model: {name: linear}\n"
+    "data: {name: pmean_example, batch_size: 4, shuffle: false}\n"
+    "optimizer: {name: sgd, lr: 0.01}\n"
+    "trainer: {steps: 1}\n";
+
+System train_system() {
+  return {
+      .facts = {.name = "lockstep", .label = kTrain, .version = libtorch_version(), .own = true},
+      .programs = [](std::int64_t replicas, const fs::path& folder) {
+        std::ofstream(folder / "config.yaml") << kPmeanExample;
+        const fs::path binary = fs::read_symlink("/proc/self/exe").parent_path() / "train";
+        return std::vector<Program>{{{binary, "--config", folder / "config.yaml", "--replicas",
+                                      str(replicas), "--output", folder / "run"}}};
+      }};
+}
+
+}  // namespace
+
+std::vector<System> training_systems(const std::vector<std::int64_t>& stages,
+                                     const std::vector<LaunchMode>& modes) {
+  const std::string version = str(libtorch_version(), ", ", blas().name);
+  std::vector<System> systems;
+  const auto add = [&](const std::string& way, LaunchMode mode) {
+    systems.push_back(own_system("training", "lockstep", way, mode, version));
+  };
+  add(kAlone, LaunchMode::processes);
+  for (const LaunchMode mode : modes) {
+    for (const std::int64_t stage : stages) add(str(kStage, stage), mode);
+  }
+  systems.push_back(train_system());
+  return systems;
+}
+
+std::unique_ptr<Task> make_training(const std::string& way) {
+  if (way == kAlone) return std::make_unique<Alone>();
+  return std::make_unique<Synchronized>(std::stoi(way.substr(std::string(kStage).size())));
+}
+
+std::int64_t parameters_of(const std::string& model) {
+  return count_of(*model_of(model));
+}
+
+}  // namespace lockstep::bench
