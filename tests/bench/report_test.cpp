@@ -147,7 +147,16 @@ TEST_CASE(
   CHECK(count(svg, "A &lt;fast&gt; CPU &amp; more") == 1);
   CHECK(count(svg, "nan") == 0);
   CHECK(count(svg, "inf") == 0);
-  CHECK(count(svg, ">100 us<") == 2);  // a tick
+  for (const std::string tick : {"1 us", "100 us", "10 ms"})
+    CHECK_THAT(svg, ContainsSubstring(">" + tick + "<"));
+  for (const std::string term :
+       {"time a call", "bus bandwidth", "limit of the memory", "above the limit"})
+    CHECK(count(svg, ">" + term + ":<") == 1);
+  report.results.resize(1);
+  report.results[0].sizes[0].measurements[0].seconds.lower = 0.3e-6;
+  CHECK(count(charts::to_svg(picture_of(report)), ">100 ns<") == 1);
+  report.results[0].replicas = 1;  // which moves nothing
+  CHECK(count(charts::to_svg(picture_of(report)), "limit") == 0);
 }
 
 TEST_CASE("vdot's table compares with Lockstep's") {

@@ -199,4 +199,11 @@ TEST_CASE("the picture of training has a bar a system with its parts, and the fl
   CHECK(count(svg, "class=\"spread\"") == 2 + 3 + 3 + 2);
   CHECK(count(svg, "nan") == 0);
   CHECK(count(svg, "inf") == 0);
+  for (const std::string term : {"bar", "whisker", "floor", "launch"})
+    CHECK(count(svg, ">" + term + ":<") == 1);
+
+  report.results.clear();
+  const std::string launches = charts::to_svg(picture_of(report));
+  CHECK(count(launches, ">whisker:<") == 1);
+  CHECK(count(launches, ">floor:<") == 0);
 }

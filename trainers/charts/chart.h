@@ -56,7 +56,7 @@ struct Point {
 };
 
 /// What tells a series from others: a colour and a marker of that number, and whether it is set
-/// back (a dashed line, a paler bar).
+/// back (a dashed line, a fainter bar).
 struct Style {
   std::size_t number = 0;
   bool back = false;

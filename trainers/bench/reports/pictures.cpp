@@ -1,6 +1,7 @@
 #include "trainers/bench/reports/pictures.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -39,11 +40,12 @@ std::string footer_of(const MachineFacts& machine) {
   return str(machine.cpu, ", ", counted(machine.cores, "core"), ", ", machine.date);
 }
 
-// "1 us", not "1.00 us": for a power of ten of a second.
+// "100 ns" for a power of ten of a second.
 std::string power_text(double seconds) {
-  const std::string text = time_text(seconds);
-  const std::size_t unit = text.find(' ');
-  return text.substr(0, std::min(text.find('.'), unit)) + text.substr(unit);
+  const std::vector<const char*> units{"ns", "us", "ms", "s"};
+  const auto power = static_cast<int>(std::lround(std::log10(seconds))) + 9;
+  const auto unit = static_cast<std::size_t>(std::clamp(power / 3, 0, 3));
+  return str(std::pow(10, power - 3 * static_cast<int>(unit)), ' ', units[unit]);
 }
 
 // A line for each of the report's systems; `point` makes one of a measurement.
@@ -102,6 +104,30 @@ LineChart rate_chart(const CollectivesReport& report, const OperationResult& res
   return chart;
 }
 
+std::vector<charts::Note> collectives_notes(bool limited) {
+  std::vector<charts::Note> notes{
+      {"time a call",
+       "markers are medians; the whisker through one reaches from the lower to the upper quartile, "
+       "so that half of all samples lie within it. Solid lines are Lockstep's, dashed ones other "
+       "libraries'."},
+      {"bus bandwidth",
+       "what must cross between N replicas over the median time: 2 (N-1)/N of the buffer for "
+       "all_reduce, (N-1)/N for the others. It compares sizes, operations and numbers of "
+       "replicas."}};
+  if (limited) {
+    notes.push_back(
+        {"limit of the memory",
+         "the dotted line is the bus bandwidth of a call that reads and writes in memory no more "
+         "than it must, at the speed at which this machine was measured to copy buffers larger "
+         "than any cache."});
+    notes.push_back(
+        {"above the limit",
+         "a curve passes the limit where buffers stay in the processor's caches, which are faster "
+         "than the memory. Buffers that do not fit there bring it down again."});
+  }
+  return notes;
+}
+
 Bar bar_of(const Measurement& measurement, double scale, std::vector<double> parts) {
   for (double& part : parts) part = std::max(part, 0.0) * scale;  // noise may be below zero
   return {.label = measurement.system.label,
@@ -144,11 +170,42 @@ Panel launch_panel(const TrainingReport& report) {
                    std::move(bars));
 }
 
+std::vector<charts::Note> training_notes(bool steps, bool launches) {
+  std::vector<charts::Note> notes;
+  if (steps) {
+    notes.push_back(
+        {"bar",
+         "the parts of a step, means over the replicas; fainter for PyTorch. Communication is what "
+         "the step takes longer than data, and than forward, backward and update take alone. The "
+         "number is the median of the whole step, up to the last replica's end, where the bar need "
+         "not end."});
+  }
+  notes.push_back({"whisker",
+                   "the thin line reaches from the lower to the upper quartile of the whole time, "
+                   "so that half of all samples lie within it."});
+  if (steps) {
+    notes.push_back(
+        {"floor",
+         "the dotted line is forward and backward alone, and Adam's 28 bytes a parameter at the "
+         "speed at which this machine's memory was measured to copy, each parameter updated once. "
+         "A step can be faster where the parameters stay in caches, which are faster than the "
+         "memory."});
+  }
+  if (launches)
+    notes.push_back({"launch", "the median time from a program's start to its first step's end."});
+  return notes;
+}
+
 }  // namespace
 
 Picture picture_of(const CollectivesReport& report) {
-  Picture picture{
-      .legend = {}, .notes = {}, .panels = {}, .footer = footer_of(report.heading.machine)};
+  const bool limited =
+      std::any_of(report.results.begin(), report.results.end(),
+                  [](const OperationResult& result) { return result.replicas > 1; });
+  Picture picture{.legend = {},
+                  .notes = collectives_notes(limited),
+                  .panels = {},
+                  .footer = footer_of(report.heading.machine)};
   const std::vector<SystemFacts>& systems = report.heading.systems;
   for (std::size_t i = 0; i < systems.size(); ++i)
     picture.legend.push_back({{i, !systems[i].own}, systems[i].label});
@@ -165,8 +222,10 @@ Picture picture_of(const CollectivesReport& report) {
 Picture picture_of(const TrainingReport& report) {
   const bool steps = !report.results.empty();
   const bool launches = !report.launches.empty();
-  Picture picture{
-      .legend = {}, .notes = {}, .panels = {}, .footer = footer_of(report.heading.machine)};
+  Picture picture{.legend = {},
+                  .notes = training_notes(steps, launches),
+                  .panels = {},
+                  .footer = footer_of(report.heading.machine)};
   for (std::size_t i = 0; steps && i < kStepPartNames.size(); ++i)
     picture.legend.push_back({{i, false}, kStepPartNames[i]});
   for (const TrainingResult& result : report.results) picture.panels.push_back(step_panel(result));

@@ -10,7 +10,7 @@ namespace lockstep::bench {
 [[nodiscard]] charts::Picture picture_of(const CollectivesReport& report);
 
 /// For each model on each number of replicas a panel with a bar a system, the parts of its step one
-/// behind the other (peers' paler), and the floor; and one of the launches.
+/// behind the other (peers' fainter), and the floor; and one of the launches.
 [[nodiscard]] charts::Picture picture_of(const TrainingReport& report);
 
 }  // namespace lockstep::bench
