@@ -68,7 +68,8 @@ TEST_CASE("quartiles interpolate between the samples around them") {
 }
 
 TEST_CASE("operations have their names, and say what they move") {
-  for (const std::string& name : operation_names()) CHECK(name_of(parse_operation(name)) == name);
+  for (const std::string name : {"all_reduce", "reduce_scatter", "all_gather"})
+    CHECK(name_of(parse_operation(name)) == name);
   CHECK(message_of<ValueError>([] { (void)parse_operation("allreduce"); }) ==
         "unknown operation 'allreduce' (did you mean 'all_reduce'?); there are all_reduce, "
         "reduce_scatter, all_gather");

@@ -6,12 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.h"
+#include "tests/support/occurrences.h"
 #include "trainers/bench/reports/json.h"
 #include "trainers/bench/reports/pictures.h"
 #include "trainers/bench/reports/text.h"
 
 using namespace lockstep;
 using namespace lockstep::bench;
+using lockstep::testing::count;
 
 namespace {
 
@@ -49,13 +51,6 @@ CollectivesReport example() {
        {measurement("psum", {1e-3, 1e-3, 1e-3}), measurement("c10d 2.9", {4e-3, 4e-3, 5e-3})}});
   result.notes = {"c10d 2.9: measured so"};
   return report;
-}
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
-    ++found;
-  return found;
 }
 
 }  // namespace

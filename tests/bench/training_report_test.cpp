@@ -5,12 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.h"
+#include "tests/support/occurrences.h"
 #include "trainers/bench/reports/json.h"
 #include "trainers/bench/reports/pictures.h"
 #include "trainers/bench/reports/text.h"
 
 using namespace lockstep;
 using namespace lockstep::bench;
+using lockstep::testing::count;
 
 namespace {
 
@@ -69,13 +71,6 @@ TrainingReport example() {
   report.launches[0].system.label = "train";
   report.launches[1].system.label = "torchrun 1.13";
   return report;
-}
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
-    ++found;
-  return found;
 }
 
 void check_parts(const StepParts& found, const StepParts& expected) {

@@ -9,19 +9,14 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
+#include "tests/support/occurrences.h"
 
 using namespace lockstep;
 using namespace lockstep::charts;
+using lockstep::testing::count;
 using lockstep::testing::message_of;
 
 namespace {
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
-    ++found;
-  return found;
-}
 
 std::vector<std::string> labels(const Axis& axis) {
   std::vector<std::string> all;

@@ -143,8 +143,6 @@ std::vector<std::string> Workers::await_answers(const std::string& expected) {
     const std::size_t end = received_.find('\n');
     if (end == std::string::npos) {
       await_input();
-      pollfd readable{answers_.get(), POLLIN, 0};
-      if (::poll(&readable, 1, 0) <= 0) continue;
       std::array<char, 4096> buffer{};
       const ssize_t count = ::read(answers_.get(), buffer.data(), buffer.size());
       if (count > 0) received_.append(buffer.data(), static_cast<std::size_t>(count));

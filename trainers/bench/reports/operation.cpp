@@ -1,39 +1,29 @@
 #include "trainers/bench/reports/operation.h"
 
+#include <cstddef>
+#include <iterator>
+#include <vector>
+
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 
 namespace lockstep::bench {
 namespace {
 
-constexpr Operation kAll[] = {Operation::all_reduce, Operation::reduce_scatter,
-                              Operation::all_gather};
+constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "all_gather"};
 
 }  // namespace
 
 const char* name_of(Operation operation) {
-  switch (operation) {
-    case Operation::all_reduce:
-      return "all_reduce";
-    case Operation::reduce_scatter:
-      return "reduce_scatter";
-    case Operation::all_gather:
-      return "all_gather";
-  }
-  return "";
-}
-
-std::vector<std::string> operation_names() {
-  std::vector<std::string> names;
-  for (const Operation operation : kAll) names.emplace_back(name_of(operation));
-  return names;
+  return kNames[static_cast<std::size_t>(operation)];
 }
 
 Operation parse_operation(const std::string& name) {
-  for (const Operation operation : kAll) {
+  for (const Operation operation :
+       {Operation::all_reduce, Operation::reduce_scatter, Operation::all_gather}) {
     if (name == name_of(operation)) return operation;
   }
-  const auto names = operation_names();
+  const std::vector<std::string> names(std::begin(kNames), std::end(kNames));
   throw ValueError(str("unknown operation '", name, "'", did_you_mean(name, names), "; there are ",
                        join(names)));
 }
@@ -51,16 +41,10 @@ double bus_bytes(Operation operation, std::int64_t replicas, std::int64_t bytes)
 
 double moved_bytes(Operation operation, std::int64_t replicas, std::int64_t bytes) {
   const auto n = static_cast<double>(replicas);
-  const auto s = static_cast<double>(bytes);
-  switch (operation) {
-    case Operation::all_reduce:
-      return 2 * n * s;
-    case Operation::reduce_scatter:
-      return n * s + s;
-    case Operation::all_gather:
-      return 2 * (n - 1) * s;
-  }
-  return 0;
+  const double buffers = operation == Operation::all_reduce       ? 2 * n
+                         : operation == Operation::reduce_scatter ? n + 1
+                                                                  : 2 * (n - 1);
+  return buffers * static_cast<double>(bytes);
 }
 
 }  // namespace lockstep::bench

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace lockstep::bench {
 
@@ -15,9 +14,6 @@ enum class Operation { all_reduce, reduce_scatter, all_gather };
 
 /// ValueError if there is none of that name.
 [[nodiscard]] Operation parse_operation(const std::string& name);
-
-/// The names of all, for messages.
-[[nodiscard]] std::vector<std::string> operation_names();
 
 /// The smallest size from `bytes` on that the operation can have: a whole number of floats, for
 /// those that cut the buffer into one part a replica a whole number in each.

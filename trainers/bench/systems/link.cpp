@@ -1,12 +1,9 @@
 #include "trainers/bench/systems/link.h"
 
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <sstream>
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
@@ -15,28 +12,21 @@
 namespace lockstep::bench {
 namespace {
 
-// Lines of several replicas arrive whole: what is written at once and is no longer than PIPE_BUF
-// stays together.
 class Answers {
  public:
   Answers(const std::filesystem::path& folder, std::int64_t rank)
-      : fd_(::open((folder / "answers").c_str(), O_WRONLY | O_CLOEXEC)), rank_(rank) {
-    if (fd_ < 0)
-      throw Error(str("bench: cannot open ", folder, "/answers: ", std::strerror(errno)));
+      : out_(folder / "answers"), rank_(rank) {
+    if (!out_) throw Error(str("bench: cannot open ", folder, "/answers"));
   }
-  ~Answers() { ::close(fd_); }
-  Answers(const Answers&) = delete;
-  Answers& operator=(const Answers&) = delete;
 
-  void send(const std::string& text) const {
-    const std::string line = str(rank_, ' ', text, '\n');
-    if (::write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-      throw Error(str("bench: the driver does not listen: ", std::strerror(errno)));
-    }
+  // Flushed, a line is written at once: lines of several replicas arrive whole.
+  void send(const std::string& text) {
+    out_ << rank_ << ' ' << text << '\n' << std::flush;
+    if (!out_) throw Error("bench: the driver does not listen");
   }
 
  private:
-  int fd_;
+  std::ofstream out_;
   std::int64_t rank_;
 };
 
@@ -68,7 +58,7 @@ std::int64_t kilobytes(const std::string& file, const std::string& name) {
 }  // namespace
 
 void serve(Task& task, const std::filesystem::path& folder, std::int64_t rank) {
-  const Answers answers(folder, rank);
+  Answers answers(folder, rank);
   std::ifstream commands(folder / str("commands.", rank));
   if (!commands) throw Error(str("bench: cannot open ", folder, "/commands.", rank));
   answers.send("hello");
