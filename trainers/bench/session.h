@@ -18,7 +18,7 @@ namespace lockstep::bench {
                                            const std::vector<System>& own,
                                            const std::vector<std::string>& peers);
 
-/// Of the machine and these systems.
+/// What stands above a report on these systems: they, and the machine as it is now.
 [[nodiscard]] Heading heading_of(const std::vector<System>& systems,
                                  const std::vector<LeftOut>& left_out);
 
