@@ -12,7 +12,7 @@
 #include "framework/optim/parameter_groups.h"
 #include "framework/training/module_parameters.h"
 #include "models/model.h"
-#include "trainers/job_length.h"
+#include "trainers/config_options.h"
 
 namespace lockstep {
 namespace {
@@ -39,7 +39,8 @@ void check_warmup(const Config& config, const DataSets& data) {
                                  ? "trainer.steps"
                                  : str("trainer.epochs ", *config.trainer.epochs, " of ",
                                        counted(per_epoch, "step"), " each");
-  throw ValueError(str(config.warmup_place, ": schedule.warmup_steps: must be at most the run's ",
+  throw ValueError(str(config.places.at("schedule.warmup_steps").front(),
+                       ": schedule.warmup_steps: must be at most the run's ",
                        counted(steps, "step"), " (", length, "), is ",
                        config.schedule.warmup_steps));
 }
@@ -48,8 +49,7 @@ void check_warmup(const Config& config, const DataSets& data) {
 void check_parameter_groups(const Config& config, const DataSets& data) {
   if (config.optimizer.groups.empty()) return;
   const ShapesOnly scope;
-  const auto model =
-      make_model(config.model, data.train->features(), data.train->outputs(), config.trainer.seed);
+  const auto model = make_model(config, data);
   const std::vector<std::string> names = module_parameters(*model).names;
   OptimizerOptions upto;
   for (std::size_t i = 0; i < config.optimizer.groups.size(); ++i) {
@@ -57,7 +57,7 @@ void check_parameter_groups(const Config& config, const DataSets& data) {
     try {
       check_groups(upto, names);
     } catch (const ValueError& error) {
-      error.rethrow_with(config.group_places.at(i) + ": ");
+      error.rethrow_with(config.places.at("optimizer.groups.pattern").at(i) + ": ");
     }
   }
 }

@@ -30,9 +30,11 @@ cxxopts::Options make_options() {
       ("output", "Folder for results; refused if it holds a run (default: a new one under runs/)",
        cxxopts::value<std::string>(), "DIR")                            //
       ("print-config", "Print the config with all its values and end")  //
-      ("dry-run", "Print what memory the job will take, and end")       //
-      ("quiet", "Print errors and warnings only")                       //
-      ("help", "Print this and end")                                    //
+      ("help-config",
+       "Print each key of the config with its default and what it is for, and end")  //
+      ("dry-run", "Print what memory the job will take, and end")                    //
+      ("quiet", "Print errors and warnings only")                                    //
+      ("help", "Print this and end")                                                 //
       ("version", "Print the version and end");
   return options;
 }
@@ -49,9 +51,10 @@ constexpr const char* kAfterHelp =
 
 constexpr std::size_t kMostOverrides = 1000;
 
-const FlagNames kNames{"train",
-                       {"--config", "--replicas", "--workers", "--launch", "--set", "--output"},
-                       {"--print-config", "--dry-run", "--quiet", "--help", "--version"}};
+const FlagNames kNames{
+    "train",
+    {"--config", "--replicas", "--workers", "--launch", "--set", "--output"},
+    {"--print-config", "--dry-run", "--quiet", "--help", "--help-config", "--version"}};
 
 }  // namespace
 
@@ -61,23 +64,20 @@ Flags parse_flags(int argc, const char* const* argv) {
   Flags flags;
   try {
     const cxxopts::ParseResult parsed = options.parse(argc, argv);
-    if (parsed.count("help") > 0) {
-      flags.text = options.help() + kAfterHelp;
-      return flags;
-    }
-    if (parsed.count("version") > 0) {
-      flags.text = "lockstep " LOCKSTEP_VERSION "\n";
-      return flags;
-    }
-    if (parsed.count("config") == 0) throw ValueError("--config FILE is needed; see train --help");
+    const auto has = [&](const char* flag) { return parsed.count(flag) > 0; };
+    if (has("version")) flags.text = "lockstep " LOCKSTEP_VERSION "\n";
+    if (has("help-config")) flags.text = config_help();
+    if (has("help")) flags.text = options.help() + kAfterHelp;
+    if (flags.text) return flags;
+    if (!has("config")) throw ValueError("--config FILE is needed; see train --help");
     flags.config = parsed["config"].as<std::string>();
-    if (parsed.count("output") > 0) {
+    if (has("output")) {
       flags.output = parsed["output"].as<std::string>();
       if (flags.output.empty()) throw ValueError("--output: the folder's name is empty");
     }
-    flags.print_config = parsed.count("print-config") > 0;
-    flags.dry_run = parsed.count("dry-run") > 0;
-    flags.quiet = parsed.count("quiet") > 0;
+    flags.print_config = has("print-config");
+    flags.dry_run = has("dry-run");
+    flags.quiet = has("quiet");
     for (const auto& argument : parsed.arguments()) {
       const std::string& value = argument.value();
       if (argument.key() == "set") flags.overrides.push_back(parse_set(value));

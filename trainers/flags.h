@@ -17,7 +17,7 @@ struct Flags {
   bool print_config = false;
   bool dry_run = false;
   bool quiet = false;
-  std::optional<std::string> text;  ///< --help or --version: to be printed, and nothing else done
+  std::optional<std::string> text;  ///< --help and the like: to be printed, and nothing else done
 };
 
 /// Throws ValueError for flags that are not known or lack their value, and for more than 1000 that

@@ -11,6 +11,7 @@
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/base/wording.h"
+#include "trainers/config_options.h"
 
 namespace lockstep {
 namespace {
@@ -27,14 +28,11 @@ constexpr Category kCategories[] = {{"parameters", &MemoryUse::parameters},
 
 std::shared_ptr<Model> shapes_of(const Config& config, const DataSets& data) {
   const ShapesOnly scope;
-  auto model =
-      make_model(config.model, data.train->features(), data.train->outputs(), config.trainer.seed);
-  if (config.trainer.precision == "bf16") model->to(at::kBFloat16);
-  return model;
+  return make_model(config, data);
 }
 
 ReplicaPlacement placement_of(const ParallelOptions& parallel) {
-  const bool is_gloo = parallel.backend == "gloo";
+  const bool is_gloo = parallel.backend == Backend::gloo;
   const int workers = parallel.workers == 0 ? parallel.replicas : parallel.workers;
   return {.replicas = parallel.replicas,
           .workers = workers,
@@ -50,27 +48,6 @@ std::string row(const std::string& name, const std::string& replica, const std::
 }
 
 }  // namespace
-
-ZeroOptions zero_options(const Config& config) {
-  const ParallelOptions& parallel = config.parallel;
-  const TrainerOptions& trainer = config.trainer;
-  return {.axis_name = parallel.axis_name,
-          .stage = parallel.zero_stage,
-          .bucket_mb = parallel.bucket_mb,
-          .overlap = parallel.overlap == "on"    ? Overlap::on
-                     : parallel.overlap == "off" ? Overlap::off
-                                                 : Overlap::automatic,
-          .accumulate = trainer.accumulate,
-          .reduce_every_microbatch = parallel.reduce_every_microbatch,
-          .compression = parallel.compression == "bf16" ? Compression::bf16 : Compression::none,
-          .optimizer = config.optimizer,
-          .clip_norm = trainer.clip_norm,
-          .clip_value = trainer.clip_value,
-          .non_finite = trainer.non_finite == "skip" ? NonFinite::skip : NonFinite::stop,
-          .seed = trainer.seed,
-          // Nothing is drawn that comes not again.
-          .randomness = Randomness::strict};
-}
 
 HostMemoryUse predicted_memory(const Config& config, const DataSets& data) {
   const auto model = shapes_of(config, data);

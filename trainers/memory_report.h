@@ -3,16 +3,12 @@
 #include <cstdint>
 #include <string>
 
+#include "framework/data/data.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/training/memory_prediction.h"
-#include "framework/training/zero_options.h"
-#include "models/model.h"
 #include "trainers/config.h"
 
 namespace lockstep {
-
-/// What the config says to a ZeroTrainer.
-[[nodiscard]] ZeroOptions zero_options(const Config& config);
 
 /// What the model's training will take by category, without allocating any of it.
 [[nodiscard]] HostMemoryUse predicted_memory(const Config& config, const DataSets& data);

@@ -35,8 +35,8 @@
 #include "framework/training/zero.h"
 #include "models/loss.h"
 #include "models/model.h"
+#include "trainers/config_options.h"
 #include "trainers/evaluate.h"
-#include "trainers/job_length.h"
 #include "trainers/memory_report.h"
 
 namespace lockstep {
@@ -81,10 +81,8 @@ class TrainingRun {
         replica_(axis_index(axis_)),
         sampler_(sampler_options(config, data, replicas_)),
         total_steps_(total_steps(config, sampler_.steps_per_epoch())),
-        model_(make_model(config.model, data.train->features(), data.train->outputs(),
-                          config.trainer.seed)),
+        model_(make_model(config, data)),
         named_(parameter_map(*model_)) {
-    if (config.trainer.precision == "bf16") model_->to(at::kBFloat16);
     trainer_ = std::make_unique<ZeroTrainer>(*model_, zero_options(config),
                                              std::source_location::current());
     if (replica_ == 0) reporter_ = std::make_unique<Reporter>(config, options);
@@ -173,7 +171,7 @@ class TrainingRun {
   void check_loss(std::int64_t step) {
     loss_ = pmean(loss_, axis_);
     const double value = loss_.item<double>();
-    if (std::isfinite(value) || config_.trainer.non_finite == "skip") return;
+    if (std::isfinite(value) || config_.trainer.non_finite == NonFinite::skip) return;
     throw Error(str("the loss is ", value, " at step ", step + 1,
                     "; training has diverged: try a smaller optimizer.lr or a trainer.clip_norm"));
   }
@@ -325,8 +323,8 @@ class TrainingRun {
         .memory = memory,
         .threads_per_replica = math_threads(config_.parallel.threads_per_replica, replicas_),
         .workers = config_.parallel.workers > 0 ? config_.parallel.workers : replicas_,
-        .launch = config_.parallel.launch,
-        .backend = config_.parallel.backend == "gloo" ? "gloo" : "shared_memory",
+        .launch = values_of(config_).at("parallel.launch"),
+        .backend = config_.parallel.backend == Backend::gloo ? "gloo" : "shared_memory",
         .blas = blas().name,
         .libtorch = libtorch_version()};
     write_files(true, [&] { write_result(reporter_->folder, result); });

@@ -13,6 +13,7 @@
 #include "framework/replicas/launch.h"
 #include "trainers/check_job.h"
 #include "trainers/config.h"
+#include "trainers/config_options.h"
 #include "trainers/flags.h"
 #include "trainers/memory_report.h"
 #include "trainers/run.h"
@@ -28,13 +29,9 @@ int print(const std::string& text) {
 
 int train(int argc, char** argv) {
   const Flags flags = parse_flags(argc, argv);
-  if (flags.text) {
-    return print(*flags.text);
-  }
+  if (flags.text) return print(*flags.text);
   const Config config = load_config(flags.config, flags.overrides);
-  if (flags.print_config) {
-    return print(to_yaml(config));
-  }
+  if (flags.print_config) return print(to_yaml(config));
   set_quiet(flags.quiet);
   // Read before the replicas start: they share the memory, and a bad file is one error, not N.
   const DataSets data = load_data(config.data, config.parallel.replicas);
@@ -43,16 +40,7 @@ int train(int argc, char** argv) {
   check_memory(config, data);
   const RunOptions options{
       .output = flags.output, .name = flags.config.stem(), .quiet = flags.quiet};
-  return launch(
-      [&] { run_training(config, data, options); },
-      {.replicas = config.parallel.replicas,
-       .workers = config.parallel.workers,
-       .mode = config.parallel.launch == "threads" ? LaunchMode::threads : LaunchMode::processes,
-       .backend = config.parallel.backend == "gloo" ? Backend::gloo : Backend::automatic,
-       .axis_name = config.parallel.axis_name,
-       .threads_per_replica = config.parallel.threads_per_replica,
-       .timeout =
-           std::chrono::milliseconds(static_cast<std::int64_t>(config.parallel.timeout_s * 1000))});
+  return launch([&] { run_training(config, data, options); }, launch_options(config));
 }
 
 }  // namespace

@@ -1,10 +1,7 @@
 #include "trainers/yaml_tree.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstddef>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -14,22 +11,17 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
-#include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
+#include "trainers/yaml_text.h"
 
 namespace lockstep {
 namespace {
 
-bool is_control(char letter) {
-  const auto code = static_cast<unsigned char>(letter);
-  return code < 0x20 || code == 0x7f;
-}
-
-std::string hex(char letter) {
-  const auto code = static_cast<unsigned char>(letter);
-  return {"0123456789abcdef"[code >> 4], "0123456789abcdef"[code & 15]};
-}
+// Ends the reading of a text of which no more can be understood.
+struct Unreadable {
+  YamlPosition place;
+  std::string message;
+};
 
 // Builds the tree from yaml-cpp's events, not from its nodes: those have lost duplicate keys,
 // further documents (depending on the version) and where an alias is used. Problems are kept until
@@ -38,25 +30,24 @@ class TreeBuilder : public YAML::EventHandler {
  public:
   static constexpr std::size_t kMaxDepth = 64;
 
-  explicit TreeBuilder(const YamlSource& source) : source_(source) {}
+  TreeBuilder(const YamlSource& source, const YamlProblems& problems)
+      : source_(source), problems_(problems) {}
 
-  // The tree; throws the first problem if there was one.
-  [[nodiscard]] std::shared_ptr<const YamlNode> finish() const {
-    if (problem_) yaml_fail(problem_->first, problem_->second);
+  // The tree of a text that was read to its end, and the problems so far.
+  [[nodiscard]] std::shared_ptr<const YamlNode> finish(YamlProblems& problems) const {
+    problems = problems_;
     return root_;
   }
 
-  // Documents after the first make no difference; yaml-cpp may find them without end.
-  [[nodiscard]] bool has_enough() const { return documents_ > 1; }
-
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (++documents_ == 1) {
+    if (!start_) {
       start_ = mark.pos;
-    } else {
-      // Before a ',' where no value can begin yaml-cpp sees an empty document, again and again.
-      report(place(mark), mark.pos == start_ ? "not valid YAML: no value can begin here"
-                                             : "a second YAML document: only one may stand here");
+      return;
     }
+    // Before a ',' where no value can begin yaml-cpp sees an empty document, again and again.
+    throw Unreadable{place(mark), mark.pos == *start_
+                                      ? "not valid YAML: no value can begin here"
+                                      : "a second YAML document: only one may stand here"};
   }
   void OnDocumentEnd() override {}
 
@@ -80,9 +71,9 @@ class TreeBuilder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto node = anchors_.at(anchor);
     for (const Open& open : open_) {
-      if (open.node != node) continue;
-      report(place(mark), "an alias inside of what it stands for");
-      return OnNull(mark, 0);
+      if (open.node == node) {
+        throw Unreadable{place(mark), "an alias inside of what it stands for"};
+      }
     }
     add(node, 0);
   }
@@ -105,6 +96,7 @@ class TreeBuilder : public YAML::EventHandler {
     std::shared_ptr<YamlNode> node;
     std::shared_ptr<const YamlNode> key;
     std::map<std::string, YamlPosition> keys;  // those of a map so far, and where each is
+    bool is_key_good = true;                   // so that its value is kept
   };
 
   [[nodiscard]] YamlPosition place(const YAML::Mark& mark) const {
@@ -124,12 +116,12 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void report(const YamlPosition& where, const std::string& message) {
-    if (!problem_) problem_.emplace(where, message);
+    problems_.report(where, [&] { return message; });
   }
 
   void open(std::shared_ptr<YamlNode> node, YAML::anchor_t anchor) {
     if (open_.size() == kMaxDepth) {
-      yaml_fail(node->place, str("nested deeper than ", kMaxDepth, " levels"));
+      throw Unreadable{node->place, str("nested deeper than ", kMaxDepth, " levels")};
     }
     add(node, anchor);
     open_.push_back({std::move(node), nullptr, {}});
@@ -141,32 +133,33 @@ class TreeBuilder : public YAML::EventHandler {
       root_ = std::move(node);
       return;
     }
-    auto& [parent, key, keys] = open_.back();
+    auto& [parent, key, keys, is_key_good] = open_.back();
     if (parent->kind == YamlNode::Kind::list) {
       parent->items.push_back(std::move(node));
     } else if (key) {
-      parent->entries.push_back({key->text, key->place, std::move(node)});
+      if (is_key_good) parent->entries.push_back({key->text, key->place, std::move(node)});
       key = nullptr;
     } else {
-      check_key(*node, keys);
+      is_key_good = check_key(*node, keys);
       key = std::move(node);
     }
   }
 
-  void check_key(const YamlNode& key, std::map<std::string, YamlPosition>& earlier) {
+  bool check_key(const YamlNode& key, std::map<std::string, YamlPosition>& earlier) {
     if (key.kind != YamlNode::Kind::scalar) {
       report(key.place, "expected a key, found " + yaml_described(key));
+      return false;
     }
     const auto [first, is_new] = earlier.emplace(key.text, key.place);
-    if (is_new) return;
+    if (is_new) return true;
     report(key.place,
            str("duplicate key ", yaml_shown(key.text), ", the first is at ", first->second.text));
+    return false;
   }
 
   const YamlSource& source_;
-  std::optional<std::pair<YamlPosition, std::string>> problem_;
-  int documents_ = 0;
-  int start_ = 0;  // of the first document
+  YamlProblems problems_;
+  std::optional<int> start_;  // of the first document
   std::shared_ptr<const YamlNode> root_;
   std::vector<Open> open_;  // from the root inwards
   std::map<YAML::anchor_t, std::shared_ptr<YamlNode>> anchors_;
@@ -178,16 +171,36 @@ void check_text(const std::string& text, const YamlSource& source) {
   std::string line;
   for (std::int64_t number = 1; std::getline(lines, line); ++number) {
     for (std::size_t i = 0; i < line.size(); ++i) {
-      if (!is_control(line[i]) || line[i] == '\t' || line[i] == '\r') continue;
-      yaml_fail(source.at(number, static_cast<std::int64_t>(i) + 1),
-                str("the control character 0x", hex(line[i]), ": this is not plain text"));
+      const std::string code = control_code(line[i]);
+      if (code.empty() || line[i] == '\t' || line[i] == '\r') continue;
+      throw Unreadable{source.at(number, static_cast<std::int64_t>(i) + 1),
+                       str("the control character 0x", code, ": this is not plain text")};
     }
     const std::size_t tab = line.find('\t');
     const std::size_t content = line.find_first_not_of(" \t\r");
     if (content != std::string::npos && tab < content && line[content] != '#') {
-      yaml_fail(source.at(number, static_cast<std::int64_t>(tab) + 1),
-                "a tab in the indentation: YAML takes only spaces there");
+      throw Unreadable{source.at(number, static_cast<std::int64_t>(tab) + 1),
+                       "a tab in the indentation: YAML takes only spaces there"};
     }
+  }
+}
+
+void read_events(std::string text, const YamlSource& source, TreeBuilder& builder) {
+  text.erase(text.find_last_not_of(" \t\r\n") + 1);
+  const auto lines = std::count(text.begin(), text.end(), '\n');
+  const auto columns = static_cast<std::int64_t>(text.size() - (text.rfind('\n') + 1));
+  try {
+    // yaml-cpp closes a quote left open by itself if the text ends with a newline, and loses its
+    // place if it ends within brackets: a comment at the end keeps it from both.
+    std::istringstream in(text + "\n#");
+    YAML::Parser parser(in);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (const YAML::Exception& error) {
+    const bool inside = !error.mark.is_null() && error.mark.line <= lines;
+    throw Unreadable{inside ? source.at(error.mark.line + 1, error.mark.column + 1)
+                            : source.at(lines + 1, columns + 1),
+                     "not valid YAML: " + error.msg};
   }
 }
 
@@ -198,42 +211,17 @@ YamlPosition YamlSource::at(std::int64_t line, std::int64_t column) const {
   return {str(name, ":", line, ":", column), line, column};
 }
 
-std::shared_ptr<const YamlNode> parse_yaml(std::string text, const YamlSource& source) {
-  check_text(text, source);
-  text.erase(text.find_last_not_of(" \t\r\n") + 1);
-  const auto lines = std::count(text.begin(), text.end(), '\n');
-  const auto columns = static_cast<std::int64_t>(text.size() - (text.rfind('\n') + 1));
-  TreeBuilder builder(source);
+std::shared_ptr<const YamlNode> parse_yaml(std::string text, const YamlSource& source,
+                                           YamlProblems& problems) {
+  TreeBuilder builder(source, problems);
   try {
-    // yaml-cpp closes a quote left open by itself if the text ends with a newline, and loses its
-    // place if it ends within brackets: a comment at the end keeps it from both.
-    std::istringstream in(text + "\n#");
-    YAML::Parser parser(in);
-    while (!builder.has_enough() && parser.HandleNextDocument(builder)) {
-    }
-  } catch (const YAML::Exception& error) {
-    const bool inside = !error.mark.is_null() && error.mark.line <= lines;
-    yaml_fail(inside ? source.at(error.mark.line + 1, error.mark.column + 1)
-                     : source.at(lines + 1, columns + 1),
-              "not valid YAML: " + error.msg);
+    check_text(text, source);
+    read_events(std::move(text), source, builder);
+  } catch (const Unreadable& end) {
+    problems.report(end.place, [&] { return end.message; });
+    return nullptr;
   }
-  return builder.finish();
-}
-
-void yaml_fail(const YamlPosition& place, const std::string& message) {
-  throw ValueError(place.text + ": " + message);
-}
-
-std::string yaml_shown(const std::string& text) {
-  std::string shown = "'";
-  for (const char letter : cut(text)) {
-    if (is_control(letter)) {
-      shown += "\\x" + hex(letter);
-    } else {
-      shown += letter;
-    }
-  }
-  return shown + "'";
+  return builder.finish(problems);
 }
 
 std::string yaml_described(const YamlNode& node) {
@@ -248,32 +236,6 @@ std::string yaml_described(const YamlNode& node) {
       return "a map";
   }
   return "nothing";
-}
-
-std::string yaml_number(double value) {
-  char buffer[64];
-  const double size = std::fabs(value);
-  const bool fixed = value == 0 || (size >= 1e-5 && size < 1e15);
-  const auto format = fixed ? std::chars_format::fixed : std::chars_format::scientific;
-  const auto end = std::to_chars(std::begin(buffer), std::end(buffer), value, format).ptr;
-  std::string text(std::begin(buffer), end);
-  // YAML 1.1 takes 1e-08 for a string: it wants a point.
-  if (!fixed && text.find('.') == std::string::npos) text.insert(text.find('e'), ".0");
-  return text;
-}
-
-std::string yaml_quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char letter : text) {
-    if (letter == '"' || letter == '\\') {
-      quoted += {'\\', letter};
-    } else if (is_control(letter)) {
-      quoted += "\\x" + hex(letter);
-    } else {
-      quoted += letter;
-    }
-  }
-  return quoted + '"';
 }
 
 }  // namespace lockstep

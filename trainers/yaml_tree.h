@@ -5,15 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+#include "trainers/yaml_problems.h"
 
-/// Where something was written. Places order as they are read: the file's lines, then the flags.
-struct YamlPosition {
-  std::string
-      text;  ///< what messages begin with: "configs/a.yaml:3:5", or the flag as it was typed
-  std::int64_t line = 0;  ///< counted from 1, as the column is
-  std::int64_t column = 0;
-};
+namespace lockstep {
 
 /// What a text is: a file, or the value of one of several flags.
 struct YamlSource {
@@ -44,25 +38,14 @@ struct YamlEntry {
 };
 
 /// The one YAML document in `text`, or null where there is none (nothing but comments and blanks).
-/// Anchors and aliases are resolved. Stricter than YAML: ValueError, beginning with the place, for
-/// duplicate keys, keys that are no scalars, tags, tabs in the indentation, control characters, a
-/// second document and more than 64 levels of nesting, and for what is not YAML.
-[[nodiscard]] std::shared_ptr<const YamlNode> parse_yaml(std::string text,
-                                                         const YamlSource& source);
-
-/// Throws the ValueError "place: message".
-[[noreturn]] void yaml_fail(const YamlPosition& place, const std::string& message);
-
-/// `text` in single quotes for a message of one line: control characters escaped, cut if long.
-[[nodiscard]] std::string yaml_shown(const std::string& text);
+/// Anchors and aliases are resolved. Stricter than YAML: duplicate keys, keys that are no scalars
+/// and tags are problems, and left out of the tree. Also null, with one problem, for what is not
+/// YAML, tabs in the indentation, control characters, a second document, an alias inside of what it
+/// stands for and more than 64 levels of nesting.
+[[nodiscard]] std::shared_ptr<const YamlNode> parse_yaml(std::string text, const YamlSource& source,
+                                                         YamlProblems& problems);
 
 /// What a node is, for a message: "'fast'", "the string '3'", "a list", "a map", "nothing".
 [[nodiscard]] std::string yaml_described(const YamlNode& node);
-
-/// A finite number as a YAML value: the fewest digits that read back as the same double.
-[[nodiscard]] std::string yaml_number(double value);
-
-/// `text` as a YAML string in double quotes.
-[[nodiscard]] std::string yaml_quoted(const std::string& text);
 
 }  // namespace lockstep

@@ -6,19 +6,22 @@
 
 namespace lockstep {
 
+/// Along what the learning rate goes from one value to another: half a cosine or a line.
+enum class Anneal { cosine, linear };
+
 /// How the learning rate goes over a run, as a config's `schedule` section says it. Names are those
 /// of torch.optim.lr_scheduler's classes' arguments, where these have them.
 struct ScheduleOptions {
   std::string name = "constant";
-  std::int64_t warmup_steps = 0;        ///< all but one_cycle, which rises by itself
-  double end_factor = 0;                ///< linear: of the learning rate that it ends with
-  double eta_min = 0;                   ///< cosine: the learning rate that it ends with
-  std::int64_t step_size = 0;           ///< step: after so many steps, needed, …
-  double gamma = 0.1;                   ///< … the learning rate is multiplied by this
-  double pct_start = 0.3;               ///< one_cycle: the part of the steps in which it rises
-  double div_factor = 25;               ///< one_cycle: begins with the learning rate / this …
-  double final_div_factor = 1e4;        ///< … and ends with that / this
-  std::string anneal_strategy = "cos";  ///< one_cycle; or "linear"
+  std::int64_t warmup_steps = 0;            ///< all but one_cycle, which rises by itself
+  double end_factor = 0;                    ///< linear: of the learning rate that it ends with
+  double eta_min = 0;                       ///< cosine: the learning rate that it ends with
+  std::int64_t step_size = 0;               ///< step: after so many steps, needed, …
+  double gamma = 0.1;                       ///< … the learning rate is multiplied by this
+  double pct_start = 0.3;                   ///< one_cycle: the part of the steps in which it rises
+  double div_factor = 25;                   ///< one_cycle: begins with the learning rate / this …
+  double final_div_factor = 1e4;            ///< … and ends with that / this
+  Anneal anneal_strategy = Anneal::cosine;  ///< one_cycle
 
   bool operator==(const ScheduleOptions&) const = default;
 };

@@ -15,14 +15,15 @@ struct Refusal {
   std::string message;  // or its beginning, where it ends in …
 };
 
-// Runs train in a folder of its own and checks that it refuses at once, with one line and no trace.
+// Runs train in a folder of its own and checks that it refuses at once, with the message and no
+// trace.
 void check_refused(const std::filesystem::path& folder, const Refusal& refusal) {
   const auto before = entries(folder);
   const Ended end = train(folder, refusal.flags);
   INFO(join(refusal.flags, " ") << "\n" << end.out << end.err);
   CHECK(end.status == 2);
   CHECK(end.out.empty());
-  CHECK(lines_of(end.err).size() == 1);
+  CHECK(lines_of(end.err).size() == lines_of(refusal.message).size());
   const std::string expected = "lockstep: error: " + refusal.message;
   const std::string more = "…";
   const std::size_t begin = expected.size() - std::min(expected.size(), more.size());
@@ -43,9 +44,14 @@ TEST_CASE("--help and --version print to stdout and do nothing else") {
   CHECK(help.err.empty());
   for (const std::string flag :
        {"--config FILE", "--replicas N", "--workers W", "--launch HOW", "--set ", "--output DIR",
-        "--print-config", "--quiet", "--help", "--version", "Exit status: 0 done; 2 arguments"}) {
+        "--print-config", "--help-config", "--quiet", "--help", "--version",
+        "Exit status: 0 done; 2 arguments"}) {
     CHECK_THAT(help.out, ContainsSubstring(flag));
   }
+  const Ended keys = train(folder.path(), {"--help-config"});
+  CHECK(keys.status == 0);
+  CHECK_THAT(keys.out, ContainsSubstring("optimizer.lr: "));
+  CHECK(keys.err.empty());
   const Ended version = train(folder.path(), {"--version"});
   CHECK(version.status == 0);
   CHECK(version.out == "lockstep " LOCKSTEP_VERSION "\n");
@@ -82,6 +88,9 @@ TEST_CASE("flags that are not understood are refused") {
        "--set optimizer.lr: expected section.key=value, for example optimizer.lr=0.1"},
       {{"--config", config, "--set", "optimizer.lrr=1"},
        "--set optimizer.lrr=1: unknown key 'lrr' in optimizer (did you mean 'lr'?)"},
+      {{"--config", config, "--replicas", "0", "--set", "optimizer.lr=-1"},
+       "--replicas 0: parallel.replicas: must be from 1 to 1024, is 0\n"
+       "--set optimizer.lr=-1: optimizer.lr: must be greater than 0, is -1"},
       {{"--config", config, "--output", ""}, "--output: the folder's name is empty"},
   };
   for (const Refusal& refusal : refusals) check_refused(folder.path(), refusal);
@@ -92,6 +101,9 @@ TEST_CASE("configs and data that cannot be used are refused, with the file and t
   write_text(folder.path() / "unknown.yaml",
              "model: {name: linear}\ndata: {name: pmean_example}\noptimizer: {name: sgd, "
              "momentun: 0.9}\n");
+  write_text(folder.path() / "wrong.yaml",
+             "model: {name: linear, width: 3}\ndata: {name: pmean_example}\ntrainer:\n  steps: 0\n"
+             "  seed: x\n");
   write_text(
       folder.path() / "later.yaml",
       "model: {name: linear}\ndata: {name: pmean_example}\nparallel:\n  allow_mixed: true\n");
@@ -111,6 +123,10 @@ TEST_CASE("configs and data that cannot be used are refused, with the file and t
        "cannot read the config /dev/zero: it is longer than 256 KiB, more than any config"},
       {{"--config", "unknown.yaml", "--output", "run"},
        "unknown.yaml:3:24: unknown key 'momentun' in optimizer (did you mean 'momentum'?)"},
+      {{"--config", "wrong.yaml", "--output", "run"},
+       "wrong.yaml:1:23: unknown key 'width' in model: its keys are name, hidden, channels, dense\n"
+       "wrong.yaml:4:10: trainer.steps: must be from 1 to 1000000000, is 0\n"
+       "wrong.yaml:5:9: trainer.seed: expected an integer, found 'x'"},
       {{"--config", "later.yaml", "--output", "run"},
        "later.yaml:4:3: unknown key 'allow_mixed' in parallel…"},
       {{"--config", mlp, "--set", "data.root=nowhere", "--output", "run"},

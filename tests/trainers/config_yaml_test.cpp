@@ -43,15 +43,15 @@ class RandomConfig {
     schedule(config.schedule);
     config.parallel.replicas = 1 + static_cast<int>(below(1024));
     config.parallel.workers = static_cast<int>(below(config.parallel.replicas + 1));
-    config.parallel.launch = pick({"processes", "threads"});
-    config.parallel.backend = pick({"auto", "gloo"});
+    config.parallel.launch = static_cast<LaunchMode>(below(2));
+    config.parallel.backend = static_cast<Backend>(below(2));
     config.parallel.axis_name = pick({"data", "_a1", "TRUE", "null", "n", "e1"});
     config.parallel.threads_per_replica = static_cast<int>(below(1025));
     config.parallel.timeout_s = 0.001 + unit() * 9e5;
     config.parallel.zero_stage = static_cast<int>(below(4));
     config.parallel.bucket_mb = unit() * 1e6;
-    config.parallel.overlap = pick({"auto", "on", "off"});
-    config.parallel.compression = pick({"none", "bf16"});
+    config.parallel.overlap = static_cast<Overlap>(below(3));
+    config.parallel.compression = static_cast<Compression>(below(2));
     config.parallel.reduce_every_microbatch = coin();
     if (coin()) {
       config.trainer.epochs.reset();
@@ -61,8 +61,8 @@ class RandomConfig {
     }
     config.trainer.seed = random_();
     config.trainer.accumulate = 1 + static_cast<std::int64_t>(below(1'000'000));
-    config.trainer.precision = pick({"fp32", "bf16"});
-    config.trainer.non_finite = pick({"stop", "skip"});
+    config.trainer.precision = static_cast<Precision>(below(2));
+    config.trainer.non_finite = static_cast<NonFinite>(below(2));
     config.trainer.check_every = positive() - 1;
     if (coin()) config.trainer.clip_norm = any_positive();
     if (coin()) config.trainer.clip_value = any_positive();
@@ -104,7 +104,7 @@ class RandomConfig {
       options.pct_start = coin() ? 1 : unit();
       options.div_factor = any_positive();
       options.final_div_factor = any_positive();
-      options.anneal_strategy = pick({"cos", "linear"});
+      options.anneal_strategy = static_cast<Anneal>(below(2));
     }
   }
 

@@ -29,6 +29,11 @@ TEST_CASE("flags that set keys keep their order and their values") {
   CHECK(flags.overrides[2].key == "trainer.seed");
 }
 
+TEST_CASE("--help-config prints the table of keys, and needs no config") {
+  CHECK(parse({"--help-config"}).text == config_help());
+  CHECK_THAT(*parse({"--help"}).text, ContainsSubstring("--help-config"));
+}
+
 TEST_CASE("thousands of flags that set keys are refused") {
   std::vector<std::string> arguments{"--config", "a.yaml"};
   for (int i = 0; i < 1000; ++i) arguments.push_back("--set=a.k" + std::to_string(i) + "=1");

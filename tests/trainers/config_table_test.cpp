@@ -1,0 +1,172 @@
+#include <set>
+#include <string>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "trainers/config.h"
+
+namespace lockstep {
+namespace {
+
+using Catch::Matchers::StartsWith;
+using testing::message_of;
+
+using Sets = std::vector<std::string>;  // "section.key=value" each
+
+// Values that a key takes, none of which is its default, and one that it refuses.
+struct Sample {
+  std::string key;
+  std::vector<std::string> good;
+  std::string bad;
+  Sets with = {};  // what must be set beside it
+};
+
+const std::vector<Sample> kSamples{
+    {"model.name", {"mlp", "cnn"}, "gru"},
+    {"model.hidden", {"[7, 8]", "[]"}, "[8, 0]", {"model.name=mlp"}},
+    {"model.channels", {"[7, 8]"}, "3", {"model.name=cnn"}},
+    {"model.dense", {"[1000000]"}, "[1000001]", {"model.name=cnn"}},
+    {"data.name", {"fashion_mnist"}, "mnist"},
+    {"data.root", {"/images"}, "''", {"data.name=fashion_mnist"}},
+    {"data.batch_size", {"64", "1"}, "0"},
+    {"data.shuffle", {"false"}, "0"},
+    {"optimizer.name", {"adam", "adamw"}, "lion"},
+    {"optimizer.lr", {"0.5"}, "0"},
+    {"optimizer.momentum", {"0.5"}, "1"},
+    {"optimizer.nesterov", {"true"}, "1", {"optimizer.momentum=0.5"}},
+    {"optimizer.betas", {"[0.5, 0]"}, "[0.5]", {"optimizer.name=adam"}},
+    {"optimizer.eps", {"0.5"}, "0", {"optimizer.name=adamw"}},
+    {"optimizer.weight_decay", {"0.5"}, "-1"},
+    {"optimizer.groups",
+     {"[{pattern: w}]", "[{pattern: w, weight_decay: 0.5, lr_scale: 2}, {pattern: b}]"},
+     "[w]"},
+    {"schedule.name", {"linear", "cosine", "one_cycle"}, "exponential"},
+    {"schedule.warmup_steps", {"3"}, "-1"},
+    {"schedule.end_factor", {"0.5"}, "-1", {"schedule.name=linear"}},
+    {"schedule.eta_min", {"0.5"}, "-1", {"schedule.name=cosine"}},
+    {"schedule.step_size", {"3"}, "0", {"schedule.name=step"}},
+    {"schedule.gamma", {"0.5"}, "0", {"schedule.name=step", "schedule.step_size=3"}},
+    {"schedule.pct_start", {"0", "1"}, "1.5", {"schedule.name=one_cycle"}},
+    {"schedule.div_factor", {"2"}, "0", {"schedule.name=one_cycle"}},
+    {"schedule.final_div_factor", {"2"}, "0", {"schedule.name=one_cycle"}},
+    {"schedule.anneal_strategy", {"linear"}, "cosine", {"schedule.name=one_cycle"}},
+    {"parallel.replicas", {"1024"}, "1025"},
+    {"parallel.workers", {"1"}, "2"},
+    {"parallel.launch", {"threads"}, "fibers"},
+    {"parallel.axis_name", {"batch"}, "2d"},
+    {"parallel.backend", {"gloo"}, "mpi"},
+    {"parallel.threads_per_replica", {"3"}, "-1"},
+    {"parallel.timeout_s", {"0.001", "1000000"}, "1000001"},
+    {"parallel.zero_stage", {"1", "2", "3"}, "4"},
+    {"parallel.bucket_mb", {"0.5", "1000000"}, "0"},
+    {"parallel.overlap", {"\"on\"", "\"off\""}, "yes"},
+    {"parallel.compression", {"bf16"}, "fp16"},
+    {"parallel.reduce_every_microbatch", {"true"}, "1"},
+    {"trainer.epochs", {"3"}, "0"},
+    {"trainer.steps", {"3"}, "null"},
+    {"trainer.seed", {"18446744073709551615"}, "-1"},
+    {"trainer.accumulate", {"3"}, "1000001"},
+    {"trainer.precision", {"bf16"}, "fp16"},
+    {"trainer.non_finite", {"skip"}, "go on"},
+    {"trainer.check_every", {"3"}, "-1"},
+    {"trainer.clip_norm", {"0.5"}, "0"},
+    {"trainer.clip_value", {"0.5"}, "0"},
+    {"trainer.log_every", {"3"}, "0"},
+    {"trainer.eval_every", {"3"}, "-1"},
+};
+
+Config config_with(const Sets& sets) {
+  std::vector<Override> overrides;
+  for (const std::string& argument : sets) overrides.push_back(parse_set(argument));
+  return parse_config("model: {name: linear}\ndata: {name: pmean_example}\n", "c.yaml", overrides);
+}
+
+}  // namespace
+
+TEST_CASE("every key of the table has its sample here") {
+  std::set<std::string> sampled, known;
+  for (const Sample& sample : kSamples) sampled.insert(sample.key);
+  for (const auto& [key, value] : values_of({})) known.insert(key);
+  CHECK(sampled == known);
+}
+
+TEST_CASE("every key's value arrives, is printed, loads again and counts in comparisons") {
+  for (const Sample& sample : kSamples) {
+    Config unlike = config_with(sample.key == "schedule.step_size" ? Sets() : sample.with);
+    for (const std::string& good : sample.good) {
+      Sets sets = sample.with;
+      sets.push_back(sample.key + "=" + good);
+      INFO(join(sets, " "));
+      const Config config = config_with(sets);
+      const std::string value = values_of(config).at(sample.key);
+      if (sample.key != "optimizer.groups") CHECK(value == good);
+      CHECK_FALSE(config == unlike);
+      unlike = config;
+      const Config again = parse_config(to_yaml(config), "again.yaml");
+      CHECK(again == config);
+      CHECK(to_yaml(again) == to_yaml(config));
+      CHECK(config.places.at(sample.key) ==
+            std::vector<std::string>{"--set " + sample.key + "=" + good});
+    }
+  }
+}
+
+TEST_CASE("every key's rule refuses what breaks it") {
+  for (const Sample& sample : kSamples) {
+    Sets sets = sample.with;
+    const std::string set = sample.key + "=" + sample.bad;
+    sets.push_back(set);
+    const std::string message = message_of<ValueError>([&] { (void)config_with(sets); });
+    CHECK_THAT(message, StartsWith("--set " + set + ": " + sample.key + ": "));
+    CHECK(message.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("each name of an enum is that of its value") {
+  const auto parallel = [](const std::string& key, const std::string& name) {
+    return config_with({"parallel." + key + "=" + name}).parallel;
+  };
+  CHECK(parallel("launch", "processes").launch == LaunchMode::processes);
+  CHECK(parallel("launch", "threads").launch == LaunchMode::threads);
+  CHECK(parallel("backend", "auto").backend == Backend::automatic);
+  CHECK(parallel("backend", "gloo").backend == Backend::gloo);
+  CHECK(parallel("overlap", "auto").overlap == Overlap::automatic);
+  CHECK(parallel("overlap", "on").overlap == Overlap::on);
+  CHECK(parallel("overlap", "off").overlap == Overlap::off);
+  CHECK(parallel("compression", "none").compression == Compression::none);
+  CHECK(parallel("compression", "bf16").compression == Compression::bf16);
+  const auto trainer = [](const std::string& key, const std::string& name) {
+    return config_with({"trainer." + key + "=" + name}).trainer;
+  };
+  CHECK(trainer("precision", "fp32").precision == Precision::fp32);
+  CHECK(trainer("precision", "bf16").precision == Precision::bf16);
+  CHECK(trainer("non_finite", "stop").non_finite == NonFinite::stop);
+  CHECK(trainer("non_finite", "skip").non_finite == NonFinite::skip);
+  const auto anneal = [](const std::string& name) {
+    return config_with({"schedule.name=one_cycle", "schedule.anneal_strategy=" + name})
+        .schedule.anneal_strategy;
+  };
+  CHECK(anneal("cos") == Anneal::cosine);
+  CHECK(anneal("linear") == Anneal::linear);
+}
+
+TEST_CASE("the help has each key with what it is for, what may stand there and its default") {
+  const std::string help = "\n" + config_help();
+  for (const auto& [key, value] : values_of({})) {
+    CHECK_THAT(help, ContainsSubstring("\n" + key + ": "));
+  }
+  for (const std::string text :
+       {"\nmodel.name: the model that is trained\n    one of linear, mlp, cnn; needed\n",
+        "\n    an integer, from 1 to 1000000000; default 64, of pmean_example 4\n",
+        "\n    a number, greater than 0; default 1.0e-08; only for adam, adamw\n",
+        "\n    an integer, from 1 to 1000000000; instead of trainer.epochs\n",
+        "\n    a number, greater than 0, or null; default null\n",
+        "\noptimizer.groups.pattern: "}) {
+    CHECK_THAT(help, ContainsSubstring(text));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "framework/data/data.h"
+#include "framework/data/sampler.h"
+#include "framework/replicas/launch.h"
+#include "framework/training/zero_options.h"
+#include "models/model.h"
+#include "trainers/config.h"
+
+namespace lockstep {
+
+/// What a config says to the parts of the framework.
+
+[[nodiscard]] LaunchOptions launch_options(const Config& config);
+
+[[nodiscard]] ZeroOptions zero_options(const Config& config);
+
+/// Of the training set in a job of `replicas`.
+[[nodiscard]] SamplerOptions sampler_options(const Config& config, const DataSets& data,
+                                             std::int64_t replicas);
+
+/// The model for these data, in the config's precision.
+[[nodiscard]] std::shared_ptr<Model> make_model(const Config& config, const DataSets& data);
+
+/// The steps of the run, which has `steps_per_epoch`.
+[[nodiscard]] std::int64_t total_steps(const Config& config, std::int64_t steps_per_epoch);
+
+}  // namespace lockstep

@@ -1,0 +1,203 @@
+#include <algorithm>
+#include <cctype>
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/base/text.h"
+#include "trainers/config.h"
+
+namespace lockstep {
+namespace {
+
+Rule<std::string> of_length(const std::string& what, std::size_t most) {
+  return {str(what, " of 1 to ", most, " bytes"),
+          [most](const std::string& text) { return !text.empty() && text.size() <= most; }};
+}
+
+bool is_identifier(const std::string& text) {
+  const auto is_part = [](unsigned char c) { return c < 128 && (std::isalnum(c) || c == '_'); };
+  return !text.empty() && text.size() <= 100 && std::all_of(text.begin(), text.end(), is_part) &&
+         !std::isdigit(static_cast<unsigned char>(text[0]));
+}
+
+const Rule<std::string> kIdentifier{"1 to 100 letters, digits and _, and begin with no digit",
+                                    is_identifier};
+const Rule<double> kBucket{"greater than 0 and at most 1000000",
+                           [](double mb) { return mb > 0 && mb <= 1e6; }};
+const Rule<int> kReplicas = from_to(1, 1024);
+const Rule<int> kUpToReplicas = from_to(0, 1024);
+const Rule<std::int64_t> kMillion = from_to<std::int64_t>(1, 1'000'000);
+// What a step takes, over all microbatches and replicas, fits in 63 bits.
+const Rule<std::int64_t> kBillion = from_to<std::int64_t>(1, 1'000'000'000);
+const Rule<std::int64_t> kNatural = at_least<std::int64_t>(0);
+const Rule<double> kNotNegative = at_least(0.0);
+const Rule<double> kAbove0 = greater_than(0.0);
+const Rule<double> kBeta{"at least 0 and less than 1",
+                         [](double part) { return part >= 0 && part < 1; }};
+// A millisecond at least, and within 64 bits in any unit of time.
+const Rule<double> kTimeout = from_to(0.001, 1e6);
+
+const KeyTraits kNeeded{.required = true};
+
+template <typename... Choices>
+KeyTraits only(Choices... choices) {
+  return {.owners = {choices...}};
+}
+
+KeyTraits instead_of(const std::string& key) {
+  return {.instead_of = key};
+}
+
+Keys model_keys(ModelOptions& model) {
+  return {
+      {"name", one_of(model.name, model_names()), "the model that is trained", kNeeded},
+      {"hidden", list(model.hidden, kMillion), "widths of the hidden layers", only("mlp")},
+      {"channels", list(model.channels, kMillion), "channels out of each convolution", only("cnn")},
+      {"dense", list(model.dense, kMillion), "widths of the layers after the convolutions",
+       only("cnn")},
+  };
+}
+
+Keys data_keys(Config& config) {
+  const KeyTraits batch_size{.defaults = {{"pmean_example", "4"}}};  // its samples a replica
+  return {
+      {"name", one_of(config.data.name, data_names()), "the data set that it is trained on",
+       kNeeded},
+      {"root", text(config.data.root, of_length("a folder's path", PATH_MAX - 1)),
+       "the folder of its files", only("fashion_mnist")},
+      {"batch_size", number(config.batch_size, kBillion), "samples a replica and microbatch",
+       batch_size},
+      {"shuffle", flag(config.shuffle), "draw a new order of the samples for each epoch"},
+  };
+}
+
+Keys group_keys(ParameterGroup& group) {
+  return {
+      {"pattern", text(group.pattern, of_length("a pattern for parameters' names", 1000)),
+       "names of parameters, as in a shell (\"*.bias\"); the first group that matches holds",
+       kNeeded},
+      {"weight_decay", number_or_null(group.weight_decay, kNotNegative),
+       "these parameters' weight decay; null: optimizer.weight_decay"},
+      {"lr_scale", number(group.lr_scale, kNotNegative),
+       "these parameters' learning rate, in parts of the others'"},
+  };
+}
+
+Keys optimizer_keys(OptimizerOptions& optimizer) {
+  const auto nesterov_problem = [&optimizer] {
+    const bool is_wrong = optimizer.nesterov && optimizer.momentum == 0;
+    return is_wrong ? "needs optimizer.momentum greater than 0" : "";
+  };
+  const KeyTraits nesterov{.owners = {"sgd"}, .problem = nesterov_problem, .others = {"momentum"}};
+  return {
+      {"name", one_of(optimizer.name, optimizer_names()),
+       "the rule by which parameters are updated"},
+      {"lr", number(optimizer.lr, kAbove0), "the learning rate, before the schedule"},
+      {"momentum", number(optimizer.momentum, kBeta), "momentum of the gradients", only("sgd")},
+      {"nesterov", flag(optimizer.nesterov), "take Nesterov's momentum", nesterov},
+      {"betas", list(optimizer.betas, kBeta), "decay of the mean gradient and of its mean square",
+       only("adam", "adamw")},
+      {"eps", number(optimizer.eps, kAbove0), "added to the root of the mean square",
+       only("adam", "adamw")},
+      {"weight_decay", number(optimizer.weight_decay, kNotNegative),
+       "decay of the parameters; of adamw beside the gradient, else in it"},
+      {"groups", maps(optimizer.groups, group_keys), "parameters that have values of their own"},
+  };
+}
+
+Keys schedule_keys(ScheduleOptions& schedule) {
+  const KeyTraits step_size{.owners = {"step"}, .required = true};
+  return {
+      {"name", one_of(schedule.name, schedule_names()), "how the learning rate goes over a run"},
+      {"warmup_steps", number(schedule.warmup_steps, kNatural),
+       "steps in which the learning rate rises to its full value",
+       only("constant", "linear", "cosine", "step")},
+      {"end_factor", number(schedule.end_factor, kNotNegative),
+       "the learning rate at the end, in parts of optimizer.lr", only("linear")},
+      {"eta_min", number(schedule.eta_min, kNotNegative), "the learning rate at the end",
+       only("cosine")},
+      {"step_size", number(schedule.step_size, at_least<std::int64_t>(1)),
+       "after each so many steps the learning rate is multiplied by gamma", step_size},
+      {"gamma", number(schedule.gamma, kAbove0), "see schedule.step_size", only("step")},
+      {"pct_start", number(schedule.pct_start, from_to(0.0, 1.0)),
+       "the part of the steps in which the learning rate rises", only("one_cycle")},
+      {"div_factor", number(schedule.div_factor, kAbove0),
+       "the first learning rate is optimizer.lr divided by this", only("one_cycle")},
+      {"final_div_factor", number(schedule.final_div_factor, kAbove0),
+       "the last learning rate is the first divided by this", only("one_cycle")},
+      {"anneal_strategy", one_of(schedule.anneal_strategy, {"cos", "linear"}),
+       "the learning rate goes along half a cosine or a line", only("one_cycle")},
+  };
+}
+
+Keys parallel_keys(ParallelOptions& parallel) {
+  const auto workers_problem = [&parallel] {
+    if (parallel.workers <= parallel.replicas) return std::string();
+    return str("must be at most parallel.replicas, which is ", parallel.replicas,
+               ", or 0 for as many; is ", parallel.workers);
+  };
+  const KeyTraits workers{.problem = workers_problem, .others = {"replicas"}};
+  return {
+      {"replicas", number(parallel.replicas, kReplicas), "number of replicas"},
+      {"workers", number(parallel.workers, kUpToReplicas), "how many replicas run at once; 0: all",
+       workers},
+      {"launch", one_of(parallel.launch, {"processes", "threads"}),
+       "replicas are processes or threads"},
+      {"axis_name", text(parallel.axis_name, kIdentifier), "the replicas' axis in collectives"},
+      {"backend", one_of(parallel.backend, {"auto", "gloo"}),
+       "how replicas exchange bytes; auto: in memory that they share"},
+      {"threads_per_replica", number(parallel.threads_per_replica, kUpToReplicas),
+       "math threads; 0: the host's cores / replicas, at least 1"},
+      {"timeout_s", number(parallel.timeout_s, kTimeout),
+       "seconds that a replica waits for another"},
+      {"zero_stage", number(parallel.zero_stage, from_to(0, 3)),
+       "ZeRO shards from 1 the optimizer's state, 2 also gradients, 3 also parameters"},
+      {"bucket_mb", number(parallel.bucket_mb, kBucket), "MB of gradients that travel together"},
+      {"overlap", one_of(parallel.overlap, {"auto", "on", "off"}),
+       "reduce gradients during the backward; auto: over a network"},
+      {"compression", one_of(parallel.compression, {"none", "bf16"}),
+       "type in which gradients travel; bf16 changes the results"},
+      {"reduce_every_microbatch", flag(parallel.reduce_every_microbatch),
+       "sends more bytes for less memory at stages 2 and 3"},
+  };
+}
+
+Keys trainer_keys(TrainerOptions& trainer) {
+  return {
+      {"epochs", number_instead(trainer.epochs, trainer.steps, kBillion),
+       "the run's length in passes over the data", instead_of("steps")},
+      {"steps", number_instead(trainer.steps, trainer.epochs, kBillion),
+       "the run's length in updates", instead_of("epochs")},
+      {"seed", number(trainer.seed, at_least<std::uint64_t>(0)), "seed of all that is random"},
+      {"accumulate", number(trainer.accumulate, kMillion), "microbatches a replica and step"},
+      {"precision", one_of(trainer.precision, {"fp32", "bf16"}),
+       "type in which forward and backward compute"},
+      {"non_finite", one_of(trainer.non_finite, {"stop", "skip"}),
+       "where the loss or a gradient is not finite, stop the run or skip the step"},
+      {"check_every", number(trainer.check_every, kNatural),
+       "after each so many steps replicas compare their parameters; 0: never"},
+      {"clip_norm", number_or_null(trainer.clip_norm, kAbove0),
+       "largest norm that the gradients may have; null: any"},
+      {"clip_value", number_or_null(trainer.clip_value, kAbove0),
+       "largest value that a gradient may have; null: any"},
+      {"log_every", number(trainer.log_every, kBillion), "steps between lines of metrics"},
+      {"eval_every", number(trainer.eval_every, kNatural),
+       "steps between evaluations; there is one at the end, with 0 only that"},
+  };
+}
+
+}  // namespace
+
+std::vector<Section> config_table(Config& config) {
+  return {{"model", model_keys(config.model)},
+          {"data", data_keys(config)},
+          {"optimizer", optimizer_keys(config.optimizer)},
+          {"schedule", schedule_keys(config.schedule)},
+          {"parallel", parallel_keys(config.parallel)},
+          {"trainer", trainer_keys(config.trainer)}};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,221 @@
+#include "trainers/key.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <system_error>
+
+#include <yaml-cpp/yaml.h>
+
+#include "framework/base/wording.h"
+
+namespace lockstep {
+namespace {
+
+std::nullopt_t refuse_type(const YamlNode& node, const std::string& wanted, const Report& report) {
+  report(node.place, str("expected ", wanted, ", found ", yaml_described(node)));
+  return std::nullopt;
+}
+
+bool is_plain(const YamlNode& node) {
+  return node.kind == YamlNode::Kind::scalar && !node.quoted;
+}
+
+// `text` as a T if from_chars takes all of it, a leading '+' aside. The error is out of range or
+// anything else for "not one".
+template <typename T>
+std::errc parse(const std::string& text, T& value) {
+  const bool plus = text.size() > 1 && text[0] == '+' && text[1] != '-';
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + (plus ? 1 : 0), end, value);
+  return stop == end ? error : std::errc::invalid_argument;
+}
+
+// Digits only, and none after a leading zero: 010 is eight to some readers of YAML and ten to
+// others.
+bool is_integer(const std::string& text) {
+  const std::string digits = text.substr(!text.empty() && (text[0] == '-' || text[0] == '+'));
+  return !digits.empty() && digits.find_first_not_of("0123456789") == std::string::npos &&
+         (digits.size() == 1 || digits[0] != '0');
+}
+
+std::optional<double> convert(const YamlNode& node, const Rule<double>& /*rule*/,
+                              const Report& report) {
+  if (!is_plain(node)) return refuse_type(node, "a number", report);
+  double value = 0;
+  const std::errc error = parse(node.text, value);
+  if (error == std::errc::result_out_of_range) {
+    return refuse_type(node, "a number that a double can hold", report);
+  }
+  static const std::set<std::string> kInfinite{".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN"};
+  const std::string unsigned_text =
+      node.text.substr(node.text.find_first_not_of("+-") == 1 ? 1 : 0);
+  const bool is_number = error == std::errc();
+  if (kInfinite.count(unsigned_text) != 0 || (is_number && !std::isfinite(value))) {
+    return refuse_type(node, "a finite number", report);
+  }
+  if (!is_number) return refuse_type(node, "a number", report);
+  return value;
+}
+
+template <std::integral T>
+std::optional<T> convert(const YamlNode& node, const Rule<T>& rule, const Report& report) {
+  if (!is_plain(node) || !is_integer(node.text)) return refuse_type(node, "an integer", report);
+  T value = 0;
+  if (parse(node.text, value) == std::errc()) return value;
+  const bool negative = node.text[0] == '-';
+  const T limit = negative ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max();
+  const std::string bound = str(negative ? "at least " : "at most ", limit);
+  report(node.place,
+         str("must be ", rule.holds(limit) ? bound : rule.text, ", is ", cut(node.text)));
+  return std::nullopt;
+}
+
+std::optional<std::string> convert(const YamlNode& node, const Rule<std::string>& /*rule*/,
+                                   const Report& report) {
+  if (node.kind != YamlNode::Kind::scalar) return refuse_type(node, "a string", report);
+  return node.text;
+}
+
+// The node's value, if it is one that obeys the rule.
+template <typename T>
+std::optional<T> obeying(const Rule<T>& rule, const YamlNode& node, const Report& report) {
+  std::optional<T> value = convert(node, rule, report);
+  if (!value || rule.holds(*value)) return value;
+  constexpr bool kText = std::is_same_v<T, std::string>;
+  report(node.place,
+         str("must be ", rule.text, ", is ", kText ? yaml_shown(node.text) : cut(node.text)));
+  return std::nullopt;
+}
+
+template <typename T>
+Value scalar(const std::string& kind, T& variable, const Rule<T>& rule) {
+  const auto read = [&variable, rule](const YamlNode& node, const Report& report) {
+    if (const auto value = obeying(rule, node, report)) variable = *value;
+  };
+  return {kind + rule.text, read, [&variable] { return yaml_text(variable); }};
+}
+
+// `size` is how many items the list has, if that is fixed.
+template <typename List, typename T>
+Value list_of(const std::string& items, List& variable, const Rule<T>& rule,
+              std::optional<std::size_t> size) {
+  const auto read = [=, &variable](const YamlNode& node, const Report& report) {
+    if (!is_list(node, items, report)) return;
+    if (size && node.items.size() != *size) {
+      return report(node.place, str("expected ", items, ", found ", node.items.size()));
+    }
+    std::vector<T> values;
+    for (const auto& item : node.items) {
+      if (const auto value = obeying(rule, *item, report)) values.push_back(*value);
+    }
+    if (values.size() != node.items.size()) return;
+    if constexpr (requires { variable.resize(0); }) variable.resize(values.size());
+    std::copy(values.begin(), values.end(), variable.begin());
+  };
+  const auto print = [&variable] {
+    std::vector<std::string> texts;
+    for (const T value : variable) texts.push_back(yaml_text(value));
+    return str("[", join(texts), "]");
+  };
+  return {str("a list of ", items, ", each ", rule.text), read, print};
+}
+
+}  // namespace
+
+Value flag(bool& variable) {
+  const auto read = [&variable](const YamlNode& node, const Report& report) {
+    if (is_plain(node) && YAML::convert<bool>::decode(YAML::Node(node.text), variable)) return;
+    refuse_type(node, "true or false", report);
+  };
+  return {"true or false", read, [&variable] { return yaml_text(variable); }};
+}
+
+template <typename T>
+Value number(T& variable, const Rule<T>& rule) {
+  return scalar(std::is_same_v<T, double> ? "a number, " : "an integer, ", variable, rule);
+}
+template Value number(double&, const Rule<double>&);
+template Value number(int&, const Rule<int>&);
+template Value number(std::int64_t&, const Rule<std::int64_t>&);
+template Value number(std::uint64_t&, const Rule<std::uint64_t>&);
+
+Value number_or_null(std::optional<double>& variable, const Rule<double>& rule) {
+  const auto read = [&variable, rule](const YamlNode& node, const Report& report) {
+    if (node.kind == YamlNode::Kind::null) return variable.reset();
+    if (const auto value = obeying(rule, node, report)) variable = value;
+  };
+  return {str("a number, ", rule.text, ", or null"), read,
+          [&variable] { return variable ? yaml_text(*variable) : "null"; }};
+}
+
+Value number_instead(std::optional<std::int64_t>& variable, std::optional<std::int64_t>& other,
+                     const Rule<std::int64_t>& rule) {
+  const auto read = [&variable, &other, rule](const YamlNode& node, const Report& report) {
+    const auto value = obeying(rule, node, report);
+    if (!value) return;
+    variable = value;
+    other.reset();
+  };
+  return {"an integer, " + rule.text, read,
+          [&variable] { return variable ? yaml_text(*variable) : ""; }};
+}
+
+Value text(std::string& variable, const Rule<std::string>& rule) {
+  return scalar("", variable, rule);
+}
+
+Value list(std::vector<std::int64_t>& variable, const Rule<std::int64_t>& rule) {
+  return list_of("integers", variable, rule, std::nullopt);
+}
+
+Value list(std::array<double, 2>& variable, const Rule<double>& rule) {
+  return list_of("2 numbers", variable, rule, variable.size());
+}
+
+Value one_of(const std::vector<std::string>& names, const std::function<void(std::size_t)>& set,
+             const std::function<std::string()>& get) {
+  const auto read = [names, set](const YamlNode& node, const Report& report) {
+    const auto name = convert(node, Rule<std::string>(), report);
+    if (!name) return;
+    const auto found = std::find(names.begin(), names.end(), *name);
+    if (found != names.end()) return set(static_cast<std::size_t>(found - names.begin()));
+    report(node.place, str("must be one of ", join(names), ", is ", yaml_shown(*name),
+                           did_you_mean(*name, names)));
+  };
+  return {"one of " + join(names), read, [get] { return yaml_text(get()); }};
+}
+
+Value one_of(std::string& variable, const std::vector<std::string>& names) {
+  return one_of(
+      names, [&variable, names](std::size_t i) { variable = names[i]; },
+      [&variable] { return variable; });
+}
+
+std::string print_maps(const std::vector<Keys>& maps) {
+  std::string text;
+  for (const Keys& map : maps) {
+    std::vector<std::string> entries;
+    for (const Key& key : map) {
+      const std::string value = key.value.print();
+      if (value != "null") entries.push_back(key.name + ": " + value);
+    }
+    text += str("\n    - {", join(entries), "}");
+  }
+  return maps.empty() ? "[]" : text;
+}
+
+bool is_list(const YamlNode& node, const std::string& items, const Report& report) {
+  constexpr std::size_t kMost = 1000;
+  if (node.kind != YamlNode::Kind::list) {
+    refuse_type(node, "a list of " + items, report);
+    return false;
+  }
+  if (node.items.size() <= kMost) return true;
+  report(node.place, str("a list has at most ", kMost, " entries, found ", node.items.size()));
+  return false;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "framework/base/text.h"
+#include "trainers/yaml_text.h"
+#include "trainers/yaml_tree.h"
+
+namespace lockstep {
+
+/// What must hold for a value, with the words for it: "must be " + text.
+template <typename T>
+struct Rule {
+  std::string text;
+  std::function<bool(const T&)> holds;
+};
+
+template <typename T>
+[[nodiscard]] Rule<T> at_least(T low) {
+  return {str("at least ", yaml_text(low)), [low](const T& value) { return value >= low; }};
+}
+template <typename T>
+[[nodiscard]] Rule<T> greater_than(T low) {
+  return {str("greater than ", yaml_text(low)), [low](const T& value) { return value > low; }};
+}
+template <typename T>
+[[nodiscard]] Rule<T> from_to(T low, T high) {
+  return {str("from ", yaml_text(low), " to ", yaml_text(high)),
+          [low, high](const T& value) { return low <= value && value <= high; }};
+}
+
+struct Key;
+using Keys = std::vector<Key>;
+
+/// Takes what is wrong with a value, and where that stands.
+using Report = std::function<void(const YamlPosition& place, const std::string& message)>;
+
+/// A variable as the value of a key. The functions below make one each for a type of variables;
+/// the variable must outlive it.
+struct Value {
+  std::string words;  ///< what may stand there: "a number, greater than 0"
+  /// Sets the variable, or reports what is wrong and leaves it.
+  std::function<void(const YamlNode& node, const Report& report)> read;
+  std::function<std::string()> print;  ///< the variable as YAML; "" where its key is left out
+  /// Of a list of maps, which has no read(): makes it of that length and returns each map's keys.
+  std::function<std::vector<Keys>(std::size_t)> resize = {};
+};
+
+/// Numbers must be finite and not in quotes; integers are written in digits only. A list has up to
+/// 1000 entries, each of which obeys the rule.
+[[nodiscard]] Value flag(bool& variable);
+/// T is double, int, std::int64_t or std::uint64_t.
+template <typename T>
+[[nodiscard]] Value number(T& variable, const Rule<T>& rule);
+[[nodiscard]] Value number_or_null(std::optional<double>& variable, const Rule<double>& rule);
+/// Its key is left out where it has no value; where one is read, `other` loses its own.
+[[nodiscard]] Value number_instead(std::optional<std::int64_t>& variable,
+                                   std::optional<std::int64_t>& other,
+                                   const Rule<std::int64_t>& rule);
+[[nodiscard]] Value text(std::string& variable, const Rule<std::string>& rule);
+[[nodiscard]] Value list(std::vector<std::int64_t>& variable, const Rule<std::int64_t>& rule);
+[[nodiscard]] Value list(std::array<double, 2>& variable, const Rule<double>& rule);
+
+[[nodiscard]] Value one_of(const std::vector<std::string>& names,
+                           const std::function<void(std::size_t)>& set,
+                           const std::function<std::string()>& get);
+[[nodiscard]] Value one_of(std::string& variable, const std::vector<std::string>& names);
+/// `names` are those of an enum's values, in their order.
+template <typename Enum>
+requires std::is_enum_v<Enum>
+[[nodiscard]] Value one_of(Enum& variable, const std::vector<std::string>& names) {
+  return one_of(
+      names, [&variable](std::size_t i) { variable = static_cast<Enum>(i); },
+      [&variable, names] { return names.at(static_cast<std::size_t>(variable)); });
+}
+
+/// What few keys have. The choice is the value of the section's first key.
+struct KeyTraits {
+  std::vector<std::string> owners = {};  ///< the choices that the key belongs to; none: all
+  bool required = false;
+  std::map<std::string, std::string> defaults = {};  ///< YAML, of choices that have another one
+  std::string instead_of = {};                       ///< the key that may not stand beside it
+  std::function<std::string()> problem = {};         ///< what is wrong together with others, or ""
+  std::vector<std::string> others = {};              ///< these keys of the section
+};
+
+/// All that there is to know of a key of a config.
+struct Key {
+  std::string name;
+  Value value;
+  std::string help;  ///< one line
+  KeyTraits traits = {};
+};
+
+struct Section {
+  std::string name;
+  Keys keys;
+};
+
+[[nodiscard]] std::string print_maps(const std::vector<Keys>& maps);
+
+/// A list of maps, whose keys `keys_of` gives for each.
+template <typename T>
+[[nodiscard]] Value maps(std::vector<T>& variable, Keys (*keys_of)(T&)) {
+  const auto keys = [&variable, keys_of] {
+    std::vector<Keys> all;
+    for (T& map : variable) all.push_back(keys_of(map));
+    return all;
+  };
+  return {"a list of maps",
+          {},
+          [keys] { return print_maps(keys()); },
+          [&variable, keys](std::size_t size) {
+            variable.assign(size, T());
+            return keys();
+          }};
+}
+
+/// Whether `node` is a list, of at most 1000 `items`; reports what is wrong.
+[[nodiscard]] bool is_list(const YamlNode& node, const std::string& items, const Report& report);
+
+}  // namespace lockstep

@@ -1,0 +1,308 @@
+#include "trainers/key_table.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "framework/base/wording.h"
+#include "trainers/yaml_problems.h"
+
+namespace lockstep {
+namespace {
+
+template <typename Named>
+const Named* find(const std::vector<Named>& all, const std::string& name,
+                  std::string Named::*member = &Named::name) {
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Named& one) { return one.*member == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+const YamlEntry* find(const YamlNode& map, const std::string& key) {
+  return find(map.entries, key, &YamlEntry::key);
+}
+
+template <typename Named>
+std::vector<std::string> all_names(const std::vector<Named>& all) {
+  std::vector<std::string> names;
+  for (const Named& one : all) names.push_back(one.name);
+  return names;
+}
+
+bool belongs(const Key& key, const std::string& choice) {
+  const auto& owners = key.traits.owners;
+  return owners.empty() || std::find(owners.begin(), owners.end(), choice) != owners.end();
+}
+
+// One reading of a text and its overrides.
+class Reading {
+ public:
+  explicit Reading(const std::vector<Section>& table) : table_(table) {}
+
+  void load(const std::string& text, const std::string& name) {
+    const YamlSource source{name};
+    begin_ = source.at(1, 1);
+    const auto root = parse_yaml(text, source, problems_);
+    const std::string sections = join(all_names(table_));
+    if (root && root->kind == YamlNode::Kind::map) {
+      for (const YamlEntry& entry : root->entries) {
+        sections_.push_back({entry.key, entry.place, *entry.value});
+      }
+      return;
+    }
+    if (root && root->kind != YamlNode::Kind::null) {
+      report(root->place,
+             str("expected a map of sections (", sections, "), found ", yaml_described(*root)));
+    } else if (problems_.count() == 0) {
+      report(begin_, "the file is empty: its sections are " + sections);
+    }
+    problems_.finish();
+  }
+
+  void apply(const Override& override, int index) {
+    const YamlSource source{override.origin, index};
+    const YamlPosition place = source.at(1, 1);
+    const std::size_t dot = override.key.find('.');
+    const std::string name = override.key.substr(0, dot);
+    const std::string key = dot == std::string::npos ? "" : override.key.substr(dot + 1);
+    const Section* section = find(table_, name);
+    if (dot == std::string::npos && section != nullptr) {
+      return report(place, str(name, " is a section: set one of its keys, as in ", name, ".",
+                               section->keys.front().name, "=…"));
+    }
+    if (name.empty() || key.empty() || key.find('.') != std::string::npos) {
+      return report(place, str("expected section.key=value, the key is ", yaml_shown(override.key),
+                               home_of(override.key)));
+    }
+    const std::size_t problems = problems_.count();
+    const auto value = parse_yaml(override.value, source, problems_);
+    if (!value && problems_.count() == problems) report(place, "the value is missing after '='");
+    if (!value) return;
+    YamlNode& map = written(name, place).map;
+    if (map.kind != YamlNode::Kind::map) return;  // which check_keys() reports
+    const Key* known = section != nullptr ? find(section->keys, key) : nullptr;
+    const std::string excluded = known != nullptr ? known->traits.instead_of : "";
+    std::erase_if(map.entries, [&](const YamlEntry& entry) {
+      const bool is_of_file = entry.place.line < place.line;  // all flags are on one
+      return entry.key == key || (!excluded.empty() && entry.key == excluded && is_of_file);
+    });
+    map.entries.push_back({key, place, value});
+  }
+
+  // Sets the variables.
+  KeyPlaces finish() {
+    const std::vector<std::string> names = all_names(table_);
+    for (const WrittenSection& section : sections_) {
+      if (const Section* known = find(table_, section.name)) {
+        check_keys(section.name, section.map, known->keys);
+      } else {
+        report_unknown(section.name, section.place, "", names);
+      }
+    }
+    for (const Section& section : table_) {
+      const WrittenSection& own = written(section.name, begin_);
+      read_map(section.name, own.place, own.map, section.keys);
+    }
+    problems_.finish();
+    return std::move(places_);
+  }
+
+ private:
+  struct WrittenSection {
+    std::string name;
+    YamlPosition place;
+    YamlNode map;
+  };
+
+  void report(const YamlPosition& place, const std::string& message) {
+    problems_.report(place, [&] { return message; });
+  }
+
+  WrittenSection& written(const std::string& name, const YamlPosition& place) {
+    for (WrittenSection& section : sections_) {
+      if (section.name == name) return section;
+    }
+    sections_.push_back({name, place, {}});
+    sections_.back().map.kind = YamlNode::Kind::map;
+    return sections_.back();
+  }
+
+  void check_keys(const std::string& path, const YamlNode& map, const Keys& keys) {
+    if (map.kind != YamlNode::Kind::map) {
+      return report(map.place, str(path, ": expected a map of keys (", join(all_names(keys)),
+                                   "), found ", yaml_described(map)));
+    }
+    const std::vector<std::string> known = all_names(keys);
+    for (const YamlEntry& entry : map.entries) {
+      const Key* key = find(keys, entry.key);
+      if (key == nullptr) {
+        report_unknown(entry.key, entry.place, path, known);
+        continue;
+      }
+      if (key->traits.instead_of.empty()) continue;
+      const YamlEntry* other = find(map, key->traits.instead_of);
+      if (other == nullptr || other > &entry) continue;
+      report(entry.place, str(path, ".", entry.key, ": not together with ", path, ".", other->key,
+                              " (", other->place.text, "): keep one of them"));
+    }
+  }
+
+  // Of a key that is none of the `known` in `path`, which is "" at the top level.
+  void report_unknown(const std::string& key, const YamlPosition& place, const std::string& path,
+                      const std::vector<std::string>& known) {
+    problems_.report(place, [&] {
+      const bool is_top = path.empty();
+      std::string meant = home_of(key);
+      if (const std::string near = nearest(key, known); meant.empty() && !near.empty()) {
+        meant_.insert(is_top ? near : path + "." + near);
+        meant = did_you_mean(key, known);
+      }
+      if (meant.empty()) meant = (is_top ? ": the sections are " : ": its keys are ") + join(known);
+      return str("unknown key ", yaml_shown(key), is_top ? "" : " in " + path, meant);
+    });
+  }
+
+  // ": it belongs …" for a key that is known elsewhere, "" for one that is not.
+  std::string home_of(const std::string& key) {
+    if (find(table_, key) != nullptr) return ": it is a section of its own, at the top level";
+    std::vector<std::string> homes;
+    for (const Section& section : table_) {
+      if (find(section.keys, key) == nullptr) continue;
+      homes.push_back(section.name);
+      meant_.insert(section.name + "." + key);
+    }
+    return homes.empty() ? "" : ": it belongs under " + join(homes, " or ");
+  }
+
+  // `place` is where a key that is missing would stand.
+  void read_map(const std::string& path, const YamlPosition& place, const YamlNode& map,
+                const Keys& keys) {
+    if (map.kind != YamlNode::Kind::map) return;  // which check_keys() has reported
+    std::set<std::string> wrong;
+    const auto is_wrong = [&](const std::string& name) { return wrong.count(name) > 0; };
+    for (const Key& key : keys) {
+      const std::string name = path + "." + key.name;
+      const YamlEntry* entry = find(map, key.name);
+      // After a problem with the choice itself nobody knows which keys belong.
+      const std::string choice = is_wrong(keys[0].name) ? "" : keys[0].value.print();
+      const std::size_t problems = problems_.count();
+      if (!belongs(key, choice)) {
+        if (entry == nullptr || choice.empty()) continue;
+        report(entry->place, str(name, ": belongs to ", path, " ", join(key.traits.owners, " or "),
+                                 ", not to ", choice));
+      } else if (entry != nullptr) {
+        places_[name].push_back(entry->place.text);
+        read_value(name, *entry->value, key.value);
+      } else if (key.traits.required) {
+        wrong.insert(key.name);
+        if (meant_.count(path) + meant_.count(name) > 0) continue;
+        report(place, str(name, " is missing: ", key.value.words));
+      } else if (const auto other = key.traits.defaults.find(choice);
+                 other != key.traits.defaults.end()) {
+        YamlNode value;
+        value.kind = YamlNode::Kind::scalar;
+        value.text = other->second;
+        read_value(name, value, key.value);
+      }
+      if (problems_.count() > problems) wrong.insert(key.name);
+    }
+    for (const Key& key : keys) {
+      const YamlEntry* entry = find(map, key.name);
+      const auto& others = key.traits.others;
+      const bool is_checked = key.traits.problem && entry != nullptr && !is_wrong(key.name);
+      if (!is_checked || std::any_of(others.begin(), others.end(), is_wrong)) continue;
+      const std::string problem = key.traits.problem();
+      if (!problem.empty()) report(entry->place, str(path, ".", key.name, ": ", problem));
+    }
+  }
+
+  void read_value(const std::string& path, const YamlNode& node, const Value& value) {
+    const auto report_value = [&](const YamlPosition& place, const std::string& message) {
+      report(place, path + ": " + message);
+    };
+    if (!value.resize) return value.read(node, report_value);
+    if (!is_list(node, "maps", report_value)) return;
+    const auto maps = value.resize(node.items.size());
+    for (std::size_t i = 0; i < maps.size(); ++i) {
+      check_keys(path, *node.items[i], maps[i]);
+      read_map(path, node.items[i]->place, *node.items[i], maps[i]);
+    }
+  }
+
+  const std::vector<Section>& table_;
+  YamlProblems problems_;
+  std::vector<WrittenSection> sections_;
+  YamlPosition begin_;  // of the text
+  // Sections and keys ("section.key") that unknown ones seem to stand for: not told as missing.
+  std::set<std::string> meant_;
+  KeyPlaces places_;
+};
+
+std::string help_of(const std::string& path, const Keys& keys) {
+  std::string text;
+  for (const Key& key : keys) {
+    const std::string name = path + "." + key.name;
+    const KeyTraits& traits = key.traits;
+    const std::string value = key.value.print();
+    text += str(name, ": ", key.help, "\n    ", key.value.words);
+    text += traits.required ? "; needed" : value.empty() ? "" : "; default " + value;
+    for (const auto& [choice, other] : traits.defaults) text += str(", of ", choice, " ", other);
+    if (!traits.owners.empty()) text += "; only for " + join(traits.owners);
+    if (!traits.instead_of.empty()) text += str("; instead of ", path, ".", traits.instead_of);
+    text += "\n";
+    if (key.value.resize) text += help_of(name, key.value.resize(1).front());
+  }
+  return text;
+}
+
+}  // namespace
+
+Override parse_set(const std::string& argument) {
+  const std::size_t equals = argument.find('=');
+  const std::string origin = "--set " + cut(argument, 200);
+  if (equals == std::string::npos || equals == 0) {
+    throw ValueError(origin + ": expected section.key=value, for example optimizer.lr=0.1");
+  }
+  return {argument.substr(0, equals), argument.substr(equals + 1), origin};
+}
+
+KeyPlaces read_keys(const std::string& text, const std::string& name,
+                    const std::vector<Section>& table, const std::vector<Override>& overrides) {
+  Reading reading(table);
+  reading.load(text, name);
+  for (std::size_t i = 0; i < overrides.size(); ++i) {
+    reading.apply(overrides[i], static_cast<int>(i));
+  }
+  return reading.finish();
+}
+
+std::string keys_text(const std::vector<Section>& table) {
+  std::string text;
+  for (const Section& section : table) {
+    text += section.name + ":\n";
+    for (const Key& key : section.keys) {
+      const std::string value = key.value.print();
+      if (value.empty() || !belongs(key, section.keys[0].value.print())) continue;
+      text += "  " + key.name + (value[0] == '\n' ? ":" : ": ") + value + "\n";
+    }
+  }
+  return text;
+}
+
+std::map<std::string, std::string> key_values(const std::vector<Section>& table) {
+  std::map<std::string, std::string> values;
+  for (const Section& section : table) {
+    for (const Key& key : section.keys) values[section.name + "." + key.name] = key.value.print();
+  }
+  return values;
+}
+
+std::string keys_help(const std::vector<Section>& table) {
+  std::string text;
+  for (const Section& section : table) text += help_of(section.name, section.keys);
+  return text;
+}
+
+}  // namespace lockstep

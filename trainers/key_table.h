@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "trainers/key.h"
+
+namespace lockstep {
+
+/// A value from the command line for one key of a config.
+struct Override {
+  std::string key;     ///< "optimizer.lr"
+  std::string value;   ///< YAML: "0.1", "[0.9, 0.99]", "null"
+  std::string origin;  ///< as the user wrote it, for messages: "--set optimizer.lr=0.1"
+};
+
+/// The argument of --set: "optimizer.lr=0.1". ValueError if it has no '=' or no key before it.
+/// Messages show the beginning of a long one.
+[[nodiscard]] Override parse_set(const std::string& argument);
+
+/// Where each key was written, as messages begin: by "section.key", or by "section.key.key" for
+/// those of a list of maps, in its order.
+using KeyPlaces = std::map<std::string, std::vector<std::string>>;
+
+/// A table of keys is a list of sections, whose values are variables of the caller's.
+
+/// Sets the variables of those keys that stand in `text`, which messages call `name`, or in the
+/// overrides. These win over the text, later ones over earlier ones; setting a key removes the one
+/// of the text that it stands instead of. ValueError (YamlProblems) with all that is not known,
+/// not of the right type, impossible or missing; of a text that is not YAML (parse_yaml), only
+/// this.
+KeyPlaces read_keys(const std::string& text, const std::string& name,
+                    const std::vector<Section>& table, const std::vector<Override>& overrides = {});
+
+/// The keys that apply, with their values: a text that read_keys takes.
+[[nodiscard]] std::string keys_text(const std::vector<Section>& table);
+
+/// Each key's value as YAML, by "section.key", also of those that do not apply.
+[[nodiscard]] std::map<std::string, std::string> key_values(const std::vector<Section>& table);
+
+/// Two lines a key for people: what it is for, what may stand there, and its default, which is the
+/// variable's value. Gives lists of maps one entry.
+[[nodiscard]] std::string keys_help(const std::vector<Section>& table);
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <concepts>
+#include <string>
+
+namespace lockstep {
+
+/// A value as YAML that reads back as the same: a finite number in the fewest digits, a string
+/// without quotes where no reader of YAML, of any version, takes it for anything else.
+[[nodiscard]] std::string yaml_text(bool value);
+[[nodiscard]] std::string yaml_text(double value);
+[[nodiscard]] std::string yaml_text(const std::string& value);
+template <std::integral Integer>
+[[nodiscard]] std::string yaml_text(Integer value) {
+  return std::to_string(value);
+}
+
+/// `text` in single quotes for a message of one line: control characters escaped, cut if long.
+[[nodiscard]] std::string yaml_shown(const std::string& text);
+
+/// The two hexadecimal digits of a control character of ASCII; "" for all others.
+[[nodiscard]] std::string control_code(char letter);
+
+}  // namespace lockstep
