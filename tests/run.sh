@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds everything and runs all tests; flags go to ctest (-R NAME picks some).
+# Installs what is missing, builds train, bench and the tests, and runs these; flags go to ctest (-R NAME picks some).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source trainers/setup.sh
-cmake --build --preset release
+build all_tests tests/framework_tests 16
 exec ctest --preset release "$@"

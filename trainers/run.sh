@@ -4,6 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source trainers/setup.sh
-cmake --build --preset release --target train
+build train trainers/train 6
 [[ $# -gt 0 ]] || set -- --config configs/pmean_linear.yaml --replicas 4
 exec build/release/trainers/train "$@"

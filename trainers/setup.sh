@@ -1,5 +1,5 @@
 # Sourced by trainers/run.sh and tests/run.sh: installs what the build needs (and what extra_packages
-# names) where it is missing, and configures the release build. On Debian and its kin by apt, as root or
+# names) where it is missing, configures the release build, and defines build. On Debian and its kin by apt, as root or
 # with sudo; elsewhere it says what to install.
 
 [[ -v extra_packages ]] || extra_packages=()
@@ -38,6 +38,15 @@ nlohmann-json, spdlog, zlib, OpenSSL, and for the tests Catch2 and the Fashion-M
 Debian's package dataset-fashion-mnist has. A fast BLAS such as OpenBLAS with OpenMP is strongly advised.
 LIST
   return 2
+}
+
+# build TARGET PROGRAM MINUTES: builds the target; the first time, when PROGRAM is not there, it says how long that takes,
+# of MINUTES of processor time.
+build() {
+  local cores
+  cores=$(nproc)
+  [[ -x build/release/$2 ]] || echo "Building $1 for the first time, about $((($3 + cores - 1) / cores)) minutes on $cores cores"
+  cmake --build --preset release --target "$1"
 }
 
 if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
