@@ -31,7 +31,7 @@ namespace {
 constexpr std::uint64_t kSeed = 20240918;
 
 using Sizes = std::vector<std::int64_t>;
-using Operation = std::function<Tensor(const Tensor&)>;
+using TensorFunction = std::function<Tensor(const Tensor&)>;
 
 Tensor normal(const std::string& use, at::IntArrayRef sizes) {
   const Key key = Key(kSeed).fold(use).fold(static_cast<std::uint64_t>(axis_index("i")));
@@ -40,7 +40,7 @@ Tensor normal(const std::string& use, at::IntArrayRef sizes) {
 
 // How the sum of all replicas' f changes when one of them moves along its direction, by finite
 // differences; one number a replica.
-Tensor slopes(const Operation& f, const Tensor& x, const Tensor& direction) {
+Tensor slopes(const TensorFunction& f, const Tensor& x, const Tensor& direction) {
   constexpr double kStep = 1e-5;
   const std::int64_t replicas = axis_size("i");
   const Tensor differences = at::zeros({replicas}, at::kDouble);
@@ -51,7 +51,7 @@ Tensor slopes(const Operation& f, const Tensor& x, const Tensor& direction) {
   return psum(differences, "i") / (2 * kStep);
 }
 
-void check_derivative(const std::string& which, const Operation& f, const Tensor& x) {
+void check_derivative(const std::string& which, const TensorFunction& f, const Tensor& x) {
   const Tensor derivative = grad(f)(x);
   for (const auto* use : {"first direction", "second direction"}) {
     const Tensor direction = normal(use, x.sizes());
@@ -65,12 +65,12 @@ void check_derivative(const std::string& which, const Operation& f, const Tensor
   }
 }
 
-void check_derivatives(const Sizes& sizes, const Operation& operation) {
-  const Operation loss = [&](const Tensor& at) {
+void check_derivatives(const Sizes& sizes, const TensorFunction& operation) {
+  const TensorFunction loss = [&](const Tensor& at) {
     const Tensor result = operation(at * at);
     return (result.sin() * normal("weights", result.sizes())).sum();
   };
-  const Operation along = [&](const Tensor& at) {
+  const TensorFunction along = [&](const Tensor& at) {
     return (grad(loss)(at) * normal("along", sizes)).sum();
   };
   const Tensor x = normal("x", sizes);
@@ -79,7 +79,7 @@ void check_derivatives(const Sizes& sizes, const Operation& operation) {
 }
 
 // Each replica's result weighs its index + 1; with four replicas that is 10 in all.
-Tensor gradient_of(const Operation& operation, const Tensor& x) {
+Tensor gradient_of(const TensorFunction& operation, const Tensor& x) {
   const auto weight = static_cast<double>(axis_index("i") + 1);
   return grad([&](const Tensor& at) { return (weight * operation(at)).sum(); })(x);
 }
@@ -187,7 +187,7 @@ struct Example {
   std::string name;
   std::vector<std::int64_t> replicas;
   Sizes sizes;
-  Operation operation;
+  TensorFunction operation;
 };
 
 // `pieces` is the length of the scattered dimension, for as many replicas.

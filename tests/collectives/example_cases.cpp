@@ -24,6 +24,7 @@
 #include "framework/collectives/psum_scatter.h"
 #include "framework/tree/grad.h"
 #include "framework/tree/tree.h"
+#include "tests/collectives/case_parts.h"
 #include "tests/collectives/cases.h"
 #include "tests/collectives/oracle.h"
 #include "tests/collectives/refused.h"
@@ -35,24 +36,6 @@ struct Line {
   Tensor w, b;
 };
 LOCKSTEP_TREE(Line, w, b)
-
-const AxisIndexGroups kGroups{{0, 2}, {3, 1}};
-
-std::int64_t me() {
-  return axis_index("i");
-}
-
-Tensor row() {
-  return at::arange(16, at::kLong).view({4, 4}).select(0, me());
-}
-
-Tensor numbers(const std::vector<std::int64_t>& values) {
-  return at::tensor(values, at::kLong);
-}
-
-void expect_equal(const Tensor& result, const Tensor& expected, const std::string& what) {
-  expect(same_bits(result, expected), lockstep::str(what, " is ", result, ", not ", expected));
-}
 
 void scaled_sum() {
   const std::int64_t n = axis_size("i");

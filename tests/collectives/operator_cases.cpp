@@ -24,36 +24,12 @@
 #include "framework/collectives/ragged_all_to_all.h"
 #include "framework/tree/grad.h"
 #include "framework/tree/tree.h"
+#include "tests/collectives/case_parts.h"
 #include "tests/collectives/cases.h"
-#include "tests/collectives/oracle.h"
 #include "tests/collectives/refused.h"
 
 namespace lockstep::testing {
 namespace {
-
-struct Token {
-  Tensor id, state;
-};
-LOCKSTEP_TREE(Token, id, state)
-
-const AxisIndexGroups kGroups{{0, 2}, {3, 1}};
-
-std::size_t me() {
-  return static_cast<std::size_t>(axis_index("i"));
-}
-
-Tensor numbers(const std::vector<std::int64_t>& values) {
-  return at::tensor(values, at::kLong);
-}
-
-// Row i of arange(16) as (4, 4), on replica i.
-Tensor row() {
-  return at::arange(16, at::kLong).view({4, 4}).select(0, axis_index("i"));
-}
-
-void expect_equal(const Tensor& result, const Tensor& expected, const std::string& what) {
-  expect(same_bits(result, expected), lockstep::str(what, " is ", result, ", not ", expected));
-}
 
 // Rows become columns: replica i has number i of every row.
 void transposed_matrix() {
@@ -243,15 +219,6 @@ void wrong_tensors_and_axes() {
   });
 }
 
-// Who is refused by these has sent nothing: the next call finds everybody in step.
-void still_in_step() {
-  for (const auto& wrong : {wrong_axes, wrong_indices, wrong_tensors_and_axes}) {
-    if (axis_index("i") == 0) wrong();
-    const auto n = static_cast<double>(axis_size("i"));
-    expect(psum(at::ones({3}), "i").equal(at::full({3}, n)), "the sum after refused calls");
-  }
-}
-
 }  // namespace
 
 std::vector<Case> operator_cases() {
@@ -265,7 +232,9 @@ std::vector<Case> operator_cases() {
   add("axes of all_to_all that do not fit", wrong_axes);
   add("permutations and sources that do not fit", wrong_indices);
   add("operators that move refuse what psum refuses", wrong_tensors_and_axes);
-  add("refused moves leave replicas in step", still_in_step);
+  add("refused moves leave replicas in step", [] {
+    still_in_step({wrong_axes, wrong_indices, wrong_tensors_and_axes});
+  });
   return cases;
 }
 

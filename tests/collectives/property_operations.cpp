@@ -180,7 +180,7 @@ Operation extremum(Draw& draw, const Axis& axis) {
 }
 
 // axis_index, axis_size and psum of a number, as tensors.
-Operation numbers(Draw& draw, const Axis& axis) {
+Operation index_and_size(Draw& draw, const Axis& axis) {
   const ReduceOptions options{random_groups(draw, axis.replicas, /*equal_sizes=*/false)};
   return {lockstep::str("axis_index, axis_size and psum(3) in groups ",
                         text_of(options.axis_index_groups)),
@@ -248,7 +248,7 @@ struct RaggedPieces {
   }
 };
 
-Operation ragged(Draw& draw, const Axis& axis) {
+Operation ragged_exchange(Draw& draw, const Axis& axis) {
   const RaggedAllToAllOptions options{random_groups(draw, axis.replicas, /*equal_sizes=*/true)};
   const RaggedPieces pieces{draw.between(0, 9), draw.between(1, 3),
                             group_size(options.axis_index_groups, axis)};
@@ -285,8 +285,9 @@ Operation ragged(Draw& draw, const Axis& axis) {
 
 Operation random_operation(Draw& draw, const AxisNames& axes, std::int64_t replicas) {
   // Twice what stands for several operators.
-  constexpr std::array kOperations{reduction, reduction, gather,   scatter, exchange, exchange,
-                                   move,      move,      extremum, numbers, ragged};
+  constexpr std::array kOperations{reduction, reduction,      gather,         scatter,
+                                   exchange,  exchange,       move,           move,
+                                   extremum,  index_and_size, ragged_exchange};
   const auto which = draw.between(0, static_cast<std::int64_t>(kOperations.size()) - 1);
   return kOperations[static_cast<std::size_t>(which)](draw, {axes, replicas});
 }

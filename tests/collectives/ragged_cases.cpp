@@ -15,33 +15,14 @@
 #include "framework/collectives/ragged_all_to_all.h"
 #include "framework/tree/grad.h"
 #include "framework/tree/tree.h"
+#include "tests/collectives/case_parts.h"
 #include "tests/collectives/cases.h"
-#include "tests/collectives/oracle.h"
 #include "tests/collectives/refused.h"
 
 namespace lockstep::testing {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
-
-struct Token {
-  Tensor id, state;
-};
-LOCKSTEP_TREE(Token, id, state)
-
-const AxisIndexGroups kGroups{{0, 2}, {3, 1}};
-
-std::size_t me() {
-  return static_cast<std::size_t>(axis_index("i"));
-}
-
-Tensor numbers(const Numbers& values) {
-  return at::tensor(values, at::kLong);
-}
-
-void expect_equal(const Tensor& result, const Tensor& expected, const std::string& what) {
-  expect(same_bits(result, expected), lockstep::str(what, " is ", result, ", not ", expected));
-}
 
 // The example of JAX's documentation.
 void ragged_example() {

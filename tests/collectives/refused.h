@@ -4,6 +4,7 @@
 #include <regex>
 #include <string>
 
+#include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "tests/collectives/cases.h"
 #include "tests/support/message_of.h"
@@ -14,6 +15,11 @@ namespace lockstep::testing {
 template <typename E>
 std::string message_without_lines(const std::function<void()>& call) {
   return std::regex_replace(message_of<E>(call), std::regex(R"(\((\w+\.cpp):\d+\))"), "($1)");
+}
+
+/// That of a ValueError.
+inline std::string refusal(const std::function<void()>& call) {
+  return message_without_lines<ValueError>(call);
 }
 
 /// Throws unless `call` throws an E with exactly the `expected` message.

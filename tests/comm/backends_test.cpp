@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <iostream>
 #include <iterator>
 #include <random>
@@ -33,6 +32,7 @@ using testing::in_threads;
 using testing::is_allowed;
 using testing::kOps;
 using testing::kTypes;
+using testing::same;
 
 namespace {
 
@@ -56,10 +56,6 @@ std::vector<Buffer> random_inputs(int replicas) {
     inputs.emplace_back(bytes.begin(), bytes.end());
   }
   return inputs;
-}
-
-bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
 // A reduction of the inputs' first elements, and what one replica alone makes of them.

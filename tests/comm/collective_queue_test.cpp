@@ -19,8 +19,6 @@ using namespace lockstep::testing;
 
 namespace {
 
-constexpr auto kFloat = ElementType::float32;
-constexpr auto kSum = ReduceOp::sum;
 using Progress = CollectiveQueue::Progress;
 using Handle = CollectiveQueue::Handle;
 
@@ -31,11 +29,8 @@ std::shared_ptr<Communicator> own_channel(Communicator& group) {
 }
 
 Verb all_reduce(ConstBytes input, Bytes output) {
-  return {.kind = Verb::Kind::all_reduce,
-          .input = input,
-          .output = output,
-          .type = kFloat,
-          .op = ReduceOp::sum};
+  return {
+      .kind = Verb::Kind::all_reduce, .input = input, .output = output, .type = kFloat, .op = kSum};
 }
 
 // Every verb, several of each under way, while the group itself is used as well.

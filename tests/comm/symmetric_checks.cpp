@@ -8,8 +8,6 @@
 namespace lockstep::testing {
 namespace {
 
-constexpr auto kFloat = ElementType::float32;
-constexpr auto kSum = ReduceOp::sum;
 constexpr std::size_t kPad = 64;  // floats
 
 // Buffers here and there, and parts that begin elsewhere on every replica.

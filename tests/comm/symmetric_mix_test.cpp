@@ -21,16 +21,14 @@ using namespace lockstep::testing;
 
 namespace {
 
-constexpr auto kFloat = ElementType::float32;
-constexpr auto kSum = ReduceOp::sum;
-constexpr std::size_t kPad = 32;  // floats
+constexpr std::size_t kOffsets = 32;  // floats
 
 // A replica's buffers for up to `count` floats, of each kind.
 class Kinds {
  public:
   Kinds(Communicator& group, std::size_t count)
-      : one_(group, count + kPad),
-        other_(group, count + kPad),
+      : one_(group, count + kOffsets),
+        other_(group, count + kOffsets),
         common_(group, count, Copies::one) {}
 
   std::span<float> draw(std::mt19937_64& random, std::size_t count) {
@@ -38,9 +36,9 @@ class Kinds {
       case 0:
         return one_.floats(0, count);
       case 1:
-        return one_.floats(random() % kPad, count);
+        return one_.floats(random() % kOffsets, count);
       case 2:
-        return other_.floats(random() % kPad, count);
+        return other_.floats(random() % kOffsets, count);
       default:
         ordinary_.assign(count, 0);
         return ordinary_;

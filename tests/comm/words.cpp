@@ -7,9 +7,12 @@
 
 namespace lockstep::testing {
 
+bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+}
+
 bool same(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+  return same(std::as_bytes(a), std::as_bytes(b));
 }
 
 Words values_of(int rank, std::size_t count, std::size_t salt) {
@@ -28,7 +31,7 @@ Words sum_of(const std::vector<int>& ranks, std::size_t count, std::size_t salt)
   for (const int rank : ranks) inputs.push_back(values_of(rank, count, salt));
   for (const Words& input : inputs) pointers.push_back(bytes(input).data());
   Words output(count);
-  reduce(pointers, bytes(output), ElementType::float32, ReduceOp::sum);
+  reduce(pointers, bytes(output), kFloat, kSum);
   return output;
 }
 

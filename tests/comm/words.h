@@ -6,9 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "framework/reduce/element_type.h"
+
 namespace lockstep::testing {
 
 using Words = std::vector<float>;
+
+inline constexpr auto kFloat = ElementType::float32;
+inline constexpr auto kSum = ReduceOp::sum;
 
 inline std::span<const std::byte> bytes(const Words& words) {
   return std::as_bytes(std::span(words));
@@ -18,6 +23,7 @@ inline std::span<std::byte> bytes(Words& words) {
 }
 
 /// Whether they have the same bits.
+[[nodiscard]] bool same(std::span<const std::byte> a, std::span<const std::byte> b);
 [[nodiscard]] bool same(std::span<const float> a, std::span<const float> b);
 
 /// What replica `rank` contributes: values whose sum depends on the order of adding.

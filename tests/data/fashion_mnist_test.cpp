@@ -61,7 +61,7 @@ const FashionMnist& real_test() {
   return set;
 }
 
-std::vector<std::int64_t> as_vector(const at::Tensor& tensor) {
+std::vector<std::int64_t> labels_of(const at::Tensor& tensor) {
   const auto* data = tensor.data_ptr<std::int64_t>();
   return {data, data + tensor.numel()};
 }
@@ -82,7 +82,7 @@ Totals totals(const FashionMnist& set) {
     for (std::int64_t i = 0; i < batch.inputs.numel(); ++i) {
       sums.pixels += std::lround((static_cast<double>(input[i]) * 0.3530 + 0.2860) * 255);
     }
-    for (const std::int64_t label : as_vector(batch.targets)) sums.labels += label;
+    for (const std::int64_t label : labels_of(batch.targets)) sums.labels += label;
   }
   return sums;
 }
@@ -97,9 +97,9 @@ TEST_CASE("Debian's Fashion-MNIST has its known sizes, labels and sums") {
   CHECK(real_train().task() == Task::classification);
 
   const std::vector<std::int64_t> first{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-  CHECK(as_vector(real_train().batch(first).targets) ==
+  CHECK(labels_of(real_train().batch(first).targets) ==
         std::vector<std::int64_t>{9, 0, 0, 3, 0, 2, 7, 2, 5, 5});
-  CHECK(as_vector(real_test().batch(first).targets) ==
+  CHECK(labels_of(real_test().batch(first).targets) ==
         std::vector<std::int64_t>{9, 2, 1, 1, 6, 1, 4, 6, 5, 7});
 
   const Totals train = totals(real_train());
@@ -209,7 +209,7 @@ TEST_CASE("a set may be packed or plain, and plain wins") {
   const FashionMnist set(folder.path(), FashionMnist::Split::test);
   const std::vector<std::int64_t> all{0, 1, 2};
   const auto batch = set.batch(all);
-  CHECK(as_vector(batch.targets) == std::vector<std::int64_t>{7, 8, 9});
+  CHECK(labels_of(batch.targets) == std::vector<std::int64_t>{7, 8, 9});
   const auto black = static_cast<float>(-0.2860 / 0.3530);
   for (std::int64_t i = 0; i < 3; ++i) {
     const float* row = batch.inputs.data_ptr<float>() + 784 * i;

@@ -14,7 +14,7 @@ using lockstep::Task;
 
 namespace {
 
-std::vector<float> as_vector(const at::Tensor& tensor) {
+std::vector<float> floats_of(const at::Tensor& tensor) {
   const auto* data = tensor.data_ptr<float>();
   return {data, data + tensor.numel()};
 }
@@ -34,13 +34,13 @@ TEST_CASE("the pmean example's samples are x and 2x + 0.5") {
   CHECK(batch.targets.scalar_type() == at::kFloat);
   CHECK(batch.inputs.sizes().vec() == std::vector<std::int64_t>{8, 1});
   CHECK(batch.targets.sizes().vec() == std::vector<std::int64_t>{8, 1});
-  CHECK(as_vector(batch.inputs) == std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7});
-  CHECK(as_vector(batch.targets) ==
+  CHECK(floats_of(batch.inputs) == std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(floats_of(batch.targets) ==
         std::vector<float>{0.5F, 2.5F, 4.5F, 6.5F, 8.5F, 10.5F, 12.5F, 14.5F});
 
   const std::vector<std::int64_t> some{5, 0, 5};
-  CHECK(as_vector(set.batch(some).inputs) == std::vector<float>{5, 0, 5});
-  CHECK(as_vector(set.batch(some).targets) == std::vector<float>{10.5F, 0.5F, 10.5F});
+  CHECK(floats_of(set.batch(some).inputs) == std::vector<float>{5, 0, 5});
+  CHECK(floats_of(set.batch(some).targets) == std::vector<float>{10.5F, 0.5F, 10.5F});
   CHECK(set.batch({}).inputs.sizes().vec() == std::vector<std::int64_t>{0, 1});
   CHECK(set.batch({}).targets.sizes().vec() == std::vector<std::int64_t>{0, 1});
 }
@@ -70,6 +70,6 @@ TEST_CASE("the pmean example's errors give the numbers") {
 TEST_CASE("the last targets of the largest pmean example are exact") {
   const PmeanExample set(1048576);
   const std::vector<std::int64_t> last{4194302, 4194303};
-  CHECK(as_vector(set.batch(last).targets) == std::vector<float>{8388604.5F, 8388606.5F});
+  CHECK(floats_of(set.batch(last).targets) == std::vector<float>{8388604.5F, 8388606.5F});
   CHECK(static_cast<double>(set.batch(last).targets.data_ptr<float>()[1]) == 8388606.5);
 }

@@ -13,8 +13,10 @@
 
 #include "framework/reduce/reduce.h"
 #include "tests/catch.h"
+#include "tests/reduce/reductions.h"
 
 using namespace lockstep;
+using testing::kTypes;
 
 namespace {
 
@@ -228,11 +230,6 @@ bool gives(Reduction reduction, const std::vector<Bytes>& inputs, const Bytes& r
   for (Fenced& buffer : buffers) right = right && buffer.holds(result) && buffer.is_intact();
   return right;
 }
-
-constexpr ElementType kTypes[] = {ElementType::float64,  ElementType::float32, ElementType::float16,
-                                  ElementType::bfloat16, ElementType::int64,   ElementType::int32,
-                                  ElementType::int16,    ElementType::int8,    ElementType::uint8,
-                                  ElementType::boolean};
 
 std::vector<ReduceOp> operations_on(ElementType type) {
   std::vector<ReduceOp> operations{ReduceOp::max, ReduceOp::min};

@@ -49,9 +49,9 @@ void check_close(const Tensor& found, const Tensor& expected) {
 }
 
 // Of a shared tensor, a matrix made of it, and what varies.
-using Loss = std::function<Tensor(const Tensor& p, const Tensor& a, const Tensor& x)>;
+using LossOfParts = std::function<Tensor(const Tensor& p, const Tensor& a, const Tensor& x)>;
 
-Tensor loss_of(const Loss& loss, const Tensor& p, const Tensor& x) {
+Tensor loss_of(const LossOfParts& loss, const Tensor& p, const Tensor& x) {
   const Tensor pattern = (at::arange(12, at::kDouble).view({3, 4}) + 1).sin();
   return loss(p, p.expand({3, 4}).contiguous() * pattern, x);
 }
@@ -65,7 +65,7 @@ Tensor derivative(const F& f, const Tensor& at, bool second) {
 
 // Derivatives of the mean loss, in the map and through it, are those of the two parts one after
 // another.
-void check_loss(const Loss& loss) {
+void check_mean_loss(const LossOfParts& loss) {
   for (const bool second : {false, true}) {
     Tensor serial = at::zeros({1}, at::kDouble);
     for (const Tensor& x : batch().split(1)) {
@@ -87,7 +87,7 @@ void check_loss(const Loss& loss) {
 
 // What a map over the batch says when it is refused.
 template <typename F>
-std::string refusal(const F& f) {
+std::string map_refusal(const F& f) {
   return message_of<ValueError>([&] {
     (void)shard_map([&](const Tensor& x) { return f(x); }, line(), {P("data")}, P("data"),
                     kVma)(batch());
@@ -112,7 +112,7 @@ struct Product : torch::autograd::Function<Product> {
 
 TEST_CASE("check_vma: LibTorch's operations are followed, in derivatives too") {
   const Tensor none;
-  const std::vector<std::pair<const char*, Loss>> losses{
+  const std::vector<std::pair<const char*, LossOfParts>> losses{
       {"products", [](auto& p, auto& a, auto& x) { return (a * x).sum() * p.sum() + a.prod(); }},
       {"shapes",
        [](auto&, auto& a, auto& x) {
@@ -186,7 +186,7 @@ TEST_CASE("check_vma: LibTorch's operations are followed, in derivatives too") {
   };
   for (const auto& [name, loss] : losses) {
     INFO(name);
-    check_loss(loss);
+    check_mean_loss(loss);
   }
 }
 
@@ -248,39 +248,39 @@ TEST_CASE("check_vma: without it nothing is another") {
 }
 
 TEST_CASE("check_vma: what cannot be followed is refused") {
-  CHECK_THAT(refusal([](const Tensor& x) { return x * axis_index("data"); }),
+  CHECK_THAT(map_refusal([](const Tensor& x) { return x * axis_index("data"); }),
              ContainsSubstring("axis_index_tensor"));
-  CHECK_THAT(refusal([](const Tensor& x) { return x * x.item<double>(); }),
+  CHECK_THAT(map_refusal([](const Tensor& x) { return x * x.item<double>(); }),
              ContainsSubstring("item reads a number from a tensor that varies over 'data'"));
-  CHECK_THAT(refusal([](const Tensor& x) { return x.equal(x) ? x : -x; }),
+  CHECK_THAT(map_refusal([](const Tensor& x) { return x.equal(x) ? x : -x; }),
              ContainsSubstring("equal reads a number"));
-  CHECK_THAT(refusal([](const Tensor& x) { return at::allclose(x, x) ? x : -x; }),
+  CHECK_THAT(map_refusal([](const Tensor& x) { return at::allclose(x, x) ? x : -x; }),
              ContainsSubstring("reads a number"));
-  CHECK_THAT(refusal([](const Tensor& x) { return x * at::rand({1}); }),
+  CHECK_THAT(map_refusal([](const Tensor& x) { return x * at::rand({1}); }),
              ContainsSubstring("rand draws from a generator"));
-  CHECK_THAT(refusal([](const Tensor& x) { return at::dropout(x, 0.5, true); }),
+  CHECK_THAT(map_refusal([](const Tensor& x) { return at::dropout(x, 0.5, true); }),
              ContainsSubstring("draws from a generator"));
-  CHECK_THAT(refusal([](const Tensor& x) { return x.nonzero(); }),
+  CHECK_THAT(map_refusal([](const Tensor& x) { return x.nonzero(); }),
              ContainsSubstring("size depends on values that vary over 'data'"));
-  CHECK_THAT(refusal([](const Tensor& x) { return x.index({x > 0}); }),
+  CHECK_THAT(map_refusal([](const Tensor& x) { return x.index({x > 0}); }),
              ContainsSubstring("size depends on values"));
-  CHECK_THAT(refusal([](const Tensor& x) {
+  CHECK_THAT(map_refusal([](const Tensor& x) {
                const std::vector<Tensor> list{x, at::ones({1}, at::kDouble)};
                return at::_foreach_add(list, 1)[0];
              }),
              ContainsSubstring("several tensors of several"));
-  CHECK_THAT(refusal([](const Tensor& x) { return x.to_sparse().to_dense(); }),
+  CHECK_THAT(map_refusal([](const Tensor& x) { return x.to_sparse().to_dense(); }),
              ContainsSubstring("dense tensors only"));
-  CHECK_THAT(refusal([](const Tensor& x) {
+  CHECK_THAT(map_refusal([](const Tensor& x) {
                psum_(x, "data");
                return x;
              }),
              ContainsSubstring("use what returns its result"));
-  CHECK_THAT(refusal([](const Tensor& x) {
+  CHECK_THAT(map_refusal([](const Tensor& x) {
                return pmap([](const Tensor& y) { return y; }, {.axis_name = "inner"})(x);
              }),
              ContainsSubstring("is not followed"));
-  CHECK_THAT(refusal([](const Tensor& x) {
+  CHECK_THAT(map_refusal([](const Tensor& x) {
                return grad([&](const Tensor& at) {
                         return psum(Product::apply(at, x), "data").sum();
                       })(at::ones({1}, at::kDouble)) *

@@ -25,14 +25,6 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-namespace {
-
-std::string refused(const LaunchOptions& options) {
-  return message_of<ValueError>([&] { (void)launch([] {}, options); });
-}
-
-}  // namespace
-
 TEST_CASE("launch: every replica runs once, with the axis bound and its own index") {
   for (const LaunchMode mode : kModes) {
     for (const std::int64_t n : {1, 2, 3, 5}) {
@@ -156,15 +148,15 @@ TEST_CASE("launch: inside a replica it is refused") {
 }
 
 TEST_CASE("launch: options that make no sense are refused, with the value and the rule") {
-  CHECK(refused({.replicas = 0}) == "launch: replicas is 0; it must be at least 1");
-  CHECK(refused({.replicas = -3, .mode = LaunchMode::threads}) ==
+  CHECK(refusal_of({.replicas = 0}) == "launch: replicas is 0; it must be at least 1");
+  CHECK(refusal_of({.replicas = -3, .mode = LaunchMode::threads}) ==
         "launch: replicas is -3; it must be at least 1");
-  CHECK(refused({.replicas = 70000}) ==
+  CHECK(refusal_of({.replicas = 70000}) ==
         "the replicas of a host run on 1 to 65536 workers, not on 70000");
-  CHECK(refused({.axis_name = ""}) == "launch: axis_name must not be empty");
-  CHECK(refused({.threads_per_replica = -1}) ==
+  CHECK(refusal_of({.axis_name = ""}) == "launch: axis_name must not be empty");
+  CHECK(refusal_of({.threads_per_replica = -1}) ==
         "launch: threads_per_replica is -1; it must not be negative");
-  CHECK(refused({.timeout = std::chrono::milliseconds(0)}) ==
+  CHECK(refusal_of({.timeout = std::chrono::milliseconds(0)}) ==
         "launch: timeout is 0 ms; it must be positive");
 }
 

@@ -11,9 +11,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "framework/base/errors.h"
 #include "framework/base/shard.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep::testing {
 
@@ -57,6 +59,10 @@ std::function<int()> launching(std::function<void()> replica, LaunchOptions opti
 
 Ended launched(const std::function<void()>& replica, const LaunchOptions& options) {
   return run_forked(launching(replica, options));
+}
+
+std::string refusal_of(const LaunchOptions& options) {
+  return message_of<ValueError>([&] { (void)launch([] {}, options); });
 }
 
 std::size_t own_index() {

@@ -40,6 +40,9 @@ class SharedNumbers {
 /// The same, to its end.
 [[nodiscard]] Ended launched(const std::function<void()>& replica, const LaunchOptions& options);
 
+/// The message of the ValueError with which launch() refuses them.
+[[nodiscard]] std::string refusal_of(const LaunchOptions& options);
+
 /// What it wrote last on stderr that is an error, to the end.
 [[nodiscard]] std::string last_words(const Ended& ended);
 /// Whether all of these processes are gone.

@@ -26,14 +26,15 @@
 #include "tests/collectives/refused.h"
 
 using namespace lockstep;
+using lockstep::testing::refusal;
 
 namespace {
 
-struct Layer {
+struct Attention {
   Tensor weight, bias;
   std::int64_t heads = 1;
 };
-LOCKSTEP_TREE(Layer, weight, bias, heads)
+LOCKSTEP_TREE(Attention, weight, bias, heads)
 
 // A class of a user's own that is no tree.
 struct Config {
@@ -41,11 +42,6 @@ struct Config {
   Config(Config&&) = default;  // and no copies
   double rate;
 };
-
-template <typename Call>
-std::string refusal(const Call& call) {
-  return lockstep::testing::message_without_lines<ValueError>(call);
-}
 
 }  // namespace
 
@@ -68,19 +64,19 @@ TEST_CASE("an unordered map and a pair with a number are cut like any tree") {
 }
 
 TEST_CASE("static values of a tree ride along, whole and the same, and are no operands") {
-  const Layer layer{at::arange(4.0).view({2, 2}), at::ones({2}), 8};
-  const auto f = [](const Layer& own) {
-    const Layer sum = psum(own, "i");
+  const Attention layer{at::arange(4.0).view({2, 2}), at::ones({2}), 8};
+  const auto f = [](const Attention& own) {
+    const Attention sum = psum(own, "i");
     return std::tuple(sum, std::string("of ") + std::to_string(own.heads));
   };
   const auto [sum, text] = pmap(f)(layer);
   CHECK(sum.weight.equal(at::stack({layer.weight.sum(0), layer.weight.sum(0)})));
   CHECK(sum.heads == 8);
   CHECK(text == "of 8");
-  const auto loss = [](const Layer& own) {
+  const auto loss = [](const Attention& own) {
     return (own.weight * static_cast<double>(own.heads)).sum();
   };
-  const Layer slope = grad(loss)(layer);
+  const Attention slope = grad(loss)(layer);
   CHECK(slope.weight.equal(at::full({2, 2}, 8.0)));
   CHECK(slope.heads == 8);
 }
@@ -147,8 +143,8 @@ TEST_CASE("what is said of single leaves is built like the argument's tree") {
   };
   CHECK(pmap(of_pair, {.in_axes = {{1, std::nullopt}}})(std::pair(w, b)).equal(by_column));
   CHECK(vmap(of_pair, {.in_axes = {std::pair(1, std::nullopt)}})(std::pair(w, b)).equal(by_column));
-  const auto of_struct = [&](const Layer& own) { return f(own.weight, own.bias); };
-  CHECK(pmap(of_struct, {.in_axes = {{1, std::nullopt, std::nullopt}}})(Layer{w, b, 2})
+  const auto of_struct = [&](const Attention& own) { return f(own.weight, own.bias); };
+  CHECK(pmap(of_struct, {.in_axes = {{1, std::nullopt, std::nullopt}}})(Attention{w, b, 2})
             .equal(by_column));
   using Named = std::map<std::string, Tensor>;
   const auto of_map = [&](const Named& own) { return f(own.at("w"), own.at("b")); };
@@ -165,7 +161,7 @@ TEST_CASE("what is said of single leaves is built like the argument's tree") {
 TEST_CASE("results have axes and specs for their single leaves, too") {
   const Tensor x = at::arange(6.0).view({3, 2});
   const auto f = [](const Tensor& row) {
-    return std::pair(Layer{row, psum(row, "i"), 3}, std::vector<Tensor>{row, 2 * row});
+    return std::pair(Attention{row, psum(row, "i"), 3}, std::vector<Tensor>{row, 2 * row});
   };
   const auto [layer, list] = pmap(f, {.out_axes = {{0, std::nullopt, std::nullopt}, {0, 1}}})(x);
   CHECK(layer.weight.equal(x));

@@ -35,7 +35,7 @@ using namespace lockstep;
 
 namespace {
 
-constexpr std::uint64_t kSeed = 20250506;
+constexpr std::uint64_t kInputSeed = 20250506;
 
 // A map without options but the axis' name and where results go.
 struct ByPmap {
@@ -54,7 +54,7 @@ struct ByVmap {
 };
 
 Tensor normal(at::IntArrayRef sizes) {
-  return at::randn(sizes, at::detail::createCPUGenerator(Key(kSeed).bits()), at::kFloat);
+  return at::randn(sizes, at::detail::createCPUGenerator(Key(kInputSeed).bits()), at::kFloat);
 }
 
 // Row-major index, and everything along each axis alone and along both.
@@ -178,7 +178,7 @@ TEST_CASE("three maps deep, in every mixture") {
 }
 
 TEST_CASE("whichever maps nest, the bits are the same") {
-  INFO("seed " << kSeed);
+  INFO("seed " << kInputSeed);
   const Tensor x = normal({2, 3, 6});
   const Tensor expected = mixed<ByPmap, ByPmap>(x);
   CHECK(mixed<ByPmap, ByVmap>(x).equal(expected));

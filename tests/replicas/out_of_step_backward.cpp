@@ -35,15 +35,15 @@ std::function<void(std::int64_t)> in_backward(const Hook& hook) {
   };
 }
 
-void other_shape(bool is_odd) {
+void gradient_with_other_shape(bool is_odd) {
   (void)psum(at::ones({is_odd ? 2 : 3}), "data");
 }
 
-void other_dtype(bool is_odd) {
+void gradient_with_other_dtype(bool is_odd) {
   (void)psum(at::ones({3}, is_odd ? at::kDouble : at::kFloat), "data");
 }
 
-void other_operation(bool is_odd) {
+void gradient_with_other_operation(bool is_odd) {
   if (is_odd) {
     (void)pmax(at::ones({3}), "data");
   } else {
@@ -51,17 +51,17 @@ void other_operation(bool is_odd) {
   }
 }
 
-void other_group(bool is_odd) {
+void gradient_with_other_group(bool is_odd) {
   using Groups = std::vector<std::vector<std::int64_t>>;
   const Groups groups = is_odd ? Groups{{0, 2}, {1, 3}} : Groups{{0, 1}, {2, 3}};
   (void)psum(at::ones({3}), "data", {.axis_index_groups = groups});
 }
 
-void skip(bool is_odd) {
+void gradient_that_skips(bool is_odd) {
   if (!is_odd) (void)psum(at::ones({3}), "data");
 }
 
-void throws(bool is_odd) {
+void gradient_that_throws(bool is_odd) {
   if (is_odd) throw DataError("the backward's data end early");
   (void)psum(at::ones({3}), "data");
 }
@@ -71,29 +71,29 @@ void throws(bool is_odd) {
 std::vector<OutOfStep> ways_in_backward() {
   return {
       {.name = "has another shape in its backward",
-       .body = in_backward(other_shape),
+       .body = in_backward(gradient_with_other_shape),
        .message = {"replica # called psum over 'data' at @ with (2) float32",
                    " called psum over 'data' at @ with (3) float32"}},
       {.name = "has another dtype in its backward",
-       .body = in_backward(other_dtype),
+       .body = in_backward(gradient_with_other_dtype),
        .message = {"replica # called psum over 'data' at @ with (3) float64",
                    " called psum over 'data' at @ with (3) float32"}},
       {.name = "calls another operation in its backward",
-       .body = in_backward(other_operation),
+       .body = in_backward(gradient_with_other_operation),
        .message = {"replica # called pmax over 'data' at @ with (3) float32",
                    " called psum over 'data' at @ with (3) float32"},
        .lines = 2},
       {.name = "has other groups in its backward",
-       .body = in_backward(other_group),
+       .body = in_backward(gradient_with_other_group),
        .message = {"replica # called psum over 'data' at @ with (3) float32, groups [[0, 2], [1, "
                    "3]]"}},
       {.name = "skips a collective of its backward",
-       .body = in_backward(skip),
+       .body = in_backward(gradient_that_skips),
        .message = {"replica # called psum over 'data' at @ with (2) float32",
                    " called psum over 'data' at @ with (3) float32"},
        .lines = 2},
       {.name = "throws in its backward",
-       .body = in_backward(throws),
+       .body = in_backward(gradient_that_throws),
        .message = {"the backward's data end early"},
        .lines = 0,
        .others_end = "Aborted",

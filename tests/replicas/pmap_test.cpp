@@ -24,6 +24,7 @@
 
 using namespace lockstep;
 using lockstep::testing::message_of;
+using lockstep::testing::refusal;
 
 namespace {
 
@@ -34,11 +35,6 @@ LOCKSTEP_TREE(Pair, a, b)
 
 Tensor twice(const Tensor& x) {
   return 2 * x;
-}
-
-template <typename Call>
-std::string refusal(const Call& call) {
-  return lockstep::testing::message_without_lines<ValueError>(call);
 }
 
 }  // namespace

@@ -19,13 +19,13 @@ using namespace lockstep::testing;
 
 namespace {
 
-constexpr std::int64_t kReplicas = 3;
+constexpr std::int64_t kMembers = 3;
 // Replica 0 of those of all members throws, or falls out of step.
-Tensor throws(const Tensor& x) {
+Tensor first_throws(const Tensor& x) {
   if (axis_index("n") == 0) throw DataError("the first replica's");
   return psum(x, "n");
 }
-Tensor falls_out_of_step(const Tensor& x) {
+Tensor first_falls_out_of_step(const Tensor& x) {
   return psum(axis_index("n") == 0 ? x[0] : x, "n");
 }
 
@@ -42,10 +42,10 @@ std::string caught_from(const std::function<void()>& call) {
 
 TEST_CASE("a job goes on after a map that has failed in it and was caught") {
   for (const LaunchMode mode : kModes) {
-    for (Tensor (*const fails)(const Tensor&) : {throws, falls_out_of_step}) {
+    for (Tensor (*const fails)(const Tensor&) : {first_throws, first_falls_out_of_step}) {
       for (const std::int64_t workers : {3, 2, 1}) {
-        const SharedNumbers went_on(kReplicas);
-        const Backend backend = fails == throws ? Backend::automatic : Backend::gloo;
+        const SharedNumbers went_on(kMembers);
+        const Backend backend = fails == first_throws ? Backend::automatic : Backend::gloo;
         const Ended ended = launched(
             [&] {
               for (int round = 0; round < 3; ++round) {
@@ -53,14 +53,14 @@ TEST_CASE("a job goes on after a map that has failed in it and was caught") {
                   (void)pmap(fails, {.axis_name = "n"})(at::ones({2, 3}));
                 });
                 if (caught == "nothing" || caught == "Timeout") throw DataError("caught " + caught);
-                if (psum(round, "data") != kReplicas * round) throw DataError("a wrong sum");
+                if (psum(round, "data") != kMembers * round) throw DataError("a wrong sum");
               }
               went_on[own_index()] = 1;
             },
-            {.replicas = kReplicas, .workers = workers, .mode = mode, .backend = backend});
+            {.replicas = kMembers, .workers = workers, .mode = mode, .backend = backend});
         INFO(ended.err);
         CHECK(ended.status == 0);
-        CHECK(went_on.set() == kReplicas);
+        CHECK(went_on.set() == kMembers);
       }
     }
   }
@@ -69,7 +69,7 @@ TEST_CASE("a job goes on after a map that has failed in it and was caught") {
 TEST_CASE("who catches a mismatch and calls again is told the same, as are all others") {
   for (const LaunchMode mode : kModes) {
     for (const std::int64_t workers : {3, 2, 1}) {
-      const SharedNumbers told_the_same(kReplicas);
+      const SharedNumbers told_the_same(kMembers);
       const Ended ended = launched(
           [&] {
             std::vector<std::string> verdicts;
@@ -90,9 +90,9 @@ TEST_CASE("who catches a mismatch and calls again is told the same, as are all o
             if (!same) throw DataError("was told " + (verdicts.empty() ? "nothing" : verdicts[0]));
             told_the_same[own_index()] = 1;
           },
-          {.replicas = kReplicas, .workers = workers, .mode = mode});
+          {.replicas = kMembers, .workers = workers, .mode = mode});
       INFO(ended.err);
-      CHECK(told_the_same.set() == kReplicas);
+      CHECK(told_the_same.set() == kMembers);
     }
   }
 }

@@ -26,6 +26,7 @@
 #include "tests/collectives/refused.h"
 
 using namespace lockstep;
+using lockstep::testing::refusal;
 
 namespace {
 
@@ -33,11 +34,6 @@ struct Parameters {
   Tensor weight, bias;
 };
 LOCKSTEP_TREE(Parameters, weight, bias)
-
-template <typename Call>
-std::string refusal(const Call& call) {
-  return lockstep::testing::message_without_lines<ValueError>(call);
-}
 
 Mesh two_by_three() {
   return Mesh({{"data", 2}, {"model", 3}});

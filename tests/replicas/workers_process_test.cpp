@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "framework/axes/environment.h"
-#include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
@@ -28,7 +27,6 @@
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/replicas/launched.h"
-#include "tests/support/message_of.h"
 
 // Jobs whose replicas share workers.
 
@@ -45,10 +43,6 @@ struct Sharing {
   std::int64_t workers;
 };
 constexpr Sharing kSharings[] = {{1, 1}, {2, 1}, {3, 2}, {4, 1}, {4, 2}, {4, 3}, {4, 4}, {5, 2}};
-
-std::string refused(const LaunchOptions& options) {
-  return message_of<ValueError>([&] { (void)launch([] {}, options); });
-}
 
 }  // namespace
 
@@ -233,7 +227,8 @@ TEST_CASE("workers: lines of those with several replicas carry the worker's numb
 
 TEST_CASE("workers: no more of them than replicas") {
   const std::string rule = "; it must be from 1 to that, or 0 for as many";
-  CHECK(refused({.replicas = 4, .workers = 5}) == "launch: workers is 5 for 4 replicas" + rule);
-  CHECK(refused({.workers = 2}) == "launch: workers is 2 for 1 replica" + rule);
-  CHECK(refused({.replicas = 4, .workers = -1}) == "launch: workers is -1 for 4 replicas" + rule);
+  CHECK(refusal_of({.replicas = 4, .workers = 5}) == "launch: workers is 5 for 4 replicas" + rule);
+  CHECK(refusal_of({.workers = 2}) == "launch: workers is 2 for 1 replica" + rule);
+  CHECK(refusal_of({.replicas = 4, .workers = -1}) ==
+        "launch: workers is -1 for 4 replicas" + rule);
 }

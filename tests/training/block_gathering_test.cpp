@@ -34,9 +34,9 @@ at::Tensor weights(double first) {
 }
 
 // Two matrices, the second of which may be left out.
-class Pair : public Block {
+class MatrixPair : public Block {
  public:
-  explicit Pair(double first)
+  explicit MatrixPair(double first)
       : first_(register_parameter("first", weights(first))),
         second_(register_parameter("second", weights(first + 1))) {}
   at::Tensor forward(const at::Tensor& values) override {
@@ -57,13 +57,13 @@ class Net : public torch::nn::Module {
   explicit Net(Shape shape) : shape_(shape) {
     for (int i = 0; i < 6; ++i)
       blocks_.push_back(
-          register_module("block" + std::to_string(i), std::make_shared<Pair>(2.0 * i)));
+          register_module("block" + std::to_string(i), std::make_shared<MatrixPair>(2.0 * i)));
   }
   at::Tensor forward(at::Tensor values) {
     values = (*blocks_[0])(values);
     const at::Tensor early = values;
     for (std::size_t i = 1; i < blocks_.size(); ++i) {
-      Pair& block = *blocks_[i];
+      MatrixPair& block = *blocks_[i];
       switch (shape_) {
         case Shape::chain:
           values = block(values);
@@ -77,11 +77,11 @@ class Net : public torch::nn::Module {
     }
     return values;
   }
-  Pair& block(std::size_t index) { return *blocks_[index]; }
+  MatrixPair& block(std::size_t index) { return *blocks_[index]; }
 
  private:
   Shape shape_;
-  std::vector<std::shared_ptr<Pair>> blocks_;
+  std::vector<std::shared_ptr<MatrixPair>> blocks_;
 };
 
 struct Trained {

@@ -35,7 +35,7 @@ class Shapes : public torch::nn::Module {
   }
 };
 
-ZeroOptions adam(int stage) {
+ZeroOptions unclipped_adam(int stage) {
   ZeroOptions options;
   options.stage = stage;
   options.optimizer.name = "adam";
@@ -51,7 +51,7 @@ TEST_CASE("predictions are the ZeRO paper's formulas, without allocating anythin
   constexpr std::int64_t kN = 4;
   const ReplicaPlacement apart{.replicas = kN, .shares_memory = false, .is_network = true};
   const auto state_of = [&](int stage, const ReplicaPlacement& placement) {
-    const MemoryUse use = predicted_memory(module, adam(stage), placement).largest;
+    const MemoryUse use = predicted_memory(module, unclipped_adam(stage), placement).largest;
     return use.parameters + use.gradients + use.optimizer_state;
   };
   CHECK(state_of(0, apart) == 16 * kPsi);
@@ -60,12 +60,12 @@ TEST_CASE("predictions are the ZeRO paper's formulas, without allocating anythin
   // The module is no Block: its parameters are whole at stage 3, too.
   CHECK(state_of(3, apart) == 4 * kPsi + 12 * kPsi / kN);
   // Two buckets on their way.
-  CHECK(predicted_memory(module, adam(2), apart).largest.communication == 2 * 4 * kSize);
+  CHECK(predicted_memory(module, unclipped_adam(2), apart).largest.communication == 2 * 4 * kSize);
   // Freeing the only bucket would take more memory than keeping it.
   Shapes small(1, kSize);
-  CHECK(predicted_memory(small, adam(2), apart).largest.gradients == 4 * kSize);
+  CHECK(predicted_memory(small, unclipped_adam(2), apart).largest.gradients == 4 * kSize);
   const ReplicaPlacement together{.replicas = kN, .shares_memory = true};
-  const MemoryUse shared = predicted_memory(module, adam(0), together).host;
+  const MemoryUse shared = predicted_memory(module, unclipped_adam(0), together).host;
   CHECK(shared.total() == 4 * kPsi + kN * 4 * kPsi + 8 * kPsi);
   ZeroOptions sgd;
   sgd.stage = 0;
@@ -79,7 +79,8 @@ TEST_CASE("at stage 3 blocks are cut") {
   const std::int64_t block = 1600 * 1600 + 1600;
   const std::int64_t psi = 9 * block + 160 * 1600 + 160;
   const MemoryUse use =
-      predicted_memory(*model, adam(3), {.replicas = 4, .shares_memory = false, .is_network = true})
+      predicted_memory(*model, unclipped_adam(3),
+                       {.replicas = 4, .shares_memory = false, .is_network = true})
           .largest;
   CHECK(use.parameters + use.gradients + use.optimizer_state >= 16 * psi / 4);
   CHECK(use.parameters + use.gradients + use.optimizer_state <= 16 * psi / 4 + 16 * 10 * 256);
@@ -95,7 +96,7 @@ TEST_CASE("what a trainer holds is what was predicted") {
       for (const std::int64_t accumulate : {1, 2}) {
         for (const bool reduces_every : {false, true}) {
           for (const Compression compression : {Compression::none, Compression::bf16}) {
-            ZeroOptions options = adam(stage);
+            ZeroOptions options = unclipped_adam(stage);
             options.accumulate = accumulate;
             options.reduce_every_microbatch = reduces_every;
             options.compression = compression;
@@ -154,7 +155,7 @@ TEST_CASE("memory of replicas on fewer workers is what was predicted, of the lar
                         {4, 3, Backend::gloo, 1},      {9, 2, Backend::gloo, 2}};
   for (const auto& [replicas, workers, backend, accumulate] : cases) {
     for (const int stage : {0, 1, 2, 3}) {
-      ZeroOptions options = adam(stage);
+      ZeroOptions options = unclipped_adam(stage);
       options.accumulate = accumulate;
       options.bucket_mb = 0.05;
       HostMemoryUse predicted;
@@ -227,7 +228,7 @@ TEST_CASE(
           weights.push_back(
               module.register_parameter("weight" + std::to_string(i), at::ones({kSize})));
         }
-        ZeroTrainer trainer(module, adam(0));
+        ZeroTrainer trainer(module, unclipped_adam(0));
         at::Tensor loss = at::zeros({});
         for (const at::Tensor& weight : weights) loss = loss + weight.sum();
         trainer.backward(loss);

@@ -56,13 +56,13 @@ class Holder : public torch::nn::Module {
   at::Tensor weight, floats, doubles, halves, numbers, flags, columns, same_floats, constant;
 };
 
-void expect(const at::Tensor& actual, const at::Tensor& expected, const std::string& what) {
+void expect_equal(const at::Tensor& actual, const at::Tensor& expected, const std::string& what) {
   if (!actual.equal(expected)) throw Error(what);
 }
 
 void expect_constant(const Holder& holder) {
   const at::Tensor expected = at::tensor({0.1, -kInfinity, -0.0, 1e-45});
-  expect(holder.constant.view(at::kInt), expected.view(at::kInt), "another constant");
+  expect_equal(holder.constant.view(at::kInt), expected.view(at::kInt), "another constant");
 }
 
 // Each replica's buffers grow by its index.
@@ -76,12 +76,12 @@ void move_apart(Holder& holder, double index) {
 }
 
 void expect_all(const Holder& holder, double floating, double whole, bool flag) {
-  expect(holder.floats, at::full({2, 3}, floating), "another floats");
-  expect(holder.doubles, at::full({3}, floating, at::kDouble), "another doubles");
-  expect(holder.halves, at::full({}, floating, at::kBFloat16), "another halves");
-  expect(holder.columns, at::full({2, 4}, floating), "another columns");
-  expect(holder.numbers, at::full({2}, whole).to(at::kLong), "another numbers");
-  expect(holder.flags, at::full({2}, flag), "another flags");
+  expect_equal(holder.floats, at::full({2, 3}, floating), "another floats");
+  expect_equal(holder.doubles, at::full({3}, floating, at::kDouble), "another doubles");
+  expect_equal(holder.halves, at::full({}, floating, at::kBFloat16), "another halves");
+  expect_equal(holder.columns, at::full({2, 4}, floating), "another columns");
+  expect_equal(holder.numbers, at::full({2}, whole).to(at::kLong), "another numbers");
+  expect_equal(holder.flags, at::full({2}, flag), "another flags");
   expect_constant(holder);
 }
 
@@ -162,7 +162,7 @@ TEST_CASE("what replicas change alike keeps its bits, and its version") {
             const at::Tensor expected = holder.doubles.clone();
             const auto version = holder.constant._version();
             parallel.backward(holder.loss());
-            expect(holder.doubles, expected, "other doubles");
+            expect_equal(holder.doubles, expected, "other doubles");
             expect_constant(holder);
             if (holder.constant._version() != version) throw Error("the constant was written");
           }
@@ -197,7 +197,7 @@ TEST_CASE("a buffer that is registered in the first forward is one of them") {
         DataParallel parallel(*linear, "i");
         linear->register_buffer("late", at::full({2}, index));
         parallel.backward(linear->forward(at::ones({2, 2})).sum());
-        expect(linear->named_buffers()["late"], at::full({2}, 1.0), "not synchronized");
+        expect_equal(linear->named_buffers()["late"], at::full({2}, 1.0), "not synchronized");
         return at::zeros({});
       },
       {.axis_size = 3})();
@@ -296,8 +296,9 @@ TEST_CASE("BatchNorm's statistics are the mean of the replicas'") {
         const State state = state_of(*model);
         if (!state.at("norm.running_mean").allclose(sum / 4, 1e-6, 1e-7))
           throw Error("other means");
-        expect(state.at("norm.num_batches_tracked"), at::full({}, 2, at::kLong), "another number");
-        expect(state.at("scale"), at::full({1}, 0.1), "another scale");
+        expect_equal(state.at("norm.num_batches_tracked"), at::full({}, 2, at::kLong),
+                     "another number");
+        expect_equal(state.at("scale"), at::full({1}, 0.1), "another scale");
         return at::zeros({});
       },
       {.axis_size = 4})();

@@ -29,9 +29,9 @@ using namespace lockstep::testing;
 namespace {
 
 // Of LibTorch's modules, initialized as they are.
-class Net : public torch::nn::Module {
+class LibTorchNet : public torch::nn::Module {
  public:
-  Net() {
+  LibTorchNet() {
     register_module("linear", torch::nn::Linear(40, 30));
     register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3)));
     register_module("lstm", torch::nn::LSTM(torch::nn::LSTMOptions(8, 9).num_layers(2)));
@@ -41,7 +41,7 @@ class Net : public torch::nn::Module {
 };
 
 Parameters initialized(std::uint64_t seed) {
-  return copies(*seeded(seed, [] { return std::make_shared<Net>(); }));
+  return copies(*seeded(seed, [] { return std::make_shared<LibTorchNet>(); }));
 }
 
 }  // namespace

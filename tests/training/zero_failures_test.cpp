@@ -15,6 +15,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"
+#include "tests/collectives/cases.h"
 #include "tests/support/message_of.h"
 #include "tests/training/zero_jobs.h"
 
@@ -22,10 +23,6 @@ using namespace lockstep;
 using namespace lockstep::testing;
 
 namespace {
-
-void expect(bool holds, const std::string& message) {
-  if (!holds) throw Error(message);
-}
 
 // A replica's training, in which the last replica's loss is infinite, with finite gradients, in the
 // first microbatch of the second step.

@@ -92,14 +92,14 @@ static_assert(!tree_detail::has_values<elsewhere::Recursive>() && !tree_detail::
 
 namespace {
 
-Tensor number(double value) {
+Tensor scalar(double value) {
   return at::full({}, value);
 }
 
 Net example() {
-  return Net{{{number(1), number(2)}, {number(3), std::nullopt}},
-             {{"b", number(5)}, {"a", number(4)}},
-             {number(6), {number(7), number(8)}},
+  return Net{{{scalar(1), scalar(2)}, {scalar(3), std::nullopt}},
+             {{"b", scalar(5)}, {"a", scalar(4)}},
+             {scalar(6), {scalar(7), scalar(8)}},
              42};
 }
 
@@ -113,14 +113,14 @@ std::vector<double> numbers(const std::vector<Tensor>& leaves) {
 
 TEST_CASE("leaves come in the order of members, elements and keys") {
   CHECK(numbers(tree_leaves(example())) == std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8});
-  CHECK(tree_leaves(std::tuple<Tensor, std::vector<Tensor>>(number(1), {})).size() == 1);
+  CHECK(tree_leaves(std::tuple<Tensor, std::vector<Tensor>>(scalar(1), {})).size() == 1);
   CHECK(tree_leaves(std::vector<Net>{}).empty());
 }
 
 TEST_CASE("unflatten puts leaves back and leaves the rest as it was") {
   const Net tree = example();
   std::vector<Tensor> leaves;
-  for (int i = 0; i < 8; ++i) leaves.push_back(number(10 * i));
+  for (int i = 0; i < 8; ++i) leaves.push_back(scalar(10 * i));
   const Net back = tree_unflatten(tree, leaves);
   CHECK(numbers(tree_leaves(back)) == std::vector<double>{0, 10, 20, 30, 40, 50, 60, 70});
   CHECK(back.not_a_leaf == 42);
@@ -152,11 +152,11 @@ TEST_CASE("trees that are not built alike are refused, with the place") {
   };
   CHECK(differs([](Net& net) { net.layers.pop_back(); }) ==
         "trees differ in structure at the root.0: 2 and 1 elements");
-  CHECK(differs([](Net& net) { net.layers[1].bias = number(0); }) ==
+  CHECK(differs([](Net& net) { net.layers[1].bias = scalar(0); }) ==
         "trees differ in structure at the root.0[1].1: one is there, the other is not");
   CHECK(differs([](Net& net) {
           net.extras.erase("a");
-          net.extras["c"] = number(0);
+          net.extras["c"] = scalar(0);
         }) == "trees differ in structure at the root.1: one has the key 'a', the other has not");
 }
 
@@ -167,8 +167,8 @@ TEST_CASE("unordered maps have their leaves in the order of keys, however they c
   backward.reserve(1000);
   std::vector<double> expected;
   for (int i = 0; i < 200; ++i) {
-    forward["key" + std::to_string(1000 + i)] = number(i);
-    backward["key" + std::to_string(1199 - i)] = number(199 - i);
+    forward["key" + std::to_string(1000 + i)] = scalar(i);
+    backward["key" + std::to_string(1199 - i)] = scalar(199 - i);
     expected.push_back(i);
   }
   CHECK(numbers(tree_leaves(forward)) == expected);
@@ -177,22 +177,22 @@ TEST_CASE("unordered maps have their leaves in the order of keys, however they c
       tree_map([](const Tensor& a, const Tensor& b) { return a + b; }, forward, backward);
   CHECK(sums.at("key1007").item<double>() == 14);
   std::vector<Tensor> leaves;
-  for (int i = 0; i < 200; ++i) leaves.push_back(number(-i));
+  for (int i = 0; i < 200; ++i) leaves.push_back(scalar(-i));
   CHECK(tree_unflatten(backward, leaves).at("key1003").item<double>() == -3);
   backward.erase("key1003");
-  backward["other"] = number(3);
+  backward["other"] = scalar(3);
   CHECK_THROWS_WITH(
       tree_map([](const Tensor& a, const Tensor&) { return a; }, forward, backward),
       "trees differ in structure at the root: one has the key 'key1003', the other has not");
 }
 
 TEST_CASE("static values ride along, and trees that are built alike have the same") {
-  const elsewhere::Settings settings{number(2), 8, "mlp", elsewhere::Color::red, at::relu};
+  const elsewhere::Settings settings{scalar(2), 8, "mlp", elsewhere::Color::red, at::relu};
   CHECK(numbers(tree_leaves(settings)) == std::vector<double>{2});
   const auto twice = tree_map([](const Tensor& x) { return 2 * x; }, settings);
   CHECK(twice.weight.item<double>() == 4);
   CHECK((twice.heads == 8 && twice.name == "mlp" && twice.color == elsewhere::Color::red));
-  CHECK(twice.activation(number(-1)).item<double>() == 0);
+  CHECK(twice.activation(scalar(-1)).item<double>() == 0);
 
   const auto first = [](const Tensor& a, const Tensor&) { return a; };
   const auto differs = [&](const auto& a, const auto& b) {
@@ -206,12 +206,12 @@ TEST_CASE("static values ride along, and trees that are built alike have the sam
   other = settings;
   other.name = "cnn";
   CHECK(differs(settings, other) == "trees differ in structure at the root.2: 'mlp' and 'cnn'");
-  CHECK(differs(std::pair(number(1), 0.5), std::pair(number(1), 0.25)) ==
+  CHECK(differs(std::pair(scalar(1), 0.5), std::pair(scalar(1), 0.25)) ==
         "trees differ in structure at the root.1: 0.5 and 0.25");
-  CHECK(differs(std::pair(number(1), std::nan("")), std::pair(number(1), std::nan(""))) ==
+  CHECK(differs(std::pair(scalar(1), std::nan("")), std::pair(scalar(1), std::nan(""))) ==
         "no error");
   using Flags = std::pair<Tensor, std::vector<bool>>;
-  CHECK(differs(Flags(number(1), {true, true}), Flags(number(1), {true, false})) ==
+  CHECK(differs(Flags(scalar(1), {true, true}), Flags(scalar(1), {true, false})) ==
         "trees differ in structure at the root.1[1]: true and false");
 }
 

@@ -1,7 +1,6 @@
 // Members that run maps, and those that maps run.
 
 #include <string>
-#include <string_view>
 
 #include "framework/base/text.h"
 #include "framework/watch/board.h"
@@ -9,35 +8,23 @@
 #include "tests/watch/board_world.h"
 
 using namespace lockstep;
-using testing::BoardWorld;
-
-namespace {
-
-constexpr std::string_view kSum = "psum over 'data' at model.cpp:44 with (64, 10) float32";
-constexpr std::string_view kMean = "pmean over 'data' at model.cpp:41 with (64, 10) float32";
-constexpr std::string_view kMap = "pmap over 'batch' at x.cpp:7";
-
-BoardWorld::Workers any_workers() {
-  return GENERATE(BoardWorld::Workers::one, BoardWorld::Workers::each);
-}
-
-}  // namespace
+using namespace lockstep::testing;
 
 TEST_CASE("a map is waited for through its children", "[board]") {
   BoardWorld world(2, any_workers());
   const int first = world.add_child(1);
   const int second = world.add_child(1);
-  world.seat(1).enter_map(testing::call_of(kMap), 2);
-  world.start(0, {0, 1}, kSum);
+  world.seat(1).enter_map(call_of(kPmap), 2);
+  world.start(0, {0, 1}, kPsum);
   CHECK(world.found(0).empty());
   // The children may still come together.
-  world.start(first, {first, second}, kMean);
+  world.start(first, {first, second}, kPmean);
   CHECK(world.found(0).empty());
   // Not if one has returned: but who runs them may catch what the map then throws, and come.
   world.seat(second).returned();
   CHECK(world.found(0).empty());
   CHECK(world.found(first) ==
-        str("mismatch: replica (1, 3) has returned while replica (1, 2) called ", kMean));
+        str("mismatch: replica (1, 3) has returned while replica (1, 2) called ", kPmean));
   world.seat(1).leave_map();
   CHECK(world.found(0).empty());
   world.seat(1).fell_out("theirs");
@@ -47,12 +34,12 @@ TEST_CASE("a map is waited for through its children", "[board]") {
 TEST_CASE("a map whose children wait for who waits for the map never ends", "[board]") {
   BoardWorld world(2, any_workers());
   const int child = world.add_child(1);
-  world.seat(1).enter_map(testing::call_of(kMap), 1);
-  world.start(child, {child, 0}, kMean);
+  world.seat(1).enter_map(call_of(kPmap), 1);
+  world.start(child, {child, 0}, kPmean);
   CHECK(world.found(child).empty());
-  world.start(0, {0, 1}, kSum);
-  const std::string text = str("mismatch: replica 1 is in ", kMap, " and replica (1, 2) called ",
-                               kMean, " while replica 0 called ", kSum);
+  world.start(0, {0, 1}, kPsum);
+  const std::string text = str("mismatch: replica 1 is in ", kPmap, " and replica (1, 2) called ",
+                               kPmean, " while replica 0 called ", kPsum);
   CHECK(world.found(0) == text);
   CHECK(world.found(child) == text);
 }
@@ -60,59 +47,59 @@ TEST_CASE("a map whose children wait for who waits for the map never ends", "[bo
 TEST_CASE("who has left its map is asked itself again", "[board]") {
   BoardWorld world(2, any_workers());
   const int child = world.add_child(1);
-  world.seat(1).enter_map(testing::call_of(kMap), 1);
+  world.seat(1).enter_map(call_of(kPmap), 1);
   world.seat(child).returned();
-  world.start(0, {0, 1}, kSum);
+  world.start(0, {0, 1}, kPsum);
   CHECK(world.found(0).empty());
   world.free_seat(child);
   world.seat(1).leave_map();
   CHECK(world.found(0).empty());
   world.seat(1).returned();
-  CHECK(world.found(0) == str("mismatch: replica 1 has returned while replica 0 called ", kSum));
+  CHECK(world.found(0) == str("mismatch: replica 1 has returned while replica 0 called ", kPsum));
 }
 
 TEST_CASE("for a member without a seat its parent is asked", "[board]") {
   BoardWorld world(2, any_workers());
   const int child = world.add_child(0);
   const int peer = world.add_child(1, false);
-  world.seat(0).enter_map(testing::call_of(kMap), 1);
-  world.start(child, {child, peer}, kSum);
+  world.seat(0).enter_map(call_of(kPmap), 1);
+  world.start(child, {child, peer}, kPsum);
   CHECK(world.found(child).empty());
   SECTION("it may still start it") {
-    world.seat(1).enter_map(testing::call_of(kMap), 1);
+    world.seat(1).enter_map(call_of(kPmap), 1);
     CHECK(world.found(child).empty());
     world.sit(peer, "(1, 0)");
     CHECK(world.found(child).empty());
-    world.start(peer, {child, peer}, kMean);
+    world.start(peer, {child, peer}, kPmean);
     CHECK(world.found(child) ==
-          str("mismatch: replica (0, 2) called ", kSum, " while replica (1, 0) called ", kMean));
+          str("mismatch: replica (0, 2) called ", kPsum, " while replica (1, 0) called ", kPmean));
   }
   SECTION("it has returned") {
     world.seat(1).returned();
     CHECK(world.found(child) ==
-          str("mismatch: replica 1 has returned while replica (0, 2) called ", kSum));
+          str("mismatch: replica 1 has returned while replica (0, 2) called ", kPsum));
   }
   SECTION("it has thrown") {
     world.seat(1).threw("no");
     CHECK(world.found(child) ==
-          str("failed: replica (0, 2) called ", kSum, " while replica 1 has thrown: no"));
+          str("failed: replica (0, 2) called ", kPsum, " while replica 1 has thrown: no"));
   }
   SECTION("it waits for who runs the map") {
-    world.start(1, {0, 1}, kMean);
-    CHECK(world.found(child) == str("mismatch: replica 0 is in ", kMap,
-                                    " and replica (0, 2) called ", kSum, " while replica 1 called ",
-                                    kMean));
+    world.start(1, {0, 1}, kPmean);
+    CHECK(world.found(child) == str("mismatch: replica 0 is in ", kPmap,
+                                    " and replica (0, 2) called ", kPsum,
+                                    " while replica 1 called ", kPmean));
   }
   SECTION("it is in another map, whose members wait for those of the first") {
-    world.seat(1).enter_map(testing::call_of("pmap over 'batch' at y.cpp:9"), 1);
+    world.seat(1).enter_map(call_of("pmap over 'batch' at y.cpp:9"), 1);
     CHECK(world.found(child).empty());
     const int other = world.add_child(1);
     const int its_peer = world.add_child(0, false);
-    world.start(other, {its_peer, other}, kMean);
+    world.start(other, {its_peer, other}, kPmean);
     CHECK(world.found(child) ==
-          str("mismatch: replica 0 is in ", kMap,
-              ", replica 1 is in pmap over 'batch' at y.cpp:9 and replica (0, 2) called ", kSum,
-              " while replica (1, 4) called ", kMean));
+          str("mismatch: replica 0 is in ", kPmap,
+              ", replica 1 is in pmap over 'batch' at y.cpp:9 and replica (0, 2) called ", kPsum,
+              " while replica (1, 4) called ", kPmean));
   }
 }
 
@@ -122,11 +109,11 @@ TEST_CASE("for one in a map in a map that has not begun its elders are asked", "
   const int inner = world.add_child(middle);
   const int peer_middle = world.add_child(1, false);
   const int peer_inner = world.add_child(peer_middle, false);
-  world.seat(0).enter_map(testing::call_of(kMap), 1);
-  world.seat(middle).enter_map(testing::call_of(kMap), 1);
-  world.start(inner, {inner, peer_inner}, kSum);
+  world.seat(0).enter_map(call_of(kPmap), 1);
+  world.seat(middle).enter_map(call_of(kPmap), 1);
+  world.start(inner, {inner, peer_inner}, kPsum);
   CHECK(world.found(inner).empty());
   world.seat(1).returned();
   CHECK(world.found(inner) ==
-        str("mismatch: replica 1 has returned while replica (2, 3) called ", kSum));
+        str("mismatch: replica 1 has returned while replica (2, 3) called ", kPsum));
 }

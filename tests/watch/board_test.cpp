@@ -9,19 +9,12 @@
 #include "tests/watch/board_world.h"
 
 using namespace lockstep;
-using testing::BoardWorld;
+using namespace lockstep::testing;
 
 namespace {
 
-constexpr std::string_view kSum = "psum over 'data' at model.cpp:44 with (64, 10) float32";
-constexpr std::string_view kSmallSum = "psum over 'data' at model.cpp:44 with (32, 10) float32";
-constexpr std::string_view kMean = "pmean over 'data' at model.cpp:41 with (64, 10) float32";
-constexpr std::string_view kMap = "pmap over 'batch' at x.cpp:7";
+constexpr std::string_view kSmallPsum = "psum over 'data' at model.cpp:44 with (32, 10) float32";
 const std::vector<int> kAll = {0, 1, 2, 3};
-
-BoardWorld::Workers any_workers() {
-  return GENERATE(BoardWorld::Workers::one, BoardWorld::Workers::each);
-}
 
 }  // namespace
 
@@ -29,13 +22,13 @@ TEST_CASE("members who agree find nothing, whoever runs still", "[board]") {
   BoardWorld world(4, any_workers());
   CHECK(world.found(0).empty());
   for (const int member : kAll) {
-    world.start(member, kAll, kSum);
+    world.start(member, kAll, kPsum);
     for (int other = 0; other < 4; ++other) CHECK(world.found(other).empty());
   }
   // Some have gone on to their next call, one has returned: the others have yet to notice that
   // the first is complete.
   world.finish_all({0, 1, 2});
-  world.start(0, kAll, kMean);
+  world.start(0, kAll, kPmean);
   world.seat(2).returned();
   CHECK(world.found(3).empty());
   CHECK(world.board().absentees(world.seat(3)).empty());
@@ -43,24 +36,24 @@ TEST_CASE("members who agree find nothing, whoever runs still", "[board]") {
 
 TEST_CASE("another operation or shape is a mismatch that shows both sides", "[board]") {
   BoardWorld world(4, any_workers());
-  const std::string_view other = GENERATE(kMean, kSmallSum);
-  world.start_all(kAll, kSum);
+  const std::string_view other = GENERATE(kPmean, kSmallPsum);
+  world.start_all(kAll, kPsum);
   world.finish_all(kAll);
-  world.start(0, kAll, kSum);
+  world.start(0, kAll, kPsum);
   world.start(2, kAll, other);
   // Whoever runs may yet be part of it.
   CHECK(world.found(0, true).empty());
   SECTION("all are there") {
-    world.start(3, kAll, kSum);
-    world.start(1, kAll, kSum);
+    world.start(3, kAll, kPsum);
+    world.start(1, kAll, kPsum);
     for (const int member : kAll) {
       CHECK(world.found(member, true) ==
-            str("mismatch: replica 2 called ", other, " while replicas 0, 1 and 3 called ", kSum));
+            str("mismatch: replica 2 called ", other, " while replicas 0, 1 and 3 called ", kPsum));
     }
   }
   SECTION("nobody is waited for") {
     const std::string both =
-        str("mismatch: replica 0 called ", kSum, " while replica 2 called ", other);
+        str("mismatch: replica 0 called ", kPsum, " while replica 2 called ", other);
     CHECK(world.found(0) == both);
     CHECK(world.found(2) == both);
   }
@@ -68,26 +61,26 @@ TEST_CASE("another operation or shape is a mismatch that shows both sides", "[bo
 
 TEST_CASE("the first verdict on a call is everyone's, also when its cause has gone on", "[board]") {
   BoardWorld world(4, any_workers());
-  world.start(0, kAll, kSum);
-  world.start(2, kAll, kMean);
+  world.start(0, kAll, kPsum);
+  world.start(2, kAll, kPmean);
   const std::string first =
-      str("mismatch: replica 0 called ", kSum, " while replica 2 called ", kMean);
+      str("mismatch: replica 0 called ", kPsum, " while replica 2 called ", kPmean);
   CHECK(world.found(2) == first);
-  world.start(2, {1, 2}, kMean);
-  world.start(3, kAll, kSum);
+  world.start(2, {1, 2}, kPmean);
+  world.start(3, kAll, kPsum);
   CHECK(world.found(0) == first);
   CHECK(world.found(3, true) == first);
   // It is that call's alone.
-  world.start(1, {1, 2}, kMean);
+  world.start(1, {1, 2}, kPmean);
   CHECK(world.found(1).empty());
 }
 
 TEST_CASE("whoever comes by another way to the same calls is told the same", "[board]") {
   BoardWorld world(4, any_workers());
-  world.start(0, {0, 1}, kSum);
-  world.start(1, {1, 2}, kMean);
-  world.start(2, {0, 2}, kSmallSum);
-  world.start(3, {0, 3}, kSum);
+  world.start(0, {0, 1}, kPsum);
+  world.start(1, {1, 2}, kPmean);
+  world.start(2, {0, 2}, kSmallPsum);
+  world.start(3, {0, 3}, kPsum);
   const std::string found = world.found(1);
   CHECK(!found.empty());
   for (const int member : {0, 2, 3}) CHECK(world.found(member) == found);
@@ -95,21 +88,21 @@ TEST_CASE("whoever comes by another way to the same calls is told the same", "[b
 
 TEST_CASE("who waits in a call of others is on its way as long as that may end", "[board]") {
   BoardWorld world(3, any_workers());
-  world.start(0, {0, 1, 2}, kSum);
-  world.start(1, {0, 1, 2}, kMean);
-  world.start(2, {2}, kSum);
+  world.start(0, {0, 1, 2}, kPsum);
+  world.start(1, {0, 1, 2}, kPmean);
+  world.start(2, {2}, kPsum);
   CHECK(world.found(0, true).empty());
   world.finish_all({2});
-  world.start(2, {0, 1, 2}, kSum);
+  world.start(2, {0, 1, 2}, kPsum);
   CHECK(world.found(0, true) ==
-        str("mismatch: replica 1 called ", kMean, " while replicas 0 and 2 called ", kSum));
+        str("mismatch: replica 1 called ", kPmean, " while replicas 0 and 2 called ", kPsum));
 }
 
 TEST_CASE("the board keeps the verdicts on the last calls", "[board]") {
   BoardWorld world(2, any_workers());
   const auto differ = [&] {
-    world.start(0, {0, 1}, kSum);
-    world.start(1, {0, 1}, kMean);
+    world.start(0, {0, 1}, kPsum);
+    world.start(1, {0, 1}, kPmean);
     CHECK(!world.found(0).empty());
   };
   for (int i = 0; i < 200; ++i) differ();
@@ -120,11 +113,11 @@ TEST_CASE("the board keeps the verdicts on the last calls", "[board]") {
 
 TEST_CASE("who waits for one that a mismatch has ended ends with the same", "[board]") {
   BoardWorld world(3, any_workers());
-  const std::string text = str("replica 1 called ", kMean, " while replica 0 called ", kSum);
-  world.start(2, {1, 2}, kSum);
+  const std::string text = str("replica 1 called ", kPmean, " while replica 0 called ", kPsum);
+  world.start(2, {1, 2}, kPsum);
   SECTION("of which the board still knows") {
-    world.start(0, {0, 1}, kSum);
-    world.start(1, {0, 1}, kMean);
+    world.start(0, {0, 1}, kPsum);
+    world.start(1, {0, 1}, kPmean);
     const std::string found = world.found(0);
     world.seat(1).fell_out(found.substr(std::string("mismatch: ").size()));
     CHECK(world.found(2) == found);
@@ -148,30 +141,30 @@ TEST_CASE("calls that differ in what their texts don't show say so", "[board]") 
 
 TEST_CASE("who skips a collective is found in its next one", "[board]") {
   BoardWorld world(3, any_workers());
-  world.start(0, {0, 1, 2}, kSum);
-  world.start(1, {0, 1, 2}, kSum);
+  world.start(0, {0, 1, 2}, kPsum);
+  world.start(1, {0, 1, 2}, kPsum);
   CHECK(world.found(0).empty());
-  world.start(2, {0, 1, 2}, kMean);
+  world.start(2, {0, 1, 2}, kPmean);
   CHECK(world.found(1) ==
-        str("mismatch: replica 2 called ", kMean, " while replicas 0 and 1 called ", kSum));
+        str("mismatch: replica 2 called ", kPmean, " while replicas 0 and 1 called ", kPsum));
 }
 
 TEST_CASE("waiting for who has returned is a mismatch", "[board]") {
   BoardWorld world(4, any_workers());
-  world.start_all(kAll, kMean);
+  world.start_all(kAll, kPmean);
   world.finish_all(kAll);
   world.seat(1).returned();
-  world.start(0, kAll, kSum);
-  world.start(3, kAll, kSum);
+  world.start(0, kAll, kPsum);
+  world.start(3, kAll, kPsum);
   CHECK(world.found(0, true).empty());
   world.seat(2).returned();
   CHECK(world.found(3, true) ==
-        str("mismatch: replicas 1 and 2 have returned while replicas 0 and 3 called ", kSum));
+        str("mismatch: replicas 1 and 2 have returned while replicas 0 and 3 called ", kPsum));
 }
 
 TEST_CASE("waiting for who has thrown is a failure, with what was thrown", "[board]") {
   BoardWorld world(4, any_workers());
-  world.start(0, kAll, kSum);
+  world.start(0, kAll, kPsum);
   world.seat(1).threw("ValueError: no such class: 11");
   world.seat(2).returned();
   const std::string text =
@@ -183,49 +176,49 @@ TEST_CASE("waiting for who has thrown is a failure, with what was thrown", "[boa
 
 TEST_CASE("who has thrown because another has is left out", "[board]") {
   BoardWorld world(3, any_workers());
-  world.start(0, {0, 1, 2}, kSum);
+  world.start(0, {0, 1, 2}, kPsum);
   world.seat(1).threw("Aborted: replica 2 failed: bad_alloc");
   world.seat(2).threw("bad_alloc");
   CHECK(world.found(0) ==
-        str("failed: replica 0 called ", kSum, " while replica 2 has thrown: bad_alloc"));
+        str("failed: replica 0 called ", kPsum, " while replica 2 has thrown: bad_alloc"));
 }
 
 TEST_CASE("who waits for one that has lost a replica has lost it, too", "[board]") {
   BoardWorld world(4, any_workers());
-  world.start(0, kAll, kSum);
+  world.start(0, kAll, kPsum);
   world.seat(1).threw("ReplicaLost: replica 3's process has ended");
   world.seat(2).threw("Aborted: of no interest");
-  CHECK(world.found(0) == str("lost: replica 0 called ", kSum,
+  CHECK(world.found(0) == str("lost: replica 0 called ", kPsum,
                               " while replica 1 has thrown: ReplicaLost: replica 3's process has "
                               "ended"));
 }
 
 TEST_CASE("a loss is no cause where there is another", "[board]") {
   BoardWorld world(3, any_workers());
-  world.start(0, {0, 1, 2}, kSum);
+  world.start(0, {0, 1, 2}, kPsum);
   world.seat(1).threw("ReplicaLost: replica 2's process has ended");
   world.seat(2).threw("bad_alloc");
   CHECK(world.found(0) ==
-        str("failed: replica 0 called ", kSum, " while replica 2 has thrown: bad_alloc"));
+        str("failed: replica 0 called ", kPsum, " while replica 2 has thrown: bad_alloc"));
 }
 
 TEST_CASE("who leaves a call unfinished by throwing fails those who wait in it", "[board]") {
   BoardWorld world(3, any_workers());
-  world.start_all({0, 1, 2}, kSum);
+  world.start_all({0, 1, 2}, kPsum);
   world.finish_all({2});
   world.seat(2).threw("later: not the cause");
   CHECK(world.found(0).empty());
   world.seat(1).threw("bad_alloc");
   CHECK(world.found(0) ==
-        str("failed: replica 0 called ", kSum, " while replica 1 has thrown: bad_alloc"));
+        str("failed: replica 0 called ", kPsum, " while replica 1 has thrown: bad_alloc"));
 }
 
 TEST_CASE("members who wait for each other in different groups are a mismatch", "[board]") {
   BoardWorld world(4, any_workers());
-  world.start(1, kAll, kMean);
-  world.start(0, {0, 1}, kSum);
+  world.start(1, kAll, kPmean);
+  world.start(0, {0, 1}, kPsum);
   const std::string text =
-      str("mismatch: replica 0 called ", kSum, " while replica 1 called ", kMean);
+      str("mismatch: replica 0 called ", kPsum, " while replica 1 called ", kPmean);
   CHECK(world.found(0, true).empty());
   CHECK(world.found(0) == text);
   CHECK(world.found(1) == text);
@@ -248,21 +241,21 @@ TEST_CASE("a cycle over three groups is found from each of its members and from 
 
 TEST_CASE("calls that look alike in a cycle say which they are", "[board]") {
   BoardWorld world(3, any_workers());
-  world.start(0, {0, 1}, kSum);
-  world.start(1, {1, 2}, kSum);
-  world.start(2, {2, 0}, kSum);
-  CHECK(world.found(1) == str("mismatch: replica 0 called ", kSum,
-                              " (1st of replicas 0 and 1) and replica 1 called ", kSum,
-                              " (1st of replicas 1 and 2) while replica 2 called ", kSum,
+  world.start(0, {0, 1}, kPsum);
+  world.start(1, {1, 2}, kPsum);
+  world.start(2, {2, 0}, kPsum);
+  CHECK(world.found(1) == str("mismatch: replica 0 called ", kPsum,
+                              " (1st of replicas 0 and 1) and replica 1 called ", kPsum,
+                              " (1st of replicas 1 and 2) while replica 2 called ", kPsum,
                               " (1st of replicas 0 and 2)"));
 }
 
 TEST_CASE("who waits for another call that can complete is only late", "[board]") {
   BoardWorld world(4, any_workers());
-  world.start(0, kAll, kSum);
-  world.start(1, {1, 2}, kMean);
+  world.start(0, kAll, kPsum);
+  world.start(1, {1, 2}, kPmean);
   CHECK(world.found(0).empty());
-  world.start(2, {1, 2}, kMean);
+  world.start(2, {1, 2}, kPmean);
   CHECK(world.found(0).empty());
   // Through a chain of waits the last of whom has returned it can not.
   BoardWorld chain(4, any_workers());
@@ -279,37 +272,37 @@ TEST_CASE("who waits for another call that can complete is only late", "[board]"
 TEST_CASE("the absent are named with what they do and their last collective", "[board]") {
   BoardWorld world(4, any_workers());
   for (int i = 0; i < 12; ++i) {
-    world.start_all(kAll, kMean);
+    world.start_all(kAll, kPmean);
     world.finish_all(kAll);
   }
   CHECK(world.board().absentees(world.seat(0)).empty());
-  world.start(0, kAll, kSum);
-  world.start(1, kAll, kSum);
-  world.start(2, {2, 3}, kSmallSum);
+  world.start(0, kAll, kPsum);
+  world.start(1, kAll, kPsum);
+  world.start(2, {2, 3}, kSmallPsum);
   CHECK(world.board().absentees(world.seat(0)) ==
-        str("replica 2 has not arrived: it waits in ", kSmallSum,
-            ", and the last collective it finished is ", kMean,
+        str("replica 2 has not arrived: it waits in ", kSmallPsum,
+            ", and the last collective it finished is ", kPmean,
             ", its 12th; replica 3 has not arrived: it is running, and the last collective it "
             "finished is ",
-            kMean, ", its 12th"));
+            kPmean, ", its 12th"));
   world.seat(2).finish();
   world.seat(2).returned();
-  world.seat(3).enter_map(testing::call_of(kMap), 4);
+  world.seat(3).enter_map(call_of(kPmap), 4);
   CHECK(world.board().absentees(world.seat(1)) ==
         str("replica 2 has not arrived: it has returned, and the last collective it finished is ",
-            kSmallSum, ", its 13th; replica 3 has not arrived: it is in ", kMap,
-            ", and the last collective it finished is ", kMean, ", its 12th"));
+            kSmallPsum, ", its 13th; replica 3 has not arrived: it is in ", kPmap,
+            ", and the last collective it finished is ", kPmean, ", its 12th"));
 }
 
 TEST_CASE("of the absent who have not begun their parents are named", "[board]") {
   BoardWorld world(3, any_workers(), 2);
   const int child = world.add_child(0);
   const int peer = world.add_child(1, false);
-  world.start(child, {child, peer}, kSum);
+  world.start(child, {child, peer}, kPsum);
   CHECK(world.board().absentees(world.seat(child)) ==
         "the member at place 1 of the group has not arrived: it has not started, and replica 1, "
         "which would run it, is running, and it has finished no collective");
-  world.start(0, {0, 1, 2}, kSum);
+  world.start(0, {0, 1, 2}, kPsum);
   CHECK(world.board().absentees(world.seat(0)) ==
         "replica 1 has not arrived: it is running, and it has finished no collective; the member "
         "at place 2 of the group has not arrived: it has not started");
@@ -320,14 +313,14 @@ TEST_CASE("a message about many members stays short", "[board]") {
   BoardWorld world(kMany, any_workers());
   std::vector<int> members;
   for (int i = 0; i < kMany; ++i) members.push_back(i);
-  world.start(0, members, kSum);
+  world.start(0, members, kPsum);
   const std::string absent = world.board().absentees(world.seat(0));
   CHECK_THAT(absent, ContainsSubstring("replica 16 has not arrived") &&
                          ContainsSubstring("; and 83 more have not arrived"));
-  for (int i = 1; i < kMany; ++i) world.start(i, members, i == 50 ? kMean : kSum);
-  CHECK(world.found(7) == str("mismatch: replica 50 called ", kMean,
+  for (int i = 1; i < kMany; ++i) world.start(i, members, i == 50 ? kPmean : kPsum);
+  CHECK(world.found(7) == str("mismatch: replica 50 called ", kPmean,
                               " while replicas 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ",
-                              "10, 11, 12, 13, 14, 15 and 83 more called ", kSum));
+                              "10, 11, 12, 13, 14, 15 and 83 more called ", kPsum));
 }
 
 TEST_CASE("a record's text is cut where it is too long, not inside a character", "[board]") {

@@ -12,8 +12,15 @@
 
 #include "framework/base/text.h"
 #include "framework/watch/board.h"
+#include "tests/catch.h"
 
 namespace lockstep::testing {
+
+/// Calls as members make them.
+inline constexpr std::string_view kPsum = "psum over 'data' at model.cpp:44 with (64, 10) float32";
+inline constexpr std::string_view kPmean =
+    "pmean over 'data' at model.cpp:41 with (64, 10) float32";
+inline constexpr std::string_view kPmap = "pmap over 'batch' at x.cpp:7";
 
 /// The calls of a test agree exactly if their texts are the same.
 inline CallRecord call_of(std::string_view text) {
@@ -101,5 +108,10 @@ class BoardWorld {
   std::vector<std::unique_ptr<Board::Seat>> seats_;
   std::vector<std::shared_ptr<Board::Group>> held_;
 };
+
+/// Runs the rest of a test case with either.
+inline BoardWorld::Workers any_workers() {
+  return GENERATE(BoardWorld::Workers::one, BoardWorld::Workers::each);
+}
 
 }  // namespace lockstep::testing
