@@ -34,7 +34,7 @@ Measurement step(const std::string& name, const std::string& label, double whole
 }
 
 // Two models' worth of numbers that are easy to follow: a million parameters at 28 GB/s are 1 ms.
-TrainingReport example() {
+TrainingReport training_example() {
   TrainingReport report;
   report.heading.machine.cpu = "A CPU";
   report.heading.machine.cores = 2;
@@ -83,7 +83,7 @@ void check_parts(const StepParts& found, const StepParts& expected) {
 }  // namespace
 
 TEST_CASE("the floor is what runs alone and Adam's bytes at the memory's speed") {
-  TrainingReport report = example();
+  TrainingReport report = training_example();
   const auto floor = floor_of(report.results[1]);
   REQUIRE(floor);
   CHECK(floor->compute == Approx(8 * kMs));
@@ -94,7 +94,7 @@ TEST_CASE("the floor is what runs alone and Adam's bytes at the memory's speed")
 }
 
 TEST_CASE("what forward, backward and update take longer than alone is communication") {
-  TrainingReport report = example();
+  TrainingReport report = training_example();
   const TrainingResult& result = report.results[1];
   check_parts(exposed_parts(result, result.measurements[1]), {0.25, 3, 5, 3.25, 1});
   check_parts(exposed_parts(result, result.measurements[3]), {0.5, 3, 6.5, 11.5, 3.5});
@@ -106,7 +106,7 @@ TEST_CASE("what forward, backward and update take longer than alone is communica
 }
 
 TEST_CASE("efficiency compares with one replica of the same turns") {
-  const TrainingReport report = example();
+  const TrainingReport report = training_example();
   const TrainingResult& two = report.results[1];
   CHECK(efficiency(two, two.measurements[1]).value() == Approx(0.8));
   CHECK(efficiency(two, two.measurements[2]).value() == Approx(12.0 / 13));
@@ -116,7 +116,7 @@ TEST_CASE("efficiency compares with one replica of the same turns") {
 }
 
 TEST_CASE("the tables show parts, shares and ratios of training and of launches") {
-  const TrainingReport report = example();
+  const TrainingReport report = training_example();
   CHECK(result_text(report.results[1]) ==
         "== mlp, 1000000 parameters, 2 replicas of 64 samples; floor 9.00 ms: 8.00 ms forward and "
         "backward, 1.00 ms update at 28.0 GB/s\n"
@@ -149,7 +149,7 @@ TEST_CASE("the tables show parts, shares and ratios of training and of launches"
 }
 
 TEST_CASE("the JSON of training holds samples, parts, floor and memory") {
-  const auto json = nlohmann::json::parse(to_json(example()));
+  const auto json = nlohmann::json::parse(to_json(training_example()));
   CHECK(json["measurement"] == "training");
   CHECK(json["optimizer"] == "adam");
   CHECK(json["left_out"][0]["name"] == "zero");
@@ -181,7 +181,7 @@ TEST_CASE("the JSON of training holds samples, parts, floor and memory") {
 }
 
 TEST_CASE("the picture of training has a bar a system with its parts, and the floor") {
-  TrainingReport report = example();
+  TrainingReport report = training_example();
   const std::string svg = charts::to_svg(picture_of(report));
   for (const std::string title : {"mlp, 1 replica", "mlp, 2 replicas", "mlp, 4 replicas",
                                   "launch to first step, 4 processes"})

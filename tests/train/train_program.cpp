@@ -7,13 +7,18 @@
 
 namespace lockstep::testing {
 
-std::vector<std::string> train_command(const std::vector<std::string>& flags) {
+Flags operator+(Flags flags, const Flags& more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+std::vector<std::string> train_command(const Flags& flags) {
   std::vector<std::string> command{TRAIN_BINARY};
   command.insert(command.end(), flags.begin(), flags.end());
   return command;
 }
 
-Ended train(const std::filesystem::path& folder, const std::vector<std::string>& flags) {
+Ended train(const std::filesystem::path& folder, const Flags& flags) {
   return run_program(train_command(flags), folder);
 }
 

@@ -10,11 +10,14 @@
 
 namespace lockstep::testing {
 
+using Flags = std::vector<std::string>;
+/// The flags of both.
+[[nodiscard]] Flags operator+(Flags flags, const Flags& more);
+
 /// The built `train` with `flags`, to be started in a test's own folder.
-[[nodiscard]] std::vector<std::string> train_command(const std::vector<std::string>& flags);
+[[nodiscard]] std::vector<std::string> train_command(const Flags& flags);
 /// Runs it there to its end.
-[[nodiscard]] Ended train(const std::filesystem::path& folder,
-                          const std::vector<std::string>& flags);
+[[nodiscard]] Ended train(const std::filesystem::path& folder, const Flags& flags);
 
 /// A config of the repository, as a path.
 [[nodiscard]] std::string config_file(const std::string& name);

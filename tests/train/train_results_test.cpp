@@ -45,12 +45,6 @@ std::vector<std::string> mlp(const std::string& launch, const std::string& outpu
           "--output", output};
 }
 
-std::vector<std::string> operator+(std::vector<std::string> flags,
-                                   const std::vector<std::string>& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
 std::string digest(const std::filesystem::path& folder) {
   return read_json(folder / "result.json").at("parameters_sha256");
 }

@@ -13,13 +13,6 @@ using namespace lockstep::testing;
 
 namespace {
 
-using Flags = std::vector<std::string>;
-
-Flags operator+(Flags flags, const Flags& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
 Flags set(const std::string& keys) {
   Flags flags;
   std::string rest = keys;

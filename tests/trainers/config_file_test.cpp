@@ -10,12 +10,13 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/trainers/parsed_config.h"
 #include "trainers/config.h"
 
 namespace lockstep {
 namespace {
 
-const std::string kNames = "model: {name: linear}\ndata: {name: pmean_example}\n";
+using testing::kNames;
 
 class TempFile {
  public:

@@ -10,21 +10,16 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
+#include "tests/trainers/parsed_config.h"
 
 namespace lockstep {
 namespace {
 
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
+using testing::kNames;
 using testing::message_of;
-
-const std::string kNames = "model: {name: linear}\ndata: {name: pmean_example}\n";
-
-Config parse(const std::string& text, const std::vector<std::string>& sets = {}) {
-  std::vector<Override> overrides;
-  for (const std::string& argument : sets) overrides.push_back(parse_set(argument));
-  return parse_config(text, "c.yaml", overrides);
-}
+using testing::parse;
 
 // The message for a config whose third line is `line`, after the names that are required.
 std::string error_of(const std::string& line) {

@@ -5,16 +5,14 @@
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/trainers/parsed_config.h"
 #include "trainers/config.h"
 
 namespace lockstep {
 namespace {
 
-const std::string kNames = "model: {name: linear}\ndata: {name: pmean_example}\n";
-
-Config parse(const std::string& text) {
-  return parse_config(text, "c.yaml", {});
-}
+using testing::kNames;
+using testing::parse;
 
 // Any config that a file can say, with numbers from all over their range.
 class RandomConfig {

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-Flags parse(const std::vector<std::string>& arguments) {
+Flags parse_arguments(const std::vector<std::string>& arguments) {
   std::vector<const char*> argv{"train"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   return parse_flags(static_cast<int>(argv.size()), argv.data());
@@ -19,8 +19,9 @@ Flags parse(const std::vector<std::string>& arguments) {
 }  // namespace
 
 TEST_CASE("flags that set keys keep their order and their values") {
-  const Flags flags = parse({"--set", "optimizer.betas=[0.9,0.99]", "--replicas", "2", "--config",
-                             "a.yaml", "--set=trainer.seed=3", "--output=--run"});
+  const Flags flags =
+      parse_arguments({"--set", "optimizer.betas=[0.9,0.99]", "--replicas", "2", "--config",
+                       "a.yaml", "--set=trainer.seed=3", "--output=--run"});
   CHECK(flags.config == "a.yaml");
   CHECK(flags.output == "--run");
   REQUIRE(flags.overrides.size() == 3);
@@ -30,16 +31,16 @@ TEST_CASE("flags that set keys keep their order and their values") {
 }
 
 TEST_CASE("--help-config prints the table of keys, and needs no config") {
-  CHECK(parse({"--help-config"}).text == config_help());
-  CHECK_THAT(*parse({"--help"}).text, ContainsSubstring("--help-config"));
+  CHECK(parse_arguments({"--help-config"}).text == config_help());
+  CHECK_THAT(*parse_arguments({"--help"}).text, ContainsSubstring("--help-config"));
 }
 
 TEST_CASE("thousands of flags that set keys are refused") {
   std::vector<std::string> arguments{"--config", "a.yaml"};
   for (int i = 0; i < 1000; ++i) arguments.push_back("--set=a.k" + std::to_string(i) + "=1");
-  CHECK(parse(arguments).overrides.size() == 1000);
+  CHECK(parse_arguments(arguments).overrides.size() == 1000);
   arguments.insert(arguments.end(), {"--launch", std::string(1000, 'x')});
-  CHECK(testing::message_of<ValueError>([&] { (void)parse(arguments); }) ==
+  CHECK(testing::message_of<ValueError>([&] { (void)parse_arguments(arguments); }) ==
         "1001 flags set keys of the config; 1000 may: write a config");
 }
 

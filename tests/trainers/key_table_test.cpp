@@ -71,12 +71,12 @@ Values read(const std::string& text, const std::vector<Override>& overrides = {}
   return values;
 }
 
-std::string error_of(const std::string& text, const std::vector<Override>& overrides = {}) {
+std::string problems_in(const std::string& text, const std::vector<Override>& overrides = {}) {
   return message_of<ValueError>([&] { (void)read(text, overrides); });
 }
 
 std::string set_error(const std::string& argument, const std::string& text = "paint: {}") {
-  return error_of(text, {parse_set(argument)});
+  return problems_in(text, {parse_set(argument)});
 }
 
 }  // namespace
@@ -114,152 +114,155 @@ TEST_CASE("anchors and aliases stand for their value, also in another section") 
   const Values values = read("paint: {number: &n 0.25, maybe: *n}\nsizes: {pair: [*n, *n]}");
   CHECK(values.maybe == 0.25);
   CHECK(values.pair == std::array<double, 2>{0.25, 0.25});
-  CHECK(error_of("paint: &p {text: *p}") ==
+  CHECK(problems_in("paint: &p {text: *p}") ==
         "file.yaml:1:18: an alias inside of what it stands for");
-  CHECK_THAT(error_of("paint: {text: *nobody}"),
+  CHECK_THAT(problems_in("paint: {text: *nobody}"),
              ContainsSubstring("file.yaml:1:15: not valid YAML: the referenced anchor is not"));
   // A billion laughs cost nothing: aliases share what they stand for.
   std::string bomb = "paint:\n  text: [&a0 [x]";
   for (int i = 1; i < 64; ++i) bomb += str(", &a", i, " [*a", i - 1, ", *a", i - 1, "]");
-  CHECK(error_of(bomb + "]") == "file.yaml:2:9: paint.text: expected a string, found a list");
+  CHECK(problems_in(bomb + "]") == "file.yaml:2:9: paint.text: expected a string, found a list");
 }
 
 TEST_CASE("a value of the wrong type says what is needed and what was found") {
-  CHECK(error_of("paint: {number: fast}") ==
+  CHECK(problems_in("paint: {number: fast}") ==
         "file.yaml:1:17: paint.number: expected a number, found 'fast'");
-  CHECK(error_of("paint:\n  number: \"3\"") ==
+  CHECK(problems_in("paint:\n  number: \"3\"") ==
         "file.yaml:2:11: paint.number: expected a number, found the string '3'");
-  CHECK(error_of("paint: {number: [1]}") ==
+  CHECK(problems_in("paint: {number: [1]}") ==
         "file.yaml:1:17: paint.number: expected a number, found a list");
-  CHECK(error_of("paint: {number: {a: 1}}") ==
+  CHECK(problems_in("paint: {number: {a: 1}}") ==
         "file.yaml:1:17: paint.number: expected a number, found a map");
-  CHECK(error_of("paint: {number: true}") ==
+  CHECK(problems_in("paint: {number: true}") ==
         "file.yaml:1:17: paint.number: expected a number, found 'true'");
-  CHECK(error_of("paint:\n  number:\n  text: a") ==
+  CHECK(problems_in("paint:\n  number:\n  text: a") ==
         "file.yaml:2:3: paint.number: expected a number, found nothing");
-  CHECK(error_of("paint: {number: ~}") ==
+  CHECK(problems_in("paint: {number: ~}") ==
         "file.yaml:1:17: paint.number: expected a number, found nothing");
   for (const std::string text : {"1_000", "0x10", "1e", "1,5", "--1", "+-1", "++1", "1 2"}) {
-    CHECK_THAT(error_of("paint:\n  number: " + text),
+    CHECK_THAT(problems_in("paint:\n  number: " + text),
                ContainsSubstring("file.yaml:2:11: paint.number: expected a number, found '"));
   }
   for (const std::string text : {".nan", ".inf", "-.inf", "nan", "inf", "+.INF", "-infinity"}) {
-    CHECK(error_of("paint: {number: " + text + "}") ==
+    CHECK(problems_in("paint: {number: " + text + "}") ==
           "file.yaml:1:17: paint.number: expected a finite number, found '" + text + "'");
   }
-  CHECK(error_of("paint: {number: 1e999}") ==
+  CHECK(problems_in("paint: {number: 1e999}") ==
         "file.yaml:1:17: paint.number: expected a number that a double can hold, found '1e999'");
-  CHECK(error_of("paint: {flag: 1}") ==
+  CHECK(problems_in("paint: {flag: 1}") ==
         "file.yaml:1:15: paint.flag: expected true or false, found '1'");
-  CHECK(error_of("paint: {flag: 'true'}") ==
+  CHECK(problems_in("paint: {flag: 'true'}") ==
         "file.yaml:1:15: paint.flag: expected true or false, found the string 'true'");
-  CHECK(error_of("paint: {text: [a]}") ==
+  CHECK(problems_in("paint: {text: [a]}") ==
         "file.yaml:1:15: paint.text: expected a string, found a list");
-  CHECK(error_of("paint: {color: }") ==
+  CHECK(problems_in("paint: {color: }") ==
         "file.yaml:1:16: paint.color: expected a string, found nothing");
 }
 
 TEST_CASE("integers are digits and nothing else") {
   for (const std::string text :
        {"1e3", "4.0", "4.", "0x4", "010", "fast", "1_0", "+", "-", "'4'"}) {
-    CHECK_THAT(error_of("sizes: {integer: " + text + "}"),
+    CHECK_THAT(problems_in("sizes: {integer: " + text + "}"),
                ContainsSubstring("file.yaml:1:18: sizes.integer: expected an integer, found "));
   }
-  CHECK(error_of("sizes: {integer: -6}") ==
+  CHECK(problems_in("sizes: {integer: -6}") ==
         "file.yaml:1:18: sizes.integer: must be at least -5, is -6");
-  CHECK(error_of("sizes: {integer: 9223372036854775808}") ==
+  CHECK(problems_in("sizes: {integer: 9223372036854775808}") ==
         "file.yaml:1:18: sizes.integer: must be at most 9223372036854775807, is "
         "9223372036854775808");
-  CHECK(error_of("sizes: {integer: -9223372036854775809}") ==
+  CHECK(problems_in("sizes: {integer: -9223372036854775809}") ==
         "file.yaml:1:18: sizes.integer: must be at least -5, is -9223372036854775809");
-  CHECK(error_of("sizes: {natural: -1}") ==
+  CHECK(problems_in("sizes: {natural: -1}") ==
         "file.yaml:1:18: sizes.natural: must be at least 0, is -1");
-  CHECK(error_of("sizes: {natural: 18446744073709551616}") ==
+  CHECK(problems_in("sizes: {natural: 18446744073709551616}") ==
         "file.yaml:1:18: sizes.natural: must be at most 18446744073709551615, is "
         "18446744073709551616");
-  CHECK(error_of("sizes: {small: 9}") == "file.yaml:1:16: sizes.small: must be from 1 to 8, is 9");
-  CHECK(error_of("sizes: {small: 99999999999}") ==
+  CHECK(problems_in("sizes: {small: 9}") ==
+        "file.yaml:1:16: sizes.small: must be from 1 to 8, is 9");
+  CHECK(problems_in("sizes: {small: 99999999999}") ==
         "file.yaml:1:16: sizes.small: must be from 1 to 8, is 99999999999");
 }
 
 TEST_CASE("an impossible value says the rule and the value") {
-  CHECK(error_of("paint: {number: 0}") ==
+  CHECK(problems_in("paint: {number: 0}") ==
         "file.yaml:1:17: paint.number: must be greater than 0, is 0");
-  CHECK(error_of("paint: {maybe: -1}") == "file.yaml:1:16: paint.maybe: must be at least 0, is -1");
-  CHECK(error_of("paint: {text: lengthy}") ==
+  CHECK(problems_in("paint: {maybe: -1}") ==
+        "file.yaml:1:16: paint.maybe: must be at least 0, is -1");
+  CHECK(problems_in("paint: {text: lengthy}") ==
         "file.yaml:1:15: paint.text: must be short, is 'lengthy'");
-  CHECK(error_of("paint: {text: \"a\\n\\x01bc\"}") ==
+  CHECK(problems_in("paint: {text: \"a\\n\\x01bc\"}") ==
         "file.yaml:1:15: paint.text: must be short, is 'a\\x0a\\x01bc'");
-  CHECK_THAT(error_of("paint: {text: a" + std::string(100, 'b') + "}"),
+  CHECK_THAT(problems_in("paint: {text: a" + std::string(100, 'b') + "}"),
              ContainsSubstring("is 'a" + std::string(59, 'b') + "…'"));
-  CHECK_THAT(error_of("paint: {text: " + std::string(59, 'b') + "ßß}"),
+  CHECK_THAT(problems_in("paint: {text: " + std::string(59, 'b') + "ßß}"),
              ContainsSubstring("is '" + std::string(59, 'b') + "…'"));
-  CHECK(error_of("paint: {color: gren}") ==
+  CHECK(problems_in("paint: {color: gren}") ==
         "file.yaml:1:16: paint.color: must be one of red, green, is 'gren' (did you mean "
         "'green'?)");
-  CHECK(error_of("sizes: {pair: [0.5, 1]}") ==
+  CHECK(problems_in("sizes: {pair: [0.5, 1]}") ==
         "file.yaml:1:21: sizes.pair: must be at least 0 and less than 1, is 1");
-  CHECK(error_of("sizes: {pair: [0.5]}") ==
+  CHECK(problems_in("sizes: {pair: [0.5]}") ==
         "file.yaml:1:15: sizes.pair: expected 2 numbers, found 1");
-  CHECK(error_of("sizes: {pair: 0.5}") ==
+  CHECK(problems_in("sizes: {pair: 0.5}") ==
         "file.yaml:1:15: sizes.pair: expected a list of 2 numbers, found '0.5'");
-  CHECK(error_of("sizes:\n  list: [1,\n    0]") ==
+  CHECK(problems_in("sizes:\n  list: [1,\n    0]") ==
         "file.yaml:3:5: sizes.list: must be at least 1, is 0");
-  CHECK(error_of("sizes: {list: 3}") ==
+  CHECK(problems_in("sizes: {list: 3}") ==
         "file.yaml:1:15: sizes.list: expected a list of integers, found '3'");
 }
 
 TEST_CASE("an unknown key gets the nearest one, its own section, or the list") {
-  CHECK(error_of("paint: {colour: red}") ==
+  CHECK(problems_in("paint: {colour: red}") ==
         "file.yaml:1:9: unknown key 'colour' in paint (did you mean 'color'?)");
-  CHECK(error_of("paint:\n  thickness: 3") ==
+  CHECK(problems_in("paint:\n  thickness: 3") ==
         "file.yaml:2:3: unknown key 'thickness' in paint: its keys are color, text, flag, number, "
         "maybe, gloss");
-  CHECK(error_of("paint: {pair: [0, 0]}") ==
+  CHECK(problems_in("paint: {pair: [0, 0]}") ==
         "file.yaml:1:9: unknown key 'pair' in paint: it belongs under sizes");
-  CHECK(error_of("paint: {sizes: {}}") ==
+  CHECK(problems_in("paint: {sizes: {}}") ==
         "file.yaml:1:9: unknown key 'sizes' in paint: it is a section of its own, at the top "
         "level");
-  CHECK(error_of("paint: {}\nsize: {}") ==
+  CHECK(problems_in("paint: {}\nsize: {}") ==
         "file.yaml:2:1: unknown key 'size' (did you mean 'sizes'?)");
-  CHECK(error_of("number: 3") == "file.yaml:1:1: unknown key 'number': it belongs under paint");
-  CHECK(error_of("varnish: 3") ==
+  CHECK(problems_in("number: 3") == "file.yaml:1:1: unknown key 'number': it belongs under paint");
+  CHECK(problems_in("varnish: 3") ==
         "file.yaml:1:1: unknown key 'varnish': the sections are paint, sizes");
-  CHECK(error_of("paint: &p {}\nsizes: {<<: *p}") ==
+  CHECK(problems_in("paint: &p {}\nsizes: {<<: *p}") ==
         "file.yaml:2:9: unknown key '<<' in sizes: its keys are small, integer, natural, pair, "
         "list");
 }
 
 TEST_CASE("a key of another choice, and keys that exclude each other") {
-  CHECK(error_of("paint: {gloss: true}") ==
+  CHECK(problems_in("paint: {gloss: true}") ==
         "file.yaml:1:9: paint.gloss: belongs to paint green, not to red");
   // Nobody knows whom the key belongs to where the choice itself is wrong.
-  CHECK_THAT(error_of("paint: {gloss: true, color: blue}"), ContainsSubstring("file.yaml:1:29: "));
-  CHECK(error_of("sizes:\n  integer: 3\n  small: 2\n") ==
+  CHECK_THAT(problems_in("paint: {gloss: true, color: blue}"),
+             ContainsSubstring("file.yaml:1:29: "));
+  CHECK(problems_in("sizes:\n  integer: 3\n  small: 2\n") ==
         "file.yaml:3:3: sizes.small: not together with sizes.integer (file.yaml:2:3): keep one of "
         "them");
 }
 
 TEST_CASE("all problems are told in the order written, the flags' last") {
-  CHECK(
-      error_of("sizes:\n  list: [1, 0, -1, x]\n  smal: 2\npaint:\n  number: 0\n  colr: red\n"
-               "  number: 3\nprint: 1\n",
-               {parse_set("sizes.natural=-1"), parse_set("paint=3"), parse_set("paint.text=[")}) ==
-      "file.yaml:2:13: sizes.list: must be at least 1, is 0\n"
-      "file.yaml:2:16: sizes.list: must be at least 1, is -1\n"
-      "file.yaml:2:20: sizes.list: expected an integer, found 'x'\n"
-      "file.yaml:3:3: unknown key 'smal' in sizes (did you mean 'small'?)\n"
-      "file.yaml:5:11: paint.number: must be greater than 0, is 0\n"
-      "file.yaml:6:3: unknown key 'colr' in paint (did you mean 'color'?)\n"
-      "file.yaml:7:3: duplicate key 'number', the first is at file.yaml:5:3\n"
-      "file.yaml:8:1: unknown key 'print' (did you mean 'paint'?)\n"
-      "--set sizes.natural=-1: sizes.natural: must be at least 0, is -1\n"
-      "--set paint=3: paint is a section: set one of its keys, as in paint.color=…\n"
-      "--set paint.text=[: not valid YAML: end of sequence flow not found");
+  CHECK(problems_in(
+            "sizes:\n  list: [1, 0, -1, x]\n  smal: 2\npaint:\n  number: 0\n  colr: red\n"
+            "  number: 3\nprint: 1\n",
+            {parse_set("sizes.natural=-1"), parse_set("paint=3"), parse_set("paint.text=[")}) ==
+        "file.yaml:2:13: sizes.list: must be at least 1, is 0\n"
+        "file.yaml:2:16: sizes.list: must be at least 1, is -1\n"
+        "file.yaml:2:20: sizes.list: expected an integer, found 'x'\n"
+        "file.yaml:3:3: unknown key 'smal' in sizes (did you mean 'small'?)\n"
+        "file.yaml:5:11: paint.number: must be greater than 0, is 0\n"
+        "file.yaml:6:3: unknown key 'colr' in paint (did you mean 'color'?)\n"
+        "file.yaml:7:3: duplicate key 'number', the first is at file.yaml:5:3\n"
+        "file.yaml:8:1: unknown key 'print' (did you mean 'paint'?)\n"
+        "--set sizes.natural=-1: sizes.natural: must be at least 0, is -1\n"
+        "--set paint=3: paint is a section: set one of its keys, as in paint.color=…\n"
+        "--set paint.text=[: not valid YAML: end of sequence flow not found");
 }
 
 TEST_CASE("a problem of what several aliases stand for is told once") {
-  CHECK(error_of("sizes: {list: [&zero 0, *zero, *zero]}") ==
+  CHECK(problems_in("sizes: {list: [&zero 0, *zero, *zero]}") ==
         "file.yaml:1:16: sizes.list: must be at least 1, is 0");
 }
 
@@ -272,26 +275,26 @@ TEST_CASE("of very many problems twenty are told, and how many more there are") 
   const auto lines = [](const std::string& text) {
     return std::count(text.begin(), text.end(), '\n') + 1;
   };
-  CHECK(lines(error_of(text_of(20))) == 20);
-  const std::string twenty_one = error_of(text_of(21));
+  CHECK(lines(problems_in(text_of(20))) == 20);
+  const std::string twenty_one = problems_in(text_of(21));
   CHECK(lines(twenty_one) == 21);
   CHECK_THAT(twenty_one,
              StartsWith("file.yaml:2:3: unknown key 'k0' in paint: its keys are color") &&
                  EndsWith("\nand 1 more"));
   // The first in the order written are told, not the first found.
-  const std::string earlier = error_of("sizes: {small: 0}\n" + text_of(30000));
+  const std::string earlier = problems_in("sizes: {small: 0}\n" + text_of(30000));
   CHECK_THAT(earlier, StartsWith("file.yaml:1:16: sizes.small: ") && EndsWith("\nand 29981 more"));
 }
 
 TEST_CASE("keys are compared with one another only where they are fine") {
-  CHECK(error_of("paint: {number: 20}") ==
+  CHECK(problems_in("paint: {number: 20}") ==
         "file.yaml:1:9: paint.number: must be at most 10 times paint.maybe");
   CHECK(read("paint: {number: 20, maybe: 2}").number == 20);
-  CHECK(error_of("paint: {number: 20, maybe: -1}") ==
+  CHECK(problems_in("paint: {number: 20, maybe: -1}") ==
         "file.yaml:1:28: paint.maybe: must be at least 0, is -1");
-  CHECK(error_of("paint: {maybe: 0, number: -2}") ==
+  CHECK(problems_in("paint: {maybe: 0, number: -2}") ==
         "file.yaml:1:27: paint.number: must be greater than 0, is -2");
-  CHECK(error_of("paint: {number: 20, flag: 3}") ==
+  CHECK(problems_in("paint: {number: 20, flag: 3}") ==
         "file.yaml:1:9: paint.number: must be at most 10 times paint.maybe\n"
         "file.yaml:1:27: paint.flag: expected true or false, found '3'");
 }
@@ -300,61 +303,67 @@ TEST_CASE("what is no map of sections is refused") {
   const std::string empty = "file.yaml:1:1: the file is empty: its sections are paint, sizes";
   for (const std::string text : {"", "\n\n", "# only this\n", "---\n", "---\n...\n", "null", "~"}) {
     INFO(text);
-    CHECK(error_of(text) == empty);
+    CHECK(problems_in(text) == empty);
   }
-  CHECK(error_of("- paint") ==
+  CHECK(problems_in("- paint") ==
         "file.yaml:1:1: expected a map of sections (paint, sizes), found a list");
-  CHECK(error_of("paint") ==
+  CHECK(problems_in("paint") ==
         "file.yaml:1:1: expected a map of sections (paint, sizes), found 'paint'");
-  CHECK(error_of("sizes: 3") ==
+  CHECK(problems_in("sizes: 3") ==
         "file.yaml:1:8: sizes: expected a map of keys (small, integer, natural, pair, list), found "
         "'3'");
-  CHECK_THAT(error_of("paint:\nsizes: {}"), ContainsSubstring("file.yaml:1:1: paint: expected a"));
-  CHECK_THAT(error_of("sizes: [small]"), ContainsSubstring("found a list"));
+  CHECK_THAT(problems_in("paint:\nsizes: {}"),
+             ContainsSubstring("file.yaml:1:1: paint: expected a"));
+  CHECK_THAT(problems_in("sizes: [small]"), ContainsSubstring("found a list"));
 }
 
 TEST_CASE("duplicate keys, further documents, tags and odd keys are refused") {
-  CHECK(error_of("paint:\n  flag: true\n  flag: true\n") ==
+  CHECK(problems_in("paint:\n  flag: true\n  flag: true\n") ==
         "file.yaml:3:3: duplicate key 'flag', the first is at file.yaml:2:3");
-  CHECK(error_of("paint: {}\nsizes: {}\n'paint': {}") ==
+  CHECK(problems_in("paint: {}\nsizes: {}\n'paint': {}") ==
         "file.yaml:3:1: duplicate key 'paint', the first is at file.yaml:1:1");
   for (const std::string text :
        {"paint: {}\n---\nsizes: {}\n", "paint: {}\n---\n", "paint: {}\n...\nsizes: {}",
         "---\n---\n"
         "paint: {}"}) {
     INFO(text);
-    CHECK_THAT(error_of(text), ContainsSubstring("a second YAML document"));
+    CHECK_THAT(problems_in(text), ContainsSubstring("a second YAML document"));
   }
-  CHECK_THAT(error_of("paint: {}\n---\nsizes: {}\n"), ContainsSubstring("file.yaml:2:1: "));
+  CHECK_THAT(problems_in("paint: {}\n---\nsizes: {}\n"), ContainsSubstring("file.yaml:2:1: "));
   CHECK(read("---\npaint: {number: 2}\n...\n").number == 2);
-  CHECK(error_of("paint: {number: !!float 3}") ==
+  CHECK(problems_in("paint: {number: !!float 3}") ==
         "file.yaml:1:17: the tag 'tag:yaml.org,2002:float': tags have no meaning here");
-  CHECK_THAT(error_of("paint: !mine {number: 3}"),
+  CHECK_THAT(problems_in("paint: !mine {number: 3}"),
              ContainsSubstring("file.yaml:1:8: the tag '!mi"));
-  CHECK(error_of("? [paint]\n: 3") == "file.yaml:1:3: expected a key, found a list");
-  CHECK(error_of("~: 3") == "file.yaml:1:1: expected a key, found nothing");
+  CHECK(problems_in("? [paint]\n: 3") == "file.yaml:1:3: expected a key, found a list");
+  CHECK(problems_in("~: 3") == "file.yaml:1:1: expected a key, found nothing");
 }
 
 TEST_CASE("what is not YAML is refused with its line and column") {
-  CHECK(error_of("paint: {}\nsizes: b: c") == "file.yaml:2:9: not valid YAML: illegal map value");
-  CHECK_THAT(error_of("paint: {number: [1, 2\n"), ContainsSubstring("file.yaml:1:22: not valid"));
-  CHECK_THAT(error_of("paint: {number: 2}}"), ContainsSubstring("file.yaml:1:19: not valid YAML"));
+  CHECK(problems_in("paint: {}\nsizes: b: c") ==
+        "file.yaml:2:9: not valid YAML: illegal map value");
+  CHECK_THAT(problems_in("paint: {number: [1, 2\n"),
+             ContainsSubstring("file.yaml:1:22: not valid"));
+  CHECK_THAT(problems_in("paint: {number: 2}}"),
+             ContainsSubstring("file.yaml:1:19: not valid YAML"));
   // yaml-cpp 0.7 finds empty documents before the comma without end.
-  CHECK_THAT(error_of(",paint: {}"), ContainsSubstring("file.yaml:1:1: not valid YAML: "));
+  CHECK_THAT(problems_in(",paint: {}"), ContainsSubstring("file.yaml:1:1: not valid YAML: "));
   // Without a newline at its end yaml-cpp notices a quote left open, with one it does not.
-  CHECK_THAT(error_of("paint: {text: 'ab}\n# end\n"),
+  CHECK_THAT(problems_in("paint: {text: 'ab}\n# end\n"),
              ContainsSubstring("file.yaml:2:6: not valid"));
-  CHECK_THAT(error_of("paint:\n  text: \"ab\n"), ContainsSubstring("not valid YAML: "));
-  CHECK_THAT(error_of(std::string(100000, '[')), ContainsSubstring("nested deeper than 64 levels"));
-  CHECK(error_of("paint:\n\tnumber: 2\n") ==
+  CHECK_THAT(problems_in("paint:\n  text: \"ab\n"), ContainsSubstring("not valid YAML: "));
+  CHECK_THAT(problems_in(std::string(100000, '[')),
+             ContainsSubstring("nested deeper than 64 levels"));
+  CHECK(problems_in("paint:\n\tnumber: 2\n") ==
         "file.yaml:2:1: a tab in the indentation: YAML takes only spaces there");
-  CHECK_THAT(error_of("paint:\n  \tnumber: 2\n"), ContainsSubstring("file.yaml:2:3: a tab in"));
+  CHECK_THAT(problems_in("paint:\n  \tnumber: 2\n"), ContainsSubstring("file.yaml:2:3: a tab in"));
   CHECK(read("paint:\n\t\n\t# a comment\n  number: 2\t# another\n").number == 2);
-  CHECK(error_of("paint: {}\nsizes: {} \x04\nwhatever") ==
+  CHECK(problems_in("paint: {}\nsizes: {} \x04\nwhatever") ==
         "file.yaml:2:11: the control character 0x04: this is not plain text");
-  CHECK_THAT(error_of(std::string("paint\0", 6)), ContainsSubstring("1:6: the control character"));
+  CHECK_THAT(problems_in(std::string("paint\0", 6)),
+             ContainsSubstring("1:6: the control character"));
   CHECK(read("\xef\xbb\xbfpaint: {number: 2}\r\nsizes: {small: 4}\r\n").small == 4);
-  CHECK_THAT(error_of("paint: {number: 2}\r\nsizes: {small: 0}\r\n"),
+  CHECK_THAT(problems_in("paint: {number: 2}\r\nsizes: {small: 0}\r\n"),
              ContainsSubstring("file.yaml:2:16: "));
 }
 
@@ -381,13 +390,13 @@ TEST_CASE("setting a key removes those that exclude it") {
   CHECK(values.integer == 5);
   CHECK(values.small == 3);
   CHECK(values.list == std::vector<std::int64_t>{4});
-  CHECK(error_of(text, {parse_set("sizes.integer=5"), parse_set("sizes.small=4")}) ==
+  CHECK(problems_in(text, {parse_set("sizes.integer=5"), parse_set("sizes.small=4")}) ==
         "--set sizes.small=4: sizes.small: not together with sizes.integer (--set "
         "sizes.integer=5): keep one of them");
 }
 
 TEST_CASE("an override does not touch a section that shares its map by an alias") {
-  CHECK(error_of("paint: &p {list: [3]}\nsizes: *p", {parse_set("sizes.list=[4]")}) ==
+  CHECK(problems_in("paint: &p {list: [3]}\nsizes: *p", {parse_set("sizes.list=[4]")}) ==
         "file.yaml:1:12: unknown key 'list' in paint: it belongs under sizes");
   const Values values = read("paint: &p {}\nsizes: *p", {parse_set("sizes.list=[4]")});
   CHECK(values.list == std::vector<std::int64_t>{4});
@@ -400,7 +409,7 @@ TEST_CASE("errors in overrides begin with the flag as it was written") {
         "--set paint.numbr=1: unknown key 'numbr' in paint (did you mean 'number'?)");
   CHECK(set_error("pain.number=1") ==
         "--set pain.number=1: unknown key 'pain' (did you mean 'paint'?)");
-  CHECK(error_of("paint: {}", {{"sizes.small", "0", "--small 0"}}) ==
+  CHECK(problems_in("paint: {}", {{"sizes.small", "0", "--small 0"}}) ==
         "--small 0: sizes.small: must be from 1 to 8, is 0");
   CHECK_THAT(set_error("sizes.pair=[0.5"),
              ContainsSubstring("--set sizes.pair=[0.5: not valid YAML: "));
@@ -431,18 +440,18 @@ TEST_CASE("what is nested deeper than any config is refused, however deep") {
     for (std::size_t i = 0; i < depth; ++i) text += close;
     return text + "}";
   };
-  CHECK_THAT(error_of(nested(62, "[", "]")),
+  CHECK_THAT(problems_in(nested(62, "[", "]")),
              ContainsSubstring("expected an integer, found a list"));
   for (const std::size_t depth : {63, 1000, 50'000}) {
     INFO(depth);
-    CHECK_THAT(error_of(nested(depth, "[", "]")),
+    CHECK_THAT(problems_in(nested(depth, "[", "]")),
                StartsWith("file.yaml:1:") && ContainsSubstring("nested deeper than 64 levels"));
-    CHECK_THAT(error_of(nested(depth, "[{a: ", "}]")),
+    CHECK_THAT(problems_in(nested(depth, "[{a: ", "}]")),
                ContainsSubstring("nested deeper than 64 levels"));
   }
   std::string block;
   for (std::size_t i = 0; i < 300; ++i) block += std::string(i, ' ') + "a:\n";
-  CHECK_THAT(error_of(block), StartsWith("file.yaml:65:65: nested deeper than 64 levels"));
+  CHECK_THAT(problems_in(block), StartsWith("file.yaml:65:65: nested deeper than 64 levels"));
 }
 
 TEST_CASE("a list has as many entries as anyone writes") {
@@ -452,7 +461,7 @@ TEST_CASE("a list has as many entries as anyone writes") {
     return text + "]}";
   };
   CHECK(read(list(1000)).list.size() == 1000);
-  CHECK(error_of(list(1001)) ==
+  CHECK(problems_in(list(1001)) ==
         "file.yaml:1:15: sizes.list: a list has at most 1000 entries, found 1001");
 }
 
