@@ -29,6 +29,14 @@ void check_accumulate(const Config& config, const DataSets& data) {
           samples, "; is ", accumulate, " times ", replicas));
 }
 
+// Where the key was written, as messages begin; "" in a config that was not read from a file.
+std::string place_of(const Config& config, const std::string& key, std::size_t index = 0) {
+  const auto found = config.places.find(key);
+  return found == config.places.end() || index >= found->second.size()
+             ? ""
+             : found->second[index] + ": ";
+}
+
 // Such a run would end before it has reached its learning rate.
 void check_warmup(const Config& config, const DataSets& data) {
   const std::int64_t per_epoch =
@@ -39,10 +47,9 @@ void check_warmup(const Config& config, const DataSets& data) {
                                  ? "trainer.steps"
                                  : str("trainer.epochs ", *config.trainer.epochs, " of ",
                                        counted(per_epoch, "step"), " each");
-  throw ValueError(str(config.places.at("schedule.warmup_steps").front(),
-                       ": schedule.warmup_steps: must be at most the run's ",
-                       counted(steps, "step"), " (", length, "), is ",
-                       config.schedule.warmup_steps));
+  throw ValueError(str(place_of(config, "schedule.warmup_steps"),
+                       "schedule.warmup_steps: must be at most the run's ", counted(steps, "step"),
+                       " (", length, "), is ", config.schedule.warmup_steps));
 }
 
 // One after the other, for the first that is wrong to be known.
@@ -57,7 +64,7 @@ void check_parameter_groups(const Config& config, const DataSets& data) {
     try {
       check_groups(upto, names);
     } catch (const ValueError& error) {
-      error.rethrow_with(config.places.at("optimizer.groups.pattern").at(i) + ": ");
+      error.rethrow_with(place_of(config, "optimizer.groups.pattern", i));
     }
   }
 }

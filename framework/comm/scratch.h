@@ -8,10 +8,13 @@
 
 namespace lockstep {
 
-/// Memory for one verb, which is kept for the next: fresh pages cost more than the copies into
-/// them.
+/// Memory for one verb. Up to kKept bytes of each piece are kept for the next verb: fresh pages
+/// cost more than the copies into them.
 class Scratch {
  public:
+  /// As much as the buckets of gradients that travel together.
+  static constexpr std::size_t kKept = std::size_t{32} << 20;
+
   /// `bytes` that are the caller's until clear(). They are not zeroed.
   [[nodiscard]] Bytes take(std::size_t bytes) {
     if (used_ == blocks_.size()) blocks_.emplace_back();
@@ -23,7 +26,12 @@ class Scratch {
     return {block.memory.get(), bytes};
   }
   /// Gives all that was taken back.
-  void clear() noexcept { used_ = 0; }
+  void clear() noexcept {
+    for (Block& block : blocks_) {
+      if (block.size > kKept) block = {};
+    }
+    used_ = 0;
+  }
 
  private:
   struct Block {

@@ -132,9 +132,9 @@ bool ReductionPlan::is_one_sum_each() const {
 std::vector<PartialSum> ReductionPlan::in_order(const std::vector<std::vector<ConstBytes>>& pieces,
                                                 std::size_t part, std::size_t stride) const {
   std::vector<PartialSum> sums;
-  for (std::size_t process = 0; process < subtrees_.size(); ++process) {
-    for (std::size_t i = 0; i < subtrees_[process].size(); ++i) {
-      sums.push_back({subtrees_[process][i], pieces[process][i * stride + part].data()});
+  for (std::size_t worker = 0; worker < subtrees_.size(); ++worker) {
+    for (std::size_t i = 0; i < subtrees_[worker].size(); ++i) {
+      sums.push_back({subtrees_[worker][i], pieces[worker][i * stride + part].data()});
     }
   }
   std::ranges::sort(sums, {}, [](const PartialSum& sum) { return sum.of.first; });

@@ -37,8 +37,8 @@ class ReductionPlan {
   /// `places` are those of each worker, ascending.
   ReductionPlan(const std::vector<std::vector<int>>& places, ElementType type, ReduceOp op);
 
-  [[nodiscard]] const std::vector<Subtree>& subtrees(std::size_t process) const {
-    return subtrees_[process];
+  [[nodiscard]] const std::vector<Subtree>& subtrees(std::size_t worker) const {
+    return subtrees_[worker];
   }
   /// Whether each worker has one subtree, and reduce() of their sums, in the order of the workers,
   /// has the bits of reduce() of all inputs.

@@ -36,8 +36,8 @@ struct FlatGradientOptions {
 /// All replicas begin, close and finish alike; which parameters have a gradient may differ.
 class FlatGradients {
  public:
-  /// For parameters laid out by `layout`. The reductions go through `queue`, which outlives this.
-  /// All replicas together.
+  /// For parameters laid out by `layout`. The reductions go through `queue`, until the last
+  /// finish(); it must end before this, whose buffers may be under way. All replicas together.
   FlatGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
                 const AxisNames& axis_name, const FlatGradientOptions& options, AxisQueue& queue);
 

@@ -78,7 +78,7 @@ class GradientsInTurns final : public KeptGradients {
       : KeptGradients(parameters, layout),
         axis_(axis_name),
         replica_(axis_index(axis_)),
-        sums_(TurnGradients::of_process(axis_, layout)) {
+        sums_(TurnGradients::of_worker(axis_, layout)) {
     const AxisCall call{"gradients", axis_, std::source_location::current()};
     const ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
     replicas_here_ = static_cast<std::int64_t>(all.layout().own_places().size());
@@ -129,7 +129,10 @@ class StagedGradients final : public LocalGradients {
         at_once_(at_once),
         held_(parameters.size()) {}
 
-  void begin(bool /*adds*/) override { released_ = 0; }
+  void begin(bool /*adds*/) override {
+    released_ = 0;
+    for (at::Tensor& gradient : held_) gradient.reset();  // of a backward that has thrown
+  }
 
   void add(std::size_t index, const at::Tensor& gradient, bool is_further_part) override {
     const std::size_t bucket = layout().place(index).bucket;

@@ -19,7 +19,7 @@ namespace lockstep {
 /// in between, each has one: `count`. No order takes more.
 [[nodiscard]] std::int64_t most_sets_in_turn(std::int64_t first, std::int64_t count);
 
-/// Gradients of the replicas that take turns in one process. Each of them fills a set of buffers
+/// Gradients of the replicas that take turns in one worker. Each of them fills a set of buffers
 /// and gives it away; sums of complete subtrees of the canonical order are made at
 /// once, so that of n replicas about log2(n) sets are there, where they run one after the other
 /// (most_sets_in_turn()).
@@ -28,11 +28,11 @@ class TurnGradients {
   /// A flat tensor a bucket.
   using Set = std::vector<at::Tensor>;
 
-  /// The object that this process' replicas of the axis share. All replicas of the axis call this
+  /// The object that this worker's replicas of the axis share. All replicas of the axis call this
   /// together, and each keeps the pointer. Its buffers are like the layout's buckets, in the dtypes
   /// of their gradients.
-  [[nodiscard]] static std::shared_ptr<TurnGradients> of_process(const AxisNames& axis_name,
-                                                                 const FlatLayout& layout);
+  [[nodiscard]] static std::shared_ptr<TurnGradients> of_worker(const AxisNames& axis_name,
+                                                                const FlatLayout& layout);
 
   TurnGradients(const FlatLayout& layout, int replicas_here)
       : layout_(layout), replicas_here_(replicas_here) {}
@@ -44,7 +44,7 @@ class TurnGradients {
   /// After all replicas of the axis have given: what `replica` brings to the reduction over all of
   /// them. That is the sum of the subtree that begins with it, or -0, which changes no sum.
   [[nodiscard]] Set brought_by(std::int64_t replica);
-  /// The reductions of all buckets are over for a replica, and so for all of this process: their
+  /// The reductions of all buckets are over for a replica, and so for all of this worker: their
   /// sets can be taken again.
   void finish();
 

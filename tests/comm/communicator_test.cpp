@@ -167,6 +167,25 @@ TEST_CASE("subgroups keep the order they were given and run side by side", "[com
   CHECK_NOTHROW(in_processes(backend, 5, body));
 }
 
+TEST_CASE("a group of any size is of no use after abort()", "[communicator]") {
+  const Backend backend = any_backend();
+  INFO(name_of(backend));
+  for (const int replicas : {1, 2}) {
+    CHECK_NOTHROW(in_threads(backend, replicas, [](Communicator& group) {
+      group.barrier();
+      group.abort("enough");
+      Words words(7);
+      try {
+        group.all_reduce(bytes(std::as_const(words)), bytes(words), ElementType::float32,
+                         ReduceOp::sum);
+      } catch (const Aborted& error) {
+        return expect(std::string(error.what()).find("enough") != std::string::npos, error.what());
+      }
+      throw std::runtime_error("not Aborted");
+    }));
+  }
+}
+
 TEST_CASE("arguments are checked with one replica as with several", "[communicator]") {
   const Backend backend = any_backend();
   INFO(name_of(backend));

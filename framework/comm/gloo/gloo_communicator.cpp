@@ -28,6 +28,7 @@ class GlooCommunicator final : public Communicator {
   }
 
   void run(const Verb& verb) override {
+    if (size() == 1) link_->check(user_);  // it sends no message, which would do so
     const Verb* const own = &verb;
     hierarchy_.run({&own, 1});
   }

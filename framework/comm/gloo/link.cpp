@@ -230,13 +230,15 @@ void GlooLink::guarded(const User& user, int peer, const char* direction, const 
       str("replica ", rank_, " lost its connection to replica ", peer, " (", what, ")"));
 }
 
+void GlooLink::check(const User& user) {
+  const std::lock_guard lock(mutex_);
+  throw_if_ended(user);
+}
+
 GlooLink::Exchange GlooLink::post(const User& user, std::uint64_t tag,
                                   std::span<const Outgoing> outgoing,
                                   std::span<const Incoming> incoming) {
-  {
-    const std::lock_guard lock(mutex_);
-    throw_if_ended(user);
-  }
+  check(user);
   Exchange exchange(this, &user);
   const auto make = [&](int peer, void* data, std::size_t bytes, auto& posted) -> auto& {
     posted.push_back({context_->createUnboundBuffer(data, bytes), peer});

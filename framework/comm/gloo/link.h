@@ -89,6 +89,9 @@ class GlooLink {
                               std::span<const Outgoing> outgoing,
                               std::span<const Incoming> incoming);
 
+  /// Throws what ended the user, if something did.
+  void check(const User& user);
+
   /// See Communicator::abort and Communicator::interrupt. A message that is posted more than a
   /// moment after its peer was interrupted may break the connection. Callers avoid that by
   /// Board::published.
@@ -111,7 +114,7 @@ class GlooLink {
   void begin_wait(const gloo::transport::UnboundBuffer* buffer);
   // Whether a message between the user and `peer` has taken too long.
   bool is_late(const User& user, int peer);
-  // What ended the user's messages, if something did. Call it with mutex_ held.
+  // check(), with mutex_ held.
   void throw_if_ended(const User& user) const;
   // Runs `step` of a transfer with `peer`; what goes wrong in it becomes an error of ours.
   template <typename Step>

@@ -31,7 +31,7 @@ std::size_t parts_in(std::size_t bytes, std::size_t part) {
   return (bytes + part - 1) / part;
 }
 
-// What each of `sizes` bytes begin with, one behind the other.
+// Offsets of parts laid end to end.
 std::vector<std::size_t> offsets_of(std::span<const std::size_t> sizes) {
   std::vector<std::size_t> starts(sizes.size());
   std::exclusive_scan(sizes.begin(), sizes.end(), starts.begin(), std::size_t{0});
@@ -54,6 +54,7 @@ class SharedCommunicator final : public Communicator {
         rounds_(link_, std::move(members), static_cast<std::size_t>(rank), channel) {}
 
   void run(const Verb& verb) override {
+    if (is_alone()) link_->check(rounds_.user());  // it waits for nobody, which would do so
     switch (verb.kind) {
       case Verb::Kind::all_reduce:
         return do_all_reduce(verb.input, verb.output, verb.type, verb.op);
