@@ -80,7 +80,7 @@ class GradientsInTurns final : public KeptGradients {
         replica_(axis_index(axis_)),
         sums_(TurnGradients::of_worker(axis_, layout)) {
     const AxisCall call{"gradients", axis_, std::source_location::current()};
-    const ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
+    ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
     replicas_here_ = static_cast<std::int64_t>(all.layout().own_places().size());
     place_here_ = static_cast<std::int64_t>(all.layout().index_of(all.rank()));
   }
