@@ -12,7 +12,7 @@ namespace lockstep {
 /// cost more than the copies into them.
 class Scratch {
  public:
-  /// As much as the buckets of gradients that travel together.
+  /// More than a bucket of gradients has by default.
   static constexpr std::size_t kKept = std::size_t{32} << 20;
 
   /// `bytes` that are the caller's until clear(). They are not zeroed.

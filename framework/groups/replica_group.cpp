@@ -17,7 +17,7 @@ void ReplicaGroup::begin(const CallRecord& call) {
   local_->replicas().check_process();
   mark(call.fingerprint);
   verbs_ = 0;
-  // Who is at its end leaves standing what it has called last: others may still be looking.
+  // A cancelled replica leaves its last call on the board: others may still look at it.
   if (!member_.cancellation->is_cancelled())
     member_.seat->start(local_->board_group(), rank(), call);
 }

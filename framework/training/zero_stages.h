@@ -20,7 +20,7 @@ namespace lockstep {
 //     shard at stage 0, too, and nothing is in shards at stage 3.
 // (2) Not where microbatches are summed before they are reduced.
 // Replicas that take turns sum their gradients as they come, from stage 1 on and where they hold
-// the parameters once.
+// the parameters once. Compressed gradients are never summed so.
 
 [[nodiscard]] ParameterPlacement parameter_placement(int stage);
 

@@ -2,7 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
-// Tensor parallelism, and a pipeline, inside data parallelism: the README's example.
+// Tensor parallelism, and a pipeline, inside data parallelism: the example of
+// collectives/README.md.
 
 namespace lockstep::testing {
 
