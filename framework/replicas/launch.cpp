@@ -33,6 +33,7 @@
 #include "framework/comm/shared/host_memory.h"
 #include "framework/comm/socket_store.h"
 #include "framework/replicas/first_failure.h"
+#include "framework/replicas/kept_threads.h"
 #include "framework/replicas/machine.h"
 #include "framework/replicas/supervisor.h"
 #include "framework/replicas/thread_ends.h"
@@ -382,6 +383,7 @@ int launch(const std::function<void()>& replica, const LaunchOptions& options,
   static std::atomic<std::int64_t> calls{0};
   const LaunchCall call{calls++, text_of(where)};
   if (started_for_later_call(call.number)) return 0;
+  end_kept_threads();  // a process with threads can't be forked
   return options.mode == LaunchMode::processes ? launch_processes(replica, options, call)
                                                : launch_threads(replica, options);
 }

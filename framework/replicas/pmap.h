@@ -41,6 +41,9 @@ struct PmapOptions {
 /// called from several threads at once. It returns a tree or nothing; results are stacked as
 /// out_axes says. Static values in them must be the same on all replicas.
 ///
+/// The threads stay for later maps of the same caller, with what `f` leaves in thread_local
+/// variables, and end with the caller's thread.
+///
 /// Maps nest: in a replica of a map the inner map runs here, and its function reaches all outer
 /// axes by name. In the function of a launched job the axis spans all of the job's members instead
 /// (the job's own axis is not bound in it): each passes the part of its own replicas and gets their

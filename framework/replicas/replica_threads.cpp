@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include <ATen/ThreadLocalState.h>
@@ -16,6 +15,7 @@
 #include "framework/comm/run_lock.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/job.h"
+#include "framework/replicas/kept_threads.h"
 #include "framework/replicas/machine.h"
 #include "framework/replicas/thread_ends.h"
 #include "framework/tree/grad_depth.h"
@@ -57,41 +57,53 @@ class LongerTimeout {
   std::chrono::milliseconds own_;
 };
 
-// Meets the job's other members for one step of the map, and gathers a number from each.
-std::vector<std::int64_t> of_all_members(Environment& member, const std::string& step,
-                                         std::int64_t number) {
-  auto& group =
-      replicas_of({step.c_str(), member.levels()[0].axes[0].name, {}}, {}, GroupSizes::any);
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(group.size()));
-  group.begin(CallRecord::of(Key(0).fold(step).bits(), step));
-  group.all_gather(std::as_bytes(std::span(&number, 1)),
-                   std::as_writable_bytes(std::span(numbers)));
+// What a member of a job says of itself at the begin and at the end of a map.
+struct MemberState {
+  std::int64_t replicas;
+  std::uint64_t next_node;
+};
+
+// Meets the job's other members for one step of the map, and gathers every state.
+std::vector<MemberState> states_of_all(Environment& member, const MapCall& options,
+                                       const CallRecord& step, const char* name) {
+  const AxisCall call{name, member.levels()[0].axes[0].name, options.where};
+  auto& group = replicas_of(call, {}, GroupSizes::any);
+  const MemberState own{options.replicas, next_node()};
+  std::vector<MemberState> states(static_cast<std::size_t>(group.size()));
+  group.begin(step);
+  group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(states)));
   group.end();
-  return numbers;
+  return states;
 }
 
-// Meets the job's other members for the map, and gathers the number of replicas from each.
-std::vector<std::int64_t> counts_of_all(Environment& member, const MapCall& options) {
-  const AxisCall call{options.map, member.levels()[0].axes[0].name, options.where};
-  auto& group = replicas_of(call, {}, GroupSizes::any);
+// The highest: the nodes of all members' graphs go on from there.
+void agree_on_nodes(const std::vector<MemberState>& states) {
+  for (const MemberState& state : states) advance_nodes(state.next_node);
+}
+
+std::vector<MemberState> begin_of_all(Environment& member, const MapCall& options) {
   const Key fingerprint = Key(0)
                               .fold(title_of(options))
                               .fold(options.backward ? options.backward->map_call : 0)
                               .fold(options.differentiated);
   const std::string& differentiated = options.differentiated;
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(group.size()));
-  group.begin(
-      CallRecord::of(fingerprint.bits(),
-                     text_of(options) + (differentiated.empty() ? "" : ", " + differentiated)));
-  group.all_gather(std::as_bytes(std::span(&options.replicas, 1)),
-                   std::as_writable_bytes(std::span(counts)));
-  group.end();
-  return counts;
+  const auto step = CallRecord::of(
+      fingerprint.bits(), text_of(options) + (differentiated.empty() ? "" : ", " + differentiated));
+  return states_of_all(member, options, step, options.map);
+}
+
+std::vector<MemberState> end_of_all(Environment& member, const MapCall& options) {
+  const std::string step = "the end of " + title_of(options);
+  return states_of_all(member, options, CallRecord::of(Key(0).fold(step).bits(), step),
+                       step.c_str());
 }
 
 // Every member of the job says how many replicas it runs; these are numbered in the members' order.
 void span_job(Environment& member, const MapCall& options, Plan& plan) {
-  const auto counts = counts_of_all(member, options);
+  const auto states = begin_of_all(member, options);
+  agree_on_nodes(states);
+  std::vector<std::int64_t> counts;
+  for (const MemberState& state : states) counts.push_back(state.replicas);
   const auto own = counts.begin() + member.levels()[0].rank;
   const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   plan.level.rank = std::accumulate(counts.begin(), own, std::int64_t{0});
@@ -232,15 +244,14 @@ void run_replica_threads(const MapCall& options,
   };
   {
     const RunLockRelease others_may_run;
-    std::vector<std::thread> running = start_threads(options.replicas, failure, replica);
-    for (std::thread& thread : running) thread.join();
+    run_in_kept_threads(options.replicas, next_node(), failure, replica);
   }
   if (caller != nullptr) caller->member().seat->leave_map();
   // How the replicas ended stays to be seen until those of all processes have.
   if (plan.spans_members) {
     const LongerTimeout as_long_as_the_map_allows(caller->member(), options.timeout);
     try {
-      (void)of_all_members(*caller, "the end of " + title_of(options), 0);
+      agree_on_nodes(end_of_all(*caller, options));
     } catch (...) {
       failure.rethrow();
       throw;

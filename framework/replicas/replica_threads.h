@@ -65,10 +65,8 @@ void run_as(Environment& environment, const std::function<void()>& body);
 /// outer axes stay bound. When one throws, the others' collectives end, and the call throws that
 /// first error as FirstFailure does. Threads inherit the caller's autograd state.
 ///
-/// The threads are new ones in each call. LibTorch numbers the nodes of a graph thread by thread
-/// and runs a backward in the order of these numbers. In threads kept from earlier calls replicas
-/// would count from different numbers, and call the collectives of a derivative's backward in
-/// different orders.
+/// The threads are kept_threads.h's. The members of a job start them at the same node of their
+/// graphs.
 ///
 /// The members of a job agree on the map, on which call of it a backward is of, and on what is
 /// differentiated; otherwise it is a CollectiveMismatch.

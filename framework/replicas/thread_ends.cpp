@@ -122,6 +122,32 @@ void handle_ends() {
   (void)done;
 }
 
+// What this thread's handlers run on: a stack that has overflowed has no room for them.
+class HandlerStack {
+ public:
+  HandlerStack() {
+    stack_t now{};
+    ::sigaltstack(nullptr, &now);
+    if ((now.ss_flags & SS_DISABLE) == 0) return;  // the thread has one
+    stack_t own{};
+    own.ss_sp = memory_ = std::malloc(kStack);
+    own.ss_size = kStack;
+    if (memory_ != nullptr) ::sigaltstack(&own, nullptr);
+  }
+  ~HandlerStack() {
+    if (memory_ == nullptr) return;
+    stack_t no_stack{};
+    no_stack.ss_flags = SS_DISABLE;
+    ::sigaltstack(&no_stack, nullptr);
+    std::free(memory_);
+  }
+  HandlerStack(const HandlerStack&) = delete;
+  HandlerStack& operator=(const HandlerStack&) = delete;
+
+ private:
+  void* memory_ = nullptr;
+};
+
 // What forked_returns() counts, in memory that forked processes share with this one.
 std::atomic<std::uint64_t>* shared_count() {
   static auto* const count = [] {
@@ -135,27 +161,14 @@ std::atomic<std::uint64_t>* shared_count() {
 
 }  // namespace
 
-ThreadEnds::ThreadEnds(std::int64_t replica, const char* map) : stack_(nullptr) {
+ThreadEnds::ThreadEnds(std::int64_t replica, const char* map) {
   handle_ends();
-  stack_t now{};
-  ::sigaltstack(nullptr, &now);
-  if ((now.ss_flags & SS_DISABLE) != 0) {
-    // A stack that has overflowed has no room for a handler.
-    stack_t own{};
-    own.ss_sp = stack_ = std::malloc(kStack);
-    own.ss_size = kStack;
-    if (stack_ != nullptr) ::sigaltstack(&own, nullptr);
-  }
+  thread_local const HandlerStack stack;
   own_replica = {replica, map, process_generation()};
 }
 
 ThreadEnds::~ThreadEnds() {
   own_replica = {};
-  if (stack_ == nullptr) return;
-  stack_t no_stack{};
-  no_stack.ss_flags = SS_DISABLE;
-  ::sigaltstack(&no_stack, nullptr);
-  std::free(stack_);
 }
 
 std::uint64_t forked_returns() {

@@ -19,9 +19,6 @@ class ThreadEnds {
   ~ThreadEnds();
   ThreadEnds(const ThreadEnds&) = delete;
   ThreadEnds& operator=(const ThreadEnds&) = delete;
-
- private:
-  void* stack_;  // for the handlers; nullptr where the thread has one
 };
 
 /// Runs the function of `replica`, a text as ThreadEnds has it. A process that the replica has

@@ -394,6 +394,31 @@ TEST_CASE("pmap: a forked process that returns from a replica's function is an e
                                           "replica's function\n"));
 }
 
+TEST_CASE("pmap: a process that is forked after it maps and launches as its parent does") {
+  const auto sum = [] {
+    const Tensor ones =
+        pmap([] { return psum(at::ones({1}), "i"); }, {.axis_name = "i", .axis_size = 3})();
+    expect(ones.sum().item<float>() == 9, "the sum over three replicas");
+  };
+  const Ended ended = run_forked([&] {
+    sum();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      sum();
+      ::_exit(launch(meet, {.replicas = 2}) == 0 ? 7 : 1);
+    }
+    int status = 0;
+    expect(::waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 7, "its end");
+    sum();
+    const int launched = launch(meet, {.replicas = 2});
+    sum();
+    return launched;
+  });
+  INFO(ended.err);
+  CHECK(ended.status == 0);
+  CHECK_THAT(ended.err, !ContainsSubstring("started again"));
+}
+
 TEST_CASE("launch: a forked process that ends by itself is the replica's own business") {
   for (const LaunchOptions& options : kinds()) {
     INFO(text_of(options));
