@@ -38,27 +38,28 @@ bool operator==(const Config& a, const Config& b) {
 }
 
 Config parse_config(const std::string& text, const std::string& name,
-                    const std::vector<Override>& overrides) {
+                    const std::vector<keys::Override>& overrides) {
   Config config;
-  config.places = read_keys(text, name, config_table(config), overrides);
+  config.places = keys::read_keys(text, name, config_table(config), overrides);
   return config;
 }
 
-Config load_config(const std::filesystem::path& file, const std::vector<Override>& overrides) {
+Config load_config(const std::filesystem::path& file,
+                   const std::vector<keys::Override>& overrides) {
   return parse_config(read_text(file), file.string(), overrides);
 }
 
 std::map<std::string, std::string> values_of(Config config) {
-  return key_values(config_table(config));
+  return keys::key_values(config_table(config));
 }
 
 std::string to_yaml(Config config) {
-  return keys_text(config_table(config));
+  return keys::keys_text(config_table(config));
 }
 
 std::string config_help() {
   Config defaults;
-  return keys_help(config_table(defaults));
+  return keys::keys_help(config_table(defaults));
 }
 
 }  // namespace lockstep

@@ -62,23 +62,23 @@ struct Config {
   ScheduleOptions schedule;
   ParallelOptions parallel;
   TrainerOptions trainer;
-  KeyPlaces places;  ///< of what was read; not compared
+  keys::KeyPlaces places;  ///< of what was read; not compared
 
   friend bool operator==(const Config& a, const Config& b);
 };
 
 /// Every key that a config may have, once, with its variable in `config`. A new key is a variable
 /// in one of these structs and a line there.
-[[nodiscard]] std::vector<Section> config_table(Config& config);
+[[nodiscard]] std::vector<keys::Section> config_table(Config& config);
 
 /// The config in `file`, with `overrides` winning over it. DataError if the file cannot be read or
 /// is longer than 256 KiB. ValueError with all that is wrong in it, as read_keys() tells it.
 [[nodiscard]] Config load_config(const std::filesystem::path& file,
-                                 const std::vector<Override>& overrides = {});
+                                 const std::vector<keys::Override>& overrides = {});
 
 /// The same of a file's `text`, which messages call `name`.
 [[nodiscard]] Config parse_config(const std::string& text, const std::string& name,
-                                  const std::vector<Override>& overrides = {});
+                                  const std::vector<keys::Override>& overrides = {});
 
 /// Each key's value as YAML, by "section.key", also of those that do not apply.
 [[nodiscard]] std::map<std::string, std::string> values_of(Config config);

@@ -10,6 +10,7 @@
 #include "trainers/config.h"
 
 namespace lockstep {
+namespace keys {
 namespace {
 
 Rule<std::string> of_length(const std::string& what, std::size_t most) {
@@ -190,8 +191,10 @@ Keys trainer_keys(TrainerOptions& trainer) {
 }
 
 }  // namespace
+}  // namespace keys
 
-std::vector<Section> config_table(Config& config) {
+std::vector<keys::Section> config_table(Config& config) {
+  using namespace keys;
   return {{"model", model_keys(config.model)},
           {"data", data_keys(config)},
           {"optimizer", optimizer_keys(config.optimizer)},

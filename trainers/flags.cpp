@@ -80,7 +80,7 @@ Flags parse_flags(int argc, const char* const* argv) {
     flags.quiet = has("quiet");
     for (const auto& argument : parsed.arguments()) {
       const std::string& value = argument.value();
-      if (argument.key() == "set") flags.overrides.push_back(parse_set(value));
+      if (argument.key() == "set") flags.overrides.push_back(keys::parse_set(value));
       for (const char* const key : {"replicas", "workers", "launch"}) {
         if (argument.key() != key) continue;
         flags.overrides.push_back(

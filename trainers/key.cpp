@@ -11,7 +11,7 @@
 
 #include "framework/base/wording.h"
 
-namespace lockstep {
+namespace lockstep::keys {
 namespace {
 
 std::nullopt_t refuse_type(const YamlNode& node, const std::string& wanted, const Report& report) {
@@ -218,4 +218,4 @@ bool is_list(const YamlNode& node, const std::string& items, const Report& repor
   return false;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::keys

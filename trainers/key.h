@@ -14,7 +14,7 @@
 #include "trainers/yaml_text.h"
 #include "trainers/yaml_tree.h"
 
-namespace lockstep {
+namespace lockstep::keys {
 
 /// What must hold for a value, with the words for it: "must be " + text.
 template <typename T>
@@ -127,4 +127,4 @@ template <typename T>
 /// Whether `node` is a list, of at most 1000 `items`; reports what is wrong.
 [[nodiscard]] bool is_list(const YamlNode& node, const std::string& items, const Report& report);
 
-}  // namespace lockstep
+}  // namespace lockstep::keys

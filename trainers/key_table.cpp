@@ -9,7 +9,7 @@
 #include "framework/base/wording.h"
 #include "trainers/yaml_problems.h"
 
-namespace lockstep {
+namespace lockstep::keys {
 namespace {
 
 template <typename Named>
@@ -305,4 +305,4 @@ std::string keys_help(const std::vector<Section>& table) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::keys

@@ -6,7 +6,7 @@
 
 #include "trainers/key.h"
 
-namespace lockstep {
+namespace lockstep::keys {
 
 /// A value from the command line for one key of a config.
 struct Override {
@@ -43,4 +43,4 @@ KeyPlaces read_keys(const std::string& text, const std::string& name,
 /// variable's value. Gives lists of maps one entry.
 [[nodiscard]] std::string keys_help(const std::vector<Section>& table);
 
-}  // namespace lockstep
+}  // namespace lockstep::keys

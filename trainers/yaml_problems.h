@@ -12,7 +12,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 
-namespace lockstep {
+namespace lockstep::keys {
 
 /// Where something was written. Places order as they are read: the file's lines, then the flags.
 struct YamlPosition {
@@ -57,4 +57,4 @@ class YamlProblems {
   std::size_t count_ = 0;                                 // of all
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::keys

@@ -8,7 +8,7 @@
 #include "framework/base/text.h"
 #include "framework/base/wording.h"
 
-namespace lockstep {
+namespace lockstep::keys {
 namespace {
 
 // `text` with a backslash before each of the `special` letters, and control characters in hex.
@@ -66,4 +66,4 @@ std::string control_code(char letter) {
   return {"0123456789abcdef"[code >> 4], "0123456789abcdef"[code & 15]};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::keys

@@ -3,7 +3,7 @@
 #include <concepts>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::keys {
 
 /// A value as YAML that reads back as the same: a finite number in the fewest digits, a string
 /// without quotes where no reader of YAML, of any version, takes it for anything else.
@@ -21,4 +21,4 @@ template <std::integral Integer>
 /// The two hexadecimal digits of a control character of ASCII; "" for all others.
 [[nodiscard]] std::string control_code(char letter);
 
-}  // namespace lockstep
+}  // namespace lockstep::keys

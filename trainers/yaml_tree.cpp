@@ -14,7 +14,7 @@
 #include "framework/base/text.h"
 #include "trainers/yaml_text.h"
 
-namespace lockstep {
+namespace lockstep::keys {
 namespace {
 
 // Ends the reading of a text of which no more can be understood.
@@ -238,4 +238,4 @@ std::string yaml_described(const YamlNode& node) {
   return "nothing";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::keys

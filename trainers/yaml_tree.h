@@ -7,7 +7,7 @@
 
 #include "trainers/yaml_problems.h"
 
-namespace lockstep {
+namespace lockstep::keys {
 
 /// What a text is: a file, or the value of one of several flags.
 struct YamlSource {
@@ -48,4 +48,4 @@ struct YamlEntry {
 /// What a node is, for a message: "'fast'", "the string '3'", "a list", "a map", "nothing".
 [[nodiscard]] std::string yaml_described(const YamlNode& node);
 
-}  // namespace lockstep
+}  // namespace lockstep::keys

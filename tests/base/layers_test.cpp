@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <regex>
 #include <string>
 #include <vector>
@@ -81,4 +82,39 @@ TEST_CASE("the map lists the layers in their order") {
     if (std::regex_match(line, match, row)) listed.push_back(match[1]);
   }
   CHECK(listed == kLayers);
+}
+
+// Two types of one name in one binary break the one-definition rule, and no tool of the build says
+// so.
+TEST_CASE("a name stands for one type in a namespace") {
+  const std::regex opened("namespace( [A-Za-z_:]+)? \\{.*");
+  const std::regex closed("\\}  // namespace.*");
+  const std::regex defined(
+      "(?:template <.*> )?(?:class|struct|enum class|union) (\\w+)(?: [^;]*)?");
+  std::map<std::string, std::string> file_of;
+  for (const char* tree : {"framework", "models", "trainers"}) {
+    for (const auto& file :
+         fs::recursive_directory_iterator(fs::path(LOCKSTEP_SOURCE_DIR) / tree)) {
+      if (file.path().extension() != ".h" && file.path().extension() != ".cpp") continue;
+      std::vector<std::string> namespaces;
+      for (const std::string& line : lines_of(file)) {
+        std::smatch match;
+        if (std::regex_match(line, match, opened)) {
+          namespaces.push_back(match[1].matched ? match[1].str() : " of the file");
+        } else if (std::regex_match(line, closed)) {
+          REQUIRE(!namespaces.empty());
+          namespaces.pop_back();
+        } else if (!namespaces.empty() && namespaces.back() != " of the file" &&
+                   std::regex_match(line, match, defined)) {
+          std::string name;
+          for (const std::string& part : namespaces) name += part.substr(1) + "::";
+          name += match[1];
+          const auto [first, is_new] = file_of.emplace(name, file.path());
+          INFO(name << " in " << file.path() << " and " << first->second);
+          CHECK(is_new);
+        }
+      }
+    }
+  }
+  CHECK(file_of.size() > 200);
 }

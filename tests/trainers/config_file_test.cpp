@@ -43,7 +43,7 @@ std::filesystem::path committed(const std::string& name) {
 TEST_CASE("a config is read from its file, whose path begins the messages") {
   const TempFile good("good.yaml", kNames);
   CHECK(load_config(good.path()).data.name == "pmean_example");
-  CHECK(load_config(good.path(), {parse_set("trainer.seed=3")}).trainer.seed == 3);
+  CHECK(load_config(good.path(), {keys::parse_set("trainer.seed=3")}).trainer.seed == 3);
   const TempFile bad("bad.yaml", kNames + "optimizer:\n  lrr: 1\n");
   CHECK_THROWS_WITH(
       load_config(bad.path()),

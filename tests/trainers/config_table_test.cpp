@@ -79,8 +79,8 @@ const std::vector<Sample> kSamples{
 };
 
 Config config_with(const Sets& sets) {
-  std::vector<Override> overrides;
-  for (const std::string& argument : sets) overrides.push_back(parse_set(argument));
+  std::vector<keys::Override> overrides;
+  for (const std::string& argument : sets) overrides.push_back(keys::parse_set(argument));
   return parse_config("model: {name: linear}\ndata: {name: pmean_example}\n", "c.yaml", overrides);
 }
 

@@ -368,7 +368,7 @@ TEST_CASE("values of any length make short messages") {
       StartsWith("c.yaml:2:35: data.root: must be a folder's path"));
   CHECK(error_of_all(kNames, {"trainer.steps=" + digits}).size() < 400);
   CHECK(error_of_all(kNames, {letters + "=1"}).size() < 400);
-  CHECK(message_of<ValueError>([&] { (void)parse_set(letters); }).size() < 400);
+  CHECK(message_of<ValueError>([&] { (void)keys::parse_set(letters); }).size() < 400);
 }
 
 TEST_CASE("all problems of a config are told at once, those of the flags behind the file's") {

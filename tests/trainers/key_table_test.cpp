@@ -13,7 +13,7 @@
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 
-namespace lockstep {
+namespace lockstep::keys {
 namespace {
 
 using Catch::Matchers::EndsWith;
@@ -465,4 +465,4 @@ TEST_CASE("a list has as many entries as anyone writes") {
         "file.yaml:1:15: sizes.list: a list has at most 1000 entries, found 1001");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::keys

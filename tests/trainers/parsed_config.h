@@ -13,8 +13,8 @@ inline const std::string kNames = "model: {name: linear}\ndata: {name: pmean_exa
 /// The config of a file's text and the arguments of --set.
 [[nodiscard]] inline Config parse(const std::string& text,
                                   const std::vector<std::string>& sets = {}) {
-  std::vector<Override> overrides;
-  for (const std::string& argument : sets) overrides.push_back(parse_set(argument));
+  std::vector<keys::Override> overrides;
+  for (const std::string& argument : sets) overrides.push_back(keys::parse_set(argument));
   return parse_config(text, "c.yaml", overrides);
 }
 

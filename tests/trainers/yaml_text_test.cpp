@@ -5,7 +5,7 @@
 #include "tests/catch.h"
 #include "trainers/key_table.h"
 
-namespace lockstep {
+namespace lockstep::keys {
 namespace {
 
 // Reads `text` as the value of `value`'s key, the only one of a table.
@@ -54,4 +54,4 @@ TEST_CASE("printed strings read back") {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::keys
