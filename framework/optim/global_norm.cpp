@@ -14,16 +14,15 @@ namespace {
 
 static_assert(kSquaresBlockElements == kSquaresBlock);
 
-// What is worked on at a time, for block sums, and half floats widened, to stay in a near cache.
-constexpr std::size_t kChunk = 1024;
-constexpr std::size_t kChunkBlocks = kChunk / kSquaresBlock;
-
-template <typename BlockSums>
-void add_chunks(std::size_t count, ExactSum& sum, const BlockSums& block_sums) {
-  std::array<double, kChunkBlocks> sums;
-  for (std::size_t at = 0; at < count; at += kChunk) {
-    const std::size_t size = std::min(kChunk, count - at);
-    block_sums(at, size, sums.data());
+void add_elements(const ElementKernels& kernels, const at::Tensor& values, ExactSum& sum) {
+  constexpr std::size_t kBlocksAtOnce = 16;
+  constexpr std::size_t kElementsAtOnce = kBlocksAtOnce * kSquaresBlock;
+  const auto* const bytes = static_cast<const std::byte*>(values.data_ptr());
+  const auto count = static_cast<std::size_t>(values.numel());
+  std::array<double, kBlocksAtOnce> sums;
+  for (std::size_t at = 0; at < count; at += kElementsAtOnce) {
+    const std::size_t size = std::min(kElementsAtOnce, count - at);
+    kernels.sums_of_squares(bytes + at * values.itemsize(), size, sums.data());
     const std::size_t blocks = (size + kSquaresBlock - 1) / kSquaresBlock;
     for (std::size_t i = 0; i < blocks; ++i) sum.add(sums[i]);
   }
@@ -39,34 +38,10 @@ void add_squares(const at::Tensor& gradient, ExactSum& sum) {
         "CPU");
   }
   const OptimizerKernels& kernels = optimizer_kernels().back();
-  const auto* const values = static_cast<const std::byte*>(gradient.data_ptr());
-  const auto count = static_cast<std::size_t>(gradient.numel());
-  const auto add_elements = [&](const ElementKernels& elements, std::size_t element_bytes) {
-    add_chunks(count, sum, [&](std::size_t at, std::size_t size, double* sums) {
-      elements.sums_of_squares(values + at * element_bytes, size, sums);
-    });
-  };
-  const auto add_halves = [&](const HalfKernels& halves) {
-    add_chunks(count, sum, [&](std::size_t at, std::size_t size, double* sums) {
-      std::array<float, kChunk> widened;
-      halves.widen(values + 2 * at, size, widened.data());
-      kernels.float32.sums_of_squares(reinterpret_cast<const std::byte*>(widened.data()), size,
-                                      sums);
-    });
-  };
-  switch (gradient.scalar_type()) {
-    case at::kFloat:
-      return add_elements(kernels.float32, sizeof(float));
-    case at::kDouble:
-      return add_elements(kernels.float64, sizeof(double));
-    case at::kBFloat16:
-      return add_halves(kernels.bfloat16);
-    case at::kHalf:
-      return add_halves(kernels.float16);
-    default:
-      throw ValueError(lockstep::str("add_squares: a gradient in ", gradient.scalar_type(),
-                                     ", must be in a floating dtype"));
-  }
+  if (gradient.scalar_type() == at::kFloat) return add_elements(kernels.float32, gradient, sum);
+  if (gradient.scalar_type() == at::kDouble) return add_elements(kernels.float64, gradient, sum);
+  throw ValueError(lockstep::str("add_squares: a gradient in ", gradient.scalar_type(),
+                                 ", must be in float32 or float64"));
 }
 
 double clip_scale(double norm, double max_norm) {

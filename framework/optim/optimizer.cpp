@@ -1,11 +1,17 @@
 #include "framework/optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <utility>
+
+#include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/optim/update.h"
+#include "framework/base/wording.h"
+#include "framework/optim/optimizer_kernels.h"
 
 namespace lockstep {
 namespace {
@@ -34,10 +40,93 @@ double power(double base, std::int64_t exponent) {
   return result;
 }
 
-// An optimizer with one of the kernels' rules.
-class FusedOptimizer : public Optimizer {
+void check_tensor(const char* what, const at::Tensor& tensor, const at::Tensor& parameter,
+                  bool dtype_fits, const char* dtypes) {
+  const auto fail = [&](const auto&... why) {
+    throw ValueError(lockstep::str("optimizer: a slice's ", what, " ", why...));
+  };
+  if (!tensor.defined()) fail("is missing");
+  if (!tensor.device().is_cpu() || tensor.dim() != 1 || !tensor.is_contiguous()) {
+    fail("must have one dimension and be contiguous on the CPU, it is of shape ", tensor.sizes(),
+         " on ", tensor.device());
+  }
+  if (tensor.numel() != parameter.numel()) {
+    fail("has ", counted(tensor.numel(), "element"), ", its parameter ", parameter.numel());
+  }
+  if (!dtype_fits) {
+    fail("is ", tensor.scalar_type(), ", must be ", dtypes, ", with a parameter in ",
+         parameter.scalar_type());
+  }
+}
+
+// Throws ValueError unless `slice` is as OptimizerSlice says, with `state_tensors` of state.
+void check_slice(const OptimizerSlice& slice, std::size_t state_tensors) {
+  const at::Tensor& parameter = slice.parameter;
+  const bool is_float = parameter.defined() && parameter.scalar_type() == at::kFloat;
+  const bool is_double = parameter.defined() && parameter.scalar_type() == at::kDouble;
+  check_tensor("parameter", parameter, parameter, is_float || is_double, "float32 or float64");
+  const auto check_same = [&](const char* what, const at::Tensor& tensor) {
+    const bool is_same = tensor.defined() && tensor.scalar_type() == parameter.scalar_type();
+    check_tensor(what, tensor, parameter, is_same, "of the same dtype");
+  };
+  check_same("gradient", slice.gradient);
+  if (slice.state.size() != state_tensors) {
+    throw ValueError(lockstep::str("optimizer: a slice has ",
+                                   counted(std::ssize(slice.state), "tensor"),
+                                   " of state, the optimizer ", state_tensors));
+  }
+  for (const at::Tensor& state : slice.state) check_same("state", state);
+  if (slice.rounded.defined()) {
+    const at::ScalarType type = slice.rounded.scalar_type();
+    check_tensor("rounded copy", slice.rounded, parameter,
+                 is_float && (type == at::kBFloat16 || type == at::kHalf),
+                 "bfloat16 or float16, of float32");
+  }
+}
+
+// One of the kernels' rules, for any type of element.
+using Rule = ElementKernels::Update ElementKernels::*;
+
+void run(Rule rule, const OptimizerSlice& slice, const UpdateNumbers& numbers) {
+  const c10::AutoGradMode no_grad(false);
+  // With a rounded copy a part at a time, so that it is made of values that are in a near cache.
+  constexpr std::int64_t kRoundedAtOnce = 16'384;
+  const OptimizerKernels& all = optimizer_kernels().back();
+  const ElementKernels& kernels =
+      slice.parameter.scalar_type() == at::kDouble ? all.float64 : all.float32;
+  const std::int64_t count = slice.parameter.numel();
+  const std::int64_t at_once = slice.rounded.defined() ? kRoundedAtOnce : count;
+  for (std::int64_t begin = 0; begin < count; begin += at_once) {
+    const auto from_begin = [&](const at::Tensor& tensor) {
+      return static_cast<std::byte*>(tensor.data_ptr()) +
+             static_cast<std::size_t>(begin) * tensor.itemsize();
+    };
+    const std::int64_t size = std::min(at_once, count - begin);
+    UpdateBuffers buffers{.parameter = from_begin(slice.parameter),
+                          .gradient = from_begin(slice.gradient),
+                          .state = {},
+                          .count = static_cast<std::size_t>(size)};
+    for (std::size_t i = 0; i < slice.state.size(); ++i) {
+      buffers.state[i] = from_begin(slice.state[i]);
+    }
+    (kernels.*rule)(buffers, numbers);
+    if (!slice.rounded.defined()) continue;
+    slice.rounded.narrow(0, begin, size).copy_(slice.parameter.narrow(0, begin, size));
+  }
+}
+
+// An optimizer with one of the kernels' rules, whose own numbers `complete` fills in.
+class FusedOptimizer final : public Optimizer {
  public:
-  void update(const OptimizerSlice& slice, const UpdateSettings& settings) const final {
+  using Complete = std::function<void(UpdateNumbers& numbers, std::int64_t step)>;
+  FusedOptimizer(std::vector<std::string> state_names, Rule rule, Complete complete)
+      : state_names_(std::move(state_names)), rule_(rule), complete_(std::move(complete)) {}
+
+  [[nodiscard]] const std::vector<std::string>& state_names() const override {
+    return state_names_;
+  }
+
+  void update(const OptimizerSlice& slice, const UpdateSettings& settings) const override {
     check_slice(slice, state_tensors());
     if (settings.step < 1) {
       throw ValueError(
@@ -52,69 +141,14 @@ class FusedOptimizer : public Optimizer {
     numbers.clip_value = settings.clip_value.value_or(std::numeric_limits<double>::infinity());
     numbers.weight_decay = settings.weight_decay;
     numbers.lr = settings.lr;
-    complete(numbers, settings);
-    run_update(slice, rule(), numbers);
+    complete_(numbers, settings.step);
+    run(rule_, slice, numbers);
   }
 
  private:
-  [[nodiscard]] virtual UpdateRule rule() const = 0;
-  virtual void complete(UpdateNumbers& numbers, const UpdateSettings& settings) const = 0;
-};
-
-class Sgd final : public FusedOptimizer {
- public:
-  explicit Sgd(const OptimizerOptions& options)
-      : momentum_(options.momentum), nesterov_(options.nesterov) {
-    if (momentum_ > 0) names_ = {"momentum_buffer"};
-  }
-
-  [[nodiscard]] const std::vector<std::string>& state_names() const override { return names_; }
-
- private:
-  [[nodiscard]] UpdateRule rule() const override {
-    return momentum_ > 0 ? &ElementKernels::momentum : &ElementKernels::sgd;
-  }
-
-  void complete(UpdateNumbers& numbers, const UpdateSettings&) const override {
-    numbers.momentum = momentum_;
-    numbers.of_g = nesterov_ ? 1 : 0;
-    numbers.of_buffer = nesterov_ ? momentum_ : 1;
-  }
-
-  double momentum_;
-  bool nesterov_;
-  std::vector<std::string> names_;
-};
-
-class Adam final : public FusedOptimizer {
- public:
-  enum class Decay { gradient, parameter };
-
-  Adam(const OptimizerOptions& options, Decay decay)
-      : betas_(options.betas), eps_(options.eps), decay_(decay) {}
-
-  [[nodiscard]] const std::vector<std::string>& state_names() const override { return names_; }
-
- private:
-  [[nodiscard]] UpdateRule rule() const override { return &ElementKernels::adam; }
-
-  void complete(UpdateNumbers& numbers, const UpdateSettings& settings) const override {
-    numbers.beta1 = betas_[0];
-    numbers.beta2 = betas_[1];
-    numbers.eps = eps_;
-    numbers.keep = 1;
-    if (decay_ == Decay::parameter) {
-      numbers.keep = 1 - settings.lr * settings.weight_decay;
-      numbers.weight_decay = 0;
-    }
-    numbers.lr = settings.lr / (1 - power(betas_[0], settings.step));
-    numbers.root_scale = 1 / std::sqrt(1 - power(betas_[1], settings.step));
-  }
-
-  std::array<double, 2> betas_;
-  double eps_;
-  Decay decay_;
-  std::vector<std::string> names_{"exp_avg", "exp_avg_sq"};
+  std::vector<std::string> state_names_;
+  Rule rule_;
+  Complete complete_;
 };
 
 std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options) {
@@ -125,10 +159,21 @@ std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options) {
   if (options.nesterov && options.momentum == 0) {
     throw ValueError(lockstep::str(setting(options, "nesterov"), " needs a momentum above 0"));
   }
-  return std::make_unique<Sgd>(options);
+  using Names = std::vector<std::string>;
+  const bool remembers = options.momentum > 0;
+  return std::make_unique<FusedOptimizer>(
+      remembers ? Names{"momentum_buffer"} : Names{},
+      remembers ? &ElementKernels::momentum : &ElementKernels::sgd,
+      [momentum = options.momentum, nesterov = options.nesterov](UpdateNumbers& numbers,
+                                                                 std::int64_t /*step*/) {
+        numbers.momentum = momentum;
+        numbers.of_g = nesterov ? 1 : 0;
+        numbers.of_buffer = nesterov ? momentum : 1;
+      });
 }
 
-template <Adam::Decay decay>
+// Weight decay that is `decoupled` is not added to the gradient, but taken off the parameter.
+template <bool decoupled>
 std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options) {
   check_not_set(options, "momentum", options.momentum == 0);
   check_not_set(options, "nesterov", !options.nesterov);
@@ -138,7 +183,17 @@ std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options) {
     throw ValueError(
         lockstep::str(setting(options, "betas"), " must be at least 0 and below 1, not ", beta));
   }
-  return std::make_unique<Adam>(options, decay);
+  return std::make_unique<FusedOptimizer>(
+      std::vector<std::string>{"exp_avg", "exp_avg_sq"}, &ElementKernels::adam,
+      [betas = options.betas, eps = options.eps](UpdateNumbers& numbers, std::int64_t step) {
+        numbers.beta1 = betas[0];
+        numbers.beta2 = betas[1];
+        numbers.eps = eps;
+        numbers.keep = decoupled ? 1 - numbers.lr * numbers.weight_decay : 1;
+        if (decoupled) numbers.weight_decay = 0;
+        numbers.lr /= 1 - power(betas[0], step);
+        numbers.root_scale = 1 / std::sqrt(1 - power(betas[1], step));
+      });
 }
 
 struct Registered {
@@ -149,8 +204,8 @@ struct Registered {
 const std::vector<Registered>& registry() {
   static const std::vector<Registered> optimizers{
       {"sgd", make_sgd},
-      {"adam", make_adam<Adam::Decay::gradient>},
-      {"adamw", make_adam<Adam::Decay::parameter>},
+      {"adam", make_adam<false>},
+      {"adamw", make_adam<true>},
   };
   return optimizers;
 }

@@ -17,7 +17,7 @@ namespace lockstep {
 /// dimension, contiguous, on the CPU and of one length.
 struct OptimizerSlice {
   at::Tensor parameter;           ///< float32 or float64: the values that the optimizer keeps
-  at::Tensor gradient;            ///< of the same dtype; for float32 also bfloat16 or float16
+  at::Tensor gradient;            ///< of the same dtype
   std::vector<at::Tensor> state;  ///< state_tensors() of the parameter's dtype, at first zeros
   /// Undefined or, for float32, bfloat16 or float16: gets the new values, rounded to nearest even.
   at::Tensor rounded = {};

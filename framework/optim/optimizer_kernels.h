@@ -19,8 +19,8 @@ struct UpdateBuffers {
 ///
 ///   sgd       parameter -= lr * g
 ///   momentum  buffer = momentum * buffer + g;  parameter -= lr * (of_g * g + of_buffer * buffer)
-///   adam      mean = beta1 * mean + (1 - beta1) * g;  square = beta2 * square + (1 - beta2) * g *
-///   g
+///   adam      mean = beta1 * mean + (1 - beta1) * g
+///             square = beta2 * square + (1 - beta2) * g * g
 ///             parameter = keep * parameter - lr * mean / (root_scale * sqrt(square) + eps)
 struct UpdateNumbers {
   double gradient_scale;
@@ -53,19 +53,11 @@ struct ElementKernels {
 
 inline constexpr std::size_t kSquaresBlock = 64;
 
-/// Half floats as float32, and float32 rounded to half floats, to nearest even.
-struct HalfKernels {
-  void (*widen)(const std::byte* halves, std::size_t count, float* floats);
-  void (*narrow)(const float* floats, std::size_t count, std::byte* halves);
-};
-
 /// All of them, compiled for one kind of CPU. Every set gives the same bits.
 struct OptimizerKernels {
   const char* name;
   ElementKernels float32;
   ElementKernels float64;
-  HalfKernels bfloat16;
-  HalfKernels float16;
 };
 
 /// The sets that this CPU can run, the best, which optimizers take, last.

@@ -29,7 +29,7 @@ double squares_of(const std::vector<at::Tensor>& gradients) {
 }  // namespace
 
 TEST_CASE("the norm is over all gradients together", "[optim]") {
-  const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble, at::kBFloat16, at::kHalf);
+  const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble);
   CHECK(squares_of({at::tensor({3.0, 0.0}).to(dtype), at::tensor({-4.0}).to(dtype)}) == 25);
   CHECK(squares_of({}) == 0);
   CHECK(squares_of({at::empty({0}, dtype)}) == 0);
@@ -37,7 +37,7 @@ TEST_CASE("the norm is over all gradients together", "[optim]") {
 
 TEST_CASE("squares are those of the values, to rounding of float64", "[optim]") {
   INFO("seed " << testing::seed());
-  const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble, at::kBFloat16, at::kHalf);
+  const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble);
   for (const std::int64_t count : {1, 63, 64, 65, 1023, 1024, 1025, 100'003}) {
     const at::Tensor values = random_values(count, Key(testing::seed()), dtype);
     const double expected = values.to(at::kDouble).square().sum().item<double>();
@@ -47,7 +47,7 @@ TEST_CASE("squares are those of the values, to rounding of float64", "[optim]") 
 
 TEST_CASE("the norm has the same bits however the gradients are cut into blocks", "[optim]") {
   INFO("seed " << testing::seed());
-  const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble, at::kBFloat16, at::kHalf);
+  const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble);
   std::mt19937_64 random(testing::seed());
   std::vector<at::Tensor> whole;
   std::vector<at::Tensor> parts;
@@ -87,7 +87,7 @@ TEST_CASE("the norm of very small and very large gradients is right", "[optim]")
 }
 
 TEST_CASE("a gradient that is not finite makes the norm so", "[optim]") {
-  const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble, at::kBFloat16, at::kHalf);
+  const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble);
   const double infinity = std::numeric_limits<double>::infinity();
   CHECK(squares_of({at::ones({70}, dtype), at::full({1}, -infinity, dtype)}) == infinity);
   CHECK(std::isnan(squares_of({at::ones({70}, dtype), at::full({1}, std::nan(""), dtype)})));
@@ -98,7 +98,7 @@ TEST_CASE("gradients that add_squares cannot take are refused", "[optim]") {
   CHECK_THROWS_AS(squares_of({at::ones({8}).slice(0, 0, 8, 2)}), ValueError);
   CHECK_THROWS_AS(squares_of({at::Tensor()}), ValueError);
   CHECK_THROWS_WITH(squares_of({at::ones({2}, at::kLong)}),
-                    "add_squares: a gradient in Long, must be in a floating dtype");
+                    "add_squares: a gradient in Long, must be in float32 or float64");
 }
 
 TEST_CASE("clipping scales a norm down to the largest that is allowed", "[optim]") {

@@ -54,16 +54,15 @@ bool equal(const OptimizerSlice& a, const OptimizerSlice& b) {
 }
 
 struct Dtypes {
-  at::ScalarType parameter;
-  at::ScalarType gradient;
+  at::ScalarType values;
   std::optional<at::ScalarType> rounded = {};
 };
 
 // A slice of random values; the same again for the same key.
 OptimizerSlice random_slice(const Optimizer& optimizer, std::int64_t count, const Dtypes& dtypes,
                             const Key& key) {
-  OptimizerSlice slice = whole(optimizer, random_values(count, key.fold(0), dtypes.parameter),
-                               random_values(count, key.fold(1), dtypes.gradient));
+  OptimizerSlice slice = whole(optimizer, random_values(count, key.fold(0), dtypes.values),
+                               random_values(count, key.fold(1), dtypes.values));
   if (dtypes.rounded) slice.rounded = at::zeros({count}, *dtypes.rounded);
   return slice;
 }
@@ -76,10 +75,8 @@ OptimizerSlice one_slice(std::int64_t count) {
 
 TEST_CASE("an update has the same bits however the buffers are cut", "[optim]") {
   INFO("seed " << testing::seed());
-  const Dtypes dtypes = GENERATE(
-      Dtypes{at::kFloat, at::kFloat}, Dtypes{at::kDouble, at::kDouble},
-      Dtypes{at::kFloat, at::kBFloat16}, Dtypes{at::kFloat, at::kFloat, at::kBFloat16},
-      Dtypes{at::kFloat, at::kHalf, at::kHalf}, Dtypes{at::kFloat, at::kBFloat16, at::kBFloat16});
+  const Dtypes dtypes = GENERATE(Dtypes{at::kFloat}, Dtypes{at::kDouble},
+                                 Dtypes{at::kFloat, at::kBFloat16}, Dtypes{at::kFloat, at::kHalf});
   std::mt19937_64 random(testing::seed());
   for (const OptimizerOptions& options : one_of_each()) {
     const auto optimizer = make_optimizer(options);
@@ -103,28 +100,11 @@ TEST_CASE("an update has the same bits however the buffers are cut", "[optim]") 
   }
 }
 
-TEST_CASE("a gradient in half floats counts as its values, which float32 holds", "[optim]") {
-  const auto half = GENERATE(at::kBFloat16, at::kHalf);
-  for (const OptimizerOptions& options : one_of_each()) {
-    const auto optimizer = make_optimizer(options);
-    const OptimizerSlice slice =
-        random_slice(*optimizer, 2500, {at::kFloat, half}, Key(testing::seed()));
-    OptimizerSlice wide = random_slice(*optimizer, 2500, {at::kFloat, half}, Key(testing::seed()));
-    wide.gradient = wide.gradient.to(at::kFloat);
-    for (std::int64_t step = 1; step <= 3; ++step) {
-      optimizer->update(slice, settings_of_step(step));
-      optimizer->update(wide, settings_of_step(step));
-    }
-    CHECK(equal(slice, wide));
-  }
-}
-
 TEST_CASE("the rounded copy is the new parameter, rounded once", "[optim]") {
   const auto half = GENERATE(at::kBFloat16, at::kHalf);
-  const auto gradient = GENERATE(at::kFloat, at::kBFloat16);
   const auto optimizer = make_optimizer({.name = "adam"});
   const OptimizerSlice slice =
-      random_slice(*optimizer, 2500, {at::kFloat, gradient, half}, Key(testing::seed()));
+      random_slice(*optimizer, 40'000, {at::kFloat, half}, Key(testing::seed()));
   const at::Tensor before = slice.parameter.clone();
   optimizer->update(slice, settings_of_step(1));
   CHECK(at::equal(slice.rounded, slice.parameter.to(half)));
@@ -228,8 +208,8 @@ TEST_CASE("a slice that does not fit is refused", "[optim]") {
   CHECK(message(slice) == "optimizer: a slice's gradient has 5 elements, its parameter 4");
   slice.gradient = at::ones({4}, at::kDouble);
   CHECK(message(slice) ==
-        "optimizer: a slice's gradient is Double, must be of the same dtype or, for float32, "
-        "bfloat16 or float16, with a parameter in Float");
+        "optimizer: a slice's gradient is Double, must be of the same dtype, with a parameter in "
+        "Float");
   slice.gradient = at::ones({2, 2});
   CHECK(message(slice) ==
         "optimizer: a slice's gradient must have one dimension and be contiguous on the CPU, it "
