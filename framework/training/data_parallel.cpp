@@ -123,8 +123,7 @@ class DataParallel::Implementation {
                             bucket_bytes(options_.bucket_mb), axis_size(axis_));
     gradients_ = std::make_unique<FlatGradients>(
         all_.tensors, layout, axis_,
-        FlatGradientOptions{.reduces_early = queue_.overlaps() || options_.overlap == Overlap::on,
-                            .compression = options_.compression},
+        FlatGradientOptions{.overlap = options_.overlap, .compression = options_.compression},
         queue_);
     for (std::size_t i = 0; i < all_.tensors.size(); ++i) {
       const FlatPosition& place = layout.place(i);

@@ -23,24 +23,6 @@ at::ScalarType wire_type(const FlatBucket& bucket) {
   return gradient_dtype(bucket) == at::kFloat ? at::kBFloat16 : at::ScalarType::Undefined;
 }
 
-// The places of buckets in their order.
-std::vector<std::size_t> places_in(const std::vector<std::size_t>& order) {
-  std::vector<std::size_t> places(order.size());
-  for (std::size_t place = 0; place < order.size(); ++place) places[order[place]] = place;
-  return places;
-}
-
-// Blocks' buckets, then those of none, which are closed last.
-std::vector<std::size_t> reduction_order(const FlatLayout& layout) {
-  std::vector<std::size_t> order;
-  for (const bool in_block : {true, false}) {
-    for (std::size_t index = 0; index < layout.buckets().size(); ++index) {
-      if ((layout.buckets()[index].group != 0) == in_block) order.push_back(index);
-    }
-  }
-  return order;
-}
-
 }  // namespace
 
 FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
@@ -51,10 +33,7 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Fl
       queue_(queue),
       replica_(axis_index(axis_name)),
       at_once_(reductions_at_once(layout, queue.overlaps())),
-      order_(reduction_order(layout)),
-      place_in_(places_in(order_)),
-      local_(
-          LocalGradients::make(options.local, parameters, layout, axis_name, place_in_, at_once_)),
+      local_(LocalGradients::make(options.way, parameters, layout, axis_name, at_once_)),
       buckets_(layout.buckets().size()),
       has_(parameters.size(), false) {
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
@@ -63,45 +42,39 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Fl
     bucket.mean = bucket.reduced;
     if (options_.reduces_every_microbatch) {
       bucket.mean = at::zeros_like(bucket.reduced);
-      use_.gradients += static_cast<std::int64_t>(bucket.mean.nbytes());
+      summed_means_ += static_cast<std::int64_t>(bucket.mean.nbytes());
     }
     const FlatBucket& shape = layout_.buckets()[index];
     if (options_.compression != Compression::none && gradient_dtype(shape) == at::kFloat) {
       bucket.residual = at::zeros({shape.size}, at::kFloat);
-      use_.communication += static_cast<std::int64_t>(bucket.residual.nbytes());
     }
-  }
-  if (options_.local == LocalGradients::Kind::staged) {
-    use_.communication += StagingBuffers::bytes(layout_, at_once_, gradient_dtype);
   }
   if (options_.compression != Compression::none) {
     wire_.emplace(layout_, axis_name, at_once_, wire_type);
-    use_.communication += StagingBuffers::bytes(layout_, at_once_, wire_type);
   }
 }
 
 FlatGradients::Use FlatGradients::use() const noexcept {
-  Use all = use_;
-  all.gradients += local_->bytes();
-  return all;
+  return {.gradients = local_->bytes() + summed_means_,
+          .communication = predicted_use(layout_, options_, queue_.overlaps()).communication};
 }
 
 FlatGradients::Use FlatGradients::predicted_use(const FlatLayout& layout,
                                                 const FlatGradientOptions& options, bool overlaps) {
   const std::size_t at_once = reductions_at_once(layout, overlaps);
-  const bool is_kept = options.local == LocalGradients::Kind::kept;
+  const bool is_whole = options.way == GradientWay::kept_whole;
   Use use;
   for (const FlatBucket& bucket : layout.buckets()) {
     const auto width = static_cast<std::int64_t>(c10::elementSize(gradient_dtype(bucket)));
     const std::int64_t whole = bucket.size * width;
-    const std::int64_t mean = options.keeps_all ? whole : whole / layout.shards();
-    use.gradients += is_kept ? whole : mean;
+    const std::int64_t mean = is_whole ? whole : whole / layout.shards();
+    use.gradients += options.way == GradientWay::kept ? whole : mean;
     if (options.reduces_every_microbatch) use.gradients += mean;
     if (options.compression != Compression::none && gradient_dtype(bucket) == at::kFloat) {
       use.communication += whole;
     }
   }
-  if (options.local == LocalGradients::Kind::staged) {
+  if (options.way == GradientWay::staged) {
     use.communication += StagingBuffers::bytes(layout, at_once, gradient_dtype);
   }
   if (options.compression != Compression::none) {
@@ -111,21 +84,14 @@ FlatGradients::Use FlatGradients::predicted_use(const FlatLayout& layout,
 }
 
 Shard FlatGradients::part_of_mean(std::size_t bucket) const {
-  return options_.keeps_all ? Shard{0, layout_.buckets()[bucket].size}
-                            : layout_.shard_of(bucket, replica_);
+  return has_whole_means() ? Shard{0, layout_.buckets()[bucket].size}
+                           : layout_.shard_of(bucket, replica_);
 }
 
 void FlatGradients::forget_residuals() {
   for (const Bucket& bucket : buckets_) {
     if (bucket.residual.defined()) bucket.residual.zero_();
   }
-}
-
-at::Tensor FlatGradients::own_mean(std::size_t bucket) const {
-  const at::Tensor& mean = buckets_[bucket].mean;
-  if (!options_.keeps_all) return mean;
-  const Shard own = layout_.shard_of(bucket, replica_);
-  return mean.narrow(0, own.offset, own.size);
 }
 
 void FlatGradients::begin(bool first, bool last) {
@@ -144,7 +110,7 @@ void FlatGradients::begin(bool first, bool last) {
 void FlatGradients::add(std::size_t index, const at::Tensor& gradient) {
   const c10::AutoGradMode no_grad(false);
   const std::size_t bucket = layout_.place(index).bucket;
-  if (place_in_[bucket] < next_) {
+  if (bucket < next_) {
     throw Error(
         "a gradient came in parts or late, after others of its bucket were sent: switch "
         "overlap off");
@@ -153,22 +119,19 @@ void FlatGradients::add(std::size_t index, const at::Tensor& gradient) {
   local_->add(index, gradient, is_further_part);
   if (is_further_part) return;
   has_[index] = true;
-  if (--buckets_[bucket].missing == 0 && options_.reduces_early) start_ready();
-}
-
-void FlatGradients::start_ready() {
-  if (!reduces_now()) return;
-  while (next_ < order_.size() && is_ready(buckets_[order_[next_]])) start(next_++);
-}
-
-bool FlatGradients::is_ready(const Bucket& bucket) const {
-  return layout_.has_groups() ? bucket.is_closed : bucket.missing == 0;
+  if (--buckets_[bucket].missing == 0 && !layout_.has_groups()) close(bucket);
 }
 
 void FlatGradients::close(std::size_t bucket) {
-  if (!layout_.has_groups()) return;
   buckets_[bucket].is_closed = true;
-  if (options_.reduces_early) start_ready();
+  const bool is_early =
+      options_.way == GradientWay::staged || queue_.overlaps() || options_.overlap == Overlap::on;
+  if (is_early && options_.way != GradientWay::summed_in_turns) start_closed();
+}
+
+void FlatGradients::start_closed() {
+  if (!reduces_now()) return;
+  while (next_ < buckets_.size() && buckets_[next_].is_closed) start(next_++);
 }
 
 std::vector<std::size_t> FlatGradients::finish() {
@@ -178,20 +141,18 @@ std::vector<std::size_t> FlatGradients::finish() {
     if (has_[index]) continue;
     without.push_back(index);
     local_->add_none(index);
-    --buckets_[layout_.place(index).bucket].missing;
   }
   for (Bucket& bucket : buckets_) bucket.is_closed = true;
   if (!reduces_now()) return without;
   local_->collect();
-  start_ready();
+  start_closed();
   while (completed_ < next_) complete_next();
   local_->end();
   return without;
 }
 
-at::Tensor FlatGradients::compressed(std::size_t place, const at::Tensor& values) {
-  const std::size_t index = order_[place];
-  const at::Tensor message = wire_->of(layout_.buckets()[index], place);
+at::Tensor FlatGradients::compressed(std::size_t index, const at::Tensor& values) {
+  const at::Tensor message = wire_->of(layout_.buckets()[index], index);
   const at::Tensor& residual = buckets_[index].residual;
   residual.add_(values);
   message.copy_(residual);
@@ -199,16 +160,15 @@ at::Tensor FlatGradients::compressed(std::size_t place, const at::Tensor& values
   return message;
 }
 
-void FlatGradients::start(std::size_t place) {
+void FlatGradients::start(std::size_t index) {
   const c10::AutoGradMode no_grad(false);
-  const std::size_t index = order_[place];
   Bucket& bucket = buckets_[index];
   // Those whose staging is used again.
-  while (completed_ + at_once_ <= place) complete_next();
+  while (completed_ + at_once_ <= index) complete_next();
   const at::Tensor values = local_->values(index);
   const bool is_compressed = bucket.residual.defined();
-  bucket.message = is_compressed ? compressed(place, values) : values;
-  if (options_.keeps_all) {
+  bucket.message = is_compressed ? compressed(index, values) : values;
+  if (has_whole_means()) {
     bucket.call = queue_.pmean_(bucket.message);
   } else {
     const Shard own = part_of_mean(index);
@@ -221,15 +181,14 @@ void FlatGradients::start(std::size_t place) {
 
 void FlatGradients::complete_next() {
   const c10::AutoGradMode no_grad(false);
-  const std::size_t index = order_[completed_++];
+  const std::size_t index = completed_++;
   Bucket& bucket = buckets_[index];
   queue_.wait(*bucket.call);
   bucket.call.reset();
-  const Shard part = part_of_mean(index);
-  const at::Tensor result = bucket.message.narrow(0, part.offset, part.size);
-  const bool is_there = !bucket.residual.defined() &&
-                        (!options_.keeps_all || result.data_ptr() == bucket.reduced.data_ptr());
-  if (!is_there) bucket.reduced.copy_(result);
+  if (bucket.residual.defined()) {
+    const Shard part = part_of_mean(index);
+    bucket.reduced.copy_(bucket.message.narrow(0, part.offset, part.size));
+  }
   bucket.message.reset();
   local_->release(index);
   if (!options_.reduces_every_microbatch) return;

@@ -17,18 +17,14 @@
 namespace lockstep {
 
 struct FlatGradientOptions {
-  /// Whether each replica gets the whole mean, or its shard of each bucket.
-  bool keeps_all = true;
-  /// Where the own gradients are until they are reduced. Those that are summed in turns have shards
-  /// as means, no early reductions and no compression.
-  LocalGradients::Kind local = LocalGradients::Kind::kept;
-  /// Reductions are started as soon as a bucket's gradients are there, or it is closed (close()),
-  /// in the midst of the backward; otherwise after it.
-  bool reduces_early = false;
+  GradientWay way = GradientWay::kept_whole;
+  /// Whether kept gradients are reduced in the midst of the backward. Staged ones always are, those
+  /// summed in turns never, whose replicas run one after the other.
+  Overlap overlap = Overlap::automatic;
   /// Each microbatch's gradients are reduced, and the means are summed; otherwise each replica sums
   /// its own first, which staged ones cannot.
   bool reduces_every_microbatch = false;
-  Compression compression = Compression::none;
+  Compression compression = Compression::none;  ///< not of what is summed in turns
 };
 
 /// Gradients in flat buckets, and their means over an axis: a reduction (sum, then one division) a
@@ -36,8 +32,9 @@ struct FlatGradientOptions {
 /// All replicas begin, close and finish alike; which parameters have a gradient may differ.
 class FlatGradients {
  public:
-  /// For parameters laid out by `layout`. The reductions go through `queue`, until the last
-  /// finish(); it must end before this, whose buffers may be under way. All replicas together.
+  /// For parameters laid out by `layout`, buckets of group 0 behind the others. The reductions go
+  /// through `queue`, until the last finish(); it must end before this, whose buffers may be under
+  /// way. All replicas together.
   FlatGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
                 const AxisNames& axis_name, const FlatGradientOptions& options, AxisQueue& queue);
 
@@ -47,16 +44,18 @@ class FlatGradients {
   void add(std::size_t index, const at::Tensor& gradient);
   /// Whether it has come in this microbatch.
   [[nodiscard]] bool has(std::size_t index) const { return has_[index]; }
-  /// No more gradients come for a bucket. Those of a group other than 0 are reduced after this at
-  /// the earliest, and those of group 0 after finish(): so that all replicas reduce at the same
-  /// places among their other collectives. In a layout without groups it does nothing.
+  /// No more gradients come for a bucket, of a layout with groups: its buckets are reduced after
+  /// this or finish(), not when their gradients are there, so that all replicas reduce at the same
+  /// places among their other collectives.
   void close(std::size_t bucket);
   /// Ends the microbatch; after the last the means are there. Parameters without a gradient count
   /// as zeros; returns them.
   std::vector<std::size_t> finish();
 
-  /// Whether this replica gets the whole mean.
-  [[nodiscard]] bool keeps_all() const noexcept { return options_.keeps_all; }
+  /// Whether this replica gets the whole mean, not its shard of each bucket.
+  [[nodiscard]] bool has_whole_means() const noexcept {
+    return options_.way == GradientWay::kept_whole;
+  }
 
   /// Forgets what compression has left out: gradients that are not finite have spoiled it.
   void forget_residuals();
@@ -64,8 +63,6 @@ class FlatGradients {
   /// The mean of a bucket, flat: of all of it or of this replica's shard. After the last finish()
   /// and until the next begin().
   [[nodiscard]] const at::Tensor& mean(std::size_t bucket) const { return buckets_[bucket].mean; }
-  /// This replica's shard of the mean.
-  [[nodiscard]] at::Tensor own_mean(std::size_t bucket) const;
 
   struct Use {
     std::int64_t gradients = 0;
@@ -89,29 +86,25 @@ class FlatGradients {
   };
   [[nodiscard]] bool reduces_now() const { return last_ || options_.reduces_every_microbatch; }
   [[nodiscard]] Shard part_of_mean(std::size_t bucket) const;
-  void start_ready();
-  [[nodiscard]] bool is_ready(const Bucket& bucket) const;
-  // The one at this place of order_.
-  void start(std::size_t place);
+  void start_closed();
+  void start(std::size_t index);
   void complete_next();
-  [[nodiscard]] at::Tensor compressed(std::size_t place, const at::Tensor& values);
+  [[nodiscard]] at::Tensor compressed(std::size_t index, const at::Tensor& values);
 
   FlatLayout layout_;
   FlatGradientOptions options_;
   AxisQueue& queue_;
   std::int64_t replica_;
-  std::size_t at_once_;                // buckets that are staged or under way at one time
-  std::vector<std::size_t> order_;     // of the buckets' reductions
-  std::vector<std::size_t> place_in_;  // by bucket: its place in order_
+  std::size_t at_once_;  // buckets that are staged or under way at one time
   std::unique_ptr<LocalGradients> local_;
   std::optional<StagingBuffers> wire_;  // buckets as they travel
   std::vector<Bucket> buckets_;
   std::vector<bool> has_;      // by parameter
-  std::size_t next_ = 0;       // the first in order_ that is not started
-  std::size_t completed_ = 0;  // the first that is not complete
+  std::size_t next_ = 0;       // the first bucket whose reduction is not started
+  std::size_t completed_ = 0;  // the first whose reduction is not complete
   bool first_ = true;
   bool last_ = true;
-  Use use_;  // of what is not local_
+  std::int64_t summed_means_ = 0;  // bytes of those of several microbatches
 };
 
 }  // namespace lockstep

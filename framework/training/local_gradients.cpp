@@ -77,7 +77,6 @@ class GradientsInTurns final : public KeptGradients {
                    const AxisNames& axis_name)
       : KeptGradients(parameters, layout),
         axis_(axis_name),
-        replica_(axis_index(axis_)),
         sums_(TurnGradients::of_worker(axis_, layout)) {
     const AxisCall call{"gradients", axis_, std::source_location::current()};
     ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
@@ -92,9 +91,9 @@ class GradientsInTurns final : public KeptGradients {
 
   // The own gradients become a part of sums; one of these may be what this replica brings.
   void collect() override {
-    sums_->give(replica_, std::move(buckets_));
+    sums_->give(axis_index(axis_), std::move(buckets_));
     barrier(axis_);
-    buckets_ = sums_->brought_by(replica_);
+    buckets_ = sums_->brought_by(axis_index(axis_));
   }
 
   void end() override {
@@ -112,7 +111,6 @@ class GradientsInTurns final : public KeptGradients {
 
  private:
   AxisNames axis_;
-  std::int64_t replica_;
   std::shared_ptr<TurnGradients> sums_;
   std::int64_t replicas_here_ = 1;
   std::int64_t place_here_ = 0;
@@ -121,11 +119,9 @@ class GradientsInTurns final : public KeptGradients {
 class StagedGradients final : public LocalGradients {
  public:
   StagedGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
-                  const AxisNames& axis_name, const std::vector<std::size_t>& places,
-                  std::size_t at_once)
+                  const AxisNames& axis_name, std::size_t at_once)
       : LocalGradients(parameters, layout),
         staging_(layout, axis_name, at_once, gradient_dtype),
-        places_(places),
         at_once_(at_once),
         held_(parameters.size()) {}
 
@@ -138,7 +134,7 @@ class StagedGradients final : public LocalGradients {
     const std::size_t bucket = layout().place(index).bucket;
     if (is_further_part) {
       held_[index] = held_[index].add(gradient);
-    } else if (places_[bucket] < released_ + at_once_) {
+    } else if (bucket < released_ + at_once_) {
       // At once, while the gradient is in the cache.
       held_[index] = view_of(staged(bucket), index);
       held_[index].copy_(gradient);
@@ -167,11 +163,10 @@ class StagedGradients final : public LocalGradients {
 
  private:
   at::Tensor staged(std::size_t bucket) const {
-    return staging_.of(layout().buckets()[bucket], places_[bucket]);
+    return staging_.of(layout().buckets()[bucket], bucket);
   }
 
   StagingBuffers staging_;
-  std::vector<std::size_t> places_;
   std::size_t at_once_;
   std::size_t released_ = 0;
   std::vector<at::Tensor> held_;  // by parameter: its gradient until its bucket is reduced
@@ -193,25 +188,25 @@ StagingBuffers::StagingBuffers(const FlatLayout& layout, const AxisNames& axis_n
   }
 }
 
-at::Tensor StagingBuffers::of(const FlatBucket& bucket, std::size_t place) const {
+at::Tensor StagingBuffers::of(const FlatBucket& bucket, std::size_t index) const {
   const at::ScalarType type = type_of_(bucket);
-  return buffers_[place % buffers_.size()].narrow(0, 0, bytes_of_bucket(bucket, type)).view(type);
+  return buffers_[index % buffers_.size()].narrow(0, 0, bytes_of_bucket(bucket, type)).view(type);
 }
 
 std::int64_t StagingBuffers::bytes(const FlatLayout& layout, std::size_t at_once, TypeOf type_of) {
   return static_cast<std::int64_t>(at_once) * largest_bytes(layout, type_of);
 }
 
-std::unique_ptr<LocalGradients> LocalGradients::make(
-    Kind kind, const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
-    const AxisNames& axis_name, const std::vector<std::size_t>& places, std::size_t at_once) {
-  switch (kind) {
-    case Kind::staged:
-      return std::make_unique<StagedGradients>(parameters, layout, axis_name, places, at_once);
-    case Kind::summed_in_turns:
-      return std::make_unique<GradientsInTurns>(parameters, layout, axis_name);
-    case Kind::kept:
-      break;
+std::unique_ptr<LocalGradients> LocalGradients::make(GradientWay way,
+                                                     const std::vector<at::Tensor>& parameters,
+                                                     const FlatLayout& layout,
+                                                     const AxisNames& axis_name,
+                                                     std::size_t at_once) {
+  if (way == GradientWay::staged) {
+    return std::make_unique<StagedGradients>(parameters, layout, axis_name, at_once);
+  }
+  if (way == GradientWay::summed_in_turns) {
+    return std::make_unique<GradientsInTurns>(parameters, layout, axis_name);
   }
   return std::make_unique<KeptGradients>(parameters, layout, axis_name);
 }

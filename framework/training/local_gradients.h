@@ -13,6 +13,14 @@
 
 namespace lockstep {
 
+/// Where a replica's own gradients are until they are reduced, and what it gets of the means.
+enum class GradientWay {
+  kept_whole,       ///< in memory of their own; all of the means
+  kept,             ///< in memory of their own; its shard of each bucket, as with the others
+  staged,           ///< each bucket's in StagingBuffers, for as long as it is reduced
+  summed_in_turns,  ///< in TurnGradients, which replicas that take turns share
+};
+
 /// Memory for the few buckets that are reduced at one time, in which replicas reach each other's
 /// where they share memory.
 class StagingBuffers {
@@ -23,9 +31,8 @@ class StagingBuffers {
   StagingBuffers(const FlatLayout& layout, const AxisNames& axis_name, std::size_t at_once,
                  TypeOf type_of);
 
-  /// All of a bucket, flat. `place` is that of its reduction: the bucket at_once places later has
-  /// the same memory.
-  [[nodiscard]] at::Tensor of(const FlatBucket& bucket, std::size_t place) const;
+  /// All of bucket `index`, flat. The one that comes at_once later has the same memory.
+  [[nodiscard]] at::Tensor of(const FlatBucket& bucket, std::size_t index) const;
 
   /// What they take in bytes.
   [[nodiscard]] static std::int64_t bytes(const FlatLayout& layout, std::size_t at_once,
@@ -38,20 +45,14 @@ class StagingBuffers {
 
 /// One replica's own gradients in flat buckets, from its backward until they are reduced. For each
 /// microbatch: begin(), add() or add_none() for every parameter, collect(), then values() and
-/// release() for each bucket in the order of their reductions, end(). Where reductions start in the
+/// release() for each bucket in turn, end(). Where reductions start in the
 /// midst of the backward, values() and release() come between add()s.
 class LocalGradients {
  public:
-  /// Where they are.
-  enum class Kind {
-    kept,             ///< in memory of their own: microbatches can be summed there
-    staged,           ///< each bucket's in StagingBuffers, for as long as it is reduced
-    summed_in_turns,  ///< in TurnGradients, which replicas that take turns share
-  };
-  /// `places` are those of the buckets' reductions, of which `at_once` go on at one time.
+  /// `at_once` reductions go on at one time.
   [[nodiscard]] static std::unique_ptr<LocalGradients> make(
-      Kind kind, const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
-      const AxisNames& axis_name, const std::vector<std::size_t>& places, std::size_t at_once);
+      GradientWay way, const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
+      const AxisNames& axis_name, std::size_t at_once);
 
   LocalGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout);
   virtual ~LocalGradients() = default;

@@ -64,7 +64,7 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
   if (placement.shares_memory) use.shared_parameters = use.parameters;
   if (cuts) use.communication += FlatParameters::predicted_gathered(layout);
   HostMemoryUse all{use, times(use, placement.replicas)};
-  if (gradients.local == LocalGradients::Kind::summed_in_turns) {
+  if (gradients.way == GradientWay::summed_in_turns) {
     add_sets(all, TurnGradients::bytes_of_set(layout), placement.replicas, workers,
              cuts && !parameters.blocks.empty());
   }

@@ -45,8 +45,8 @@ void ShardedUpdate::add_bucket(const OptimizerOptions& options, const FlatLayout
   const Shard part = parameters.updates_all() ? Shard{0, layout.buckets()[bucket].size}
                                               : layout.shard_of(bucket, replica);
   const at::Tensor& values = parameters.own(bucket);
-  const at::Tensor mean =
-      parameters.updates_all() ? gradients.mean(bucket) : gradients.own_mean(bucket);
+  at::Tensor mean = gradients.mean(bucket);
+  if (mean.numel() > part.size) mean = mean.narrow(0, part.offset, part.size);
   const at::ScalarType dtype = gradient_dtype(layout.buckets()[bucket]);
   const auto count_bytes = [&](const at::Tensor& tensor) {
     bytes_ += static_cast<std::int64_t>(tensor.nbytes());

@@ -1,5 +1,6 @@
 #include "framework/training/zero.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -134,11 +135,12 @@ class ZeroTrainer::Implementation {
     const c10::AutoGradMode no_grad(false);
     const FlatLayout& layout = flat_parameters_->layout();
     for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
-      at::Tensor mean = gradients_->mean(bucket);
-      if (!gradients_->keeps_all()) {
+      const at::Tensor& own = gradients_->mean(bucket);
+      at::Tensor mean = own;
+      if (!gradients_->has_whole_means()) {
         const CalledFrom scope(call);
-        mean = at::empty({layout.buckets()[bucket].size}, mean.options());
-        all_gather_into(mean, gradients_->own_mean(bucket), axis_);
+        mean = at::empty({layout.buckets()[bucket].size}, own.options());
+        all_gather_into(mean, own, axis_);
       }
       for (const std::size_t item : layout.buckets()[bucket].items) {
         visit(parameters_.names[item],
@@ -267,7 +269,7 @@ class ZeroTrainer::Implementation {
     if (has_loss) unused_.add(without);
     ++microbatch_;
     random_draws_->end_backward(microbatch_ == options_.accumulate);
-    if (microbatch_ < options_.accumulate || !gradients_->keeps_all()) return;
+    if (microbatch_ < options_.accumulate || !gradients_->has_whole_means()) return;
     const c10::AutoGradMode no_grad(false);
     const FlatLayout& layout = flat_parameters_->layout();
     shown_versions_.clear();
@@ -347,10 +349,13 @@ class ZeroTrainer::Implementation {
     const c10::AutoGradMode no_grad(false);
     // What replicas hold together need not be gathered.
     const bool cuts = options_.stage == 3 && !common_zeros({1}, at::kByte, axis_).is_common;
+    auto order = agreed_backward_order(loss, parameters_.tensors, axis_);
+    // What is in no block is reduced last.
+    std::ranges::stable_partition(
+        order, [&](std::size_t item) { return cuts && parameters_.block_of[item] != 0; });
     const FlatLayout layout(
         flat_items(parameters_.tensors, cuts ? parameters_.block_of : std::vector<std::int64_t>{}),
-        agreed_backward_order(loss, parameters_.tensors, axis_), bucket_bytes(options_.bucket_mb),
-        axis_size(axis_));
+        order, bucket_bytes(options_.bucket_mb), axis_size(axis_));
     flat_parameters_ = std::make_unique<FlatParameters>(
         parameters_.names, parameters_.tensors, layout, axis_, parameter_placement(options_.stage));
     const FlatGradientOptions how = gradient_options(options_, layout, queue_->overlaps(),
@@ -369,8 +374,7 @@ class ZeroTrainer::Implementation {
   // What a stage leaves whole, once for all replicas.
   void tell_what_stays(const FlatLayout& layout, const FlatGradientOptions& how, bool cuts) const {
     if (axis_index(axis_) != 0) return;
-    if (options_.stage >= 2 && how.local == LocalGradients::Kind::kept &&
-        options_.accumulate == 1) {
+    if (options_.stage >= 2 && how.way == GradientWay::kept && options_.accumulate == 1) {
       log_info(lockstep::str("ZeRO stage ", options_.stage,
                              ": gradients stay whole until they are reduced, since the model has ",
                              counted(std::ssize(layout.buckets()), "bucket"),

@@ -22,25 +22,18 @@ ParameterPlacement parameter_placement(int stage) {
 
 FlatGradientOptions gradient_options(const ZeroOptions& options, const FlatLayout& layout,
                                      bool overlaps, bool take_turns, bool is_common) {
-  using Kind = LocalGradients::Kind;
   FlatGradientOptions how{
-      .keeps_all = options.stage == 0,
-      .reduces_early = overlaps || options.overlap == Overlap::on,
+      .way = options.stage == 0 ? GradientWay::kept_whole : GradientWay::kept,
+      .overlap = options.overlap,
       .reduces_every_microbatch = options.reduce_every_microbatch && options.accumulate > 1,
       .compression = options.compression};
-  const bool sums_in_turns =
-      take_turns && options.compression == Compression::none && (options.stage > 0 || is_common);
-  if (sums_in_turns) {
-    // One after the other, so that none waits for others in the midst of its backward.
-    how.local = Kind::summed_in_turns;
-    how.keeps_all = false;
-    how.reduces_early = false;
+  if (take_turns && options.compression == Compression::none && (options.stage > 0 || is_common)) {
+    how.way = GradientWay::summed_in_turns;
     return how;
   }
   if (options.stage < 2 || (options.accumulate > 1 && !how.reduces_every_microbatch)) return how;
   FlatGradientOptions staged = how;
-  staged.local = Kind::staged;
-  staged.reduces_early = true;
+  staged.way = GradientWay::staged;
   const auto bytes = [&](const FlatGradientOptions& each) {
     const auto use = FlatGradients::predicted_use(layout, each, overlaps);
     return use.gradients + use.communication;
