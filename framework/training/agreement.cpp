@@ -7,9 +7,8 @@
 #include <sstream>
 #include <string_view>
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -90,8 +89,7 @@ void check_same_model(const char* kind, const std::vector<std::string>& lines,
   std::string text;
   for (const std::string& line : lines) text += line + "\n";
   const auto hash = static_cast<std::int64_t>(std::hash<std::string>{}(text));
-  const at::Tensor hashes = all_gather(at::full({}, hash, at::kLong), axis_name);
-  if (hashes.eq(hash).all().item<bool>() && hashes.eq(hashes[0]).all().item<bool>()) return;
+  if (!first_difference({hash}, axis_name)) return;
   const std::vector<std::string> texts = texts_of_all(text, axis_name);
   const std::vector<std::string> first = lines_of(texts[0]);
   for (std::size_t replica = 1; replica < texts.size(); ++replica) {
@@ -105,27 +103,34 @@ void check_same_model(const char* kind, const std::vector<std::string>& lines,
   }
 }
 
+std::optional<Difference> first_difference(const std::vector<std::int64_t>& hashes,
+                                           const AxisNames& axis_name) {
+  const c10::AutoGradMode no_grad(false);
+  const at::Tensor all = all_gather(at::tensor(hashes), axis_name);  // (replicas, hashes)
+  const auto* const values = all.data_ptr<std::int64_t>();
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    Difference found{i, {}};
+    for (std::int64_t replica = 1; replica < all.size(0); ++replica) {
+      if (values[replica * all.size(1) + static_cast<std::int64_t>(i)] != values[i]) {
+        found.replicas.push_back(replica);
+      }
+    }
+    if (!found.replicas.empty()) return found;
+  }
+  return std::nullopt;
+}
+
 void check_agreement(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
                      const AxisNames& axis_name, const char* kind) {
-  const c10::AutoGradMode no_grad(false);
-  const auto count = static_cast<std::int64_t>(tensors.size());
-  const at::Tensor hashes = at::empty({count}, at::kLong);
-  for (std::int64_t i = 0; i < count; ++i) {
-    hashes.data_ptr<std::int64_t>()[i] = hash_of(tensors[static_cast<std::size_t>(i)]);
-  }
-  const at::Tensor all = all_gather(hashes, axis_name);  // (replicas, tensors)
-  const auto* const values = all.data_ptr<std::int64_t>();
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::vector<std::int64_t> different;
-    for (std::int64_t replica = 1; replica < all.size(0); ++replica) {
-      if (values[replica * count + i] != values[i]) different.push_back(replica);
-    }
-    if (different.empty()) continue;
-    throw Error(lockstep::str(kind, " '", names[static_cast<std::size_t>(i)],
-                              different.size() == 1 ? "': replica " : "': replicas ",
-                              join(different), different.size() == 1 ? " differs" : " differ",
-                              " from replica 0: the replicas have fallen apart"));
-  }
+  std::vector<std::int64_t> hashes;
+  for (const at::Tensor& tensor : tensors) hashes.push_back(hash_of(tensor));
+  const auto found = first_difference(hashes, axis_name);
+  if (!found) return;
+  const bool is_one = found->replicas.size() == 1;
+  throw Error(lockstep::str(kind, " '", names[found->index],
+                            is_one ? "': replica " : "': replicas ", join(found->replicas),
+                            is_one ? " differs" : " differ",
+                            " from replica 0: the replicas have fallen apart"));
 }
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,15 @@ void check_same_model(const char* kind, const std::vector<std::string>& lines,
 
 /// A hash of a tensor's bytes, the same on machines of one kind.
 [[nodiscard]] std::int64_t hash_of(const at::Tensor& tensor);
+
+/// Which one is not alike on all replicas, and the replicas that differ from replica 0.
+struct Difference {
+  std::size_t index;
+  std::vector<std::int64_t> replicas;
+};
+/// The first of the replicas' hashes, as many on each, that differs. All replicas together.
+[[nodiscard]] std::optional<Difference> first_difference(const std::vector<std::int64_t>& hashes,
+                                                         const AxisNames& axis_name);
 
 /// Throws Error unless the parameters (or what `kind` says) `tensors`, called `names`, have the
 /// same bytes on all replicas of the axis: it names the first that differs and the replicas that

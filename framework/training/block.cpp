@@ -1,6 +1,7 @@
 #include "framework/training/block.h"
 
 #include "framework/base/errors.h"
+#include "framework/training/block_gathering.h"
 
 namespace lockstep {
 

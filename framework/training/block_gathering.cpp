@@ -155,25 +155,20 @@ void BlockGathering::gather_everything() {
   for (std::size_t part = 0; part < parts_.size(); ++part) gather(part);
 }
 
-BlockGathering::Held::Held(std::shared_ptr<BlockGathering> gathering, std::size_t part)
-    : gathering_(std::move(gathering)), part_(part) {
-  gathering_->gather(part_);
+// Nothing but its end matters of what these return.
+std::shared_ptr<void> BlockGathering::hold(std::size_t part) {
+  gather(part);
+  return {nullptr, [self = shared_from_this(), part](void*) {
+            if (self->parts_[part].users == 0) self->drop(part);
+          }};
 }
 
-BlockGathering::Held::~Held() {
-  if (gathering_->parts_[part_].users == 0) gathering_->drop(part_);
-}
-
-BlockGathering::Everything::Everything(std::shared_ptr<BlockGathering> gathering)
-    : gathering_(std::move(gathering)) {
-  if (!gathering_) return;
-  gathering_->gather_everything();
-  ++gathering_->keeps_everything_;
-}
-
-BlockGathering::Everything::~Everything() {
-  if (!gathering_) return;
-  if (--gathering_->keeps_everything_ == 0) gathering_->end_backward();
+std::shared_ptr<void> BlockGathering::hold_everything() {
+  gather_everything();
+  ++keeps_everything_;
+  return {nullptr, [self = shared_from_this()](void*) {
+            if (--self->keeps_everything_ == 0) self->end_backward();
+          }};
 }
 
 }  // namespace lockstep

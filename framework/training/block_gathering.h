@@ -16,8 +16,7 @@ namespace lockstep {
 /// Gathers blocks' parameters when they run and drops them after it, in forward and backward. At
 /// most two blocks are there at a time: the one that runs, and the one before (in a backward) or,
 /// where a network carries bytes meanwhile, the next, in the order of the forward before.
-class BlockGathering final : public Block::Runner,
-                             public std::enable_shared_from_this<BlockGathering> {
+class BlockGathering final : public std::enable_shared_from_this<BlockGathering> {
  public:
   /// `blocks` are the groups 1, 2, … of the parameters' layout. `left` is called with each bucket
   /// of a block whose backward is over, at the same places on all replicas; not for a block that
@@ -25,7 +24,8 @@ class BlockGathering final : public Block::Runner,
   BlockGathering(std::vector<Block*> blocks, const FlatLayout& layout, FlatParameters& parameters,
                  AxisQueue& queue, std::function<void(std::size_t bucket)> left);
 
-  at::Tensor run(Block& block, const at::Tensor& input) override;
+  /// block.forward(input).
+  at::Tensor run(Block& block, const at::Tensor& input);
 
   [[nodiscard]] bool keeps_everything() const noexcept { return keeps_everything_ > 0; }
   /// A backward of the trainer begins: `left` is called until it ends. In others, of
@@ -38,33 +38,11 @@ class BlockGathering final : public Block::Runner,
   /// A step ends: drops what a backward with create_graph has left for the next one.
   void end_step();
 
-  /// Gathers all blocks, which stay until end_backward(); under Everything longer.
+  /// Gathers all blocks, which stay until end_backward(); while they are held longer.
   void gather_everything();
-
-  /// The parameters of blocks[part] are there while it lives.
-  class Held {
-   public:
-    Held(std::shared_ptr<BlockGathering> gathering, std::size_t part);
-    ~Held();
-    Held(const Held&) = delete;
-    Held& operator=(const Held&) = delete;
-
-   private:
-    std::shared_ptr<BlockGathering> gathering_;
-    std::size_t part_;
-  };
-
-  /// All blocks' parameters are there while it lives.
-  class Everything {
-   public:
-    explicit Everything(std::shared_ptr<BlockGathering> gathering);
-    ~Everything();
-    Everything(const Everything&) = delete;
-    Everything& operator=(const Everything&) = delete;
-
-   private:
-    std::shared_ptr<BlockGathering> gathering_;
-  };
+  /// The parameters of blocks[part], or of all, are there while the result lives.
+  [[nodiscard]] std::shared_ptr<void> hold(std::size_t part);
+  [[nodiscard]] std::shared_ptr<void> hold_everything();
 
  private:
   struct Part {

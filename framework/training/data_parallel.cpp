@@ -161,16 +161,8 @@ DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, const AxisName
     if (leaves[i].requires_grad()) continue;
     throw ValueError(lockstep::str("DataParallel: leaf ", i, " requires no gradient"));
   }
-  ModuleParameters parameters;
-  parameters.tensors = each_once(leaves);
-  for (std::size_t i = 0; i < parameters.tensors.size(); ++i) {
-    parameters.names.push_back(lockstep::str("leaf ", i));
-  }
-  parameters.all = parameters.tensors;
-  parameters.is_frozen.assign(parameters.all.size(), false);
-  parameters.all_names = parameters.names;
   implementation_ =
-      std::make_unique<Implementation>(nullptr, std::move(parameters), axis_name, options, where);
+      std::make_unique<Implementation>(nullptr, leaf_parameters(leaves), axis_name, options, where);
 }
 
 DataParallel::~DataParallel() = default;

@@ -22,9 +22,9 @@ std::int64_t bytes_in_own_type(const FlatBucket& bucket) {
 
 FlatParameters::FlatParameters(const std::vector<std::string>& names,
                                const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
-                               const AxisNames& axis_name, ParameterPlacement placement)
+                               const AxisNames& axis_name, ParameterUpdates updates)
     : axis_(axis_name),
-      placement_(placement),
+      updates_(updates),
       placed_(names, parameters, layout, axis_name),
       buckets_(layout.buckets().size()) {
   const c10::AutoGradMode no_grad(false);
@@ -34,19 +34,17 @@ FlatParameters::FlatParameters(const std::vector<std::string>& names,
     const at::Tensor& whole = placed_.bucket(index);
     const Shard own = layout.shard_of(index, replica);
     made.own = updates_all() ? whole : whole.narrow(0, own.offset, own.size);
-    made.is_cut =
-        placement_ == ParameterPlacement::cut && !is_common() && layout.buckets()[index].group != 0;
-    bytes_ += static_cast<std::int64_t>((made.is_cut ? made.own : whole).nbytes());
-    if (!made.is_cut) continue;
+    bytes_ += static_cast<std::int64_t>((is_cut(index) ? made.own : whole).nbytes());
+    if (!is_cut(index)) continue;
     made.own = made.own.clone();
     placed_.set_memory(index, at::Tensor());
   }
 }
 
-std::int64_t FlatParameters::predicted_bytes(const FlatLayout& layout, bool is_cut) {
+std::int64_t FlatParameters::predicted_bytes(const FlatLayout& layout) {
   std::int64_t sum = 0;
   for (const FlatBucket& bucket : layout.buckets()) {
-    sum += bytes_in_own_type(bucket) / (is_cut && bucket.group != 0 ? layout.shards() : 1);
+    sum += bytes_in_own_type(bucket) / (bucket.group != 0 ? layout.shards() : 1);
   }
   return sum;
 }
@@ -67,7 +65,7 @@ std::int64_t FlatParameters::predicted_gathered(const FlatLayout& layout) {
 }
 
 bool FlatParameters::updates_all() const noexcept {
-  return placement_ == ParameterPlacement::whole && !is_common();
+  return updates_ == ParameterUpdates::all && !is_common();
 }
 
 void FlatParameters::publish() {
@@ -75,7 +73,7 @@ void FlatParameters::publish() {
     barrier(axis_);
   } else if (!updates_all()) {
     for (std::size_t index = 0; index < buckets_.size(); ++index) {
-      if (buckets_[index].is_cut) continue;
+      if (is_cut(index)) continue;
       const c10::AutoGradMode no_grad(false);
       all_gather_into(placed_.bucket(index), buckets_[index].own, axis_);
     }
@@ -88,8 +86,8 @@ std::vector<std::size_t> FlatParameters::edit(const std::function<void()>& write
   auto changed = placed_.edit(write, call);
   const c10::AutoGradMode no_grad(false);
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
+    if (!is_cut(index)) continue;
     const Bucket& bucket = buckets_[index];
-    if (!bucket.is_cut) continue;
     const Shard own = placed_.layout().shard_of(index, axis_index(axis_));
     bucket.own.copy_(bucket.gathered.narrow(0, own.offset, own.size));
   }
@@ -98,7 +96,7 @@ std::vector<std::size_t> FlatParameters::edit(const std::function<void()>& write
 
 void FlatParameters::start_gathering(std::size_t index, AxisQueue& queue) {
   Bucket& bucket = buckets_[index];
-  if (!bucket.is_cut || bucket.gathered.defined()) return;
+  if (!is_cut(index) || bucket.gathered.defined()) return;
   const c10::AutoGradMode no_grad(false);
   bucket.gathered = at::empty({placed_.layout().buckets()[index].size}, bucket.own.options());
   gathered_ += static_cast<std::int64_t>(bucket.gathered.nbytes());

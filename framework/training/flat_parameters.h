@@ -16,21 +16,18 @@
 
 namespace lockstep {
 
-/// Who has which part of the parameters.
-enum class ParameterPlacement {
-  whole,   ///< every replica has and updates all of them, where they do not share memory
-  shared,  ///< every replica has all, and updates its shard of each bucket
-  cut,     ///< every replica has its shard; buckets of groups other than 0 are whole while gathered
-};
+/// What each replica updates of a bucket, where replicas do not share memory: there it is its
+/// shard.
+enum class ParameterUpdates { all, own_shard };
 
-/// Parameters in flat buckets (PlacedParameters), updated in shards. What replicas hold together is
-/// never cut: then the owner of a shard writes it, and a barrier stands for every exchange.
+/// Parameters in flat buckets (PlacedParameters). Buckets of groups other than 0, which replicas
+/// that share memory have none of, are cut: each replica has its shard, and all while they are
+/// gathered. In shared memory a shard's owner writes it, and a barrier stands for every exchange.
 class FlatParameters {
  public:
   /// As PlacedParameters, with errors as theirs.
   FlatParameters(const std::vector<std::string>& names, const std::vector<at::Tensor>& parameters,
-                 const FlatLayout& layout, const AxisNames& axis_name,
-                 ParameterPlacement placement);
+                 const FlatLayout& layout, const AxisNames& axis_name, ParameterUpdates updates);
   FlatParameters(const FlatParameters&) = delete;
   FlatParameters& operator=(const FlatParameters&) = delete;
 
@@ -63,8 +60,8 @@ class FlatParameters {
 
   /// Bytes of this replica's own parameters; where they are common, of all replicas together.
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
-  /// What bytes() will be; `is_cut`: the buckets of groups other than 0 are in shards.
-  [[nodiscard]] static std::int64_t predicted_bytes(const FlatLayout& layout, bool is_cut);
+  /// What bytes() will be.
+  [[nodiscard]] static std::int64_t predicted_bytes(const FlatLayout& layout);
   /// What gathered_peak() will be where a block is gathered beside the one that runs.
   [[nodiscard]] static std::int64_t predicted_gathered(const FlatLayout& layout);
   /// The most bytes that were gathered at one time.
@@ -73,12 +70,14 @@ class FlatParameters {
  private:
   struct Bucket {
     at::Tensor own;
-    bool is_cut = false;
     at::Tensor gathered;  // the memory of a cut bucket that is whole
     std::optional<AxisQueue::Call> gathering;
   };
+  [[nodiscard]] bool is_cut(std::size_t bucket) const {
+    return layout().buckets()[bucket].group != 0;
+  }
   AxisNames axis_;
-  ParameterPlacement placement_;
+  ParameterUpdates updates_;
   PlacedParameters placed_;
   std::vector<Bucket> buckets_;
   std::int64_t bytes_ = 0;

@@ -57,7 +57,7 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
   const FlatGradients::Use gradient_use = FlatGradients::predicted_use(layout, gradients, overlaps);
   const bool updates_all = options.stage == 0 && !placement.shares_memory;
   MemoryUse use{
-      .parameters = FlatParameters::predicted_bytes(layout, cuts),
+      .parameters = FlatParameters::predicted_bytes(layout),
       .gradients = gradient_use.gradients,
       .optimizer_state = ShardedUpdate::predicted_bytes(options.optimizer, layout, updates_all),
       .communication = gradient_use.communication};

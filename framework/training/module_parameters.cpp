@@ -105,13 +105,13 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
   for (const auto& item : module.named_modules("", /*include_self=*/false)) {
     check_writes_nothing(item.key(), *item.value());
   }
-  std::unordered_map<const void*, bool> seen;
+  std::unordered_set<const void*> seen;
   std::vector<std::int64_t> number_of(blocks.size() + 1, 0);  // of those that have parameters
   for (const auto& item : module.named_parameters()) {
     const at::Tensor& parameter = item.value();
     if (!parameter.defined()) continue;
     found.by_name.emplace(item.key(), parameter);
-    if (!seen.emplace(parameter.unsafeGetTensorImpl(), true).second) continue;
+    if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
     found.all_names.push_back(item.key());
     found.all.push_back(parameter);
     found.is_frozen.push_back(!parameter.requires_grad());
@@ -137,16 +137,18 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
   return found;
 }
 
-std::vector<at::Tensor> each_once(const std::vector<at::Tensor>& tensors) {
+ModuleParameters leaf_parameters(const std::vector<at::Tensor>& tensors) {
+  ModuleParameters found;
   std::unordered_set<const void*> seen;
-  std::vector<at::Tensor> found;
   for (const at::Tensor& tensor : tensors) {
-    if (!tensor.requires_grad() || !seen.insert(tensor.unsafeGetTensorImpl()).second) {
-      continue;
-    }
-    check_parameter(lockstep::str("leaf ", found.size()), tensor);
-    found.push_back(tensor);
+    if (!tensor.requires_grad() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+    found.names.push_back(lockstep::str("leaf ", found.names.size()));
+    found.tensors.push_back(tensor);
+    check_parameter(found.names.back(), tensor);
   }
+  found.all_names = found.names;
+  found.all = found.tensors;
+  found.is_frozen.assign(found.all.size(), false);
   return found;
 }
 

@@ -52,8 +52,8 @@ void check_still_all(const ModuleParameters& parameters, const AxisCall& call);
 /// Throws ValueError unless `loss` is undefined, or one element that depends on parameters.
 void check_loss(const at::Tensor& loss, const AxisCall& call);
 
-/// Each tensor that requires a gradient once, in order, checked as above under its number.
-[[nodiscard]] std::vector<at::Tensor> each_once(const std::vector<at::Tensor>& tensors);
+/// Each of `tensors` that requires a gradient once, checked as above, called by its number.
+[[nodiscard]] ModuleParameters leaf_parameters(const std::vector<at::Tensor>& tensors);
 
 /// What is to be laid out, in the `groups` given by tensor; empty: without.
 [[nodiscard]] std::vector<FlatItem> flat_items(const std::vector<at::Tensor>& tensors,

@@ -12,7 +12,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
-#include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
@@ -281,31 +280,17 @@ std::vector<std::size_t> PlacedParameters::take(const std::vector<at::Tensor>& f
   const c10::AutoGradMode no_grad(false);
   const CalledFrom scope(call);
   for (std::size_t i = 0; i < parameters_.size(); ++i) let_go(i);
-  const auto count = static_cast<std::int64_t>(fresh.size());
-  const at::Tensor hashes = at::empty({2, count}, at::kLong);
-  auto* const own = hashes.data_ptr<std::int64_t>();
-  for (std::size_t i = 0; i < fresh.size(); ++i) {
-    own[i] = fresh[i].defined() ? 1 : 0;
-    own[fresh.size() + i] = fresh[i].defined() ? hash_of(fresh[i]) : 0;
-  }
-  const at::Tensor all = all_gather(hashes, axis_);  // (replicas, 2, parameters)
-  const auto* const of_all = all.data_ptr<std::int64_t>();
+  std::vector<std::int64_t> hashes;
   std::vector<std::size_t> taken;
   for (std::size_t i = 0; i < fresh.size(); ++i) {
-    std::vector<std::int64_t> others;
-    for (std::int64_t replica = 1; replica < all.size(0); ++replica) {
-      const auto* const its = of_all + replica * 2 * count;
-      if (its[i] != of_all[i] || its[fresh.size() + i] != of_all[fresh.size() + i]) {
-        others.push_back(replica);
-      }
-    }
-    if (!others.empty()) {
-      throw Error(lockstep::str(call.text(), ": parameter '", names_[i],
-                                "' was given other values on ",
-                                others.size() == 1 ? "replica " : "replicas ", join(others),
-                                " than on replica 0: all replicas must change it alike"));
-    }
+    hashes.push_back(fresh[i].defined() ? hash_of(fresh[i]) : 0);
     if (fresh[i].defined()) taken.push_back(i);
+  }
+  if (const auto found = first_difference(hashes, axis_)) {
+    throw Error(lockstep::str(
+        call.text(), ": parameter '", names_[found->index], "' was given other values on ",
+        found->replicas.size() == 1 ? "replica " : "replicas ", join(found->replicas),
+        " than on replica 0: all replicas must change it alike"));
   }
   const bool writes = !is_common_ || axis_index(axis_) == 0;
   for (const std::size_t index : taken) {

@@ -46,9 +46,9 @@ ShardedOptimizer::ShardedOptimizer(const std::vector<at::Tensor>& parameters, co
     : axis_(axis_name) {
   const AxisCall call{"ShardedOptimizer", axis_, where};
   const CalledFrom scope(call);
-  const std::vector<at::Tensor> tensors = each_once(parameters);
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < tensors.size(); ++i) names.push_back(str("leaf ", i));
+  const auto leaves = leaf_parameters(parameters);
+  const auto& names = leaves.names;
+  const auto& tensors = leaves.tensors;
   claims_ = std::make_unique<ParameterClaims>("ShardedOptimizer",
                                               std::vector{ParameterPart::values}, names, tensors);
   check_same_model(names, tensors, axis_);

@@ -161,7 +161,7 @@ class ZeroTrainer::Implementation {
       return lockstep::check_agreement(parameters_.all_names, parameters_.all, axis_);
     }
     (void)flat_parameters_->check(call);
-    const BlockGathering::Everything everything(blocks_);
+    const auto held = blocks_ ? blocks_->hold_everything() : nullptr;
     const auto changed = flat_parameters_->edit(write, call);
     update_->refresh_masters(changed);
   }
@@ -173,7 +173,7 @@ class ZeroTrainer::Implementation {
     call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
     const c10::AutoGradMode no_grad(false);
     if (blocks_) {
-      for (Block* const block : parameters_.blocks) block->remove_runner();
+      for (Block* const block : parameters_.blocks) block->set_runner(nullptr);
       blocks_->gather_everything();
     }
     update_.reset();
@@ -188,22 +188,24 @@ class ZeroTrainer::Implementation {
       std::source_location where) {
     const AxisCall call{"ZeroTrainer::visit_parameters", axis_, where};
     std::int64_t held_block = 0;
-    std::unique_ptr<BlockGathering::Held> held;
+    std::shared_ptr<void> held;
     for (const auto& [name, parameter] : parameters_.by_name) {
       const CalledFrom scope(call);
       const std::int64_t block = cut_block_of(parameter);
       if (block != held_block) {
         held.reset();
-        if (block != 0)
-          held =
-              std::make_unique<BlockGathering::Held>(blocks_, static_cast<std::size_t>(block - 1));
+        if (block != 0) held = blocks_->hold(static_cast<std::size_t>(block - 1));
         held_block = block;
       }
       visit(name, parameter);
     }
   }
 
-  std::unique_ptr<WholeParameters> whole_parameters(std::source_location where);
+  std::unique_ptr<WholeParameters> whole_parameters(std::source_location where) {
+    const AxisCall call{"ZeroTrainer::whole_parameters", axis_, where};
+    const CalledFrom scope(call);
+    return std::make_unique<WholeParameters>(blocks_ ? blocks_->hold_everything() : nullptr);
+  }
 
   void check_agreement(std::source_location where) {
     const AxisCall call{"ZeroTrainer::check_agreement", axis_, where};
@@ -356,8 +358,8 @@ class ZeroTrainer::Implementation {
     const FlatLayout layout(
         flat_items(parameters_.tensors, cuts ? parameters_.block_of : std::vector<std::int64_t>{}),
         order, bucket_bytes(options_.bucket_mb), axis_size(axis_));
-    flat_parameters_ = std::make_unique<FlatParameters>(
-        parameters_.names, parameters_.tensors, layout, axis_, parameter_placement(options_.stage));
+    flat_parameters_ = std::make_unique<FlatParameters>(parameters_.names, parameters_.tensors,
+                                                        layout, axis_, updates_at(options_.stage));
     const FlatGradientOptions how = gradient_options(options_, layout, queue_->overlaps(),
                                                      take_turns(), flat_parameters_->is_common());
     tell_what_stays(layout, how, cuts);
@@ -434,25 +436,6 @@ class ZeroTrainer::Implementation {
   std::unique_ptr<AxisQueue> queue_;
   std::unique_ptr<AxisQueue> gather_queue_;
 };
-
-namespace {
-
-class Whole final : public ZeroTrainer::WholeParameters {
- public:
-  explicit Whole(std::shared_ptr<BlockGathering> blocks) : everything_(std::move(blocks)) {}
-
- private:
-  BlockGathering::Everything everything_;
-};
-
-}  // namespace
-
-std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::Implementation::whole_parameters(
-    std::source_location where) {
-  const AxisCall call{"ZeroTrainer::whole_parameters", axis_, where};
-  const CalledFrom scope(call);
-  return std::make_unique<Whole>(blocks_);
-}
 
 ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::source_location where)
     : implementation_(std::make_unique<Implementation>(module, std::move(options), where)) {}

@@ -5,6 +5,7 @@
 #include <memory>
 #include <source_location>
 #include <string>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 
@@ -139,7 +140,10 @@ class ZeroTrainer {
 
 class ZeroTrainer::WholeParameters {
  public:
-  virtual ~WholeParameters() = default;
+  explicit WholeParameters(std::shared_ptr<void> held) : held_(std::move(held)) {}
+
+ private:
+  std::shared_ptr<void> held_;
 };
 
 }  // namespace lockstep

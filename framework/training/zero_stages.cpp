@@ -15,9 +15,8 @@ void check_options(const ZeroOptions& options) {
   require(!options.clip_value || *options.clip_value > 0, "ZeRO: clip_value must be above 0");
 }
 
-ParameterPlacement parameter_placement(int stage) {
-  if (stage == 3) return ParameterPlacement::cut;
-  return stage == 0 ? ParameterPlacement::whole : ParameterPlacement::shared;
+ParameterUpdates updates_at(int stage) {
+  return stage == 0 ? ParameterUpdates::all : ParameterUpdates::own_shard;
 }
 
 FlatGradientOptions gradient_options(const ZeroOptions& options, const FlatLayout& layout,

@@ -22,7 +22,7 @@ namespace lockstep {
 // Replicas that take turns sum their gradients as they come, from stage 1 on and where they hold
 // the parameters once. Compressed gradients are never summed so.
 
-[[nodiscard]] ParameterPlacement parameter_placement(int stage);
+[[nodiscard]] ParameterUpdates updates_at(int stage);
 
 /// `overlaps`: reductions go on beside the backward. `take_turns`: a worker has several replicas.
 /// `is_common`: replicas hold the parameters once.
