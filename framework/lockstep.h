@@ -32,6 +32,7 @@
 #include "framework/replicas/shard_map.h"
 #include "framework/replicas/vmap.h"
 #include "framework/telemetry/digest.h"
+#include "framework/telemetry/file.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/progress.h"
 #include "framework/telemetry/run_folder.h"

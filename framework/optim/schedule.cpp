@@ -27,31 +27,12 @@ double one_cycle(const ScheduleOptions& options, double max_lr, double step, dou
   return annealed(strategy, max_lr, last_lr, length > 0 ? (step - peak) / length : 1);
 }
 
-void check(const ScheduleOptions& options, const char* name, bool holds, const std::string& rule,
-           double value) {
-  if (holds && std::isfinite(value)) return;
-  throw ValueError(str("schedule ", options.name, ": ", name, " must be ", rule, ", not ", value));
-}
-
-void check_not_set(const ScheduleOptions& options, const char* name, bool is_default) {
-  if (is_default) return;
-  throw ValueError(str("schedule ", options.name, ": ", name, " is not an option of it"));
-}
-
 void check_known(const std::string& name) {
   for (const std::string& known : schedule_names()) {
     if (name == known) return;
   }
   throw ValueError(str("unknown schedule '", name, "'", did_you_mean(name, schedule_names()),
                        "; known are ", join(schedule_names())));
-}
-
-void check_one_cycle(const ScheduleOptions& options) {
-  check(options, "pct_start", options.pct_start >= 0 && options.pct_start <= 1, "from 0 to 1",
-        options.pct_start);
-  check(options, "div_factor", options.div_factor > 0, "above 0", options.div_factor);
-  check(options, "final_div_factor", options.final_div_factor > 0, "above 0",
-        options.final_div_factor);
 }
 
 }  // namespace
@@ -63,37 +44,31 @@ const std::vector<std::string>& schedule_names() {
 
 void check_schedule(const ScheduleOptions& options) {
   check_known(options.name);
-  const ScheduleOptions defaults;
-  check(options, "warmup_steps", options.warmup_steps >= 0, "at least 0",
-        static_cast<double>(options.warmup_steps));
-  if (options.name == "linear") {
-    check(options, "end_factor", options.end_factor >= 0, "at least 0", options.end_factor);
-  } else {
-    check_not_set(options, "end_factor", options.end_factor == defaults.end_factor);
-  }
-  if (options.name == "cosine") {
-    check(options, "eta_min", options.eta_min >= 0, "at least 0", options.eta_min);
-  } else {
-    check_not_set(options, "eta_min", options.eta_min == defaults.eta_min);
-  }
-  if (options.name == "step") {
-    check(options, "step_size", options.step_size >= 1, "at least 1",
-          static_cast<double>(options.step_size));
-    check(options, "gamma", options.gamma > 0, "above 0", options.gamma);
-  } else {
-    check_not_set(options, "step_size", options.step_size == defaults.step_size);
-    check_not_set(options, "gamma", options.gamma == defaults.gamma);
-  }
-  if (options.name == "one_cycle") {
-    check_not_set(options, "warmup_steps", options.warmup_steps == defaults.warmup_steps);
-    check_one_cycle(options);
-  } else {
-    check_not_set(options, "pct_start", options.pct_start == defaults.pct_start);
-    check_not_set(options, "div_factor", options.div_factor == defaults.div_factor);
-    check_not_set(options, "final_div_factor",
-                  options.final_div_factor == defaults.final_div_factor);
-    check_not_set(options, "anneal_strategy", options.anneal_strategy == defaults.anneal_strategy);
-  }
+  const auto check = [&](const char* name, auto ScheduleOptions::*option, bool is_its, bool holds,
+                         const char* rule) {
+    const auto value = options.*option;
+    if (!is_its && value != ScheduleOptions().*option) {
+      throw ValueError(str("schedule ", options.name, ": ", name, " is not an option of it"));
+    }
+    const auto number = static_cast<double>(value);
+    if (!is_its || (holds && std::isfinite(number))) return;
+    throw ValueError(
+        str("schedule ", options.name, ": ", name, " must be ", rule, ", not ", number));
+  };
+  using Options = ScheduleOptions;
+  const auto is = [&](const char* name) { return options.name == name; };
+  check("warmup_steps", &Options::warmup_steps, !is("one_cycle"), options.warmup_steps >= 0,
+        "at least 0");
+  check("end_factor", &Options::end_factor, is("linear"), options.end_factor >= 0, "at least 0");
+  check("eta_min", &Options::eta_min, is("cosine"), options.eta_min >= 0, "at least 0");
+  check("step_size", &Options::step_size, is("step"), options.step_size >= 1, "at least 1");
+  check("gamma", &Options::gamma, is("step"), options.gamma > 0, "above 0");
+  check("pct_start", &Options::pct_start, is("one_cycle"),
+        options.pct_start >= 0 && options.pct_start <= 1, "from 0 to 1");
+  check("div_factor", &Options::div_factor, is("one_cycle"), options.div_factor > 0, "above 0");
+  check("final_div_factor", &Options::final_div_factor, is("one_cycle"),
+        options.final_div_factor > 0, "above 0");
+  check("anneal_strategy", &Options::anneal_strategy, is("one_cycle"), true, "");
 }
 
 double learning_rate(const ScheduleOptions& options, double base_lr, std::int64_t step,

@@ -1,7 +1,6 @@
 #include "framework/telemetry/digest.h"
 
 #include <array>
-#include <memory>
 
 #include <openssl/evp.h>
 
@@ -17,26 +16,20 @@ void require(int status) {
 
 }  // namespace
 
-struct ParametersDigest::Context {
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> sha{EVP_MD_CTX_new(), EVP_MD_CTX_free};
-};
-
-ParametersDigest::ParametersDigest() : context_(std::make_unique<Context>()) {
-  require(EVP_DigestInit_ex(context_->sha.get(), EVP_sha256(), nullptr));
+ParametersDigest::ParametersDigest() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+  require(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr));
 }
-
-ParametersDigest::~ParametersDigest() = default;
 
 void ParametersDigest::add(const std::string& name, const at::Tensor& tensor) {
   if (!tensor.defined()) throw ValueError(str("parameters_sha256: '", name, "' is undefined"));
   const at::Tensor bytes = tensor.detach().cpu().contiguous();
-  require(EVP_DigestUpdate(context_->sha.get(), bytes.data_ptr(), bytes.nbytes()));
+  require(EVP_DigestUpdate(context_.get(), bytes.data_ptr(), bytes.nbytes()));
 }
 
 std::string ParametersDigest::finish() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
-  require(EVP_DigestFinal_ex(context_->sha.get(), digest.data(), &size));
+  require(EVP_DigestFinal_ex(context_.get(), digest.data(), &size));
 
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text;

@@ -6,15 +6,14 @@
 
 #include <ATen/core/Tensor.h>
 
+struct evp_md_ctx_st;  // OpenSSL's EVP_MD_CTX
+
 namespace lockstep {
 
 /// parameters_sha256() of tensors that are not there at one time.
 class ParametersDigest {
  public:
   ParametersDigest();
-  ~ParametersDigest();
-  ParametersDigest(const ParametersDigest&) = delete;
-  ParametersDigest& operator=(const ParametersDigest&) = delete;
 
   /// The next one, in the order of names. Throws ValueError for an undefined tensor.
   void add(const std::string& name, const at::Tensor& tensor);
@@ -22,8 +21,7 @@ class ParametersDigest {
   [[nodiscard]] std::string finish();
 
  private:
-  struct Context;
-  std::unique_ptr<Context> context_;
+  std::unique_ptr<evp_md_ctx_st, void (*)(evp_md_ctx_st*)> context_;
 };
 
 /// The SHA-256, as 64 lowercase hexadecimal digits, of the raw bytes of all tensors, each in

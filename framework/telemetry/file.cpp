@@ -1,7 +1,12 @@
 #include "framework/telemetry/file.h"
 
+#include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -11,17 +16,18 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 
+namespace fs = std::filesystem;
+
 namespace lockstep {
 namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& path, const char* what) {
-  const int reason = errno;
+[[noreturn]] void fail(const fs::path& path, const char* what, int reason = errno) {
   throw Error(str(path.string(), " can't be ", what, ": ", std::strerror(reason)));
 }
 
 }  // namespace
 
-File::File(const std::filesystem::path& path, int flags, std::filesystem::path name)
+File::File(const fs::path& path, int flags, fs::path name)
     : name_(name.empty() ? path : std::move(name)),
       descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
   if (descriptor_ < 0) fail(name_, "opened");
@@ -52,6 +58,119 @@ bool File::is_in_place() const noexcept {
   struct stat there {};
   return ::fstat(descriptor_, &here) == 0 && ::stat(name_.c_str(), &there) == 0 &&
          here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+namespace {
+
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+// How names of temporary files next to `path` begin and end.
+std::string prefix_of(const fs::path& path) {
+  return str(".", path.filename().string(), ".");
+}
+constexpr std::string_view kSuffix = ".tmp";
+
+// A name next to `path` that no other writer uses: of this process, or another of this host.
+fs::path temporary_name(const fs::path& path) {
+  static std::atomic<unsigned> count{0};
+  return folder_of(path) / str(prefix_of(path), getpid(), "-", count.fetch_add(1), kSuffix);
+}
+
+// A file that gets its name once its content is on the disk. Until then it has none, so that
+// whatever ends the process leaves nothing behind; where the file system can't have that
+// (O_TMPFILE), it has a temporary one, which the destructor removes.
+class NewFile {
+ public:
+  explicit NewFile(fs::path path) : path_(std::move(path)) {
+    try {
+      file_.emplace(folder_of(path_), O_TMPFILE | O_WRONLY, path_);
+    } catch (const Error&) {
+      temporary_ = temporary_name(path_);
+      file_.emplace(temporary_, O_WRONLY | O_CREAT | O_EXCL, path_);
+    }
+  }
+  NewFile(fs::path path, std::string_view text) : NewFile(std::move(path)) {
+    file_->write(text);
+    file_->sync();
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  ~NewFile() {
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  }
+
+  // Gives it its name, unless a file has that already.
+  [[nodiscard]] bool publish() {
+    const int reason = link_as(path_);
+    if (reason == 0) return true;
+    // Whoever has published meanwhile may have swept this one's temporary name away.
+    std::error_code error;
+    if (reason == EEXIST || fs::exists(fs::symlink_status(path_, error))) return false;
+    fail(path_, "written", reason);
+  }
+
+  // Gives it its name in any case, in place of a file that has it.
+  void publish_over() {
+    if (temporary_.empty()) {
+      if (publish()) return;
+      const fs::path name = temporary_name(path_);
+      if (const int reason = link_as(name)) fail(path_, "written", reason);
+      temporary_ = name;
+    }
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "written");
+    temporary_.clear();
+    File(folder_of(path_), O_RDONLY | O_DIRECTORY).sync();
+  }
+
+ private:
+  // Gives it `name`; 0, or the errno why not.
+  int link_as(const fs::path& name) {
+    int result = 0;
+    if (temporary_.empty()) {
+      const std::string self = str("/proc/self/fd/", file_->descriptor());
+      result = ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
+    } else {
+      result = ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, name.c_str(), RENAME_NOREPLACE);
+      if (result == 0) {
+        temporary_.clear();
+      } else if (errno == EINVAL || errno == ENOSYS) {  // NFS: the temporary name goes in the end
+        result = ::link(temporary_.c_str(), name.c_str());
+      }
+    }
+    if (result != 0) return errno;
+    // A name is durable once its folder is.
+    File(folder_of(name), O_RDONLY | O_DIRECTORY).sync();
+    return 0;
+  }
+
+  fs::path path_;
+  fs::path temporary_;  // empty while it has no name
+  std::optional<File> file_;
+};
+
+}  // namespace
+
+void write_file_atomically(const fs::path& path, std::string_view text) {
+  NewFile(path, text).publish_over();
+}
+
+bool write_new_file(const fs::path& path, std::string_view text) {
+  return NewFile(path, text).publish();
+}
+
+void sweep_temporary_files(const fs::path& path) {
+  const std::string prefix = prefix_of(path);
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder_of(path), error)) {
+    const std::string name = entry.path().filename();
+    if (name.size() < prefix.size() + kSuffix.size() || !name.starts_with(prefix) ||
+        !name.ends_with(kSuffix)) {
+      continue;
+    }
+    fs::remove(entry.path(), error);
+  }
 }
 
 }  // namespace lockstep

@@ -24,13 +24,25 @@ class File {
   /// Waits until what was written is on the disk.
   void sync() const;
 
-  /// Whether its name still leads to it: nobody has removed, renamed or
-  /// replaced it or a folder above it.
+  /// Whether its name still leads to it: nobody has removed, renamed or replaced it or a folder
+  /// above it.
   [[nodiscard]] bool is_in_place() const noexcept;
 
  private:
   std::filesystem::path name_;
   int descriptor_;
 };
+
+/// Makes `path` a file that holds `text`: whoever opens it, even after a crash, finds the old file
+/// or the new one, never a part. Throws Error where it can't be written; nothing is left behind
+/// then, nor by what kills the process (but see sweep_temporary_files()).
+void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+/// The same, unless there is such a file: of several processes that do this at once, one gets true.
+[[nodiscard]] bool write_new_file(const std::filesystem::path& path, std::string_view text);
+
+/// Removes what these leave of `path` where they were killed and the file system knows no files
+/// without names (O_TMPFILE).
+void sweep_temporary_files(const std::filesystem::path& path);
 
 }  // namespace lockstep

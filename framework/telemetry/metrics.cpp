@@ -10,7 +10,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/telemetry/run_folder.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,9 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <limits>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -189,19 +191,14 @@ void Progress::write(const std::string& text) {
 
 ProgressTicks::ProgressTicks(Progress& progress) {
   if (!progress.on_terminal()) return;
-  thread_ = std::thread([this, &progress] {
-    std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, kTick, [this] { return ended_; })) progress.tick();
+  thread_ = std::jthread([&progress](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::unique_lock lock(mutex);
+    while (!stop.stop_requested()) {
+      if (!wake.wait_for(lock, stop, kTick, [&] { return stop.stop_requested(); })) progress.tick();
+    }
   });
-}
-
-ProgressTicks::~ProgressTicks() {
-  {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -100,15 +99,9 @@ class Progress {
 class ProgressTicks {
  public:
   explicit ProgressTicks(Progress& progress);
-  ProgressTicks(const ProgressTicks&) = delete;
-  ProgressTicks& operator=(const ProgressTicks&) = delete;
-  ~ProgressTicks();
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool ended_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace lockstep

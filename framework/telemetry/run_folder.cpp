@@ -5,7 +5,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/telemetry/new_file.h"
+#include "framework/telemetry/file.h"
 
 namespace fs = std::filesystem;
 
@@ -68,7 +68,7 @@ void claim_run_folder(const fs::path& folder, std::string_view config) {
   }
   try {
     // The one file that two runs can't both make.
-    if (!NewFile(folder / kRunFiles[0], config).publish()) refuse(kRunFiles[0]);
+    if (!write_new_file(folder / kRunFiles[0], config)) refuse(kRunFiles[0]);
   } catch (const ValueError&) {
     throw;
   } catch (const Error& failure) {
@@ -76,10 +76,6 @@ void claim_run_folder(const fs::path& folder, std::string_view config) {
         str("output folder ", folder.string(), " can't be written to: ", failure.what()));
   }
   for (const char* file : kRunFiles) sweep_temporary_files(folder / file);
-}
-
-void write_file_atomically(const fs::path& path, std::string_view text) {
-  NewFile(path, text).publish_over();
 }
 
 }  // namespace lockstep

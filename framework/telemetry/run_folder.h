@@ -22,9 +22,4 @@ namespace lockstep {
 /// go away.
 void claim_run_folder(const std::filesystem::path& folder, std::string_view config);
 
-/// Makes `path` a file that holds `text`: whoever opens it, even after a crash, finds the old file
-/// or the new one, never a part. Throws Error where it can't be written; nothing is left behind
-/// then, nor by what kills the process (see NewFile).
-void write_file_atomically(const std::filesystem::path& path, std::string_view text);
-
 }  // namespace lockstep

@@ -38,6 +38,13 @@ std::int64_t hash_of(const at::Tensor& tensor) {
   return static_cast<std::int64_t>(std::hash<std::string_view>{}(text));
 }
 
+bool has_same_bytes(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor values = as_message(a);
+  const at::Tensor others = as_message(b);
+  return values.nbytes() == 0 ||
+         std::memcmp(values.data_ptr(), others.data_ptr(), values.nbytes()) == 0;
+}
+
 namespace {
 
 std::string line_or_none(const std::vector<std::string>& lines, std::size_t index) {

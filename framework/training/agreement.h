@@ -29,6 +29,9 @@ void check_same_model(const char* kind, const std::vector<std::string>& lines,
 /// A hash of a tensor's bytes, the same on machines of one kind.
 [[nodiscard]] std::int64_t hash_of(const at::Tensor& tensor);
 
+/// For two tensors of one dtype and shape, however they lie.
+[[nodiscard]] bool has_same_bytes(const at::Tensor& a, const at::Tensor& b);
+
 /// Which one is not alike on all replicas, and the replicas that differ from replica 0.
 struct Difference {
   std::size_t index;

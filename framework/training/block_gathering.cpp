@@ -11,21 +11,18 @@
 
 namespace lockstep {
 
-BlockGathering::BlockGathering(std::vector<Block*> blocks, const FlatLayout& layout,
+BlockGathering::BlockGathering(const std::vector<Block*>& blocks, const FlatLayout& layout,
                                FlatParameters& parameters, AxisQueue& queue,
                                std::function<void(std::size_t bucket)> left)
     : parameters_(parameters), queue_(queue), left_(std::move(left)), parts_(blocks.size()) {
-  for (std::size_t part = 0; part < blocks.size(); ++part) {
-    parts_[part].block = blocks[part];
-    part_of_.emplace(blocks[part], part);
-  }
+  for (std::size_t part = 0; part < blocks.size(); ++part) part_of_.emplace(blocks[part], part);
   for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
     const std::int64_t group = layout.buckets()[bucket].group;
     if (group == 0) continue;
     const auto part = static_cast<std::size_t>(group - 1);
     parts_[part].buckets.push_back(bucket);
     for (const std::size_t item : layout.buckets()[bucket].items) {
-      parts_[part].items.push_back(item);
+      ++parts_[part].items;
       part_of_item_.emplace(item, part);
     }
   }
@@ -105,7 +102,7 @@ void BlockGathering::before_backward(std::size_t part) {
   }
   if (c10::GradMode::is_enabled()) keeps_graph_ = true;  // create_graph
   Part& entered = parts_[part];
-  if (entered.users++ == 0) entered.missing = entered.items.size();
+  if (entered.users++ == 0) entered.missing = entered.items;
   gather(part);
 }
 

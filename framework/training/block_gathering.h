@@ -21,8 +21,9 @@ class BlockGathering final : public std::enable_shared_from_this<BlockGathering>
   /// `blocks` are the groups 1, 2, … of the parameters' layout. `left` is called with each bucket
   /// of a block whose backward is over, at the same places on all replicas; not for a block that
   /// ran on an input without a gradient.
-  BlockGathering(std::vector<Block*> blocks, const FlatLayout& layout, FlatParameters& parameters,
-                 AxisQueue& queue, std::function<void(std::size_t bucket)> left);
+  BlockGathering(const std::vector<Block*>& blocks, const FlatLayout& layout,
+                 FlatParameters& parameters, AxisQueue& queue,
+                 std::function<void(std::size_t bucket)> left);
 
   /// block.forward(input).
   at::Tensor run(Block& block, const at::Tensor& input);
@@ -46,9 +47,8 @@ class BlockGathering final : public std::enable_shared_from_this<BlockGathering>
 
  private:
   struct Part {
-    Block* block = nullptr;
     std::vector<std::size_t> buckets;
-    std::vector<std::size_t> items;
+    std::size_t items = 0;
     bool ends_at_input = true;  // a run's backward is over when its input's gradient is there
     int users = 0;              // runs whose backward goes on
     std::size_t missing = 0;    // gradients, of the backward that goes on

@@ -118,9 +118,8 @@ class DataParallel::Implementation {
 
   void lay_out(const at::Tensor& loss) {
     const c10::AutoGradMode no_grad(false);
-    const FlatLayout layout(flat_items(all_.tensors),
-                            agreed_backward_order(loss, all_.tensors, axis_),
-                            bucket_bytes(options_.bucket_mb), axis_size(axis_));
+    const FlatLayout layout = flat_layout(all_, agreed_backward_order(loss, all_.tensors, axis_),
+                                          options_.bucket_mb, axis_size(axis_));
     gradients_ = std::make_unique<FlatGradients>(
         all_.tensors, layout, axis_,
         FlatGradientOptions{.overlap = options_.overlap, .compression = options_.compression},

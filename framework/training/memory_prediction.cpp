@@ -47,9 +47,8 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
   const std::int64_t workers = placement.workers == 0 ? placement.replicas : placement.workers;
   std::vector<std::size_t> order(parameters.tensors.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  const FlatLayout layout(
-      flat_items(parameters.tensors, cuts ? parameters.block_of : std::vector<std::int64_t>{}),
-      order, bucket_bytes(options.bucket_mb), placement.replicas);
+  const FlatLayout layout =
+      flat_layout(parameters, order, options.bucket_mb, placement.replicas, cuts);
   const bool overlaps = placement.is_network && options.overlap != Overlap::off;
   const FlatGradientOptions gradients = gradient_options(
       options, layout, overlaps, workers < placement.replicas, placement.shares_memory);

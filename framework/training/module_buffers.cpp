@@ -1,7 +1,6 @@
 #include "framework/training/module_buffers.h"
 
 #include <cstdint>
-#include <cstring>
 #include <unordered_set>
 
 #include <ATen/TensorOperators.h>
@@ -28,12 +27,6 @@ constexpr std::int64_t kAlignment = 16;
 std::int64_t room_for(const at::Tensor& tensor) {
   const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-bool has_bytes_of(const at::Tensor& tensor, const at::Tensor& other) {
-  if (other.nbytes() == 0) return true;
-  const at::Tensor values = as_message(tensor);
-  return std::memcmp(values.data_ptr(), other.data_ptr(), other.nbytes()) == 0;
 }
 
 // The replicas' mean of each of `own`, given replica 0's: that plus the mean of the differences,
@@ -141,7 +134,7 @@ void ModuleBuffers::synchronize(Buffers rule) {
   }
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const at::Tensor result = results[i].contiguous();
-    if (!has_bytes_of(buffers[i], result)) buffers[i].copy_(result);
+    if (!has_same_bytes(buffers[i], result)) buffers[i].copy_(result);
   }
 }
 

@@ -82,23 +82,21 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
   ModuleParameters found;
   found.module = &module;
   found.count = module.parameters().size();
-  std::unordered_map<const void*, std::int64_t> block_of;  // by tensor
-  std::vector<Block*> blocks;
+  std::unordered_map<const void*, Block*> block_of;  // by tensor; nullptr: of several
+  std::unordered_set<const Block*> blocks;
   std::vector<torch::nn::Module*> modules{&module};
   for (const auto& each : module.modules(/*include_self=*/false)) modules.push_back(each.get());
   for (torch::nn::Module* const each : modules) {
     auto* const block = dynamic_cast<Block*>(each);
     // One may be registered under several names.
-    if (block == nullptr || std::ranges::count(blocks, block) > 0) continue;
-    blocks.push_back(block);
+    if (block == nullptr || !blocks.insert(block).second) continue;
     for (const auto& inner : block->modules(/*include_self=*/false)) {
       if (dynamic_cast<Block*>(inner.get()) == nullptr) continue;
       throw ValueError("a Block must not be inside another");
     }
     for (const at::Tensor& parameter : block->parameters()) {
-      const auto number = static_cast<std::int64_t>(blocks.size());
-      const auto [place, is_new] = block_of.emplace(parameter.unsafeGetTensorImpl(), number);
-      if (!is_new && place->second != number) place->second = 0;
+      Block*& owner = block_of.emplace(parameter.unsafeGetTensorImpl(), block).first->second;
+      if (owner != block) owner = nullptr;
     }
   }
   check_writes_nothing("", module);
@@ -106,7 +104,6 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
     check_writes_nothing(item.key(), *item.value());
   }
   std::unordered_set<const void*> seen;
-  std::vector<std::int64_t> number_of(blocks.size() + 1, 0);  // of those that have parameters
   for (const auto& item : module.named_parameters()) {
     const at::Tensor& parameter = item.value();
     if (!parameter.defined()) continue;
@@ -119,17 +116,10 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
     check_parameter(item.key(), parameter);
     found.names.push_back(item.key());
     found.tensors.push_back(parameter);
-    const auto block = block_of.find(parameter.unsafeGetTensorImpl());
-    if (block == block_of.end() || block->second == 0) {
-      found.block_of.push_back(0);
-      continue;
-    }
-    std::int64_t& number = number_of[static_cast<std::size_t>(block->second)];
-    if (number == 0) {
-      found.blocks.push_back(blocks[static_cast<std::size_t>(block->second) - 1]);
-      number = static_cast<std::int64_t>(found.blocks.size());
-    }
-    found.block_of.push_back(number);
+    Block* const block = block_of[parameter.unsafeGetTensorImpl()];
+    const auto place = std::ranges::find(found.blocks, block) - found.blocks.begin();
+    found.block_of.push_back(block == nullptr ? 0 : place + 1);
+    if (block != nullptr && place == std::ssize(found.blocks)) found.blocks.push_back(block);
   }
   if (found.tensors.empty()) {
     throw ValueError("the module has no parameter that requires a gradient");
@@ -156,13 +146,18 @@ std::vector<FlatItem> flat_items(const std::vector<at::Tensor>& tensors,
                                  const std::vector<std::int64_t>& groups) {
   std::vector<FlatItem> items;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    items.push_back({tensors[i].numel(), tensors[i].scalar_type(), groups.empty() ? 0 : groups[i]});
+    items.push_back({tensors[i].numel(), tensors[i].scalar_type(), groups[i]});
   }
   return items;
 }
 
-std::int64_t bucket_bytes(double bucket_mb) {
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(bucket_mb * 1024 * 1024));
+FlatLayout flat_layout(const ModuleParameters& parameters, std::vector<std::size_t> order,
+                       double bucket_mb, std::int64_t shards, bool cuts) {
+  const std::vector<std::int64_t> uncut(parameters.tensors.size(), 0);
+  const std::vector<std::int64_t>& groups = cuts ? parameters.block_of : uncut;
+  std::ranges::stable_partition(order, [&](std::size_t item) { return groups[item] != 0; });
+  const auto bytes = std::max<std::int64_t>(1, static_cast<std::int64_t>(bucket_mb * 1024 * 1024));
+  return {flat_items(parameters.tensors, groups), order, bytes, shards};
 }
 
 }  // namespace lockstep

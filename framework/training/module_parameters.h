@@ -55,10 +55,14 @@ void check_loss(const at::Tensor& loss, const AxisCall& call);
 /// Each of `tensors` that requires a gradient once, checked as above, called by its number.
 [[nodiscard]] ModuleParameters leaf_parameters(const std::vector<at::Tensor>& tensors);
 
-/// What is to be laid out, in the `groups` given by tensor; empty: without.
+/// What is to be laid out, with the tensors' groups.
 [[nodiscard]] std::vector<FlatItem> flat_items(const std::vector<at::Tensor>& tensors,
-                                               const std::vector<std::int64_t>& groups = {});
+                                               const std::vector<std::int64_t>& groups);
 
-[[nodiscard]] std::int64_t bucket_bytes(double bucket_mb);
+/// Those that require a gradient, laid out in `order`. Where their blocks are `cut`, each is a
+/// group, and what is in none comes behind them.
+[[nodiscard]] FlatLayout flat_layout(const ModuleParameters& parameters,
+                                     std::vector<std::size_t> order, double bucket_mb,
+                                     std::int64_t shards, bool cuts = false);
 
 }  // namespace lockstep

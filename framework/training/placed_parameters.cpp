@@ -58,11 +58,6 @@ void set_storage_memory(const c10::Storage& storage, const at::Tensor& memory) {
       c10::Device(c10::kCPU)));
 }
 
-bool has_same_bytes(const at::Tensor& a, const at::Tensor& b) {
-  const auto bytes = static_cast<std::size_t>(a.numel()) * a.itemsize();
-  return bytes == 0 || std::memcmp(a.data_ptr(), b.data_ptr(), bytes) == 0;
-}
-
 }  // namespace
 
 PlacedParameters::PlacedParameters(std::vector<std::string> names,
@@ -185,10 +180,6 @@ void PlacedParameters::make_whole() {
             "' is a part, or another order, of memory that other tensors use, too: they would be "
             "left behind; give it memory of its own (set_data(clone()))"));
       }
-    }
-    for (const Range& range : ranges) {
-      const at::Tensor& parameter = parameters_[range.parameter];
-      if (covers_storage(parameter)) continue;
       const at::Tensor own = at::empty(parameter.sizes(), parameter.scalar_type());
       own.copy_(parameter.detach());
       parameter.set_data(own);

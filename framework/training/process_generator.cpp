@@ -1,5 +1,8 @@
 #include "framework/training/process_generator.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/equal.h>
+
 namespace lockstep {
 namespace {
 
@@ -7,6 +10,32 @@ namespace {
 std::recursive_mutex& guards() {
   static std::recursive_mutex mutex;
   return mutex;
+}
+
+at::Tensor state_now() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+// Before its first draw, which makes the first words.
+bool is_just_seeded() {
+  at::CPUGeneratorImpl& generator =
+      *at::detail::getDefaultCPUGenerator().get<at::CPUGeneratorImpl>();
+  const std::lock_guard lock(generator.mutex_);
+  const at::mt19937_data_pod engine = generator.engine().data();
+  return engine.left_ == 1 && engine.next_ == 0;
+}
+
+// All of the process, under guards().
+struct Initialization {
+  std::uint64_t number = 0;
+  at::Tensor state;
+};
+
+Initialization& last_initialization() {
+  static Initialization last;
+  return last;
 }
 
 }  // namespace
@@ -28,38 +57,18 @@ SeededInitialization::~SeededInitialization() {
   generator.set_state(outer_state_);
 }
 
-// Under guards().
-DrawWatch::State DrawWatch::now() {
-  at::CPUGeneratorImpl& generator =
-      *at::detail::getDefaultCPUGenerator().get<at::CPUGeneratorImpl>();
-  const std::lock_guard lock(generator.mutex_);
-  return {generator.engine().data(), generator.next_float_normal_sample().has_value(),
-          generator.next_double_normal_sample().has_value()};
-}
-
-DrawWatch::Initialization& DrawWatch::last_initialization() {
-  static Initialization last;
-  return last;
-}
-
 void DrawWatch::note_initialization() {
   const std::lock_guard lock(guards());
   ++last_initialization().number;
-  last_initialization().state = now();
+  last_initialization().state = state_now();
 }
 
 bool DrawWatch::look() {
   const std::lock_guard lock(guards());
   if (initializations_ != last_initialization().number) seen_ = last_initialization().state;
   initializations_ = last_initialization().number;
-  const State before = std::exchange(seen_, now());
-  const at::mt19937_data_pod& engine = seen_.engine;
-  // As it was just seeded: its first draw makes the first words.
-  if (engine.left_ == 1 && engine.next_ == 0) return false;
-  return engine.seed_ != before.engine.seed_ || engine.left_ != before.engine.left_ ||
-         engine.next_ != before.engine.next_ || engine.state_ != before.engine.state_ ||
-         seen_.has_float_sample != before.has_float_sample ||
-         seen_.has_double_sample != before.has_double_sample;
+  const at::Tensor before = std::exchange(seen_, state_now());
+  return !is_just_seeded() && !at::equal(seen_, before);
 }
 
 }  // namespace lockstep

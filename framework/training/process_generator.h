@@ -1,11 +1,9 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <mutex>
 #include <utility>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/calls_refused.h"
@@ -60,20 +58,8 @@ class DrawWatch {
   [[nodiscard]] bool look();
 
  private:
-  struct State {
-    at::mt19937_data_pod engine;
-    bool has_float_sample;  // one of a pair of normal samples, kept for the next call
-    bool has_double_sample;
-  };
-  struct Initialization {
-    std::uint64_t number = 0;
-    State state{};
-  };
-  [[nodiscard]] static State now();
-  [[nodiscard]] static Initialization& last_initialization();
-
   std::uint64_t initializations_ = 0;  // at the last look; 0: before the first
-  State seen_{};
+  at::Tensor seen_;                    // the generator's state then
 };
 
 }  // namespace lockstep

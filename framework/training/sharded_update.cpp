@@ -1,8 +1,8 @@
 #include "framework/training/sharded_update.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include <ATen/ops/abs.h>
@@ -86,7 +86,7 @@ std::int64_t ShardedUpdate::predicted_bytes(const OptimizerOptions& options,
 
 // In one message: the limbs of the norm's square, and each replica's vote in a place of its own.
 StepVotes ShardedUpdate::exchange(const StepVote& own) const {
-  constexpr std::size_t kWords = 2;  // a vote
+  constexpr std::size_t kWords = sizeof(StepVote) / sizeof(std::int64_t);
   ExactSum sum;
   for (const Piece& piece : pieces_) add_squares(piece.slice.gradient, sum);
   const auto replicas = static_cast<std::size_t>(axis_size(axis_));
@@ -97,21 +97,12 @@ StepVotes ShardedUpdate::exchange(const StepVote& own) const {
   auto* const data = message.data_ptr<std::int64_t>();
   std::copy_n(sum.limbs().begin(), limbs, data);
   auto* const votes = data + limbs;
-  auto* const vote = votes + static_cast<std::size_t>(axis_index(axis_)) * kWords;
-  vote[0] = std::bit_cast<std::int64_t>(own.lr);
-  vote[1] = (own.has_bad_loss ? 1 : 0) + (own.has_replaced ? 2 : 0) + (own.has_unused ? 4 : 0) +
-            (own.has_edited_gradients ? 8 : 0);
+  const auto replica = static_cast<std::size_t>(axis_index(axis_));
+  std::memcpy(votes + replica * kWords, &own, sizeof(own));
   psum_(message, axis_);
   std::copy_n(data, limbs, sum.limbs().begin());
-  StepVotes all{std::sqrt(sum.value()), {}};
-  for (std::size_t replica = 0; replica < replicas; ++replica) {
-    const std::int64_t* const its = votes + replica * kWords;
-    all.votes.push_back({.lr = std::bit_cast<double>(its[0]),
-                         .has_bad_loss = (its[1] & 1) != 0,
-                         .has_replaced = (its[1] & 2) != 0,
-                         .has_unused = (its[1] & 4) != 0,
-                         .has_edited_gradients = (its[1] & 8) != 0});
-  }
+  StepVotes all{std::sqrt(sum.value()), std::vector<StepVote>(replicas)};
+  std::memcpy(static_cast<void*>(all.votes.data()), votes, replicas * sizeof(StepVote));
   return all;
 }
 

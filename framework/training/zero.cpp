@@ -1,6 +1,5 @@
 #include "framework/training/zero.h"
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -351,13 +350,9 @@ class ZeroTrainer::Implementation {
     const c10::AutoGradMode no_grad(false);
     // What replicas hold together need not be gathered.
     const bool cuts = options_.stage == 3 && !common_zeros({1}, at::kByte, axis_).is_common;
-    auto order = agreed_backward_order(loss, parameters_.tensors, axis_);
-    // What is in no block is reduced last.
-    std::ranges::stable_partition(
-        order, [&](std::size_t item) { return cuts && parameters_.block_of[item] != 0; });
-    const FlatLayout layout(
-        flat_items(parameters_.tensors, cuts ? parameters_.block_of : std::vector<std::int64_t>{}),
-        order, bucket_bytes(options_.bucket_mb), axis_size(axis_));
+    const FlatLayout layout =
+        flat_layout(parameters_, agreed_backward_order(loss, parameters_.tensors, axis_),
+                    options_.bucket_mb, axis_size(axis_), cuts);
     flat_parameters_ = std::make_unique<FlatParameters>(parameters_.names, parameters_.tensors,
                                                         layout, axis_, updates_at(options_.stage));
     const FlatGradientOptions how = gradient_options(options_, layout, queue_->overlaps(),

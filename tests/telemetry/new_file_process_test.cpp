@@ -2,8 +2,7 @@
 #include <filesystem>
 #include <string>
 
-#include "framework/telemetry/new_file.h"
-#include "framework/telemetry/run_folder.h"
+#include "framework/telemetry/file.h"
 #include "tests/catch.h"
 #include "tests/support/child_program.h"
 #include "tests/support/temporary_folder.h"
