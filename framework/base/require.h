@@ -9,7 +9,7 @@ namespace lockstep {
 template <typename... Parts>
 void require(bool holds, const Parts&... parts) {
   if (!holds) [[unlikely]] {
-    throw ValueError(str(parts...));
+    throw ValueError(lockstep::str(parts...));
   }
 }
 

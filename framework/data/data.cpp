@@ -1,7 +1,6 @@
 #include "framework/data/data.h"
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
+#include "framework/base/require.h"
 #include "framework/data/pmean_example.h"
 
 namespace lockstep {
@@ -18,9 +17,7 @@ const std::vector<std::string>& data_names() {
 }
 
 DataSets load_data(const DataOptions& options, std::int64_t replicas) {
-  if (replicas < 1) {
-    throw ValueError(str("load_data: replicas is ", replicas, ", but must be at least 1"));
-  }
+  require(replicas >= 1, "load_data: replicas is ", replicas, ", but must be at least 1");
   if (options.name == kFashionMnist) {
     return {std::make_shared<const FashionMnist>(options.root, FashionMnist::Split::train),
             std::make_shared<const FashionMnist>(options.root, FashionMnist::Split::test)};

@@ -2,8 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
+#include "framework/base/require.h"
 
 namespace lockstep {
 namespace {
@@ -15,10 +14,8 @@ constexpr std::int64_t kMostReplicas = std::int64_t{1} << 20;
 }  // namespace
 
 PmeanExample::PmeanExample(std::int64_t replicas) {
-  if (replicas < 1 || replicas > kMostReplicas) {
-    throw ValueError(
-        str("pmean_example: replicas is ", replicas, ", but must be 1 ... ", kMostReplicas));
-  }
+  require(replicas >= 1 && replicas <= kMostReplicas, "pmean_example: replicas is ", replicas,
+          ", but must be 1 ... ", kMostReplicas);
   size_ = kSamplesPerReplica * replicas;
 }
 

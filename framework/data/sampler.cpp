@@ -4,23 +4,20 @@
 #include <limits>
 #include <numeric>
 
-#include "framework/base/errors.h"
 #include "framework/base/random.h"
+#include "framework/base/require.h"
 #include "framework/base/shard.h"
-#include "framework/base/text.h"
 
 namespace lockstep {
 namespace {
 
 void check_positive(const char* name, std::int64_t value) {
-  if (value < 1)
-    throw ValueError(str("sampler: ", name, " is ", value, ", but must be at least 1"));
+  require(value >= 1, "sampler: ", name, " is ", value, ", but must be at least 1");
 }
 
 void check_below(const char* name, std::int64_t value, std::int64_t count) {
-  if (value < 0 || value >= count) {
-    throw ValueError(str("sampler: ", name, " ", value, " is outside 0 ... ", count - 1));
-  }
+  require(value >= 0 && value < count, "sampler: ", name, " ", value, " is outside 0 ... ",
+          count - 1);
 }
 
 }  // namespace
@@ -29,10 +26,9 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   check_positive("size", options.size);
   check_positive("batch_size", options.batch_size);
   check_positive("replicas", options.replicas);
-  if (options.batch_size > std::numeric_limits<std::int64_t>::max() / options.replicas) {
-    throw ValueError(str("sampler: batch_size ", options.batch_size, " times replicas ",
-                         options.replicas, " is too large for a batch"));
-  }
+  require(options.batch_size <= std::numeric_limits<std::int64_t>::max() / options.replicas,
+          "sampler: batch_size ", options.batch_size, " times replicas ", options.replicas,
+          " is too large for a batch");
   full_batch_ = options.batch_size * options.replicas;
 }
 
@@ -47,7 +43,7 @@ std::int64_t Sampler::global_batch(std::int64_t step) const {
 
 std::vector<std::int64_t> Sampler::indices(std::int64_t epoch, std::int64_t step,
                                            std::int64_t replica) {
-  if (epoch < 0) throw ValueError(str("sampler: epoch is ", epoch, ", but must be at least 0"));
+  require(epoch >= 0, "sampler: epoch is ", epoch, ", but must be at least 0");
   check_below("replica", replica, options_.replicas);
   const Shard part = shard(global_batch(step), options_.replicas, replica);
   if (order_epoch_ != epoch) {

@@ -5,8 +5,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
+#include "framework/base/require.h"
 #include "framework/optim/optimizer_kernels.h"
 
 namespace lockstep {
@@ -31,12 +30,9 @@ void add_elements(const ElementKernels& kernels, const at::Tensor& values, Exact
 }  // namespace
 
 void add_squares(const at::Tensor& gradient, ExactSum& sum) {
-  if (!gradient.defined() || !gradient.device().is_cpu() || gradient.dim() != 1 ||
-      !gradient.is_contiguous()) {
-    throw ValueError(
-        "add_squares: the gradient must have one dimension and be contiguous, on the "
-        "CPU");
-  }
+  require(gradient.defined() && gradient.device().is_cpu() && gradient.dim() == 1 &&
+              gradient.is_contiguous(),
+          "add_squares: the gradient must have one dimension and be contiguous, on the CPU");
   const OptimizerKernels& kernels = optimizer_kernels().back();
   if (gradient.scalar_type() == at::kFloat) return add_elements(kernels.float32, gradient, sum);
   if (gradient.scalar_type() == at::kDouble) return add_elements(kernels.float64, gradient, sum);
@@ -45,9 +41,7 @@ void add_squares(const at::Tensor& gradient, ExactSum& sum) {
 }
 
 double clip_scale(double norm, double max_norm) {
-  if (!(max_norm > 0)) {
-    throw ValueError(lockstep::str("clip_scale: max_norm must be above 0, not ", max_norm));
-  }
+  require(max_norm > 0, "clip_scale: max_norm must be above 0, not ", max_norm);
   return std::isfinite(norm) ? std::min(1.0, max_norm / (norm + 1e-6)) : 1;
 }
 

@@ -8,9 +8,7 @@
 
 #include <c10/core/GradMode.h>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
-#include "framework/base/wording.h"
+#include "framework/base/require.h"
 #include "framework/optim/optimizer_kernels.h"
 
 namespace lockstep {
@@ -21,14 +19,12 @@ std::string setting(const OptimizerOptions& options, const std::string& name) {
 }
 
 void check_at_least_zero(const OptimizerOptions& options, const std::string& name, double value) {
-  if (std::isfinite(value) && value >= 0) return;
-  throw ValueError(
-      lockstep::str(setting(options, name), " must be a finite number of at least 0, not ", value));
+  require(std::isfinite(value) && value >= 0, setting(options, name),
+          " must be a finite number of at least 0, not ", value);
 }
 
 void check_not_set(const OptimizerOptions& options, const char* name, bool is_default) {
-  if (is_default) return;
-  throw ValueError(lockstep::str(setting(options, name), " is not an option of it"));
+  require(is_default, setting(options, name), " is not an option of it");
 }
 
 // The power by squaring, whose bits do not depend on the C library, as those of std::pow do.
@@ -42,21 +38,18 @@ double power(double base, std::int64_t exponent) {
 
 void check_tensor(const char* what, const at::Tensor& tensor, const at::Tensor& parameter,
                   bool dtype_fits, const char* dtypes) {
-  const auto fail = [&](const auto&... why) {
-    throw ValueError(lockstep::str("optimizer: a slice's ", what, " ", why...));
+  const auto check = [&](bool holds, const auto&... why) {
+    require(holds, "optimizer: a slice's ", what, " ", why...);
   };
-  if (!tensor.defined()) fail("is missing");
-  if (!tensor.device().is_cpu() || tensor.dim() != 1 || !tensor.is_contiguous()) {
-    fail("must have one dimension and be contiguous on the CPU, it is of shape ", tensor.sizes(),
-         " on ", tensor.device());
-  }
-  if (tensor.numel() != parameter.numel()) {
-    fail("has ", counted(tensor.numel(), "element"), ", its parameter ", parameter.numel());
-  }
-  if (!dtype_fits) {
-    fail("is ", tensor.scalar_type(), ", must be ", dtypes, ", with a parameter in ",
-         parameter.scalar_type());
-  }
+  check(tensor.defined(), "is missing");
+  check(tensor.device().is_cpu() && tensor.dim() == 1 && tensor.is_contiguous(),
+        "must have one dimension and be contiguous on the CPU, it is of shape ", tensor.sizes(),
+        " on ", tensor.device());
+  const std::int64_t count = tensor.numel();
+  check(count == parameter.numel(), "has ", count, count == 1 ? " element" : " elements",
+        ", its parameter ", parameter.numel());
+  check(dtype_fits, "is ", tensor.scalar_type(), ", must be ", dtypes, ", with a parameter in ",
+        parameter.scalar_type());
 }
 
 // Throws ValueError unless `slice` is as OptimizerSlice says, with `state_tensors` of state.
@@ -70,11 +63,9 @@ void check_slice(const OptimizerSlice& slice, std::size_t state_tensors) {
     check_tensor(what, tensor, parameter, is_same, "of the same dtype");
   };
   check_same("gradient", slice.gradient);
-  if (slice.state.size() != state_tensors) {
-    throw ValueError(lockstep::str("optimizer: a slice has ",
-                                   counted(std::ssize(slice.state), "tensor"),
-                                   " of state, the optimizer ", state_tensors));
-  }
+  const std::size_t states = slice.state.size();
+  require(states == state_tensors, "optimizer: a slice has ", states,
+          states == 1 ? " tensor" : " tensors", " of state, the optimizer ", state_tensors);
   for (const at::Tensor& state : slice.state) check_same("state", state);
   if (slice.rounded.defined()) {
     const at::ScalarType type = slice.rounded.scalar_type();
@@ -128,17 +119,13 @@ class FusedOptimizer final : public Optimizer {
 
   void update(const OptimizerSlice& slice, const UpdateSettings& settings) const override {
     check_slice(slice, state_tensors());
-    if (settings.step < 1) {
-      throw ValueError(
-          lockstep::str("optimizer: steps are counted from 1, this is step ", settings.step));
-    }
-    if (settings.clip_value && !(*settings.clip_value > 0)) {
-      throw ValueError(
-          lockstep::str("optimizer: clip_value must be above 0, not ", *settings.clip_value));
-    }
+    require(settings.step >= 1, "optimizer: steps are counted from 1, this is step ",
+            settings.step);
     UpdateNumbers numbers{};
     numbers.gradient_scale = settings.gradient_scale;
     numbers.clip_value = settings.clip_value.value_or(std::numeric_limits<double>::infinity());
+    require(numbers.clip_value > 0, "optimizer: clip_value must be above 0, not ",
+            numbers.clip_value);
     numbers.weight_decay = settings.weight_decay;
     numbers.lr = settings.lr;
     complete_(numbers, settings.step);
@@ -156,9 +143,8 @@ std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options) {
   check_not_set(options, "betas", options.betas == defaults.betas);
   check_not_set(options, "eps", options.eps == defaults.eps);
   check_at_least_zero(options, "momentum", options.momentum);
-  if (options.nesterov && options.momentum == 0) {
-    throw ValueError(lockstep::str(setting(options, "nesterov"), " needs a momentum above 0"));
-  }
+  require(!options.nesterov || options.momentum != 0, setting(options, "nesterov"),
+          " needs a momentum above 0");
   using Names = std::vector<std::string>;
   const bool remembers = options.momentum > 0;
   return std::make_unique<FusedOptimizer>(
@@ -179,9 +165,8 @@ std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options) {
   check_not_set(options, "nesterov", !options.nesterov);
   check_at_least_zero(options, "eps", options.eps);
   for (const double beta : options.betas) {
-    if (beta >= 0 && beta < 1) continue;
-    throw ValueError(
-        lockstep::str(setting(options, "betas"), " must be at least 0 and below 1, not ", beta));
+    require(beta >= 0 && beta < 1, setting(options, "betas"),
+            " must be at least 0 and below 1, not ", beta);
   }
   return std::make_unique<FusedOptimizer>(
       std::vector<std::string>{"exp_avg", "exp_avg_sq"}, &ElementKernels::adam,

@@ -5,8 +5,7 @@
 
 #include <fnmatch.h>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
+#include "framework/base/require.h"
 
 namespace lockstep {
 namespace {
@@ -34,17 +33,12 @@ void check_groups(const OptimizerOptions& options, std::span<const std::string> 
     for (const std::string& name : names) {
       if (matches(*group, name)) matched.push_back(name);
     }
-    if (matched.empty()) {
-      throw ValueError(str("optimizer.groups: no parameter matches the pattern '", group->pattern,
-                           "'; the parameters are ", join(names)));
-    }
-    const bool holds = std::any_of(matched.begin(), matched.end(), [&](const std::string& name) {
-      return group_of(options, name) == group;
-    });
-    if (!holds) {
-      throw ValueError(str("optimizer.groups: earlier groups match all that the pattern '",
-                           group->pattern, "' does: ", join(matched)));
-    }
+    require(!matched.empty(), "optimizer.groups: no parameter matches the pattern '",
+            group->pattern, "'; the parameters are ", join(names));
+    const bool holds = std::ranges::any_of(
+        matched, [&](const std::string& name) { return group_of(options, name) == group; });
+    require(holds, "optimizer.groups: earlier groups match all that the pattern '", group->pattern,
+            "' does: ", join(matched));
   }
 }
 

@@ -1,11 +1,10 @@
 #include "framework/optim/schedule.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
-#include "framework/base/wording.h"
+#include "framework/base/require.h"
 
 namespace lockstep {
 namespace {
@@ -27,14 +26,6 @@ double one_cycle(const ScheduleOptions& options, double max_lr, double step, dou
   return annealed(strategy, max_lr, last_lr, length > 0 ? (step - peak) / length : 1);
 }
 
-void check_known(const std::string& name) {
-  for (const std::string& known : schedule_names()) {
-    if (name == known) return;
-  }
-  throw ValueError(str("unknown schedule '", name, "'", did_you_mean(name, schedule_names()),
-                       "; known are ", join(schedule_names())));
-}
-
 }  // namespace
 
 const std::vector<std::string>& schedule_names() {
@@ -43,17 +34,19 @@ const std::vector<std::string>& schedule_names() {
 }
 
 void check_schedule(const ScheduleOptions& options) {
-  check_known(options.name);
+  const std::vector<std::string>& names = schedule_names();
+  if (std::ranges::count(names, options.name) == 0) {
+    throw ValueError(str("unknown schedule '", options.name, "'", did_you_mean(options.name, names),
+                         "; known are ", join(names)));
+  }
   const auto check = [&](const char* name, auto ScheduleOptions::*option, bool is_its, bool holds,
                          const char* rule) {
     const auto value = options.*option;
-    if (!is_its && value != ScheduleOptions().*option) {
-      throw ValueError(str("schedule ", options.name, ": ", name, " is not an option of it"));
-    }
+    require(is_its || value == ScheduleOptions().*option, "schedule ", options.name, ": ", name,
+            " is not an option of it");
     const auto number = static_cast<double>(value);
-    if (!is_its || (holds && std::isfinite(number))) return;
-    throw ValueError(
-        str("schedule ", options.name, ": ", name, " must be ", rule, ", not ", number));
+    require(!is_its || (holds && std::isfinite(number)), "schedule ", options.name, ": ", name,
+            " must be ", rule, ", not ", number);
   };
   using Options = ScheduleOptions;
   const auto is = [&](const char* name) { return options.name == name; };
@@ -74,14 +67,11 @@ void check_schedule(const ScheduleOptions& options) {
 double learning_rate(const ScheduleOptions& options, double base_lr, std::int64_t step,
                      std::int64_t total_steps) {
   check_schedule(options);
-  if (step < 0 || step >= total_steps) {
-    throw ValueError(str("learning_rate: step ", step, " is not one of 0 to ", total_steps - 1));
-  }
+  require(step >= 0 && step < total_steps, "learning_rate: step ", step, " is not one of 0 to ",
+          total_steps - 1);
   const std::int64_t warmup = options.warmup_steps;
-  if (warmup > total_steps) {
-    throw ValueError(str("schedule ", options.name, ": warmup_steps is ", warmup,
-                         ", but the run has ", counted(total_steps, "step")));
-  }
+  require(warmup <= total_steps, "schedule ", options.name, ": warmup_steps is ", warmup,
+          ", but the run has ", total_steps, total_steps == 1 ? " step" : " steps");
   if (step < warmup) {
     return base_lr * (static_cast<double>(step + 1) / static_cast<double>(warmup + 1));
   }

@@ -8,8 +8,7 @@
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
+#include "framework/base/require.h"
 
 namespace lockstep {
 namespace {
@@ -119,7 +118,7 @@ MetricsWriter::MetricsWriter(const std::filesystem::path& folder)
 void MetricsWriter::write(const std::vector<std::pair<std::string, MetricValue>>& values) {
   Json line = Json::object();
   for (const auto& [name, value] : values) {
-    if (line.contains(name)) throw ValueError(str("metrics: '", name, "' is given twice"));
+    require(!line.contains(name), "metrics: '", name, "' is given twice");
     line[name] = std::visit([](const auto& held) { return Json(held); }, value);
   }
   std::string text;

@@ -3,8 +3,7 @@
 #include <array>
 #include <system_error>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
+#include "framework/base/require.h"
 #include "framework/telemetry/file.h"
 
 namespace fs = std::filesystem;
@@ -15,12 +14,14 @@ namespace {
 // What a folder with a run in it has; the first is there from the beginning.
 constexpr std::array<const char*, 3> kRunFiles{"config.yaml", "metrics.jsonl", "result.json"};
 
+void check_made(const fs::path& folder, const std::error_code& error) {
+  require(!error, "output folder ", folder.string(), " can't be made: ", error.message());
+}
+
 void make_folders(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) {
-    throw ValueError(str("output folder ", folder.string(), " can't be made: ", error.message()));
-  }
+  check_made(folder, error);
 }
 
 std::string timestamp(std::time_t now) {
@@ -34,11 +35,9 @@ std::string timestamp(std::time_t now) {
 }  // namespace
 
 fs::path new_run_folder(const std::string& config_name, const fs::path& parent, std::time_t now) {
-  if (config_name.empty() || config_name == "." || config_name == ".." ||
-      config_name.find('/') != std::string::npos) {
-    throw ValueError(
-        str("a run can't be named '", config_name, "': the name must be one component of a path"));
-  }
+  require(!config_name.empty() && config_name != "." && config_name != ".." &&
+              config_name.find('/') == std::string::npos,
+          "a run can't be named '", config_name, "': the name must be one component of a path");
   make_folders(parent);
   const std::string name = str(config_name, "-", timestamp(now));
   fs::path folder = parent / name;
@@ -46,8 +45,8 @@ fs::path new_run_folder(const std::string& config_name, const fs::path& parent, 
     std::error_code error;
     if (fs::create_directory(folder, error)) return folder;
     // A file of that name is no error to create_directory's caller either way: try the next one.
-    if (error && error != std::errc::file_exists && error != std::errc::not_a_directory) {
-      throw ValueError(str("output folder ", folder.string(), " can't be made: ", error.message()));
+    if (error != std::errc::file_exists && error != std::errc::not_a_directory) {
+      check_made(folder, error);
     }
     folder = parent / str(name, "-", attempt);
   }
@@ -55,20 +54,19 @@ fs::path new_run_folder(const std::string& config_name, const fs::path& parent, 
 
 void claim_run_folder(const fs::path& folder, std::string_view config) {
   std::error_code error;
-  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
-    throw ValueError(str("output folder ", folder.string(), " is a file, not a folder"));
-  }
+  require(!fs::exists(folder, error) || fs::is_directory(folder, error), "output folder ",
+          folder.string(), " is a file, not a folder");
   make_folders(folder);
-  const auto refuse = [&](const char* file) {
-    throw ValueError(str("output folder ", folder.string(), " holds a run already (its ", file,
-                         "): name another one"));
+  const auto check_free = [&](bool is_free, const char* file) {
+    require(is_free, "output folder ", folder.string(), " holds a run already (its ", file,
+            "): name another one");
   };
   for (const char* file : kRunFiles) {
-    if (fs::exists(fs::symlink_status(folder / file, error))) refuse(file);
+    check_free(!fs::exists(fs::symlink_status(folder / file, error)), file);
   }
   try {
     // The one file that two runs can't both make.
-    if (!write_new_file(folder / kRunFiles[0], config)) refuse(kRunFiles[0]);
+    check_free(write_new_file(folder / kRunFiles[0], config), kRunFiles[0]);
   } catch (const ValueError&) {
     throw;
   } catch (const Error& failure) {

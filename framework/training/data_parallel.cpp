@@ -43,10 +43,8 @@ class DataParallel::Implementation {
                 .end = [this] { end_plain(); }}),
         queue_(axis_, options.overlap != Overlap::off, where) {
     const CalledFrom scope(made_);
-    if (!(options_.bucket_mb > 0 && options_.bucket_mb <= 1e6)) {
-      throw ValueError(lockstep::str("DataParallel: bucket_mb is ", options_.bucket_mb,
-                                     "; it must be above 0 and at most 1000000"));
-    }
+    require(options_.bucket_mb > 0 && options_.bucket_mb <= 1e6, "DataParallel: bucket_mb is ",
+            options_.bucket_mb, "; it must be above 0 and at most 1000000");
     check_same_model(all_.all_names, all_.all, axis_);
     start_alike(all_.all, axis_);
     buffers_.emplace(module, axis_, options_.buffers);
@@ -157,8 +155,7 @@ DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, const AxisName
                            const DataParallelOptions& options, std::source_location where) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     check_parameter(lockstep::str("leaf ", i), leaves[i]);
-    if (leaves[i].requires_grad()) continue;
-    throw ValueError(lockstep::str("DataParallel: leaf ", i, " requires no gradient"));
+    require(leaves[i].requires_grad(), "DataParallel: leaf ", i, " requires no gradient");
   }
   implementation_ =
       std::make_unique<Implementation>(nullptr, leaf_parameters(leaves), axis_name, options, where);

@@ -18,18 +18,15 @@ namespace {
 constexpr std::int64_t kElementsAtOnce = 32'768;
 
 void check_probability(double p) {
-  if (p >= 0 && p <= 1) return;
-  throw ValueError(lockstep::str("dropout: p must be in [0, 1], not ", p));
+  require(p >= 0 && p <= 1, "dropout: p must be in [0, 1], not ", p);
 }
 
 }  // namespace
 
 at::Tensor dropout(const at::Tensor& input, double p, const Key& key) {
   check_probability(p);
-  if (!input.is_floating_point()) {
-    throw ValueError(
-        lockstep::str("dropout: the input must be floating, not ", input.scalar_type()));
-  }
+  require(input.is_floating_point(), "dropout: the input must be floating, not ",
+          input.scalar_type());
   if (p == 0) return input;
   const at::Tensor factors = at::empty(input.sizes(), input.options().requires_grad(false));
   if (p == 1) return input * factors.zero_();

@@ -8,8 +8,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
+#include "framework/base/require.h"
 
 namespace lockstep {
 
@@ -19,15 +18,14 @@ struct GradientHooks::State {
   Receiver receiver;
   std::vector<std::string> names;
   std::vector<at::Tensor> parameters;
-  std::vector<const void*> nodes;  // that the hooks are at
+  // The nodes that put gradients into .grad(), which must live for their hooks to.
+  struct Attached {
+    decltype(torch::autograd::Edge::function) node;
+    std::uintptr_t key;
+    unsigned check;  // the parameter's own hook
+  };
+  std::vector<Attached> attached{};
   bool is_on = false;
-};
-
-// The node that puts a parameter's gradient into .grad(), which must live for its hook to.
-struct GradientHooks::Attached {
-  decltype(torch::autograd::Edge::function) node;
-  std::uintptr_t key;
-  unsigned check;  // the parameter's own hook
 };
 
 // A backward with the hooks on. What autograd destroys without having called it has failed.
@@ -74,31 +72,28 @@ class GradientHooks::Hook final : public torch::autograd::FunctionPostHook {
 
 GradientHooks::GradientHooks(std::vector<std::string> names,
                              const std::vector<at::Tensor>& parameters, Receiver receiver)
-    : state_(std::make_shared<State>(
-          State{std::move(receiver), std::move(names), parameters, {}, false})) {
+    : state_(std::make_shared<State>(State{std::move(receiver), std::move(names), parameters})) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     auto node = torch::autograd::impl::grad_accumulator(parameters[i]);
     const auto key = node->add_post_hook(std::make_unique<Hook>(state_, i));
-    state_->nodes.push_back(node.get());
     // A change of dtype gives the parameter another node, without our hook but with its own.
     const std::weak_ptr<State> weak = state_;
     const unsigned check = parameters[i].register_hook([weak, i](const at::Tensor&) {
       const auto state = weak.lock();
       if (!state) return;
       const auto now = torch::autograd::impl::grad_accumulator(state->parameters[i]);
-      if (now.get() == state->nodes[i]) return;
-      throw ValueError(str("parameter '", state->names[i],
-                           "' has changed its dtype since its trainer was made, and its gradient "
-                           "would not be averaged: make a new trainer after such a change"));
+      require(now == state->attached[i].node, "parameter '", state->names[i],
+              "' has changed its dtype since its trainer was made, and its gradient would not be "
+              "averaged: make a new trainer after such a change");
     });
-    attached_.push_back({std::move(node), key, check});
+    state_->attached.push_back({std::move(node), key, check});
   }
 }
 
 GradientHooks::~GradientHooks() {
-  for (std::size_t i = 0; i < attached_.size(); ++i) {
-    (void)attached_[i].node->del_post_hook(attached_[i].key);
-    state_->parameters[i].remove_hook(attached_[i].check);
+  for (std::size_t i = 0; i < state_->attached.size(); ++i) {
+    (void)state_->attached[i].node->del_post_hook(state_->attached[i].key);
+    state_->parameters[i].remove_hook(state_->attached[i].check);
   }
 }
 

@@ -43,11 +43,9 @@ class GradientHooks {
 
  private:
   struct State;
-  struct Attached;
   class Hook;
   class Run;
   std::shared_ptr<State> state_;
-  std::vector<Attached> attached_;
 };
 
 }  // namespace lockstep

@@ -11,8 +11,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
+#include "framework/base/require.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
@@ -67,10 +66,8 @@ ModuleBuffers::ModuleBuffers(torch::nn::Module* module, const AxisNames& axis_na
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < buffers.names.size(); ++i) {
     const at::Tensor& tensor = buffers.tensors[i];
-    if (tensor.layout() != at::kStrided || !tensor.device().is_cpu()) {
-      throw ValueError(
-          lockstep::str("buffer '", buffers.names[i], "' must be a dense tensor on the CPU"));
-    }
+    require(tensor.layout() == at::kStrided && tensor.device().is_cpu(), "buffer '",
+            buffers.names[i], "' must be a dense tensor on the CPU");
     lines.push_back(describe(buffers.names[i], tensor));
   }
   check_same_model("buffer", lines, axis_);

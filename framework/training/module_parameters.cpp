@@ -7,20 +7,15 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
+#include "framework/base/require.h"
 #include "framework/training/block.h"
 
 namespace lockstep {
 
 void check_parameter(const std::string& name, const at::Tensor& parameter) {
-  if (parameter.is_floating_point() && parameter.layout() == at::kStrided &&
-      (parameter.device().is_cpu() || parameter.is_meta()) && parameter.is_leaf()) {
-    return;
-  }
-  throw ValueError(lockstep::str("parameter '", name,
-                                 "' must be a dense leaf tensor of a real floating dtype on the "
-                                 "CPU"));
+  require(parameter.is_floating_point() && parameter.layout() == at::kStrided &&
+              (parameter.device().is_cpu() || parameter.is_meta()) && parameter.is_leaf(),
+          "parameter '", name, "' must be a dense leaf tensor of a real floating dtype on the CPU");
 }
 
 namespace {
@@ -28,54 +23,44 @@ namespace {
 void check_writes_nothing(const std::string& name, const torch::nn::Module& module) {
   const auto* const embedding = module.as<torch::nn::Embedding>();
   const auto* const bag = module.as<torch::nn::EmbeddingBag>();
-  if (!(embedding != nullptr && embedding->options.max_norm()) &&
-      !(bag != nullptr && bag->options.max_norm())) {
-    return;
-  }
-  throw ValueError(
-      lockstep::str("module '", name,
-                    "' is an embedding with max_norm, whose forward writes its weights: "
-                    "leave max_norm out, and limit the norms in edit_parameters()"));
+  require(!(embedding != nullptr && embedding->options.max_norm()) &&
+              !(bag != nullptr && bag->options.max_norm()),
+          "module '", name,
+          "' is an embedding with max_norm, whose forward writes its weights: leave max_norm out, "
+          "and limit the norms in edit_parameters()");
 }
 
 }  // namespace
 
 void check_dense(const at::Tensor& gradient, const std::string& name, const AxisCall& call) {
-  if (gradient.layout() == at::kStrided) return;
-  throw ValueError(lockstep::str(call.text(), ": parameter '", name,
-                                 "' has a gradient that is not dense: use dense ones"));
+  call.require(gradient.layout() == at::kStrided, "parameter '", name,
+               "' has a gradient that is not dense: use dense ones");
 }
 
 void check_still_all(const ModuleParameters& parameters, const AxisCall& call) {
   for (std::size_t i = 0; i < parameters.all.size(); ++i) {
-    if (!parameters.is_frozen[i] || !parameters.all[i].requires_grad()) continue;
-    throw ValueError(lockstep::str(call.text(), ": parameter '", parameters.all_names[i],
-                                   "' required no gradient when its trainer was made, and does "
-                                   "now: make a new trainer"));
+    call.require(!parameters.is_frozen[i] || !parameters.all[i].requires_grad(), "parameter '",
+                 parameters.all_names[i],
+                 "' required no gradient when its trainer was made, and does now: make a new "
+                 "trainer");
   }
   if (parameters.module == nullptr || parameters.module->parameters().size() == parameters.count) {
     return;
   }
   for (const auto& item : parameters.module->named_parameters()) {
-    if (parameters.by_name.contains(item.key()) || !item.value().requires_grad()) continue;
-    throw ValueError(lockstep::str(call.text(), ": parameter '", item.key(),
-                                   "' was registered after its trainer was made: make a new "
-                                   "trainer"));
+    call.require(parameters.by_name.contains(item.key()) || !item.value().requires_grad(),
+                 "parameter '", item.key(),
+                 "' was registered after its trainer was made: make a new trainer");
   }
 }
 
 void check_loss(const at::Tensor& loss, const AxisCall& call) {
   if (!loss.defined()) return;
-  const auto refuse = [&](const std::string& why) { throw ValueError(call.text() + ": " + why); };
-  if (loss.numel() != 1) {
-    refuse(lockstep::str("the loss has ", loss.numel(), " elements; it must have one"));
-  }
-  if (loss.is_meta()) {
-    refuse(
-        "the loss depends on parameters of a Block that were not there: call the Block itself, "
-        "or hold whole_parameters()");
-  }
-  if (!loss.requires_grad()) refuse("the loss does not depend on any parameter");
+  call.require(loss.numel() == 1, "the loss has ", loss.numel(), " elements; it must have one");
+  call.require(!loss.is_meta(),
+               "the loss depends on parameters of a Block that were not there: call the Block "
+               "itself, or hold whole_parameters()");
+  call.require(loss.requires_grad(), "the loss does not depend on any parameter");
 }
 
 ModuleParameters module_parameters(torch::nn::Module& module) {
@@ -91,8 +76,7 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
     // One may be registered under several names.
     if (block == nullptr || !blocks.insert(block).second) continue;
     for (const auto& inner : block->modules(/*include_self=*/false)) {
-      if (dynamic_cast<Block*>(inner.get()) == nullptr) continue;
-      throw ValueError("a Block must not be inside another");
+      require(dynamic_cast<Block*>(inner.get()) == nullptr, "a Block must not be inside another");
     }
     for (const at::Tensor& parameter : block->parameters()) {
       Block*& owner = block_of.emplace(parameter.unsafeGetTensorImpl(), block).first->second;
@@ -121,9 +105,7 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
     found.block_of.push_back(block == nullptr ? 0 : place + 1);
     if (block != nullptr && place == std::ssize(found.blocks)) found.blocks.push_back(block);
   }
-  if (found.tensors.empty()) {
-    throw ValueError("the module has no parameter that requires a gradient");
-  }
+  require(!found.tensors.empty(), "the module has no parameter that requires a gradient");
   return found;
 }
 

@@ -165,21 +165,19 @@ void PlacedParameters::make_whole() {
     std::sort(ranges.begin(), ranges.end(),
               [](const Range& a, const Range& b) { return a.begin < b.begin; });
     for (std::size_t r = 1; r < ranges.size(); ++r) {
-      if (ranges[r].begin >= ranges[r - 1].end) continue;
-      throw ValueError(lockstep::str(
-          "parameters '", names_[ranges[r - 1].parameter], "' and '", names_[ranges[r].parameter],
+      require(
+          ranges[r].begin >= ranges[r - 1].end, "parameters '", names_[ranges[r - 1].parameter],
+          "' and '", names_[ranges[r].parameter],
           "' share memory and are two tensors: register one tensor under both names, or give each "
-          "its own (clone())"));
+          "its own (clone())");
     }
     for (const Range& range : ranges) {
       const at::Tensor& parameter = parameters_[range.parameter];
       if (covers_storage(parameter)) continue;
-      if (parameter.storage().use_count() > ranges.size()) {
-        throw ValueError(lockstep::str(
-            "parameter '", names_[range.parameter],
-            "' is a part, or another order, of memory that other tensors use, too: they would be "
-            "left behind; give it memory of its own (set_data(clone()))"));
-      }
+      require(parameter.storage().use_count() <= ranges.size(), "parameter '",
+              names_[range.parameter],
+              "' is a part, or another order, of memory that other tensors use, too: they would be "
+              "left behind; give it memory of its own (set_data(clone()))");
       const at::Tensor own = at::empty(parameter.sizes(), parameter.scalar_type());
       own.copy_(parameter.detach());
       parameter.set_data(own);
@@ -205,14 +203,13 @@ PlacedParameters::State PlacedParameters::state_of(std::size_t index) const {
 }
 
 void PlacedParameters::check_fit(std::size_t index, const AxisCall& call) const {
-  if (state_of(index) != State::unfit) return;
   const at::Tensor& parameter = parameters_[index];
   const Placed& placed = placed_[index];
-  throw ValueError(
-      lockstep::str(call.text(), ": parameter '", names_[index], "' has become ", parameter.sizes(),
-                    " ", at::toString(parameter.scalar_type()), " on ", parameter.device().str(),
-                    "; it was ", at::IntArrayRef(placed.sizes), " ", at::toString(placed.dtype),
-                    " when its trainer took it: make a new trainer after such a change"));
+  call.require(state_of(index) != State::unfit, "parameter '", names_[index], "' has become ",
+               parameter.sizes(), " ", at::toString(parameter.scalar_type()), " on ",
+               parameter.device(), "; it was ", at::IntArrayRef(placed.sizes), " ",
+               at::toString(placed.dtype),
+               " when its trainer took it: make a new trainer after such a change");
 }
 
 bool PlacedParameters::check(const AxisCall& call) const {
@@ -222,13 +219,10 @@ bool PlacedParameters::check(const AxisCall& call) const {
     if (state == State::in_place) continue;
     check_fit(i, call);
     const bool is_cut = !buckets_[layout_.place(i).bucket].defined();
-    if (state == State::written || is_cut) {
-      throw ValueError(lockstep::str(
-          call.text(), ": parameter '", names_[i], "' was ",
-          state == State::written ? "written to" : "replaced while its Block is in shards",
-          " since the last step, which replicas may do only together: write it in "
-          "edit_parameters()"));
-    }
+    call.require(state == State::replaced && !is_cut, "parameter '", names_[i], "' was ",
+                 state == State::written ? "written to" : "replaced while its Block is in shards",
+                 " since the last step, which replicas may do only together: write it in "
+                 "edit_parameters()");
     any_replaced = true;
   }
   return any_replaced;

@@ -322,10 +322,9 @@ class ZeroTrainer::Implementation {
 
   static void check_learning_rates(const std::vector<StepVote>& votes, const AxisCall& call) {
     for (std::size_t replica = 1; replica < votes.size(); ++replica) {
-      if (votes[replica].lr == votes[0].lr) continue;
-      throw ValueError(lockstep::str(call.text(), ": the learning rate is ", votes[0].lr,
-                                     " on replica 0 and ", votes[replica].lr, " on replica ",
-                                     replica, "; it must be the same on all"));
+      call.require(votes[replica].lr == votes[0].lr, "the learning rate is ", votes[0].lr,
+                   " on replica 0 and ", votes[replica].lr, " on replica ", replica,
+                   "; it must be the same on all");
     }
   }
 
