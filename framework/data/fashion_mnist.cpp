@@ -15,9 +15,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kSide = 28;
-constexpr std::int64_t kPixels = kSide * kSide;
-constexpr std::int64_t kClasses = 10;
 constexpr double kMean = 0.2860;
 constexpr double kDeviation = 0.3530;
 
@@ -74,16 +71,6 @@ FashionMnist::FashionMnist(const std::string& root, Split split) {
                       kClasses - 1));
     }
   }
-}
-
-std::int64_t FashionMnist::size() const {
-  return static_cast<std::int64_t>(labels_.size());
-}
-std::int64_t FashionMnist::features() const {
-  return kPixels;
-}
-std::int64_t FashionMnist::outputs() const {
-  return kClasses;
 }
 
 Batch FashionMnist::gather(std::span<const std::int64_t> indices) const {

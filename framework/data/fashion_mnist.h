@@ -25,13 +25,17 @@ class FashionMnist final : public Dataset {
   /// many labels, each 0 … 9) is a DataError that names it.
   FashionMnist(const std::string& root, Split split);
 
-  [[nodiscard]] std::int64_t size() const override;
-  [[nodiscard]] std::int64_t features() const override;
-  [[nodiscard]] std::int64_t outputs() const override;
+  [[nodiscard]] std::int64_t size() const override { return std::ssize(labels_); }
+  [[nodiscard]] std::int64_t features() const override { return kPixels; }
+  [[nodiscard]] std::int64_t outputs() const override { return kClasses; }
   [[nodiscard]] Task task() const override { return Task::classification; }
 
  private:
   [[nodiscard]] Batch gather(std::span<const std::int64_t> indices) const override;
+
+  static constexpr std::int64_t kSide = 28;
+  static constexpr std::int64_t kPixels = kSide * kSide;
+  static constexpr std::int64_t kClasses = 10;
 
   std::vector<std::uint8_t> pixels_;  // (size, 28, 28)
   std::vector<std::uint8_t> labels_;  // (size)

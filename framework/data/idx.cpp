@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <system_error>
+#include <utility>
 
 #include <zlib.h>
 
@@ -70,28 +71,33 @@ class IdxFile::Reader {
     return done;
   }
 
-  // Like read, but a file that ends before `into` is full is an error. `expected` is how many bytes
-  // of content the file should have in all, and `meaning` what they are.
-  void read_all(std::span<std::uint8_t> into, std::size_t expected, const std::string& meaning) {
-    if (read(into) < into.size()) fail_short(bytes_, expected, meaning);
+  // How many bytes of content the file should have in all, and what they are.
+  void expect(std::size_t bytes, std::string meaning) {
+    expected_ = bytes;
+    meaning_ = std::move(meaning);
   }
 
-  // What the file's own size tells of `expected`, without reading on.
-  void check_size(std::size_t expected, const std::string& meaning) const {
-    if (gzip_ && expected / kDeflateRatio > size_) {
-      fail(str("it is cut short: its ", size_, " bytes of gzip data can't hold ", expected, " (",
-               meaning, ")"));
+  // Like read, but a file that ends before `into` is full is an error.
+  void read_all(std::span<std::uint8_t> into) {
+    if (read(into) < into.size()) fail_short(bytes_);
+  }
+
+  // What the file's own size tells of what is expected, without reading on.
+  void check_size() const {
+    if (gzip_ && expected_ / kDeflateRatio > size_) {
+      fail(str("it is cut short: its ", size_, " bytes of gzip data can't hold ", expected_, " (",
+               meaning_, ")"));
     }
     if (gzip_) return;
-    if (size_ < expected) fail_short(size_, expected, meaning);
-    if (size_ > expected) fail_long(expected, meaning);
+    if (size_ < expected_) fail_short(size_);
+    if (size_ > expected_) fail_long();
   }
 
-  void expect_end(std::size_t expected, const std::string& meaning) {
+  void check_end() {
     std::array<std::uint8_t, 1> surplus{};
-    if (read(surplus) > 0) fail_long(expected, meaning);
+    if (read(surplus) > 0) fail_long();
     if (cut_short_) {
-      fail(str("it is cut short: all ", expected,
+      fail(str("it is cut short: all ", expected_,
                " bytes of content are there, but not the end of its gzip data with the checksum"));
     }
   }
@@ -105,13 +111,13 @@ class IdxFile::Reader {
     void operator()(std::FILE* file) const { (void)std::fclose(file); }
   };
 
-  [[noreturn]] void fail_short(std::size_t end, std::size_t expected,
-                               const std::string& meaning) const {
-    fail(str("it is cut short: it ends after ", end, " of ", expected, " bytes (", meaning, ")",
+  [[noreturn]] void fail_short(std::size_t end) const {
+    fail(str("it is cut short: it ends after ", end, " of ", expected_, " bytes (", meaning_, ")",
              cut_short_ ? ", in the middle of its gzip data" : ""));
   }
-  [[noreturn]] void fail_long(std::size_t expected, const std::string& meaning) const {
-    fail(str("it is too long: bytes follow the ", expected, " that belong there (", meaning, ")"));
+  [[noreturn]] void fail_long() const {
+    fail(
+        str("it is too long: bytes follow the ", expected_, " that belong there (", meaning_, ")"));
   }
 
   void open() {
@@ -171,26 +177,34 @@ class IdxFile::Reader {
   std::vector<std::uint8_t> buffer_;
   z_stream stream_{};  // its next_in and avail_in also serve a plain file
   std::size_t bytes_ = 0;
+  std::size_t expected_ = 0;
+  std::string meaning_;
   bool gzip_ = false;
   bool in_member_ = false;
   bool cut_short_ = false;
 };
 
-IdxFile::IdxFile(const std::string& path, std::int64_t dimensions) {
-  if (dimensions < 1 || dimensions > 255) {
-    throw ValueError(str("IdxFile: dimensions is ", dimensions, ", but must be 1 ... 255"));
-  }
-  reader_ = std::make_unique<Reader>(path);
+IdxFile::IdxFile(const std::string& path, std::int64_t dimensions)
+    : reader_(std::make_unique<Reader>(path)) {
   const auto rank = static_cast<std::size_t>(dimensions);
   const std::size_t header = kMagicBytes + kSizeBytes * rank;
-  const std::string header_meaning = "the header of " + counted(dimensions, "dimension");
-
+  reader_->expect(header, "the header of " + counted(dimensions, "dimension"));
   std::array<std::uint8_t, kMagicBytes> magic{};
-  reader_->read_all(magic, header, header_meaning);
-  check_magic(magic, dimensions);
+  reader_->read_all(magic);
+  if (magic[0] != 0 || magic[1] != 0) {
+    fail(str("it is no IDX file: it starts with the bytes ", hex(magic[0]), " ", hex(magic[1]),
+             " instead of 00 00"));
+  }
+  if (magic[2] != kUnsignedByte) {
+    fail(str("its elements are of type 0x", hex(magic[2]), ", but only 0x", hex(kUnsignedByte),
+             " (unsigned byte) can be read"));
+  }
+  if (magic[3] != dimensions) {
+    fail(str("its number of dimensions is ", int{magic[3]}, ", but must be ", dimensions));
+  }
 
   std::vector<std::uint8_t> sizes(kSizeBytes * rank);
-  reader_->read_all(sizes, header, header_meaning);
+  reader_->read_all(sizes);
   for (std::size_t i = 0; i < sizes.size(); i += kSizeBytes) {
     shape_.push_back(std::int64_t{sizes[i]} << 24 | std::int64_t{sizes[i + 1]} << 16 |
                      std::int64_t{sizes[i + 2]} << 8 | std::int64_t{sizes[i + 3]});
@@ -203,27 +217,12 @@ IdxFile::IdxFile(const std::string& path, std::int64_t dimensions) {
     }
     count_ *= static_cast<std::size_t>(size);
   }
-  content_ = header + count_;
-  meaning_ = str("a header of ", header, " and ", shape, count_ == 1 ? " value" : " values");
-  reader_->check_size(content_, meaning_);
+  reader_->expect(header + count_,
+                  str("a header of ", header, " and ", shape, count_ == 1 ? " value" : " values"));
+  reader_->check_size();
 }
 
-IdxFile::IdxFile(IdxFile&&) noexcept = default;
 IdxFile::~IdxFile() = default;
-
-void IdxFile::check_magic(std::span<const std::uint8_t> magic, std::int64_t dimensions) const {
-  if (magic[0] != 0 || magic[1] != 0) {
-    fail(str("it is no IDX file: it starts with the bytes ", hex(magic[0]), " ", hex(magic[1]),
-             " instead of 00 00"));
-  }
-  if (magic[2] != kUnsignedByte) {
-    fail(str("its elements are of type 0x", hex(magic[2]), ", but only 0x", hex(kUnsignedByte),
-             " (unsigned byte) can be read"));
-  }
-  if (magic[3] != dimensions) {
-    fail(str("its number of dimensions is ", int{magic[3]}, ", but must be ", dimensions));
-  }
-}
 
 std::vector<std::uint8_t> IdxFile::read_values() {
   std::vector<std::uint8_t> values;
@@ -235,9 +234,9 @@ std::vector<std::uint8_t> IdxFile::read_values() {
   while (values.size() < count_) {
     const std::size_t start = values.size();
     values.resize(start + std::min(count_ - start, kChunkBytes));
-    reader_->read_all(std::span(values).subspan(start), content_, meaning_);
+    reader_->read_all(std::span(values).subspan(start));
   }
-  reader_->expect_end(content_, meaning_);
+  reader_->check_end();
   return values;
 }
 

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -21,7 +20,6 @@ class IdxFile {
  public:
   /// Reads the header. `dimensions` is 1 … 255.
   IdxFile(const std::string& path, std::int64_t dimensions);
-  IdxFile(IdxFile&&) noexcept;
   ~IdxFile();
 
   [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
@@ -35,13 +33,9 @@ class IdxFile {
  private:
   class Reader;
 
-  void check_magic(std::span<const std::uint8_t> magic, std::int64_t dimensions) const;
-
   std::unique_ptr<Reader> reader_;
   std::vector<std::int64_t> shape_;
-  std::size_t count_ = 1;    // of the values
-  std::size_t content_ = 0;  // bytes, the header among them
-  std::string meaning_;      // of these
+  std::size_t count_ = 1;  // of the values
 };
 
 }  // namespace lockstep

@@ -110,7 +110,8 @@ class DataParallel::Implementation {
     for (std::size_t i = 0; i < all_.tensors.size(); ++i) {
       const at::Tensor& parameter = all_.tensors[i];
       // As they are, but for half types, whose means are in float32.
-      parameter.mutable_grad() = unused[i] ? at::Tensor() : means_[i].to(parameter.scalar_type());
+      parameter.mutable_grad() =
+          unused[i] ? at::Tensor() : gradients_->mean_of(i).to(parameter.scalar_type());
     }
   }
 
@@ -122,11 +123,6 @@ class DataParallel::Implementation {
         all_.tensors, layout, axis_,
         FlatGradientOptions{.overlap = options_.overlap, .compression = options_.compression},
         queue_);
-    for (std::size_t i = 0; i < all_.tensors.size(); ++i) {
-      const FlatPosition& place = layout.place(i);
-      means_.push_back(
-          part_of(gradients_->mean(place.bucket), place.offset, all_.tensors[i].sizes()));
-    }
   }
 
   AxisNames axis_;
@@ -137,7 +133,6 @@ class DataParallel::Implementation {
   std::unique_ptr<FlatGradients> gradients_;
   GradientHooks hooks_;
   AxisQueue queue_;
-  std::vector<at::Tensor> means_;
   UnusedParameters unused_;
   std::optional<ModuleBuffers> buffers_;
   std::optional<RandomDraws> random_draws_;

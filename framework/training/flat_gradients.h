@@ -63,6 +63,10 @@ class FlatGradients {
   /// The mean of a bucket, flat: of all of it or of this replica's shard. After the last finish()
   /// and until the next begin().
   [[nodiscard]] const at::Tensor& mean(std::size_t bucket) const { return buckets_[bucket].mean; }
+  /// That of a parameter, where means are whole.
+  [[nodiscard]] at::Tensor mean_of(std::size_t index) const {
+    return local_->view_of(mean(layout_.place(index).bucket), index);
+  }
 
   struct Use {
     std::int64_t gradients = 0;

@@ -81,9 +81,11 @@ class LocalGradients {
   /// Bytes of all this; of replicas that take turns this one's part.
   [[nodiscard]] virtual std::int64_t bytes() const noexcept { return bytes_; }
 
+  /// Parameter `index` in a flat tensor that is laid out as its bucket.
+  [[nodiscard]] at::Tensor view_of(const at::Tensor& bucket, std::size_t index) const;
+
  protected:
   [[nodiscard]] const FlatLayout& layout() const noexcept { return layout_; }
-  [[nodiscard]] at::Tensor view_of(const at::Tensor& bucket, std::size_t index) const;
   void count_bytes(const at::Tensor& tensor);
 
  private:

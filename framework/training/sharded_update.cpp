@@ -32,42 +32,34 @@ ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const FlatLayout& 
       steps_(names.size(), 0),
       has_all_(parameters.updates_all() || axis_size(axis_) == 1) {
   const c10::AutoGradMode no_grad(false);
-  const std::int64_t replica = axis_index(axis_);
-  for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
-    add_bucket(options, layout, bucket, names, parameters, gradients, replica);
-  }
-}
-
-void ShardedUpdate::add_bucket(const OptimizerOptions& options, const FlatLayout& layout,
-                               std::size_t bucket, const std::vector<std::string>& names,
-                               const FlatParameters& parameters, const FlatGradients& gradients,
-                               std::int64_t replica) {
-  const Shard part = parameters.updates_all() ? Shard{0, layout.buckets()[bucket].size}
-                                              : layout.shard_of(bucket, replica);
-  const at::Tensor& values = parameters.own(bucket);
-  at::Tensor mean = gradients.mean(bucket);
-  if (mean.numel() > part.size) mean = mean.narrow(0, part.offset, part.size);
-  const at::ScalarType dtype = gradient_dtype(layout.buckets()[bucket]);
   const auto count_bytes = [&](const at::Tensor& tensor) {
     bytes_ += static_cast<std::int64_t>(tensor.nbytes());
     return tensor;
   };
-  const bool has_master = dtype != values.scalar_type();
-  const at::Tensor master = has_master ? count_bytes(values.to(dtype)) : values;
-  std::vector<at::Tensor> state;
-  for (std::size_t i = 0; i < optimizer_->state_tensors(); ++i) {
-    state.push_back(count_bytes(at::zeros({part.size}, dtype)));
-  }
-  for (const FlatPiece& piece : layout.pieces(bucket, part)) {
-    const auto cut = [&](const at::Tensor& flat) {
-      return flat.narrow(0, piece.offset - part.offset, piece.size);
-    };
-    Piece made{piece.item,
-               {cut(master), cut(mean), {}, {}},
-               parameter_settings(options, names[piece.item])};
-    for (const at::Tensor& each : state) made.slice.state.push_back(cut(each));
-    if (has_master) made.slice.rounded = cut(values);
-    pieces_.push_back(std::move(made));
+  for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
+    const Shard part = parameters.updates_all() ? Shard{0, layout.buckets()[bucket].size}
+                                                : layout.shard_of(bucket, axis_index(axis_));
+    const at::Tensor& values = parameters.own(bucket);
+    at::Tensor mean = gradients.mean(bucket);
+    if (mean.numel() > part.size) mean = mean.narrow(0, part.offset, part.size);
+    const at::ScalarType dtype = mean.scalar_type();
+    const bool has_master = dtype != values.scalar_type();
+    const at::Tensor master = has_master ? count_bytes(values.to(dtype)) : values;
+    std::vector<at::Tensor> state;
+    for (std::size_t i = 0; i < optimizer_->state_tensors(); ++i) {
+      state.push_back(count_bytes(at::zeros({part.size}, dtype)));
+    }
+    for (const FlatPiece& piece : layout.pieces(bucket, part)) {
+      const auto cut = [&](const at::Tensor& flat) {
+        return flat.narrow(0, piece.offset - part.offset, piece.size);
+      };
+      Piece made{piece.item,
+                 {cut(master), cut(mean), {}, {}},
+                 parameter_settings(options, names[piece.item])};
+      for (const at::Tensor& each : state) made.slice.state.push_back(cut(each));
+      if (has_master) made.slice.rounded = cut(values);
+      pieces_.push_back(std::move(made));
+    }
   }
 }
 
@@ -141,15 +133,15 @@ std::optional<std::size_t> ShardedUpdate::first_non_finite() const {
   return static_cast<std::size_t>(first);
 }
 
-void ShardedUpdate::update(const Settings& settings, const std::vector<bool>& skipped) {
+void ShardedUpdate::update(const UpdateSettings& common, const std::vector<bool>& skipped) {
   for (std::size_t i = 0; i < steps_.size(); ++i) steps_[i] += skipped[i] ? 0 : 1;
   for (const Piece& piece : pieces_) {
     if (skipped[piece.parameter]) continue;
-    optimizer_->update(piece.slice, {.step = steps_[piece.parameter],
-                                     .lr = settings.lr * piece.settings.lr_scale,
-                                     .weight_decay = piece.settings.weight_decay,
-                                     .gradient_scale = settings.gradient_scale,
-                                     .clip_value = settings.clip_value});
+    UpdateSettings settings = common;
+    settings.step = steps_[piece.parameter];
+    settings.lr *= piece.settings.lr_scale;
+    settings.weight_decay = piece.settings.weight_decay;
+    optimizer_->update(piece.slice, settings);
   }
 }
 

@@ -52,14 +52,10 @@ class ShardedUpdate {
   /// The index of the first parameter whose mean gradient is not finite; nothing if all are.
   [[nodiscard]] std::optional<std::size_t> first_non_finite() const;
 
-  struct Settings {
-    double lr;
-    double gradient_scale;
-    std::optional<double> clip_value;
-  };
-  /// Updates this replica's part, which the caller then publishes. Parameters that are `skipped`
-  /// (the same ones on all replicas) stay as they are, and their count of steps does not grow.
-  void update(const Settings& settings, const std::vector<bool>& skipped);
+  /// Updates this replica's part, which the caller then publishes, with `common` settings; step and
+  /// weight decay are the parameters' own. Those that are `skipped` (the same ones on all replicas)
+  /// stay as they are, and their count of steps does not grow.
+  void update(const UpdateSettings& common, const std::vector<bool>& skipped);
   /// Parameters were given other values: masters follow.
   void refresh_masters(const std::vector<std::size_t>& parameters);
 
@@ -75,9 +71,6 @@ class ShardedUpdate {
     OptimizerSlice slice;
     ParameterSettings settings;
   };
-  void add_bucket(const OptimizerOptions& options, const FlatLayout& layout, std::size_t bucket,
-                  const std::vector<std::string>& names, const FlatParameters& parameters,
-                  const FlatGradients& gradients, std::int64_t replica);
 
   AxisNames axis_;
   std::unique_ptr<Optimizer> optimizer_;

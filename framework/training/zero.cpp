@@ -126,9 +126,7 @@ class ZeroTrainer::Implementation {
     return report;
   }
 
-  void visit_gradients(
-      const std::function<void(const std::string& name, const at::Tensor& gradient)>& visit,
-      std::source_location where) {
+  void visit_gradients(const Visit& visit, std::source_location where) {
     const AxisCall call{"ZeroTrainer::visit_gradients", axis_, where};
     check_whole_step(call);
     const c10::AutoGradMode no_grad(false);
@@ -182,9 +180,7 @@ class ZeroTrainer::Implementation {
     is_released_ = true;
   }
 
-  void visit_parameters(
-      const std::function<void(const std::string& name, const at::Tensor& value)>& visit,
-      std::source_location where) {
+  void visit_parameters(const Visit& visit, std::source_location where) {
     const AxisCall call{"ZeroTrainer::visit_parameters", axis_, where};
     std::int64_t held_block = 0;
     std::shared_ptr<void> held;
@@ -272,15 +268,13 @@ class ZeroTrainer::Implementation {
     random_draws_->end_backward(microbatch_ == options_.accumulate);
     if (microbatch_ < options_.accumulate || !gradients_->has_whole_means()) return;
     const c10::AutoGradMode no_grad(false);
-    const FlatLayout& layout = flat_parameters_->layout();
     shown_versions_.clear();
     for (std::size_t i = 0; i < parameters_.tensors.size(); ++i) {
       const at::Tensor& parameter = parameters_.tensors[i];
-      const at::Tensor& mean = gradients_->mean(layout.place(i).bucket);
-      shown_[i] = part_of(mean, layout.place(i).offset, parameter.sizes());
+      shown_[i] = gradients_->mean_of(i);
       shown_versions_.push_back(shown_[i]._version());
       // A half type's is in float32.
-      if (mean.scalar_type() == parameter.scalar_type()) parameter.mutable_grad() = shown_[i];
+      if (shown_[i].scalar_type() == parameter.scalar_type()) parameter.mutable_grad() = shown_[i];
     }
   }
 
@@ -445,9 +439,7 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
   return implementation_->step(lr, where);
 }
 
-void ZeroTrainer::visit_gradients(
-    const std::function<void(const std::string& name, const at::Tensor& gradient)>& visit,
-    std::source_location where) {
+void ZeroTrainer::visit_gradients(const Visit& visit, std::source_location where) {
   implementation_->visit_gradients(visit, where);
 }
 
@@ -464,9 +456,7 @@ std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::whole_parameters(
   return implementation_->whole_parameters(where);
 }
 
-void ZeroTrainer::visit_parameters(
-    const std::function<void(const std::string& name, const at::Tensor& value)>& visit,
-    std::source_location where) {
+void ZeroTrainer::visit_parameters(const Visit& visit, std::source_location where) {
   implementation_->visit_parameters(visit, where);
 }
 

@@ -72,6 +72,8 @@ class ZeroTrainer {
   ZeroTrainer(const ZeroTrainer&) = delete;
   ZeroTrainer& operator=(const ZeroTrainer&) = delete;
 
+  using Visit = std::function<void(const std::string& name, const at::Tensor& tensor)>;
+
   /// The backward of a microbatch's loss, `accumulate` times a step; loss.backward() does the same,
   /// but takes no undefined loss and does not look whether the loss is finite. The gradients of a
   /// step are the sum of its losses', averaged over the replicas: visit_gradients(). A replica
@@ -92,9 +94,8 @@ class ZeroTrainer {
   /// At stage 0, with a worker for each replica, .grad() is that gradient as well (not of half
   /// types), and what is written into it alike on all replicas counts; elsewhere .grad() is
   /// undefined. A .grad() that the program sets is a ValueError of step().
-  void visit_gradients(
-      const std::function<void(const std::string& name, const at::Tensor& gradient)>& visit,
-      std::source_location where = std::source_location::current());
+  void visit_gradients(const Visit& visit,
+                       std::source_location where = std::source_location::current());
   /// Calls `write`, which may write all parameters as it likes and must do so alike on all
   /// replicas: an average of weights that is swapped in, torch::load, a constraint. All parameters
   /// have their values in it, of each replica's own. Error, naming parameter and replicas, where
@@ -105,9 +106,8 @@ class ZeroTrainer {
   /// Calls `visit` with each parameter, once under each of its names and in their order, while it
   /// has its value: for a digest or a checkpoint. At stage 3 one block is gathered at a time. All
   /// replicas together.
-  void visit_parameters(
-      const std::function<void(const std::string& name, const at::Tensor& value)>& visit,
-      std::source_location where = std::source_location::current());
+  void visit_parameters(const Visit& visit,
+                        std::source_location where = std::source_location::current());
   /// All parameters have their values while it lives: for an evaluation in which replicas do not
   /// run the same blocks. For reading: a write is an error later. All replicas together. No
   /// step meanwhile, and not longer than the trainer.

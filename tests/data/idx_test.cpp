@@ -226,8 +226,3 @@ TEST_CASE("a file whose size belies its header is refused before its values are 
   // What gzip packs as well as it can is not mistaken for that.
   CHECK(header_error(gzip(idx_header({2'000'000}) + zeros)) == "no error");
 }
-
-TEST_CASE("an impossible number of dimensions is refused") {
-  CHECK_THROWS_WITH(read_idx("any", 0), "IdxFile: dimensions is 0, but must be 1 ... 255");
-  CHECK_THROWS_AS(read_idx("any", 256), lockstep::ValueError);
-}
