@@ -12,7 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/telemetry/file.h"
-#include "framework/training/memory_use.h"
+#include "framework/training/memory_prediction.h"
 
 namespace lockstep {
 

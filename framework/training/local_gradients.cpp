@@ -75,11 +75,10 @@ class GradientsInTurns final : public KeptGradients {
  public:
   GradientsInTurns(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
                    const AxisNames& axis_name)
-      : KeptGradients(parameters, layout),
-        axis_(axis_name),
-        sums_(TurnGradients::of_worker(axis_, layout)) {
+      : KeptGradients(parameters, layout), axis_(axis_name) {
     const AxisCall call{"gradients", axis_, std::source_location::current()};
     ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
+    sums_ = TurnGradients::of_worker(all, layout);
     replicas_here_ = static_cast<std::int64_t>(all.layout().own_places().size());
     place_here_ = static_cast<std::int64_t>(all.layout().index_of(all.rank()));
   }

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "framework/training/memory_use.h"
 #include "framework/training/zero_options.h"
 
 namespace torch::nn {
@@ -10,6 +9,27 @@ class Module;
 }
 
 namespace lockstep {
+
+/// Bytes by what they are for.
+struct MemoryUse {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer_state = 0;
+  std::int64_t communication = 0;  ///< staging of buckets, gathered blocks, what compression keeps
+  /// How much of `parameters` all replicas of the host hold together, once.
+  std::int64_t shared_parameters = 0;
+
+  [[nodiscard]] std::int64_t total() const noexcept {
+    return parameters + gradients + optimizer_state + communication;
+  }
+  bool operator==(const MemoryUse&) const = default;
+};
+
+/// What the replicas of a host take.
+struct HostMemoryUse {
+  MemoryUse largest;  ///< of a replica: by category, the most that any has
+  MemoryUse host;     ///< of all of them: what they hold together counts once
+};
 
 /// How the replicas of an axis are placed.
 struct ReplicaPlacement {

@@ -32,11 +32,8 @@ std::int64_t most_sets_in_turn(std::int64_t first, std::int64_t count) {
   return std::max(static_cast<std::int64_t>(most), in_the_end + (in_the_end < count ? 1 : 0));
 }
 
-std::shared_ptr<TurnGradients> TurnGradients::of_worker(const AxisNames& axis_name,
+std::shared_ptr<TurnGradients> TurnGradients::of_worker(ReplicaGroup& replicas,
                                                         const FlatLayout& layout) {
-  const AxisCall call{"gradients of replicas that take turns", axis_name,
-                      std::source_location::current()};
-  ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
   // All replicas count their calls alike, and those of one worker share their LocalReplicas.
   const auto number = current_environment()->next_call(replicas);
   const std::pair<const void*, std::uint64_t> key{current_environment()->local_replicas().get(),

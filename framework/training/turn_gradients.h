@@ -8,7 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "framework/axes/axis_names.h"
+#include "framework/groups/replica_group.h"
 #include "framework/reduce/canonical_order.h"
 #include "framework/tree/flat_layout.h"
 
@@ -28,10 +28,10 @@ class TurnGradients {
   /// A flat tensor a bucket.
   using Set = std::vector<at::Tensor>;
 
-  /// The object that this worker's replicas of the axis share. All replicas of the axis call this
-  /// together, and each keeps the pointer. Its buffers are like the layout's buckets, in the dtypes
-  /// of their gradients.
-  [[nodiscard]] static std::shared_ptr<TurnGradients> of_worker(const AxisNames& axis_name,
+  /// The object that this worker's replicas of an axis, whose group is given, share. All replicas
+  /// of the axis call this together, and each keeps the pointer. Its buffers are like the layout's
+  /// buckets, in the dtypes of their gradients.
+  [[nodiscard]] static std::shared_ptr<TurnGradients> of_worker(ReplicaGroup& replicas,
                                                                 const FlatLayout& layout);
 
   TurnGradients(const FlatLayout& layout, int replicas_here)

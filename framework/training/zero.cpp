@@ -346,8 +346,9 @@ class ZeroTrainer::Implementation {
     const FlatLayout layout =
         flat_layout(parameters_, agreed_backward_order(loss, parameters_.tensors, axis_),
                     options_.bucket_mb, axis_size(axis_), cuts);
-    flat_parameters_ = std::make_unique<FlatParameters>(parameters_.names, parameters_.tensors,
-                                                        layout, axis_, updates_at(options_.stage));
+    flat_parameters_ = std::make_unique<FlatParameters>(
+        parameters_.names, parameters_.tensors, layout, axis_,
+        options_.stage == 0 ? ParameterUpdates::all : ParameterUpdates::own_shard);
     const FlatGradientOptions how = gradient_options(options_, layout, queue_->overlaps(),
                                                      take_turns(), flat_parameters_->is_common());
     tell_what_stays(layout, how, cuts);

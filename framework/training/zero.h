@@ -10,7 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/training/gradient_hooks.h"
-#include "framework/training/memory_use.h"
+#include "framework/training/memory_prediction.h"
 #include "framework/training/zero_options.h"
 
 namespace torch::nn {

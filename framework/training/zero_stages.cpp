@@ -15,10 +15,6 @@ void check_options(const ZeroOptions& options) {
   require(!options.clip_value || *options.clip_value > 0, "ZeRO: clip_value must be above 0");
 }
 
-ParameterUpdates updates_at(int stage) {
-  return stage == 0 ? ParameterUpdates::all : ParameterUpdates::own_shard;
-}
-
 FlatGradientOptions gradient_options(const ZeroOptions& options, const FlatLayout& layout,
                                      bool overlaps, bool take_turns, bool is_common) {
   FlatGradientOptions how{

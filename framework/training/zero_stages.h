@@ -1,7 +1,6 @@
 #pragma once
 
 #include "framework/training/flat_gradients.h"
-#include "framework/training/flat_parameters.h"
 #include "framework/training/zero_options.h"
 #include "framework/tree/flat_layout.h"
 
@@ -21,8 +20,6 @@ namespace lockstep {
 // (2) Not where microbatches are summed before they are reduced.
 // Replicas that take turns sum their gradients as they come, from stage 1 on and where they hold
 // the parameters once. Compressed gradients are never summed so.
-
-[[nodiscard]] ParameterUpdates updates_at(int stage);
 
 /// `overlaps`: reductions go on beside the backward. `take_turns`: a worker has several replicas.
 /// `is_common`: replicas hold the parameters once.
