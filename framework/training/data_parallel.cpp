@@ -52,16 +52,17 @@ class DataParallel::Implementation {
   }
 
   void backward(const at::Tensor& loss, const BackwardOptions& options, bool is_last,
-                const AxisCall& call) {
+                std::source_location where) {
+    const AxisCall call{is_last ? "DataParallel::backward" : "DataParallel::accumulate", axis_,
+                        where};
     check_loss(loss, call);
     begin(call, loss, is_last);
     if (loss.defined()) hooks_.backward(loss, options);
     end(loss.defined());
   }
 
-  const AxisNames& axis() const noexcept { return axis_; }
-
-  void check_agreement(const AxisCall& call) {
+  void check_agreement(std::source_location where) {
+    const AxisCall call{"DataParallel::check_agreement", axis_, where};
     const CalledFrom scope(call);
     lockstep::check_agreement(all_.all_names, all_.all, axis_);
     buffers_->check_agreement();
@@ -160,18 +161,15 @@ DataParallel::~DataParallel() = default;
 
 void DataParallel::backward(const at::Tensor& loss, const BackwardOptions& options,
                             std::source_location where) {
-  implementation_->backward(loss, options, true,
-                            {"DataParallel::backward", implementation_->axis(), where});
+  implementation_->backward(loss, options, /*is_last=*/true, where);
 }
 
 void DataParallel::accumulate(const at::Tensor& loss, std::source_location where) {
-  implementation_->backward(loss, {}, false,
-                            {"DataParallel::accumulate", implementation_->axis(), where});
+  implementation_->backward(loss, {}, /*is_last=*/false, where);
 }
 
 void DataParallel::check_agreement(std::source_location where) {
-  implementation_->check_agreement(
-      {"DataParallel::check_agreement", implementation_->axis(), where});
+  implementation_->check_agreement(where);
 }
 
 bool DataParallel::has_random_draws() const noexcept {

@@ -45,8 +45,8 @@ class StagingBuffers {
 
 /// One replica's own gradients in flat buckets, from its backward until they are reduced. For each
 /// microbatch: begin(), add() or add_none() for every parameter, collect(), then values() and
-/// release() for each bucket in turn, end(). Where reductions start in the
-/// midst of the backward, values() and release() come between add()s.
+/// release() for each bucket in turn, end(). Where reductions start in the midst of the backward,
+/// values() and release() come between add()s.
 class LocalGradients {
  public:
   /// `at_once` reductions go on at one time.

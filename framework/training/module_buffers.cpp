@@ -28,34 +28,36 @@ std::int64_t room_for(const at::Tensor& tensor) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// The replicas' mean of each of `own`, given replica 0's: that plus the mean of the differences,
-// so that where all are equal the mean is it exactly.
-std::vector<at::Tensor> means(const std::vector<at::Tensor>& own,
-                              const std::vector<at::Tensor>& first, const AxisNames& axis_name) {
+// Makes replica 0's `values` of floating `buffers` the replicas' mean: they plus the mean of the
+// differences, so that where all are equal the mean is it exactly.
+void move_to_means(const std::vector<at::Tensor>& buffers, std::vector<at::Tensor>& values,
+                   const AxisNames& axis_name) {
+  std::vector<std::size_t> floating;
   std::int64_t count = 0;
   at::ScalarType type = at::kFloat;
-  for (const at::Tensor& tensor : own) {
-    count += tensor.numel();
-    if (tensor.scalar_type() == at::kDouble) type = at::kDouble;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (!buffers[i].is_floating_point()) continue;
+    floating.push_back(i);
+    count += buffers[i].numel();
+    if (buffers[i].scalar_type() == at::kDouble) type = at::kDouble;
   }
-  if (count == 0) return own;
+  if (count == 0) return;
   const at::Tensor differences = at::empty({count}, type);
   std::vector<at::Tensor> difference_of;
   std::int64_t offset = 0;
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    difference_of.push_back(part_of(differences, offset, own[i].sizes()));
+  for (const std::size_t i : floating) {
+    difference_of.push_back(part_of(differences, offset, buffers[i].sizes()));
     // Not of what is equal: infinities have no difference.
-    const at::Tensor difference = own[i].to(type) - first[i].to(type);
-    difference_of[i].copy_(difference.masked_fill_(own[i].eq(first[i]), 0));
-    offset += own[i].numel();
+    const at::Tensor difference = buffers[i].to(type) - values[i].to(type);
+    difference_of.back().copy_(difference.masked_fill_(buffers[i].eq(values[i]), 0));
+    offset += buffers[i].numel();
   }
   pmean_(differences, axis_name);
-  std::vector<at::Tensor> results;
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    const at::Tensor moved = (first[i].to(type) + difference_of[i]).to(first[i].scalar_type());
-    results.push_back(at::where(difference_of[i].eq(0), first[i], moved));
+  for (std::size_t k = 0; k < floating.size(); ++k) {
+    at::Tensor& value = values[floating[k]];
+    const at::Tensor moved = (value.to(type) + difference_of[k]).to(value.scalar_type());
+    value = at::where(difference_of[k].eq(0), value, moved);
   }
-  return results;
 }
 
 }  // namespace
@@ -116,19 +118,7 @@ void ModuleBuffers::synchronize(Buffers rule) {
   }
   pbroadcast_(message_, axis_, 0);
 
-  if (rule == Buffers::mean) {
-    std::vector<std::size_t> floating;
-    std::vector<at::Tensor> own;
-    std::vector<at::Tensor> first;
-    for (std::size_t i = 0; i < buffers.size(); ++i) {
-      if (!buffers[i].is_floating_point()) continue;
-      floating.push_back(i);
-      own.push_back(buffers[i]);
-      first.push_back(results[i]);
-    }
-    const std::vector<at::Tensor> all_means = means(own, first, axis_);
-    for (std::size_t i = 0; i < floating.size(); ++i) results[floating[i]] = all_means[i];
-  }
+  if (rule == Buffers::mean) move_to_means(buffers, results, axis_);
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const at::Tensor result = results[i].contiguous();
     if (!has_same_bytes(buffers[i], result)) buffers[i].copy_(result);
