@@ -21,8 +21,8 @@ struct AllGatherOptions {
 };
 
 namespace collectives_detail {
-std::vector<Tensor> all_gather_leaves(const std::vector<Tensor>& leaves, const AxisNames& axis_name,
-                                      const AllGatherOptions& options, std::source_location where);
+Leaves all_gather_leaves(const AxisCall& call, const Leaves& leaves,
+                         const AllGatherOptions& options);
 }  // namespace collectives_detail
 
 /// The values of all replicas of the axis (or of this replica's group), leaf by leaf, the same on
@@ -36,8 +36,8 @@ template <Tree T>
 [[nodiscard]] T all_gather(const T& x, const AxisNames& axis_name,
                            const AllGatherOptions& options = {},
                            std::source_location where = std::source_location::current()) {
-  return tree_unflatten(
-      x, collectives_detail::all_gather_leaves(tree_leaves(x), axis_name, options, where));
+  return tree_unflatten(x, collectives_detail::all_gather_leaves({"all_gather", axis_name, where},
+                                                                 tree_leaves(x), options));
 }
 
 LOCKSTEP_NEEDS_AXIS(all_gather)

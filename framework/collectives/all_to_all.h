@@ -26,11 +26,9 @@ struct PswapaxesOptions {
 };
 
 namespace collectives_detail {
-/// `operation` is what messages call it: "all_to_all", or "pswapaxes", whose two axes are one.
-std::vector<Tensor> all_to_all_leaves(const char* operation, const std::vector<Tensor>& leaves,
-                                      const AxisNames& axis_name, std::int64_t split_axis,
-                                      std::int64_t concat_axis, const AllToAllOptions& options,
-                                      std::source_location where);
+/// Of "all_to_all", or of "pswapaxes", whose two axes are one.
+Leaves all_to_all_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t split_axis,
+                         std::int64_t concat_axis, const AllToAllOptions& options);
 }  // namespace collectives_detail
 
 /// Cuts each leaf along split_axis into one piece a replica, sends piece r to replica r of the axis
@@ -48,8 +46,8 @@ template <Tree T>
                            std::int64_t concat_axis, const AllToAllOptions& options = {},
                            std::source_location where = std::source_location::current()) {
   return tree_unflatten(
-      x, collectives_detail::all_to_all_leaves("all_to_all", tree_leaves(x), axis_name, split_axis,
-                                               concat_axis, options, where));
+      x, collectives_detail::all_to_all_leaves({"all_to_all", axis_name, where}, tree_leaves(x),
+                                               split_axis, concat_axis, options));
 }
 
 /// Exchanges the axis of the replicas with the dimension `axis`, which is as long as there are
@@ -62,8 +60,8 @@ template <Tree T>
                           const PswapaxesOptions& options = {},
                           std::source_location where = std::source_location::current()) {
   return tree_unflatten(x, collectives_detail::all_to_all_leaves(
-                               "pswapaxes", tree_leaves(x), axis_name, axis, axis,
-                               {.axis_index_groups = options.axis_index_groups}, where));
+                               {"pswapaxes", axis_name, where}, tree_leaves(x), axis, axis,
+                               {.axis_index_groups = options.axis_index_groups}));
 }
 
 LOCKSTEP_NEEDS_AXIS(all_to_all)

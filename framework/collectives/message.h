@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -9,12 +11,11 @@
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
 #include "framework/reduce/element_type.h"
+#include "framework/tree/tree.h"
 
 namespace lockstep {
 
 // What collectives share: leaves become messages, one a dtype, and messages become leaves.
-
-using Leaves = std::vector<at::Tensor>;
 
 /// The wire's name for a dtype. Throws ValueError, naming `call`, for those that collectives do not
 /// know (complex, quantized).
@@ -40,9 +41,20 @@ void check_leaves(const Leaves& leaves, const AxisCall& call);
 [[nodiscard]] at::Tensor part_of(const at::Tensor& flat, std::int64_t offset,
                                  at::IntArrayRef sizes);
 
+/// Makes a contiguous message of another one. That one may be overwritten if it `is_copy`;
+/// otherwise it may be a leaf's own memory.
+using Transfer = std::function<at::Tensor(const at::Tensor& message, bool is_copy)>;
+
+/// Packs leaves of one dtype into one message each, and unpacks what `transfer` makes of it, which
+/// the results share. A message is the leaves end to end, of shape (elements). If `slices` is not
+/// 0, leaves have shape (slices, …), and row r of a message of shape (slices, elements) has slice r
+/// of each leaf. What `transfer` returns has either of these forms, with any number of slices.
+[[nodiscard]] Leaves in_messages(const Leaves& leaves, std::int64_t slices,
+                                 const Transfer& transfer);
+
 /// Runs `transfer`; what fails in it gains the call's description.
-template <typename Transfer>
-void communicate(const AxisCall& call, const Transfer& transfer) {
+template <typename F>
+void communicate(const AxisCall& call, const F& transfer) {
   try {
     transfer();
   } catch (const CommError& error) {
@@ -53,5 +65,24 @@ void communicate(const AxisCall& call, const Transfer& transfer) {
 /// `dimension` in [0, dimensions), counted from the end if negative. Throws ValueError with `what`.
 [[nodiscard]] std::int64_t wrap_dimension(std::int64_t dimension, std::int64_t dimensions,
                                           const char* what, const AxisCall& call);
+
+/// How leaves are cut along one dimension of each into one slice a replica. Untiled: the dimension
+/// is as long as there are slices, which no longer have it. Tiled: it is cut into equal parts, and
+/// each slice keeps its part.
+struct Cut {
+  std::vector<std::int64_t> dimensions;  ///< of each leaf, counted from the front
+  bool tiled;
+};
+
+/// Throws ValueError, with what the caller's argument is called, for a leaf that cannot be cut into
+/// so many slices along `dimension`, which counts from the end if negative.
+[[nodiscard]] Cut cut_of(const Leaves& leaves, std::int64_t dimension, const char* argument,
+                         std::int64_t slices, bool tiled, const AxisCall& call);
+
+/// Leaves of shape (…, d, …) as (slices, …): views where the strides allow it.
+[[nodiscard]] Leaves slices_along(const Cut& cut, const Leaves& leaves, std::int64_t slices);
+
+/// The inverse: contiguous tensors that no one else has.
+[[nodiscard]] Leaves joined_along(const Cut& cut, const Leaves& slices);
 
 }  // namespace lockstep

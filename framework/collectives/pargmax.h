@@ -3,16 +3,14 @@
 #include <source_location>
 #include <vector>
 
-#include "framework/axes/axis_names.h"
+#include "framework/axes/environment.h"
 #include "framework/reduce/element_type.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
 
 namespace collectives_detail {
-/// pargmax for ReduceOp::max, pargmin for ReduceOp::min.
-std::vector<Tensor> index_of_extremum(ReduceOp extremum, const std::vector<Tensor>& leaves,
-                                      const AxisNames& axis_name, std::source_location where);
+Leaves index_of_extremum(const AxisCall& call, ReduceOp extremum, const Leaves& leaves);
 }  // namespace collectives_detail
 
 /// The index along the axis (of several names the row-major index over them) of the replica that
@@ -25,8 +23,8 @@ std::vector<Tensor> index_of_extremum(ReduceOp extremum, const std::vector<Tenso
 template <Tree T>
 [[nodiscard]] T pargmax(const T& x, const AxisNames& axis_name,
                         std::source_location where = std::source_location::current()) {
-  return tree_unflatten(
-      x, collectives_detail::index_of_extremum(ReduceOp::max, tree_leaves(x), axis_name, where));
+  return tree_unflatten(x, collectives_detail::index_of_extremum({"pargmax", axis_name, where},
+                                                                 ReduceOp::max, tree_leaves(x)));
 }
 
 /// The index of the replica that holds the smallest value; a NaN counts as the smallest. See
@@ -34,8 +32,8 @@ template <Tree T>
 template <Tree T>
 [[nodiscard]] T pargmin(const T& x, const AxisNames& axis_name,
                         std::source_location where = std::source_location::current()) {
-  return tree_unflatten(
-      x, collectives_detail::index_of_extremum(ReduceOp::min, tree_leaves(x), axis_name, where));
+  return tree_unflatten(x, collectives_detail::index_of_extremum({"pargmin", axis_name, where},
+                                                                 ReduceOp::min, tree_leaves(x)));
 }
 
 LOCKSTEP_NEEDS_AXIS(pargmax)

@@ -4,14 +4,13 @@
 #include <source_location>
 #include <vector>
 
-#include "framework/axes/axis_names.h"
+#include "framework/axes/environment.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
 
 namespace collectives_detail {
-std::vector<Tensor> pbroadcast_leaves(const std::vector<Tensor>& leaves, const AxisNames& axis_name,
-                                      std::int64_t source, std::source_location where);
+Leaves pbroadcast_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t source);
 }  // namespace collectives_detail
 
 /// The value of replica `source` of the axis, on every replica; the others' values do not matter,
@@ -23,8 +22,8 @@ std::vector<Tensor> pbroadcast_leaves(const std::vector<Tensor>& leaves, const A
 template <Tree T>
 [[nodiscard]] T pbroadcast(const T& x, const AxisNames& axis_name, std::int64_t source,
                            std::source_location where = std::source_location::current()) {
-  return tree_unflatten(
-      x, collectives_detail::pbroadcast_leaves(tree_leaves(x), axis_name, source, where));
+  return tree_unflatten(x, collectives_detail::pbroadcast_leaves({"pbroadcast", axis_name, where},
+                                                                 tree_leaves(x), source));
 }
 
 LOCKSTEP_NEEDS_AXIS(pbroadcast)

@@ -5,41 +5,23 @@
 
 #include <ATen/ops/zeros.h>
 
-#include "framework/axes/environment.h"
 #include "framework/base/text.h"
 #include "framework/base/wording.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
-#include "framework/collectives/packing.h"
 
 namespace lockstep::collectives_detail {
 namespace {
 
-// Marks indices of a perm as they are met; `text` is the perm as messages show it.
-class Met {
- public:
-  Met(const AxisCall& call, const std::string& text, const char* role, std::int64_t size)
-      : start_(lockstep::str(call.text(), ": perm ", text)),
-        role_(role),
-        met_(static_cast<std::size_t>(size), false) {}
-
-  void meet(std::int64_t index) {
-    const auto size = static_cast<std::int64_t>(met_.size());
-    if (index < 0 || index >= size) {
-      throw ValueError(
-          lockstep::str(start_, " names ", role_, " ", index, "; the axis has 0 to ", size - 1));
-    }
-    if (met_[static_cast<std::size_t>(index)]) {
-      throw ValueError(lockstep::str(start_, " names ", role_, " ", index, " twice"));
-    }
-    met_[static_cast<std::size_t>(index)] = true;
-  }
-
- private:
-  std::string start_;
-  const char* role_;
-  std::vector<bool> met_;
-};
+// Marks an index of a perm as met; `text` is the perm as messages show it.
+void meet(std::vector<bool>& met, std::int64_t index, const char* role, const std::string& text,
+          const AxisCall& call) {
+  call.require(index >= 0 && index < std::ssize(met), "perm ", text, " names ", role, " ", index,
+               "; the axis has 0 to ", std::ssize(met) - 1);
+  call.require(!met[static_cast<std::size_t>(index)], "perm ", text, " names ", role, " ", index,
+               " twice");
+  met[static_cast<std::size_t>(index)] = true;
+}
 
 std::string text_of(const SourceDestinationPairs& perm) {
   std::vector<std::string> pairs;
@@ -47,16 +29,6 @@ std::string text_of(const SourceDestinationPairs& perm) {
     pairs.push_back(lockstep::str("(", source, ", ", destination, ")"));
   }
   return lockstep::str("[", join(pairs), "]");
-}
-
-void check_pairs(const AxisCall& call, const SourceDestinationPairs& perm, std::int64_t size) {
-  const std::string text = text_of(perm);
-  Met sources(call, text, "source", size);
-  Met destinations(call, text, "destination", size);
-  for (const auto& [source, destination] : perm) {
-    sources.meet(source);
-    destinations.meet(destination);
-  }
 }
 
 Leaves permute_all(const AxisCall& call, Communicator& replicas, const Leaves& leaves,
@@ -67,56 +39,51 @@ Leaves permute_all(const AxisCall& call, Communicator& replicas, const Leaves& l
     if (source == replicas.rank()) to = static_cast<int>(destination);
     if (destination == replicas.rank()) from = static_cast<int>(source);
   }
-  Leaves results(leaves.size());
-  for (const auto& indices : by_dtype(leaves)) {
-    const at::Tensor sent = pack(leaves, indices, 1);
-    const at::Tensor received = at::zeros(sent.sizes(), sent.options());
+  return in_messages(leaves, 0, [&](const Tensor& sent, bool) {
+    const Tensor received = at::zeros(sent.sizes(), sent.options());
     communicate(call, [&] { replicas.permute(bytes_of(sent), to, bytes_of(received), from); });
-    unpack(received, indices, leaves, results);
-  }
-  return results;
+    return received;
+  });
 }
 
 }  // namespace
 
-std::vector<Tensor> ppermute_leaves(const char* operation, const std::vector<Tensor>& leaves,
-                                    const AxisNames& axis_name, const SourceDestinationPairs& perm,
-                                    std::source_location where) {
-  const AxisCall call{operation, axis_name, where};
+Leaves ppermute_leaves(const AxisCall& call, const Leaves& leaves,
+                       const SourceDestinationPairs& perm) {
   auto& replicas = replicas_of(call, {}, GroupSizes::equal);
   check_leaves(leaves, call);
-  check_pairs(call, perm, replicas.size());
+  const std::string text = text_of(perm);
+  std::vector<bool> sources(static_cast<std::size_t>(replicas.size()));
+  std::vector<bool> destinations(sources.size());
+  for (const auto& [source, destination] : perm) {
+    meet(sources, source, "source", text, call);
+    meet(destinations, destination, "destination", text, call);
+  }
   return differentiable(
-      call, replicas, leaves, "perm " + text_of(perm),
+      call, replicas, leaves, "perm " + text,
       [&](const Leaves& operands) { return permute_all(call, replicas, operands, perm); },
       [&](const Leaves&) -> BackwardRule {
         SourceDestinationPairs inverse;
         for (const auto& [source, destination] : perm) inverse.emplace_back(destination, source);
-        return [=](const Leaves& gradients) {
-          return ppermute_leaves(operation, gradients, axis_name, inverse, where);
-        };
+        return [=](const Leaves& gradients) { return ppermute_leaves(call, gradients, inverse); };
       });
 }
 
-std::vector<Tensor> pshuffle_leaves(const std::vector<Tensor>& leaves, const AxisNames& axis_name,
-                                    const std::vector<std::int64_t>& perm,
-                                    std::source_location where) {
-  const AxisCall call{"pshuffle", axis_name, where};
+Leaves pshuffle_leaves(const AxisCall& call, const Leaves& leaves,
+                       const std::vector<std::int64_t>& perm) {
   const std::int64_t size = replicas_of(call, {}, GroupSizes::equal).size();
   check_leaves(leaves, call);
   const std::string text = lockstep::str("[", join(perm), "]");
-  if (static_cast<std::int64_t>(perm.size()) != size) {
-    throw ValueError(lockstep::str(
-        call.text(), ": perm ", text, " has ", counted(std::ssize(perm), "entry", "entries"),
-        "; it must be a permutation of all indices of the axis, 0 to ", size - 1));
-  }
-  Met sources(call, text, "source", size);
+  call.require(std::ssize(perm) == size, "perm ", text, " has ",
+               counted(std::ssize(perm), "entry", "entries"),
+               "; it must be a permutation of all indices of the axis, 0 to ", size - 1);
+  std::vector<bool> sources(perm.size());
   SourceDestinationPairs pairs;
   for (const std::int64_t source : perm) {
-    sources.meet(source);
+    meet(sources, source, "source", text, call);
     pairs.emplace_back(source, static_cast<std::int64_t>(pairs.size()));
   }
-  return ppermute_leaves("pshuffle", leaves, axis_name, pairs, where);
+  return ppermute_leaves(call, leaves, pairs);
 }
 
 }  // namespace lockstep::collectives_detail

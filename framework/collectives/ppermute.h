@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/axes/axis_names.h"
+#include "framework/axes/environment.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
@@ -14,13 +14,10 @@ namespace lockstep {
 using SourceDestinationPairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 namespace collectives_detail {
-/// `operation` is what messages call it.
-std::vector<Tensor> ppermute_leaves(const char* operation, const std::vector<Tensor>& leaves,
-                                    const AxisNames& axis_name, const SourceDestinationPairs& perm,
-                                    std::source_location where);
-std::vector<Tensor> pshuffle_leaves(const std::vector<Tensor>& leaves, const AxisNames& axis_name,
-                                    const std::vector<std::int64_t>& perm,
-                                    std::source_location where);
+Leaves ppermute_leaves(const AxisCall& call, const Leaves& leaves,
+                       const SourceDestinationPairs& perm);
+Leaves pshuffle_leaves(const AxisCall& call, const Leaves& leaves,
+                       const std::vector<std::int64_t>& perm);
 }  // namespace collectives_detail
 
 /// The value of the replica that `perm` pairs with this one as its destination; zeros on a replica
@@ -37,7 +34,7 @@ template <Tree T>
 [[nodiscard]] T ppermute(const T& x, const AxisNames& axis_name, const SourceDestinationPairs& perm,
                          std::source_location where = std::source_location::current()) {
   return tree_unflatten(
-      x, collectives_detail::ppermute_leaves("ppermute", tree_leaves(x), axis_name, perm, where));
+      x, collectives_detail::ppermute_leaves({"ppermute", axis_name, where}, tree_leaves(x), perm));
 }
 
 /// The value of replica perm[i], on replica i: `perm` is a permutation of all indices of the axis.
@@ -50,7 +47,7 @@ template <Tree T>
                          const std::vector<std::int64_t>& perm,
                          std::source_location where = std::source_location::current()) {
   return tree_unflatten(
-      x, collectives_detail::pshuffle_leaves(tree_leaves(x), axis_name, perm, where));
+      x, collectives_detail::pshuffle_leaves({"pshuffle", axis_name, where}, tree_leaves(x), perm));
 }
 
 LOCKSTEP_NEEDS_AXIS(ppermute)

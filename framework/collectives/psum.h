@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <source_location>
 #include <type_traits>
-#include <vector>
+#include <utility>
 
 #include "framework/axes/axis_names.h"
 #include "framework/axes/environment.h"
@@ -22,18 +22,11 @@ namespace collectives_detail {
 
 enum class Reduction { sum, invariant_sum, mean, max, min };
 
-std::vector<Tensor> reduce_leaves(Reduction reduction, const std::vector<Tensor>& leaves,
-                                  const AxisNames& axis_name, const ReduceOptions& options,
-                                  std::source_location where);
-// A number reduced as a tensor of one element; ValueError for one that is beyond int64's.
-std::int64_t reduce_number(Reduction reduction, std::int64_t x, const AxisNames& axis_name,
-                           const ReduceOptions& options, std::source_location where);
-std::int64_t reduce_number(Reduction reduction, std::uint64_t x, const AxisNames& axis_name,
-                           const ReduceOptions& options, std::source_location where);
-float reduce_number(Reduction reduction, float x, const AxisNames& axis_name,
-                    const ReduceOptions& options, std::source_location where);
-double reduce_number(Reduction reduction, double x, const AxisNames& axis_name,
-                     const ReduceOptions& options, std::source_location where);
+Leaves reduce_leaves(Reduction reduction, const AxisCall& call, const Leaves& leaves,
+                     const ReduceOptions& options);
+// A number reduced as a tensor of one element.
+at::Scalar reduce_number(Reduction reduction, const AxisCall& call, const at::Scalar& x,
+                         at::ScalarType dtype, const ReduceOptions& options);
 
 template <typename T>
 concept Number = std::is_arithmetic_v<T> && !std::is_same_v<T, long double>;
@@ -41,20 +34,20 @@ template <typename T>
 concept Reducible = Tree<T> || Number<T>;
 
 template <Reduction reduction, Reducible T>
-auto reduce(const T& x, const AxisNames& axis_name, const ReduceOptions& options,
-            std::source_location where) {
+auto reduce(const AxisCall& call, const T& x, const ReduceOptions& options) {
   if constexpr (Tree<T>) {
-    return tree_unflatten(x, reduce_leaves(reduction, tree_leaves(x), axis_name, options, where));
-  } else if constexpr (std::floating_point<T>) {
-    return reduce_number(reduction, x, axis_name, options, where);
-  } else if constexpr (reduction == Reduction::mean) {
-    return reduce_number(reduction, static_cast<double>(x), axis_name, options, where);
+    return tree_unflatten(x, reduce_leaves(reduction, call, tree_leaves(x), options));
+  } else if constexpr (std::same_as<T, float>) {
+    return reduce_number(reduction, call, x, at::kFloat, options).toFloat();
+  } else if constexpr (std::same_as<T, double> || reduction == Reduction::mean) {
+    return reduce_number(reduction, call, static_cast<double>(x), at::kDouble, options).toDouble();
   } else {
     using Wide = std::conditional_t<std::is_unsigned_v<T>, std::uint64_t, std::int64_t>;
-    const std::int64_t result =
-        reduce_number(reduction, static_cast<Wide>(x), axis_name, options, where);
+    call.require(std::in_range<std::int64_t>(static_cast<Wide>(x)), x,
+                 " is beyond the numbers of int64, in which it works");
     using Result = std::conditional_t<reduction == Reduction::sum, std::int64_t, T>;
-    return static_cast<Result>(result);
+    const auto number = static_cast<std::int64_t>(x);
+    return static_cast<Result>(reduce_number(reduction, call, number, at::kLong, options).toLong());
   }
 }
 
@@ -74,8 +67,8 @@ auto reduce(const T& x, const AxisNames& axis_name, const ReduceOptions& options
 template <collectives_detail::Reducible T>
 [[nodiscard]] auto psum(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
                         std::source_location where = std::source_location::current()) {
-  return collectives_detail::reduce<collectives_detail::Reduction::sum>(x, axis_name, options,
-                                                                        where);
+  return collectives_detail::reduce<collectives_detail::Reduction::sum>({"psum", axis_name, where},
+                                                                        x, options);
 }
 
 /// psum for a result that all replicas of the axis use alike, as one value. Its derivative is
@@ -84,8 +77,8 @@ template <collectives_detail::Reducible T>
 template <Tree T>
 [[nodiscard]] T psum_invariant(const T& x, const AxisNames& axis_name,
                                std::source_location where = std::source_location::current()) {
-  return collectives_detail::reduce<collectives_detail::Reduction::invariant_sum>(x, axis_name, {},
-                                                                                  where);
+  return collectives_detail::reduce<collectives_detail::Reduction::invariant_sum>(
+      {"psum_invariant", axis_name, where}, x, {});
 }
 
 /// psum divided by the number of replicas summed (those of this replica's own group where groups
@@ -95,8 +88,8 @@ template <Tree T>
 template <collectives_detail::Reducible T>
 [[nodiscard]] auto pmean(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
                          std::source_location where = std::source_location::current()) {
-  return collectives_detail::reduce<collectives_detail::Reduction::mean>(x, axis_name, options,
-                                                                         where);
+  return collectives_detail::reduce<collectives_detail::Reduction::mean>(
+      {"pmean", axis_name, where}, x, options);
 }
 
 /// The largest value over the replicas, element by element; on booleans "any"; NaN if one is NaN.
@@ -105,16 +98,16 @@ template <collectives_detail::Reducible T>
 template <collectives_detail::Reducible T>
 [[nodiscard]] auto pmax(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
                         std::source_location where = std::source_location::current()) {
-  return collectives_detail::reduce<collectives_detail::Reduction::max>(x, axis_name, options,
-                                                                        where);
+  return collectives_detail::reduce<collectives_detail::Reduction::max>({"pmax", axis_name, where},
+                                                                        x, options);
 }
 
 /// The smallest value over the replicas, element by element; on booleans "all". See pmax.
 template <collectives_detail::Reducible T>
 [[nodiscard]] auto pmin(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
                         std::source_location where = std::source_location::current()) {
-  return collectives_detail::reduce<collectives_detail::Reduction::min>(x, axis_name, options,
-                                                                        where);
+  return collectives_detail::reduce<collectives_detail::Reduction::min>({"pmin", axis_name, where},
+                                                                        x, options);
 }
 
 // The same with groups instead of options: psum(x, "i", {{0, 1}, {2, 3}}).

@@ -21,10 +21,8 @@ struct PsumScatterOptions {
 };
 
 namespace collectives_detail {
-std::vector<Tensor> psum_scatter_leaves(const std::vector<Tensor>& leaves,
-                                        const AxisNames& axis_name,
-                                        const PsumScatterOptions& options,
-                                        std::source_location where);
+Leaves psum_scatter_leaves(const AxisCall& call, const Leaves& leaves,
+                           const PsumScatterOptions& options);
 }  // namespace collectives_detail
 
 /// This replica's piece of psum(x): with N replicas, piece i of the scatter dimension goes to
@@ -38,8 +36,8 @@ template <Tree T>
 [[nodiscard]] T psum_scatter(const T& x, const AxisNames& axis_name,
                              const PsumScatterOptions& options = {},
                              std::source_location where = std::source_location::current()) {
-  return tree_unflatten(
-      x, collectives_detail::psum_scatter_leaves(tree_leaves(x), axis_name, options, where));
+  return tree_unflatten(x, collectives_detail::psum_scatter_leaves(
+                               {"psum_scatter", axis_name, where}, tree_leaves(x), options));
 }
 
 LOCKSTEP_NEEDS_AXIS(psum_scatter)

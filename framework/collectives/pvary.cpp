@@ -6,23 +6,19 @@
 
 namespace lockstep::collectives_detail {
 
-std::vector<Tensor> pvary_leaves(const std::vector<Tensor>& leaves, const AxisNames& axis_name,
-                                 std::source_location where, bool copies) {
-  const AxisCall call{"pvary", axis_name, where};
+Leaves pvary_leaves(const AxisCall& call, const Leaves& leaves, bool copies) {
   ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::any);
   check_leaves(leaves, call);
   return differentiable(
       call, replicas, leaves, "",
-      [&](const Leaves& operands) {
-        Leaves results;
-        for (const Tensor& operand : operands) {
-          results.push_back(copies ? operand.clone() : operand);
-        }
-        return results;
+      [&](Leaves operands) {
+        for (Tensor& operand : operands) operand = copies ? operand.clone() : operand;
+        return operands;
       },
       [&](const Leaves&) -> BackwardRule {
         return [=](const Leaves& gradients) {
-          return reduce_leaves(Reduction::invariant_sum, gradients, axis_name, {}, where);
+          return reduce_leaves(Reduction::invariant_sum, {"psum_invariant", call.axes, call.where},
+                               gradients, {});
         };
       },
       ResultAxes::gained);

@@ -3,7 +3,7 @@
 #include <source_location>
 #include <vector>
 
-#include "framework/axes/axis_names.h"
+#include "framework/axes/environment.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
@@ -11,8 +11,7 @@ namespace lockstep {
 namespace collectives_detail {
 // With `copies` false, the results are the operands themselves, for callers that make new tensors
 // of them.
-std::vector<Tensor> pvary_leaves(const std::vector<Tensor>& leaves, const AxisNames& axis_name,
-                                 std::source_location where, bool copies = true);
+Leaves pvary_leaves(const AxisCall& call, const Leaves& leaves, bool copies = true);
 }  // namespace collectives_detail
 
 /// A copy of `x`, which is the same on all replicas of the axis, for each replica to use in its own
@@ -27,7 +26,8 @@ std::vector<Tensor> pvary_leaves(const std::vector<Tensor>& leaves, const AxisNa
 template <Tree T>
 [[nodiscard]] T pvary(const T& x, const AxisNames& axis_name,
                       std::source_location where = std::source_location::current()) {
-  return tree_unflatten(x, collectives_detail::pvary_leaves(tree_leaves(x), axis_name, where));
+  return tree_unflatten(
+      x, collectives_detail::pvary_leaves({"pvary", axis_name, where}, tree_leaves(x)));
 }
 
 }  // namespace lockstep

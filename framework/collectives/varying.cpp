@@ -288,9 +288,8 @@ Leaves varying_over(AxisSet axes, const Leaves& leaves) {
     if (missing == 0) {
       results.push_back(leaf);
     } else if (leaf.requires_grad() && c10::GradMode::is_enabled()) {
-      const AxisNames names = variance.names_of(missing);
-      results.push_back(
-          collectives_detail::pvary_leaves({leaf}, names, variance.where(), /*copies=*/false)[0]);
+      const AxisCall call{"pvary", variance.names_of(missing), variance.where()};
+      results.push_back(collectives_detail::pvary_leaves(call, {leaf}, /*copies=*/false)[0]);
     } else {
       const Untracked untracked;
       results.push_back(leaf.detach().clone());

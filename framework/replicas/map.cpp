@@ -155,8 +155,8 @@ void take_first_replicas(const AxisMap& options, std::vector<Tensor>& leaves,
     own.push_back(leaves[l]);
   }
   if (shared.empty()) return;
-  const auto firsts =
-      collectives_detail::pbroadcast_leaves(own, options.axis.name, 0, options.where);
+  const auto firsts = collectives_detail::pbroadcast_leaves(
+      {"pbroadcast", options.axis.name, options.where}, own, 0);
   for (std::size_t i = 0; i < shared.size(); ++i) leaves[shared[i]] = firsts[i];
 }
 

@@ -184,8 +184,8 @@ void sum_shared(const Recorded& recorded, Tensors& gradients) {
     const AxisCall call{recorded.options.map, AxisNames(over), recorded.options.where};
     const ForwardCall map{call, 0, text_of(recorded.options)};
     const BackwardOf backward(map);
-    const Tensors sums = collectives_detail::reduce_leaves(collectives_detail::Reduction::sum,
-                                                           operands, call.axes, {}, call.where);
+    const Tensors sums = collectives_detail::reduce_leaves(
+        collectives_detail::Reduction::sum, {"psum", call.axes, call.where}, operands, {});
     for (std::size_t i = 0; i < ports.size(); ++i) gradients[ports[i]] = sums[i];
   }
 }
@@ -239,7 +239,8 @@ void share_starts(const Recorded& recorded, std::size_t replica, Tensors& starts
       const AxisCall call{recorded.options.map, variance.names_of(over), recorded.options.where};
       const ForwardCall map{call, 0, text_of(recorded.options)};
       const BackwardOf backward(map);
-      shared = collectives_detail::pbroadcast_leaves(shared, call.axes, 0, call.where);
+      shared =
+          collectives_detail::pbroadcast_leaves({"pbroadcast", call.axes, call.where}, shared, 0);
     }
     for (std::size_t i = 0; i < indices.size(); ++i) {
       starts[indices[i]] = variance.alias(shared[i], axes);

@@ -25,6 +25,7 @@
 namespace lockstep {
 
 using Tensor = at::Tensor;
+using Leaves = std::vector<Tensor>;
 
 /// What static_argument() gives.
 template <typename T>
@@ -233,8 +234,8 @@ void for_each_leaf(T& tree, const Visit& visit) {
 }
 
 template <typename T>
-std::vector<Tensor> leaves_of(const T& tree) {
-  std::vector<Tensor> leaves;
+Leaves leaves_of(const T& tree) {
+  Leaves leaves;
   for_each_leaf(tree, [&](const Tensor& leaf) { leaves.push_back(leaf); });
   return leaves;
 }
@@ -355,14 +356,14 @@ void check_same_structure(const T& like, const T& other, const std::string& wher
 
 /// The tree's leaves in order. They are the tree's tensors, not copies.
 template <Tree T>
-[[nodiscard]] std::vector<Tensor> tree_leaves(const T& tree) {
+[[nodiscard]] Leaves tree_leaves(const T& tree) {
   return tree_detail::leaves_of(tree);
 }
 
 /// A tree built like `tree_like` with the given leaves in it. Throws ValueError if there are not as
 /// many as `tree_like` has.
 template <Tree T>
-[[nodiscard]] T tree_unflatten(const T& tree_like, const std::vector<Tensor>& leaves) {
+[[nodiscard]] T tree_unflatten(const T& tree_like, const Leaves& leaves) {
   T tree = tree_like;
   std::size_t used = 0;
   tree_detail::for_each_leaf(tree, [&](Tensor& leaf) {
@@ -382,7 +383,7 @@ template <Tree T>
 template <typename F, Tree T, std::same_as<T>... Rest>
 [[nodiscard]] T tree_map(F&& f, const T& tree, const Rest&... rest) {
   (tree_detail::check_same_structure(tree, rest, "the root"), ...);
-  const std::array<std::vector<Tensor>, sizeof...(Rest)> others{tree_leaves(rest)...};
+  const std::array<Leaves, sizeof...(Rest)> others{tree_leaves(rest)...};
   T result = tree;
   std::size_t index = 0;
   tree_detail::for_each_leaf(result, [&](Tensor& leaf) {
