@@ -3,7 +3,10 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "framework/base/text.h"
 
 namespace lockstep {
 
@@ -19,7 +22,10 @@ class AxisNames {
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
 
   /// As messages show it: 'data', or ('data', 'model').
-  [[nodiscard]] std::string text() const;
+  [[nodiscard]] std::string text() const {
+    if (names_.size() == 1) return "'" + names_[0] + "'";
+    return names_.empty() ? "()" : "('" + join(names_, "', '") + "')";
+  }
 
  private:
   std::vector<std::string> names_;

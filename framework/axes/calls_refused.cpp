@@ -1,7 +1,5 @@
 #include "framework/axes/calls_refused.h"
 
-#include <utility>
-
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 
@@ -11,11 +9,7 @@ thread_local const char* this_thread_refusal = nullptr;
 }  // namespace
 
 CallsRefused::CallsRefused(const char* reason) noexcept
-    : outer_(std::exchange(this_thread_refusal, reason)) {}
-
-CallsRefused::~CallsRefused() {
-  this_thread_refusal = outer_;
-}
+    : ScopedValue(this_thread_refusal, reason) {}
 
 const char* refusal_of_calls() noexcept {
   return this_thread_refusal;

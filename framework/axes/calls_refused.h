@@ -2,19 +2,15 @@
 
 #include <string>
 
+#include "framework/base/scoped_value.h"
+
 namespace lockstep {
 
 /// While it lives, this thread's collectives, maps and launches are Errors that end with `reason`:
 /// for what must not wait for others.
-class CallsRefused {
+class CallsRefused : ScopedValue<const char*> {
  public:
   explicit CallsRefused(const char* reason) noexcept;
-  ~CallsRefused();
-  CallsRefused(const CallsRefused&) = delete;
-  CallsRefused& operator=(const CallsRefused&) = delete;
-
- private:
-  const char* outer_;
 };
 
 /// The reason of the innermost guard, or nullptr.

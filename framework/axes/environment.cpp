@@ -13,42 +13,43 @@ namespace lockstep {
 namespace {
 
 thread_local Environment* this_thread_environment = nullptr;
+thread_local const AxisCall* called_from = nullptr;
 
 [[noreturn]] void throw_unbound(const AxisCall& call, const std::string& name,
                                 const std::string& bound) {
-  throw NameError(str(call.text(), ": axis '", name, "' is not bound here; ",
+  throw NameError(str(call, ": axis '", name, "' is not bound here; ",
                       bound.empty() ? "no axis is: collectives run inside a function that pmap, "
                                       "vmap, shard_map or launch runs"
                                     : "bound: " + bound));
 }
 
+// That in which the call looks for its axes.
+Environment& environment_of(const AxisCall& call) {
+  call.require(!call.axes.names().empty(), "at least one axis name is needed");
+  if (this_thread_environment == nullptr) throw_unbound(call, call.axes.names()[0], "");
+  return *this_thread_environment;
+}
+
 void check_groups(const AxisCall& call, const AxisIndexGroups& groups, std::int64_t size,
                   GroupSizes sizes) {
-  const auto refuse = [&](const std::string& rule) {
-    throw ValueError(str(call.text(), ": axis_index_groups ", text_of(groups), " ", rule));
+  const auto check = [&](bool holds, const auto&... rule) {
+    if (!holds) throw ValueError(str(call, ": axis_index_groups ", text_of(groups), " ", rule...));
   };
   std::vector<bool> covered(static_cast<std::size_t>(size), false);
-  std::int64_t count = 0;
   for (const auto& group : groups) {
-    if (group.empty()) refuse("has an empty group");
-    if (sizes == GroupSizes::equal && group.size() != groups[0].size()) {
-      refuse(str("has groups of ", groups[0].size(), " and of ", group.size(),
-                 "; this operation needs groups of one size"));
-    }
+    check(!group.empty(), "has an empty group");
+    check(sizes == GroupSizes::any || group.size() == groups[0].size(), "has groups of ",
+          groups[0].size(), " and of ", group.size(), "; this operation needs groups of one size");
     for (const std::int64_t index : group) {
-      if (index < 0 || index >= size) {
-        refuse(str("names index ", index, "; the axis has 0 to ", size - 1));
-      }
-      if (covered[static_cast<std::size_t>(index)]) refuse(str("names index ", index, " twice"));
-      covered[static_cast<std::size_t>(index)] = true;
-      ++count;
+      check(index >= 0 && index < size, "names index ", index, "; the axis has 0 to ", size - 1);
+      const auto covers = covered.begin() + index;
+      check(!*covers, "names index ", index, " twice");
+      *covers = true;
     }
   }
-  if (count != size) {
-    const auto missing = std::find(covered.begin(), covered.end(), false) - covered.begin();
-    refuse(str("must cover every index of the axis exactly once; the axis has ", size, ", index ",
-               missing, " is missing"));
-  }
+  const auto missing = std::find(covered.begin(), covered.end(), false) - covered.begin();
+  check(missing == size, "must cover every index of the axis exactly once; the axis has ", size,
+        ", index ", missing, " is missing");
 }
 
 // The group that `index` is in, and its place there; without groups the whole axis (empty).
@@ -109,26 +110,14 @@ std::string text_of(const std::source_location& where) {
 }
 
 std::string AxisCall::text() const {
-  const AxisCall* const named = CalledFrom::current();
-  const AxisCall& shown = named != nullptr ? *named : *this;
-  return str(shown.operation, " over ", shown.axes.text(), " (", text_of(shown.where), ")");
+  return str(shown().operation, " over ", shown().axes.text(), " (", text_of(shown().where), ")");
 }
 
-namespace {
-
-thread_local const AxisCall* called_from = nullptr;
-
-}  // namespace
-
-CalledFrom::CalledFrom(const AxisCall& call) noexcept : outer_(std::exchange(called_from, &call)) {}
-
-CalledFrom::~CalledFrom() {
-  called_from = outer_;
+const AxisCall& AxisCall::shown() const noexcept {
+  return called_from != nullptr ? *called_from : *this;
 }
 
-const AxisCall* CalledFrom::current() noexcept {
-  return called_from;
-}
+CalledFrom::CalledFrom(const AxisCall& call) noexcept : ScopedValue(called_from, &call) {}
 
 std::int64_t AxisLevel::size() const {
   std::int64_t size = 1;
@@ -136,10 +125,14 @@ std::int64_t AxisLevel::size() const {
   return size;
 }
 
-std::int64_t AxisLevel::index(std::size_t axis) const {
+std::int64_t AxisLevel::stride(std::size_t axis) const {
   std::int64_t below = 1;
   for (std::size_t inner = axis + 1; inner < axes.size(); ++inner) below *= axes[inner].size;
-  return rank / below % axes[axis].size;
+  return below;
+}
+
+std::int64_t AxisLevel::index(std::size_t axis) const {
+  return rank / stride(axis) % axes[axis].size;
 }
 
 Environment::Environment(std::shared_ptr<LocalReplicas> local, std::vector<AxisLevel> levels,
@@ -172,12 +165,9 @@ bool Environment::binds(const std::string& name) const {
 
 std::vector<Environment::BoundAxis> Environment::resolve(const AxisCall& call) const {
   const auto& names = call.axes.names();
-  if (names.empty()) throw ValueError(str(call.text(), ": at least one axis name is needed"));
   std::vector<BoundAxis> axes;
   for (auto name = names.begin(); name != names.end(); ++name) {
-    if (std::find(names.begin(), name, *name) != name) {
-      throw ValueError(str(call.text(), ": axis '", *name, "' stands twice"));
-    }
+    call.require(std::find(names.begin(), name, *name) == name, "axis '", *name, "' stands twice");
     const std::size_t before = axes.size();
     for (std::size_t l = 0; l < levels_.size(); ++l) {
       for (std::size_t a = 0; a < levels_[l].axes.size(); ++a) {
@@ -238,9 +228,7 @@ std::vector<GroupMember> Environment::members_of(const std::vector<BoundAxis>& a
     for (auto bound = axes.rbegin(); bound != axes.rend(); ++bound) {
       const AxisLevel& level = levels_[bound->level];
       const std::int64_t length = level.axes[bound->axis].size;
-      std::int64_t below = 1;
-      for (std::size_t a = bound->axis + 1; a < level.axes.size(); ++a) below *= level.axes[a].size;
-      ranks[bound->level] += (rest % length - level.index(bound->axis)) * below;
+      ranks[bound->level] += (rest % length - level.index(bound->axis)) * level.stride(bound->axis);
       rest /= length;
     }
     members.push_back(member_at(levels_, ranks, local_->worker()));
@@ -278,29 +266,15 @@ Environment* current_environment() noexcept {
 }
 
 EnvironmentScope::EnvironmentScope(Environment* environment) noexcept
-    : outer_(std::exchange(this_thread_environment, environment)) {}
-
-EnvironmentScope::~EnvironmentScope() {
-  this_thread_environment = outer_;
-}
+    : ScopedValue(this_thread_environment, environment) {}
 
 ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups, GroupSizes sizes) {
   if (refusal_of_calls() != nullptr) throw_refused(call.text());
-  Environment* const environment = current_environment();
-  if (environment != nullptr) return environment->group(call, groups, sizes);
-  if (call.axes.names().empty()) {
-    throw ValueError(str(call.text(), ": at least one axis name is needed"));
-  }
-  throw_unbound(call, call.axes.names()[0], "");
+  return environment_of(call).group(call, groups, sizes);
 }
 
 Environment::AxisIndex place_of(const AxisCall& call) {
-  const Environment* const environment = current_environment();
-  if (environment != nullptr) return environment->place(call);
-  if (call.axes.names().empty()) {
-    throw ValueError(str(call.text(), ": at least one axis name is needed"));
-  }
-  throw_unbound(call, call.axes.names()[0], "");
+  return environment_of(call).place(call);
 }
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 
 #include "framework/axes/axis_names.h"
 #include "framework/base/require.h"
+#include "framework/base/scoped_value.h"
 #include "framework/groups/local_replicas.h"
 #include "framework/groups/replica_group.h"
 
@@ -47,6 +48,8 @@ struct AxisLevel {
   std::vector<std::int64_t> callers{};
 
   [[nodiscard]] std::int64_t size() const;
+  /// How far replicas are apart that are neighbours along axis `axis`.
+  [[nodiscard]] std::int64_t stride(std::size_t axis) const;
   /// This replica's index along axis `axis`.
   [[nodiscard]] std::int64_t index(std::size_t axis) const;
 };
@@ -57,6 +60,8 @@ struct AxisCall {
   AxisNames axes;
   std::source_location where;
 
+  /// The call that messages name instead of this one: see CalledFrom.
+  [[nodiscard]] const AxisCall& shown() const noexcept;
   /// "psum over 'data' (model.cpp:41)"
   [[nodiscard]] std::string text() const;
   /// Throws the ValueError "text(): parts", the `parts` as str() puts them together, unless
@@ -72,18 +77,9 @@ struct AxisCall {
 
 /// While it lives, messages about this thread's collectives name the function that the user called,
 /// and its line, in place of the collective's own.
-class CalledFrom {
+class CalledFrom : ScopedValue<const AxisCall*> {
  public:
   explicit CalledFrom(const AxisCall& call) noexcept;
-  ~CalledFrom();
-  CalledFrom(const CalledFrom&) = delete;
-  CalledFrom& operator=(const CalledFrom&) = delete;
-
-  /// The call of the innermost guard; nullptr if none lives.
-  [[nodiscard]] static const AxisCall* current() noexcept;
-
- private:
-  const AxisCall* outer_;
 };
 
 /// "model.cpp:41"
@@ -173,15 +169,9 @@ class Environment {
 [[nodiscard]] Environment* current_environment() noexcept;
 
 /// Replaces this thread's environment while it lives: a map runs its function under one.
-class EnvironmentScope {
+class EnvironmentScope : ScopedValue<Environment*> {
  public:
   explicit EnvironmentScope(Environment* environment) noexcept;
-  ~EnvironmentScope();
-  EnvironmentScope(const EnvironmentScope&) = delete;
-  EnvironmentScope& operator=(const EnvironmentScope&) = delete;
-
- private:
-  Environment* outer_;
 };
 
 /// The replicas that a call works on: those of its axes, row-major in the order in which it names

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "framework/base/random.h"
@@ -82,8 +81,7 @@ std::string text_of_leaves(const Leaves& leaves, const AxisCall& call) {
 // "psum over 'data' at model.cpp:44", or which call's backward it is of.
 std::string title_of(const AxisCall& call) {
   if (current_forward != nullptr) return "the backward of " + current_forward->text;
-  const AxisCall* const named = CalledFrom::current();
-  const AxisCall& shown = named != nullptr ? *named : call;
+  const AxisCall& shown = call.shown();
   return shown.operation + (" over " + shown.axes.text() + " at " + text_of(shown.where));
 }
 
@@ -101,7 +99,7 @@ Key fingerprint_of(const AxisCall& call, const Leaves& leaves, const std::string
 CallRecord record_of(const AxisCall& call, const Leaves& leaves, const std::string& detail,
                      bool differentiated) {
   std::string text = title_of(call);
-  if (current_forward != nullptr || CalledFrom::current() != nullptr) {
+  if (current_forward != nullptr || &call.shown() != &call) {
     text += ", which is ";
     text += call.operation;
   }
@@ -122,10 +120,6 @@ std::string group_text(const AxisIndexGroups& groups) {
 }
 
 BackwardOf::BackwardOf(const ForwardCall& forward) noexcept
-    : outer_(std::exchange(current_forward, &forward)) {}
-
-BackwardOf::~BackwardOf() {
-  current_forward = outer_;
-}
+    : ScopedValue(current_forward, &forward) {}
 
 }  // namespace lockstep

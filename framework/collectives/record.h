@@ -31,15 +31,9 @@ struct ForwardCall {
 
 /// While this lives, collectives that this thread calls are recorded as the backward of `forward`.
 /// They meet only collectives of that call's backward.
-class BackwardOf {
+class BackwardOf : ScopedValue<const ForwardCall*> {
  public:
   explicit BackwardOf(const ForwardCall& forward) noexcept;
-  ~BackwardOf();
-  BackwardOf(const BackwardOf&) = delete;
-  BackwardOf& operator=(const BackwardOf&) = delete;
-
- private:
-  const ForwardCall* outer_;
 };
 
 }  // namespace lockstep

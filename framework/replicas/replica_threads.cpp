@@ -18,7 +18,7 @@
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/machine.h"
 #include "framework/replicas/thread_ends.h"
-#include "framework/tree/grad_depth.h"
+#include "framework/tree/grad.h"
 
 namespace lockstep {
 namespace {

@@ -9,10 +9,22 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "framework/base/text.h"
-#include "framework/tree/grad_depth.h"
 #include "framework/tree/variance.h"
 
-namespace lockstep::tree_detail {
+namespace lockstep {
+namespace {
+
+thread_local int depth_here = 0;
+
+}  // namespace
+
+int grad_depth() noexcept {
+  return depth_here;
+}
+
+GradDepthScope::GradDepthScope(int depth) noexcept : ScopedValue(depth_here, depth) {}
+
+namespace tree_detail {
 namespace {
 
 Tensor variable_of(const Tensor& leaf, bool nested) {
@@ -85,4 +97,5 @@ std::pair<Tensor, std::vector<Tensor>> value_and_grad_of_leaves(const LossOfLeav
   return {nested ? value : value.detach(), std::move(gradients)};
 }
 
-}  // namespace lockstep::tree_detail
+}  // namespace tree_detail
+}  // namespace lockstep

@@ -6,9 +6,20 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/scoped_value.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
+
+/// How many functions this thread is running for value_and_grad, one inside another.
+[[nodiscard]] int grad_depth() noexcept;
+
+/// While it lives this thread's grad_depth is `depth`. Code that runs a caller's function on other
+/// threads sets the caller's depth there, so that derivatives inside know that they are nested.
+class GradDepthScope : ScopedValue<int> {
+ public:
+  explicit GradDepthScope(int depth) noexcept;
+};
 
 namespace tree_detail {
 using LossOfLeaves = std::function<Tensor(const std::vector<Tensor>&)>;

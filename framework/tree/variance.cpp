@@ -116,17 +116,9 @@ Variance* current_variance() noexcept {
 }
 
 VarianceScope::VarianceScope(Variance& variance) noexcept
-    : outer_(std::exchange(this_thread_variance, &variance)), included_(kVarianceKey) {}
-
-VarianceScope::~VarianceScope() {
-  this_thread_variance = outer_;
-}
+    : ScopedValue(this_thread_variance, &variance), included_(kVarianceKey) {}
 
 Untracked::Untracked() noexcept
-    : outer_(std::exchange(this_thread_variance, nullptr)), excluded_(kVarianceKey) {}
-
-Untracked::~Untracked() {
-  this_thread_variance = outer_;
-}
+    : ScopedValue(this_thread_variance, nullptr), excluded_(kVarianceKey) {}
 
 }  // namespace lockstep

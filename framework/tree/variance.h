@@ -10,6 +10,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "framework/base/scoped_value.h"
+
 namespace lockstep {
 
 /// Some axes of one map: bit a is its axis a.
@@ -68,28 +70,20 @@ class Variance {
 inline constexpr auto kVarianceKey = c10::DispatchKey::DeferredInit;
 
 /// While it lives this thread's operations are tracked.
-class VarianceScope {
+class VarianceScope : ScopedValue<Variance*> {
  public:
   explicit VarianceScope(Variance& variance) noexcept;
-  ~VarianceScope();
-  VarianceScope(const VarianceScope&) = delete;
-  VarianceScope& operator=(const VarianceScope&) = delete;
 
  private:
-  Variance* outer_;
   c10::impl::IncludeDispatchKeyGuard included_;
 };
 
 /// While it lives this thread's operations are not tracked: its owner tracks them as one.
-class Untracked {
+class Untracked : ScopedValue<Variance*> {
  public:
   Untracked() noexcept;
-  ~Untracked();
-  Untracked(const Untracked&) = delete;
-  Untracked& operator=(const Untracked&) = delete;
 
  private:
-  Variance* outer_;
   c10::impl::ExcludeDispatchKeyGuard excluded_;
 };
 

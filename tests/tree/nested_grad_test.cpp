@@ -17,7 +17,6 @@
 #include "framework/replicas/pmap.h"
 #include "framework/replicas/vmap.h"
 #include "framework/tree/grad.h"
-#include "framework/tree/grad_depth.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
