@@ -73,7 +73,6 @@ void AxisQueue::wait(Call& call) {
   announced(waiting, replicas_of(waiting, {}, GroupSizes::equal), {call.result}, "",
             [&] { call.handle->wait(); });
   call.handle.reset();
-  call.result.unsafeGetTensorImpl()->bump_version();
 }
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
 #include "framework/collectives/differentiable.h"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <ATen/ops/zeros.h>
@@ -61,6 +63,14 @@ class CollectiveBackward final : public torch::autograd::Node {
   BackwardRule rule_;
 };
 
+// Announces a call, of which `record` tells the others, and runs it.
+void run_announced(const AxisCall& call, ReplicaGroup& replicas, const CallRecord& record,
+                   const std::function<void()>& run) {
+  replicas.begin(record);
+  communicate(call, run);
+  replicas.end();
+}
+
 }  // namespace
 
 void announced(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
@@ -70,35 +80,38 @@ void announced(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leave
   }
   const CallRecord record = record_of(call, leaves, detail, false);
   (void)current_environment()->next_call(replicas);
-  replicas.begin(record);
-  communicate(call, run);
-  replicas.end();
+  run_announced(call, replicas, record, run);
+  if (!leaves.empty()) leaves[0].unsafeGetTensorImpl()->bump_version();
 }
 
-namespace {
-
-// See differentiable(): as it is without tracking, of which `forward` takes care.
-Leaves recorded_call(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
-                     const std::string& detail, const std::function<Leaves(const Leaves&)>& forward,
-                     const std::function<BackwardRule(const Leaves& results)>& rule) {
-  bool any_requires_grad = false;
-  if (c10::GradMode::is_enabled()) {
-    for (const at::Tensor& leaf : leaves) any_requires_grad |= leaf.requires_grad();
-  }
-  const CallRecord record = record_of(call, leaves, detail, any_requires_grad);
+Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
+                      const std::string& detail,
+                      const std::function<Leaves(const Leaves&)>& forward,
+                      const std::function<BackwardRule(const Leaves& results)>& rule,
+                      ResultAxes axes) {
+  std::optional<TrackedCall> tracked;
+  if (Variance* const variance = current_variance()) tracked.emplace(*variance, call, leaves, axes);
+  const Leaves& operands = tracked ? tracked->operands() : leaves;
+  const bool any_requires_grad =
+      c10::GradMode::is_enabled() &&
+      std::any_of(operands.begin(), operands.end(),
+                  [](const at::Tensor& operand) { return operand.requires_grad(); });
+  const CallRecord record = record_of(call, operands, detail, any_requires_grad);
   const auto number = current_environment()->next_call(replicas);
   const auto announced_forward = [&] {
     const c10::AutoGradMode no_grad(false);
-    replicas.begin(record);
-    Leaves results = forward(leaves);
-    replicas.end();
-    return results;
+    Leaves results;
+    run_announced(call, replicas, record, [&] {
+      const Untracked untracked;
+      results = forward(operands);
+    });
+    return tracked ? tracked->known(results) : results;
   };
   if (!any_requires_grad) return announced_forward();
 
   const auto node = make_node<CollectiveBackward>(forward_call(call, record, number),
                                                   current_environment()->identity());
-  node->set_next_edges(torch::autograd::collect_next_edges(leaves));
+  node->set_next_edges(torch::autograd::collect_next_edges(operands));
   Leaves results = announced_forward();
   node->finish(results, rule(results));
   for (at::Tensor& result : results) {
@@ -109,27 +122,6 @@ Leaves recorded_call(const AxisCall& call, ReplicaGroup& replicas, const Leaves&
     }
   }
   return results;
-}
-
-}  // namespace
-
-Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
-                      const std::string& detail,
-                      const std::function<Leaves(const Leaves&)>& forward,
-                      const std::function<BackwardRule(const Leaves& results)>& rule,
-                      ResultAxes axes) {
-  Variance* const variance = current_variance();
-  if (variance == nullptr) return recorded_call(call, replicas, leaves, detail, forward, rule);
-  const TrackedCall tracked(*variance, call, leaves, axes);
-  const auto tracked_forward = [&](const Leaves& operands) {
-    Leaves results;
-    {
-      const Untracked untracked;
-      results = forward(operands);
-    }
-    return tracked.known(results);
-  };
-  return recorded_call(call, replicas, tracked.operands(), detail, tracked_forward, rule);
 }
 
 }  // namespace lockstep

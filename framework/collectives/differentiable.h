@@ -12,12 +12,14 @@ namespace lockstep {
 /// itself, so that higher derivatives work.
 using BackwardRule = std::function<Leaves(const Leaves& result_gradients)>;
 
-/// Announces a call without a derivative to `replicas`, as differentiable() does, and runs it.
+/// Announces a call without a derivative to `replicas`, as differentiable() does, and runs it. The
+/// first of the leaves is what it writes.
 void announced(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
                const std::string& detail, const std::function<void()>& run);
 
 /// Announces the call to `replicas`, who compare it with theirs: operation, axes, dtypes and shapes
-/// of the leaves, `detail` (options, for people), and whether it is differentiated. Then runs
+/// of the leaves, `detail` (options, for people), and whether it is differentiated. A CommError
+/// from `forward` gains the call's description. Runs
 /// `forward` on the leaves as one node of autograd's graph whose backward is `rule`. The backward
 /// must run in the replica whose forward it is; elsewhere it is a NameError. Results that nothing
 /// depends on count as zeros. Without a leaf that requires a gradient this is just forward(leaves).

@@ -39,7 +39,6 @@ void reduce_in_place(const AxisCall& call, const Tensor& x, ReduceOp op,
   const ElementType type = type_to_reduce(x, op, call);
   announced(call, replicas, {x}, group_text(options.axis_index_groups),
             [&] { replicas.all_reduce(bytes_of(x), bytes_of(x), type, op); });
-  x.unsafeGetTensorImpl()->bump_version();
 }
 
 // Checks two tensors of which `whole` is as long as `replicas` of `part`.
@@ -84,7 +83,6 @@ void scatter_into(const AxisCall& call, const Tensor& output, const Tensor& inpu
   const ElementType type = type_to_reduce(input, op, call);
   announced(call, replicas, {output, input}, group_text(axis_index_groups),
             [&] { replicas.reduce_scatter(bytes_of(input), bytes_of(output), type, op); });
-  output.unsafeGetTensorImpl()->bump_version();
 }
 
 }  // namespace
@@ -114,7 +112,6 @@ void pbroadcast_(const Tensor& x, const AxisNames& axis_name, std::int64_t sourc
                replicas.size(), " replicas");
   announced(call, replicas, {x}, lockstep::str(", source ", source),
             [&] { replicas.broadcast(bytes_of(x), static_cast<int>(source)); });
-  x.unsafeGetTensorImpl()->bump_version();
 }
 
 void psum_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options,
@@ -146,7 +143,6 @@ void all_gather_into(const Tensor& output, const Tensor& input, const AxisNames&
   check_pair(output, input, output, input, replicas.size(), call);
   announced(call, replicas, {output, input}, group_text(axis_index_groups),
             [&] { replicas.all_gather(bytes_of(input), bytes_of(output)); });
-  output.unsafeGetTensorImpl()->bump_version();
 }
 
 }  // namespace lockstep

@@ -17,10 +17,8 @@ namespace {
 // Of one message, in memory of its own.
 Tensor reduced(const AxisCall& call, Communicator& replicas, const Tensor& message, ReduceOp op) {
   const Tensor result = at::empty_like(message);
-  communicate(call, [&] {
-    replicas.all_reduce(bytes_of(message), bytes_of(result),
-                        element_type(message.scalar_type(), call), op);
-  });
+  replicas.all_reduce(bytes_of(message), bytes_of(result),
+                      element_type(message.scalar_type(), call), op);
   return result;
 }
 

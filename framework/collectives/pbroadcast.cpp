@@ -10,12 +10,11 @@
 namespace lockstep::collectives_detail {
 namespace {
 
-Leaves broadcast_all(const AxisCall& call, Communicator& replicas, const Leaves& leaves,
-                     std::int64_t source) {
+Leaves broadcast_all(Communicator& replicas, const Leaves& leaves, std::int64_t source) {
   return in_messages(leaves, 0, [&](const Tensor& own, bool) {
     const Tensor message = result_memory_like(own);  // the result shares no memory with x
     if (replicas.rank() == source) message.copy_(own);
-    communicate(call, [&] { replicas.broadcast(bytes_of(message), static_cast<int>(source)); });
+    replicas.broadcast(bytes_of(message), static_cast<int>(source));
     return message;
   });
 }
@@ -25,10 +24,8 @@ Leaves sum_at_source(const AxisCall& call, Communicator& replicas, const Leaves&
   return in_messages(leaves, 0, [&](const Tensor& message, bool) {
     if (!message.is_floating_point()) return at::zeros_like(message);  // not a gradient
     const Tensor sum = result_memory_like(message);
-    communicate(call, [&] {
-      replicas.all_reduce(bytes_of(message), bytes_of(sum),
-                          element_type(message.scalar_type(), call), ReduceOp::sum);
-    });
+    replicas.all_reduce(bytes_of(message), bytes_of(sum), element_type(message.scalar_type(), call),
+                        ReduceOp::sum);
     if (replicas.rank() != source) sum.zero_();
     return sum;
   });
@@ -57,7 +54,7 @@ Leaves pbroadcast_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
                " is not on the axis, which has 0 to ", replicas.size() - 1);
   return differentiable(
       call, replicas, leaves, lockstep::str("source ", source),
-      [&](const Leaves& operands) { return broadcast_all(call, replicas, operands, source); },
+      [&](const Leaves& operands) { return broadcast_all(replicas, operands, source); },
       [&](const Leaves&) -> BackwardRule {
         return [=](const Leaves& gradients) {
           return transposed_leaves({"the transpose of pbroadcast", call.axes, call.where},

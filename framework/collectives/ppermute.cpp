@@ -31,7 +31,7 @@ std::string text_of(const SourceDestinationPairs& perm) {
   return lockstep::str("[", join(pairs), "]");
 }
 
-Leaves permute_all(const AxisCall& call, Communicator& replicas, const Leaves& leaves,
+Leaves permute_all(Communicator& replicas, const Leaves& leaves,
                    const SourceDestinationPairs& perm) {
   int from = Communicator::kNobody;
   int to = Communicator::kNobody;
@@ -41,7 +41,7 @@ Leaves permute_all(const AxisCall& call, Communicator& replicas, const Leaves& l
   }
   return in_messages(leaves, 0, [&](const Tensor& sent, bool) {
     const Tensor received = at::zeros(sent.sizes(), sent.options());
-    communicate(call, [&] { replicas.permute(bytes_of(sent), to, bytes_of(received), from); });
+    replicas.permute(bytes_of(sent), to, bytes_of(received), from);
     return received;
   });
 }
@@ -61,7 +61,7 @@ Leaves ppermute_leaves(const AxisCall& call, const Leaves& leaves,
   }
   return differentiable(
       call, replicas, leaves, "perm " + text,
-      [&](const Leaves& operands) { return permute_all(call, replicas, operands, perm); },
+      [&](const Leaves& operands) { return permute_all(replicas, operands, perm); },
       [&](const Leaves&) -> BackwardRule {
         SourceDestinationPairs inverse;
         for (const auto& [source, destination] : perm) inverse.emplace_back(destination, source);

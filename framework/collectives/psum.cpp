@@ -48,7 +48,7 @@ Leaves reduce_all(const AxisCall& call, Communicator& replicas, Reduction reduct
     const Tensor output = is_copy ? input : result_memory_like(input);
     const ElementType type = element_type(input.scalar_type(), call);
     const ReduceOp op = op_of(reduction, type);
-    communicate(call, [&] { replicas.all_reduce(bytes_of(input), bytes_of(output), type, op); });
+    replicas.all_reduce(bytes_of(input), bytes_of(output), type, op);
     const bool divide = reduction == Reduction::mean && op == ReduceOp::sum;
     // Divided as they are, integers would give LibTorch's default dtype, whichever that is.
     return divide ? output.to(at::kFloat).div(static_cast<std::int64_t>(replicas.size())) : output;

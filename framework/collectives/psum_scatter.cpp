@@ -27,10 +27,8 @@ Leaves psum_scatter_leaves(const AxisCall& call, const Leaves& leaves,
         const Leaves slices = slices_along(cut, operands, size);
         return in_messages(slices, size, [&](const Tensor& message, bool) {
           const Tensor own = result_memory({message.size(1)}, message.options());
-          communicate(call, [&] {
-            replicas.reduce_scatter(bytes_of(message), bytes_of(own),
-                                    element_type(own.scalar_type(), call), ReduceOp::sum);
-          });
+          replicas.reduce_scatter(bytes_of(message), bytes_of(own),
+                                  element_type(own.scalar_type(), call), ReduceOp::sum);
           return own;
         });
       },

@@ -1,7 +1,6 @@
 #include "framework/collectives/ragged_all_to_all.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -9,33 +8,162 @@
 #include <numeric>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/accumulate.h>
 
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
-#include "framework/collectives/ragged_route.h"
 #include "framework/collectives/record.h"
 #include "framework/reduce/canonical_order.h"
 
 namespace lockstep::collectives_detail {
 namespace {
 
-using Pieces = std::vector<std::vector<Rows>>;  // [replica]
+// Rows of a leaf: slices along dimension 0.
+struct Rows {
+  std::int64_t offset;
+  std::int64_t size;
 
-// How the call found its replicas: its backward does so again.
-struct RaggedCall {
-  AxisNames axis_name;
-  RaggedAllToAllOptions options;
-  std::source_location where;
+  [[nodiscard]] std::int64_t end() const { return offset + size; }
+  // Offsets of empty pieces are nobody's concern.
+  [[nodiscard]] bool inside(std::int64_t length) const {
+    return size == 0 || (offset >= 0 && size <= length && offset <= length - size);
+  }
 };
 
-// For people; it is empty without groups.
-std::string detail_of(const RaggedCall& ragged) {
-  const std::string groups = group_text(ragged.options.axis_index_groups);
-  return groups.empty() ? groups : groups.substr(2);  // without ", "
+using Pieces = std::vector<std::vector<Rows>>;  // [replica]
+
+// Which rows one replica moves.
+struct Route {
+  Pieces sent;      // [receiver]: rows of the own operand, one or more
+  Pieces received;  // [sender]: rows of the own result, likewise
+};
+using SharedRoute = std::shared_ptr<const Route>;
+
+// The tables' places in a row.
+enum Table : std::int64_t { kInputOffsets, kSendSizes, kOutputOffsets, kRecvSizes, kTables };
+constexpr const char* kTableNames[] = {"input_offsets", "send_sizes", "output_offsets",
+                                       "recv_sizes"};
+
+// What all replicas have given.
+struct Plan {
+  const AxisCall& call;
+  Tensor tables;              // int64, contiguous: a row a replica, which has its tables end to end
+  std::int64_t operand_rows;  // of every replica
+  std::int64_t output_rows;
+  std::vector<std::int64_t> names;  // the replicas' indices along the axis, for messages
+
+  const std::int64_t* values = tables.data_ptr<std::int64_t>();
+  std::int64_t replicas = tables.size(0);
+  std::int64_t slots = tables.size(1) / kTables;
+  std::int64_t pieces = slots / replicas;  // a pair of replicas
+
+  [[nodiscard]] std::int64_t at(std::int64_t replica, Table table, std::int64_t slot) const {
+    return values[(replica * kTables + table) * slots + slot];
+  }
+  // Of piece `index` from one replica to another, as that one's table of offsets says.
+  [[nodiscard]] Rows piece(std::int64_t sender, std::int64_t receiver, std::int64_t index,
+                           Table offsets) const {
+    const std::int64_t slot = receiver * pieces + index;
+    return {at(sender, offsets, slot), at(sender, kSendSizes, slot)};
+  }
+
+  void check_piece(std::int64_t sender, std::int64_t receiver, std::int64_t index) const;
+  void check_overlaps(std::int64_t receiver) const;
+  // Throws ValueError if anything does not fit. A function of all tables: the same on every
+  // replica.
+  void check() const;
+  [[nodiscard]] Route route_of(std::int64_t replica) const;
+};
+
+void Plan::check_piece(std::int64_t sender, std::int64_t receiver, std::int64_t index) const {
+  const std::int64_t slot = receiver * pieces + index;
+  const std::int64_t slot_there = sender * pieces + index;
+  const Rows input = piece(sender, receiver, index, kInputOffsets);
+  const Rows output = piece(sender, receiver, index, kOutputOffsets);
+  const std::int64_t expected = at(receiver, kRecvSizes, slot_there);
+  const std::int64_t from = names[static_cast<std::size_t>(sender)];
+  const std::int64_t to = names[static_cast<std::size_t>(receiver)];
+  call.require(input.size >= 0, "replica ", from, "'s send_sizes[", slot, "] is ", input.size,
+               "; it must not be negative");
+  const auto check = [&](bool holds, const auto&... rest) {
+    if (holds) return;
+    throw ValueError(lockstep::str(call, ": replica ", from, " sends replica ", to, " ",
+                                   counted(input.size, "row"), rest...));
+  };
+  check(input.size == expected, " (send_sizes[", slot, "]), but replica ", to, " expects ",
+        expected, " from replica ", from, " (recv_sizes[", slot_there, "])");
+  check(input.inside(operand_rows), " from row ", input.offset, " on (input_offsets[", slot,
+        "]), but its operand has ", operand_rows);
+  check(output.inside(output_rows), " for row ", output.offset, " on (output_offsets[", slot,
+        "]), but the output of replica ", to, " has ", output_rows);
+}
+
+void Plan::check_overlaps(std::int64_t receiver) const {
+  struct Arrival {
+    Rows rows;
+    std::int64_t sender;
+  };
+  std::vector<Arrival> arrivals;
+  for (std::int64_t sender = 0; sender < replicas; ++sender) {
+    for (std::int64_t index = 0; index < pieces; ++index) {
+      const Rows rows = piece(sender, receiver, index, kOutputOffsets);
+      if (rows.size > 0) arrivals.push_back({rows, names[static_cast<std::size_t>(sender)]});
+    }
+  }
+  std::stable_sort(arrivals.begin(), arrivals.end(), [](const Arrival& a, const Arrival& b) {
+    return a.rows.offset < b.rows.offset;
+  });
+  for (std::size_t i = 1; i < arrivals.size(); ++i) {
+    const auto& [rows, sender] = arrivals[i];
+    const auto& [before, sender_before] = arrivals[i - 1];
+    call.require(before.end() <= rows.offset, "rows from replica ", sender_before, " (",
+                 before.offset, " to ", before.end() - 1, ") and from replica ", sender, " (",
+                 rows.offset, " to ", rows.end() - 1, ") overlap in the output of replica ",
+                 names[static_cast<std::size_t>(receiver)]);
+  }
+}
+
+void Plan::check() const {
+  for (std::int64_t sender = 0; sender < replicas; ++sender) {
+    for (std::int64_t receiver = 0; receiver < replicas; ++receiver) {
+      for (std::int64_t index = 0; index < pieces; ++index) check_piece(sender, receiver, index);
+    }
+  }
+  for (std::int64_t receiver = 0; receiver < replicas; ++receiver) check_overlaps(receiver);
+}
+
+Route Plan::route_of(std::int64_t replica) const {
+  Route route;
+  for (std::int64_t peer = 0; peer < replicas; ++peer) {
+    auto& sent = route.sent.emplace_back();
+    auto& received = route.received.emplace_back();
+    for (std::int64_t index = 0; index < pieces; ++index) {
+      sent.push_back(piece(replica, peer, index, kInputOffsets));
+      received.push_back(piece(peer, replica, index, kOutputOffsets));
+    }
+  }
+  return route;
+}
+
+// Whether two of the pieces have a row in common.
+bool any_overlap(const Pieces& pieces) {
+  std::vector<Rows> sorted;
+  for (const auto& list : pieces) {
+    std::copy_if(list.begin(), list.end(), std::back_inserter(sorted),
+                 [](const Rows& rows) { return rows.size > 0; });
+  }
+  std::sort(sorted.begin(), sorted.end(),
+            [](const Rows& a, const Rows& b) { return a.offset < b.offset; });
+  return std::adjacent_find(sorted.begin(), sorted.end(), [](const Rows& a, const Rows& b) {
+           return a.end() > b.offset;
+         }) != sorted.end();
 }
 
 // A piece of a leaf. The offset of an empty one may be anything.
@@ -43,38 +171,15 @@ Tensor rows_of(const Tensor& leaf, const Rows& rows) {
   return leaf.narrow(0, rows.size == 0 ? 0 : rows.offset, rows.size);
 }
 
-std::vector<std::int64_t> sizes_of(const Tensor& leaf, const Rows& rows) {
-  auto sizes = leaf.sizes().vec();
-  sizes[0] = rows.size;
-  return sizes;
-}
-
-// Calls visit(leaf's index, piece, offset in the message) for the pieces of one replica in the
-// order in which they lie in a message. Returns where the message's next part begins.
+// Calls visit(replica, leaf's index, piece) in the order in which pieces lie in a message.
 template <typename Visit>
-std::int64_t for_each_piece(const Leaves& leaves, const std::vector<std::size_t>& indices,
-                            const std::vector<Rows>& pieces, std::int64_t offset,
-                            const Visit& visit) {
-  for (const std::size_t i : indices) {
-    std::int64_t row = 1;
-    for (const std::int64_t length : leaves[i].sizes().slice(1)) row *= length;
-    for (const Rows& rows : pieces) {
-      visit(i, rows, offset);
-      offset += rows.size * row;
+void for_each_piece(const Pieces& pieces, const std::vector<std::size_t>& indices,
+                    const Visit& visit) {
+  for (std::size_t replica = 0; replica < pieces.size(); ++replica) {
+    for (const std::size_t i : indices) {
+      for (const Rows& rows : pieces[replica]) visit(replica, i, rows);
     }
   }
-  return offset;
-}
-
-std::vector<std::size_t> bytes_by_replica(const Leaves& leaves,
-                                          const std::vector<std::size_t>& indices,
-                                          const Pieces& pieces) {
-  std::vector<std::size_t> bytes;
-  for (const auto& list : pieces) {
-    const std::int64_t elements = for_each_piece(leaves, indices, list, 0, [](auto&&...) {});
-    bytes.push_back(static_cast<std::size_t>(elements) * leaves[indices[0]].itemsize());
-  }
-  return bytes;
 }
 
 // Rows as they came: a part of a message, and where they belong.
@@ -84,41 +189,35 @@ struct Arrival {
 };
 using Arrivals = std::vector<std::vector<Arrival>>;  // [sender]
 
-Tensor message_of(const Leaves& leaves, const std::vector<std::size_t>& indices,
-                  const std::vector<std::size_t>& bytes) {
-  const Tensor& first = leaves[indices[0]];
-  const std::size_t total = std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
-  return at::empty({static_cast<std::int64_t>(total / first.itemsize())}, first.options());
-}
-
 // Sends the rows `sent` of each leaf, one message a dtype, and returns for each leaf what came: the
 // rows `received` of a leaf that is shaped as in `like`.
-std::vector<Arrivals> exchange(const AxisCall& call, Communicator& replicas, const Leaves& leaves,
-                               const Pieces& sent, const Leaves& like, const Pieces& received) {
+std::vector<Arrivals> exchange(Communicator& replicas, const Leaves& leaves, const Pieces& sent,
+                               const Leaves& like, const Pieces& received) {
   std::vector<Arrivals> arrivals(leaves.size(), Arrivals(received.size()));
   for (const auto& indices : by_dtype(leaves)) {
-    const auto send_bytes = bytes_by_replica(leaves, indices, sent);
-    const auto recv_bytes = bytes_by_replica(like, indices, received);
-    const Tensor out = message_of(leaves, indices, send_bytes);
-    const Tensor in = message_of(leaves, indices, recv_bytes);
+    Leaves parts;
+    std::vector<std::size_t> send_bytes(sent.size());
+    std::vector<std::size_t> recv_bytes(received.size());
+    for_each_piece(sent, indices, [&](std::size_t to, std::size_t i, const Rows& rows) {
+      parts.push_back(rows_of(leaves[i], rows).flatten());
+      send_bytes[to] += parts.back().nbytes();
+    });
+    std::int64_t total = 0;
+    for_each_piece(received, indices, [&](std::size_t from, std::size_t i, const Rows& rows) {
+      const auto elements = rows.size * c10::multiply_integers(like[i].sizes().slice(1));
+      recv_bytes[from] += static_cast<std::size_t>(elements) * leaves[i].itemsize();
+      total += elements;
+    });
+    const Tensor out = at::cat(parts);
+    const Tensor in = at::empty({total}, out.options());
+    replicas.all_to_all(bytes_of(out), send_bytes, bytes_of(in), recv_bytes);
     std::int64_t offset = 0;
-    for (const auto& pieces : sent) {
-      offset = for_each_piece(
-          leaves, indices, pieces, offset,
-          [&](std::size_t i, const Rows& rows, std::int64_t start) {
-            part_of(out, start, sizes_of(leaves[i], rows)).copy_(rows_of(leaves[i], rows));
-          });
-    }
-    communicate(call,
-                [&] { replicas.all_to_all(bytes_of(out), send_bytes, bytes_of(in), recv_bytes); });
-    offset = 0;
-    for (std::size_t from = 0; from < received.size(); ++from) {
-      offset = for_each_piece(
-          like, indices, received[from], offset,
-          [&](std::size_t i, const Rows& rows, std::int64_t start) {
-            arrivals[i][from].push_back({rows, part_of(in, start, sizes_of(like[i], rows))});
-          });
-    }
+    for_each_piece(received, indices, [&](std::size_t from, std::size_t i, const Rows& rows) {
+      auto sizes = like[i].sizes().vec();
+      sizes[0] = rows.size;
+      arrivals[i][from].push_back({rows, part_of(in, offset, sizes)});
+      offset += arrivals[i][from].back().values.numel();
+    });
   }
   return arrivals;
 }
@@ -130,9 +229,9 @@ void write(const Arrivals& arrivals, const Tensor& result) {
 }
 
 // Copies of `outputs` with what the others send written into them.
-Leaves written(const AxisCall& call, Communicator& replicas, const RaggedRoute& route,
-               const Leaves& operands, const Leaves& outputs) {
-  const auto arrivals = exchange(call, replicas, operands, route.sent, outputs, route.received);
+Leaves written(Communicator& replicas, const Route& route, const Leaves& operands,
+               const Leaves& outputs) {
+  const auto arrivals = exchange(replicas, operands, route.sent, outputs, route.received);
   Leaves results;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     results.push_back(at::empty(outputs[i].sizes(), outputs[i].options()).copy_(outputs[i]));
@@ -156,9 +255,9 @@ Tensor sum_of(const Arrivals& arrivals, Subtree replicas, at::IntArrayRef sizes,
 
 // The transpose: rows that were received go back to where they came from, in leaves shaped as
 // `operands`, zeros elsewhere. The gradients of a row that was sent more than once add up.
-Leaves returned(const AxisCall& call, Communicator& replicas, const RaggedRoute& route,
-                const Leaves& gradients, const Leaves& operands) {
-  const auto arrivals = exchange(call, replicas, gradients, route.received, operands, route.sent);
+Leaves returned(Communicator& replicas, const Route& route, const Leaves& gradients,
+                const Leaves& operands) {
+  const auto arrivals = exchange(replicas, gradients, route.received, operands, route.sent);
   const bool overlap = any_overlap(route.sent);
   Leaves results;
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -167,8 +266,8 @@ Leaves returned(const AxisCall& call, Communicator& replicas, const RaggedRoute&
     if (overlap) {
       const bool half = type == at::kHalf || type == at::kBFloat16;
       const auto wide = half ? options.dtype(at::kFloat) : options;
-      const Tensor sum = sum_of(arrivals[i], {0, static_cast<std::int64_t>(arrivals[i].size())},
-                                operands[i].sizes(), wide);
+      const Tensor sum =
+          sum_of(arrivals[i], {0, std::ssize(arrivals[i])}, operands[i].sizes(), wide);
       results.push_back(sum.to(type));
     } else {
       results.push_back(at::zeros(operands[i].sizes(), options));
@@ -179,7 +278,7 @@ Leaves returned(const AxisCall& call, Communicator& replicas, const RaggedRoute&
 }
 
 // Zeros where rows were written.
-Leaves untouched(const Leaves& gradients, const RaggedRoute& route) {
+Leaves untouched(const Leaves& gradients, const Route& route) {
   Leaves results;
   for (const Tensor& gradient : gradients) {
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(gradient.dim()), 1);
@@ -202,28 +301,26 @@ Leaves shapes_of(const Leaves& leaves) {
   return shapes;
 }
 
-using Route = std::shared_ptr<const RaggedRoute>;
+Leaves give_back(const AxisCall& call, const AxisIndexGroups& groups, const SharedRoute& route,
+                 const Leaves& gradients, const Leaves& operands);
 
-Leaves give_back(const RaggedCall& ragged, const Route& route, const Leaves& gradients,
-                 const Leaves& operands);
-
-Leaves move_rows(const RaggedCall& ragged, const Route& route, const Leaves& operands,
-                 const Leaves& outputs) {
-  const AxisCall call{"ragged_all_to_all", ragged.axis_name, ragged.where};
-  auto& replicas = replicas_of(call, ragged.options.axis_index_groups, GroupSizes::equal);
+Leaves move_rows(const AxisCall& call, const AxisIndexGroups& groups, const SharedRoute& route,
+                 const Leaves& operands, const Leaves& outputs) {
+  auto& replicas = replicas_of(call, groups, GroupSizes::equal);
   Leaves both = operands;
   both.insert(both.end(), outputs.begin(), outputs.end());
   return differentiable(
-      call, replicas, both, detail_of(ragged),
+      call, replicas, both, group_text(groups),
       [&](const Leaves& leaves) {
-        const auto middle = leaves.begin() + static_cast<std::ptrdiff_t>(operands.size());
-        return written(call, replicas, *route, Leaves(leaves.begin(), middle),
+        const auto middle = leaves.begin() + std::ssize(operands);
+        return written(replicas, *route, Leaves(leaves.begin(), middle),
                        Leaves(middle, leaves.end()));
       },
       [&](const Leaves&) -> BackwardRule {
         const Leaves shapes = shapes_of(operands);
         return [=](const Leaves& gradients) {
-          Leaves back = give_back(ragged, route, gradients, shapes);
+          Leaves back = give_back({"the transpose of ragged_all_to_all", call.axes, call.where},
+                                  groups, route, gradients, shapes);
           const Leaves rest = untouched(gradients, *route);
           back.insert(back.end(), rest.begin(), rest.end());
           return back;
@@ -232,46 +329,36 @@ Leaves move_rows(const RaggedCall& ragged, const Route& route, const Leaves& ope
       ResultAxes::as_all);
 }
 
-Leaves give_back(const RaggedCall& ragged, const Route& route, const Leaves& gradients,
-                 const Leaves& operands) {
-  const AxisCall call{"the transpose of ragged_all_to_all", ragged.axis_name, ragged.where};
-  auto& replicas = replicas_of(call, ragged.options.axis_index_groups, GroupSizes::equal);
+Leaves give_back(const AxisCall& call, const AxisIndexGroups& groups, const SharedRoute& route,
+                 const Leaves& gradients, const Leaves& operands) {
+  auto& replicas = replicas_of(call, groups, GroupSizes::equal);
   return differentiable(
-      call, replicas, gradients, detail_of(ragged),
-      [&](const Leaves& leaves) { return returned(call, replicas, *route, leaves, operands); },
+      call, replicas, gradients, group_text(groups),
+      [&](const Leaves& leaves) { return returned(replicas, *route, leaves, operands); },
       [&](const Leaves&) -> BackwardRule {
         const Leaves zeros = shapes_of(gradients);
-        return [=](const Leaves& second) { return move_rows(ragged, route, second, zeros); };
+        return [=](const Leaves& second) {
+          return move_rows({"ragged_all_to_all", call.axes, call.where}, groups, route, second,
+                           zeros);
+        };
       },
       ResultAxes::as_all);
 }
 
 void check_tables(const AxisCall& call, const RaggedTables& tables, std::int64_t replicas) {
-  const std::array<std::pair<const char*, const Tensor&>, 4> all{
-      {{"input_offsets", tables.input_offsets},
-       {"send_sizes", tables.send_sizes},
-       {"output_offsets", tables.output_offsets},
-       {"recv_sizes", tables.recv_sizes}}};
-  for (const auto& [name, table] : all) {
-    const auto refuse = [&](const std::string& what) {
-      throw ValueError(lockstep::str(call.text(), ": ", name, " ", what));
-    };
-    if (!table.defined() || !table.device().is_cpu() || table.layout() != at::kStrided) {
-      refuse("must be a dense tensor on the CPU");
-    }
-    if (!at::isIntegralType(table.scalar_type(), /*includeBool=*/false)) {
-      refuse(lockstep::str("has dtype ", at::toString(table.scalar_type()),
-                           "; it must be an integer type"));
-    }
-    if (table.dim() != 1 || table.numel() == 0 || table.numel() % replicas != 0) {
-      refuse(lockstep::str(
-          "has shape ", table.sizes(),
-          "; it must have one dimension, of the group's size or a multiple of it, ", replicas));
-    }
-    if (table.numel() != tables.input_offsets.numel()) {
-      refuse(lockstep::str("has length ", table.numel(), ", input_offsets has ",
-                           tables.input_offsets.numel(), "; they must agree"));
-    }
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    const Tensor& table = tables[t];
+    const char* const name = kTableNames[t];
+    call.require(table.defined() && table.device().is_cpu() && table.layout() == at::kStrided, name,
+                 " must be a dense tensor on the CPU");
+    call.require(at::isIntegralType(table.scalar_type(), /*includeBool=*/false), name,
+                 " has dtype ", at::toString(table.scalar_type()), "; it must be an integer type");
+    call.require(table.dim() == 1 && table.numel() > 0 && table.numel() % replicas == 0, name,
+                 " has shape ", table.sizes(),
+                 "; it must have one dimension, of the group's size or a multiple of it, ",
+                 replicas);
+    call.require(table.numel() == tables[0].numel(), name, " has length ", table.numel(),
+                 ", input_offsets has ", tables[0].numel(), "; they must agree");
   }
 }
 
@@ -279,16 +366,13 @@ void check_pairs(const AxisCall& call, const Leaves& operands, const Leaves& out
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Tensor& operand = operands[i];
     const Tensor& output = outputs[i];
-    const auto text = [&](const Tensor& leaf) {
-      return lockstep::str(at::toString(leaf.scalar_type()), " ", leaf.sizes());
-    };
-    if (operand.dim() == 0 || operand.dim() != output.dim() ||
-        operand.sizes().slice(1) != output.sizes().slice(1) ||
-        operand.scalar_type() != output.scalar_type()) {
-      throw ValueError(lockstep::str(
-          call.text(), ": leaf ", i, " of operand is ", text(operand), ", of output ", text(output),
-          "; they must have one dtype and the same shape but for dimension 0"));
-    }
+    call.require(operand.dim() > 0 && operand.dim() == output.dim() &&
+                     operand.sizes().slice(1) == output.sizes().slice(1) &&
+                     operand.scalar_type() == output.scalar_type(),
+                 "leaf ", i, " of operand is ", at::toString(operand.scalar_type()), " ",
+                 operand.sizes(), ", of output ", at::toString(output.scalar_type()), " ",
+                 output.sizes(),
+                 "; they must have one dtype and the same shape but for dimension 0");
   }
 }
 
@@ -299,71 +383,60 @@ std::int64_t shortest(const Leaves& leaves) {
 }
 
 // The group's members as indices along the axis.
-std::vector<std::int64_t> names_of_members(const RaggedCall& ragged, std::int64_t size) {
-  const std::int64_t index = place_of({"ragged_all_to_all", ragged.axis_name, ragged.where}).index;
-  for (const auto& group : ragged.options.axis_index_groups) {
+std::vector<std::int64_t> names_of_members(const AxisCall& call, const AxisIndexGroups& groups,
+                                           std::int64_t size) {
+  const std::int64_t index = place_of(call).index;
+  for (const auto& group : groups) {
     if (std::find(group.begin(), group.end(), index) != group.end()) return group;
   }
-  std::vector<std::int64_t> all;
-  for (std::int64_t i = 0; i < size; ++i) all.push_back(i);
+  std::vector<std::int64_t> all(static_cast<std::size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
   return all;
 }
 
 // Every replica sees the tables of all and checks all of them: they agree on whether to go on. The
 // lengths, against which it checks, are all replicas', being part of the announced call.
-RaggedRoute exchanged_route(const AxisCall& call, const RaggedCall& ragged,
-                            const RaggedTables& tables, std::int64_t operand_rows,
-                            std::int64_t output_rows) {
-  auto& replicas = replicas_of(call, ragged.options.axis_index_groups, GroupSizes::equal);
-  const std::int64_t slots = tables.input_offsets.numel();
-  const Tensor own = at::empty({4 * slots}, at::kLong);
-  own.narrow(0, 0, slots).copy_(tables.input_offsets);
-  own.narrow(0, slots, slots).copy_(tables.send_sizes);
-  own.narrow(0, 2 * slots, slots).copy_(tables.output_offsets);
-  own.narrow(0, 3 * slots, slots).copy_(tables.recv_sizes);
+Route exchanged_route(const AxisCall& call, const AxisIndexGroups& groups,
+                      const RaggedTables& tables, std::int64_t operand_rows,
+                      std::int64_t output_rows) {
+  auto& replicas = replicas_of(call, groups, GroupSizes::equal);
+  Leaves own;
+  for (const Tensor& table : tables) own.push_back(table.to(at::kLong));
   const Leaves all = differentiable(
-      call, replicas, {own},
+      call, replicas, {at::cat(own)},
       lockstep::str("offsets and sizes, operand of ", operand_rows, " rows, output of ",
-                    output_rows, group_text(ragged.options.axis_index_groups)),
+                    output_rows, group_text(groups)),
       [&](const Leaves& leaves) -> Leaves {
         const Tensor gathered = at::empty({replicas.size(), leaves[0].numel()}, at::kLong);
-        communicate(call, [&] { replicas.all_gather(bytes_of(leaves[0]), bytes_of(gathered)); });
+        replicas.all_gather(bytes_of(leaves[0]), bytes_of(gathered));
         return {gathered};
       },
       // Never asked for: integers have no derivative.
       [](const Leaves&) { return BackwardRule(); });
-  const RaggedPlan plan(all[0], operand_rows, output_rows,
-                        names_of_members(ragged, replicas.size()));
-  plan.check(call);
+  const Plan plan{call, all[0], operand_rows, output_rows,
+                  names_of_members(call, groups, replicas.size())};
+  plan.check();
   return plan.route_of(replicas.rank());
 }
 
 }  // namespace
 
-std::vector<Tensor> ragged_all_to_all_leaves(const std::vector<Tensor>& operands,
-                                             const std::vector<Tensor>& outputs,
-                                             const RaggedTables& tables, const AxisNames& axis_name,
-                                             const RaggedAllToAllOptions& options,
-                                             std::source_location where) {
-  const AxisCall call{"ragged_all_to_all", axis_name, where};
-  const std::int64_t size = replicas_of(call, options.axis_index_groups, GroupSizes::equal).size();
+Leaves ragged_all_to_all_leaves(const AxisCall& call, const Leaves& operands, const Leaves& outputs,
+                                const RaggedTables& tables, const RaggedAllToAllOptions& options) {
+  const AxisIndexGroups& groups = options.axis_index_groups;
+  const std::int64_t size = replicas_of(call, groups, GroupSizes::equal).size();
   check_leaves(operands, call);
   check_leaves(outputs, call);
   check_pairs(call, operands, outputs);
   check_tables(call, tables, size);
-  const RaggedCall ragged{axis_name, options, where};
-  const Route route = std::make_shared<const RaggedRoute>(
-      exchanged_route(call, ragged, tables, shortest(operands), shortest(outputs)));
-  if (const Variance* const variance = current_variance()) {
-    // Where rows go is read from the tables: it is in all results.
-    AxisSet axes = 0;
-    for (const Tensor& table :
-         {tables.input_offsets, tables.send_sizes, tables.output_offsets, tables.recv_sizes}) {
-      axes |= variance->of(table);
-    }
-    return move_rows(ragged, route, varying_over(axes, operands), varying_over(axes, outputs));
-  }
-  return move_rows(ragged, route, operands, outputs);
+  const auto route = std::make_shared<const Route>(
+      exchanged_route(call, groups, tables, shortest(operands), shortest(outputs)));
+  const Variance* const variance = current_variance();
+  if (variance == nullptr) return move_rows(call, groups, route, operands, outputs);
+  // Where rows go is read from the tables: it is in all results.
+  AxisSet axes = 0;
+  for (const Tensor& table : tables) axes |= variance->of(table);
+  return move_rows(call, groups, route, varying_over(axes, operands), varying_over(axes, outputs));
 }
 
 }  // namespace lockstep::collectives_detail

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <array>
 #include <source_location>
-#include <vector>
 
 #include "framework/axes/axis_names.h"
 #include "framework/axes/environment.h"
@@ -15,19 +15,11 @@ struct RaggedAllToAllOptions {
 };
 
 namespace collectives_detail {
-/// The four tables of ragged_all_to_all, as its caller gives them.
-struct RaggedTables {
-  Tensor input_offsets;
-  Tensor send_sizes;
-  Tensor output_offsets;
-  Tensor recv_sizes;
-};
+/// input_offsets, send_sizes, output_offsets and recv_sizes.
+using RaggedTables = std::array<Tensor, 4>;
 
-std::vector<Tensor> ragged_all_to_all_leaves(const std::vector<Tensor>& operands,
-                                             const std::vector<Tensor>& outputs,
-                                             const RaggedTables& tables, const AxisNames& axis_name,
-                                             const RaggedAllToAllOptions& options,
-                                             std::source_location where);
+Leaves ragged_all_to_all_leaves(const AxisCall& call, const Leaves& operands, const Leaves& outputs,
+                                const RaggedTables& tables, const RaggedAllToAllOptions& options);
 }  // namespace collectives_detail
 
 /// all_to_all of pieces that differ in length: this replica sends replica j the send_sizes[j] rows
@@ -61,10 +53,11 @@ template <Tree T>
                                   std::source_location where = std::source_location::current()) {
   tree_detail::check_same_structure(operand, output,
                                     "ragged_all_to_all's operand and output, the root");
-  return tree_unflatten(output, collectives_detail::ragged_all_to_all_leaves(
-                                    tree_leaves(operand), tree_leaves(output),
-                                    {input_offsets, send_sizes, output_offsets, recv_sizes},
-                                    axis_name, options, where));
+  return tree_unflatten(
+      output,
+      collectives_detail::ragged_all_to_all_leaves(
+          {"ragged_all_to_all", axis_name, where}, tree_leaves(operand), tree_leaves(output),
+          {input_offsets, send_sizes, output_offsets, recv_sizes}, options));
 }
 
 }  // namespace lockstep
