@@ -64,67 +64,57 @@ NamedAxis named_axis(const std::optional<std::string>& name, std::int64_t size, 
   return axis;
 }
 
-std::int64_t plan(const AxisMap& options, const std::vector<AxisArgument>& arguments) {
-  if (options.axis.name.empty()) throw ValueError("axis_name must not be empty");
-  std::int64_t replicas = options.axis.size;
-  std::string decided_by = str("axis_size is ", replicas);
-  if (replicas < 0) throw ValueError(decided_by + "; it must not be negative");
+std::vector<MapInput> cut(MapCall& map_call, const std::vector<AxisArgument>& arguments) {
+  NamedAxis& axis = map_call.axes[0];
+  if (axis.name.empty()) throw ValueError("axis_name must not be empty");
+  std::string decided_by = str("axis_size is ", axis.size);
+  if (axis.size < 0) throw ValueError(decided_by + "; it must not be negative");
+  std::vector<MapInput> inputs;
   for (std::size_t a = 0; a < arguments.size(); ++a) {
     for (std::size_t l = 0; l < arguments[a].leaves.size(); ++l) {
       const Tensor& leaf = arguments[a].leaves[l];
-      const auto& axis = arguments[a].entries[l];
+      const auto& entry = arguments[a].entries[l];
       check_leaf(leaf, str("leaf ", l, " of argument ", a));
-      if (!axis) continue;
-      const auto length = leaf.size(checked_axis(leaf, a, l, *axis));
+      if (!entry) {
+        inputs.push_back({{leaf}, {}, {axis.name}});
+        continue;
+      }
+      const auto length = leaf.size(checked_axis(leaf, a, l, *entry));
       const std::string here =
-          str("leaf ", l, " of argument ", a, " has length ", length, " along dimension ", *axis);
-      if (replicas == 0) {
-        replicas = length;
+          str("leaf ", l, " of argument ", a, " has length ", length, " along dimension ", *entry);
+      if (axis.size == 0) {
+        axis.size = length;
         decided_by = here;
       }
-      if (length != replicas) throw ValueError(decided_by + ", but " + here + "; they must agree");
+      if (length != axis.size) throw ValueError(decided_by + ", but " + here + "; they must agree");
       if (length == 0) throw ValueError(here + "; a map needs at least one replica");
+      inputs.push_back({leaf.unbind(*entry), {}, {}});
     }
   }
-  if (replicas == 0) throw ValueError("no argument is mapped, so that axis_size must be given");
-  return replicas;
-}
-
-std::vector<MapInput> cut(const AxisMap& options, const std::vector<AxisArgument>& arguments,
-                          std::int64_t replicas) {
-  std::vector<std::size_t> own(static_cast<std::size_t>(replicas));
-  std::iota(own.begin(), own.end(), 0U);
-  const std::vector<std::size_t> first(own.size(), 0);
-  std::vector<MapInput> inputs;
-  for (const AxisArgument& argument : arguments) {
-    for (std::size_t l = 0; l < argument.leaves.size(); ++l) {
-      const Tensor& leaf = argument.leaves[l];
-      if (argument.entries[l]) {
-        inputs.push_back({leaf.unbind(*argument.entries[l]), own, {}});
-      } else {
-        inputs.push_back({{leaf}, first, {options.axis.name}});
-      }
-    }
+  if (axis.size == 0) throw ValueError("no argument is mapped, so that axis_size must be given");
+  map_call.replicas = axis.size;
+  for (MapInput& input : inputs) {
+    input.part_of.resize(static_cast<std::size_t>(axis.size));
+    if (input.shared_over.empty()) std::iota(input.part_of.begin(), input.part_of.end(), 0U);
   }
   return inputs;
 }
 
-std::vector<Tensor> combine(const Element& element,
-                            const std::vector<std::optional<std::int64_t>>& axes) {
+Leaves combine(const Element& element, const std::vector<std::optional<std::int64_t>>& axes) {
   const auto& replicas = element.leaves;
   const auto defined = [&](std::size_t replica, std::size_t l) -> const Tensor& {
     const Tensor& leaf = replicas[replica][l];
     if (leaf.defined()) return leaf;
     throw ValueError(lockstep::str("leaf ", l, " of replica ", replica, "'s result is undefined"));
   };
-  std::vector<Tensor> combined;
+  Leaves combined;
   for (std::size_t l = 0; l < axes.size(); ++l) {
     const Tensor& first = defined(0, l);
     if (!axes[l]) {
       combined.push_back(element.first > 0 ? counted_elsewhere(first) : first);
       continue;
     }
-    std::vector<Tensor> parts;
+    Leaves parts;
     for (std::size_t r = 0; r < replicas.size(); ++r) {
       const Tensor& part = defined(r, l);
       if (part.sizes() != first.sizes() || part.scalar_type() != first.scalar_type()) {
@@ -145,18 +135,18 @@ std::vector<Tensor> combine(const Element& element,
   return combined;
 }
 
-void take_first_replicas(const AxisMap& options, std::vector<Tensor>& leaves,
+void take_first_replicas(const MapCall& map_call, Leaves& leaves,
                          const std::vector<std::optional<std::int64_t>>& axes) {
   std::vector<std::size_t> shared;
-  std::vector<Tensor> own;
+  Leaves own;
   for (std::size_t l = 0; l < leaves.size(); ++l) {
     if (axes[l]) continue;
     shared.push_back(l);
     own.push_back(leaves[l]);
   }
   if (shared.empty()) return;
-  const auto firsts = collectives_detail::pbroadcast_leaves(
-      {"pbroadcast", options.axis.name, options.where}, own, 0);
+  const AxisCall call{"pbroadcast", names_of(map_call), map_call.where};
+  const Leaves firsts = collectives_detail::pbroadcast_leaves(call, own, 0);
   for (std::size_t i = 0; i < shared.size(); ++i) leaves[shared[i]] = firsts[i];
 }
 

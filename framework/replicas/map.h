@@ -34,18 +34,6 @@ using OutAxes = PrefixTree<std::optional<std::int64_t>>;
 // What pmap, vmap and shard_map share.
 namespace map_detail {
 
-/// pmap and vmap as one.
-struct AxisMap {
-  const char* map;  ///< "pmap"
-  NamedAxis axis;   ///< its size as the caller gave it, or 0
-  InAxes in_axes;
-  OutAxes out_axes;
-  bool lanes;
-  std::int64_t threads_per_replica;
-  std::chrono::milliseconds timeout;
-  std::source_location where;
-};
-
 /// The axis of a map with this axis_name. One without a name, in a map that has none either, gets
 /// one that nobody can use.
 [[nodiscard]] NamedAxis named_axis(const std::optional<std::string>& name, std::int64_t size,
@@ -54,7 +42,7 @@ struct AxisMap {
 /// An argument as the checks see it: what is said of each of its leaves.
 template <typename Entry>
 struct Argument {
-  std::vector<Tensor> leaves;
+  Leaves leaves;
   std::vector<Entry> entries;
 };
 using AxisArgument = Argument<std::optional<std::int64_t>>;
@@ -63,26 +51,34 @@ using AxisArgument = Argument<std::optional<std::int64_t>>;
 [[noreturn]] void throw_miscounted(const char* name, std::size_t entries, bool named,
                                    std::size_t count, const char* what);
 
+/// What is said of each leaf of a tree: by `own`, or by `prefix` if that is one entry for all.
+template <typename Entry, typename T>
+std::vector<Entry> entries_of(const PrefixTree<Entry>& prefix, const PrefixTree<Entry>& own,
+                              const T& tree, const std::string& where) {
+  if (!prefix.is_list()) {
+    return std::vector<Entry>(tree_detail::leaves_of(tree).size(), prefix.entry());
+  }
+  std::vector<Entry> entries;
+  tree_detail::for_each_entry(own, tree, where,
+                              [&](const Entry& entry) { entries.push_back(entry); });
+  return entries;
+}
+
 /// The arguments, of which `prefix` says one thing for all or has an entry each; `name` is what the
 /// caller calls it.
 template <typename Entry, typename... Args>
 std::vector<Argument<Entry>> describe(const PrefixTree<Entry>& prefix, const char* name,
                                       const Args&... args) {
-  const auto& entries = prefix.parts();
-  if (prefix.is_list() && (entries.size() != sizeof...(args) || !prefix.keys().empty())) {
-    throw_miscounted(name, entries.size(), !prefix.keys().empty(), sizeof...(args), "argument");
+  const auto& parts = prefix.parts();
+  if (prefix.is_list() && (parts.size() != sizeof...(args) || !prefix.keys().empty())) {
+    throw_miscounted(name, parts.size(), !prefix.keys().empty(), sizeof...(args), "argument");
   }
   std::vector<Argument<Entry>> arguments;
   [[maybe_unused]] const auto add = [&](const auto& argument) {
     const std::size_t index = arguments.size();
-    Argument<Entry> described{tree_detail::leaves_of(argument), {}};
-    if (prefix.is_list()) {
-      tree_detail::for_each_entry(entries[index], argument, str(name, ": argument ", index),
-                                  [&](const Entry& entry) { described.entries.push_back(entry); });
-    } else {
-      described.entries.assign(described.leaves.size(), prefix.entry());
-    }
-    arguments.push_back(std::move(described));
+    arguments.push_back({tree_detail::leaves_of(argument),
+                         entries_of(prefix, prefix.is_list() ? parts[index] : prefix, argument,
+                                    str(name, ": argument ", index))});
   };
   (add(args), ...);
   return arguments;
@@ -103,48 +99,30 @@ const PrefixTree<Entry>& entry_of_result(const PrefixTree<Entry>& prefix, const 
   return prefix.parts()[element];
 }
 
-/// What is said of each leaf of it.
-template <typename Entry, typename T>
-std::vector<Entry> entries_of_result(const PrefixTree<Entry>& prefix, const char* name,
-                                     const T& value, std::size_t element, std::size_t elements) {
-  const PrefixTree<Entry>& own = entry_of_result(prefix, name, element, elements);
-  if (!prefix.is_list()) {
-    return std::vector<Entry>(tree_detail::leaves_of(value).size(), own.entry());
-  }
-  std::vector<Entry> entries;
-  tree_detail::for_each_entry(own, value, str(name, ": result ", element),
-                              [&](const Entry& entry) { entries.push_back(entry); });
-  return entries;
-}
-
 /// Refuses what no map takes: ValueError, starting with `what`, for an undefined leaf of an
 /// argument and for a complex one that requires a gradient.
 void check_leaf(const Tensor& leaf, const std::string& what);
 
-/// Checks what in_axes says. Returns the number of replicas.
-std::int64_t plan(const AxisMap& options, const std::vector<AxisArgument>& arguments);
-
-/// The leaves of all arguments, cut as they say.
-[[nodiscard]] std::vector<MapInput> cut(const AxisMap& options,
-                                        const std::vector<AxisArgument>& arguments,
-                                        std::int64_t replicas);
+/// The leaves of all arguments of a pmap or vmap, cut as they say; what they say is checked, and
+/// gives the map's number of replicas.
+[[nodiscard]] std::vector<MapInput> cut(MapCall& map_call,
+                                        const std::vector<AxisArgument>& arguments);
 
 /// What a process' replicas returned for one element of the result.
 struct Element {
-  std::vector<std::vector<Tensor>> leaves;  ///< by replica
+  std::vector<Leaves> leaves;  ///< by replica
   std::size_t index;
-  std::size_t count;
   std::int64_t first;  ///< along the axis, of this process' first replica
 };
 
 /// The leaves of all replicas, combined as `axes` says, one a leaf: for std::nullopt those of the
 /// axis' first replica.
-[[nodiscard]] std::vector<Tensor> combine(const Element& element,
-                                          const std::vector<std::optional<std::int64_t>>& axes);
+[[nodiscard]] Leaves combine(const Element& element,
+                             const std::vector<std::optional<std::int64_t>>& axes);
 
 /// In a map that spans processes: replaces leaves whose axis is std::nullopt by those of the axis'
 /// first replica.
-void take_first_replicas(const AxisMap& options, std::vector<Tensor>& leaves,
+void take_first_replicas(const MapCall& map_call, Leaves& leaves,
                          const std::vector<std::optional<std::int64_t>>& axes);
 
 /// Throws ValueError on every replica of the map unless all have the same `texts`: those of the
@@ -153,26 +131,22 @@ void check_same_values(const MapCall& map_call, const std::vector<std::string>& 
 
 /// Runs `body`; ValueErrors gain what the map is and where it was made.
 template <typename Body>
-decltype(auto) with_title(const char* map, const AxisNames& axes, std::source_location where,
-                          const Body& body) {
+decltype(auto) with_title(const MapCall& map_call, const Body& body) {
   try {
     return body();
   } catch (const ValueError& error) {
-    throw ValueError(AxisCall{map, axes, where}.text() + ": " + error.what());
+    throw ValueError(AxisCall{map_call.map, names_of(map_call), map_call.where}.text() + ": " +
+                     error.what());
   }
 }
-
-template <typename T>
-inline constexpr bool is_tuple = tree_detail::is_tuple<T>;
 
 /// Calls visit(element, index, count) for each element of a tuple, or for the whole.
 template <typename R, typename Visit>
 void for_each_result(R& result, const Visit& visit) {
-  if constexpr (is_tuple<std::remove_const_t<R>>) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (visit(std::get<I>(result), I, sizeof...(I)), ...);
-    }
-    (std::make_index_sequence<std::tuple_size_v<std::remove_const_t<R>>>());
+  if constexpr (tree_detail::is_tuple<std::remove_const_t<R>>) {
+    [[maybe_unused]] std::size_t index = 0;
+    std::apply([&](auto&... elements) { (visit(elements, index++, sizeof...(elements)), ...); },
+               result);
   } else {
     visit(result, std::size_t{0}, std::size_t{1});
   }
@@ -181,13 +155,12 @@ void for_each_result(R& result, const Visit& visit) {
 /// The argument as a replica gets it: a tree of its own leaves, taken from `leaves` from `next` on,
 /// or what it is.
 template <typename A>
-decltype(auto) of_replica(const A& argument, const std::vector<Tensor>& leaves, std::size_t& next) {
+decltype(auto) of_replica(const A& argument, const Leaves& leaves, std::size_t& next) {
   if constexpr (Tree<A>) {
     const std::size_t count = tree_leaves(argument).size();
     const auto begin = leaves.begin() + static_cast<std::ptrdiff_t>(next);
     next += count;
-    return tree_unflatten(argument,
-                          std::vector<Tensor>(begin, begin + static_cast<std::ptrdiff_t>(count)));
+    return tree_unflatten(argument, Leaves(begin, begin + static_cast<std::ptrdiff_t>(count)));
   } else if constexpr (tree_detail::is_static_argument<A>) {
     return std::as_const(argument.value);
   } else {
@@ -197,14 +170,12 @@ decltype(auto) of_replica(const A& argument, const std::vector<Tensor>& leaves, 
 
 template <typename A>
 using OfReplica = std::remove_cvref_t<decltype(of_replica(
-    std::declval<const A&>(), std::declval<const std::vector<Tensor>&>(),
-    std::declval<std::size_t&>()))>;
+    std::declval<const A&>(), std::declval<const Leaves&>(), std::declval<std::size_t&>()))>;
 
 /// Calls `f` with the arguments, trees replaced by those that the leaves make, all arguments' one
 /// behind the other.
 template <typename F, typename... Args>
-decltype(auto) call_with_leaves(const F& f, const std::vector<Tensor>& leaves,
-                                const Args&... args) {
+decltype(auto) call_with_leaves(const F& f, const Leaves& leaves, const Args&... args) {
   [[maybe_unused]] std::size_t next = 0;
   // A braced list is evaluated from left to right.
   std::tuple<decltype(of_replica(args, leaves, next))...> own{of_replica(args, leaves, next)...};
@@ -236,32 +207,42 @@ consteval bool check_call() {
   return false;
 }
 
-/// Runs `f` on all replicas and gives what `combined(Element)` makes of every element of its
-/// result. `finish` may change a replica's leaves of an element in its thread.
-template <typename F, typename Finish, typename Combine, typename... Args>
-auto run(const MapCall& map_call, const std::vector<MapInput>& inputs, const F& f,
-         const Finish& finish, const Combine& combined, const Args&... args) {
+/// Runs `f` on all replicas. Gives what combined(Element, entries) makes of every element of its
+/// result, of whose leaves `out` (which the caller calls `name`) says `entries`. In a replica's
+/// thread, finish(place, leaves, entries as a function, element's index, count) may change its
+/// leaves of an element.
+template <typename Entry, typename F, typename Finish, typename Combine, typename... Args>
+auto run(const MapCall& map_call, const std::vector<MapInput>& inputs, const PrefixTree<Entry>& out,
+         const char* name, const F& f, const Finish& finish, const Combine& combined,
+         const Args&... args) {
   using Result = std::remove_cvref_t<decltype(call_with_leaves(f, {}, args...))>;
   if constexpr (std::is_void_v<Result>) {
-    (void)run_map(map_call, inputs, [&](const ReplicaThread&, const std::vector<Tensor>& leaves) {
+    (void)run_map(map_call, inputs, [&](const ReplicaThread&, const Leaves& leaves) {
       call_with_leaves(f, leaves, args...);
-      return std::vector<Tensor>();
+      return Leaves();
     });
   } else {
+    const auto entries_for = [&](const auto& element, std::size_t index, std::size_t count) {
+      return with_title(map_call, [&] {
+        return entries_of(out, entry_of_result(out, name, index, count), element,
+                          str(name, ": result ", index));
+      });
+    };
     std::vector<std::optional<Result>> results(static_cast<std::size_t>(map_call.replicas));
     std::int64_t first = 0;
-    const auto leaves_of_all = run_map(
-        map_call, inputs, [&](const ReplicaThread& place, const std::vector<Tensor>& leaves) {
+    const auto leaves_of_all =
+        run_map(map_call, inputs, [&](const ReplicaThread& place, const Leaves& leaves) {
           if (place.local == 0) first = place.first;
           auto& result = results[static_cast<std::size_t>(place.local)];
           result.emplace(call_with_leaves(f, leaves, args...));
           if constexpr (tree_detail::has_values<Result>()) {
             check_same_values(map_call, tree_detail::texts_of_values(*result));
           }
-          std::vector<Tensor> all;
+          Leaves all;
           for_each_result(*result, [&](const auto& element, std::size_t index, std::size_t count) {
-            auto own = tree_detail::leaves_of(element);
-            finish(place, own, element, index, count);
+            Leaves own = tree_detail::leaves_of(element);
+            finish(
+                place, own, [&] { return entries_for(element, index, count); }, index, count);
             all.insert(all.end(), own.begin(), own.end());
           });
           return all;
@@ -275,16 +256,16 @@ auto run(const MapCall& map_call, const std::vector<MapInput>& inputs, const F& 
       }
     }
     Result whole = *results[0];
-    std::size_t next = 0;
+    std::ptrdiff_t next = 0;
     for_each_result(whole, [&](auto& element, std::size_t index, std::size_t count) {
-      const std::size_t size = tree_detail::leaves_of(element).size();
-      Element parts{{}, index, count, first};
+      const auto entries = entries_for(element, index, count);
+      Element parts{{}, index, first};
       for (const auto& leaves : leaves_of_all) {
-        const auto begin = leaves.begin() + static_cast<std::ptrdiff_t>(next);
-        parts.leaves.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(size));
+        const auto begin = leaves.begin() + next;
+        parts.leaves.emplace_back(begin, begin + std::ssize(entries));
       }
-      next += size;
-      const std::vector<Tensor> all = combined(parts, element);
+      next += std::ssize(entries);
+      const Leaves all = with_title(map_call, [&] { return combined(parts, entries); });
       auto from = all.begin();
       tree_detail::for_each_leaf(element, [&](Tensor& leaf) { leaf = *from++; });
     });
@@ -292,37 +273,23 @@ auto run(const MapCall& map_call, const std::vector<MapInput>& inputs, const F& 
   }
 }
 
-/// pmap and vmap once their options are one.
+/// pmap and vmap, once their options are one: of the call's axis they give the name, and its size
+/// or 0.
 template <typename F, typename... Args>
-auto run_axis_map(const AxisMap& options, const F& f, const Args&... args) {
-  const auto titled = [&](const auto& body) -> decltype(auto) {
-    return with_title(options.map, options.axis.name, options.where, body);
-  };
-  const auto axes_of = [&](const auto& element, std::size_t index, std::size_t count) {
-    return entries_of_result(options.out_axes, "out_axes", element, index, count);
-  };
-  NamedAxis axis = options.axis;
-  const auto inputs = titled([&] {
-    auto arguments = describe(options.in_axes, "in_axes", args...);
-    if (options.in_axes.is_left_out()) {
+auto run_axis_map(MapCall map_call, const InAxes& in_axes, const OutAxes& out_axes, const F& f,
+                  const Args&... args) {
+  const auto inputs = with_title(map_call, [&] {
+    auto arguments = describe(in_axes, "in_axes", args...);
+    if (in_axes.is_left_out()) {
       for (auto& argument : arguments) argument.entries.assign(argument.leaves.size(), 0);
     }
-    axis.size = plan(options, arguments);
-    return cut(options, arguments, axis.size);
+    return cut(map_call, arguments);
   });
-  const MapCall map_call{
-      options.map,     {axis},       axis.size, options.lanes, options.threads_per_replica,
-      options.timeout, options.where};
-  const auto share_first = [&](const ReplicaThread& place, std::vector<Tensor>& leaves,
-                               const auto& element, std::size_t index, std::size_t count) {
-    if (!place.spans_members) return;
-    const auto axes = titled([&] { return axes_of(element, index, count); });
-    take_first_replicas(options, leaves, axes);
+  const auto share_first = [&](const ReplicaThread& place, Leaves& leaves, const auto& axes,
+                               std::size_t, std::size_t) {
+    if (place.spans_members) take_first_replicas(map_call, leaves, axes());
   };
-  const auto combined = [&](const Element& parts, const auto& element) {
-    return titled([&] { return combine(parts, axes_of(element, parts.index, parts.count)); });
-  };
-  return run(map_call, inputs, f, share_first, combined, args...);
+  return run(map_call, inputs, out_axes, "out_axes", f, share_first, combine, args...);
 }
 
 }  // namespace map_detail

@@ -71,10 +71,14 @@ template <typename F>
           where]<typename... Args>(const Args&... args) {
     if constexpr (map_detail::check_call<F, Args...>()) {
       return map_detail::run_axis_map(
-          {"pmap", map_detail::named_axis(options.axis_name, options.axis_size, false),
-           options.in_axes, options.out_axes, /*lanes=*/false, options.threads_per_replica,
-           options.timeout, where},
-          f, args...);
+          {"pmap",
+           {map_detail::named_axis(options.axis_name, options.axis_size, /*lanes=*/false)},
+           0,
+           /*lanes=*/false,
+           options.threads_per_replica,
+           options.timeout,
+           where},
+          options.in_axes, options.out_axes, f, args...);
     }
   };
 }

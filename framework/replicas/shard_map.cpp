@@ -54,15 +54,14 @@ void check_rank(const Tensor& leaf, const PartitionSpec& spec, const std::string
 }
 
 // The blocks along the dimensions from `dimension` on; one after another, row-major.
-Tensor joined(std::vector<Tensor> blocks, const std::vector<std::int64_t>& counts) {
+Tensor joined(Leaves blocks, const std::vector<std::int64_t>& counts) {
   for (std::size_t d = counts.size(); d-- > 0;) {
     const auto count = static_cast<std::size_t>(counts[d]);
     if (count == 1) continue;
-    std::vector<Tensor> rows;
+    Leaves rows;
     for (std::size_t i = 0; i < blocks.size(); i += count) {
       const auto begin = blocks.begin() + static_cast<std::ptrdiff_t>(i);
-      rows.push_back(
-          at::cat(std::vector<Tensor>(begin, begin + counts[d]), static_cast<std::int64_t>(d)));
+      rows.push_back(at::cat(Leaves(begin, begin + counts[d]), static_cast<std::int64_t>(d)));
     }
     blocks = std::move(rows);
   }
@@ -88,30 +87,13 @@ std::int64_t digest_of(std::string_view bytes) {
 }
 
 std::int64_t digest_of(const Numbers& numbers) {
-  Key key(0);
-  for (const std::int64_t number : numbers) key = key.fold(static_cast<std::uint64_t>(number));
-  return static_cast<std::int64_t>(key.bits());
+  return digest_of(
+      {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(std::int64_t)});
 }
 
 // "[2, 3] Float"
 std::string form_of(const Tensor& leaf) {
   return lockstep::str(leaf.sizes(), " ", at::toString(leaf.scalar_type()));
-}
-
-Numbers digests_of_forms(const std::vector<Tensor>& leaves) {
-  Numbers digests;
-  for (const Tensor& leaf : leaves) digests.push_back(digest_of(form_of(leaf)));
-  return digests;
-}
-
-Numbers digests_of_values(const std::vector<Tensor>& leaves) {
-  Numbers digests;
-  for (const Tensor& leaf : leaves) {
-    const Tensor message = as_message(leaf.detach());
-    const auto bytes = bytes_of(message);
-    digests.push_back(digest_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
-  }
-  return digests;
 }
 
 // So much of a text as fits, in as many numbers for every text.
@@ -252,7 +234,7 @@ MapInput LocalMesh::cut(const Tensor& leaf, const PartitionSpec& spec,
                                      " blocks, which must divide ", leaf.size(dimension)));
     }
     if (count == 1) continue;
-    std::vector<Tensor> smaller;
+    Leaves smaller;
     for (const Tensor& part : input.parts) {
       for (Tensor& piece :
            part.split(leaf.size(dimension) == 0 ? 0 : leaf.size(dimension) / count, dimension)) {
@@ -271,7 +253,7 @@ MapInput LocalMesh::cut(const Tensor& leaf, const PartitionSpec& spec,
   return input;
 }
 
-Tensor LocalMesh::join(const std::vector<Tensor>& blocks_of_replicas, const PartitionSpec& spec,
+Tensor LocalMesh::join(const Leaves& blocks_of_replicas, const PartitionSpec& spec,
                        const std::string& what) const {
   std::vector<std::int64_t> counts;
   std::int64_t total = 1;
@@ -279,7 +261,7 @@ Tensor LocalMesh::join(const std::vector<Tensor>& blocks_of_replicas, const Part
     counts.push_back(blocks(axes));
     total *= counts.back();
   }
-  std::vector<Tensor> ordered(static_cast<std::size_t>(total));
+  Leaves ordered(static_cast<std::size_t>(total));
   const Tensor& first = blocks_of_replicas[0];
   for (std::size_t r = blocks_of_replicas.size(); r-- > 0;) {
     const Tensor& block = blocks_of_replicas[r];
@@ -315,11 +297,11 @@ std::vector<MapInput> cut(const LocalMesh& local,
   return inputs;
 }
 
-std::vector<Tensor> joined_result(const LocalMesh& local, const Element& result,
-                                  const std::vector<PartitionSpec>& specs) {
-  std::vector<Tensor> leaves;
+Leaves joined_result(const LocalMesh& local, const Element& result,
+                     const std::vector<PartitionSpec>& specs) {
+  Leaves leaves;
   for (std::size_t l = 0; l < specs.size(); ++l) {
-    std::vector<Tensor> blocks;
+    Leaves blocks;
     for (const auto& replica : result.leaves) blocks.push_back(replica[l]);
     const Tensor leaf = local.join(blocks, specs[l], str("result ", result.index));
     leaves.push_back(local.has_first(local.unnamed(specs[l])) ? leaf : counted_elsewhere(leaf));
@@ -327,13 +309,12 @@ std::vector<Tensor> joined_result(const LocalMesh& local, const Element& result,
   return leaves;
 }
 
-std::vector<Tensor> check_vma(const LocalMesh& local, const ResultLeaves& result,
-                              std::source_location where) {
+Leaves check_vma(const LocalMesh& local, const MapCall& map_call, const ResultLeaves& result) {
   const Variance& variance = *current_variance();
-  std::vector<Tensor> leaves;
+  Leaves leaves;
   for (std::size_t l = 0; l < result.leaves.size(); ++l) {
     const std::string name =
-        str("shard_map (", lockstep::text_of(where), "): result ", result.element,
+        str("shard_map (", lockstep::text_of(map_call.where), "): result ", result.element,
             result.leaves.size() > 1 ? str(", leaf ", l, ",") : "");
     check_leaf(result.leaves[l], name);
     const AxisSet named = variance.all() & ~variance.set_of(local.unnamed(result.specs[l]));
@@ -355,14 +336,20 @@ void check_alike(const ResultLeaves& result, const std::vector<std::size_t>& ind
   const auto name_of = [&](std::size_t index) {
     return result.leaves.size() > 1 ? str(name, ", leaf ", indices[index], ",") : name;
   };
-  std::vector<Tensor> leaves;
+  Leaves leaves;
   for (const std::size_t index : indices) {
     check_leaf(result.leaves[index], name_of(leaves.size()));
     leaves.push_back(result.leaves[index]);
   }
   const c10::AutoGradMode no_grad(false);
-  const Numbers forms = digests_of_forms(leaves);
-  const Numbers values = digests_of_values(leaves);
+  Numbers forms;
+  Numbers values;
+  for (const Tensor& leaf : leaves) {
+    const Tensor message = as_message(leaf.detach());
+    const auto bytes = bytes_of(message);
+    forms.push_back(digest_of(form_of(leaf)));
+    values.push_back(digest_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  }
   const auto count = static_cast<std::int64_t>(leaves.size());
   // All replicas see the same, and go on together to find out where the difference is.
   const auto agreement = gathered({count, digest_of(forms), digest_of(values)}, axes, where);
@@ -389,8 +376,8 @@ void check_alike(const ResultLeaves& result, const std::vector<std::size_t>& ind
 
 }  // namespace
 
-void check_replicated(const LocalMesh& local, const PrefixTree<PartitionSpec>& specs,
-                      const ResultLeaves& result, std::source_location where) {
+void check_replicated(const LocalMesh& local, const MapCall& map_call,
+                      const PrefixTree<PartitionSpec>& specs, const ResultLeaves& result) {
   const Untracked untracked;
   // Also without leaves: other replicas may have some.
   std::map<std::vector<std::string>, std::vector<std::size_t>> leaves_by_axes;
@@ -398,11 +385,9 @@ void check_replicated(const LocalMesh& local, const PrefixTree<PartitionSpec>& s
   for (std::size_t l = 0; l < result.specs.size(); ++l) {
     leaves_by_axes[local.unnamed(result.specs[l])].push_back(l);
   }
-  std::vector<std::string> names;
-  for (const auto& [name, size] : local.mesh().axes()) names.push_back(name);
-  with_title("shard_map", AxisNames(std::move(names)), where, [&] {
+  with_title(map_call, [&] {
     for (const auto& [axes, indices] : leaves_by_axes) {
-      if (!axes.empty()) check_alike(result, indices, axes, where);
+      if (!axes.empty()) check_alike(result, indices, axes, map_call.where);
     }
   });
 }

@@ -41,7 +41,6 @@ class LocalMesh {
   explicit LocalMesh(const Mesh& mesh);
 
   [[nodiscard]] std::int64_t replicas() const noexcept { return replicas_; }
-  [[nodiscard]] const Mesh& mesh() const noexcept { return mesh_; }
   /// ValueError, starting with `what`, if the spec names an axis twice or one that the mesh has
   /// not.
   void check(const PartitionSpec& spec, const std::string& what) const;
@@ -49,7 +48,7 @@ class LocalMesh {
   [[nodiscard]] MapInput cut(const Tensor& leaf, const PartitionSpec& spec,
                              const std::string& what) const;
   /// What cut() would make the replicas' blocks of.
-  [[nodiscard]] Tensor join(const std::vector<Tensor>& blocks, const PartitionSpec& spec,
+  [[nodiscard]] Tensor join(const Leaves& blocks, const PartitionSpec& spec,
                             const std::string& what) const;
   /// The mesh's axes that the spec does not name.
   [[nodiscard]] std::vector<std::string> unnamed(const PartitionSpec& spec) const;
@@ -78,25 +77,25 @@ void check_specs(const LocalMesh& local, const PrefixTree<PartitionSpec>& specs,
 
 /// The leaves of one result in a replica: of which result, and each leaf's spec.
 struct ResultLeaves {
-  const std::vector<Tensor>& leaves;
+  const Leaves& leaves;
   const std::vector<PartitionSpec>& specs;
   std::size_t element;
 };
 
 /// Throws ValueError on every replica if leaves differ along the axes that their specs do not name,
-/// in number, shape, dtype or value; `specs` is what out_specs says of the result, `where` the
-/// map's call. An undefined one is a ValueError, too.
-void check_replicated(const LocalMesh& local, const PrefixTree<PartitionSpec>& specs,
-                      const ResultLeaves& result, std::source_location where);
+/// in number, shape, dtype or value; `specs` is what out_specs says of the result. An undefined one
+/// is a ValueError, too.
+void check_replicated(const LocalMesh& local, const MapCall& map_call,
+                      const PrefixTree<PartitionSpec>& specs, const ResultLeaves& result);
 
 /// With check_vma, in each replica: ValueError if a leaf of a result varies over an axis that its
 /// spec does not name. Gives the leaves as ones that vary over all that it names.
-[[nodiscard]] std::vector<Tensor> check_vma(const LocalMesh& local, const ResultLeaves& result,
-                                            std::source_location where);
+[[nodiscard]] Leaves check_vma(const LocalMesh& local, const MapCall& map_call,
+                               const ResultLeaves& result);
 
 /// What a result is made of: the blocks of all replicas here, joined as their specs say.
-[[nodiscard]] std::vector<Tensor> joined_result(const LocalMesh& local, const Element& result,
-                                                const std::vector<PartitionSpec>& specs);
+[[nodiscard]] Leaves joined_result(const LocalMesh& local, const Element& result,
+                                   const std::vector<PartitionSpec>& specs);
 
 }  // namespace map_detail
 
@@ -151,15 +150,10 @@ template <typename F>
                        where};
       map_call.check_vma = options.check_vma;
       for (const auto& [name, size] : mesh.axes()) map_call.axes.push_back({name, size});
-      const auto titled = [&](const auto& body) -> decltype(auto) {
-        return map_detail::with_title(map_call.map, names_of(map_call), where, body);
-      };
-      const auto specs_of = [&](const auto& element, std::size_t index, std::size_t count) {
-        return map_detail::entries_of_result(out_specs, "out_specs", element, index, count);
-      };
-      const auto local = titled([&] { return map_detail::LocalMesh(mesh); });
+      const auto local =
+          map_detail::with_title(map_call, [&] { return map_detail::LocalMesh(mesh); });
       map_call.replicas = local.replicas();
-      const auto inputs = titled([&] {
+      const auto inputs = map_detail::with_title(map_call, [&] {
         if (in_specs.is_left_out() && sizeof...(args) > 0) {
           map_detail::throw_miscounted("in_specs", 0, false, sizeof...(args), "argument");
         }
@@ -167,25 +161,21 @@ template <typename F>
         map_detail::check_specs(local, out_specs, "out_specs");
         return map_detail::cut(local, map_detail::describe(in_specs, "in_specs", args...));
       });
-      const auto check = [&](const ReplicaThread&, std::vector<Tensor>& leaves, const auto& element,
+      const auto check = [&](const ReplicaThread&, Leaves& leaves, const auto& specs,
                              std::size_t index, std::size_t count) {
         if (!options.check_vma && !options.check_replicated) return;
-        const auto specs = titled([&] { return specs_of(element, index, count); });
-        if (options.check_vma) {
-          leaves = map_detail::check_vma(local, {leaves, specs, index}, where);
-        }
+        const auto own = specs();
+        if (options.check_vma)
+          leaves = map_detail::check_vma(local, map_call, {leaves, own, index});
         if (!options.check_replicated) return;
         map_detail::check_replicated(
-            local, map_detail::entry_of_result(out_specs, "out_specs", index, count),
-            {leaves, specs, index}, where);
+            local, map_call, map_detail::entry_of_result(out_specs, "out_specs", index, count),
+            {leaves, own, index});
       };
-      const auto joined = [&](const map_detail::Element& result, const auto& element) {
-        return titled([&] {
-          return map_detail::joined_result(local, result,
-                                           specs_of(element, result.index, result.count));
-        });
+      const auto joined = [&](const map_detail::Element& result, const auto& specs) {
+        return map_detail::joined_result(local, result, specs);
       };
-      return map_detail::run(map_call, inputs, f, check, joined, args...);
+      return map_detail::run(map_call, inputs, out_specs, "out_specs", f, check, joined, args...);
     }
   };
 }
