@@ -74,14 +74,7 @@ std::vector<std::vector<std::size_t>> by_dtype(const Leaves& leaves) {
 }
 
 at::Tensor part_of(const at::Tensor& flat, std::int64_t offset, at::IntArrayRef sizes) {
-  std::vector<std::int64_t> strides(sizes.size());
-  std::int64_t stride = 1;
-  for (std::size_t d = sizes.size(); d-- > 0;) {
-    strides[d] = stride;
-    stride *= std::max<std::int64_t>(sizes[d], 1);
-  }
-  return at::empty({0}, flat.options())
-      .set_(flat.storage(), flat.storage_offset() + offset, sizes, strides);
+  return at::empty({0}, flat.options()).set_(flat.storage(), flat.storage_offset() + offset, sizes);
 }
 
 namespace {

@@ -2,19 +2,17 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <numeric>
 #include <utility>
-#include <vector>
 
 #include <ATen/ops/empty.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/Storage.h>
+#include <c10/util/accumulate.h>
 
 namespace lockstep {
 namespace {
@@ -24,14 +22,11 @@ constexpr std::size_t kLarge = std::size_t{4} << 20;
 constexpr std::size_t kMostKept = std::size_t{512} << 20;  // bytes, of a process
 constexpr std::align_val_t kAlignment{64};
 
+struct Free {
+  void operator()(void* data) const { ::operator delete(data, kAlignment); }
+};
 struct Block {
-  explicit Block(std::size_t size)
-      : data(static_cast<std::byte*>(::operator new(size, kAlignment))), bytes(size) {}
-  ~Block() { ::operator delete(data, kAlignment); }
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
-
-  std::byte* data;
+  std::unique_ptr<void, Free> data;
   std::size_t bytes;
 };
 
@@ -81,19 +76,16 @@ void give_back(void* block) {
 }  // namespace
 
 at::Tensor result_memory(at::IntArrayRef sizes, const at::TensorOptions& options) {
-  const auto count =
-      std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
-  const std::size_t bytes = static_cast<std::size_t>(count) * options.dtype().itemsize();
+  const std::size_t bytes =
+      static_cast<std::size_t>(c10::multiply_integers(sizes)) * options.dtype().itemsize();
   if (bytes < kLarge) return at::empty(sizes, options);
   auto block = kept().take(bytes);
-  if (!block) block = std::make_unique<Block>(bytes);
-  void* const data = block->data;
+  if (!block) block.reset(new Block{{::operator new(bytes, kAlignment), {}}, bytes});
+  void* const data = block->data.get();
   c10::Storage storage(c10::Storage::use_byte_size_t{}, bytes,
                        c10::DataPtr(data, block.release(), give_back, at::kCPU),
                        c10::GetCPUAllocator(), /*resizable=*/true);
-  std::vector<std::int64_t> strides(sizes.size(), 1);
-  for (std::size_t d = sizes.size(); d-- > 1;) strides[d - 1] = strides[d] * sizes[d];
-  return at::empty({0}, options).set_(storage, 0, sizes, strides);
+  return at::empty({0}, options).set_(storage, 0, sizes);
 }
 
 at::Tensor result_memory_like(const at::Tensor& tensor) {

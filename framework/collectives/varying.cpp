@@ -303,21 +303,17 @@ TrackedCall::TrackedCall(Variance& variance, const AxisCall& call, const Leaves&
                          ResultAxes result)
     : variance_(variance), axes_(variance.set_of(call.axes.names())), result_(result) {
   const auto& names = call.axes.names();
-  if (axes_ != 0 && variance.names_of(axes_).size() != names.size()) {
-    throw ValueError(lockstep::str(
-        call.text(), ": in a shard_map with check_vma a call names axes of that map (",
-        AxisNames(variance.names_of(axes_)).text(), ") or others, not both: call it for each"));
-  }
+  const auto text_of = [&](AxisSet set) { return AxisNames(variance.names_of(set)).text(); };
+  call.require(axes_ == 0 || variance.names_of(axes_).size() == names.size(),
+               "in a shard_map with check_vma a call names axes of that map (", text_of(axes_),
+               ") or others, not both: call it for each");
   AxisSet all = axes_;
   for (const at::Tensor& leaf : leaves) all |= variance.of(leaf);
   for (const at::Tensor& leaf : leaves) {
     const AxisSet own = variance.of(leaf);
     if (result == ResultAxes::gained) {
-      if ((own & axes_) != 0) {
-        throw ValueError(lockstep::str(call.text(), ": its operand varies over ",
-                                       AxisNames(variance.names_of(own & axes_)).text(),
-                                       " already"));
-      }
+      call.require((own & axes_) == 0, "its operand varies over ", text_of(own & axes_),
+                   " already");
       operands_.push_back(leaf);
     } else {
       operands_.push_back(
@@ -351,19 +347,18 @@ void check_one_kind(const AxisCall& call, const Leaves& leaves) {
   const AxisSet axes = variance.set_of(call.axes.names());
   for (const at::Tensor& leaf : leaves) {
     const AxisSet own = variance.of(leaf) & axes;
-    if (own == 0 || own == axes) continue;
-    throw ValueError(lockstep::str(
-        call.text(), ": its operand varies over ", AxisNames(variance.names_of(own)).text(),
-        " and not over ", AxisNames(variance.names_of(axes & ~own)).text(),
-        "; sum over the axes that it varies over, or pvary it over the others"));
+    call.require(own == 0 || own == axes, "its operand varies over ",
+                 AxisNames(variance.names_of(own)).text(), " and not over ",
+                 AxisNames(variance.names_of(axes & ~own)).text(),
+                 "; sum over the axes that it varies over, or pvary it over the others");
   }
 }
 
 void refuse_if_tracked(const AxisCall& call, const char* instead) {
   const Variance* const variance = current_variance();
-  if (variance == nullptr || variance->set_of(call.axes.names()) == 0) return;
-  throw ValueError(lockstep::str(call.text(), ": in a shard_map with check_vma (",
-                                 text_of(variance->where()), ") ", instead));
+  if (variance == nullptr) return;
+  call.require(variance->set_of(call.axes.names()) == 0, "in a shard_map with check_vma (",
+               text_of(variance->where()), ") ", instead);
 }
 
 }  // namespace lockstep

@@ -5,8 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
+#include "framework/base/require.h"
 
 namespace lockstep {
 namespace {
@@ -20,21 +19,15 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 FlatLayout::FlatLayout(const std::vector<FlatItem>& items, const std::vector<std::size_t>& order,
                        std::int64_t bucket_bytes, std::int64_t shards)
     : places_(items.size()), shards_(shards) {
-  if (bucket_bytes < 1 || shards < 1) {
-    throw ValueError(lockstep::str("flat layout: bucket_bytes is ", bucket_bytes, ", shards ",
-                                   shards, "; both must be at least 1"));
-  }
-  if (order.size() != items.size()) {
-    throw ValueError(lockstep::str("flat layout: an order of ", order.size(), " for ", items.size(),
-                                   " tensors"));
-  }
+  require(bucket_bytes >= 1 && shards >= 1, "flat layout: bucket_bytes is ", bucket_bytes,
+          ", shards ", shards, "; both must be at least 1");
+  require(order.size() == items.size(), "flat layout: an order of ", order.size(), " for ",
+          items.size(), " tensors");
   std::map<std::pair<std::int64_t, at::ScalarType>, std::size_t> open;
   std::vector<std::size_t> last_of;  // by bucket: when its last item came
   for (std::size_t rank = 0; rank < order.size(); ++rank) {
     const FlatItem& item = items.at(order[rank]);
-    if (item.size < 0) {
-      throw ValueError(lockstep::str("flat layout: size ", item.size, " is negative"));
-    }
+    require(item.size >= 0, "flat layout: size ", item.size, " is negative");
     const auto width = static_cast<std::int64_t>(c10::elementSize(item.dtype));
     const auto key = std::make_pair(item.group, item.dtype);
     auto bucket = open.find(key);

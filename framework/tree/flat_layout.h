@@ -58,7 +58,6 @@ class FlatLayout {
 
   [[nodiscard]] const std::vector<FlatBucket>& buckets() const noexcept { return buckets_; }
   [[nodiscard]] const FlatPosition& place(std::size_t item) const { return places_[item]; }
-  [[nodiscard]] std::size_t items() const noexcept { return places_.size(); }
   [[nodiscard]] std::int64_t shards() const noexcept { return shards_; }
   /// Shard `index` of a bucket: they are all of one size.
   [[nodiscard]] Shard shard_of(std::size_t bucket, std::int64_t index) const {

@@ -56,14 +56,12 @@ class PrefixTree {
   }
   template <typename T>
   requires(!std::is_same_v<T, PrefixTree> && !std::is_convertible_v<const T&, Entry> &&
-           (tree_detail::is_tuple<T> || tree_detail::is_map<T> || tree_detail::is_sequence<T> ||
-            tree_detail::NamedStruct<T>)) PrefixTree(const T& parts)  // NOLINT
+           (tree_detail::HasParts<T> || tree_detail::is_map<T> || tree_detail::is_sequence<T>))
+      PrefixTree(const T& parts)  // NOLINT
       : form_(Form::list) {
-    const auto add_all = [&](const auto&... each) { (parts_.emplace_back(each), ...); };
-    if constexpr (tree_detail::NamedStruct<T>) {
-      std::apply(add_all, lockstep_tree_members(parts));
-    } else if constexpr (tree_detail::is_tuple<T>) {
-      std::apply(add_all, parts);
+    if constexpr (tree_detail::HasParts<T>) {
+      std::apply([&](const auto&... each) { (parts_.emplace_back(each), ...); },
+                 tree_detail::parts_of(parts));
     } else if constexpr (tree_detail::is_map<T>) {
       for (const auto& [key, part] : parts) add(tree_detail::name_of(key), part);
     } else {
@@ -139,19 +137,17 @@ void for_each_entry(const PrefixTree<Entry>& prefix, const T& tree, const std::s
     });
     return;
   }
-  const auto all = [&](const auto&... parts) {
-    check_parts(prefix, sizeof...(parts), false, where);
-    std::size_t next = 0;
-    const auto one = [&](const auto& part) {
-      for_each_entry(prefix.parts()[next], part, str(where, ".", next), visit);
-      ++next;
+  if constexpr (HasParts<T>) {
+    const auto all = [&](const auto&... parts) {
+      check_parts(prefix, sizeof...(parts), false, where);
+      std::size_t next = 0;
+      const auto one = [&](const auto& part) {
+        for_each_entry(prefix.parts()[next], part, str(where, ".", next), visit);
+        ++next;
+      };
+      (one(parts), ...);
     };
-    (one(parts), ...);
-  };
-  if constexpr (NamedStruct<T>) {
-    std::apply(all, lockstep_tree_members(tree));
-  } else if constexpr (is_tuple<T>) {
-    std::apply(all, tree);
+    std::apply(all, parts_of(tree));
   } else if constexpr (is_optional<T>) {
     if (tree.has_value()) for_each_entry(prefix, *tree, where, visit);
   } else if constexpr (is_map<T>) {

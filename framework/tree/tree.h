@@ -199,17 +199,28 @@ void for_each_in_order(Map& map, const Visit& visit) {
   }
 }
 
+// What has parts of several types: a struct that is named, or a tuple. T may be const.
+template <typename T>
+concept HasParts = NamedStruct<T> || is_tuple<std::remove_const_t<T>>;
+
+// They, as a tuple or pair.
+template <HasParts T>
+decltype(auto) parts_of(T& value) {
+  if constexpr (NamedStruct<T>) {
+    return lockstep_tree_members(value);
+  } else {
+    return (value);
+  }
+}
+
 // Calls visit(part) for each leaf and each static value that is no container, in order. T may be
 // const.
 template <typename T, typename Visit>
 void for_each_part(T& tree, const Visit& visit) {
   using Plain = std::remove_const_t<T>;
   static_assert(is_known<T>, LOCKSTEP_DETAIL_UNKNOWN);
-  if constexpr (NamedStruct<Plain>) {
-    std::apply([&](auto&... members) { (for_each_part(members, visit), ...); },
-               lockstep_tree_members(tree));
-  } else if constexpr (is_tuple<Plain>) {
-    std::apply([&](auto&... elements) { (for_each_part(elements, visit), ...); }, tree);
+  if constexpr (HasParts<T>) {
+    std::apply([&](auto&... parts) { (for_each_part(parts, visit), ...); }, parts_of(tree));
   } else if constexpr (is_optional<Plain>) {
     if (tree.has_value()) for_each_part(*tree, visit);
   } else if constexpr (is_map<Plain>) {
@@ -285,15 +296,15 @@ std::string text_of_value(const T& value) {
 // Whether trees of the type may have static values that are compared.
 template <typename T, typename... Around>
 consteval bool has_values() {
-  const auto in_any_of = []<typename... Parts>(std::tuple<Parts...>*) {
+  const auto in_any_of = []<template <typename...> typename Tuple, typename... Parts>(
+                             std::type_identity<Tuple<Parts...>>) {
     return (has_values<std::remove_cvref_t<Parts>, T, Around...>() || ...);
   };
   if constexpr ((std::is_same_v<T, Around> || ...)) {
     return false;  // of a struct that has itself as a part
-  } else if constexpr (NamedStruct<T>) {
-    return in_any_of(static_cast<decltype(lockstep_tree_members(std::declval<T&>()))*>(nullptr));
-  } else if constexpr (is_tuple<T>) {
-    return in_any_of(static_cast<decltype(std::tuple_cat(std::declval<T>()))*>(nullptr));
+  } else if constexpr (HasParts<T>) {
+    using Parts = std::remove_cvref_t<decltype(parts_of(std::declval<T&>()))>;
+    return in_any_of(std::type_identity<Parts>());
   } else if constexpr (is_map<T>) {
     return has_values<typename T::mapped_type, T, Around...>();
   } else if constexpr (is_optional<T> || is_sequence<T>) {
@@ -319,18 +330,13 @@ void check_same_structure(const T& like, const T& other, const std::string& wher
   const auto differ = [&](const std::string& difference) {
     throw ValueError(str("trees differ in structure at ", where, ": ", difference));
   };
-  if constexpr (NamedStruct<T>) {
-    const auto a = lockstep_tree_members(like);
-    const auto b = lockstep_tree_members(other);
+  if constexpr (HasParts<T>) {
+    const auto& a = parts_of(like);
+    const auto& b = parts_of(other);
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (check_same_structure(std::get<I>(a), std::get<I>(b), str(where, ".", I)), ...);
     }
-    (std::make_index_sequence<std::tuple_size_v<decltype(a)>>());
-  } else if constexpr (is_tuple<T>) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (check_same_structure(std::get<I>(like), std::get<I>(other), str(where, ".", I)), ...);
-    }
-    (std::make_index_sequence<std::tuple_size_v<T>>());
+    (std::make_index_sequence<std::tuple_size_v<std::remove_cvref_t<decltype(a)>>>());
   } else if constexpr (is_optional<T>) {
     if (like.has_value() != other.has_value()) differ("one is there, the other is not");
     if (like.has_value()) check_same_structure(*like, *other, where);

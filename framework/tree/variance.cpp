@@ -5,8 +5,7 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
+#include "framework/base/require.h"
 
 namespace lockstep {
 namespace {
@@ -25,10 +24,8 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
 
 Variance::Variance(std::vector<std::string> axes, std::source_location where)
     : axes_(std::move(axes)), where_(where) {
-  if (axes_.size() > kMostAxes) {
-    throw ValueError(
-        str("shard_map: check_vma follows at most ", kMostAxes, " axes, not ", axes_.size()));
-  }
+  require(axes_.size() <= kMostAxes, "shard_map: check_vma follows at most ", kMostAxes,
+          " axes, not ", axes_.size());
 }
 
 AxisSet Variance::all() const noexcept {
@@ -68,11 +65,8 @@ bool Variance::knows(const at::Tensor& tensor) const {
 }
 
 Variance::Entry& Variance::entry_of(const at::Tensor& tensor) {
-  if (!tensor.has_storage()) {
-    throw ValueError(lockstep::str("shard_map (", where_.file_name(), ":", where_.line(),
-                                   "): check_vma follows dense tensors only, not ",
-                                   at::toString(tensor.layout())));
-  }
+  require(tensor.has_storage(), "shard_map (", where_.file_name(), ":", where_.line(),
+          "): check_vma follows dense tensors only, not ", at::toString(tensor.layout()));
   if (entries_.size() >= swept_) {
     std::erase_if(entries_, [](const auto& entry) { return entry.second.storage.expired(); });
     swept_ = std::max(swept_, 2 * entries_.size());
