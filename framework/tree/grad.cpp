@@ -52,19 +52,19 @@ void check_variance(const Tensor& gradient, const Tensor& leaf, std::size_t inde
 
 }  // namespace
 
-bool differentiated_outside(const std::vector<Tensor>& leaves) {
+bool differentiated_outside(const Leaves& leaves) {
   return c10::GradMode::is_enabled() &&
          (grad_depth() > 0 || std::any_of(leaves.begin(), leaves.end(), [](const Tensor& leaf) {
             return leaf.defined() && leaf.requires_grad();
           }));
 }
 
-std::pair<Tensor, std::vector<Tensor>> value_and_grad_of_leaves(const LossOfLeaves& loss,
-                                                                const std::vector<Tensor>& leaves) {
+std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(const Leaves&)>& loss,
+                                                   const Leaves& leaves) {
   const bool nested = differentiated_outside(leaves);
   const c10::AutoGradMode enable_grad(true);
 
-  std::vector<Tensor> variables;
+  Leaves variables;
   for (const Tensor& leaf : leaves) {
     if (!leaf.defined() || !leaf.is_floating_point()) {
       throw ValueError(str("grad: leaf ", variables.size(), " of the first argument is ",
@@ -84,7 +84,7 @@ std::pair<Tensor, std::vector<Tensor>> value_and_grad_of_leaves(const LossOfLeav
                                                          toString(value.scalar_type()))
                                          : std::string("undefined")));
   }
-  std::vector<Tensor> gradients(variables.size());
+  Leaves gradients(variables.size());
   if (value.requires_grad() && !variables.empty()) {
     gradients = torch::autograd::grad({value}, variables, /*grad_outputs=*/{},
                                       /*retain_graph=*/nested, /*create_graph=*/nested,

@@ -4,7 +4,6 @@
 #include <optional>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "framework/base/scoped_value.h"
 #include "framework/tree/tree.h"
@@ -22,12 +21,11 @@ class GradDepthScope : ScopedValue<int> {
 };
 
 namespace tree_detail {
-using LossOfLeaves = std::function<Tensor(const std::vector<Tensor>&)>;
-std::pair<Tensor, std::vector<Tensor>> value_and_grad_of_leaves(const LossOfLeaves& loss,
-                                                                const std::vector<Tensor>& leaves);
+std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(const Leaves&)>& loss,
+                                                   const Leaves& leaves);
 /// Whether derivatives by these leaves stay connected to an outer differentiation: within the
 /// function of an outer value_and_grad, or by leaves that require gradients.
-bool differentiated_outside(const std::vector<Tensor>& leaves);
+bool differentiated_outside(const Leaves& leaves);
 
 // Whether F can be differentiated with these arguments; a static_assert says why not.
 template <typename F, typename T, typename... Args>
@@ -73,7 +71,7 @@ template <typename F>
   return [f = std::move(f)]<Tree T, typename... Args>(const T& tree, const Args&... args) {
     if constexpr (tree_detail::check_call<F, T, Args...>()) {
       auto [value, gradients] = tree_detail::value_and_grad_of_leaves(
-          [&](const std::vector<Tensor>& leaves) -> Tensor {
+          [&](const Leaves& leaves) -> Tensor {
             return std::invoke(f, tree_unflatten(tree, leaves), args...);
           },
           tree_leaves(tree));
@@ -94,7 +92,7 @@ template <typename F>
       const auto leaves = tree_leaves(tree);
       std::optional<Aux> aux;
       auto [value, gradients] = tree_detail::value_and_grad_of_leaves(
-          [&](const std::vector<Tensor>& variables) -> Tensor {
+          [&](const Leaves& variables) -> Tensor {
             auto result = std::invoke(f, tree_unflatten(tree, variables), args...);
             aux.emplace(std::move(result.second));
             return std::move(result.first);

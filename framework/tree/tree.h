@@ -83,10 +83,6 @@ inline constexpr bool is_map<std::map<K, T, Rest...>> = true;
 template <Key K, typename T, typename... Rest>
 inline constexpr bool is_map<std::unordered_map<K, T, Rest...>> = true;
 template <typename T>
-inline constexpr bool is_unordered = false;
-template <typename... Ts>
-inline constexpr bool is_unordered<std::unordered_map<Ts...>> = true;
-template <typename T>
 inline constexpr bool is_sequence = false;
 template <typename... Ts>
 inline constexpr bool is_sequence<std::vector<Ts...>> = true;
@@ -111,50 +107,38 @@ inline constexpr bool is_fixed =
     std::is_scalar_v<T> || std::is_function_v<T> || Text<T> || is_static_argument<T> || HasCall<T>;
 
 template <typename T>
-struct KindOf {
-  static constexpr Kind value = NamedStruct<T>                     ? Kind::tree
-                                : is_fixed<std::remove_const_t<T>> ? Kind::fixed
-                                                                   : Kind::unknown;
-};
-template <>
-struct KindOf<Tensor> {
-  static constexpr Kind value = Kind::tree;
-};
-// Of a pointer to tensors nobody has said that all replicas should have it.
-template <typename T>
-struct KindOf<T*> {
-  static constexpr bool to_tensors =
-      std::is_same_v<std::remove_cv_t<T>, Tensor> || NamedStruct<std::remove_cv_t<T>>;
-  static constexpr Kind value = to_tensors ? Kind::unknown : Kind::fixed;
-};
-template <typename T>
-struct KindOf<std::reference_wrapper<T>> {
-  static constexpr Kind value = Kind::unknown;
-};
-template <typename... Parts>
-struct KindOfParts {
-  static constexpr bool known = ((KindOf<Parts>::value != Kind::unknown) && ...);
-  static constexpr bool fixed = sizeof...(Parts) > 0 &&
-                                ((KindOf<Parts>::value == Kind::fixed) && ...);
-  static constexpr Kind value = !known ? Kind::unknown : fixed ? Kind::fixed : Kind::tree;
-};
-template <typename T, typename... Rest>
-struct KindOf<std::vector<T, Rest...>> : KindOf<T> {};
-template <typename T, std::size_t N>
-struct KindOf<std::array<T, N>> : KindOf<T> {};
-template <Key K, typename T, typename... Rest>
-struct KindOf<std::map<K, T, Rest...>> : KindOf<T> {};
-template <Key K, typename T, typename... Rest>
-struct KindOf<std::unordered_map<K, T, Rest...>> : KindOf<T> {};
-template <typename T>
-struct KindOf<std::optional<T>> : KindOf<T> {};
-template <typename A, typename B>
-struct KindOf<std::pair<A, B>> : KindOfParts<A, B> {};
-template <typename... Ts>
-struct KindOf<std::tuple<Ts...>> : KindOfParts<Ts...> {};
+consteval Kind kind_of();
+
+template <template <typename...> typename Tuple, typename... Parts>
+consteval Kind kind_of_parts(std::type_identity<Tuple<Parts...>>) {
+  if (((kind_of<Parts>() == Kind::unknown) || ...)) return Kind::unknown;
+  const bool fixed = sizeof...(Parts) > 0 && ((kind_of<Parts>() == Kind::fixed) && ...);
+  return fixed ? Kind::fixed : Kind::tree;
+}
 
 template <typename T>
-inline constexpr Kind kind = KindOf<std::remove_cvref_t<T>>::value;
+consteval Kind kind_of() {
+  if constexpr (std::is_same_v<T, Tensor> || NamedStruct<T>) {
+    return Kind::tree;
+  } else if constexpr (is_map<T>) {
+    return kind_of<typename T::mapped_type>();
+  } else if constexpr (is_sequence<T> || is_optional<T>) {
+    return kind_of<typename T::value_type>();
+  } else if constexpr (is_tuple<T>) {
+    return kind_of_parts(std::type_identity<T>());
+  } else if constexpr (!std::is_same_v<T, std::unwrap_reference_t<T>>) {
+    return Kind::unknown;
+  } else if constexpr (std::is_pointer_v<T>) {
+    // Of a pointer to tensors nobody has said that all replicas should have it.
+    using To = std::remove_cv_t<std::remove_pointer_t<T>>;
+    return std::is_same_v<To, Tensor> || NamedStruct<To> ? Kind::unknown : Kind::fixed;
+  } else {
+    return is_fixed<std::remove_const_t<T>> ? Kind::fixed : Kind::unknown;
+  }
+}
+
+template <typename T>
+inline constexpr Kind kind = kind_of<std::remove_cvref_t<T>>();
 
 }  // namespace tree_detail
 
@@ -187,7 +171,7 @@ inline constexpr bool is_known = kind<T> != Kind::unknown;
 // Calls visit(key, value) for each entry of a map, in the order of keys.
 template <typename Map, typename Visit>
 void for_each_in_order(Map& map, const Visit& visit) {
-  if constexpr (is_unordered<std::remove_const_t<Map>>) {
+  if constexpr (requires { typename Map::hasher; }) {
     using Entry = std::remove_reference_t<decltype(*map.begin())>;
     std::vector<Entry*> entries;
     for (auto& entry : map) entries.push_back(&entry);
