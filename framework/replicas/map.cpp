@@ -10,6 +10,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
+#include "framework/base/require.h"
 #include "framework/base/text.h"
 #include "framework/base/wording.h"
 #include "framework/collectives/message.h"
@@ -25,22 +26,29 @@ namespace {
 // Where leaf `index` of argument `argument` is cut, counted from the front.
 std::int64_t checked_axis(const Tensor& leaf, std::size_t argument, std::size_t index,
                           std::int64_t axis) {
-  if (axis < -leaf.dim() || axis >= leaf.dim()) {
-    throw ValueError(lockstep::str("leaf ", index, " of argument ", argument, " has shape ",
-                                   leaf.sizes(), ", in_axes cuts it along dimension ", axis));
-  }
+  require(axis >= -leaf.dim() && axis < leaf.dim(), "leaf ", index, " of argument ", argument,
+          " has shape ", leaf.sizes(), ", in_axes cuts it along dimension ", axis);
   return axis < 0 ? axis + leaf.dim() : axis;
 }
 
 }  // namespace
 
 void check_leaf(const Tensor& leaf, const std::string& what) {
-  if (!leaf.defined()) throw ValueError(what + " is an undefined tensor");
-  if (leaf.is_complex() && leaf.requires_grad() && c10::GradMode::is_enabled()) {
-    throw ValueError(lockstep::str(what, " is ", at::toString(leaf.scalar_type()),
-                                   " and requires a gradient; maps are differentiated in real "
-                                   "numbers: use view_as_real"));
-  }
+  require(leaf.defined(), what, " is an undefined tensor");
+  require(!leaf.is_complex() || !leaf.requires_grad() || !c10::GradMode::is_enabled(), what, " is ",
+          at::toString(leaf.scalar_type()),
+          " and requires a gradient; maps are differentiated in real numbers: use view_as_real");
+}
+
+std::string form_of(const Tensor& leaf) {
+  return lockstep::str(leaf.sizes(), " ", at::toString(leaf.scalar_type()));
+}
+
+void check_same_form(const Tensor& first, const Tensor& leaf, const std::string& what,
+                     std::size_t r) {
+  if (leaf.sizes() == first.sizes() && leaf.scalar_type() == first.scalar_type()) return;
+  throw ValueError(
+      str(what, " is ", form_of(first), " on replica 0 and ", form_of(leaf), " on replica ", r));
 }
 
 void throw_miscounted(const char* name, std::size_t entries, bool named, std::size_t count,
@@ -115,21 +123,14 @@ Leaves combine(const Element& element, const std::vector<std::optional<std::int6
       continue;
     }
     Leaves parts;
+    const std::string name = str("leaf ", l, " of the result");
     for (std::size_t r = 0; r < replicas.size(); ++r) {
-      const Tensor& part = defined(r, l);
-      if (part.sizes() != first.sizes() || part.scalar_type() != first.scalar_type()) {
-        throw ValueError(lockstep::str("leaf ", l, " of the result is ", first.sizes(), " ",
-                                       at::toString(first.scalar_type()), " on replica 0 and ",
-                                       part.sizes(), " ", at::toString(part.scalar_type()),
-                                       " on replica ", r));
-      }
-      parts.push_back(part);
+      parts.push_back(defined(r, l));
+      check_same_form(first, parts.back(), name, r);
     }
     const std::int64_t dimensions = first.dim() + 1;
-    if (*axes[l] < -dimensions || *axes[l] >= dimensions) {
-      throw ValueError(lockstep::str("out_axes ", *axes[l],
-                                     " is out of range for results of shape ", first.sizes()));
-    }
+    require(*axes[l] >= -dimensions && *axes[l] < dimensions, "out_axes ", *axes[l],
+            " is out of range for results of shape ", first.sizes());
     combined.push_back(at::stack(parts, *axes[l]));
   }
   return combined;

@@ -103,6 +103,13 @@ const PrefixTree<Entry>& entry_of_result(const PrefixTree<Entry>& prefix, const 
 /// argument and for a complex one that requires a gradient.
 void check_leaf(const Tensor& leaf, const std::string& what);
 
+/// "[2, 3] Float"
+[[nodiscard]] std::string form_of(const Tensor& leaf);
+
+/// ValueError, starting with `what`, unless the leaf of replica `r` has the form of the first's.
+void check_same_form(const Tensor& first, const Tensor& leaf, const std::string& what,
+                     std::size_t r);
+
 /// The leaves of all arguments of a pmap or vmap, cut as they say; what they say is checked, and
 /// gives the map's number of replicas.
 [[nodiscard]] std::vector<MapInput> cut(MapCall& map_call,

@@ -46,10 +46,9 @@ std::string text_of(const PartitionSpec& spec) {
 
 void check_rank(const Tensor& leaf, const PartitionSpec& spec, const std::string& what) {
   check_leaf(leaf, what);
-  if (static_cast<std::size_t>(leaf.dim()) < spec.size()) {
+  if (leaf.dim() < std::ssize(spec)) {
     throw ValueError(lockstep::str(what, " has shape ", leaf.sizes(), ", but its spec ",
-                                   text_of(spec), " has ",
-                                   counted(static_cast<std::int64_t>(spec.size()), "dimension")));
+                                   text_of(spec), " has ", counted(std::ssize(spec), "dimension")));
   }
 }
 
@@ -91,11 +90,6 @@ std::int64_t digest_of(const Numbers& numbers) {
       {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(std::int64_t)});
 }
 
-// "[2, 3] Float"
-std::string form_of(const Tensor& leaf) {
-  return lockstep::str(leaf.sizes(), " ", at::toString(leaf.scalar_type()));
-}
-
 // So much of a text as fits, in as many numbers for every text.
 Numbers as_numbers(const std::string& text) {
   Numbers numbers(32, 0);
@@ -130,9 +124,9 @@ LocalMesh::LocalMesh(const Mesh& mesh) : mesh_(mesh), replicas_(mesh.size()) {
   if (in_job()) {
     const AxisLevel& job = current_environment()->levels()[0];
     if (mesh.size() % job.size() != 0) {
-      throw ValueError(str("the mesh ", text_of(mesh), " has ", mesh.size(),
-                           " replicas, which do not divide among the ", job.size(),
-                           " members of the job"));
+      throw ValueError(lockstep::str("the mesh ", text_of(mesh), " has ", mesh.size(),
+                                     " replicas, which do not divide among the ", job.size(),
+                                     " members of the job"));
     }
     replicas_ = mesh.size() / job.size();
     first = job.rank * replicas_;
@@ -140,84 +134,74 @@ LocalMesh::LocalMesh(const Mesh& mesh) : mesh_(mesh), replicas_(mesh.size()) {
   // The ranges of indices that first … first + replicas - 1 take.
   std::int64_t volume = 1;
   std::int64_t below = mesh.size();
-  for (const auto& axis : mesh.axes()) {
-    below /= axis.second;
+  for (const auto& [name, size] : mesh.axes()) {
+    below /= size;
     std::set<std::int64_t> indices;
     for (std::int64_t rank = first; rank < first + replicas_; ++rank) {
-      indices.insert(rank / below % axis.second);
+      indices.insert(rank / below % size);
     }
-    begins_.push_back(*indices.begin());
-    extents_.push_back(static_cast<std::int64_t>(indices.size()));
-    volume *= extents_.back();
+    axes_.push_back({name, *indices.begin(), std::ssize(indices), 1});
+    volume *= axes_.back().extent;
   }
   if (volume != replicas_) {
-    throw ValueError(str("the ", replicas_,
-                         " replicas of a member of the job are no box "
-                         "of the mesh ",
-                         text_of(mesh)));
+    throw ValueError(lockstep::str("the ", replicas_,
+                                   " replicas of a member of the job are no box of the mesh ",
+                                   text_of(mesh)));
   }
+  // Replicas of a box are counted row-major in it, too.
+  for (std::size_t a = axes_.size() - 1; a > 0; --a) {
+    axes_[a - 1].below = axes_[a].below * axes_[a].extent;
+  }
+}
+
+const LocalMesh::Axis* LocalMesh::find(const std::string& name) const {
+  const auto axis = std::ranges::find(axes_, name, &Axis::name);
+  return axis == axes_.end() ? nullptr : &*axis;
 }
 
 void LocalMesh::check(const PartitionSpec& spec, const std::string& what) const {
   std::set<std::string> seen;
   for (const auto& axes : spec) {
     for (const std::string& axis : axes) {
-      const auto& known = mesh_.axes();
-      if (std::none_of(known.begin(), known.end(),
-                       [&](const auto& other) { return other.first == axis; })) {
-        throw ValueError(str(what, ": the spec ", text_of(spec), " names axis '", axis,
-                             "', which the mesh ", text_of(mesh_), " has not"));
+      if (find(axis) == nullptr) {
+        throw ValueError(lockstep::str(what, ": the spec ", text_of(spec), " names axis '", axis,
+                                       "', which the mesh ", text_of(mesh_), " has not"));
       }
       if (!seen.insert(axis).second) {
-        throw ValueError(str(what, ": the spec ", text_of(spec), " names axis '", axis, "' twice"));
+        throw ValueError(
+            lockstep::str(what, ": the spec ", text_of(spec), " names axis '", axis, "' twice"));
       }
     }
   }
 }
 
-std::int64_t LocalMesh::extent(const std::string& axis) const {
-  for (std::size_t a = 0; a < extents_.size(); ++a) {
-    if (mesh_.axes()[a].first == axis) return extents_[a];
-  }
-  return 1;
-}
-
 std::int64_t LocalMesh::blocks(const std::vector<std::string>& axes) const {
   std::int64_t count = 1;
-  for (const std::string& axis : axes) count *= extent(axis);
+  for (const std::string& axis : axes) count *= find(axis)->extent;
   return count;
 }
 
-// Replicas of a box are counted row-major in it, too.
 std::int64_t LocalMesh::block_of(std::int64_t replica, const std::vector<std::string>& axes) const {
-  std::map<std::string, std::int64_t> index;
-  for (std::size_t a = extents_.size(); a-- > 0;) {
-    index[mesh_.axes()[a].first] = replica % extents_[a];
-    replica /= extents_[a];
-  }
   std::int64_t block = 0;
-  for (const std::string& axis : axes) block = block * extent(axis) + index[axis];
+  for (const std::string& name : axes) {
+    const Axis& axis = *find(name);
+    block = block * axis.extent + replica / axis.below % axis.extent;
+  }
   return block;
 }
 
 std::vector<std::string> LocalMesh::unnamed(const PartitionSpec& spec) const {
   std::vector<std::string> rest;
-  for (const auto& [name, size] : mesh_.axes()) {
-    if (std::none_of(spec.begin(), spec.end(), [&, &axis = name](const auto& axes) {
-          return std::find(axes.begin(), axes.end(), axis) != axes.end();
-        })) {
-      rest.push_back(name);
-    }
+  for (const Axis& axis : axes_) {
+    const bool named = std::ranges::any_of(
+        spec, [&](const auto& axes) { return std::ranges::find(axes, axis.name) != axes.end(); });
+    if (!named) rest.push_back(axis.name);
   }
   return rest;
 }
 
 bool LocalMesh::has_first(const std::vector<std::string>& axes) const {
-  for (std::size_t a = 0; a < begins_.size(); ++a) {
-    const bool asked = std::find(axes.begin(), axes.end(), mesh_.axes()[a].first) != axes.end();
-    if (asked && begins_[a] != 0) return false;
-  }
-  return true;
+  return std::ranges::all_of(axes, [&](const auto& axis) { return find(axis)->begin == 0; });
 }
 
 MapInput LocalMesh::cut(const Tensor& leaf, const PartitionSpec& spec,
@@ -266,11 +250,7 @@ Tensor LocalMesh::join(const Leaves& blocks_of_replicas, const PartitionSpec& sp
   for (std::size_t r = blocks_of_replicas.size(); r-- > 0;) {
     const Tensor& block = blocks_of_replicas[r];
     check_rank(block, spec, lockstep::str(what, " of replica ", r));
-    if (block.sizes() != first.sizes() || block.scalar_type() != first.scalar_type()) {
-      throw ValueError(lockstep::str(
-          what, " is ", first.sizes(), " ", at::toString(first.scalar_type()), " on replica 0 and ",
-          block.sizes(), " ", at::toString(block.scalar_type()), " on replica ", r));
-    }
+    check_same_form(first, block, what, r);
     std::int64_t place = 0;
     for (std::size_t d = 0; d < spec.size(); ++d) {
       place = place * counts[d] + block_of(static_cast<std::int64_t>(r), spec[d]);

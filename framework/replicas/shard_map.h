@@ -56,15 +56,20 @@ class LocalMesh {
   [[nodiscard]] bool has_first(const std::vector<std::string>& axes) const;
 
  private:
-  [[nodiscard]] std::int64_t extent(const std::string& axis) const;
+  struct Axis {
+    std::string name;
+    std::int64_t begin;  // of the box
+    std::int64_t extent;
+    std::int64_t below;  // how far replicas of the box are apart that are neighbours along it
+  };
+  [[nodiscard]] const Axis* find(const std::string& name) const;
   [[nodiscard]] std::int64_t blocks(const std::vector<std::string>& axes) const;
   [[nodiscard]] std::int64_t block_of(std::int64_t replica,
                                       const std::vector<std::string>& axes) const;
 
   Mesh mesh_;
   std::int64_t replicas_;
-  std::vector<std::int64_t> begins_;  // of the box, by axis
-  std::vector<std::int64_t> extents_;
+  std::vector<Axis> axes_;
 };
 
 /// All arguments' leaves, cut as their specs say.
