@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <source_location>
-#include <vector>
 
 #include "framework/axes/axis_names.h"
 #include "framework/axes/environment.h"

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <source_location>
-#include <vector>
 
 #include "framework/axes/environment.h"
 #include "framework/tree/tree.h"

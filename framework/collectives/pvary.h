@@ -1,7 +1,6 @@
 #pragma once
 
 #include <source_location>
-#include <vector>
 
 #include "framework/axes/environment.h"
 #include "framework/tree/tree.h"

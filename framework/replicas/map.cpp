@@ -1,7 +1,6 @@
 #include "framework/replicas/map.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <span>
 
@@ -151,30 +150,35 @@ void take_first_replicas(const MapCall& map_call, Leaves& leaves,
   for (std::size_t i = 0; i < shared.size(); ++i) leaves[shared[i]] = firsts[i];
 }
 
-void check_same_values(const MapCall& map_call, const std::vector<std::string>& texts) {
-  // What of the texts does not fit into a message is compared all the same.
-  struct Message {
-    std::uint64_t digest;
-    std::array<char, 248> text;
-  };
-  const std::string all = join(texts);
-  Message own{Key(0).fold(all).bits(), {}};
-  std::copy_n(all.begin(), std::min(all.size(), own.text.size() - 1), own.text.begin());
-  const AxisCall call{map_call.map, names_of(map_call), map_call.where};
+Comparison::Comparison(std::array<std::uint64_t, 3> all_digests, const std::string& whole)
+    : digests(all_digests) {
+  std::copy_n(whole.begin(), std::min(whole.size(), text.size() - 1), text.begin());
+}
+
+std::vector<Comparison> compared(const MapCall& map_call, const AxisNames& axes,
+                                 const std::string& step, const Comparison& own) {
+  const AxisCall call{map_call.map, axes, map_call.where};
   ReplicaGroup& group = replicas_of(call, {}, GroupSizes::any);
-  std::vector<Message> messages(static_cast<std::size_t>(group.size()));
-  const std::string step = "comparing the static values that its replicas return";
+  std::vector<Comparison> all(static_cast<std::size_t>(group.size()), own);
   communicate(call, [&] {
     group.begin(CallRecord::of(Key(0).fold(step).bits(), text_of(map_call) + ", " + step));
-    group.all_gather(std::as_bytes(std::span(&own, 1)),
-                     std::as_writable_bytes(std::span(messages)));
+    group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
     group.end();
   });
-  for (std::size_t r = 1; r < messages.size(); ++r) {
-    if (messages[r].digest == messages[0].digest) continue;
+  return all;
+}
+
+void check_same_values(const MapCall& map_call, const std::vector<std::string>& texts) {
+  // What of the texts does not fit is compared all the same.
+  const std::string whole = join(texts);
+  const auto all =
+      compared(map_call, names_of(map_call), "comparing the static values that its replicas return",
+               Comparison({Key(0).fold(whole).bits()}, whole));
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    if (all[r].digests == all[0].digests) continue;
     throw ValueError(str(text_of(map_call), ": the results of replicas 0 and ", r,
-                         " differ in their static values, ", messages[0].text.data(), " and ",
-                         messages[r].text.data(),
+                         " differ in their static values, ", all[0].text.data(), " and ",
+                         all[r].text.data(),
                          "; return as tensors what is not the same on all replicas"));
   }
 }

@@ -1,11 +1,9 @@
 #pragma once
 
-#include <chrono>
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -131,6 +129,18 @@ struct Element {
 /// first replica.
 void take_first_replicas(const MapCall& map_call, Leaves& leaves,
                          const std::vector<std::optional<std::int64_t>>& axes);
+
+/// What replicas tell each other to find out whether they have the same.
+struct Comparison {
+  std::array<std::uint64_t, 3> digests{};
+  std::array<char, 248> text{};  ///< as much of it as fits, and a zero
+
+  explicit Comparison(std::array<std::uint64_t, 3> all_digests, const std::string& whole = "");
+};
+
+/// `own` of each replica of the axes, some of the map's. Messages call it by `step`.
+[[nodiscard]] std::vector<Comparison> compared(const MapCall& map_call, const AxisNames& axes,
+                                               const std::string& step, const Comparison& own);
 
 /// Throws ValueError on every replica of the map unless all have the same `texts`: those of the
 /// static values that they return.

@@ -2,23 +2,17 @@
 
 #include <algorithm>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
+#include "framework/base/require.h"
 
 namespace lockstep {
 
 Mesh::Mesh(Axes axes) : axes_(std::move(axes)) {
-  if (axes_.empty()) throw ValueError("Mesh: at least one axis is needed");
-  for (auto axis = axes_.begin(); axis != axes_.end(); ++axis) {
-    if (axis->first.empty()) throw ValueError("Mesh: an axis name must not be empty");
-    if (axis->second < 1) {
-      throw ValueError(
-          str("Mesh: axis '", axis->first, "' has size ", axis->second, "; it must be at least 1"));
-    }
-    if (std::any_of(axes_.begin(), axis,
-                    [&](const auto& other) { return other.first == axis->first; })) {
-      throw ValueError(str("Mesh: axis '", axis->first, "' stands twice"));
-    }
+  require(!axes_.empty(), "Mesh: at least one axis is needed");
+  for (const auto& [name, size] : axes_) {
+    require(!name.empty(), "Mesh: an axis name must not be empty");
+    require(size >= 1, "Mesh: axis '", name, "' has size ", size, "; it must be at least 1");
+    require(std::ranges::count(axes_, name, &Axes::value_type::first) == 1, "Mesh: axis '", name,
+            "' stands twice");
   }
 }
 

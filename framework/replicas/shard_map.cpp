@@ -2,22 +2,17 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <map>
-#include <optional>
 #include <set>
 #include <string_view>
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/base/wording.h"
-#include "framework/collectives/all_gather.h"
-#include "framework/collectives/axis_index.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/varying.h"
 #include "framework/replicas/job.h"
@@ -65,56 +60,6 @@ Tensor joined(Leaves blocks, const std::vector<std::int64_t>& counts) {
     blocks = std::move(rows);
   }
   return blocks[0];
-}
-
-using Numbers = std::vector<std::int64_t>;
-
-// The numbers of every replica along the axes; as many from each.
-std::vector<Numbers> gathered(const Numbers& numbers, const std::vector<std::string>& axes,
-                              std::source_location where) {
-  const Tensor all = all_gather(at::tensor(numbers, at::kLong), axes, {}, where);
-  std::vector<Numbers> rows;
-  for (const Tensor& row : all.unbind()) {
-    const auto* const begin = row.data_ptr<std::int64_t>();
-    rows.emplace_back(begin, begin + row.numel());
-  }
-  return rows;
-}
-
-std::int64_t digest_of(std::string_view bytes) {
-  return static_cast<std::int64_t>(Key(0).fold(bytes).bits());
-}
-
-std::int64_t digest_of(const Numbers& numbers) {
-  return digest_of(
-      {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(std::int64_t)});
-}
-
-// So much of a text as fits, in as many numbers for every text.
-Numbers as_numbers(const std::string& text) {
-  Numbers numbers(32, 0);
-  std::memcpy(numbers.data(), text.data(),
-              std::min(text.size(), numbers.size() * sizeof(std::int64_t) - 1));
-  return numbers;
-}
-
-std::string as_text(const Numbers& numbers) {
-  return reinterpret_cast<const char*>(numbers.data());
-}
-
-// The first column in which a row is not like the first row, and that row.
-struct Difference {
-  std::size_t column;
-  std::size_t row;
-};
-
-std::optional<Difference> difference_in(const std::vector<Numbers>& rows) {
-  for (std::size_t column = 0; column < rows[0].size(); ++column) {
-    for (std::size_t row = 1; row < rows.size(); ++row) {
-      if (rows[row][column] != rows[0][column]) return Difference{column, row};
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -310,48 +255,63 @@ Leaves check_vma(const LocalMesh& local, const MapCall& map_call, const ResultLe
 namespace {
 
 // Throws ValueError on every replica if those of the leaves with these indices differ along `axes`.
-void check_alike(const ResultLeaves& result, const std::vector<std::size_t>& indices,
-                 const std::vector<std::string>& axes, std::source_location where) {
-  const std::string name = str("result ", result.element);
+void check_alike(const MapCall& map_call, const ResultLeaves& result,
+                 const std::vector<std::size_t>& indices, const AxisNames& axes) {
+  const std::string whole = str("result ", result.element);
   const auto name_of = [&](std::size_t index) {
-    return result.leaves.size() > 1 ? str(name, ", leaf ", indices[index], ",") : name;
+    return result.leaves.size() > 1 ? str(whole, ", leaf ", index, ",") : whole;
   };
-  Leaves leaves;
-  for (const std::size_t index : indices) {
-    check_leaf(result.leaves[index], name_of(leaves.size()));
-    leaves.push_back(result.leaves[index]);
-  }
+  for (const std::size_t index : indices) check_leaf(result.leaves[index], name_of(index));
   const c10::AutoGradMode no_grad(false);
-  Numbers forms;
-  Numbers values;
-  for (const Tensor& leaf : leaves) {
-    const Tensor message = as_message(leaf.detach());
+  std::vector<std::uint64_t> forms;
+  std::vector<std::uint64_t> values;
+  Key all_forms(0);
+  Key all_values(0);
+  for (const std::size_t index : indices) {
+    const Tensor message = as_message(result.leaves[index].detach());
     const auto bytes = bytes_of(message);
-    forms.push_back(digest_of(form_of(leaf)));
-    values.push_back(digest_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    forms.push_back(Key(0).fold(form_of(message)).bits());
+    values.push_back(Key(0).fold(text).bits());
+    all_forms = all_forms.fold(forms.back());
+    all_values = all_values.fold(values.back());
   }
-  const auto count = static_cast<std::int64_t>(leaves.size());
-  // All replicas see the same, and go on together to find out where the difference is.
-  const auto agreement = gathered({count, digest_of(forms), digest_of(values)}, axes, where);
-  const auto differs = difference_in(agreement);
-  if (!differs) return;
-  const std::string along = " differs along " + AxisNames(axes).text() + ": ";
+  const std::string step = "comparing its results along " + axes.text();
+  const auto differing = [&](const std::vector<Comparison>& all, std::size_t digest) {
+    return std::ranges::find_if(all,
+                                [&](const Comparison& other) {
+                                  return other.digests[digest] != all[0].digests[digest];
+                                }) -
+           all.begin();
+  };
+  const std::string along = " differs along " + axes.text() + ": ";
   const std::string rule =
-      str("its out spec does not name ", axes.size() > 1 ? "these axes" : "this axis");
-  if (differs->column == 0) {
-    throw ValueError(str(name, along, "it has ", counted(agreement[0][0], "leaf", "leaves"),
-                         " at index 0 and ", agreement[differs->row][0], " at index ", differs->row,
-                         "; ", rule));
+      str("its out spec does not name ", axes.names().size() > 1 ? "these axes" : "this axis");
+  // All replicas see the same, and go on together to find out where the difference is.
+  const auto all = compared(map_call, axes, step,
+                            Comparison({indices.size(), all_forms.bits(), all_values.bits()}));
+  if (const auto r = differing(all, 0); r < std::ssize(all)) {
+    throw ValueError(str(whole, along, "it has ",
+                         counted(static_cast<std::int64_t>(all[0].digests[0]), "leaf", "leaves"),
+                         " at index 0 and ", all[static_cast<std::size_t>(r)].digests[0],
+                         " at index ", r, "; ", rule));
   }
-  const auto [leaf, row] =
-      *difference_in(gathered(differs->column == 1 ? forms : values, axes, where));
-  if (differs->column == 1) {
-    const auto texts = gathered(as_numbers(form_of(leaves[leaf])), axes, where);
-    throw ValueError(str(name_of(leaf), along, "it is ", as_text(texts[0]), " at index 0 and ",
-                         as_text(texts[row]), " at index ", row, "; ", rule));
+  const bool in_form = differing(all, 1) < std::ssize(all);
+  if (!in_form && differing(all, 2) == std::ssize(all)) return;
+  for (std::size_t l = 0; l < indices.size(); ++l) {
+    const std::string name = name_of(indices[l]);
+    const Comparison own({in_form ? forms[l] : values[l]}, form_of(result.leaves[indices[l]]));
+    const auto leaf = compared(map_call, axes, step, own);
+    const auto r = differing(leaf, 0);
+    if (r == std::ssize(leaf)) continue;
+    if (in_form) {
+      throw ValueError(str(name, along, "it is ", leaf[0].text.data(), " at index 0 and ",
+                           leaf[static_cast<std::size_t>(r)].text.data(), " at index ", r, "; ",
+                           rule));
+    }
+    throw ValueError(str(name, along, "index ", r, " has another value than index 0, and ", rule,
+                         ". Is a psum missing?"));
   }
-  throw ValueError(str(name_of(leaf), along, "index ", row, " has another value than index 0, and ",
-                       rule, ". Is a psum missing?"));
 }
 
 }  // namespace
@@ -367,7 +327,7 @@ void check_replicated(const LocalMesh& local, const MapCall& map_call,
   }
   with_title(map_call, [&] {
     for (const auto& [axes, indices] : leaves_by_axes) {
-      if (!axes.empty()) check_alike(result, indices, axes, map_call.where);
+      if (!axes.empty()) check_alike(map_call, result, indices, axes);
     }
   });
 }

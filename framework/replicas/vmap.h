@@ -13,9 +13,7 @@
 namespace lockstep {
 
 struct VmapOptions {
-  /// The name by which the function's collectives call the lanes. If left out, it is "i". Inside a
-  /// map that has an axis "i" already, the axis then has no name that a collective can use; so maps
-  /// nest without names where no collective needs one.
+  /// The name by which the function's collectives call the lanes: see PmapOptions.
   std::optional<std::string> axis_name = {};
   InAxes in_axes = {};
   OutAxes out_axes = 0;
