@@ -2,21 +2,29 @@
 
 #include <string>
 
+#include "framework/base/errors.h"
 #include "framework/base/scoped_value.h"
 
 namespace lockstep {
+
+/// Why this thread's collectives, maps and launches are refused; nullptr: they are not.
+inline constinit thread_local const char* refusal_here = nullptr;
 
 /// While it lives, this thread's collectives, maps and launches are Errors that end with `reason`:
 /// for what must not wait for others.
 class CallsRefused : ScopedValue<const char*> {
  public:
-  explicit CallsRefused(const char* reason) noexcept;
+  explicit CallsRefused(const char* reason) noexcept : ScopedValue(refusal_here, reason) {}
 };
 
 /// The reason of the innermost guard, or nullptr.
-[[nodiscard]] const char* refusal_of_calls() noexcept;
+[[nodiscard]] inline const char* refusal_of_calls() noexcept {
+  return refusal_here;
+}
 
 /// Throws Error where a guard lives; `call` names what was called.
-[[noreturn]] void throw_refused(const std::string& call);
+[[noreturn]] inline void throw_refused(const std::string& call) {
+  throw Error(call + ": " + refusal_here);
+}
 
 }  // namespace lockstep

@@ -30,22 +30,12 @@ void for_each_tensor(IValue& value, const std::function<void(at::Tensor&)>& visi
     if (!tensor.defined()) return;
     visit(tensor);
     if (!tensor.is_same(value.toTensor())) value = std::move(tensor);
-  } else if (value.isTensorList()) {
-    c10::List<at::Tensor> list = value.toTensorList().copy();
+  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+    c10::List<IValue> list = value.toList().copy();
     for (std::size_t i = 0; i < list.size(); ++i) {
-      at::Tensor tensor = list.get(i);
-      if (tensor.defined()) visit(tensor);
-      list.set(i, std::move(tensor));
-    }
-    value = std::move(list);
-  } else if (value.isOptionalTensorList()) {
-    auto list = value.toOptionalTensorList().copy();
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const auto entry = list.get(i);
-      if (!entry || !entry->defined()) continue;
-      at::Tensor tensor = *entry;
-      visit(tensor);
-      list.set(i, std::move(tensor));
+      IValue element = list.get(i);
+      for_each_tensor(element, visit);
+      list.set(i, std::move(element));
     }
     value = std::move(list);
   }
@@ -190,13 +180,11 @@ class Operation {
 
   // Several results of several operands that differ: which is made of which?
   void refuse_lists() {
-    const auto& returns = op_.schema().returns();
-    const bool several =
-        std::any_of(stack_.begin() + static_cast<std::ptrdiff_t>(begin_), stack_.end(),
-                    [](const IValue& value) {
-                      return value.isTensorList() && value.toTensorList().size() > 1;
-                    });
-    const bool lists = std::any_of(returns.begin(), returns.end(), [](const c10::Argument& result) {
+    const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(begin_);
+    const bool several = std::any_of(begin, stack_.end(), [](const IValue& value) {
+      return value.isTensorList() && value.toTensorList().size() > 1;
+    });
+    const bool lists = std::ranges::any_of(op_.schema().returns(), [](const auto& result) {
       return result.type()->kind() == c10::TypeKind::ListType;
     });
     if (!several || !(lists || written_.size() > 1)) return;

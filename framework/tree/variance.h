@@ -25,7 +25,6 @@ class Variance {
   /// `where` is the map's call.
   Variance(std::vector<std::string> axes, std::source_location where);
 
-  [[nodiscard]] const std::vector<std::string>& axes() const noexcept { return axes_; }
   [[nodiscard]] std::source_location where() const noexcept { return where_; }
   [[nodiscard]] AxisSet all() const noexcept;
   /// The axes of the map that are among the names.
