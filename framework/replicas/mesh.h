@@ -1,10 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "framework/base/require.h"
 
 namespace lockstep {
 
@@ -16,12 +19,24 @@ class Mesh {
   using Axes = std::vector<std::pair<std::string, std::int64_t>>;
 
   /// ValueError unless there are axes, their names differ and their sizes are positive.
-  explicit Mesh(Axes axes);
+  explicit Mesh(Axes axes) : axes_(std::move(axes)) {
+    require(!axes_.empty(), "Mesh: at least one axis is needed");
+    for (const auto& [name, size] : axes_) {
+      require(!name.empty(), "Mesh: an axis name must not be empty");
+      require(size >= 1, "Mesh: axis '", name, "' has size ", size, "; it must be at least 1");
+      require(std::ranges::count(axes_, name, &Axes::value_type::first) == 1, "Mesh: axis '", name,
+              "' stands twice");
+    }
+  }
   Mesh(std::initializer_list<std::pair<std::string, std::int64_t>> axes) : Mesh(Axes(axes)) {}
 
   [[nodiscard]] const Axes& axes() const noexcept { return axes_; }
   /// The number of replicas.
-  [[nodiscard]] std::int64_t size() const noexcept;
+  [[nodiscard]] std::int64_t size() const noexcept {
+    std::int64_t size = 1;
+    for (const auto& axis : axes_) size *= axis.second;
+    return size;
+  }
 
  private:
   Axes axes_;

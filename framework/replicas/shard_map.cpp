@@ -104,20 +104,22 @@ const LocalMesh::Axis* LocalMesh::find(const std::string& name) const {
   return axis == axes_.end() ? nullptr : &*axis;
 }
 
-void LocalMesh::check(const PartitionSpec& spec, const std::string& what) const {
-  std::set<std::string> seen;
-  for (const auto& axes : spec) {
-    for (const std::string& axis : axes) {
-      if (find(axis) == nullptr) {
-        throw ValueError(lockstep::str(what, ": the spec ", text_of(spec), " names axis '", axis,
-                                       "', which the mesh ", text_of(mesh_), " has not"));
-      }
-      if (!seen.insert(axis).second) {
-        throw ValueError(
-            lockstep::str(what, ": the spec ", text_of(spec), " names axis '", axis, "' twice"));
+void LocalMesh::check(const PrefixTree<PartitionSpec>& specs, const std::string& what) const {
+  specs.for_each([&](const PartitionSpec& spec) {
+    std::set<std::string> seen;
+    for (const auto& axes : spec) {
+      for (const std::string& axis : axes) {
+        if (find(axis) == nullptr) {
+          throw ValueError(str(what, ": the spec ", text_of(spec), " names axis '", axis,
+                               "', which the mesh ", text_of(mesh_), " has not"));
+        }
+        if (!seen.insert(axis).second) {
+          throw ValueError(
+              str(what, ": the spec ", text_of(spec), " names axis '", axis, "' twice"));
+        }
       }
     }
-  }
+  });
 }
 
 std::int64_t LocalMesh::blocks(const std::vector<std::string>& axes) const {
@@ -143,10 +145,6 @@ std::vector<std::string> LocalMesh::unnamed(const PartitionSpec& spec) const {
     if (!named) rest.push_back(axis.name);
   }
   return rest;
-}
-
-bool LocalMesh::has_first(const std::vector<std::string>& axes) const {
-  return std::ranges::all_of(axes, [&](const auto& axis) { return find(axis)->begin == 0; });
 }
 
 MapInput LocalMesh::cut(const Tensor& leaf, const PartitionSpec& spec,
@@ -205,31 +203,27 @@ Tensor LocalMesh::join(const Leaves& blocks_of_replicas, const PartitionSpec& sp
   return joined(std::move(ordered), counts);
 }
 
-void check_specs(const LocalMesh& local, const PrefixTree<PartitionSpec>& specs,
-                 const std::string& what) {
-  specs.for_each([&](const PartitionSpec& spec) { local.check(spec, what); });
-}
-
-std::vector<MapInput> cut(const LocalMesh& local,
-                          const std::vector<Argument<PartitionSpec>>& arguments) {
+std::vector<MapInput> LocalMesh::cut(const std::vector<Argument<PartitionSpec>>& arguments) const {
   std::vector<MapInput> inputs;
   for (std::size_t a = 0; a < arguments.size(); ++a) {
     for (std::size_t l = 0; l < arguments[a].leaves.size(); ++l) {
-      inputs.push_back(local.cut(arguments[a].leaves[l], arguments[a].entries[l],
-                                 str("leaf ", l, " of argument ", a)));
+      inputs.push_back(cut(arguments[a].leaves[l], arguments[a].entries[l],
+                           str("leaf ", l, " of argument ", a)));
     }
   }
   return inputs;
 }
 
-Leaves joined_result(const LocalMesh& local, const Element& result,
-                     const std::vector<PartitionSpec>& specs) {
+Leaves LocalMesh::join(const Element& result, const std::vector<PartitionSpec>& specs) const {
   Leaves leaves;
   for (std::size_t l = 0; l < specs.size(); ++l) {
     Leaves blocks;
     for (const auto& replica : result.leaves) blocks.push_back(replica[l]);
-    const Tensor leaf = local.join(blocks, specs[l], str("result ", result.index));
-    leaves.push_back(local.has_first(local.unnamed(specs[l])) ? leaf : counted_elsewhere(leaf));
+    const Tensor leaf = join(blocks, specs[l], str("result ", result.index));
+    // It counts where the first replica along the axes that its spec does not name is.
+    const bool has_first = std::ranges::all_of(
+        unnamed(specs[l]), [&](const auto& axis) { return find(axis)->begin == 0; });
+    leaves.push_back(has_first ? leaf : counted_elsewhere(leaf));
   }
   return leaves;
 }

@@ -41,19 +41,16 @@ class LocalMesh {
   explicit LocalMesh(const Mesh& mesh);
 
   [[nodiscard]] std::int64_t replicas() const noexcept { return replicas_; }
-  /// ValueError, starting with `what`, if the spec names an axis twice or one that the mesh has
-  /// not.
-  void check(const PartitionSpec& spec, const std::string& what) const;
-  /// The leaf as blocks of equal size, one for each of this process' index combinations.
-  [[nodiscard]] MapInput cut(const Tensor& leaf, const PartitionSpec& spec,
-                             const std::string& what) const;
+  /// ValueError, starting with `what`, if a spec names an axis twice or one that the mesh has not.
+  void check(const PrefixTree<PartitionSpec>& specs, const std::string& what) const;
+  /// All arguments' leaves as blocks of equal size, one for each of this process' index
+  /// combinations.
+  [[nodiscard]] std::vector<MapInput> cut(
+      const std::vector<Argument<PartitionSpec>>& arguments) const;
   /// What cut() would make the replicas' blocks of.
-  [[nodiscard]] Tensor join(const Leaves& blocks, const PartitionSpec& spec,
-                            const std::string& what) const;
+  [[nodiscard]] Leaves join(const Element& result, const std::vector<PartitionSpec>& specs) const;
   /// The mesh's axes that the spec does not name.
   [[nodiscard]] std::vector<std::string> unnamed(const PartitionSpec& spec) const;
-  /// Whether the first replica along each of the axes is one of this process'.
-  [[nodiscard]] bool has_first(const std::vector<std::string>& axes) const;
 
  private:
   struct Axis {
@@ -63,6 +60,10 @@ class LocalMesh {
     std::int64_t below;  // how far replicas of the box are apart that are neighbours along it
   };
   [[nodiscard]] const Axis* find(const std::string& name) const;
+  [[nodiscard]] MapInput cut(const Tensor& leaf, const PartitionSpec& spec,
+                             const std::string& what) const;
+  [[nodiscard]] Tensor join(const Leaves& blocks, const PartitionSpec& spec,
+                            const std::string& what) const;
   [[nodiscard]] std::int64_t blocks(const std::vector<std::string>& axes) const;
   [[nodiscard]] std::int64_t block_of(std::int64_t replica,
                                       const std::vector<std::string>& axes) const;
@@ -71,14 +72,6 @@ class LocalMesh {
   std::int64_t replicas_;
   std::vector<Axis> axes_;
 };
-
-/// All arguments' leaves, cut as their specs say.
-[[nodiscard]] std::vector<MapInput> cut(const LocalMesh& local,
-                                        const std::vector<Argument<PartitionSpec>>& arguments);
-
-/// ValueError if a spec names an axis that it must not.
-void check_specs(const LocalMesh& local, const PrefixTree<PartitionSpec>& specs,
-                 const std::string& what);
 
 /// The leaves of one result in a replica: of which result, and each leaf's spec.
 struct ResultLeaves {
@@ -97,10 +90,6 @@ void check_replicated(const LocalMesh& local, const MapCall& map_call,
 /// spec does not name. Gives the leaves as ones that vary over all that it names.
 [[nodiscard]] Leaves check_vma(const LocalMesh& local, const MapCall& map_call,
                                const ResultLeaves& result);
-
-/// What a result is made of: the blocks of all replicas here, joined as their specs say.
-[[nodiscard]] Leaves joined_result(const LocalMesh& local, const Element& result,
-                                   const std::vector<PartitionSpec>& specs);
 
 }  // namespace map_detail
 
@@ -162,9 +151,9 @@ template <typename F>
         if (in_specs.is_left_out() && sizeof...(args) > 0) {
           map_detail::throw_miscounted("in_specs", 0, false, sizeof...(args), "argument");
         }
-        map_detail::check_specs(local, in_specs, "in_specs");
-        map_detail::check_specs(local, out_specs, "out_specs");
-        return map_detail::cut(local, map_detail::describe(in_specs, "in_specs", args...));
+        local.check(in_specs, "in_specs");
+        local.check(out_specs, "out_specs");
+        return local.cut(map_detail::describe(in_specs, "in_specs", args...));
       });
       const auto check = [&](const ReplicaThread&, Leaves& leaves, const auto& specs,
                              std::size_t index, std::size_t count) {
@@ -178,7 +167,7 @@ template <typename F>
             {leaves, own, index});
       };
       const auto joined = [&](const map_detail::Element& result, const auto& specs) {
-        return map_detail::joined_result(local, result, specs);
+        return local.join(result, specs);
       };
       return map_detail::run(map_call, inputs, out_specs, "out_specs", f, check, joined, args...);
     }
