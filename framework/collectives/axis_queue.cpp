@@ -1,12 +1,14 @@
 #include "framework/collectives/axis_queue.h"
 
+#include <exception>
 #include <numeric>
 #include <utility>
 #include <vector>
 
-#include "framework/base/text.h"
+#include "framework/base/errors.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/message.h"
+#include "framework/comm/run_lock.h"
 
 namespace lockstep {
 
@@ -20,59 +22,93 @@ AxisQueue::AxisQueue(AxisNames axis_name, bool overlap, std::source_location whe
   std::iota(everyone.begin(), everyone.end(), 0);
   // A channel that nobody else has: the number of this call, which all replicas count alike.
   const auto number = current_environment()->next_call(replicas).number;
-  queue_ = std::make_unique<CollectiveQueue>(replicas.subgroup(everyone, number));
+  group_ = replicas.subgroup(everyone, number);
+  thread_ = std::thread([this] { run_calls(); });
+}
+
+AxisQueue::~AxisQueue() {
+  if (!group_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    if (!calls_.empty()) {
+      group_->interrupt(std::make_exception_ptr(
+          Aborted("the queue of collectives was closed before they ended")));
+    }
+  }
+  changed_.notify_all();
+  const RunLockRelease others_may_run;  // one of them may be needed for the call that is to end
+  thread_.join();
+}
+
+// The life of the queue's thread.
+void AxisQueue::run_calls() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return closing_ || !calls_.empty(); });
+    if (closing_) return;
+    auto& next = calls_.front();  // stays where it is while others are added
+    lock.unlock();
+    next();
+    lock.lock();
+    calls_.pop_front();
+  }
+}
+
+AxisQueue::Call AxisQueue::start(Verb verb, const Tensor& output, const Tensor& input) {
+  verb.input = bytes_of(input);
+  verb.output = bytes_of(output);
+  // It holds the tensors, whatever becomes of the caller.
+  std::packaged_task<void()> task([this, verb, output, input] { group_->call(verb); });
+  Call call;
+  call.result = output;
+  call.ended = task.get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    calls_.push_back(std::move(task));
+  }
+  changed_.notify_all();
+  return call;
 }
 
 AxisQueue::Call AxisQueue::pmean_(const Tensor& x) {
-  Call started;
-  started.result = x;
-  if (!queue_) {
+  if (!group_) {
     lockstep::pmean_(x, axis_, {}, where_);
-    return started;
+    return {};
   }
-  const AxisCall call{"pmean_", axis_, where_};
-  started.handle = queue_->start({.kind = Verb::Kind::all_reduce,
-                                  .input = bytes_of(x),
-                                  .output = bytes_of(x),
-                                  .type = element_type(x.scalar_type(), call),
-                                  .op = ReduceOp::mean});
-  return started;
+  const ElementType type = element_type(x.scalar_type(), {"pmean_", axis_, where_});
+  return start({.kind = Verb::Kind::all_reduce, .type = type, .op = ReduceOp::mean}, x, x);
 }
 
 AxisQueue::Call AxisQueue::pmean_scatter_into(const Tensor& output, const Tensor& input) {
-  Call started;
-  started.result = output;
-  if (!queue_) {
+  if (!group_) {
     lockstep::pmean_scatter_into(output, input, axis_, {}, where_);
-    return started;
+    return {};
   }
-  const AxisCall call{"pmean_scatter_into", axis_, where_};
-  started.handle = queue_->start({.kind = Verb::Kind::reduce_scatter,
-                                  .input = bytes_of(input),
-                                  .output = bytes_of(output),
-                                  .type = element_type(input.scalar_type(), call),
-                                  .op = ReduceOp::mean});
-  return started;
+  const ElementType type = element_type(input.scalar_type(), {"pmean_scatter_into", axis_, where_});
+  return start({.kind = Verb::Kind::reduce_scatter, .type = type, .op = ReduceOp::mean}, output,
+               input);
 }
 
 AxisQueue::Call AxisQueue::all_gather_into(const Tensor& output, const Tensor& input) {
-  Call started;
-  started.result = output;
-  if (!queue_) {
+  if (!group_) {
     lockstep::all_gather_into(output, input, axis_, {}, where_);
-    return started;
+    return {};
   }
-  started.handle = queue_->start(
-      {.kind = Verb::Kind::all_gather, .input = bytes_of(input), .output = bytes_of(output)});
-  return started;
+  return start({.kind = Verb::Kind::all_gather}, output, input);
 }
 
 void AxisQueue::wait(Call& call) {
-  if (!call.handle) return;
+  if (!call.ended.valid()) return;
   const AxisCall waiting{"the wait for a started collective", axis_, where_};
-  announced(waiting, replicas_of(waiting, {}, GroupSizes::equal), {call.result}, "",
-            [&] { call.handle->wait(); });
-  call.handle.reset();
+  announced(waiting, replicas_of(waiting, {}, GroupSizes::equal), {call.result}, "", [&] {
+    {
+      const RunLockRelease others_may_run;  // and take part in it
+      call.ended.wait();
+    }
+    call.ended.get();
+  });
+  call.ended = {};
 }
 
 }  // namespace lockstep

@@ -1,37 +1,46 @@
 #pragma once
 
+#include <condition_variable>
+#include <deque>
+#include <future>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <source_location>
+#include <thread>
 
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
 #include "framework/axes/environment.h"
 #include "framework/collectives/in_place.h"
-#include "framework/comm/collective_queue.h"
 
 namespace lockstep {
 
 /// The collectives of in_place.h as calls that are started now and waited for later, so that a
 /// network carries bytes while the replica computes. All replicas start the same in the same order
-/// and wait for the same; tensors are in use until the wait is over. Where overlap gains nothing
-/// (in shared memory, where a collective is work for the CPU; where a process runs several of the
-/// axis' replicas), or is switched off, starting a call also completes it. For one thread, within
-/// the axis' map or job. Errors of calls under way come from wait().
+/// and wait for the same; calls end in that order, and tensors are in use until the wait is over.
+/// Where overlap gains nothing (in shared memory, where a collective is work for the CPU; where a
+/// process runs several of the axis' replicas), or is switched off, starting a call also completes
+/// it. For one thread, within the axis' map or job. Errors of calls under way come from wait();
+/// after a failure of the job every later call has that error.
 class AxisQueue {
  public:
   AxisQueue(AxisNames axis_name, bool overlap,
             std::source_location where = std::source_location::current());
+  /// Gives up calls that are under way: others who need this replica for them wait until they are
+  /// told otherwise, or for their timeout.
+  ~AxisQueue();
+  AxisQueue(const AxisQueue&) = delete;
+  AxisQueue& operator=(const AxisQueue&) = delete;
 
   /// Whether calls go on after they were started.
-  [[nodiscard]] bool overlaps() const noexcept { return queue_ != nullptr; }
+  [[nodiscard]] bool overlaps() const noexcept { return group_ != nullptr; }
 
   class Call {
    private:
     friend class AxisQueue;
-    std::optional<CollectiveQueue::Handle> handle;
     Tensor result;
+    std::shared_future<void> ended;
   };
   [[nodiscard]] Call pmean_(const Tensor& x);
   [[nodiscard]] Call pmean_scatter_into(const Tensor& output, const Tensor& input);
@@ -40,9 +49,17 @@ class AxisQueue {
   void wait(Call& call);
 
  private:
+  Call start(Verb verb, const Tensor& output, const Tensor& input);
+  void run_calls();
+
   AxisNames axis_;
   std::source_location where_;
-  std::unique_ptr<CollectiveQueue> queue_;
+  std::shared_ptr<Communicator> group_;  // nobody else's; none without overlap
+  std::mutex mutex_;                     // guards what follows
+  std::condition_variable changed_;
+  std::deque<std::packaged_task<void()>> calls_;  // the first may be being done
+  bool closing_ = false;
+  std::thread thread_;
 };
 
 }  // namespace lockstep

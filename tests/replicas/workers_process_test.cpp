@@ -20,7 +20,6 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
-#include "framework/comm/collective_queue.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
 #include "framework/replicas/vmap.h"
@@ -155,7 +154,7 @@ TEST_CASE("workers: maps in replicas that share a worker") {
   }
 }
 
-TEST_CASE("workers: verbs that a queue's thread does while replicas take turns") {
+TEST_CASE("workers: verbs of a subgroup") {
   const auto body = [] {
     ReplicaGroup& job = replicas_of({"a test", "data", {}}, {}, GroupSizes::any);
     // Those with even places, and the others, backwards.
@@ -169,17 +168,10 @@ TEST_CASE("workers: verbs that a queue's thread does while replicas take turns")
     std::vector<std::int64_t> own(1000, job.rank());
     std::vector<std::int64_t> sum(own.size());
     std::vector<std::int64_t> all(members.size());
-    CollectiveQueue queue(part, CollectiveQueue::Progress::thread);
-    auto first = queue.start({.kind = Verb::Kind::all_reduce,
-                              .input = std::as_bytes(std::span(own)),
-                              .output = std::as_writable_bytes(std::span(sum)),
-                              .type = ElementType::int64,
-                              .op = ReduceOp::sum});
-    auto second = queue.start({.kind = Verb::Kind::all_gather,
-                               .input = std::as_bytes(std::span(own).first(1)),
-                               .output = std::as_writable_bytes(std::span(all))});
-    first.wait();
-    second.wait();
+    part->all_reduce(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(sum)),
+                     ElementType::int64, ReduceOp::sum);
+    part->all_gather(std::as_bytes(std::span(own).first(1)),
+                     std::as_writable_bytes(std::span(all)));
     std::int64_t expected = 0;
     for (std::size_t i = 0; i < members.size(); ++i) {
       expected += members[i];
