@@ -58,7 +58,7 @@ class GlooCommunicator final : public Communicator {
         incoming.push_back({world(place), {piece.data, piece.size}});
       }
     }
-    link_->post(user_, next_tag(), outgoing, incoming).wait();
+    link_->exchange(user_, next_tag(), outgoing, incoming);
   }
 
   std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,

@@ -1,6 +1,7 @@
 #include "framework/comm/gloo/link.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <gloo/transport/context.h>
@@ -13,6 +14,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/process.h"
 #include "framework/base/text.h"
+#include "framework/base/waited.h"
 
 namespace lockstep {
 namespace {
@@ -64,6 +66,25 @@ std::uint64_t slot_of(std::uint64_t tag, std::size_t bytes) {
 }
 
 }  // namespace
+
+// One message under way: its buffer is in use until this is gone.
+struct GlooLink::Message {
+  std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+  const User* user;
+  int peer;
+  bool is_received;
+  std::size_t bytes;
+  std::optional<Waited> waited = {};  // once someone waits for it; guarded, as is the next
+  bool late = false;
+
+  [[nodiscard]] bool wait(std::chrono::milliseconds limit) const {
+    return is_received ? buffer->waitRecv(limit) : buffer->waitSend(limit);
+  }
+  void end() const {
+    buffer->abortWaitRecv();
+    buffer->abortWaitSend();
+  }
+};
 
 GlooLink::GlooLink(std::shared_ptr<Store> store, int rank, int size, const GlooOptions& options)
     : rank_(rank), size_(size), timeout_(options.timeout) {
@@ -161,46 +182,30 @@ void GlooLink::watch() {
 void GlooLink::look_at_the_clock() {
   std::unique_lock lock(mutex_);
   while (!closing_changed_.wait_for(lock, kLookAround, [&] { return closing_; })) {
-    for (InFlight& message : in_flight_) {
-      if (message.late || !message.waited || message.waited->look() < timeout_) continue;
+    end_messages([&](Message& message) {
+      if (message.late || !message.waited || message.waited->look() < timeout_) return false;
       message.late = true;
-      message.buffer->abortWaitRecv();
-      message.buffer->abortWaitSend();
-    }
+      return true;
+    });
   }
 }
 
-void GlooLink::begin_wait(const gloo::transport::UnboundBuffer* buffer) {
-  const std::lock_guard lock(mutex_);
-  const auto message = std::ranges::find(in_flight_, buffer, &InFlight::buffer);
-  if (message != in_flight_.end()) message->waited.emplace();
-}
-
-bool GlooLink::is_late(const User& user, int peer) {
-  const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(in_flight_, [&](const InFlight& message) {
-    return message.user == &user && message.peer == peer && message.late;
-  });
+template <typename Which>
+void GlooLink::end_messages(const Which& which) {
+  for (Message* message : in_flight_) {
+    if (which(*message)) message->end();
+  }
 }
 
 void GlooLink::lose(int peer, const std::string& reason) {
   const std::lock_guard lock(mutex_);
   lost_[peer] = reason;
-  for (const InFlight& message : in_flight_) {
-    if (message.peer != peer) continue;
-    message.buffer->abortWaitRecv();
-    message.buffer->abortWaitSend();
-  }
+  end_messages([&](const Message& message) { return message.peer == peer; });
 }
 
 bool GlooLink::has_lost(int peer) {
   const std::lock_guard lock(mutex_);
   return lost_.count(peer) > 0;
-}
-
-bool GlooLink::is_interrupted(const User& user) {
-  const std::lock_guard lock(mutex_);
-  return user.error && !aborted_;
 }
 
 void GlooLink::throw_if_ended(const User& user) const {
@@ -209,7 +214,7 @@ void GlooLink::throw_if_ended(const User& user) const {
 }
 
 template <typename Step>
-void GlooLink::guarded(const User& user, int peer, const char* direction, const Step& step) {
+void GlooLink::guarded(const Message& message, const Step& step) {
   std::string what;
   try {
     if (step()) return;
@@ -217,14 +222,18 @@ void GlooLink::guarded(const User& user, int peer, const char* direction, const 
   } catch (const std::exception& error) {
     what = error.what();
   }
-  {
-    const std::lock_guard lock(mutex_);
-    throw_if_ended(user);
-    if (const auto lost = lost_.find(peer); lost != lost_.end()) what = lost->second;
-  }
-  if (is_late(user, peer)) {
-    throw Timeout(str("replica ", rank_, " waited ", timeout_.count(), " ms to ", direction,
-                      " replica ", peer, ", which did not arrive"));
+  const int peer = message.peer;
+  const std::lock_guard lock(mutex_);
+  throw_if_ended(*message.user);
+  if (const auto lost = lost_.find(peer); lost != lost_.end()) what = lost->second;
+  // The clock may have ended another message between the two.
+  const bool is_late = std::ranges::any_of(in_flight_, [&](const Message* other) {
+    return other->user == message.user && other->peer == peer && other->late;
+  });
+  if (is_late) {
+    throw Timeout(str("replica ", rank_, " waited ", timeout_.count(), " ms to ",
+                      message.is_received ? "receive from" : "send to", " replica ", peer,
+                      ", which did not arrive"));
   }
   throw ReplicaLost(
       str("replica ", rank_, " lost its connection to replica ", peer, " (", what, ")"));
@@ -235,40 +244,72 @@ void GlooLink::check(const User& user) {
   throw_if_ended(user);
 }
 
-GlooLink::Exchange GlooLink::post(const User& user, std::uint64_t tag,
-                                  std::span<const Outgoing> outgoing,
-                                  std::span<const Incoming> incoming) {
+void GlooLink::exchange(const User& user, std::uint64_t tag, std::span<const Outgoing> outgoing,
+                        std::span<const Incoming> incoming) {
   check(user);
-  Exchange exchange(this, &user);
-  const auto make = [&](int peer, void* data, std::size_t bytes, auto& posted) -> auto& {
-    posted.push_back({context_->createUnboundBuffer(data, bytes), peer});
-    const std::lock_guard lock(mutex_);
-    throw_if_ended(user);
-    in_flight_.push_back({posted.back().buffer.get(), &user, peer});
-    return *posted.back().buffer;
+  std::vector<Message> messages;
+  messages.reserve(incoming.size() + outgoing.size());  // they stay where they are
+  const auto add = [&](int peer, void* data, std::size_t bytes, bool is_received) {
+    if (bytes == 0) return;
+    auto buffer = context_->createUnboundBuffer(data, bytes);
+    messages.push_back({std::move(buffer), &user, peer, is_received, bytes});
   };
   for (const Incoming& message : incoming) {
-    if (message.data.empty()) continue;
-    auto& buffer = make(message.peer, message.data.data(), message.data.size(), exchange.receives_);
-    guarded(user, message.peer, "receive from", [&] {
-      buffer.recv(message.peer, slot_of(tag, message.data.size()));
-      return true;
-    });
+    add(message.peer, message.data.data(), message.data.size(), true);
   }
   for (const Outgoing& message : outgoing) {
-    if (message.data.empty()) continue;
     // Gloo takes a pointer to mutable bytes for both directions; a send only reads.
-    auto* const data = const_cast<std::byte*>(message.data.data());
-    auto& buffer = make(message.peer, data, message.data.size(), exchange.sends_);
-    guarded(user, message.peer, "send to", [&] {
-      buffer.send(message.peer, slot_of(tag, message.data.size()));
+    add(message.peer, const_cast<std::byte*>(message.data.data()), message.data.size(), false);
+  }
+  if (messages.empty()) return;
+
+  struct InFlight {
+    GlooLink& link;
+    const User& user;
+    ~InFlight() {
+      const std::lock_guard lock(link.mutex_);
+      std::erase_if(link.in_flight_, [&](const Message* other) { return other->user == &user; });
+    }
+  } const in_flight{*this, user};
+  for (Message& message : messages) {
+    {
+      const std::lock_guard lock(mutex_);
+      throw_if_ended(user);
+      in_flight_.push_back(&message);
+    }
+    const std::uint64_t slot = slot_of(tag, message.bytes);
+    guarded(message, [&] {
+      message.is_received ? message.buffer->recv(message.peer, slot)
+                          : message.buffer->send(message.peer, slot);
       return true;
     });
-    ledger_.bytes_sent += message.data.size();
+    if (message.is_received) continue;
+    ledger_.bytes_sent += message.bytes;
     ++ledger_.messages_sent;
   }
-  if (!exchange.sends_.empty() || !exchange.receives_.empty()) ++ledger_.rounds;
-  return exchange;
+  ++ledger_.rounds;
+  try {
+    for (Message& message : messages) {
+      {
+        const std::lock_guard lock(mutex_);
+        message.waited.emplace();
+      }
+      // A message that was there before its peer was lost counts, though its wait was ended, too.
+      // Where it was not, Gloo takes this for a timeout and ends the link's other connections.
+      constexpr std::chrono::milliseconds kAlready{0};
+      guarded(message, [&] {
+        return message.wait(kForever) || (has_lost(message.peer) && message.wait(kAlready));
+      });
+    }
+  } catch (...) {
+    // A peer that was about to post its side must still find ours: where Gloo finds that a buffer
+    // has gone, nothing moves on that connection ever again.
+    std::unique_lock lock(mutex_);
+    const bool is_interrupted = user.error && !aborted_;
+    lock.unlock();
+    if (is_interrupted) std::this_thread::sleep_for(kLinger);
+    throw;
+  }
 }
 
 void GlooLink::abort(const std::string& reason) noexcept {
@@ -276,77 +317,14 @@ void GlooLink::abort(const std::string& reason) noexcept {
   if (aborted_) return;
   aborted_ = true;
   abort_reason_ = reason;
-  for (const InFlight& message : in_flight_) {
-    message.buffer->abortWaitRecv();
-    message.buffer->abortWaitSend();
-  }
+  end_messages([](const Message&) { return true; });
 }
 
 void GlooLink::interrupt(User& user, const std::exception_ptr& error) noexcept {
   const std::lock_guard lock(mutex_);
   if (user.error) return;
   user.error = error;
-  for (const InFlight& message : in_flight_) {
-    if (message.user != &user) continue;
-    message.buffer->abortWaitRecv();
-    message.buffer->abortWaitSend();
-  }
-}
-
-GlooLink::Exchange::Exchange(GlooLink* link, const User* user) : link_(link), user_(user) {}
-
-GlooLink::Exchange::Exchange(Exchange&& other) noexcept
-    : link_(other.link_),
-      user_(other.user_),
-      receives_(std::move(other.receives_)),
-      sends_(std::move(other.sends_)) {
-  other.receives_.clear();
-  other.sends_.clear();
-}
-
-GlooLink::Exchange::~Exchange() {
-  unregister();
-}
-
-void GlooLink::Exchange::unregister() noexcept {
-  if (receives_.empty() && sends_.empty()) return;
-  const std::lock_guard lock(link_->mutex_);
-  for (const auto* posted : {&receives_, &sends_}) {
-    for (const Posted& message : *posted) {
-      std::erase_if(link_->in_flight_,
-                    [&](const InFlight& other) { return other.buffer == message.buffer.get(); });
-    }
-  }
-}
-
-void GlooLink::Exchange::wait() {
-  // A message that was there before its peer was lost counts, though its wait was ended, too. Where
-  // it was not, Gloo takes this for a timeout and ends the link's other connections.
-  constexpr std::chrono::milliseconds kAlready{0};
-  try {
-    for (const Posted& message : receives_) {
-      link_->begin_wait(message.buffer.get());
-      link_->guarded(*user_, message.peer, "receive from", [&] {
-        return message.buffer->waitRecv(kForever) ||
-               (link_->has_lost(message.peer) && message.buffer->waitRecv(kAlready));
-      });
-    }
-    for (const Posted& message : sends_) {
-      link_->begin_wait(message.buffer.get());
-      link_->guarded(*user_, message.peer, "send to", [&] {
-        return message.buffer->waitSend(kForever) ||
-               (link_->has_lost(message.peer) && message.buffer->waitSend(kAlready));
-      });
-    }
-  } catch (...) {
-    // A peer that was about to post its side must still find ours: where Gloo finds that a buffer
-    // has gone, nothing moves on that connection ever again.
-    if (link_->is_interrupted(*user_)) std::this_thread::sleep_for(kLinger);
-    throw;
-  }
-  unregister();
-  receives_.clear();
-  sends_.clear();
+  end_messages([&](const Message& message) { return message.user == &user; });
 }
 
 }  // namespace lockstep

@@ -8,13 +8,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "framework/base/waited.h"
 #include "framework/comm/ledger.h"
 #include "framework/comm/store.h"
 
@@ -60,34 +58,11 @@ class GlooLink {
     std::exception_ptr error;
   };
 
-  /// Messages on their way. They are posted when this is made and their buffers are in use until
-  /// wait() has returned.
-  class Exchange {
-   public:
-    Exchange(Exchange&&) noexcept;
-    ~Exchange();
-    /// Returns when every message has come and gone.
-    void wait();
-
-   private:
-    friend class GlooLink;
-    struct Posted {
-      std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
-      int peer;
-    };
-    Exchange(GlooLink* link, const User* user);
-    void unregister() noexcept;
-    GlooLink* link_;
-    const User* user_;
-    std::vector<Posted> receives_;
-    std::vector<Posted> sends_;
-  };
-
-  /// Starts to send and receive. A message meets the one with the same `tag` and size on the other
-  /// side, in the order of posting. Both sides leave out empty messages.
-  [[nodiscard]] Exchange post(const User& user, std::uint64_t tag,
-                              std::span<const Outgoing> outgoing,
-                              std::span<const Incoming> incoming);
+  /// Sends and receives; returns when every message has come and gone. A message meets the one with
+  /// the same `tag` and size on the other side, in the order given here. Both sides leave out empty
+  /// messages. A user has one exchange at a time.
+  void exchange(const User& user, std::uint64_t tag, std::span<const Outgoing> outgoing,
+                std::span<const Incoming> incoming);
 
   /// Throws what ended the user, if something did.
   void check(const User& user);
@@ -99,9 +74,10 @@ class GlooLink {
   void interrupt(User& user, const std::exception_ptr& error) noexcept;
 
   [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
-  [[nodiscard]] int rank() const noexcept { return rank_; }
 
  private:
+  struct Message;
+
   void connect(Store& store, const GlooOptions& options);
   void watch();
   // Ends the messages that take longer than the timeout. Gloo would count pauses of the process.
@@ -109,16 +85,14 @@ class GlooLink {
   // The connection to `peer` has ended: ends the messages that were under way on it.
   void lose(int peer, const std::string& reason);
   [[nodiscard]] bool has_lost(int peer);
-  bool is_interrupted(const User& user);
-  // Someone waits for the message from now on.
-  void begin_wait(const gloo::transport::UnboundBuffer* buffer);
-  // Whether a message between the user and `peer` has taken too long.
-  bool is_late(const User& user, int peer);
+  // Ends the messages under way for which `which` holds, with mutex_ held.
+  template <typename Which>
+  void end_messages(const Which& which);
   // check(), with mutex_ held.
   void throw_if_ended(const User& user) const;
-  // Runs `step` of a transfer with `peer`; what goes wrong in it becomes an error of ours.
+  // Runs `step` of a message's transfer; what goes wrong in it becomes an error of ours.
   template <typename Step>
-  void guarded(const User& user, int peer, const char* direction, const Step& step);
+  void guarded(const Message& message, const Step& step);
 
   int rank_;
   int size_;
@@ -127,21 +101,13 @@ class GlooLink {
   std::shared_ptr<gloo::transport::Context> context_;
   Ledger ledger_;
 
-  struct InFlight {
-    gloo::transport::UnboundBuffer* buffer;
-    const User* user;
-    int peer;
-    std::optional<Waited> waited = {};  // once someone waits for it
-    bool late = false;
-  };
-
   std::thread watcher_;
   std::thread clock_;
 
   std::mutex mutex_;  // guards what follows, and the users' errors
   bool aborted_ = false;
   std::string abort_reason_;
-  std::vector<InFlight> in_flight_;
+  std::vector<Message*> in_flight_;
   std::map<int, std::string> lost_;  // peers, and what Gloo says of it
   bool closing_ = false;
   std::condition_variable closing_changed_;
