@@ -65,15 +65,14 @@ CommonZeros allocate(const AxisCall& call, at::IntArrayRef sizes, at::ScalarType
   }
   // For the record alone: of that shape, without memory.
   const Tensor like = at::empty({}, dtype).expand(sizes);
-  std::shared_ptr<SymmetricBuffer> buffer;
+  SymmetricBuffer buffer;
   announced(call, replicas, {like}, "", [&] {
     buffer = replicas.allocate(static_cast<std::size_t>(count) * like.element_size(), copies);
   });
-  const bool is_common = buffer->is_common();
-  void* const data = buffer->own().data();
   return {at::from_blob(
-              data, sizes, [buffer](void*) mutable { buffer.reset(); }, at::TensorOptions(dtype)),
-          is_common};
+              buffer.own.data(), sizes, [memory = buffer.memory](void*) mutable { memory.reset(); },
+              at::TensorOptions(dtype)),
+          buffer.is_common};
 }
 
 void scatter_into(const AxisCall& call, const Tensor& output, const Tensor& input, ReduceOp op,

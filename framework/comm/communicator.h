@@ -41,7 +41,7 @@ struct Verb {
   int source = kNobody;   ///< broadcast: the root
   std::size_t bytes = 0;  ///< allocate: of the buffer …
   Copies copies = Copies::each;
-  std::shared_ptr<SymmetricBuffer>* buffer = nullptr;  ///< … and where it goes
+  SymmetricBuffer* buffer = nullptr;  ///< … and where it goes
 
   /// ValueError, naming the rule, unless replica `rank` of a group of `size` may call it.
   void check(int rank, int size) const;
@@ -108,13 +108,12 @@ class Communicator {
   ///
   /// With Copies::one there is a single copy a host: an all_gather into it costs the writing of the
   /// own part (none at all if that is there already) and a barrier. Callers must make sure that no
-  /// replica reads what another is writing; is_common() says whether there is one copy for the
+  /// replica reads what another is writing; is_common says whether there is one copy for the
   /// whole group. Over Gloo each replica has its own.
   ///
   /// Throws CommError if the host has not enough memory, where replicas share it on all of them.
   /// After a failure of the job in a verb, others may still write to a buffer's output.
-  [[nodiscard]] std::shared_ptr<SymmetricBuffer> allocate(std::size_t bytes,
-                                                          Copies copies = Copies::each);
+  [[nodiscard]] SymmetricBuffer allocate(std::size_t bytes, Copies copies = Copies::each);
 
   /// Does `verb` as the methods above do, which all call this.
   void call(const Verb& verb) {
@@ -145,6 +144,10 @@ class Communicator {
   /// Whether bytes travel over a network, which takes time but leaves the CPU free; in shared
   /// memory a verb is work for the CPU.
   [[nodiscard]] virtual bool is_network() const noexcept = 0;
+
+  /// Where `memory` is in memory that the replicas of a host share; {} if it is in none. The same
+  /// place is the same memory.
+  [[nodiscard]] virtual SharedPlace place_of(ConstBytes memory) const;
 
   /// What this replica has sent, over all groups that share its connections. Any thread.
   [[nodiscard]] virtual const Ledger& ledger() const noexcept = 0;

@@ -63,14 +63,8 @@ void exchange_by(Communicator& outer, const Hierarchy::Outbox& out, Hierarchy::I
 class LocalVerb {
  public:
   LocalVerb(const GroupLayout& layout, std::span<const Verb* const> verbs,
-            const Hierarchy::Exchange& exchange, Communicator* outer, CommonBuffers* common,
-            Scratch& scratch)
-      : layout_(layout),
-        verbs_(verbs),
-        exchange_(exchange),
-        outer_(outer),
-        common_(common),
-        scratch_(scratch) {}
+            const Hierarchy::Exchange& exchange, Communicator* outer, Scratch& scratch)
+      : layout_(layout), verbs_(verbs), exchange_(exchange), outer_(outer), scratch_(scratch) {}
 
   void run() {
     switch (verbs_[0]->kind) {
@@ -135,35 +129,33 @@ class LocalVerb {
   // Where every worker's outputs lie in memory that workers share, if any do. What a verb writes
   // there for others they may change as soon as it returns for them: then it must return for nobody
   // before all have written.
-  std::vector<CommonBuffers::Location> common_outputs() {
+  std::vector<SharedPlace> common_outputs() {
     if (outer_ == nullptr || outer_->is_network()) return {};
-    CommonBuffers::Location own;
+    SharedPlace own;
     bool is_one = true;
     for (const Verb* mine : verbs_) {
-      const auto location = common_->find(mine->output);
-      if (location.buffer != 0) own = location;
+      const auto location = outer_->place_of(mine->output);
+      if (location.extent != 0) own = location;
       is_one = is_one && mine->output.data() == verbs_[0]->output.data();
     }
-    if (!is_one && own.buffer != 0) own.offset = ~layout_.own();  // like no other worker's
-    std::vector<CommonBuffers::Location> all(layout_.workers());
+    if (!is_one && own.extent != 0) own.at = ~layout_.own();  // like no other worker's
+    std::vector<SharedPlace> all(layout_.workers());
     outer_->all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
     const bool any =
-        std::ranges::any_of(all, [](const auto& location) { return location.buffer != 0; });
-    return any ? all : std::vector<CommonBuffers::Location>{};
+        std::ranges::any_of(all, [](const auto& location) { return location.extent != 0; });
+    return any ? all : std::vector<SharedPlace>{};
   }
 
   // Whether all replicas' outputs are the same memory: each worker then writes its part of it.
-  static bool are_one(const std::vector<CommonBuffers::Location>& outputs) {
-    return !outputs.empty() &&
-           std::ranges::all_of(outputs, [&](const CommonBuffers::Location& location) {
-             return location.buffer != 0 && location == outputs[0];
-           });
+  static bool are_one(const std::vector<SharedPlace>& outputs) {
+    return !outputs.empty() && std::ranges::all_of(outputs, [&](const SharedPlace& location) {
+      return location.extent != 0 && location == outputs[0];
+    });
   }
 
   // Where to receive what goes to `output`: not in memory that workers share, which others may be
   // reading until all have sent.
-  static std::byte* unless_shared(Bytes output,
-                                  const std::vector<CommonBuffers::Location>& common_outputs) {
+  static std::byte* unless_shared(Bytes output, const std::vector<SharedPlace>& common_outputs) {
     return common_outputs.empty() ? output.data() : nullptr;
   }
 
@@ -395,19 +387,13 @@ class LocalVerb {
   // for its workers, that is also theirs. Of several workers otherwise every member has a copy.
   void allocate() {
     const Verb& first = *verbs_[0];
-    std::shared_ptr<SymmetricBuffer> common;
+    SymmetricBuffer common;
     if (first.copies == Copies::one && all_are_here()) common = private_buffer(first.bytes, true);
     if (first.copies == Copies::one && outer_ != nullptr) {
       common = outer_->allocate(first.bytes, Copies::one);
-      if (!common->is_common()) common = nullptr;
-    }
-    if (common && outer_ != nullptr) {
-      std::uint64_t number = outer_->rank() == 0 ? CommonBuffers::new_number() : 0;
-      outer_->broadcast(std::as_writable_bytes(std::span(&number, 1)), 0);
-      common_->add(number, common);
     }
     for (const Verb* mine : verbs_) {
-      *mine->buffer = common ? common : private_buffer(first.bytes);
+      *mine->buffer = common.is_common ? common : private_buffer(first.bytes);
     }
   }
 
@@ -415,7 +401,6 @@ class LocalVerb {
   std::span<const Verb* const> verbs_;
   const Hierarchy::Exchange& exchange_;
   Communicator* outer_;
-  CommonBuffers* common_;
   Scratch& scratch_;
 };
 
@@ -424,8 +409,8 @@ class LocalVerb {
 Hierarchy::Hierarchy(GroupLayout layout, Exchange exchange)
     : layout_(std::move(layout)), exchange_(std::move(exchange)) {}
 
-Hierarchy::Hierarchy(GroupLayout layout, std::shared_ptr<Communicator> outer, CommonBuffers& common)
-    : layout_(std::move(layout)), outer_(std::move(outer)), common_(&common) {
+Hierarchy::Hierarchy(GroupLayout layout, std::shared_ptr<Communicator> outer)
+    : layout_(std::move(layout)), outer_(std::move(outer)) {
   exchange_ = [this](const Outbox& out, Inbox& in, Scratch& scratch) {
     exchange_by(*outer_, out, in, scratch);
   };
@@ -435,7 +420,7 @@ void Hierarchy::run(std::span<const Verb* const> verbs) {
   // Where each worker has one member, the outer group is the group.
   if (outer_ != nullptr && layout_.workers() == layout_.size()) return outer_->run(*verbs[0]);
   scratch_.clear();  // a verb that has thrown may have left some
-  LocalVerb(layout_, verbs, exchange_, outer_.get(), common_, scratch_).run();
+  LocalVerb(layout_, verbs, exchange_, outer_.get(), scratch_).run();
   scratch_.clear();
 }
 

@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "framework/comm/common_buffers.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/group_layout.h"
 #include "framework/comm/scratch.h"
@@ -36,9 +35,8 @@ class Hierarchy {
 
   /// The workers of `layout` reach each other by `exchange`.
   Hierarchy(GroupLayout layout, Exchange exchange);
-  /// `outer` joins the workers of `layout` in its order; nullptr: all members are here. `common`
-  /// are the buffers that the worker shares with others.
-  Hierarchy(GroupLayout layout, std::shared_ptr<Communicator> outer, CommonBuffers& common);
+  /// `outer` joins the workers of `layout` in its order; nullptr: all members are here.
+  Hierarchy(GroupLayout layout, std::shared_ptr<Communicator> outer);
 
   Hierarchy(const Hierarchy&) = delete;
   Hierarchy& operator=(const Hierarchy&) = delete;
@@ -54,7 +52,6 @@ class Hierarchy {
   GroupLayout layout_;
   Exchange exchange_;
   std::shared_ptr<Communicator> outer_;
-  CommonBuffers* common_ = nullptr;
   Scratch scratch_;
 };
 

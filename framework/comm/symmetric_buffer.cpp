@@ -9,31 +9,6 @@
 #include "framework/comm/shared/pages.h"
 
 namespace lockstep {
-namespace {
-
-constexpr std::align_val_t kAlignment{kPage};
-
-class PrivateBuffer final : public SymmetricBuffer {
- public:
-  PrivateBuffer(std::size_t bytes, bool is_common)
-      : data_(static_cast<std::byte*>(::operator new(bytes, kAlignment))),
-        bytes_(bytes),
-        is_common_(is_common) {
-    std::memset(data_, 0, bytes);
-  }
-  ~PrivateBuffer() override { ::operator delete(data_, kAlignment); }
-
-  std::span<std::byte> own() const noexcept override { return {data_, bytes_}; }
-  bool is_common() const noexcept override { return is_common_; }
-
- private:
-  std::byte* data_;
-  std::size_t bytes_;
-  bool is_common_;
-};
-
-}  // namespace
-
 void check_memory_left(std::size_t bytes) {
   const std::size_t available = available_memory();
   if (bytes <= available) return;
@@ -42,9 +17,14 @@ void check_memory_left(std::size_t bytes) {
                       " bytes of memory left. Fewer replicas a host or smaller buffers need less"));
 }
 
-std::shared_ptr<SymmetricBuffer> private_buffer(std::size_t bytes, bool is_common) {
+SymmetricBuffer private_buffer(std::size_t bytes, bool is_common) {
   check_memory_left(bytes);
-  return std::make_shared<PrivateBuffer>(bytes, is_common);
+  constexpr std::align_val_t kAlignment{kPage};
+  const auto release = [=](std::byte* data) { ::operator delete(data, kAlignment); };
+  const std::shared_ptr<std::byte> memory(
+      static_cast<std::byte*>(::operator new(bytes, kAlignment)), release);
+  std::memset(memory.get(), 0, bytes);
+  return {.own = {memory.get(), bytes}, .is_common = is_common, .memory = memory};
 }
 
 }  // namespace lockstep

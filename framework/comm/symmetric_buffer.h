@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <span>
+
+#include "framework/base/bytes.h"
 
 namespace lockstep {
 
@@ -10,21 +12,22 @@ namespace lockstep {
 /// them read and write.
 enum class Copies { each, one };
 
-/// Memory that the replicas of a group have allocated together: see Communicator::allocate. It
-/// lives as long as this object; shared memory lives as long as any replica's object.
-class SymmetricBuffer {
- public:
-  virtual ~SymmetricBuffer() = default;
-
+/// Memory that the replicas of a group have allocated together: see Communicator::allocate.
+struct SymmetricBuffer {
   /// This replica's copy, zero at first. Aligned to a page.
-  [[nodiscard]] virtual std::span<std::byte> own() const noexcept = 0;
-  /// Whether all replicas' own() is the same memory.
-  [[nodiscard]] virtual bool is_common() const noexcept = 0;
+  Bytes own;
+  /// Whether all replicas' `own` is the same memory.
+  bool is_common = false;
+  /// Keeps the memory; shared memory lives as long as any replica keeps it.
+  std::shared_ptr<const void> memory;
+};
 
- protected:
-  SymmetricBuffer() = default;
-  SymmetricBuffer(const SymmetricBuffer&) = delete;
-  SymmetricBuffer& operator=(const SymmetricBuffer&) = delete;
+/// Where something is in memory that the replicas of a host share.
+struct SharedPlace {
+  std::uint64_t extent = 0;  ///< which allocation; 0: none
+  std::uint64_t at = 0;      ///< in it
+
+  bool operator==(const SharedPlace&) const = default;
 };
 
 /// Throws CommError with the numbers if the host has less memory left than a buffer of `bytes`
@@ -32,7 +35,6 @@ class SymmetricBuffer {
 void check_memory_left(std::size_t bytes);
 
 /// One that is this replica's alone. CommError as above.
-[[nodiscard]] std::shared_ptr<SymmetricBuffer> private_buffer(std::size_t bytes,
-                                                              bool is_common = false);
+[[nodiscard]] SymmetricBuffer private_buffer(std::size_t bytes, bool is_common = false);
 
 }  // namespace lockstep

@@ -38,7 +38,7 @@ LocalGroup::LocalGroup(LocalReplicas& replicas, std::uint64_t key, std::vector<G
   if (layout.workers() > 1) outer = replicas.world()->subgroup(layout.worker_numbers(), key);
   verbs_.resize(layout.own_places().size());
   waiting_.resize(verbs_.size());
-  hierarchy_.emplace(std::move(layout), std::move(outer), replicas.common_buffers());
+  hierarchy_.emplace(std::move(layout), std::move(outer));
 }
 
 const Ledger& LocalGroup::ledger() const noexcept {

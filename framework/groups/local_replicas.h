@@ -14,7 +14,6 @@
 
 #include "framework/base/process.h"
 #include "framework/base/waited.h"
-#include "framework/comm/common_buffers.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/run_lock.h"
 #include "framework/groups/cancellation.h"
@@ -55,7 +54,6 @@ class LocalReplicas {
   /// not take part in their collectives.
   void check_process() const;
   [[nodiscard]] Board& board() const noexcept { return *board_; }
-  [[nodiscard]] CommonBuffers& common_buffers() noexcept { return common_buffers_; }
   /// Joins the workers; nullptr where there is one.
   [[nodiscard]] Communicator* world() const noexcept { return world_.get(); }
 
@@ -106,7 +104,6 @@ class LocalReplicas {
   std::uint64_t process_ = process_generation();
   std::shared_ptr<Communicator> world_;
   std::shared_ptr<Board> board_;
-  CommonBuffers common_buffers_;
 
   std::mutex mutex_;  // guards what follows
   std::map<std::uint64_t, std::weak_ptr<LocalGroup>> groups_;

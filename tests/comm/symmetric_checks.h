@@ -16,8 +16,8 @@ class Symmetric {
       : buffer_(group.allocate(count * sizeof(float), copies)) {}
 
   std::span<float> floats(std::size_t offset, std::size_t count) const {
-    return std::span(reinterpret_cast<float*>(buffer_->own().data()),
-                     buffer_->own().size() / sizeof(float))
+    return std::span(reinterpret_cast<float*>(buffer_.own.data()),
+                     buffer_.own.size() / sizeof(float))
         .subspan(offset, count);
   }
   std::span<float> fill(const Words& words, std::size_t offset = 0) const {
@@ -25,10 +25,10 @@ class Symmetric {
     std::copy(words.begin(), words.end(), to.begin());
     return to;
   }
-  bool is_common() const { return buffer_->is_common(); }
+  bool is_common() const { return buffer_.is_common; }
 
  private:
-  std::shared_ptr<SymmetricBuffer> buffer_;
+  SymmetricBuffer buffer_;
 };
 
 inline std::span<std::byte> raw(std::span<float> floats) {

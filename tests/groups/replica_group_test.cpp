@@ -194,10 +194,10 @@ TEST_CASE("such groups have one copy of a buffer where their processes share mem
   const auto is_one = [](bool expected) {
     return [=](ReplicaGroup& group) {
       const auto buffer = group.allocate(10, Copies::one);
-      expect(buffer->is_common() == expected, "one copy for all");
-      expect(!group.allocate(10, Copies::each)->is_common(), "one for each");
+      expect(buffer.is_common == expected, "one copy for all");
+      expect(!group.allocate(10, Copies::each).is_common, "one for each");
       if (!expected) return;
-      const auto own = buffer->own();
+      const auto own = buffer.own;
       expect(own.size() == 10 && own[0] == std::byte{0}, "zeros");
       group.barrier();
       own[static_cast<std::size_t>(group.rank())] = static_cast<std::byte>(1 + group.rank());
@@ -221,7 +221,7 @@ TEST_CASE("a verb into a common buffer returns when all have written to it") {
     const auto me = static_cast<std::size_t>(group.rank());
     constexpr std::size_t kBytes = 30000;
     const auto buffer = group.allocate(n * kBytes, Copies::one);
-    const auto all = buffer->own();
+    const auto all = buffer.own;
     const auto own = all.subspan(me * kBytes, kBytes);
     const auto fill = [&](int round) {
       std::ranges::fill(own, static_cast<std::byte>(round + group.rank()));

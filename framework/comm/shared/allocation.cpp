@@ -15,21 +15,6 @@
 namespace lockstep {
 namespace {
 
-class SharedBuffer final : public SymmetricBuffer {
- public:
-  SharedBuffer(std::shared_ptr<SharedExtents::Extent> extent, std::span<std::byte> own,
-               bool is_common)
-      : extent_(std::move(extent)), own_(own), is_common_(is_common) {}
-
-  std::span<std::byte> own() const noexcept override { return own_; }
-  bool is_common() const noexcept override { return is_common_; }
-
- private:
-  std::shared_ptr<SharedExtents::Extent> extent_;
-  std::span<std::byte> own_;
-  bool is_common_;
-};
-
 // What each member tells the others of an attempt.
 struct Outcome {
   std::uint64_t offset = 0;
@@ -60,8 +45,8 @@ Outcome attempt_together(Communicator& group, const Attempt& attempt) {
 
 // The first member's extent, which the others attach to while it holds it. Each then takes the
 // memory of a part itself, so that it is near to the core that runs it.
-std::shared_ptr<SymmetricBuffer> allocate_shared(Communicator& group, SharedExtents& extents,
-                                                 std::size_t bytes, Copies copies) {
+SymmetricBuffer allocate_shared(Communicator& group, SharedExtents& extents, std::size_t bytes,
+                                Copies copies) {
   const auto count = static_cast<std::size_t>(group.size());
   const auto me = static_cast<std::size_t>(group.rank());
   const std::size_t stride = whole_pages(bytes);
@@ -79,8 +64,9 @@ std::shared_ptr<SymmetricBuffer> allocate_shared(Communicator& group, SharedExte
                                            static_cast<std::size_t>(pages.size) * kPage));
   });
   const auto data = extent->data();
-  const auto own = copies == Copies::one ? data.first(bytes) : data.subspan(me * stride, bytes);
-  return std::make_shared<SharedBuffer>(std::move(extent), own, copies == Copies::one);
+  return {.own = copies == Copies::one ? data.first(bytes) : data.subspan(me * stride, bytes),
+          .is_common = copies == Copies::one,
+          .memory = std::move(extent)};
 }
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 
 #include "framework/comm/communicator.h"
 #include "framework/comm/shared/extents.h"
@@ -10,8 +9,7 @@
 namespace lockstep {
 
 /// Communicator::allocate for a group whose members share `extents`.
-[[nodiscard]] std::shared_ptr<SymmetricBuffer> allocate_shared(Communicator& group,
-                                                               SharedExtents& extents,
-                                                               std::size_t bytes, Copies copies);
+[[nodiscard]] SymmetricBuffer allocate_shared(Communicator& group, SharedExtents& extents,
+                                              std::size_t bytes, Copies copies);
 
 }  // namespace lockstep

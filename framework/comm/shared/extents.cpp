@@ -14,7 +14,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/comm/shared/pages.h"
-#include "framework/comm/symmetric_buffer.h"
 
 namespace lockstep {
 namespace {
@@ -119,7 +118,7 @@ void SharedExtents::forget(const Extent& extent) noexcept {
   count_ = known_.size();
 }
 
-SharedExtents::Location SharedExtents::find(std::span<const std::byte> buffer) const {
+SharedPlace SharedExtents::find(std::span<const std::byte> buffer) const {
   if (count_ == 0 || buffer.empty()) return {};
   const std::shared_lock lock(mutex_);
   const std::byte* const begin = buffer.data();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/base/word.h"
+#include "framework/comm/symmetric_buffer.h"
 
 namespace lockstep {
 
@@ -56,13 +57,8 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
   /// The one at `offset`, which somebody holds: the same object for all of this process.
   [[nodiscard]] std::shared_ptr<Extent> attach(std::size_t offset, std::size_t bytes);
 
-  /// Where a buffer is.
-  struct Location {
-    std::uint64_t extent = 0;  ///< its offset; 0: the buffer is in none
-    std::uint64_t at = 0;      ///< in the extent's data()
-    bool operator==(const Location&) const = default;
-  };
-  [[nodiscard]] Location find(std::span<const std::byte> buffer) const;
+  /// Where a buffer is: the offset of its extent, and where in the extent's data().
+  [[nodiscard]] SharedPlace find(std::span<const std::byte> buffer) const;
   /// The data of an extent that this process holds.
   [[nodiscard]] std::byte* data_of(std::uint64_t extent) const;
 

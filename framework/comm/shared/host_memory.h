@@ -45,7 +45,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// What a member tells the others of its verb.
   struct Call {
     Word mark;
-    /// Where its buffers are: see SharedExtents::Location.
+    /// Where its buffers are: see SharedExtents::find.
     struct Buffer {
       Word extent;
       Word at;

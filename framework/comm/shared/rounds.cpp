@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-void tell(HostMemory::Call::Buffer& where, const SharedExtents::Location& place) {
+void tell(HostMemory::Call::Buffer& where, const SharedPlace& place) {
   where.extent.store(place.extent);
   where.at.store(place.at);
 }

@@ -81,6 +81,9 @@ class SharedCommunicator final : public Communicator {
     link_->interrupt(rounds_.user(), error);
   }
   bool is_network() const noexcept override { return false; }
+  SharedPlace place_of(ConstBytes memory) const override {
+    return link_->memory().extents()->find(memory);
+  }
   const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
  private:
@@ -357,7 +360,7 @@ class SharedCommunicator final : public Communicator {
     if (!is_alone()) meet(Verb::Kind::barrier, 0, {}, {}, {});
   }
 
-  std::shared_ptr<SymmetricBuffer> do_allocate(std::size_t bytes, Copies copies) {
+  SymmetricBuffer do_allocate(std::size_t bytes, Copies copies) {
     if (is_alone()) return private_buffer(bytes, copies == Copies::one);
     return allocate_shared(*this, *link_->memory().extents(), bytes, copies);
   }
