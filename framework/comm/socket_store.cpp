@@ -60,7 +60,6 @@ std::string SocketStore::ask(const std::string& request) {
     throw ValueError(str("store: a message of ", request.size(), " bytes is over ", kMaxMessage));
   }
   const std::lock_guard lock(mutex_);
-  if (aborted_) throw Aborted(reason_);
   bool closed = false;
   std::string reply;
   if (send_message(socket_, request)) reply = receive_message(socket_, closed);
@@ -86,12 +85,6 @@ std::string SocketStore::get(const std::string& key, std::chrono::milliseconds t
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds(2000));
   }
-}
-
-void SocketStore::abort(const std::string& reason) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (!aborted_) reason_ = reason;
-  aborted_ = true;
 }
 
 bool StoreServer::answer(int socket) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <map>
 #include <mutex>
 #include <string>
@@ -27,15 +26,12 @@ class SocketStore final : public Store {
   /// Throws ReplicaLost when the parent is gone.
   void set(const std::string& key, const std::string& value) override;
   [[nodiscard]] std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
-  void abort(const std::string& reason) noexcept override;
 
  private:
   std::string ask(const std::string& request);
 
   int socket_;
-  std::mutex mutex_;  // one question at a time; guards reason_ too
-  std::atomic<bool> aborted_{false};
-  std::string reason_;
+  std::mutex mutex_;  // one question at a time
 };
 
 /// The parent's side of the SocketStores of its children: one map that all of them see.

@@ -1,7 +1,6 @@
 #include "framework/comm/store.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -42,21 +41,6 @@ void MemoryStore::abort(const std::string& reason) noexcept {
     aborted_ = true;
   }
   changed_.notify_all();
-}
-
-PrefixStore::PrefixStore(std::shared_ptr<Store> store, std::string prefix)
-    : store_(std::move(store)), prefix_(std::move(prefix)) {}
-
-void PrefixStore::set(const std::string& key, const std::string& value) {
-  store_->set(prefix_ + key, value);
-}
-
-std::string PrefixStore::get(const std::string& key, std::chrono::milliseconds timeout) {
-  return store_->get(prefix_ + key, timeout);
-}
-
-void PrefixStore::abort(const std::string& reason) noexcept {
-  store_->abort(reason);
 }
 
 }  // namespace lockstep

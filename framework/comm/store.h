@@ -3,7 +3,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
 
@@ -19,12 +18,9 @@ class Store {
   virtual void set(const std::string& key, const std::string& value) = 0;
 
   /// The value under `key`, waiting for it to be published. Throws Timeout, naming the key, when
-  /// that takes longer than `timeout`, and Aborted after abort().
+  /// that takes longer than `timeout`.
   [[nodiscard]] virtual std::string get(const std::string& key,
                                         std::chrono::milliseconds timeout) = 0;
-
-  /// Ends every get() that waits, now and later, with Aborted(`reason`).
-  virtual void abort(const std::string& reason) noexcept = 0;
 };
 
 /// A store for replicas that are threads of one process.
@@ -32,7 +28,8 @@ class MemoryStore final : public Store {
  public:
   void set(const std::string& key, const std::string& value) override;
   [[nodiscard]] std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
-  void abort(const std::string& reason) noexcept override;
+  /// Ends every get() that waits, now and later, with Aborted(`reason`).
+  void abort(const std::string& reason) noexcept;
 
  private:
   std::mutex mutex_;
@@ -40,19 +37,6 @@ class MemoryStore final : public Store {
   std::map<std::string, std::string> values_;
   bool aborted_ = false;
   std::string reason_;
-};
-
-/// A part of another store: every key gains a prefix.
-class PrefixStore final : public Store {
- public:
-  PrefixStore(std::shared_ptr<Store> store, std::string prefix);
-  void set(const std::string& key, const std::string& value) override;
-  [[nodiscard]] std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
-  void abort(const std::string& reason) noexcept override;
-
- private:
-  std::shared_ptr<Store> store_;
-  std::string prefix_;
 };
 
 }  // namespace lockstep

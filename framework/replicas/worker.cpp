@@ -19,13 +19,12 @@ std::shared_ptr<Communicator> connect(const LaunchOptions& options, std::int64_t
   // Whoever waits is ended with the names of the absent first: see LocalReplicas::verdict.
   constexpr std::chrono::seconds kLater{10};
   const auto later = patience_of(options) + kLater;
-  const auto job_store = std::make_shared<PrefixStore>(store, "job/");
   const auto rank = static_cast<int>(index);
   const auto size = static_cast<int>(workers_of(options));
   return options.backend == Backend::gloo
-             ? connect_gloo(job_store, rank, size,
+             ? connect_gloo(store, rank, size,
                             {.timeout = later, .connect_timeout = options.timeout})
-             : connect_shared(memory, job_store, rank, size,
+             : connect_shared(memory, store, rank, size,
                               {.timeout = later, .connect_timeout = options.timeout});
 }
 
