@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// The type of a message's elements. Names are the usual ones ("float32").
+/// The type of a message's elements, floating ones first. Names are the usual ones ("float32").
 enum class ElementType {
   float64,
   float32,
