@@ -106,7 +106,7 @@ CallRecord record_of(const AxisCall& call, const Leaves& leaves, const std::stri
   text += " with " + text_of_leaves(leaves, call);
   if (!detail.empty()) text += (detail[0] == ',' ? "" : ", ") + detail;
   if (differentiated) text += kDifferentiated;
-  return CallRecord::of(fingerprint_of(call, leaves, detail, differentiated).bits(), text);
+  return CallRecord{fingerprint_of(call, leaves, detail, differentiated).bits(), std::move(text)};
 }
 
 ForwardCall forward_call(const AxisCall& call, const CallRecord& record,

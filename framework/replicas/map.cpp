@@ -161,7 +161,7 @@ std::vector<Comparison> compared(const MapCall& map_call, const AxisNames& axes,
   ReplicaGroup& group = replicas_of(call, {}, GroupSizes::any);
   std::vector<Comparison> all(static_cast<std::size_t>(group.size()), own);
   communicate(call, [&] {
-    group.begin(CallRecord::of(Key(0).fold(step).bits(), text_of(map_call) + ", " + step));
+    group.begin(CallRecord{Key(0).fold(step).bits(), text_of(map_call) + ", " + step});
     group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
     group.end();
   });

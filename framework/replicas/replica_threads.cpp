@@ -87,15 +87,14 @@ std::vector<MemberState> begin_of_all(Environment& member, const MapCall& option
                               .fold(options.backward ? options.backward->map_call : 0)
                               .fold(options.differentiated);
   const std::string& differentiated = options.differentiated;
-  const auto step = CallRecord::of(
-      fingerprint.bits(), text_of(options) + (differentiated.empty() ? "" : ", " + differentiated));
+  const auto step = CallRecord{
+      fingerprint.bits(), text_of(options) + (differentiated.empty() ? "" : ", " + differentiated)};
   return states_of_all(member, options, step, options.map);
 }
 
 std::vector<MemberState> end_of_all(Environment& member, const MapCall& options) {
   const std::string step = "the end of " + title_of(options);
-  return states_of_all(member, options, CallRecord::of(Key(0).fold(step).bits(), step),
-                       step.c_str());
+  return states_of_all(member, options, CallRecord{Key(0).fold(step).bits(), step}, step.c_str());
 }
 
 // Every member of the job says how many replicas it runs; these are numbered in the members' order.
@@ -212,7 +211,7 @@ void run_replica_threads(const MapCall& options,
         identities.empty() ? nullptr : identities[static_cast<std::size_t>(local)]));
   }
   if (caller != nullptr) {
-    caller->member().seat->enter_map(CallRecord::of(0, text_of(options)),
+    caller->member().seat->enter_map(CallRecord{0, text_of(options)},
                                      static_cast<int>(options.replicas));
   }
 

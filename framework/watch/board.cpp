@@ -32,9 +32,11 @@ class Writing {
   std::uint64_t version_;
 };
 
-// The record of what the member does now.
-RecordWords& now(SeatWords& words) {
-  return words.records[1 - words.last.load()];
+// What the member does now.
+void write_now(SeatWords& words, std::uint64_t fingerprint, std::string_view text) noexcept {
+  RecordWords& record = words.records[1 - words.last.load()];
+  record.fingerprint.store(fingerprint);
+  write_text(record.text, std::size(record.text), text);
 }
 
 }  // namespace
@@ -157,7 +159,7 @@ void Board::Seat::start(Group& group, int place, const CallRecord& call) {
     words_->key.store(group.key_);
     words_->number.store(number);
     words_->completed.store(0);
-    now(*words_).write(call);
+    write_now(*words_, call.fingerprint, call.text);
   }
   // After the rest: who sees that the member has arrived can see what it has called.
   arrived.store(number);
@@ -175,7 +177,7 @@ void Board::Seat::enter_map(const CallRecord& what, int children) noexcept {
   Writing writing(*words_);
   writing.state(SeatState::map);
   words_->children.store(static_cast<std::uint64_t>(children));
-  now(*words_).write(what);
+  write_now(*words_, what.fingerprint, what.text);
 }
 
 void Board::Seat::leave_map() noexcept {
@@ -191,8 +193,7 @@ void Board::Seat::returned() noexcept {
 void Board::Seat::threw(std::string_view text) noexcept {
   Writing writing(*words_);
   writing.state(SeatState::threw);
-  RecordWords& record = now(*words_);
-  write_text(record.text, std::size(record.text), text);
+  write_now(*words_, 0, text);
 }
 
 // First where there is room for all of it.

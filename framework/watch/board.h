@@ -17,19 +17,15 @@ inline constexpr std::string_view kDifferentiated = ", differentiated";
 
 /// A member's call of a collective or map, in a form that other members can compare and print.
 struct CallRecord {
-  static constexpr std::size_t kTextSize = 440;
-
   /// Equal exactly if two calls agree: operation, axes, groups, dtypes, shapes, options, and
   /// whether they are differentiated or which call's backward they are. The source line does not
   /// count.
   std::uint64_t fingerprint = 0;
-  /// For example "psum over 'data' at model.cpp:44 with (64, 10) float32"; ends with a zero.
-  std::array<char, kTextSize> text{};
+  /// For example "psum over 'data' at model.cpp:44 with (64, 10) float32". Where it has more than
+  /// kShown bytes, messages show its beginning and "...".
+  std::string text;
 
-  /// A record of `fingerprint` and `text`. A text that is too long is cut and ends with "..."; it
-  /// also ends at a zero.
-  [[nodiscard]] static CallRecord of(std::uint64_t fingerprint, std::string_view text) noexcept;
-  [[nodiscard]] std::string_view view() const noexcept;
+  static constexpr std::size_t kShown = 439;
 };
 
 /// A member of a group, as all of its workers know it. Ids are never 0; a parent of 0 means none.

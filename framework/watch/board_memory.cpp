@@ -22,26 +22,6 @@ constexpr int kTries = 64;
 
 static_assert(sizeof(WorkerWords) % kPage == 0 && sizeof(PublicWords) % kPage == 0);
 
-constexpr std::string_view kCut = "...";
-
-bool has_zero(std::uint64_t word) {
-  return ((word - 0x0101010101010101U) & ~word & 0x8080808080808080U) != 0;
-}
-
-// How much of `text` stays: all of it up to a zero, or what leaves room for "..." and ends with a
-// whole UTF-8 character.
-std::size_t kept(std::string_view text, std::size_t capacity) {
-  const std::size_t size = std::min(text.find('\0'), text.size());
-  if (size <= capacity) return size;
-  std::size_t end = capacity - kCut.size();
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
-  return end;
-}
-
-bool is_cut(std::string_view text, std::size_t capacity) {
-  return std::min(text.find('\0'), text.size()) > capacity;
-}
-
 std::byte* map(std::size_t size, int flags, int descriptor, std::size_t offset) {
   void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, descriptor,
                       static_cast<off_t>(offset));
@@ -54,38 +34,27 @@ std::byte* map(std::size_t size, int flags, int descriptor, std::size_t offset) 
 
 }  // namespace
 
-CallRecord CallRecord::of(std::uint64_t fingerprint, std::string_view text) noexcept {
-  CallRecord record;
-  record.fingerprint = fingerprint;
-  const std::size_t end = kept(text, kTextSize - 1);
-  std::copy_n(text.data(), end, record.text.data());
-  if (is_cut(text, kTextSize - 1)) std::ranges::copy(kCut, record.text.data() + end);
-  return record;
-}
-
-std::string_view CallRecord::view() const noexcept {
-  const auto end = std::find(text.begin(), text.end(), '\0');
-  return {text.data(), static_cast<std::size_t>(end - text.begin())};
-}
-
 void write_text(Word* words, std::size_t count, std::string_view text) noexcept {
+  constexpr std::string_view kCut = "...";
   const std::size_t capacity = count * sizeof(Word) - 1;
-  const std::size_t end = kept(text, capacity);
-  const std::string_view tail = is_cut(text, capacity) ? kCut : "";
-  for (std::size_t i = 0; i < count; ++i) {
+  text = text.substr(0, text.find('\0'));
+  std::string_view tail;
+  if (text.size() > capacity) {
+    tail = kCut;
+    std::size_t end = capacity - kCut.size();
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // UTF-8
+    text = text.substr(0, end);
+  }
+  for (;; ++words) {
     char chars[sizeof(Word)] = {};
-    for (std::size_t j = 0; j < sizeof(Word); ++j) {
-      const std::size_t at = i * sizeof(Word) + j;
-      if (at < end) {
-        chars[j] = text[at];
-      } else if (at - end < tail.size()) {
-        chars[j] = tail[at - end];
-      }
-    }
+    const std::size_t of_text = text.copy(chars, sizeof(Word));
+    const std::size_t of_tail = tail.copy(chars + of_text, sizeof(Word) - of_text);
+    text.remove_prefix(of_text);
+    tail.remove_prefix(of_tail);
     std::uint64_t word = 0;
     std::memcpy(&word, chars, sizeof(word));
-    words[i].store(word);
-    if (has_zero(word)) return;
+    words->store(word);
+    if (of_text + of_tail < sizeof(Word)) return;  // it ends with a zero
   }
 }
 
@@ -100,16 +69,6 @@ std::string read_text(const Word* words, std::size_t count) {
     if (end != sizeof(Word)) break;
   }
   return text;
-}
-
-void RecordWords::write(const CallRecord& record) noexcept {
-  fingerprint.store(record.fingerprint);
-  for (std::size_t i = 0; i < std::size(text); ++i) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, record.text.data() + i * sizeof(word), sizeof(word));
-    text[i].store(word);
-    if (has_zero(word)) return;
-  }
 }
 
 std::size_t BoardMemory::size_of(int workers) {

@@ -22,9 +22,7 @@ void write_text(Word* words, std::size_t count, std::string_view text) noexcept;
 
 struct RecordWords {
   Word fingerprint;
-  Word text[CallRecord::kTextSize / sizeof(Word)];
-
-  void write(const CallRecord& record) noexcept;
+  Word text[(CallRecord::kShown + 1) / sizeof(Word)];
 };
 
 enum class SeatState : std::uint64_t { free, running, waiting, map, returned, threw };

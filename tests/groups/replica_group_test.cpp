@@ -136,7 +136,7 @@ void on_workers(const std::vector<int>& worker_of, const std::function<void(Repl
         try {
           ReplicaGroup group(local.group(7, [&] { return members; }), member,
                              static_cast<int>(place));
-          group.begin(CallRecord::of(1, "the test"));
+          group.begin(CallRecord{1, "the test"});
           body(group);
           group.end();
         } catch (const std::exception& error) {
@@ -339,7 +339,7 @@ TEST_CASE("calls that differ end with a mismatch on every replica, and move noth
     std::atomic<int> mismatches{0};
     CHECK_THROWS(on_workers(worker_of, [&](ReplicaGroup& group) {
       const bool odd = group.rank() == 2;
-      group.begin(CallRecord::of(odd ? 3 : 2, odd ? "pmean at b.cpp:2" : "psum at a.cpp:1"));
+      group.begin(CallRecord{odd ? 3U : 2U, odd ? "pmean at b.cpp:2" : "psum at a.cpp:1"});
       Words words(5, 1);
       try {
         group.all_reduce(bytes(std::as_const(words)), bytes(words), ElementType::float32,

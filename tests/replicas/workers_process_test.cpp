@@ -162,7 +162,7 @@ TEST_CASE("workers: verbs of a subgroup") {
     for (int place = 0; place < job.size(); ++place) {
       if (place % 2 == job.rank() % 2) members.insert(members.begin(), place);
     }
-    job.begin(CallRecord::of(1, "a test"));
+    job.begin(CallRecord{1, "a test"});
     const auto part = job.subgroup(members, 5);
     expect(members[static_cast<std::size_t>(part->rank())] == job.rank(), "place in the subgroup");
     std::vector<std::int64_t> own(1000, job.rank());

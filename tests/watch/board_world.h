@@ -24,7 +24,7 @@ inline constexpr std::string_view kPmap = "pmap over 'batch' at x.cpp:7";
 
 /// The calls of a test agree exactly if their texts are the same.
 inline CallRecord call_of(std::string_view text) {
-  return CallRecord::of(std::hash<std::string_view>{}(text), text);
+  return CallRecord{std::hash<std::string_view>{}(text), std::string(text)};
 }
 
 /// Replicas on a board, moved by one thread: each of a worker of its own, or all of one.
