@@ -5,8 +5,8 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
+#include "framework/base/pages.h"
 #include "framework/base/text.h"
-#include "framework/comm/shared/pages.h"
 
 namespace lockstep {
 void check_memory_left(std::size_t bytes) {

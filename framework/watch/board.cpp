@@ -41,10 +41,10 @@ void write_now(SeatWords& words, std::uint64_t fingerprint, std::string_view tex
 
 }  // namespace
 
-Board::Board(int workers) : state_(std::make_shared<BoardState>(workers)) {}
+Board::Board(int workers) : state_(std::make_shared<BoardState>(BoardMemory(workers))) {}
 
 Board::Board(int workers, int descriptor, std::size_t offset)
-    : state_(std::make_shared<BoardState>(workers, descriptor, offset)) {}
+    : state_(std::make_shared<BoardState>(BoardMemory(workers, descriptor, offset))) {}
 
 std::size_t Board::bytes_for(int workers) {
   return BoardMemory::size_of(workers);

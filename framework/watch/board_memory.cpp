@@ -6,31 +6,20 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/pages.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 // Addresses, not memory; a job of that many workers on one host is a mistake.
 constexpr int kMaxWorkers = 65536;
 // A writer that was interrupted halfway is not waited for: a search tries again later.
 constexpr int kTries = 64;
 
 static_assert(sizeof(WorkerWords) % kPage == 0 && sizeof(PublicWords) % kPage == 0);
-
-std::byte* map(std::size_t size, int flags, int descriptor, std::size_t offset) {
-  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, descriptor,
-                      static_cast<off_t>(offset));
-  if (data == MAP_FAILED) {
-    throw CommError(str("the board of pending calls: ", size,
-                        " bytes can't be mapped: ", std::strerror(errno)));
-  }
-  return static_cast<std::byte*>(data);
-}
 
 }  // namespace
 
@@ -79,42 +68,35 @@ std::size_t BoardMemory::size_of(int workers) {
   return sizeof(PublicWords) + static_cast<std::size_t>(workers) * sizeof(WorkerWords);
 }
 
-BoardMemory::BoardMemory(int workers)
-    : workers_(workers),
-      size_(size_of(workers)),
-      data_(map(size_, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+BoardMemory::BoardMemory(int workers) : workers_(workers), data_(map_private(size_of(workers))) {
   // A word that is touched takes a page, not 2 MiB. Where the system knows no huge pages this fails
   // and nothing is lost.
-  static_cast<void>(::madvise(data_, size_, MADV_NOHUGEPAGE));
+  static_cast<void>(::madvise(data_.get(), size_of(workers), MADV_NOHUGEPAGE));
 }
 
-BoardMemory::BoardMemory(int workers, int descriptor, std::size_t offset)
-    : workers_(workers), size_(size_of(workers)) {
+BoardMemory::BoardMemory(int workers, int descriptor, std::size_t offset) : workers_(workers) {
+  const std::size_t end = offset + size_of(workers);
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) {
     throw CommError(str("the board of pending calls: descriptor ", descriptor,
                         " can't be read: ", std::strerror(errno)));
   }
-  if (status.st_size < 0 || static_cast<std::size_t>(status.st_size) < offset + size_) {
+  if (status.st_size < 0 || static_cast<std::size_t>(status.st_size) < end) {
     throw CommError(str("the board of pending calls: descriptor ", descriptor, " has ",
                         status.st_size, " bytes; a board of ", workers, " workers at ", offset,
-                        " ends at ", offset + size_));
+                        " ends at ", end));
   }
-  data_ = map(size_, MAP_SHARED, descriptor, offset);
-}
-
-BoardMemory::~BoardMemory() {
-  ::munmap(data_, size_);
+  data_ = map_shared(descriptor, offset, size_of(workers));
 }
 
 WorkerWords& BoardMemory::worker(int worker) const noexcept {
   std::byte* words =
-      data_ + sizeof(PublicWords) + static_cast<std::size_t>(worker) * sizeof(WorkerWords);
+      data_.get() + sizeof(PublicWords) + static_cast<std::size_t>(worker) * sizeof(WorkerWords);
   return *reinterpret_cast<WorkerWords*>(words);
 }
 
 PublicWords& BoardMemory::common() const noexcept {
-  return *reinterpret_cast<PublicWords*>(data_);
+  return *reinterpret_cast<PublicWords*>(data_.get());
 }
 
 std::optional<SeatView> read_seat(const WorkerWords& worker, std::uint32_t index) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -108,9 +109,6 @@ class BoardMemory {
  public:
   explicit BoardMemory(int workers);
   BoardMemory(int workers, int descriptor, std::size_t offset);
-  ~BoardMemory();
-  BoardMemory(const BoardMemory&) = delete;
-  BoardMemory& operator=(const BoardMemory&) = delete;
 
   /// As Board::bytes_for().
   [[nodiscard]] static std::size_t size_of(int workers);
@@ -121,8 +119,7 @@ class BoardMemory {
 
  private:
   int workers_;
-  std::size_t size_;
-  std::byte* data_;
+  std::shared_ptr<std::byte> data_;
 };
 
 /// A seat as it was at one moment.

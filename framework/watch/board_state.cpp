@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <iterator>
+#include <utility>
 
 #include <unistd.h>
 
@@ -68,22 +69,17 @@ void Arena::give(std::uint64_t offset, std::uint64_t size) {
   pieces_.emplace(offset, size);
 }
 
-std::uint64_t Arena::free_words() const {
-  std::uint64_t sum = 0;
-  for (const auto& [offset, size] : pieces_) sum += size;
-  return sum;
+Arena::Left Arena::left() const {
+  Left left;
+  for (const auto& [offset, size] : pieces_) {
+    left.words += size;
+    left.in_one_piece = std::max(left.in_one_piece, size);
+  }
+  return left;
 }
 
-std::uint64_t Arena::largest_piece() const {
-  std::uint64_t most = 0;
-  for (const auto& [offset, size] : pieces_) most = std::max(most, size);
-  return most;
-}
-
-BoardState::BoardState(int workers) : memory(workers), books_(static_cast<std::size_t>(workers)) {}
-
-BoardState::BoardState(int workers, int descriptor, std::size_t offset)
-    : memory(workers, descriptor, offset), books_(static_cast<std::size_t>(workers)) {}
+BoardState::BoardState(BoardMemory its_memory)
+    : memory(std::move(its_memory)), books_(static_cast<std::size_t>(memory.workers())) {}
 
 BoardState::~BoardState() {
   for (int worker = 0; worker < memory.workers(); ++worker) {
@@ -184,12 +180,12 @@ BoardState::Registered BoardState::add_group(int worker, std::uint64_t key,
     if (has_slot()) offset = books.arena.take(size);
   }
   if (offset == Arena::kNone) {
+    const Arena::Left left = books.arena.left();
     throw CommError(str("no room for another group of replicas: one of ", members.size(), " takes ",
                         size * sizeof(Word), " bytes; those of this process hold ",
                         books.groups.size(), " of at most ", Board::kGroups, " groups, and of ",
-                        Board::kArenaBytes, " bytes for these ",
-                        books.arena.free_words() * sizeof(Word), " are free, ",
-                        books.arena.largest_piece() * sizeof(Word), " in one piece"));
+                        Board::kArenaBytes, " bytes for these ", left.words * sizeof(Word),
+                        " are free, ", left.in_one_piece * sizeof(Word), " in one piece"));
   }
 
   const std::uint32_t slot = take_index(books.free_groups, words.groups_used);

@@ -24,8 +24,11 @@ class Arena {
   /// Where `size` words lie; kNone if no piece is large enough.
   [[nodiscard]] std::uint64_t take(std::uint64_t size);
   void give(std::uint64_t offset, std::uint64_t size);
-  [[nodiscard]] std::uint64_t free_words() const;
-  [[nodiscard]] std::uint64_t largest_piece() const;
+  struct Left {
+    std::uint64_t words = 0;
+    std::uint64_t in_one_piece = 0;
+  };
+  [[nodiscard]] Left left() const;
 
  private:
   std::map<std::uint64_t, std::uint64_t> pieces_{{0, WorkerWords::kArenaWords}};
@@ -34,8 +37,7 @@ class Arena {
 /// A Board's memory, and which seats and groups of its workers are taken: one Board owns a worker's
 /// part, so that it keeps that to itself. Thread-safe.
 struct BoardState : std::enable_shared_from_this<BoardState> {
-  explicit BoardState(int workers);
-  BoardState(int workers, int descriptor, std::size_t offset);
+  explicit BoardState(BoardMemory memory);
   /// Leaves its workers' parts to others.
   ~BoardState();
   BoardState(const BoardState&) = delete;

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/pages.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
-#include "framework/comm/shared/pages.h"
 
 namespace lockstep {
 namespace {

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/pages.h"
 #include "framework/base/text.h"
-#include "framework/comm/shared/pages.h"
 
 namespace lockstep {
 namespace {
@@ -35,7 +35,8 @@ SharedExtents::Extent::Extent(std::shared_ptr<SharedExtents> owner, std::size_t 
                               std::size_t bytes)
     : owner_(std::move(owner)),
       offset_(offset),
-      mapping_(map_shared(owner_->descriptor_, offset, kPage + whole_pages(bytes))) {
+      bytes_(whole_pages(bytes)),
+      mapping_(map_shared(owner_->descriptor_, offset, kPage + bytes_)) {
   head().came.count();
 }
 
@@ -43,24 +44,23 @@ SharedExtents::Extent::~Extent() {
   owner_->forget(*this);
   // Everybody has come before anybody goes: see Communicator::allocate.
   const bool is_last = head().gone.count() + 1 == head().came.load();
-  ::munmap(mapping_.data(), mapping_.size());
   if (is_last) {
     ::fallocate(owner_->descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                static_cast<off_t>(offset_), static_cast<off_t>(mapping_.size()));
+                static_cast<off_t>(offset_), static_cast<off_t>(kPage + bytes_));
   }
 }
 
 SharedExtents::Extent::Head& SharedExtents::Extent::head() const noexcept {
-  return *reinterpret_cast<Head*>(mapping_.data());
+  return *reinterpret_cast<Head*>(mapping_.get());
 }
 
 std::span<std::byte> SharedExtents::Extent::data() const noexcept {
-  return mapping_.subspan(kPage);
+  return {mapping_.get() + kPage, bytes_};
 }
 
 void SharedExtents::Extent::reserve(std::span<const std::byte> part) const {
   if (part.empty()) return;
-  const auto begin = static_cast<std::size_t>(part.data() - mapping_.data());
+  const auto begin = static_cast<std::size_t>(part.data() - mapping_.get());
   int failed = 0;
   do {
     failed = ::fallocate(owner_->descriptor_, 0, static_cast<off_t>(offset_ + begin),
@@ -69,23 +69,18 @@ void SharedExtents::Extent::reserve(std::span<const std::byte> part) const {
   if (failed != 0) refuse(part.size(), std::strerror(errno));
 #ifdef MADV_POPULATE_WRITE
   // Page faults now rather than in the first collective; older systems have them there.
-  ::madvise(mapping_.data() + begin, part.size(), MADV_POPULATE_WRITE);
+  ::madvise(mapping_.get() + begin, part.size(), MADV_POPULATE_WRITE);
 #endif
 }
 
 SharedExtents::SharedExtents(int descriptor, std::size_t start)
-    : descriptor_(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), start_(start), used_(nullptr) {
+    : start_(start),
+      used_(std::reinterpret_pointer_cast<Word>(map_shared(descriptor, start, kPage))),
+      descriptor_(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)) {
   if (descriptor_ < 0) throw CommError(str("descriptor ", descriptor, ": ", std::strerror(errno)));
-  try {
-    used_ = reinterpret_cast<Word*>(map_shared(descriptor_, start, kPage).data());
-  } catch (...) {
-    ::close(descriptor_);
-    throw;
-  }
 }
 
 SharedExtents::~SharedExtents() {
-  ::munmap(used_, kPage);
   ::close(descriptor_);
 }
 

@@ -43,7 +43,8 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
 
     std::shared_ptr<SharedExtents> owner_;
     std::size_t offset_;
-    std::span<std::byte> mapping_;
+    std::size_t bytes_;  // of data()
+    std::shared_ptr<std::byte> mapping_;
   };
 
   /// The extents in the kBytes of a file that begin at `start`, a page's; all zeros at first.
@@ -51,6 +52,9 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
   ~SharedExtents();
   SharedExtents(const SharedExtents&) = delete;
   SharedExtents& operator=(const SharedExtents&) = delete;
+
+  /// Of the file.
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
   /// A new extent of `bytes`. CommError if the host has less memory than that.
   [[nodiscard]] std::shared_ptr<Extent> allocate(std::size_t bytes);
@@ -71,9 +75,9 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
   };
   void forget(const Extent& extent) noexcept;
 
-  int descriptor_;  // an own one
   std::size_t start_;
-  Word* used_;  // shared by all: bytes behind the first page that were ever allocated
+  std::shared_ptr<Word> used_;         // all processes': bytes behind the first page ever allocated
+  int descriptor_;                     // an own one
   std::atomic<std::size_t> count_{0};  // of known_
   mutable std::shared_mutex mutex_;    // guards what follows
   std::vector<Known> known_;           // those of this process

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/pages.h"
 #include "framework/base/text.h"
-#include "framework/comm/shared/pages.h"
 #include "framework/watch/board.h"
 
 namespace lockstep {
@@ -91,36 +91,23 @@ int HostMemory::make_memory(int members) {
     ::close(descriptor);
     refuse(str("no ", bytes, " bytes of address room for ", members, " members"), reason);
   }
-  auto* const head =
-      reinterpret_cast<Head*>(map_shared(descriptor, 0, whole_pages(sizeof(Head))).data());
+  const auto head =
+      std::reinterpret_pointer_cast<Head>(map_shared(descriptor, 0, whole_pages(sizeof(Head))));
   pthread_mutexattr_t attributes;
   ::pthread_mutexattr_init(&attributes);
   ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
   ::pthread_mutex_init(&head->mutex, &attributes);
   ::pthread_mutexattr_destroy(&attributes);
-  ::munmap(head, whole_pages(sizeof(Head)));
   return descriptor;
 }
 
 HostMemory::HostMemory(int members, int descriptor)
-    : members_(members), descriptor_(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), head_(nullptr) {
-  if (descriptor_ < 0) refuse(str("descriptor ", descriptor, " can't be used"), errno);
-  try {
-    const Layout layout(members);
-    board_ = std::make_shared<Board>(members, descriptor_, layout.board);
-    extents_ = std::make_shared<SharedExtents>(descriptor_, layout.extents);
-    head_ = reinterpret_cast<Head*>(map_shared(descriptor_, 0, whole_pages(sizeof(Head))).data());
-  } catch (...) {
-    ::close(descriptor_);
-    throw;
-  }
-}
-
-HostMemory::~HostMemory() {
-  ::munmap(head_, whole_pages(sizeof(Head)));
-  ::close(descriptor_);
-}
+    : members_(members),
+      extents_(std::make_shared<SharedExtents>(descriptor, Layout(members).extents)),
+      head_(std::reinterpret_pointer_cast<Head>(
+          map_shared(descriptor, 0, whole_pages(sizeof(Head))))),
+      board_(std::make_shared<Board>(members, descriptor, Layout(members).board)) {}
 
 std::shared_ptr<HostMemory::Region> HostMemory::hold(std::uint64_t key, std::size_t members) {
   const std::lock_guard own_lock(mutex_);
@@ -160,31 +147,28 @@ void HostMemory::release(int slot) noexcept {
 }
 
 HostMemory::Region::Region(std::shared_ptr<HostMemory> memory, int slot, std::size_t members)
-    : memory_(std::move(memory)), slot_(slot), members_(members), data_(nullptr) {
+    : memory_(std::move(memory)), slot_(slot), members_(members) {
   const Layout layout(memory_->members_);
-  data_ = map_shared(memory_->descriptor_,
-                     layout.regions + static_cast<std::size_t>(slot) * layout.region,
-                     region_bytes(members))
-              .data();
+  const std::size_t offset = layout.regions + static_cast<std::size_t>(slot) * layout.region;
+  data_ = map_shared(memory_->extents_->descriptor(), offset, region_bytes(members));
 }
 
 HostMemory::Region::~Region() {
-  ::munmap(data_, region_bytes(members_));
   memory_->release(slot_);
 }
 
 HostMemory::Line& HostMemory::Region::line(std::size_t member) const noexcept {
-  return reinterpret_cast<Line*>(data_)[member];
+  return reinterpret_cast<Line*>(data_.get())[member];
 }
 
 std::span<std::byte> HostMemory::Region::small(std::size_t member,
                                                std::size_t which) const noexcept {
-  return {data_ + lines_bytes(members_) + (2 * member + which) * kSmallBytes, kSmallBytes};
+  return {data_.get() + lines_bytes(members_) + (2 * member + which) * kSmallBytes, kSmallBytes};
 }
 
 std::span<std::byte> HostMemory::Region::chunk(std::size_t member,
                                                std::size_t which) const noexcept {
-  return {data_ + lines_bytes(members_) + 2 * members_ * kSmallBytes +
+  return {data_.get() + lines_bytes(members_) + 2 * members_ * kSmallBytes +
               (kChunks * member + which) * kChunkBytes,
           kChunkBytes};
 }

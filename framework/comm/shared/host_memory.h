@@ -35,7 +35,6 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// The memory behind a descriptor, which make_memory(members) made; it stays the caller's and may
   /// be closed. CommError if it is not large enough.
   HostMemory(int members, int descriptor);
-  ~HostMemory();
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
 
@@ -76,7 +75,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
     std::shared_ptr<HostMemory> memory_;
     int slot_;
     std::size_t members_;
-    std::byte* data_;
+    std::shared_ptr<std::byte> data_;
   };
 
   /// The region of the group called `key`, which has `members`; cleared when nobody else holds it.
@@ -92,9 +91,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   void release(int slot) noexcept;
 
   int members_;
-  int descriptor_;  // an own one
   std::shared_ptr<SharedExtents> extents_;
-  Head* head_;
+  std::shared_ptr<Head> head_;
   std::shared_ptr<Board> board_;
   std::mutex mutex_;                                        // guards what follows
   std::map<std::uint64_t, std::weak_ptr<Region>> regions_;  // by key
