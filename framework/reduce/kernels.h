@@ -7,18 +7,24 @@
 
 namespace lockstep {
 
+/// The arguments of reduce(), valid: `input_count` >= 2 buffers of `bytes` into `output_count`.
+struct Reduction {
+  const std::byte* const* inputs;
+  std::size_t input_count;
+  std::byte* const* outputs;
+  std::size_t output_count;
+  std::size_t bytes;
+  ElementType type;
+  ReduceOp op;
+  /// Whether outputs of 2 or 4 inputs are written past the caches where the CPU can: for large
+  /// ones.
+  bool past_caches;
+};
+
 /// reduce()'s inner loops, compiled for one kind of CPU. Every set gives the same bits.
 struct ReduceKernels {
   const char* name;
-
-  /// reduce() of valid arguments: `input_count` >= 2 buffers of `bytes` into `output_count`.
-  using Reduce = void (*)(const std::byte* const* inputs, std::size_t input_count,
-                          std::byte* const* outputs, std::size_t output_count, std::size_t bytes,
-                          ElementType type, ReduceOp op);
-  Reduce reduce;
-
-  /// The same, of 2 or 4 inputs written past the caches where the CPU can: for large outputs.
-  Reduce reduce_past_caches;
+  void (*reduce)(const Reduction& reduction);
 };
 
 /// The sets that this CPU can run, the best, which reduce() takes, last.

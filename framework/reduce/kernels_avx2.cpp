@@ -6,7 +6,7 @@ namespace lockstep {
 
 static_assert(kVectorBytes == 32, "compiled without this CPU's flags");
 
-constinit const ReduceKernels kAvx2ReduceKernels{"avx2", reduce_type<false>, reduce_type<true>};
+constinit const ReduceKernels kAvx2ReduceKernels{"avx2", reduce_type};
 
 }  // namespace lockstep
 

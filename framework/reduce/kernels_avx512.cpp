@@ -6,7 +6,7 @@ namespace lockstep {
 
 static_assert(kVectorBytes == 64, "compiled without this CPU's flags");
 
-constinit const ReduceKernels kAvx512ReduceKernels{"avx512", reduce_type<false>, reduce_type<true>};
+constinit const ReduceKernels kAvx512ReduceKernels{"avx512", reduce_type};
 
 }  // namespace lockstep
 

@@ -2,6 +2,6 @@
 
 namespace lockstep {
 
-constinit const ReduceKernels kPlainReduceKernels{"plain", reduce_type<false>, reduce_type<true>};
+constinit const ReduceKernels kPlainReduceKernels{"plain", reduce_type};
 
 }  // namespace lockstep

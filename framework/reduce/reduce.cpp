@@ -58,8 +58,8 @@ void reduce(std::span<const std::byte* const> inputs, std::span<std::byte* const
   }
   const ReduceKernels& best = reduce_kernels().back();
   const bool is_large = inputs.size() * bytes >= kPastCaches && is_apart(outputs, inputs);
-  (is_large ? best.reduce_past_caches : best.reduce)(inputs.data(), inputs.size(), outputs.data(),
-                                                     outputs.size(), bytes, type, op);
+  best.reduce(
+      {inputs.data(), inputs.size(), outputs.data(), outputs.size(), bytes, type, op, is_large});
 }
 
 }  // namespace lockstep
