@@ -23,15 +23,19 @@ void add_subtrees(std::span<const int> own, Subtree node, std::vector<Subtree>& 
   add_subtrees(own, node.right(), found);
 }
 
+std::int64_t first_place(const PartialSum& sum) {
+  return sum.of.first;
+}
+
 // How many of the parts, which have all of the node's places, are in its left part.
-std::size_t split(std::span<const Subtree> parts, Subtree node) {
+std::size_t split(std::span<const PartialSum> parts, Subtree node) {
   const std::int64_t middle = node.right().first;
-  const auto right = std::ranges::find_if(parts, [&](Subtree s) { return s.first >= middle; });
+  const auto right = std::ranges::lower_bound(parts, middle, {}, first_place);
   return static_cast<std::size_t>(right - parts.begin());
 }
 
 // Whether the tree above the parts is the canonical one over so many.
-bool is_canonical(std::span<const Subtree> parts, Subtree node) {
+bool is_canonical(std::span<const PartialSum> parts, Subtree node) {
   if (parts.size() == 1) return true;
   const std::size_t left = split(parts, node);
   const Subtree places{0, static_cast<std::int64_t>(parts.size())};
@@ -40,45 +44,27 @@ bool is_canonical(std::span<const Subtree> parts, Subtree node) {
          is_canonical(parts.subspan(left), node.right());
 }
 
-// A reduction above its partial sums. `output` is written last: it may be one of them.
-class Combination {
- public:
-  Combination(std::span<const Subtree> parts, std::span<const std::byte* const> data,
-              ElementType type, ReduceOp op)
-      : parts_(parts), data_(data), type_(type), op_(op) {}
-
-  void reduce_to(std::span<std::byte> output, Subtree node) {
-    reduce_to(output, node, 0, parts_.size());
+// Reduces parts that have all of the node's places. `output` is written last: it may be one of
+// them.
+void reduce_parts(std::span<const PartialSum> parts, Subtree node, std::span<std::byte> output,
+                  ElementType type, ReduceOp op) {
+  std::vector<const std::byte*> data;
+  if (is_canonical(parts, node)) {
+    for (const PartialSum& part : parts) data.push_back(part.data);
+    return reduce(data, output, type, op);
   }
-
- private:
-  // Of parts `begin` to `end`, which have all of the node's places.
-  void reduce_to(std::span<std::byte> output, Subtree node, std::size_t begin, std::size_t end) {
-    const auto parts = parts_.subspan(begin, end - begin);
-    if (is_canonical(parts, node)) {
-      return reduce(data_.subspan(begin, end - begin), output, type_, op_);
-    }
-    const std::size_t middle = begin + split(parts, node);
-    const auto of_left = reduced(node.left(), begin, middle, output.size());
-    const auto of_right = reduced(node.right(), middle, end, output.size());
-    const std::byte* const both[] = {of_left, of_right};
-    reduce(both, output, type_, op_);
-  }
-
-  const std::byte* reduced(Subtree node, std::size_t begin, std::size_t end, std::size_t bytes) {
-    if (end - begin == 1) return data_[begin];
-    made_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
-    std::byte* const result = made_.back().get();
-    reduce_to({result, bytes}, node, begin, end);
-    return result;
-  }
-
-  std::span<const Subtree> parts_;
-  std::span<const std::byte* const> data_;
-  ElementType type_;
-  ReduceOp op_;
-  std::vector<std::unique_ptr<std::byte[]>> made_;
-};
+  std::vector<std::unique_ptr<std::byte[]>> made;
+  const auto add = [&](std::span<const PartialSum> half, Subtree below) {
+    if (half.size() == 1) return data.push_back(half[0].data);
+    made.push_back(std::make_unique_for_overwrite<std::byte[]>(output.size()));
+    reduce_parts(half, below, {made.back().get(), output.size()}, type, op);
+    data.push_back(made.back().get());
+  };
+  const std::size_t left = split(parts, node);
+  add(parts.first(left), node.left());
+  add(parts.subspan(left), node.right());
+  reduce(data, output, type, op);
+}
 
 template <typename T>
 void divide_by(std::span<std::byte> sum, int places) {
@@ -121,12 +107,12 @@ ReductionPlan::ReductionPlan(const std::vector<std::vector<int>>& places, Elemen
 }
 
 bool ReductionPlan::is_one_sum_each() const {
-  std::vector<Subtree> all;
+  std::vector<PartialSum> all;
   for (const auto& of_one : subtrees_) {
     if (of_one.size() != 1) return false;
-    all.push_back(of_one[0]);
+    all.push_back({of_one[0], nullptr});
   }
-  return std::ranges::is_sorted(all, {}, &Subtree::first) && is_canonical(all, {0, places_});
+  return std::ranges::is_sorted(all, {}, first_place) && is_canonical(all, {0, places_});
 }
 
 std::vector<PartialSum> ReductionPlan::in_order(const std::vector<std::vector<ConstBytes>>& pieces,
@@ -137,21 +123,15 @@ std::vector<PartialSum> ReductionPlan::in_order(const std::vector<std::vector<Co
       sums.push_back({subtrees_[worker][i], pieces[worker][i * stride + part].data()});
     }
   }
-  std::ranges::sort(sums, {}, [](const PartialSum& sum) { return sum.of.first; });
+  std::ranges::sort(sums, {}, first_place);
   return sums;
 }
 
 void combine(std::span<const PartialSum> parts, int places, std::span<std::byte> output,
              ElementType type, ReduceOp op) {
-  std::vector<Subtree> subtrees;
-  std::vector<const std::byte*> data;
-  for (const PartialSum& part : parts) {
-    subtrees.push_back(part.of);
-    data.push_back(part.data);
-  }
-  if (subtrees.size() == static_cast<std::size_t>(places)) return reduce(data, output, type, op);
-  Combination(subtrees, data, type, partial_op(op)).reduce_to(output, {0, places});
-  if (op == ReduceOp::mean) divide(output, places, type);
+  const bool are_inputs = parts.size() == static_cast<std::size_t>(places);
+  reduce_parts(parts, {0, places}, output, type, are_inputs ? op : partial_op(op));
+  if (op == ReduceOp::mean && !are_inputs) divide(output, places, type);
 }
 
 void divide(std::span<std::byte> sum, int places, ElementType type) {
