@@ -26,7 +26,8 @@ struct RecordWords {
   Word text[(CallRecord::kShown + 1) / sizeof(Word)];
 };
 
-enum class SeatState : std::uint64_t { free, running, waiting, map, returned, threw };
+/// In the order in which messages say them of as many members.
+enum class SeatState : std::uint64_t { free, running, map, returned, waiting, threw };
 
 struct SeatWords {
   Word version;

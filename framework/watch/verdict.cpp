@@ -74,18 +74,21 @@ std::string name_of(const BoardMemory& memory, SeatIndex place) {
   return read_text(seat.name, std::size(seat.name));
 }
 
+// What a seat says; none if it has changed.
+std::optional<SeatTexts> texts_of(const BoardMemory& memory, const KnownSeat& seat) {
+  return read_texts(memory.worker(seat.place.worker), seat.place.index, seat.view.version);
+}
+
 // Members of whom a message says the same.
 struct Clause {
-  // In the order in which messages say them, of clauses of as many members.
-  enum class Kind { map, returned, call, threw };
-  Kind kind = Kind::call;
+  SeatState state;
   std::string text;
   std::uint64_t fingerprint = 0;
   const PendingCall* call = nullptr;
   std::vector<std::string> names;
 
   [[nodiscard]] bool says_the_same(const Clause& other) const {
-    return kind == other.kind && text == other.text && fingerprint == other.fingerprint &&
+    return state == other.state && text == other.text && fingerprint == other.fingerprint &&
            call == other.call;
   }
 };
@@ -98,22 +101,13 @@ class Message {
   // has changed.
   bool add(const KnownSeat& seat, const PendingCall* call) {
     if (!seen_.insert(seat.place).second) return true;
-    const auto texts =
-        read_texts(memory_.worker(seat.place.worker), seat.place.index, seat.view.version);
+    const auto texts = texts_of(memory_, seat);
     if (!texts) return false;
-    Clause clause;
-    if (call != nullptr) {
-      clause.kind = Clause::Kind::call;
-      clause.fingerprint = seat.view.fingerprint;
-      clause.call = call;
-    } else if (seat.view.state == SeatState::map) {
-      clause.kind = Clause::Kind::map;
-    } else if (seat.view.state == SeatState::threw) {
-      clause.kind = Clause::Kind::threw;
-    } else {
-      clause.kind = Clause::Kind::returned;
-    }
-    if (clause.kind != Clause::Kind::returned) clause.text = texts->now;
+    Clause clause{.state = seat.view.state,
+                  .text = seat.view.state == SeatState::returned ? "" : texts->now,
+                  .fingerprint = call != nullptr ? seat.view.fingerprint : 0,
+                  .call = call,
+                  .names = {}};
     auto same = std::ranges::find_if(
         clauses_, [&](const Clause& other) { return other.says_the_same(clause); });
     if (same == clauses_.end()) same = clauses_.insert(same, std::move(clause));
@@ -126,7 +120,7 @@ class Message {
     for (Clause& clause : clauses_) std::ranges::sort(clause.names, name_less);
     std::ranges::sort(clauses_, [](const Clause& a, const Clause& b) {
       const auto rank = [](const Clause& c) {
-        return std::tuple(c.kind == Clause::Kind::threw, c.names.size(), c.kind);
+        return std::tuple(c.state == SeatState::threw, c.names.size(), c.state);
       };
       if (rank(a) != rank(b)) return rank(a) < rank(b);
       if (a.names.front() != b.names.front()) return name_less(a.names.front(), b.names.front());
@@ -151,24 +145,16 @@ class Message {
   [[nodiscard]] std::string say(const Clause& clause) const {
     const bool one = clause.names.size() == 1;
     const std::string who = replicas(clause.names);
-    switch (clause.kind) {
-      case Clause::Kind::map:
-        return str(who, one ? " is in " : " are in ", clause.text);
-      case Clause::Kind::returned:
-        return str(who, one ? " has returned" : " have returned");
-      case Clause::Kind::threw:
-        return str(who, one ? " has thrown: " : " have thrown: ", clause.text);
-      case Clause::Kind::call:
-        break;
-    }
-    return str(who, " called ", clause.text, which(clause));
+    if (clause.call != nullptr) return str(who, " called ", clause.text, which(clause));
+    if (clause.state == SeatState::map) return str(who, one ? " is in " : " are in ", clause.text);
+    if (clause.state == SeatState::returned) return str(who, one ? " has" : " have", " returned");
+    return str(who, one ? " has thrown: " : " have thrown: ", clause.text);
   }
 
   // Which call it is, where another one that is not the same looks like it.
   [[nodiscard]] std::string which(const Clause& clause) const {
     const bool alike = std::ranges::any_of(clauses_, [&](const Clause& other) {
-      return other.kind == Clause::Kind::call && other.text == clause.text &&
-             other.call != clause.call;
+      return other.call != nullptr && other.text == clause.text && other.call != clause.call;
     });
     if (!alike) return "";
     std::vector<std::string> names;
@@ -181,23 +167,26 @@ class Message {
     return str(" (", ordinal(clause.call->number), " of ", replicas(names), ")");
   }
 
-  [[nodiscard]] bool differs_unseen() const {
+  // Whether two clauses about one call are so.
+  template <typename Pair>
+  [[nodiscard]] bool any_pair(const Pair& is_so) const {
     return std::ranges::any_of(clauses_, [&](const Clause& clause) {
-      return std::ranges::any_of(clauses_, [&](const Clause& other) {
-        return clause.kind == Clause::Kind::call && clause.call == other.call &&
-               clause.text == other.text && clause.fingerprint != other.fingerprint;
-      });
+      return clause.call != nullptr && std::ranges::any_of(clauses_, [&](const Clause& other) {
+               return clause.call == other.call && is_so(clause, other);
+             });
+    });
+  }
+
+  [[nodiscard]] bool differs_unseen() const {
+    return any_pair([](const Clause& clause, const Clause& other) {
+      return clause.text == other.text && clause.fingerprint != other.fingerprint;
     });
   }
 
   // Whether two calls are the same but that one of them is differentiated.
   [[nodiscard]] bool differ_in_gradients() const {
-    return std::ranges::any_of(clauses_, [&](const Clause& clause) {
-      return std::ranges::any_of(clauses_, [&](const Clause& other) {
-        return clause.kind == Clause::Kind::call && clause.call == other.call &&
-               other.text.size() > clause.text.size() && other.text.starts_with(clause.text) &&
-               std::string_view(other.text).substr(clause.text.size()).starts_with(kDifferentiated);
-      });
+    return any_pair([](const Clause& clause, const Clause& other) {
+      return other.text.starts_with(str(clause.text, kDifferentiated));
     });
   }
 
@@ -207,8 +196,7 @@ class Message {
 };
 
 std::string doing(const BoardMemory& memory, const KnownSeat& seat) {
-  const auto texts =
-      read_texts(memory.worker(seat.place.worker), seat.place.index, seat.view.version);
+  const auto texts = texts_of(memory, seat);
   // It goes from one to the next: as good as running.
   if (!texts) return "is running";
   const std::string last = seat.view.finished == 0
@@ -249,8 +237,7 @@ enum class Origin { none, cause, loss, follower };
 
 Origin origin_of(const BoardMemory& memory, const KnownSeat& seat) {
   if (seat.view.state != SeatState::threw) return Origin::none;
-  const auto texts =
-      read_texts(memory.worker(seat.place.worker), seat.place.index, seat.view.version);
+  const auto texts = texts_of(memory, seat);
   if (texts && texts->now.starts_with("Aborted: ")) return Origin::follower;
   if (texts && texts->now.starts_with("ReplicaLost: ")) return Origin::loss;
   return Origin::cause;
@@ -295,7 +282,7 @@ std::optional<Board::Verdict> inherited(const BoardMemory& memory, const Verdict
   for (const KnownSeat& seat : search.gone()) {
     const SeatView& view = seat.view;
     if (view.state != SeatState::threw) continue;
-    const auto texts = read_texts(memory.worker(seat.place.worker), seat.place.index, view.version);
+    const auto texts = texts_of(memory, seat);
     if (!texts || !texts->now.starts_with(kMismatch)) continue;
     if (auto known = published(memory.common(), view.id, kOwnEnd)) return known;
     return Board::Verdict{.text = texts->now.substr(kMismatch.size())};
