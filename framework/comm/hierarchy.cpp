@@ -126,37 +126,32 @@ class LocalVerb {
     return inputs;
   }
 
-  // Where every worker's outputs lie in memory that workers share, if any do. What a verb writes
-  // there for others they may change as soon as it returns for them: then it must return for nobody
-  // before all have written.
-  std::vector<SharedPlace> common_outputs() {
+  // What a verb writes to memory that workers share, others may read and change as soon as it
+  // returns for them. Then it must return for nobody before all have written, and what is received
+  // must not go there directly, since others may be reading it until all have sent.
+  struct Outputs {
+    bool are_shared = false;  ///< those of some worker
+    bool are_one = false;     ///< all are the same memory: each worker then writes its part of it
+    [[nodiscard]] std::byte* direct(Bytes output) const {
+      return are_shared ? nullptr : output.data();
+    }
+  };
+  Outputs outputs() {
     if (outer_ == nullptr || outer_->is_network()) return {};
     SharedPlace own;
     bool is_one = true;
     for (const Verb* mine : verbs_) {
-      const auto location = outer_->place_of(mine->output);
-      if (location.extent != 0) own = location;
+      const SharedPlace place = outer_->place_of(mine->output);
+      if (place.extent != 0) own = place;
       is_one = is_one && mine->output.data() == verbs_[0]->output.data();
     }
     if (!is_one && own.extent != 0) own.at = ~layout_.own();  // like no other worker's
     std::vector<SharedPlace> all(layout_.workers());
     outer_->all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
-    const bool any =
-        std::ranges::any_of(all, [](const auto& location) { return location.extent != 0; });
-    return any ? all : std::vector<SharedPlace>{};
-  }
-
-  // Whether all replicas' outputs are the same memory: each worker then writes its part of it.
-  static bool are_one(const std::vector<SharedPlace>& outputs) {
-    return !outputs.empty() && std::ranges::all_of(outputs, [&](const SharedPlace& location) {
-      return location.extent != 0 && location == outputs[0];
-    });
-  }
-
-  // Where to receive what goes to `output`: not in memory that workers share, which others may be
-  // reading until all have sent.
-  static std::byte* unless_shared(Bytes output, const std::vector<SharedPlace>& common_outputs) {
-    return common_outputs.empty() ? output.data() : nullptr;
+    const auto is_shared = [](const SharedPlace& place) { return place.extent != 0; };
+    const auto is_same = [&](const SharedPlace& place) { return place == all[0]; };
+    return {std::ranges::any_of(all, is_shared),
+            is_shared(all[0]) && std::ranges::all_of(all, is_same)};
   }
 
   // What the own subtrees come to.
@@ -203,9 +198,8 @@ class LocalVerb {
   void all_reduce_by(const ReductionPlan& plan, const Pieces& sums) {
     const Verb& first = *verbs_[0];
     const std::size_t bytes = first.output.size();
-    const auto outputs = common_outputs();
-    const bool is_one = are_one(outputs);
-    const bool one_round = bytes <= kOneRoundBytes && !is_one;
+    const Outputs outputs = this->outputs();
+    const bool one_round = bytes <= kOneRoundBytes && !outputs.are_one;
     const auto part_of = [&](auto buffer, std::size_t worker) {
       if (one_round) return buffer;
       const auto width = static_cast<std::int64_t>(size_of(first.type));
@@ -225,18 +219,18 @@ class LocalVerb {
     const auto pieces = exchange(std::move(out), std::move(in));
     combine(plan.in_order(pieces, 0, 1), static_cast<int>(layout_.size()), own, first.type,
             first.op);
-    if (!one_round && !is_one) {
+    if (!one_round && !outputs.are_one) {
       Inbox slices = inbox();
       for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
         const Bytes slice = part_of(first.output, worker);
-        slices[worker] = {{slice.size(), unless_shared(slice, outputs)}};
+        slices[worker] = {{slice.size(), outputs.direct(slice)}};
       }
       const auto all = exchange(Outbox(layout_.workers(), Pieces{own}), std::move(slices));
       for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
         copy_bytes(all[worker][0], part_of(first.output, worker));
       }
     }
-    if (!outputs.empty()) outer_->barrier();
+    if (outputs.are_shared) outer_->barrier();
   }
 
   void reduce_scatter() {
@@ -276,11 +270,11 @@ class LocalVerb {
   void all_gather() {
     const Verb& first = *verbs_[0];
     const std::size_t bytes = first.input.size();
-    const auto outputs = common_outputs();
+    const Outputs outputs = this->outputs();
     const auto part = [&](const Verb& to, std::size_t place) {
       return to.output.subspan(place * bytes, bytes);
     };
-    if (are_one(outputs)) {
+    if (outputs.are_one) {
       for (const int place : layout_.own_places()) {
         copy_bytes(verb_of(place).input, part(first, static_cast<std::size_t>(place)));
       }
@@ -290,7 +284,7 @@ class LocalVerb {
     for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
       for (const int place : layout_.places()[worker]) {
         const Bytes to = part(first, static_cast<std::size_t>(place));
-        in[worker].push_back({bytes, unless_shared(to, outputs)});
+        in[worker].push_back({bytes, outputs.direct(to)});
       }
     }
     const auto inputs = by_place(exchange(Outbox(layout_.workers(), own_inputs()), std::move(in)));
@@ -299,7 +293,7 @@ class LocalVerb {
         copy_bytes({inputs[place], bytes}, part(*each, place));
       }
     }
-    if (!outputs.empty()) outer_->barrier();
+    if (outputs.are_shared) outer_->barrier();
   }
 
   void all_to_all() {
@@ -360,21 +354,21 @@ class LocalVerb {
 
   void broadcast() {
     const int root = verbs_[0]->source;
-    const auto outputs = common_outputs();
-    if (are_one(outputs)) return outer_->barrier();
+    const Outputs outputs = this->outputs();
+    if (outputs.are_one) return outer_->barrier();
     Outbox out = outbox();
     Inbox in = inbox();
     const Bytes first = verbs_[0]->output;
     if (is_here(root)) {
       for (Pieces& pieces : out) pieces = {verb_of(root).output};
     } else {
-      in[layout_.worker_of(root)] = {{first.size(), unless_shared(first, outputs)}};
+      in[layout_.worker_of(root)] = {{first.size(), outputs.direct(first)}};
     }
     const auto pieces = exchange(std::move(out), std::move(in));
     for (const Verb* mine : verbs_) {
       copy_bytes(pieces[layout_.worker_of(root)][0], mine->output);
     }
-    if (!outputs.empty()) outer_->barrier();
+    if (outputs.are_shared) outer_->barrier();
   }
 
   void barrier() {

@@ -9,7 +9,6 @@ namespace lockstep {
 /// counts.
 struct Ledger {
   std::atomic<std::uint64_t> bytes_sent{0};
-  std::atomic<std::uint64_t> messages_sent{0};
   /// Times a replica sent to all its peers and waited for all of theirs.
   std::atomic<std::uint64_t> rounds{0};
 };

@@ -146,8 +146,6 @@ class Board::Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
-
  private:
   friend class Seat;
   std::shared_ptr<BoardState> state_;

@@ -283,9 +283,7 @@ void GlooLink::exchange(const User& user, std::uint64_t tag, std::span<const Out
                           : message.buffer->send(message.peer, slot);
       return true;
     });
-    if (message.is_received) continue;
-    ledger_.bytes_sent += message.bytes;
-    ++ledger_.messages_sent;
+    if (!message.is_received) ledger_.bytes_sent += message.bytes;
   }
   ++ledger_.rounds;
   try {

@@ -34,7 +34,6 @@ class SharedLink {
 
   [[nodiscard]] HostMemory& memory() const noexcept { return *memory_; }
   [[nodiscard]] Ledger& ledger() noexcept { return ledger_; }
-  [[nodiscard]] int rank() const noexcept { return rank_; }
 
   /// One of those who wait on the link: it can be interrupted without the others.
   struct User {

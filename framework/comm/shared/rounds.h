@@ -49,7 +49,6 @@ class SharedRounds {
   SharedRounds(std::shared_ptr<SharedLink> link, std::vector<int> members, std::size_t own_place,
                std::uint64_t channel);
 
-  [[nodiscard]] SharedLink& link() const noexcept { return *link_; }
   [[nodiscard]] SharedLink::User& user() noexcept { return user_; }
   [[nodiscard]] const std::vector<int>& members() const noexcept { return members_; }
   [[nodiscard]] std::size_t me() const noexcept { return own_place_; }

@@ -54,7 +54,7 @@ class SharedCommunicator final : public Communicator {
         rounds_(link_, std::move(members), static_cast<std::size_t>(rank), channel) {}
 
   void run(const Verb& verb) override {
-    if (is_alone()) link_->check(rounds_.user());  // it waits for nobody, which would do so
+    if (count() == 1) return run_alone(verb);
     switch (verb.kind) {
       case Verb::Kind::all_reduce:
         return do_all_reduce(verb.input, verb.output, verb.type, verb.op);
@@ -69,9 +69,10 @@ class SharedCommunicator final : public Communicator {
       case Verb::Kind::broadcast:
         return do_broadcast(verb.output, verb.source);
       case Verb::Kind::barrier:
-        return do_barrier();
+        meet(verb.kind, {}, {});
+        return;
       case Verb::Kind::allocate:
-        *verb.buffer = do_allocate(verb.bytes, verb.copies);
+        *verb.buffer = allocate_shared(*this, *link_->memory().extents(), verb.bytes, verb.copies);
         return;
     }
   }
@@ -89,14 +90,26 @@ class SharedCommunicator final : public Communicator {
  private:
   std::size_t me() const { return rounds_.me(); }
   std::size_t count() const { return rounds_.count(); }
-  bool is_alone() const { return count() == 1; }
   static bool is_short(std::size_t bytes) { return bytes <= HostMemory::kSmallBytes; }
 
-  // The first round of a verb in which this replica says all of `input` if that is short.
-  void meet(Verb::Kind verb, std::size_t bytes, ConstBytes said, ConstBytes input, Bytes output) {
+  void run_alone(const Verb& verb) {
+    link_->check(rounds_.user());  // it waits for nobody, which would do so
+    if (verb.kind == Verb::Kind::allocate) {
+      *verb.buffer = private_buffer(verb.bytes, verb.copies == Copies::one);
+    } else if (verb.kind != Verb::Kind::permute || verb.source != kNobody) {
+      copy_bytes(verb.input, verb.output);
+    }
+  }
+
+  // The first round of a verb. Whether `input` is short: then those who `say` something have said
+  // all of it.
+  bool meet(Verb::Kind verb, ConstBytes input, Bytes output, bool says = true) {
+    const bool short_one = is_short(input.size());
+    const ConstBytes said = short_one && says ? input : ConstBytes();
     rounds_.next_verb();
     copy_bytes(said, rounds_.own_small());
-    rounds_.meet(verb, current_mark(), bytes, said.size(), input, output);
+    rounds_.meet(verb, current_mark(), input.size(), said.size(), input, output);
+    return short_one;
   }
 
   std::vector<const std::byte*> all_smalls(std::size_t offset) const {
@@ -130,9 +143,7 @@ class SharedCommunicator final : public Communicator {
   }
 
   void do_all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
-    if (is_alone()) return reduce_alone(input, output, type, op);
-    const bool short_one = is_short(input.size());
-    meet(Verb::Kind::all_reduce, input.size(), short_one ? input : ConstBytes(), input, output);
+    const bool short_one = meet(Verb::Kind::all_reduce, input, output);
     const bool common = rounds_.output_is_common();
     if (short_one) {
       if (!common || me() == 0) reduce(all_smalls(0), output, type, op);
@@ -186,9 +197,7 @@ class SharedCommunicator final : public Communicator {
   }
 
   void do_reduce_scatter(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
-    if (is_alone()) return reduce_alone(input, output, type, op);
-    const bool short_one = is_short(input.size());
-    meet(Verb::Kind::reduce_scatter, input.size(), short_one ? input : ConstBytes(), input, output);
+    const bool short_one = meet(Verb::Kind::reduce_scatter, input, output);
     if (short_one) return reduce(all_smalls(me() * output.size()), output, type, op);
     const auto inputs = rounds_.inputs();
     if (inputs.empty()) return reduce_scatter_staged(input, output, type, op);
@@ -197,25 +206,16 @@ class SharedCommunicator final : public Communicator {
   }
 
   void reduce_scatter_staged(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
-    const std::size_t piece = piece_bytes();
-    const std::size_t parts = parts_in(output.size(), piece);
     const auto slice = [&](std::size_t place) {
       return input.subspan(place * output.size(), output.size());
     };
-    rounds_.pass(parts + 1, [&](std::size_t round) {
-      for (std::size_t p = 0; round < parts && p < count(); ++p) {
-        if (p != me()) {
-          rounds_.write(part_of(slice(p), piece, round),
-                        rounds_.chunk(me(), round).subspan(p * piece, piece));
-        }
-      }
-      if (round == 0) return;
-      std::vector<const std::byte*> inputs(count());
+    std::vector<const std::byte*> inputs(count());
+    pass_pieces(parts_in(output.size(), piece_bytes()), slice, [&](std::size_t part) {
       for (std::size_t p = 0; p < count(); ++p) {
-        inputs[p] = p == me() ? part_of(slice(p), piece, round - 1).data()
-                              : rounds_.chunk(p, round - 1).data() + me() * piece;
+        inputs[p] = piece_of(p, part).data();
       }
-      reduce(inputs, part_of(output, piece, round - 1), type, op);
+      inputs[me()] = part_of(slice(me()), piece_bytes(), part).data();
+      reduce(inputs, part_of(output, piece_bytes(), part), type, op);
     });
   }
 
@@ -223,9 +223,7 @@ class SharedCommunicator final : public Communicator {
     const auto place_of = [&](std::size_t p) {
       return output.subspan(p * input.size(), input.size());
     };
-    if (is_alone()) return copy_bytes(input, output);
-    const bool short_one = is_short(input.size());
-    meet(Verb::Kind::all_gather, input.size(), short_one ? input : ConstBytes(), input, output);
+    const bool short_one = meet(Verb::Kind::all_gather, input, output);
     copy_bytes(input, place_of(me()));
     if (rounds_.output_is_common()) return rounds_.finish_round();
     const auto gather = [&](const auto& from) {
@@ -236,21 +234,22 @@ class SharedCommunicator final : public Communicator {
     };
     if (short_one) return gather([&](std::size_t p) { return rounds_.small(p).data(); });
     const auto inputs = rounds_.inputs();
-    if (inputs.empty()) return all_gather_staged(input, output);
+    if (inputs.empty()) return share(input, input.size(), place_of);
     gather([&](std::size_t p) { return inputs[p]; });
     rounds_.finish_round();
   }
 
-  void all_gather_staged(ConstBytes input, Bytes output) {
-    const std::size_t parts = parts_in(input.size(), HostMemory::kChunkBytes);
+  // Passes `own` to all others, and what they pass, which has `bytes` or nothing, to where
+  // `place_of` them says.
+  template <typename PlaceOf>
+  void share(ConstBytes own, std::size_t bytes, const PlaceOf& place_of) {
+    constexpr std::size_t kPart = HostMemory::kChunkBytes;
+    const std::size_t parts = parts_in(bytes, kPart);
     rounds_.pass(parts + 1, [&](std::size_t round) {
-      if (round < parts) {
-        rounds_.write(part_of(input, HostMemory::kChunkBytes, round), rounds_.chunk(me(), round));
-      }
+      if (round < parts) rounds_.write(part_of(own, kPart, round), rounds_.chunk(me(), round));
       for (std::size_t p = 0; round > 0 && p < count(); ++p) {
         if (p == me()) continue;
-        const Bytes to = part_of(output.subspan(p * input.size(), input.size()),
-                                 HostMemory::kChunkBytes, round - 1);
+        const Bytes to = part_of(place_of(p), kPart, round - 1);
         copy_bytes(rounds_.chunk(p, round - 1).first(to.size()), to);
       }
     });
@@ -263,7 +262,6 @@ class SharedCommunicator final : public Communicator {
     const auto outgoing = [&](std::size_t p) { return input.subspan(send_at[p], send_sizes[p]); };
     const auto incoming = [&](std::size_t p) { return output.subspan(recv_at[p], recv_sizes[p]); };
     copy_bytes(outgoing(me()), incoming(me()));
-    if (is_alone()) return;
     rounds_.next_verb();
     // What is sent to each replica comes first; then, if it fits, all of it.
     const Bytes table = rounds_.own_small().first(count() * sizeof(std::size_t));
@@ -296,27 +294,27 @@ class SharedCommunicator final : public Communicator {
       }
     }
     if (parts > 0 && !inputs.empty()) return rounds_.finish_round();
-    pass_pieces(parts, outgoing, incoming, is_staged);
+    const auto staged = [&](std::size_t p) { return is_staged[me()] ? outgoing(p) : ConstBytes(); };
+    pass_pieces(parts, staged, [&](std::size_t part) {
+      for (std::size_t p = 0; p < count(); ++p) {
+        if (p == me() || !is_staged[p]) continue;
+        const Bytes to = part_of(incoming(p), piece_bytes(), part);
+        copy_bytes(piece_of(p, part).first(to.size()), to);
+      }
+    });
   }
 
-  // Every pair's message in up to `parts` pieces; those of replicas that are not `staged` are
-  // there already.
-  template <typename Outgoing, typename Incoming>
-  void pass_pieces(std::size_t parts, const Outgoing& outgoing, const Incoming& incoming,
-                   const std::vector<bool>& is_staged) {
+  // What is `outgoing` to each replica in up to `parts` pieces; `read` reads those of each part.
+  template <typename Outgoing, typename Read>
+  void pass_pieces(std::size_t parts, const Outgoing& outgoing, const Read& read) {
     const std::size_t piece = piece_bytes();
     rounds_.pass(parts > 0 ? parts + 1 : 0, [&](std::size_t round) {
-      for (std::size_t p = 0; is_staged[me()] && round < parts && p < count(); ++p) {
-        if (p != me()) {
-          rounds_.write(part_of(outgoing(p), piece, round),
-                        rounds_.chunk(me(), round).subspan(p * piece, piece));
-        }
+      for (std::size_t p = 0; round < parts && p < count(); ++p) {
+        if (p == me()) continue;
+        const Bytes to = rounds_.chunk(me(), round).subspan(p * piece, piece);
+        rounds_.write(part_of(outgoing(p), piece, round), to);
       }
-      for (std::size_t p = 0; round > 0 && p < count(); ++p) {
-        if (p == me() || !is_staged[p]) continue;
-        const Bytes to = part_of(incoming(p), piece, round - 1);
-        copy_bytes(rounds_.chunk(p, round - 1).subspan(me() * piece, to.size()), to);
-      }
+      if (round > 0) read(round - 1);
     });
   }
 
@@ -330,12 +328,9 @@ class SharedCommunicator final : public Communicator {
   }
 
   void do_broadcast(Bytes data, int root) {
-    if (is_alone()) return;
     const auto from = static_cast<std::size_t>(root);
     const bool is_root = from == me();
-    const bool short_one = is_short(data.size());
-    meet(Verb::Kind::broadcast, data.size(), short_one && is_root ? ConstBytes(data) : ConstBytes(),
-         data, data);
+    const bool short_one = meet(Verb::Kind::broadcast, data, data, is_root);
     if (rounds_.output_is_common()) return;
     if (short_one) {
       if (!is_root) copy_bytes(rounds_.small(from).first(data.size()), data);
@@ -345,24 +340,8 @@ class SharedCommunicator final : public Communicator {
       if (!is_root) copy_bytes({all[from], data.size()}, data);
       return rounds_.finish_round();
     }
-    const std::size_t parts = parts_in(data.size(), HostMemory::kChunkBytes);
-    rounds_.pass(parts + 1, [&](std::size_t round) {
-      if (is_root && round < parts) {
-        rounds_.write(part_of(data, HostMemory::kChunkBytes, round), rounds_.chunk(me(), round));
-      }
-      if (is_root || round == 0) return;
-      const Bytes to = part_of(data, HostMemory::kChunkBytes, round - 1);
-      copy_bytes(rounds_.chunk(from, round - 1).first(to.size()), to);
-    });
-  }
-
-  void do_barrier() {
-    if (!is_alone()) meet(Verb::Kind::barrier, 0, {}, {}, {});
-  }
-
-  SymmetricBuffer do_allocate(std::size_t bytes, Copies copies) {
-    if (is_alone()) return private_buffer(bytes, copies == Copies::one);
-    return allocate_shared(*this, *link_->memory().extents(), bytes, copies);
+    share(is_root ? ConstBytes(data) : ConstBytes(), data.size(),
+          [&](std::size_t p) { return p == from ? data : Bytes(); });
   }
 
   std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
@@ -374,16 +353,15 @@ class SharedCommunicator final : public Communicator {
     return std::make_shared<SharedCommunicator>(link_, std::move(in_world), own_place, channel);
   }
 
-  static void reduce_alone(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
-    const std::byte* const only = input.data();
-    reduce({&only, 1}, output, type, op);
-  }
-
   // Where a chunk has a piece for each replica: pieces begin at whole elements and cache lines.
   std::size_t piece_bytes() const {
     return HostMemory::kChunkBytes / count() / kAligned * kAligned;
   }
   static constexpr std::size_t kAligned = 64;
+  // What `from` has written for this replica.
+  ConstBytes piece_of(std::size_t from, std::size_t part) const {
+    return rounds_.chunk(from, part).subspan(me() * piece_bytes(), piece_bytes());
+  }
 
   std::shared_ptr<SharedLink> link_;
   SharedRounds rounds_;
