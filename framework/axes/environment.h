@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "framework/axes/axis_names.h"
-#include "framework/base/require.h"
 #include "framework/base/scoped_value.h"
+#include "framework/base/text.h"
 #include "framework/groups/local_replicas.h"
 #include "framework/groups/replica_group.h"
 

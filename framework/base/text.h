@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/base/errors.h"
+
 namespace lockstep {
 
 /// The arguments, each as operator<< prints it, as one string. For messages.
@@ -13,6 +15,14 @@ template <typename... Parts>
   std::ostringstream out;
   (out << ... << parts);
   return out.str();
+}
+
+/// Throws a ValueError of the `parts`, as str() puts them together, unless `holds`.
+template <typename... Parts>
+void require(bool holds, const Parts&... parts) {
+  if (!holds) [[unlikely]] {
+    throw ValueError(lockstep::str(parts...));  // c10 has a str, too
+  }
 }
 
 /// `values` separated by `separator`, for example "1, 2, 3".

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "framework/base/require.h"
 #include "framework/base/text.h"
 #include "framework/base/wording.h"
 #include "framework/reduce/reduce.h"

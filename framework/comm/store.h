@@ -23,6 +23,16 @@ class Store {
                                         std::chrono::milliseconds timeout) = 0;
 };
 
+/// How replicas that meet in a store connect.
+struct ConnectOptions {
+  /// Over Gloo, the address that connections are made on; the port is any that is free.
+  std::string address = "127.0.0.1";
+  /// How long to wait for a replica in every collective.
+  std::chrono::milliseconds timeout{60'000};
+  /// How long to wait for each of them when connecting.
+  std::chrono::milliseconds connect_timeout{60'000};
+};
+
 /// A store for replicas that are threads of one process.
 class MemoryStore final : public Store {
  public:

@@ -1,6 +1,6 @@
 #include "framework/data/data.h"
 
-#include "framework/base/require.h"
+#include "framework/base/text.h"
 #include "framework/data/pmean_example.h"
 
 namespace lockstep {

@@ -2,7 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
-#include "framework/base/require.h"
+#include "framework/base/text.h"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "framework/base/random.h"
-#include "framework/base/require.h"
 #include "framework/base/shard.h"
+#include "framework/base/text.h"
 
 namespace lockstep {
 namespace {

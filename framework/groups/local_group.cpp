@@ -128,28 +128,21 @@ void LocalGroup::run_all(const Member& member, std::uint64_t fingerprint,
   const RunLockRelease others_may_run;
   const LocalReplicas::Guarded guarded(replicas_, member, outer());
   outer()->mark(fingerprint);
+  // The others do not meet: throws why, if the board knows or gets to know in a moment.
+  const auto explain_end = [&] { explain(replicas_, member, guarded.waited(), kAftermath); };
   // Those who were in this call have left it: nothing must be sent to them any more.
-  if (replicas_.board().published(*member.seat)) explain_end(member, guarded);
+  if (replicas_.board().published(*member.seat)) explain_end();
   try {
     hierarchy_->run(verbs);
   } catch (const ProcessEnded&) {
     explain(replicas_, member, guarded.waited(), kBusy);
     throw;
-  } catch (const ReplicaLost&) {
-    explain_end(member, guarded);
+  } catch (const Timeout&) {
     throw;
-  } catch (const Aborted&) {
-    explain_end(member, guarded);
-    throw;
-  } catch (const CollectiveMismatch&) {
-    explain_end(member, guarded);
+  } catch (const CommError&) {
+    explain_end();
     throw;
   }
-}
-
-// The others do not meet: throws why, if the board knows or gets to know in a moment.
-void LocalGroup::explain_end(const Member& member, const LocalReplicas::Guarded& guarded) const {
-  explain(replicas_, member, guarded.waited(), kAftermath);
 }
 
 // Another replica here has called something else. Throws once it is known who has called what.

@@ -55,7 +55,6 @@ class LocalGroup {
   void run_all(const Member& member, std::uint64_t fingerprint, std::span<const Verb* const> verbs);
   void run_alone(const Member& member, std::uint64_t fingerprint, const Verb& verb);
   void run_last(std::unique_lock<std::mutex>& lock, const Member& member);
-  void explain_end(const Member& member, const LocalReplicas::Guarded& guarded) const;
   [[noreturn]] void fall_out(const Member& member);
   void wait_for_others(const Member& member, std::uint64_t generation, bool first);
   void help(std::unique_lock<std::mutex>& lock);

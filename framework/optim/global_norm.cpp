@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "framework/base/require.h"
+#include "framework/base/text.h"
 #include "framework/optim/optimizer_kernels.h"
 
 namespace lockstep {

@@ -8,7 +8,7 @@
 
 #include <c10/core/GradMode.h>
 
-#include "framework/base/require.h"
+#include "framework/base/text.h"
 #include "framework/optim/optimizer_kernels.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 
 #include <fnmatch.h>
 
-#include "framework/base/require.h"
+#include "framework/base/text.h"
 
 namespace lockstep {
 namespace {

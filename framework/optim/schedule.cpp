@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "framework/base/require.h"
+#include "framework/base/text.h"
 
 namespace lockstep {
 namespace {

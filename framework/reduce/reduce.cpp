@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "framework/base/errors.h"
-#include "framework/base/require.h"
 #include "framework/base/text.h"
 #include "framework/reduce/kernels.h"
 

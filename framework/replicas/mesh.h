@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/base/require.h"
+#include "framework/base/text.h"
 
 namespace lockstep {
 

@@ -18,14 +18,13 @@ std::shared_ptr<Communicator> connect(const LaunchOptions& options, std::int64_t
                                       const std::shared_ptr<HostMemory>& memory) {
   // Whoever waits is ended with the names of the absent first: see LocalReplicas::verdict.
   constexpr std::chrono::seconds kLater{10};
-  const auto later = patience_of(options) + kLater;
   const auto rank = static_cast<int>(index);
   const auto size = static_cast<int>(workers_of(options));
-  return options.backend == Backend::gloo
-             ? connect_gloo(store, rank, size,
-                            {.timeout = later, .connect_timeout = options.timeout})
-             : connect_shared(memory, store, rank, size,
-                              {.timeout = later, .connect_timeout = options.timeout});
+  ConnectOptions how;
+  how.timeout = patience_of(options) + kLater;
+  how.connect_timeout = options.timeout;
+  return options.backend == Backend::gloo ? connect_gloo(store, rank, size, how)
+                                          : connect_shared(memory, store, rank, size, how);
 }
 
 }  // namespace

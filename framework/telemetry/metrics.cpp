@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 
-#include "framework/base/require.h"
+#include "framework/base/text.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 #include <system_error>
 
-#include "framework/base/require.h"
+#include "framework/base/text.h"
 #include "framework/telemetry/file.h"
 
 namespace fs = std::filesystem;

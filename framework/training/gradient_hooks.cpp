@@ -8,7 +8,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "framework/base/require.h"
+#include "framework/base/text.h"
 
 namespace lockstep {
 

@@ -11,7 +11,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 
-#include "framework/base/require.h"
+#include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"

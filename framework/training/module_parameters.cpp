@@ -7,7 +7,7 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
 
-#include "framework/base/require.h"
+#include "framework/base/text.h"
 #include "framework/training/block.h"
 
 namespace lockstep {

@@ -1,6 +1,6 @@
 #include "framework/training/zero_stages.h"
 
-#include "framework/base/require.h"
+#include "framework/base/text.h"
 
 namespace lockstep {
 

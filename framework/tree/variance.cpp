@@ -5,7 +5,7 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include "framework/base/require.h"
+#include "framework/base/text.h"
 
 namespace lockstep {
 namespace {

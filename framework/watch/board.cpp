@@ -8,7 +8,6 @@
 #include "framework/base/text.h"
 #include "framework/watch/board_memory.h"
 #include "framework/watch/board_state.h"
-#include "framework/watch/published.h"
 #include "framework/watch/verdict.h"
 
 namespace lockstep {
@@ -85,14 +84,14 @@ void Board::looked(int worker) noexcept {
 std::uint64_t Board::activity(int worker) const {
   const WorkerWords& words = state_->memory.worker(worker);
   std::uint64_t sum = words.looks.load();
-  const std::uint64_t used = std::min<std::uint64_t>(words.seats_used.load(), kSeats);
-  for (std::uint64_t seat = 0; seat < used; ++seat) sum += words.seats[seat].version.load();
+  const std::uint32_t used = words.used_seats();
+  for (std::uint32_t seat = 0; seat < used; ++seat) sum += words.seats[seat].version.load();
   return sum;
 }
 
 std::string Board::pending(int worker) const {
   const WorkerWords& words = state_->memory.worker(worker);
-  const std::uint64_t used = std::min<std::uint64_t>(words.seats_used.load(), kSeats);
+  const std::uint32_t used = words.used_seats();
   for (std::uint32_t index = 0; index < used; ++index) {
     const auto seat = read_seat(words, index);
     if (!seat || seat->state != SeatState::waiting) continue;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -83,6 +84,10 @@ struct WorkerWords {
 
   alignas(4096) SeatWords seats[Board::kSeats];
   Word arena[kArenaWords];
+
+  [[nodiscard]] std::uint32_t used_seats() const noexcept {
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(seats_used.load(), Board::kSeats));
+  }
 };
 
 /// A verdict on a call, for all who wait in it.
@@ -168,5 +173,20 @@ struct GroupView {
 /// The members; empty if the group has gone.
 [[nodiscard]] std::vector<GroupMember> read_members(const WorkerWords& worker,
                                                     const GroupView& group);
+
+/// A call number that stands for a member's end: `key` is then the member's id, and the verdict is
+/// what it ended with.
+inline constexpr std::uint64_t kOwnEnd = ~std::uint64_t{0};
+/// With this begins what such a member's seat says.
+inline constexpr std::string_view kMismatch = "CollectiveMismatch: ";
+
+/// Puts a verdict on call `number` of the group `key` where all members of the job find it. The
+/// first on a call counts; the board keeps the last PublicWords::kKept of all calls.
+void publish(PublicWords& words, std::uint64_t key, std::uint64_t number,
+             const Board::Verdict& verdict) noexcept;
+
+/// The verdict on a call, if one was published.
+[[nodiscard]] std::optional<Board::Verdict> published(const PublicWords& words, std::uint64_t key,
+                                                      std::uint64_t number);
 
 }  // namespace lockstep

@@ -138,7 +138,7 @@ std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t k
   auto found = books.groups.find(key);
   if (found == books.groups.end()) {
     if (key == 0) throw ValueError("a group's key on the board is not 0");
-    if (books.released.size() >= books.sweep_at) sweep(worker);
+    if (books.groups.size() >= books.sweep_at) sweep(worker);
     found = books.groups.emplace(key, add_group(worker, key, members)).first;
   } else {
     const WorkerWords& words = memory.worker(worker);
@@ -160,7 +160,6 @@ std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t k
                                            members_at(memory.worker(worker), registered.offset),
                                            static_cast<int>(members.size()));
     registered.group = group;
-    books.released.erase(key);
     memory.worker(worker).held[registered.slot].store(1);
   }
   return group;
@@ -214,11 +213,7 @@ void BoardState::release_group(int worker, std::uint64_t key, std::uint64_t life
   // Someone may have come back to it between the last holder's going and this.
   if (registered.life != life) return;
   memory.worker(worker).held[registered.slot].store(0);
-  if (is_held_elsewhere(worker, key, registered.offset)) {
-    books.released.insert(key);
-  } else {
-    remove_group(worker, key);
-  }
+  if (!is_held_elsewhere(worker, key, registered.offset)) remove_group(worker, key);
 }
 
 void BoardState::remove_group(int worker, std::uint64_t key) noexcept {
@@ -229,7 +224,6 @@ void BoardState::remove_group(int worker, std::uint64_t key) noexcept {
   clear(words, slot);
   books.arena.give(offset, size);
   books.free_groups.insert(slot);
-  books.released.erase(key);
   books.groups.erase(key);
 }
 
@@ -250,11 +244,15 @@ bool BoardState::is_held_elsewhere(int worker, std::uint64_t key, std::uint64_t 
 
 void BoardState::sweep(int worker) noexcept {
   Books& books = books_[static_cast<std::size_t>(worker)];
-  const std::vector<std::uint64_t> keys(books.released.begin(), books.released.end());
-  for (const std::uint64_t key : keys) {
-    if (!is_held_elsewhere(worker, key, books.groups.at(key).offset)) remove_group(worker, key);
+  std::vector<std::uint64_t> unused;
+  for (const auto& [key, registered] : books.groups) {
+    const bool is_held = memory.worker(worker).held[registered.slot].load() != 0;
+    if (!is_held && !is_held_elsewhere(worker, key, registered.offset)) {
+      unused.push_back(key);
+    }
   }
-  books.sweep_at = std::max<std::size_t>(64, 2 * books.released.size());
+  for (const std::uint64_t key : unused) remove_group(worker, key);
+  books.sweep_at = std::max<std::size_t>(64, 2 * books.groups.size());
 }
 
 }  // namespace lockstep

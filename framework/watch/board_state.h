@@ -67,8 +67,7 @@ struct BoardState : std::enable_shared_from_this<BoardState> {
     std::set<std::uint32_t> free_groups;
     Arena arena;
     std::unordered_map<std::uint64_t, Registered> groups;
-    /// Keys that nobody here holds. They are swept when there are `sweep_at` of them.
-    std::set<std::uint64_t> released;
+    /// When there are so many groups, those that nobody holds any more are swept.
     std::size_t sweep_at = 64;
   };
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "framework/base/text.h"
-#include "framework/watch/published.h"
 #include "framework/watch/verdict_search.h"
 
 namespace lockstep {

@@ -13,13 +13,8 @@ bool is_gone(const SeatView& seat) {
   return seat.state == SeatState::returned || seat.state == SeatState::threw;
 }
 
-std::uint32_t seats_used(const WorkerWords& worker) {
-  return static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(worker.seats_used.load(), Board::kSeats));
-}
-
 std::optional<std::uint32_t> find_seat(const WorkerWords& worker, std::uint64_t id) {
-  const std::uint32_t used = seats_used(worker);
+  const std::uint32_t used = worker.used_seats();
   for (std::uint32_t i = 0; i < used; ++i) {
     if (worker.ids[i].load() == id) return i;
   }
@@ -42,7 +37,7 @@ const VerdictSearch::Index& VerdictSearch::seats_of(int worker) {
   const auto [found, is_new] = indices_.try_emplace(worker);
   if (is_new) {
     const WorkerWords& words = memory_.worker(worker);
-    const std::uint32_t used = seats_used(words);
+    const std::uint32_t used = words.used_seats();
     for (std::uint32_t i = 0; i < used; ++i) {
       const std::uint64_t id = words.ids[i].load();
       if (id != 0) found->second.emplace(id, i);
@@ -55,7 +50,7 @@ std::vector<SeatIndex> VerdictSearch::children_of(std::uint64_t id) const {
   std::vector<SeatIndex> children;
   for (int worker = 0; worker < memory_.workers(); ++worker) {
     const WorkerWords& words = memory_.worker(worker);
-    const std::uint32_t used = seats_used(words);
+    const std::uint32_t used = words.used_seats();
     for (std::uint32_t i = 0; i < used; ++i) {
       if (words.parents[i].load() == id) children.push_back({.worker = worker, .index = i});
     }

@@ -55,7 +55,7 @@ TEST_CASE("bytes on the wire are the optimum", "[gloo]") {
 }
 
 TEST_CASE("a replica that does not arrive is a Timeout that names it", "[failure]") {
-  GlooOptions options;
+  ConnectOptions options;
   options.timeout = std::chrono::milliseconds(200);
   CHECK_THROWS_AS(in_threads(
                       Backend::gloo, 2,
@@ -74,7 +74,7 @@ TEST_CASE("a replica that does not arrive is a Timeout that names it", "[failure
 }
 
 TEST_CASE("an address that is not this machine's is refused", "[failure]") {
-  GlooOptions options;
+  ConnectOptions options;
   options.address = "203.0.113.7";
   CHECK_THROWS_AS(connect_gloo(std::make_shared<MemoryStore>(), 0, 2, options), CommError);
 }

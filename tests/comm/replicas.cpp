@@ -25,10 +25,9 @@ const char* name_of(Backend backend) {
 
 std::shared_ptr<Communicator> connect(Backend backend, const std::shared_ptr<HostMemory>& memory,
                                       std::shared_ptr<Store> store, int rank, int size,
-                                      const GlooOptions& options) {
+                                      const ConnectOptions& options) {
   if (backend == Backend::gloo) return connect_gloo(std::move(store), rank, size, options);
-  return connect_shared(memory, std::move(store), rank, size,
-                        {.timeout = options.timeout, .connect_timeout = options.connect_timeout});
+  return connect_shared(memory, std::move(store), rank, size, options);
 }
 
 std::shared_ptr<HostMemory> make_host_memory(int members) {
@@ -39,7 +38,7 @@ std::shared_ptr<HostMemory> make_host_memory(int members) {
 }
 
 void in_threads(Backend backend, int replicas, const ReplicaFunction& body,
-                const GlooOptions& options) {
+                const ConnectOptions& options) {
   const auto memory = make_host_memory(replicas);
   const auto store = std::make_shared<MemoryStore>();
   std::vector<std::shared_ptr<Communicator>> communicators(static_cast<std::size_t>(replicas));
@@ -79,7 +78,7 @@ namespace {
 // The child's whole life. What went wrong goes to `report`, so that the parent's test can show it.
 [[noreturn]] void replica_process(Backend backend, const std::shared_ptr<HostMemory>& memory,
                                   int rank, int replicas, int socket, int report,
-                                  const ReplicaFunction& body, const GlooOptions& options) {
+                                  const ReplicaFunction& body, const ConnectOptions& options) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   int status = 0;
   try {
@@ -106,7 +105,7 @@ std::string read_all(int descriptor) {
 }  // namespace
 
 void in_processes(Backend backend, int replicas, const ReplicaFunction& body,
-                  const GlooOptions& options) {
+                  const ConnectOptions& options) {
   const auto memory = make_host_memory(replicas);
   std::vector<pollfd> sockets;
   std::vector<pid_t> children;

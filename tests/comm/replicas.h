@@ -18,18 +18,18 @@ enum class Backend { gloo, shared };
 [[nodiscard]] std::shared_ptr<Communicator> connect(Backend backend,
                                                     const std::shared_ptr<HostMemory>& memory,
                                                     std::shared_ptr<Store> store, int rank,
-                                                    int size, const GlooOptions& options);
+                                                    int size, const ConnectOptions& options);
 
 [[nodiscard]] std::shared_ptr<HostMemory> make_host_memory(int members);
 
 /// Runs `body` in `replicas` threads, each with its communicator. When one throws, the others are
 /// aborted, and the call throws that first error.
 void in_threads(Backend backend, int replicas, const ReplicaFunction& body,
-                const GlooOptions& options = {});
+                const ConnectOptions& options = {});
 
 /// The same with one forked process a replica. A replica that throws makes the call throw a
 /// std::runtime_error with its text.
 void in_processes(Backend backend, int replicas, const ReplicaFunction& body,
-                  const GlooOptions& options = {});
+                  const ConnectOptions& options = {});
 
 }  // namespace lockstep::testing

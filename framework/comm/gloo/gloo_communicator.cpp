@@ -79,7 +79,7 @@ class GlooCommunicator final : public Communicator {
 }  // namespace
 
 std::shared_ptr<Communicator> connect_gloo(std::shared_ptr<Store> store, int rank, int size,
-                                           const GlooOptions& options) {
+                                           const ConnectOptions& options) {
   if (rank < 0 || rank >= size) {
     throw ValueError(str("connect_gloo: rank ", rank, " is not in a group of ", size));
   }

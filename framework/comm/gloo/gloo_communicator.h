@@ -24,6 +24,7 @@ namespace lockstep {
 ///   | broadcast                | (N-1) S by root    | 1      |
 ///   | barrier                  | N-1                | 1      |
 [[nodiscard]] std::shared_ptr<Communicator> connect_gloo(std::shared_ptr<Store> store, int rank,
-                                                         int size, const GlooOptions& options = {});
+                                                         int size,
+                                                         const ConnectOptions& options = {});
 
 }  // namespace lockstep

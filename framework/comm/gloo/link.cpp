@@ -86,7 +86,7 @@ struct GlooLink::Message {
   }
 };
 
-GlooLink::GlooLink(std::shared_ptr<Store> store, int rank, int size, const GlooOptions& options)
+GlooLink::GlooLink(std::shared_ptr<Store> store, int rank, int size, const ConnectOptions& options)
     : rank_(rank), size_(size), timeout_(options.timeout) {
   if (size == 1) return;
   prepare_process();  // Gloo writes without MSG_NOSIGNAL
@@ -115,7 +115,7 @@ GlooLink::~GlooLink() {
 
 // Every pair has an address of its own, which the other end must know: each replica publishes one
 // an other replica, then connects to all.
-void GlooLink::connect(Store& store, const GlooOptions& options) {
+void GlooLink::connect(Store& store, const ConnectOptions& options) {
   {
     const WithoutPreemption for_its_thread;
     device_ = gloo::transport::tcp::CreateDevice(options.address.c_str());

@@ -24,15 +24,6 @@ class UnboundBuffer;
 
 namespace lockstep {
 
-struct GlooOptions {
-  /// Address that connections are made on; the port is any that is free.
-  std::string address = "127.0.0.1";
-  /// How long to wait for a replica in every collective.
-  std::chrono::milliseconds timeout{60'000};
-  /// How long to wait for each of them when connecting.
-  std::chrono::milliseconds connect_timeout{60'000};
-};
-
 /// One replica's TCP connections to all others, over Gloo's transport: a full mesh of pairs that
 /// found each other through a store. It moves messages and does not know what they mean.
 class GlooLink {
@@ -48,7 +39,7 @@ class GlooLink {
 
   /// Connects to the `size` - 1 others, which do the same with the same store. Throws Timeout if
   /// one does not come, CommError if the address cannot be used.
-  GlooLink(std::shared_ptr<Store> store, int rank, int size, const GlooOptions& options);
+  GlooLink(std::shared_ptr<Store> store, int rank, int size, const ConnectOptions& options);
   ~GlooLink();
   GlooLink(const GlooLink&) = delete;
   GlooLink& operator=(const GlooLink&) = delete;
@@ -78,7 +69,7 @@ class GlooLink {
  private:
   struct Message;
 
-  void connect(Store& store, const GlooOptions& options);
+  void connect(Store& store, const ConnectOptions& options);
   void watch();
   // Ends the messages that take longer than the timeout. Gloo would count pauses of the process.
   void look_at_the_clock();

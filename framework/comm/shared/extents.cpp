@@ -97,29 +97,30 @@ std::shared_ptr<SharedExtents::Extent> SharedExtents::attach(std::size_t offset,
                                                              std::size_t bytes) {
   const std::unique_lock lock(mutex_);
   for (const Known& known : known_) {
-    if (known.offset != offset) continue;
-    if (auto extent = known.extent.lock()) return extent;
+    if (known.extent->offset() != offset) continue;
+    if (auto extent = known.held.lock()) return extent;
   }
   known_.reserve(known_.size() + 1);
   auto extent = std::make_shared<Extent>(shared_from_this(), offset, bytes);
-  known_.push_back({extent->data().data(), extent->data().size(), offset, extent});
+  known_.push_back({extent.get(), extent});
   count_ = known_.size();
   return extent;
 }
 
 void SharedExtents::forget(const Extent& extent) noexcept {
   const std::unique_lock lock(mutex_);
-  std::erase_if(known_, [&](const Known& known) { return known.data == extent.data().data(); });
+  std::erase_if(known_, [&](const Known& known) { return known.extent == &extent; });
   count_ = known_.size();
 }
 
 SharedPlace SharedExtents::find(std::span<const std::byte> buffer) const {
   if (count_ == 0 || buffer.empty()) return {};
   const std::shared_lock lock(mutex_);
-  const std::byte* const begin = buffer.data();
   for (const Known& known : known_) {
-    if (begin >= known.data && begin + buffer.size() <= known.data + known.bytes) {
-      return {known.offset, static_cast<std::uint64_t>(begin - known.data)};
+    const auto data = known.extent->data();
+    if (buffer.data() >= data.data() &&
+        buffer.data() + buffer.size() <= data.data() + data.size()) {
+      return {known.extent->offset(), static_cast<std::uint64_t>(buffer.data() - data.data())};
     }
   }
   return {};
@@ -127,9 +128,9 @@ SharedPlace SharedExtents::find(std::span<const std::byte> buffer) const {
 
 std::byte* SharedExtents::data_of(std::uint64_t extent) const {
   const std::shared_lock lock(mutex_);
-  const auto known = std::find_if(known_.begin(), known_.end(),
-                                  [&](const Known& k) { return k.offset == extent; });
-  return known == known_.end() ? nullptr : known->data;
+  const auto known =
+      std::ranges::find(known_, extent, [](const Known& each) { return each.extent->offset(); });
+  return known == known_.end() ? nullptr : known->extent->data().data();
 }
 
 }  // namespace lockstep

@@ -68,10 +68,8 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
 
  private:
   struct Known {
-    std::byte* data;
-    std::size_t bytes;
-    std::size_t offset;
-    std::weak_ptr<Extent> extent;
+    const Extent* extent;
+    std::weak_ptr<Extent> held;
   };
   void forget(const Extent& extent) noexcept;
 

@@ -47,7 +47,7 @@ int open_process(int rank, pid_t pid) {
 }  // namespace
 
 SharedLink::SharedLink(std::shared_ptr<HostMemory> memory, Store& store, int rank, int size,
-                       const SharedOptions& options)
+                       const ConnectOptions& options)
     : memory_(std::move(memory)),
       rank_(rank),
       timeout_(options.timeout),

@@ -27,7 +27,7 @@ class ProcessEnded final : public ReplicaLost {
 class SharedLink {
  public:
   SharedLink(std::shared_ptr<HostMemory> memory, Store& store, int rank, int size,
-             const SharedOptions& options);
+             const ConnectOptions& options);
   ~SharedLink();
   SharedLink(const SharedLink&) = delete;
   SharedLink& operator=(const SharedLink&) = delete;

@@ -371,7 +371,7 @@ class SharedCommunicator final : public Communicator {
 
 std::shared_ptr<Communicator> connect_shared(std::shared_ptr<HostMemory> memory,
                                              std::shared_ptr<Store> store, int rank, int size,
-                                             const SharedOptions& options) {
+                                             const ConnectOptions& options) {
   if (rank < 0 || rank >= size) {
     throw ValueError(str("connect_shared: rank ", rank, " is not in a group of ", size));
   }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <memory>
 
 #include "framework/comm/communicator.h"
@@ -8,13 +7,6 @@
 #include "framework/comm/store.h"
 
 namespace lockstep {
-
-struct SharedOptions {
-  /// How long to wait for a replica in every collective.
-  std::chrono::milliseconds timeout{60'000};
-  /// How long to wait for each of them when connecting.
-  std::chrono::milliseconds connect_timeout{60'000};
-};
 
 /// Connects replica `rank` of `size` on this host, each a thread or a process, to the others
 /// through memory that they share; all of them call this with the same memory and store. Throws
@@ -31,6 +23,6 @@ struct SharedOptions {
 [[nodiscard]] std::shared_ptr<Communicator> connect_shared(std::shared_ptr<HostMemory> memory,
                                                            std::shared_ptr<Store> store, int rank,
                                                            int size,
-                                                           const SharedOptions& options = {});
+                                                           const ConnectOptions& options = {});
 
 }  // namespace lockstep
