@@ -66,19 +66,6 @@ void check_all_to_all(const Verb& verb, int rank, int size) {
           " and expects ", received);
 }
 
-void check_permute(const Verb& verb, int rank, int size) {
-  const auto check_replica = [&](const char* what, int replica) {
-    require(replica == Verb::kNobody || (replica >= 0 && replica < size), "permute: ", what, " ",
-            replica, " is not in a group of ", size);
-  };
-  check_replica("destination", verb.destination);
-  check_replica("source", verb.source);
-  require((verb.destination == rank) == (verb.source == rank), "permute: replica ", rank,
-          " is its own destination or source, but not both");
-  require(verb.source != rank || verb.input.size() == verb.output.size(), "permute: replica ", rank,
-          " sends itself ", InBytes{verb.input.size()}, " and expects ", verb.output.size());
-}
-
 void check_allocate(const Verb& verb) {
   constexpr std::size_t kMost = std::size_t{1} << 46;  // more than machines have addresses for
   require(verb.bytes <= kMost, "allocate: ", InBytes{verb.bytes}, "; no more than ", kMost,
@@ -97,11 +84,9 @@ void Verb::check(int rank, int size) const {
       return check_all_gather(*this, size);
     case Kind::all_to_all:
       return check_all_to_all(*this, rank, size);
-    case Kind::permute:
-      return check_permute(*this, rank, size);
     case Kind::broadcast:
-      return require(source >= 0 && source < size, "broadcast: root ", source,
-                     " is not in a group of ", size);
+      return require(root >= 0 && root < size, "broadcast: root ", root, " is not in a group of ",
+                     size);
     case Kind::barrier:
       return;
     case Kind::allocate:
@@ -139,16 +124,29 @@ void Communicator::all_to_all(ConstBytes input, std::span<const std::size_t> sen
         .recv_sizes = recv_sizes});
 }
 
+// An all_to_all of one message.
 void Communicator::permute(ConstBytes input, int destination, Bytes output, int source) {
-  call({.kind = Verb::Kind::permute,
-        .input = input,
-        .output = output,
-        .destination = destination,
-        .source = source});
+  const auto check_replica = [&](const char* what, int replica) {
+    require(replica == kNobody || (replica >= 0 && replica < size_), "permute: ", what, " ",
+            replica, " is not in a group of ", size_);
+  };
+  check_replica("destination", destination);
+  check_replica("source", source);
+  require((destination == rank_) == (source == rank_), "permute: replica ", rank_,
+          " is its own destination or source, but not both");
+  require(source != rank_ || input.size() == output.size(), "permute: replica ", rank_,
+          " sends itself ", InBytes{input.size()}, " and expects ", output.size());
+  if (destination == kNobody) input = {};
+  if (source == kNobody) output = {};
+  std::vector<std::size_t> send_sizes(static_cast<std::size_t>(size_));
+  std::vector<std::size_t> recv_sizes(send_sizes.size());
+  if (destination != kNobody) send_sizes[static_cast<std::size_t>(destination)] = input.size();
+  if (source != kNobody) recv_sizes[static_cast<std::size_t>(source)] = output.size();
+  all_to_all(input, send_sizes, output, recv_sizes);
 }
 
 void Communicator::broadcast(Bytes data, int root) {
-  call({.kind = Verb::Kind::broadcast, .output = data, .source = root});
+  call({.kind = Verb::Kind::broadcast, .output = data, .root = root});
 }
 
 void Communicator::barrier() {

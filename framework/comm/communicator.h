@@ -22,14 +22,10 @@ struct Verb {
     reduce_scatter,
     all_gather,
     all_to_all,
-    permute,
     broadcast,
     barrier,
     allocate
   };
-  /// As destination or source: no replica.
-  static constexpr int kNobody = -1;
-
   Kind kind;
   ConstBytes input = {};
   Bytes output = {};  ///< broadcast: the data
@@ -37,8 +33,7 @@ struct Verb {
   ReduceOp op = ReduceOp::sum;
   std::span<const std::size_t> send_sizes = {};
   std::span<const std::size_t> recv_sizes = {};
-  int destination = kNobody;
-  int source = kNobody;   ///< broadcast: the root
+  int root = 0;           ///< broadcast
   std::size_t bytes = 0;  ///< allocate: of the buffer …
   Copies copies = Copies::each;
   SymmetricBuffer* buffer = nullptr;  ///< … and where it goes
@@ -58,7 +53,7 @@ struct Verb {
 class Communicator {
  public:
   /// In permute(): no replica.
-  static constexpr int kNobody = Verb::kNobody;
+  static constexpr int kNobody = -1;
 
   Communicator(int rank, int size);
   virtual ~Communicator() = default;

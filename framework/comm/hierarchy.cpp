@@ -11,6 +11,7 @@
 
 #include "framework/base/bytes.h"
 #include "framework/base/shard.h"
+#include "framework/comm/local_work.h"
 #include "framework/reduce/partial_sums.h"
 #include "framework/reduce/reduce.h"
 
@@ -76,8 +77,6 @@ class LocalVerb {
         return all_gather();
       case Verb::Kind::all_to_all:
         return all_to_all();
-      case Verb::Kind::permute:
-        return permute();
       case Verb::Kind::broadcast:
         return broadcast();
       case Verb::Kind::barrier:
@@ -177,19 +176,16 @@ class LocalVerb {
   void all_reduce() {
     const Verb& first = *verbs_[0];
     if (first.output.empty()) return;
-    if (all_are_here()) {
-      reduce(by_place({own_inputs()}), first.output, first.type, first.op);
-    } else {
-      const ReductionPlan plan(layout_.places(), first.type, first.op);
-      const Pieces sums = own_sums(plan, first);
-      if (outer_ != nullptr && plan.is_one_sum_each()) {
-        outer_->all_reduce(sums[0], first.output, first.type, partial_op(first.op));
-        if (first.op == ReduceOp::mean) {
-          divide(first.output, static_cast<int>(layout_.size()), first.type);
-        }
-      } else {
-        all_reduce_by(plan, sums);
+    if (all_are_here()) return LocalWork(verbs_).help();
+    const ReductionPlan plan(layout_.places(), first.type, first.op);
+    const Pieces sums = own_sums(plan, first);
+    if (outer_ != nullptr && plan.is_one_sum_each()) {
+      outer_->all_reduce(sums[0], first.output, first.type, partial_op(first.op));
+      if (first.op == ReduceOp::mean) {
+        divide(first.output, static_cast<int>(layout_.size()), first.type);
       }
+    } else {
+      all_reduce_by(plan, sums);
     }
     for (const Verb* mine : verbs_) copy_bytes(first.output, mine->output);
   }
@@ -240,16 +236,7 @@ class LocalVerb {
     const auto slice = [&](ConstBytes input, int place) {
       return input.subspan(static_cast<std::size_t>(place) * bytes, bytes);
     };
-    if (all_are_here()) {
-      for (std::size_t mine = 0; mine < verbs_.size(); ++mine) {
-        std::vector<const std::byte*> inputs;
-        for (const Verb* from : verbs_) {
-          inputs.push_back(slice(from->input, static_cast<int>(mine)).data());
-        }
-        reduce(inputs, verbs_[mine]->output, first.type, first.op);
-      }
-      return;
-    }
+    if (all_are_here()) return LocalWork(verbs_).help();
     const ReductionPlan plan(layout_.places(), first.type, first.op);
     const Pieces sums = own_sums(plan, first);
     Outbox out = outbox();
@@ -297,63 +284,43 @@ class LocalVerb {
   }
 
   void all_to_all() {
-    const auto part = [](auto buffer, std::span<const std::size_t> sizes, int place) {
-      const auto p = static_cast<std::ptrdiff_t>(place);
-      return buffer.subspan(std::accumulate(sizes.begin(), sizes.begin() + p, std::size_t{0}),
-                            sizes[static_cast<std::size_t>(place)]);
+    const auto cut = [](auto buffer, std::span<const std::size_t> sizes) {
+      std::vector<decltype(buffer)> parts;
+      for (const std::size_t size : sizes) {
+        parts.push_back(buffer.first(size));
+        buffer = buffer.subspan(size);
+      }
+      return parts;
     };
+    std::vector<Pieces> sent;
+    std::vector<std::vector<Bytes>> received;
+    for (const Verb* mine : verbs_) {
+      sent.push_back(cut(mine->input, mine->send_sizes));
+      received.push_back(cut(mine->output, mine->recv_sizes));
+    }
     Outbox out = outbox();
     Inbox in = inbox();
-    for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
-      for (const Verb* mine : verbs_) {
-        for (const int to : layout_.places()[worker]) {
-          out[worker].push_back(part(mine->input, mine->send_sizes, to));
-        }
+    for (std::size_t place = 0; place < layout_.size(); ++place) {
+      for (const auto& to : received) {
+        in[layout_.worker_of(place)].push_back({to[place].size(), to[place].data()});
       }
-      for (const int from : layout_.places()[worker]) {
-        for (const Verb* mine : verbs_) {
-          const Bytes to = part(mine->output, mine->recv_sizes, from);
-          in[worker].push_back({to.size(), to.data()});
-        }
+    }
+    for (const Pieces& from : sent) {
+      for (std::size_t place = 0; place < layout_.size(); ++place) {
+        out[layout_.worker_of(place)].push_back(from[place]);
       }
     }
     const auto pieces = exchange(std::move(out), std::move(in));
     for (std::size_t mine = 0; mine < verbs_.size(); ++mine) {
-      const Verb& to = *verbs_[mine];
       for (std::size_t from = 0; from < layout_.size(); ++from) {
         copy_bytes(pieces[layout_.worker_of(from)][layout_.index_of(from) * verbs_.size() + mine],
-                   part(to.output, to.recv_sizes, static_cast<int>(from)));
+                   received[mine][from]);
       }
     }
-  }
-
-  void permute() {
-    // Between two workers messages go in the order of their sources.
-    Outbox out = outbox();
-    Inbox in = inbox();
-    for (const Verb* mine : verbs_) {
-      if (mine->destination == Communicator::kNobody || is_here(mine->destination)) continue;
-      out[layout_.worker_of(mine->destination)].push_back(mine->input);
-    }
-    std::vector<const Verb*> receivers;
-    for (const Verb* mine : verbs_) {
-      if (mine->source == Communicator::kNobody) continue;
-      if (is_here(mine->source)) {
-        copy_bytes(verb_of(mine->source).input, mine->output);
-      } else {
-        receivers.push_back(mine);
-      }
-    }
-    std::sort(receivers.begin(), receivers.end(),
-              [](const Verb* a, const Verb* b) { return a->source < b->source; });
-    for (const Verb* mine : receivers) {
-      in[layout_.worker_of(mine->source)].push_back({mine->output.size(), mine->output.data()});
-    }
-    exchange(std::move(out), std::move(in));
   }
 
   void broadcast() {
-    const int root = verbs_[0]->source;
+    const int root = verbs_[0]->root;
     const Outputs outputs = this->outputs();
     if (outputs.are_one) return outer_->barrier();
     Outbox out = outbox();

@@ -64,10 +64,8 @@ class SharedCommunicator final : public Communicator {
         return do_all_gather(verb.input, verb.output);
       case Verb::Kind::all_to_all:
         return do_all_to_all(verb.input, verb.send_sizes, verb.output, verb.recv_sizes);
-      case Verb::Kind::permute:
-        return do_permute(verb.input, verb.destination, verb.output, verb.source);
       case Verb::Kind::broadcast:
-        return do_broadcast(verb.output, verb.source);
+        return do_broadcast(verb.output, verb.root);
       case Verb::Kind::barrier:
         meet(verb.kind, {}, {});
         return;
@@ -96,7 +94,7 @@ class SharedCommunicator final : public Communicator {
     link_->check(rounds_.user());  // it waits for nobody, which would do so
     if (verb.kind == Verb::Kind::allocate) {
       *verb.buffer = private_buffer(verb.bytes, verb.copies == Copies::one);
-    } else if (verb.kind != Verb::Kind::permute || verb.source != kNobody) {
+    } else {
       copy_bytes(verb.input, verb.output);
     }
   }
@@ -316,15 +314,6 @@ class SharedCommunicator final : public Communicator {
       }
       if (round > 0) read(round - 1);
     });
-  }
-
-  void do_permute(ConstBytes input, int destination, Bytes output, int source) {
-    std::vector<std::size_t> send_sizes(count(), 0);
-    std::vector<std::size_t> recv_sizes(count(), 0);
-    if (destination != kNobody) send_sizes[static_cast<std::size_t>(destination)] = input.size();
-    if (source != kNobody) recv_sizes[static_cast<std::size_t>(source)] = output.size();
-    do_all_to_all(destination == kNobody ? ConstBytes() : input, send_sizes,
-                  source == kNobody ? Bytes() : output, recv_sizes);
   }
 
   void do_broadcast(Bytes data, int root) {

@@ -1,4 +1,4 @@
-#include "framework/groups/local_work.h"
+#include "framework/comm/local_work.h"
 
 #include <algorithm>
 #include <cstring>
@@ -26,7 +26,7 @@ std::unique_ptr<LocalWork> LocalWork::of(std::span<const Verb* const> verbs) {
   if (verbs.size() < 2 || !can_be_shared(first.kind) || bytes * verbs.size() < kWorthSharing) {
     return nullptr;
   }
-  return std::unique_ptr<LocalWork>(new LocalWork(verbs));
+  return std::make_unique<LocalWork>(verbs);
 }
 
 LocalWork::LocalWork(std::span<const Verb* const> verbs) : verbs_(verbs.begin(), verbs.end()) {

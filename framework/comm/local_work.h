@@ -14,15 +14,16 @@ namespace lockstep {
 /// which the threads do side by side; each reads the others' buffers where they are.
 class LocalWork {
  public:
-  /// None for a verb that one thread does as fast. `verbs` are those of all
-  /// replicas in the order of their places; they and their buffers stay until all parts are done.
+  /// Of an all_reduce, reduce_scatter or all_gather. `verbs` are those of all replicas in the order
+  /// of their places; they and their buffers stay until all parts are done.
+  explicit LocalWork(std::span<const Verb* const> verbs);
+  /// None for a verb that one thread does as fast.
   [[nodiscard]] static std::unique_ptr<LocalWork> of(std::span<const Verb* const> verbs);
 
   /// Does parts that nobody else has taken until there are no more. Several threads at once.
   void help() noexcept;
 
  private:
-  explicit LocalWork(std::span<const Verb* const> verbs);
   void do_part(std::size_t index) const;
 
   std::vector<const Verb*> verbs_;
