@@ -29,25 +29,6 @@ void check_elements(const char* verb, std::size_t bytes, const Verb& call) {
   require(problem.empty(), verb, ": ", problem);
 }
 
-void check_all_reduce(const Verb& verb) {
-  require(verb.input.size() == verb.output.size(), "all_reduce: input has ",
-          InBytes{verb.input.size()}, ", output ", verb.output.size(), "; they must agree");
-  check_elements("all_reduce", verb.input.size(), verb);
-}
-
-void check_reduce_scatter(const Verb& verb, int size) {
-  require(verb.input.size() == verb.output.size() * static_cast<std::size_t>(size),
-          "reduce_scatter: input has ", InBytes{verb.input.size()}, "; ", size, " slices of ",
-          verb.output.size(), " are needed");
-  check_elements("reduce_scatter", verb.output.size(), verb);
-}
-
-void check_all_gather(const Verb& verb, int size) {
-  require(verb.output.size() == verb.input.size() * static_cast<std::size_t>(size),
-          "all_gather: output has ", InBytes{verb.output.size()}, "; ", size, " times ",
-          verb.input.size(), " are needed");
-}
-
 void check_sizes(const char* what, std::span<const std::size_t> sizes, int replicas,
                  std::size_t buffer) {
   require(sizes.size() == static_cast<std::size_t>(replicas), "all_to_all: ", sizes.size(), " ",
@@ -66,22 +47,22 @@ void check_all_to_all(const Verb& verb, int rank, int size) {
           " and expects ", received);
 }
 
-void check_allocate(const Verb& verb) {
-  constexpr std::size_t kMost = std::size_t{1} << 46;  // more than machines have addresses for
-  require(verb.bytes <= kMost, "allocate: ", InBytes{verb.bytes}, "; no more than ", kMost,
-          " are possible");
-}
-
 }  // namespace
 
 void Verb::check(int rank, int size) const {
+  const auto count = static_cast<std::size_t>(size);
   switch (kind) {
     case Kind::all_reduce:
-      return check_all_reduce(*this);
+      require(input.size() == output.size(), "all_reduce: input has ", InBytes{input.size()},
+              ", output ", output.size(), "; they must agree");
+      return check_elements("all_reduce", input.size(), *this);
     case Kind::reduce_scatter:
-      return check_reduce_scatter(*this, size);
+      require(input.size() == output.size() * count, "reduce_scatter: input has ",
+              InBytes{input.size()}, "; ", size, " slices of ", output.size(), " are needed");
+      return check_elements("reduce_scatter", output.size(), *this);
     case Kind::all_gather:
-      return check_all_gather(*this, size);
+      return require(output.size() == input.size() * count, "all_gather: output has ",
+                     InBytes{output.size()}, "; ", size, " times ", input.size(), " are needed");
     case Kind::all_to_all:
       return check_all_to_all(*this, rank, size);
     case Kind::broadcast:
@@ -90,7 +71,9 @@ void Verb::check(int rank, int size) const {
     case Kind::barrier:
       return;
     case Kind::allocate:
-      return check_allocate(*this);
+      constexpr std::size_t kMost = std::size_t{1} << 46;  // more than machines have addresses for
+      return require(bytes <= kMost, "allocate: ", InBytes{bytes}, "; no more than ", kMost,
+                     " are possible");
   }
 }
 

@@ -56,9 +56,8 @@ SocketStore::~SocketStore() {
 }
 
 std::string SocketStore::ask(const std::string& request) {
-  if (request.size() > kMaxMessage) {
-    throw ValueError(str("store: a message of ", request.size(), " bytes is over ", kMaxMessage));
-  }
+  require(request.size() <= kMaxMessage, "store: a message of ", request.size(), " bytes is over ",
+          kMaxMessage);
   const std::lock_guard lock(mutex_);
   bool closed = false;
   std::string reply;

@@ -56,8 +56,7 @@ std::shared_ptr<Board::Group> Board::group(int worker, std::uint64_t key,
 
 std::unique_ptr<Board::Seat> Board::take_seat(int worker, std::uint64_t id, std::uint64_t parent,
                                               std::string_view name) {
-  if (id == 0)
-    throw ValueError(str("replica ", name, " has the id 0 on the board, which is nobody's"));
+  require(id != 0, "replica ", name, " has the id 0 on the board, which is nobody's");
   return std::make_unique<Seat>(state_, worker, id, parent, name);
 }
 
@@ -146,10 +145,9 @@ Board::Seat::~Seat() {
 }
 
 void Board::Seat::start(Group& group, int place, const CallRecord& call) {
-  if (place < 0 || place >= group.size_ || group.worker_ != worker_) {
-    throw ValueError(str("place ", place, " in a group of ", group.size_, " of worker ",
-                         group.worker_, " is not of a member of worker ", worker_));
-  }
+  require(place >= 0 && place < group.size_ && group.worker_ == worker_, "place ", place,
+          " in a group of ", group.size_, " of worker ", group.worker_,
+          " is not of a member of worker ", worker_);
   Word& arrived = group.entry_[place].arrived;
   const std::uint64_t number = arrived.load() + 1;
   {

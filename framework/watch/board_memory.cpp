@@ -63,10 +63,8 @@ std::string read_text(const Word* words, std::size_t count) {
 }
 
 std::size_t BoardMemory::size_of(int workers) {
-  if (workers < 1 || workers > kMaxWorkers) {
-    throw ValueError(
-        str("the replicas of a host run on 1 to ", kMaxWorkers, " workers, not on ", workers));
-  }
+  require(workers >= 1 && workers <= kMaxWorkers, "the replicas of a host run on 1 to ",
+          kMaxWorkers, " workers, not on ", workers);
   return sizeof(PublicWords) + static_cast<std::size_t>(workers) * sizeof(WorkerWords);
 }
 

@@ -88,9 +88,8 @@ BoardState::~BoardState() {
 }
 
 BoardState::Books& BoardState::books(int worker) {
-  if (worker < 0 || worker >= memory.workers()) {
-    throw ValueError(str("a board of ", memory.workers(), " workers has no worker ", worker));
-  }
+  require(worker >= 0 && worker < memory.workers(), "a board of ", memory.workers(),
+          " workers has no worker ", worker);
   Books& books = books_[static_cast<std::size_t>(worker)];
   if (!books.owned) {
     if (token_ == 0) token_ = new_token();
@@ -130,14 +129,12 @@ std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t k
   const std::lock_guard lock(mutex_);
   Books& books = this->books(worker);
   for (const GroupMember& member : members) {
-    if (member.worker < 0 || member.worker >= memory.workers()) {
-      throw ValueError(str("a member's worker is ", member.worker, " on a board of ",
-                           memory.workers(), " workers"));
-    }
+    require(member.worker >= 0 && member.worker < memory.workers(), "a member's worker is ",
+            member.worker, " on a board of ", memory.workers(), " workers");
   }
   auto found = books.groups.find(key);
   if (found == books.groups.end()) {
-    if (key == 0) throw ValueError("a group's key on the board is not 0");
+    require(key != 0, "a group's key on the board is not 0");
     if (books.groups.size() >= books.sweep_at) sweep(worker);
     found = books.groups.emplace(key, add_group(worker, key, members)).first;
   } else {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "framework/base/bytes.h"
-#include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/comm/hierarchy.h"
@@ -80,9 +79,7 @@ class GlooCommunicator final : public Communicator {
 
 std::shared_ptr<Communicator> connect_gloo(std::shared_ptr<Store> store, int rank, int size,
                                            const ConnectOptions& options) {
-  if (rank < 0 || rank >= size) {
-    throw ValueError(str("connect_gloo: rank ", rank, " is not in a group of ", size));
-  }
+  require(rank >= 0 && rank < size, "connect_gloo: rank ", rank, " is not in a group of ", size);
   auto link = std::make_shared<GlooLink>(std::move(store), rank, size, options);
   std::vector<int> everyone;
   for (int member = 0; member < size; ++member) everyone.push_back(member);

@@ -361,9 +361,7 @@ class SharedCommunicator final : public Communicator {
 std::shared_ptr<Communicator> connect_shared(std::shared_ptr<HostMemory> memory,
                                              std::shared_ptr<Store> store, int rank, int size,
                                              const ConnectOptions& options) {
-  if (rank < 0 || rank >= size) {
-    throw ValueError(str("connect_shared: rank ", rank, " is not in a group of ", size));
-  }
+  require(rank >= 0 && rank < size, "connect_shared: rank ", rank, " is not in a group of ", size);
   auto link = std::make_shared<SharedLink>(std::move(memory), *store, rank, size, options);
   std::vector<int> everyone(static_cast<std::size_t>(size));
   std::iota(everyone.begin(), everyone.end(), 0);
