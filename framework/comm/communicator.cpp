@@ -142,10 +142,6 @@ SymmetricBuffer Communicator::allocate(std::size_t bytes, Copies copies) {
   return buffer;
 }
 
-SharedPlace Communicator::place_of(ConstBytes) const {
-  return {};
-}
-
 std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> members,
                                                      std::uint64_t channel) {
   std::vector<bool> seen(static_cast<std::size_t>(size_), false);

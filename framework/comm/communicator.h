@@ -140,9 +140,9 @@ class Communicator {
   /// memory a verb is work for the CPU.
   [[nodiscard]] virtual bool is_network() const noexcept = 0;
 
-  /// Where `memory` is in memory that the replicas of a host share; {} if it is in none. The same
-  /// place is the same memory.
-  [[nodiscard]] virtual SharedPlace place_of(ConstBytes memory) const;
+  /// Where some memory is in memory that the replicas of a host share; {} if it is in none. The
+  /// same place is the same memory.
+  [[nodiscard]] virtual SharedPlace place_of(ConstBytes /*memory*/) const { return {}; }
 
   /// What this replica has sent, over all groups that share its connections. Any thread.
   [[nodiscard]] virtual const Ledger& ledger() const noexcept = 0;

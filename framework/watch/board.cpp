@@ -103,16 +103,11 @@ std::string Board::pending(int worker) const {
 }
 
 Board::Group::Group(std::shared_ptr<BoardState> state, int worker, std::uint64_t key,
-                    std::uint64_t life, MemberWords* entry, int size)
-    : state_(std::move(state)),
-      worker_(worker),
-      key_(key),
-      life_(life),
-      entry_(entry),
-      size_(size) {}
+                    MemberWords* entry, int size)
+    : state_(std::move(state)), worker_(worker), key_(key), entry_(entry), size_(size) {}
 
 Board::Group::~Group() {
-  state_->release_group(worker_, key_, life_);
+  state_->release_group(worker_, key_);
 }
 
 Board::Seat::Seat(std::shared_ptr<BoardState> state, int worker, std::uint64_t id,

@@ -140,8 +140,8 @@ class Board {
 class Board::Group {
  public:
   /// Use Board::group().
-  Group(std::shared_ptr<BoardState> state, int worker, std::uint64_t key, std::uint64_t life,
-        MemberWords* entry, int size);
+  Group(std::shared_ptr<BoardState> state, int worker, std::uint64_t key, MemberWords* entry,
+        int size);
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -151,7 +151,6 @@ class Board::Group {
   std::shared_ptr<BoardState> state_;
   int worker_;
   std::uint64_t key_;
-  std::uint64_t life_;
   MemberWords* entry_;
   int size_;
 };

@@ -139,7 +139,7 @@ std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t k
     found = books.groups.emplace(key, add_group(worker, key, members)).first;
   } else {
     const WorkerWords& words = memory.worker(worker);
-    const auto& [slot, offset, life, group] = found->second;
+    const auto& [slot, offset, group] = found->second;
     const GroupView view{.slot = slot,
                          .version = words.versions[slot].load(),
                          .offset = offset,
@@ -152,8 +152,7 @@ std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t k
   Registered& registered = found->second;
   std::shared_ptr<Board::Group> group = registered.group.lock();
   if (group == nullptr) {
-    ++registered.life;
-    group = std::make_shared<Board::Group>(shared_from_this(), worker, key, registered.life,
+    group = std::make_shared<Board::Group>(shared_from_this(), worker, key,
                                            members_at(memory.worker(worker), registered.offset),
                                            static_cast<int>(members.size()));
     registered.group = group;
@@ -200,23 +199,23 @@ BoardState::Registered BoardState::add_group(int worker, std::uint64_t key,
     entry[i].arrived.store(0);
   }
   words.versions[slot].store(version + 2);
-  return {.slot = slot, .offset = offset, .life = 0, .group = {}};
+  return {.slot = slot, .offset = offset, .group = {}};
 }
 
-void BoardState::release_group(int worker, std::uint64_t key, std::uint64_t life) noexcept {
+void BoardState::release_group(int worker, std::uint64_t key) noexcept {
   const std::lock_guard lock(mutex_);
-  Books& books = books_[static_cast<std::size_t>(worker)];
-  const Registered& registered = books.groups.at(key);
-  // Someone may have come back to it between the last holder's going and this.
-  if (registered.life != life) return;
-  memory.worker(worker).held[registered.slot].store(0);
-  if (!is_held_elsewhere(worker, key, registered.offset)) remove_group(worker, key);
+  const auto& groups = books_[static_cast<std::size_t>(worker)].groups;
+  const auto found = groups.find(key);
+  // Someone may have come back to it since, and may even have released it.
+  if (found == groups.end() || !found->second.group.expired()) return;
+  memory.worker(worker).held[found->second.slot].store(0);
+  if (!is_held_elsewhere(worker, key, found->second.offset)) remove_group(worker, key);
 }
 
 void BoardState::remove_group(int worker, std::uint64_t key) noexcept {
   Books& books = books_[static_cast<std::size_t>(worker)];
   WorkerWords& words = memory.worker(worker);
-  const auto [slot, offset, life, group] = books.groups.at(key);
+  const auto [slot, offset, group] = books.groups.at(key);
   const std::uint64_t size = words_of(words.arena[offset].load());
   clear(words, slot);
   books.arena.give(offset, size);

@@ -48,8 +48,8 @@ struct BoardState : std::enable_shared_from_this<BoardState> {
 
   [[nodiscard]] std::shared_ptr<Board::Group> hold_group(int worker, std::uint64_t key,
                                                          std::span<const GroupMember> members);
-  /// Nobody holds life number `life` of the group any more.
-  void release_group(int worker, std::uint64_t key, std::uint64_t life) noexcept;
+  /// One has let go of the group who was the last to hold it.
+  void release_group(int worker, std::uint64_t key) noexcept;
 
   BoardMemory memory;
 
@@ -57,8 +57,6 @@ struct BoardState : std::enable_shared_from_this<BoardState> {
   struct Registered {
     std::uint32_t slot = 0;
     std::uint64_t offset = 0;
-    /// Counts how often it was held anew after all had let go of it.
-    std::uint64_t life = 0;
     std::weak_ptr<Board::Group> group;
   };
   struct Books {
