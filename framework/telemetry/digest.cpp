@@ -10,26 +10,26 @@
 namespace lockstep {
 namespace {
 
-void require(int status) {
+void check_done(int status) {
   if (status != 1) throw Error("parameters_sha256: OpenSSL can't compute SHA-256");
 }
 
 }  // namespace
 
 ParametersDigest::ParametersDigest() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-  require(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr));
+  check_done(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr));
 }
 
 void ParametersDigest::add(const std::string& name, const at::Tensor& tensor) {
   if (!tensor.defined()) throw ValueError(str("parameters_sha256: '", name, "' is undefined"));
   const at::Tensor bytes = tensor.detach().cpu().contiguous();
-  require(EVP_DigestUpdate(context_.get(), bytes.data_ptr(), bytes.nbytes()));
+  check_done(EVP_DigestUpdate(context_.get(), bytes.data_ptr(), bytes.nbytes()));
 }
 
 std::string ParametersDigest::finish() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
-  require(EVP_DigestFinal_ex(context_.get(), digest.data(), &size));
+  check_done(EVP_DigestFinal_ex(context_.get(), digest.data(), &size));
 
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
