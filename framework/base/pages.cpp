@@ -11,7 +11,8 @@
 namespace lockstep {
 namespace {
 
-std::shared_ptr<std::byte> map(std::size_t bytes, int flags, int descriptor, std::size_t offset) {
+std::shared_ptr<std::byte> map_memory(std::size_t bytes, int flags, int descriptor,
+                                      std::size_t offset) {
   void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE,
                             descriptor, static_cast<off_t>(offset));
   if (data == MAP_FAILED) {
@@ -25,11 +26,11 @@ std::shared_ptr<std::byte> map(std::size_t bytes, int flags, int descriptor, std
 }  // namespace
 
 std::shared_ptr<std::byte> map_shared(int descriptor, std::size_t offset, std::size_t bytes) {
-  return map(bytes, MAP_SHARED, descriptor, offset);
+  return map_memory(bytes, MAP_SHARED, descriptor, offset);
 }
 
 std::shared_ptr<std::byte> map_private(std::size_t bytes) {
-  return map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return map_memory(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
 }  // namespace lockstep
