@@ -46,7 +46,11 @@ Board::Board(int workers, int descriptor, std::size_t offset)
     : state_(std::make_shared<BoardState>(BoardMemory(workers, descriptor, offset))) {}
 
 std::size_t Board::bytes_for(int workers) {
-  return BoardMemory::size_of(workers);
+  // Addresses, not memory; a job of that many workers on one host is a mistake.
+  constexpr int kMaxWorkers = 65536;
+  require(workers >= 1 && workers <= kMaxWorkers, "the replicas of a host run on 1 to ",
+          kMaxWorkers, " workers, not on ", workers);
+  return sizeof(PublicWords) + static_cast<std::size_t>(workers) * sizeof(WorkerWords);
 }
 
 std::shared_ptr<Board::Group> Board::group(int worker, std::uint64_t key,

@@ -16,8 +16,6 @@
 namespace lockstep {
 namespace {
 
-// Addresses, not memory; a job of that many workers on one host is a mistake.
-constexpr int kMaxWorkers = 65536;
 // A writer that was interrupted halfway is not waited for: a search tries again later.
 constexpr int kTries = 64;
 
@@ -62,20 +60,15 @@ std::string read_text(const Word* words, std::size_t count) {
   return text;
 }
 
-std::size_t BoardMemory::size_of(int workers) {
-  require(workers >= 1 && workers <= kMaxWorkers, "the replicas of a host run on 1 to ",
-          kMaxWorkers, " workers, not on ", workers);
-  return sizeof(PublicWords) + static_cast<std::size_t>(workers) * sizeof(WorkerWords);
-}
-
-BoardMemory::BoardMemory(int workers) : workers_(workers), data_(map_private(size_of(workers))) {
+BoardMemory::BoardMemory(int workers)
+    : workers_(workers), data_(map_private(Board::bytes_for(workers))) {
   // A word that is touched takes a page, not 2 MiB. Where the system knows no huge pages this fails
   // and nothing is lost.
-  static_cast<void>(::madvise(data_.get(), size_of(workers), MADV_NOHUGEPAGE));
+  static_cast<void>(::madvise(data_.get(), Board::bytes_for(workers), MADV_NOHUGEPAGE));
 }
 
 BoardMemory::BoardMemory(int workers, int descriptor, std::size_t offset) : workers_(workers) {
-  const std::size_t end = offset + size_of(workers);
+  const std::size_t end = offset + Board::bytes_for(workers);
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) {
     throw CommError(str("the board of pending calls: descriptor ", descriptor,
@@ -86,7 +79,7 @@ BoardMemory::BoardMemory(int workers, int descriptor, std::size_t offset) : work
                         status.st_size, " bytes; a board of ", workers, " workers at ", offset,
                         " ends at ", end));
   }
-  data_ = map_shared(descriptor, offset, size_of(workers));
+  data_ = map_shared(descriptor, offset, Board::bytes_for(workers));
 }
 
 WorkerWords& BoardMemory::worker(int worker) const noexcept {
@@ -160,11 +153,7 @@ MemberWords* members_at(WorkerWords& worker, std::uint64_t offset) noexcept {
   return reinterpret_cast<MemberWords*>(&worker.arena[offset + 1]);
 }
 
-const MemberWords* members_at(const WorkerWords& worker, std::uint64_t offset) noexcept {
-  return reinterpret_cast<const MemberWords*>(&worker.arena[offset + 1]);
-}
-
-std::vector<GroupMember> read_members(const WorkerWords& worker, const GroupView& group) {
+std::vector<GroupMember> read_members(WorkerWords& worker, const GroupView& group) {
   std::vector<GroupMember> members(group.size);
   const MemberWords* words = members_at(worker, group.offset);
   for (std::size_t i = 0; i < members.size(); ++i) {

@@ -116,9 +116,6 @@ class BoardMemory {
   explicit BoardMemory(int workers);
   BoardMemory(int workers, int descriptor, std::size_t offset);
 
-  /// As Board::bytes_for().
-  [[nodiscard]] static std::size_t size_of(int workers);
-
   [[nodiscard]] int workers() const noexcept { return workers_; }
   [[nodiscard]] WorkerWords& worker(int worker) const noexcept;
   [[nodiscard]] PublicWords& common() const noexcept;
@@ -168,11 +165,8 @@ struct GroupView {
 /// None if the worker has no such group. One that does not stop changing looks so, too.
 [[nodiscard]] std::optional<GroupView> find_group(const WorkerWords& worker, std::uint64_t key);
 [[nodiscard]] MemberWords* members_at(WorkerWords& worker, std::uint64_t offset) noexcept;
-[[nodiscard]] const MemberWords* members_at(const WorkerWords& worker,
-                                            std::uint64_t offset) noexcept;
 /// The members; empty if the group has gone.
-[[nodiscard]] std::vector<GroupMember> read_members(const WorkerWords& worker,
-                                                    const GroupView& group);
+[[nodiscard]] std::vector<GroupMember> read_members(WorkerWords& worker, const GroupView& group);
 
 /// A call number that stands for a member's end: `key` is then the member's id, and the verdict is
 /// what it ended with.

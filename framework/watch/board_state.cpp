@@ -138,7 +138,7 @@ std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t k
     if (books.groups.size() >= books.sweep_at) sweep(worker);
     found = books.groups.emplace(key, add_group(worker, key, members)).first;
   } else {
-    const WorkerWords& words = memory.worker(worker);
+    WorkerWords& words = memory.worker(worker);
     const auto& [slot, offset, group] = found->second;
     const GroupView view{.slot = slot,
                          .version = words.versions[slot].load(),
@@ -226,7 +226,7 @@ void BoardState::remove_group(int worker, std::uint64_t key) noexcept {
 // Whoever waits in a call of the group holds it, and reads from this entry whether this worker's
 // members have arrived, maybe long after they have gone on and let go of it.
 bool BoardState::is_held_elsewhere(int worker, std::uint64_t key, std::uint64_t offset) const {
-  const WorkerWords& words = memory.worker(worker);
+  WorkerWords& words = memory.worker(worker);
   const MemberWords* entry = members_at(words, offset);
   const std::uint64_t size = words.arena[offset].load();
   std::set<int> workers;

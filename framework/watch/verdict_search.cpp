@@ -23,7 +23,7 @@ std::optional<std::uint32_t> find_seat(const WorkerWords& worker, std::uint64_t 
 
 }  // namespace
 
-std::optional<std::uint64_t> arrivals(const WorkerWords& worker, std::uint64_t key, int place) {
+std::optional<std::uint64_t> arrivals(WorkerWords& worker, std::uint64_t key, int place) {
   for (int i = 0; i < 8; ++i) {
     const auto group = find_group(worker, key);
     if (!group || static_cast<std::uint64_t>(place) >= group->size) return 0;
@@ -83,7 +83,7 @@ PendingCall& VerdictSearch::gather(const KnownSeat& waiting) {
   if (!is_new) return call;
   call.key = view.key;
   call.number = view.number;
-  const WorkerWords& worker = memory_.worker(waiting.place.worker);
+  WorkerWords& worker = memory_.worker(waiting.place.worker);
   if (const auto group = find_group(worker, call.key)) call.members = read_members(worker, *group);
   for (std::size_t i = 0; i < call.members.size(); ++i) place_member(call, static_cast<int>(i));
   return call;

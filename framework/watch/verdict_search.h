@@ -129,7 +129,7 @@ class VerdictSearch {
 
 /// In how many calls of the group `key` the member at `place` has arrived, by the entry of its own
 /// worker; none if that does not stop changing.
-[[nodiscard]] std::optional<std::uint64_t> arrivals(const WorkerWords& worker, std::uint64_t key,
+[[nodiscard]] std::optional<std::uint64_t> arrivals(WorkerWords& worker, std::uint64_t key,
                                                     int place);
 
 }  // namespace lockstep
