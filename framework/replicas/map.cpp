@@ -14,7 +14,7 @@
 #include "framework/collectives/message.h"
 #include "framework/collectives/pbroadcast.h"
 #include "framework/replicas/job.h"
-#include "framework/replicas/shared_result.h"
+#include "framework/replicas/own_graph.h"
 
 namespace lockstep {
 

@@ -1,8 +1,10 @@
 #include "framework/replicas/own_graph.h"
 
 #include <string>
+#include <utility>
 
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
@@ -27,6 +29,28 @@ class Captured final : public Node {
     throw NameError(
         "a backward reaches a tensor that a map's function captured by another way than the "
         "function's result");
+  }
+};
+
+class CountedElsewhere final : public Node {
+ public:
+  std::string name() const override { return "CountedElsewhere"; }
+  variable_list apply(variable_list&& gradients) override {
+    for (Tensor& gradient : gradients) {
+      // Still a function of the gradient: the backward of a backward runs in all members, too.
+      if (gradient.defined()) gradient = following(at::zeros_like(gradient).detach(), gradient);
+    }
+    return std::move(gradients);
+  }
+
+  // `value` as a function of `source` whose gradient counts elsewhere.
+  static Tensor following(Tensor value, const Tensor& source) {
+    if (is_differentiable(source) && c10::GradMode::is_enabled()) {
+      const auto node = make_node<CountedElsewhere>();
+      node->set_next_edges({torch::autograd::impl::gradient_edge(source)});
+      torch::autograd::set_history(value, node);
+    }
+    return value;
   }
 };
 
@@ -79,6 +103,10 @@ void OwnGraph::cut_off(const std::vector<Tensor>& results) {
       visit(edge);
     }
   }
+}
+
+Tensor counted_elsewhere(const Tensor& result) {
+  return is_differentiable(result) ? CountedElsewhere::following(result.detach(), result) : result;
 }
 
 }  // namespace lockstep

@@ -16,15 +16,14 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/collectives/autograd_node.h"
 #include "framework/collectives/pbroadcast.h"
 #include "framework/collectives/psum.h"
 #include "framework/collectives/record.h"
 #include "framework/collectives/varying.h"
-#include "framework/replicas/differentiated_map.h"
 #include "framework/replicas/own_graph.h"
-#include "framework/replicas/shared_result.h"
 
 namespace lockstep {
 namespace {
@@ -33,6 +32,7 @@ using at::Tensor;
 using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
+using torch::autograd::impl::gradient_edge;
 using Tensors = std::vector<Tensor>;
 
 // Where gradients leave the replicas' graphs, and where they go on outside.
@@ -47,43 +47,22 @@ struct Port {
 
 // A map that has run and can be differentiated.
 struct Recorded {
+  Recorded(MapCall call, std::size_t replicas)
+      : options(std::move(call)), results(replicas), graphs(replicas), places(replicas) {}
+
   MapCall options;
-  Identities identities;
-  std::vector<Tensors> results;  // by replica, with their graphs
   std::vector<Port> ports;
-  std::vector<OwnGraph> graphs;            // by replica
-  std::vector<std::uint64_t> map_calls{};  // of the replicas' levels
-  std::vector<std::int64_t> begins{};      // of the replicas here, by axis
-  // With check_vma, by replica: what varies in it, and its place along each axis.
-  std::vector<std::shared_ptr<Variance>> variances{};
-  std::vector<std::vector<std::int64_t>> places{};
-  std::vector<AxisSet> result_axes{};  // over which each result varies
+  std::vector<std::uint64_t> map_calls;  // of the replicas' levels
+  std::vector<AxisSet> result_axes;      // over which each result varies, with check_vma
+  // By replica:
+  Identities identities;
+  std::vector<Tensors> results;  // with their graphs
+  std::vector<OwnGraph> graphs;
+  std::vector<std::vector<std::int64_t>> places;     // along each axis
+  std::vector<std::shared_ptr<Variance>> variances;  // with check_vma: what varies in it
 };
 
 std::vector<Tensors> attach(Recorded recorded);
-
-// Ports for what replicas captured.
-void add_captured(Recorded& recorded) {
-  const std::size_t replicas = recorded.graphs.size();
-  const auto all_axes = names_of(recorded.options).names();
-  for (std::size_t r = 0; r < replicas; ++r) {
-    for (const CapturedEnd& captured : recorded.graphs[r].captured) {
-      const auto is_its = [&](const Port& port) {
-        return port.captured && port.outside[0] == captured.outside;
-      };
-      auto known = std::find_if(recorded.ports.begin(), recorded.ports.end(), is_its);
-      if (known == recorded.ports.end()) {
-        known = recorded.ports.insert(known, Port{std::vector<Edge>(replicas),
-                                                  {captured.outside},
-                                                  std::vector<std::size_t>(replicas, 0),
-                                                  all_axes,
-                                                  zeros_for(captured.outside),
-                                                  true});
-      }
-      known->inside[r] = captured.inside;
-    }
-  }
-}
 
 class MapBackward final : public Node {
  public:
@@ -99,36 +78,112 @@ class MapBackward final : public Node {
   variable_list apply(variable_list&& gradients) override;
 
  private:
-  Tensors gradient_of_results(std::size_t replica, const variable_list& gradients) const;
-  Port start_port(const std::vector<Tensors>& starts, std::size_t k) const;
-
   Recorded recorded_;
   std::shared_ptr<const int> caller_;  // the replica that called the map, if one did
   std::uint64_t runs_ = 0;
 };
 
-// Which call of the map this is, and where the first replica here is.
-void note_call(Recorded& recorded, const ReplicaThread& place) {
-  if (place.local != 0) return;
-  for (const AxisLevel& level : place.environment->levels()) {
-    recorded.map_calls.push_back(level.map_call);
+// The call, with which of the inputs the map is differentiated by.
+MapCall differentiated_by(MapCall options, const std::vector<MapInput>& inputs) {
+  std::vector<std::size_t> leaves;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (std::ranges::any_of(inputs[i].parts, is_differentiable)) leaves.push_back(i);
   }
-  const AxisLevel& own = place.environment->levels().back();
-  for (std::size_t axis = 0; axis < own.axes.size(); ++axis) {
-    recorded.begins.push_back(own.index(axis));
+  if (!leaves.empty()) {
+    options.differentiated =
+        lockstep::str("differentiated by ", leaves.size() == 1 ? "leaf " : "leaves ", join(leaves),
+                      " of its arguments");
+  }
+  return options;
+}
+
+// The call that runs a map's backward for the `run`-th time. Its number is its own, and follows
+// from the map's.
+MapCall call_of_backward(const Recorded& forward, std::uint64_t run, bool differentiated) {
+  Key key = Key(run).fold("backward");
+  for (const std::uint64_t map_call : forward.map_calls) key = key.fold(map_call);
+  MapCall options = forward.options;
+  const auto& before = forward.options.backward;
+  // Maps are counted in the upper bits of their calls: see Environment::next_map_call.
+  options.backward =
+      BackwardCall{key.bits() | 1, before ? before->number : forward.map_calls.back() / 2,
+                   before ? before->times + 1 : 1};
+  options.differentiated = differentiated ? "differentiated" : "";
+  return options;
+}
+
+void check_real(const MapCall& options, const Tensors& results) {
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    if (!results[k].defined() || !results[k].is_complex() || !results[k].requires_grad()) continue;
+    throw ValueError(lockstep::str(text_of(options), ": leaf ", k, " of the result is ",
+                                   at::toString(results[k].scalar_type()),
+                                   " and requires a gradient; maps are differentiated in real "
+                                   "numbers: use view_as_real"));
+  }
+}
+
+// Before a replica begins: where it is, and which call of the map this is.
+void note_place(Recorded& recorded, const ReplicaThread& place) {
+  const std::vector<AxisLevel>& levels = place.environment->levels();
+  for (std::size_t axis = 0; axis < levels.back().axes.size(); ++axis) {
+    recorded.places[static_cast<std::size_t>(place.local)].push_back(levels.back().index(axis));
+  }
+  if (place.local != 0) return;
+  for (const AxisLevel& level : levels) recorded.map_calls.push_back(level.map_call);
+}
+
+// `tensor` as a start of the replica's graph, whose gradient leaves it by the port.
+Tensor start_graph(Recorded& recorded, std::size_t port, std::size_t replica,
+                   const Tensor& tensor) {
+  Tensor start = tensor.detach().requires_grad_();
+  Edge& inside = recorded.ports[port].inside[replica];
+  inside = gradient_edge(start);
+  recorded.graphs[replica].inputs.insert(inside.function.get());
+  return start;
+}
+
+// Once a replica has its results, in its thread.
+void end_graph(Recorded& recorded, std::size_t replica) {
+  OwnGraph& graph = recorded.graphs[replica];
+  graph.threads.insert(at::RecordFunction::currentThreadId());
+  graph.cut_off(recorded.results[replica]);
+  if (replica != 0 || !recorded.options.check_vma) return;
+  for (const Tensor& result : recorded.results[0]) {
+    recorded.result_axes.push_back(recorded.variances[0]->of(result));
+  }
+}
+
+// Ports for what replicas captured.
+void add_captured(Recorded& recorded) {
+  const std::size_t replicas = recorded.graphs.size();
+  const auto all_axes = names_of(recorded.options).names();
+  for (std::size_t r = 0; r < replicas; ++r) {
+    for (const CapturedEnd& captured : recorded.graphs[r].captured) {
+      const auto is_its = [&](const Port& port) {
+        return port.captured && port.outside[0] == captured.outside;
+      };
+      auto known = std::ranges::find_if(recorded.ports, is_its);
+      if (known == recorded.ports.end()) {
+        known = recorded.ports.insert(known, Port{std::vector<Edge>(replicas),
+                                                  {captured.outside},
+                                                  std::vector<std::size_t>(replicas, 0),
+                                                  all_axes,
+                                                  zeros_for(captured.outside),
+                                                  true});
+      }
+      known->inside[r] = captured.inside;
+    }
   }
 }
 
 // Whether the first of the replicas that share the port is here: their sum is one value, which is
 // differentiated there.
 bool counts_here(const Recorded& recorded, const Port& port) {
-  const auto& over = port.shared_over;
-  for (std::size_t axis = 0; axis < recorded.begins.size(); ++axis) {
-    const bool shared =
-        std::find(over.begin(), over.end(), recorded.options.axes[axis].name) != over.end();
-    if (shared && recorded.begins[axis] != 0) return false;
-  }
-  return true;
+  const std::vector<std::int64_t>& first = recorded.places[0];
+  return std::ranges::all_of(port.shared_over, [&](const std::string& name) {
+    const auto axis = std::ranges::find(recorded.options.axes, name, &NamedAxis::name);
+    return first[static_cast<std::size_t>(axis - recorded.options.axes.begin())] == 0;
+  });
 }
 
 // Positions say nothing of which captured tensor of one member is which of another.
@@ -150,60 +205,43 @@ std::shared_ptr<const int> current_identity() {
   return here != nullptr ? here->identity() : nullptr;
 }
 
-// The gradients of one replica's results as the start of its backward: zeros where there are none.
-Tensors MapBackward::gradient_of_results(std::size_t replica,
-                                         const variable_list& gradients) const {
-  const Tensors& results = recorded_.results[replica];
+Tensor or_zeros(const Tensor& gradient, const Tensor& like) {
+  return gradient.defined() || !like.defined() ? gradient : at::zeros_like(like).detach();
+}
+
+// The gradients of one replica's results as the start of its backward.
+Tensors gradient_of_results(const Tensors& results, std::size_t replica,
+                            const variable_list& gradients) {
   Tensors own;
   for (std::size_t k = 0; k < results.size(); ++k) {
-    const Tensor& given = gradients[replica * results.size() + k];
-    own.push_back(given.defined() || !results[k].defined() ? given
-                                                           : at::zeros_like(results[k]).detach());
+    own.push_back(or_zeros(gradients[replica * results.size() + k], results[k]));
   }
   return own;
 }
 
+// The map as the call whose backward calls collectives over these axes.
+ForwardCall forward_over(const Recorded& recorded, const std::vector<std::string>& axes) {
+  const MapCall& options = recorded.options;
+  return {{options.map, AxisNames(axes), options.where}, 0, text_of(options)};
+}
+
 // One sum for all gradients that are shared over the same axes.
 void sum_shared(const Recorded& recorded, Tensors& gradients) {
-  std::vector<std::vector<std::string>> lists;
-  for (const Port& port : recorded.ports) {
-    const auto& over = port.shared_over;
-    if (!over.empty() && std::find(lists.begin(), lists.end(), over) == lists.end()) {
-      lists.push_back(over);
-    }
+  std::map<std::vector<std::string>, std::vector<std::size_t>> by_axes;
+  for (std::size_t p = 0; p < gradients.size(); ++p) {
+    const auto& over = recorded.ports[p].shared_over;
+    if (!over.empty()) by_axes[over].push_back(p);
   }
-  for (const auto& over : lists) {
-    std::vector<std::size_t> ports;
+  for (const auto& [over, ports] : by_axes) {
     Tensors operands;
-    for (std::size_t p = 0; p < gradients.size(); ++p) {
-      if (recorded.ports[p].shared_over != over) continue;
-      ports.push_back(p);
-      operands.push_back(gradients[p].defined() ? gradients[p]
-                                                : at::zeros_like(recorded.ports[p].like).detach());
+    for (const std::size_t p : ports) {
+      operands.push_back(or_zeros(gradients[p], recorded.ports[p].like));
     }
-    const AxisCall call{recorded.options.map, AxisNames(over), recorded.options.where};
-    const ForwardCall map{call, 0, text_of(recorded.options)};
+    const ForwardCall map = forward_over(recorded, over);
     const BackwardOf backward(map);
     const Tensors sums = collectives_detail::reduce_leaves(
-        collectives_detail::Reduction::sum, {"psum", call.axes, call.where}, operands, {});
+        collectives_detail::Reduction::sum, {"psum", map.call.axes, map.call.where}, operands, {});
     for (std::size_t i = 0; i < ports.size(); ++i) gradients[ports[i]] = sums[i];
-  }
-}
-
-bool is_tracked(const Recorded& recorded) {
-  return recorded.options.check_vma;
-}
-
-// Where a replica is and over which axes its results vary, once it has them.
-void note_results(Recorded& recorded, const ReplicaThread& place) {
-  const auto r = static_cast<std::size_t>(place.local);
-  const AxisLevel& own = place.environment->levels().back();
-  for (std::size_t axis = 0; axis < own.axes.size(); ++axis) {
-    recorded.places[r].push_back(own.index(axis));
-  }
-  if (r != 0) return;
-  for (const Tensor& result : recorded.results[r]) {
-    recorded.result_axes.push_back(recorded.variances[r]->of(result));
   }
 }
 
@@ -236,11 +274,10 @@ void share_starts(const Recorded& recorded, std::size_t replica, Tensors& starts
     for (const std::size_t k : indices) shared.push_back(starts[k].detach());
     if (const AxisSet over = variance.all() & ~axes; over != 0) {
       const Untracked untracked;
-      const AxisCall call{recorded.options.map, variance.names_of(over), recorded.options.where};
-      const ForwardCall map{call, 0, text_of(recorded.options)};
+      const ForwardCall map = forward_over(recorded, variance.names_of(over));
       const BackwardOf backward(map);
-      shared =
-          collectives_detail::pbroadcast_leaves({"pbroadcast", call.axes, call.where}, shared, 0);
+      shared = collectives_detail::pbroadcast_leaves({"pbroadcast", map.call.axes, map.call.where},
+                                                     shared, 0);
     }
     for (std::size_t i = 0; i < indices.size(); ++i) {
       starts[indices[i]] = variance.alias(shared[i], axes);
@@ -274,7 +311,7 @@ Tensors backward_of_replica(Recorded& recorded, std::size_t replica, const Tenso
   for (std::size_t k = 0; k < starts.size(); ++k) {
     const Tensor& result = recorded.results[replica][k];
     if (!is_differentiable(result)) continue;
-    roots.push_back(recorded.graphs[replica].end_of(torch::autograd::impl::gradient_edge(result)));
+    roots.push_back(recorded.graphs[replica].end_of(gradient_edge(result)));
     root_gradients.push_back(starts[k]);
   }
   torch::autograd::edge_list ends;
@@ -291,7 +328,7 @@ Tensors backward_of_replica(Recorded& recorded, std::size_t replica, const Tenso
         roots, root_gradients, /*keep_graph=*/true, create_graph, /*accumulate_grad=*/false, ends);
     for (std::size_t i = 0; i < ports.size(); ++i) gradients[ports[i]] = found[i];
   }
-  if (is_tracked(recorded)) {
+  if (recorded.options.check_vma) {
     type_gradients(recorded, replica, gradients);
   } else {
     sum_shared(recorded, gradients);
@@ -300,21 +337,21 @@ Tensors backward_of_replica(Recorded& recorded, std::size_t replica, const Tenso
 }
 
 // The gradients of result k as an input: each replica's own, or one for those that share it.
-Port MapBackward::start_port(const std::vector<Tensors>& starts, std::size_t k) const {
+Port start_port(const Recorded& recorded, const std::vector<Tensors>& starts, std::size_t k) {
   const std::size_t replicas = starts.size();
   Port port{std::vector<Edge>(replicas), {}, {}, {}, {}, false};
-  if (is_tracked(recorded_)) {
-    const Variance& variance = *recorded_.variances[0];
-    port.part_of = sharers(recorded_, recorded_.result_axes[k]);
-    port.shared_over = variance.names_of(variance.all() & ~recorded_.result_axes[k]);
+  if (recorded.options.check_vma) {
+    const Variance& variance = *recorded.variances[0];
+    port.part_of = sharers(recorded, recorded.result_axes[k]);
+    port.shared_over = variance.names_of(variance.all() & ~recorded.result_axes[k]);
   } else {
     for (std::size_t r = 0; r < replicas; ++r) port.part_of.push_back(r);
   }
   for (std::size_t r = 0; r < replicas; ++r) {
     if (port.part_of[r] < port.outside.size()) continue;  // of the first that shares it
     const bool follows =
-        is_differentiable(recorded_.results[r][k]) && is_differentiable(starts[r][k]);
-    port.outside.push_back(follows ? torch::autograd::impl::gradient_edge(starts[r][k]) : Edge());
+        is_differentiable(recorded.results[r][k]) && is_differentiable(starts[r][k]);
+    port.outside.push_back(follows ? gradient_edge(starts[r][k]) : Edge());
   }
   return port;
 }
@@ -332,48 +369,44 @@ variable_list MapBackward::apply(variable_list&& gradients) {
   }
   refuse_captured(recorded_);
   const bool create_graph = c10::GradMode::is_enabled();
-  const MapCall options =
-      call_of_backward(recorded_.options, recorded_.map_calls, ++runs_, create_graph);
   const std::size_t replicas = recorded_.results.size();
   std::vector<Tensors> starts;
-  for (std::size_t r = 0; r < replicas; ++r) starts.push_back(gradient_of_results(r, gradients));
+  for (std::size_t r = 0; r < replicas; ++r) {
+    starts.push_back(gradient_of_results(recorded_.results[r], r, gradients));
+  }
 
-  // Under a second differentiation the incoming gradients are inputs of the map's backward, too.
-  Recorded second{options, recorded_.identities, std::vector<Tensors>(replicas),
-                  create_graph ? recorded_.ports : std::vector<Port>{},
-                  create_graph ? recorded_.graphs : std::vector<OwnGraph>{}};
+  Recorded second(call_of_backward(recorded_, ++runs_, create_graph), replicas);
+  second.identities = recorded_.identities;
   second.variances = recorded_.variances;
-  second.places.resize(recorded_.places.size());
-  const std::size_t first_start = second.ports.size();
-  for (std::size_t k = 0; create_graph && k < starts[0].size(); ++k) {
-    second.ports.push_back(start_port(starts, k));
+  const std::size_t first_start = recorded_.ports.size();
+  if (create_graph) {
+    // The incoming gradients are inputs of the map's backward, too.
+    second.ports = recorded_.ports;
+    second.graphs = recorded_.graphs;
+    for (std::size_t k = 0; k < starts[0].size(); ++k) {
+      second.ports.push_back(start_port(recorded_, starts, k));
+    }
   }
   run_replica_threads(
-      options,
+      second.options,
       [&](const ReplicaThread& place) {
         const auto r = static_cast<std::size_t>(place.local);
-        note_call(second, place);
+        note_place(second, place);
         std::optional<VarianceScope> tracked;
-        if (is_tracked(recorded_)) {
+        if (second.options.check_vma) {
           tracked.emplace(*recorded_.variances[r]);
           share_starts(recorded_, r, starts[r]);
         }
         for (std::size_t k = 0; create_graph && k < starts[r].size(); ++k) {
-          if (!is_differentiable(recorded_.results[r][k])) continue;
           // Also where nothing came in: replicas must agree on what is differentiated.
-          starts[r][k] = starts[r][k].detach().requires_grad_();
-          Edge& inside = second.ports[first_start + k].inside[r];
-          inside = torch::autograd::impl::gradient_edge(starts[r][k]);
-          second.graphs[r].inputs.insert(inside.function.get());
+          if (is_differentiable(recorded_.results[r][k])) {
+            starts[r][k] = start_graph(second, first_start + k, r, starts[r][k]);
+          }
         }
         second.results[r] = backward_of_replica(recorded_, r, starts[r], create_graph);
-        if (!create_graph) return;
-        if (tracked) note_results(second, place);
-        second.graphs[r].threads.insert(at::RecordFunction::currentThreadId());
-        second.graphs[r].cut_off(second.results[r]);
+        if (create_graph) end_graph(second, r);
       },
-      recorded_.identities);
-  if (create_graph) add_captured(second);
+      second.identities);
 
   const auto results = attach(std::move(second));
   variable_list outside;
@@ -381,7 +414,7 @@ variable_list MapBackward::apply(variable_list&& gradients) {
     const auto& part_of = recorded_.ports[p].part_of;
     for (std::size_t part = 0; part < recorded_.ports[p].outside.size(); ++part) {
       // All replicas that share it have the same.
-      const auto holder = std::find(part_of.begin(), part_of.end(), part) - part_of.begin();
+      const auto holder = std::ranges::find(part_of, part) - part_of.begin();
       const Tensor& gradient = results[static_cast<std::size_t>(holder)][p];
       const bool counts = counts_here(recorded_, recorded_.ports[p]);
       outside.push_back(counts ? gradient : counted_elsewhere(gradient));
@@ -392,32 +425,27 @@ variable_list MapBackward::apply(variable_list&& gradients) {
 
 // The results as tensors of the caller's graph, whose one node stands for the whole map.
 std::vector<Tensors> attach(Recorded recorded) {
-  std::vector<Tensors> outside;
+  std::vector<Tensors> outside = recorded.results;
   bool any = false;
-  for (const Tensors& results : recorded.results) {
-    Tensors detached;
-    for (const Tensor& result : results) {
+  for (Tensors& results : outside) {
+    for (Tensor& result : results) {
       any |= is_differentiable(result);
-      detached.push_back(result.defined() ? result.detach() : result);
+      if (result.defined()) result = result.detach();
     }
-    outside.push_back(std::move(detached));
   }
   if (!any || !c10::GradMode::is_enabled()) return outside;
 
+  add_captured(recorded);
   torch::autograd::edge_list next;
   for (const Port& port : recorded.ports) {
     next.insert(next.end(), port.outside.begin(), port.outside.end());
   }
-  std::vector<std::vector<bool>> differentiable;
-  for (const Tensors& results : recorded.results) {
-    differentiable.emplace_back();
-    for (const Tensor& result : results) differentiable.back().push_back(is_differentiable(result));
-  }
+  const std::vector<Tensors> inside = recorded.results;
   const auto node = make_node<MapBackward>(std::move(recorded), current_identity());
   node->set_next_edges(std::move(next));
   for (std::size_t r = 0; r < outside.size(); ++r) {
     for (std::size_t k = 0; k < outside[r].size(); ++k) {
-      if (differentiable[r][k]) {
+      if (is_differentiable(inside[r][k])) {
         torch::autograd::set_history(outside[r][k], node);
       } else {
         (void)node->add_input_metadata(Node::undefined_input());
@@ -438,28 +466,20 @@ std::vector<std::vector<Tensor>> run_map(const MapCall& options,
   }
   const auto replicas = static_cast<std::size_t>(options.replicas);
   const bool recording = c10::GradMode::is_enabled();
-  Recorded recorded{recording ? differentiated_by(options, inputs) : options,
-                    Identities(replicas),
-                    std::vector<Tensors>(replicas),
-                    {},
-                    std::vector<OwnGraph>(replicas)};
+  Recorded recorded(recording ? differentiated_by(options, inputs) : options, replicas);
+  recorded.identities.resize(replicas);
+  recorded.variances.resize(replicas);
   for (const MapInput& input : inputs) {
     Port port{
         std::vector<Edge>(replicas), {}, input.part_of, input.shared_over, input.parts[0], false};
     for (const Tensor& part : input.parts) {
-      port.outside.push_back(recording && is_differentiable(part)
-                                 ? torch::autograd::impl::gradient_edge(part)
-                                 : Edge());
+      port.outside.push_back(recording && is_differentiable(part) ? gradient_edge(part) : Edge());
     }
     recorded.ports.push_back(std::move(port));
   }
-  if (options.check_vma) {
-    recorded.variances.resize(replicas);
-    recorded.places.resize(replicas);
-  }
   run_replica_threads(recorded.options, [&](const ReplicaThread& place) {
     const auto r = static_cast<std::size_t>(place.local);
-    note_call(recorded, place);
+    note_place(recorded, place);
     recorded.identities[r] = place.environment->identity();
     std::optional<VarianceScope> tracked;
     if (options.check_vma) {
@@ -474,28 +494,17 @@ std::vector<std::vector<Tensor>> run_map(const MapCall& options,
         Variance& variance = *recorded.variances[r];
         part = variance.alias(part, variance.all() & ~variance.set_of(inputs[i].shared_over));
       }
-      if (differentiable) {
-        part = part.detach().requires_grad_();
-        Edge& inside = recorded.ports[i].inside[r];
-        inside = torch::autograd::impl::gradient_edge(part);
-        recorded.graphs[r].inputs.insert(inside.function.get());
-      }
-      leaves.push_back(std::move(part));
+      leaves.push_back(differentiable ? start_graph(recorded, i, r, part) : part);
     }
     recorded.results[r] = body(place, leaves);
-    if (tracked) note_results(recorded, place);
-    if (recording) {
-      recorded.graphs[r].threads.insert(at::RecordFunction::currentThreadId());
-      check_real(options, recorded.results[r]);
-      recorded.graphs[r].cut_off(recorded.results[r]);
-    }
+    if (!recording) return;
+    check_real(options, recorded.results[r]);
+    end_graph(recorded, r);
   });
   // Inputs without a gradient are no ports.
   std::erase_if(recorded.ports, [](const Port& port) {
-    return std::none_of(port.outside.begin(), port.outside.end(),
-                        [](const Edge& edge) { return edge.is_valid(); });
+    return std::ranges::none_of(port.outside, [](const Edge& edge) { return edge.is_valid(); });
   });
-  add_captured(recorded);
   return attach(std::move(recorded));
 }
 
