@@ -17,16 +17,6 @@ namespace {
 
 constexpr std::size_t kLongestText = std::size_t{16} << 10;
 
-std::string text_of_pointer(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& known) {
-    return text_of(known);
-  } catch (...) {
-    return "an exception that is no std::exception";
-  }
-}
-
 int doubt_of_pointer(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -63,11 +53,20 @@ std::string text_of(const std::exception& error) {
   return shortened(text, kLongestText);
 }
 
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return text_of(known);
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
 FirstFailure::FirstFailure(std::int64_t first, std::function<void(const std::string&)> end_others)
     : first_(first), end_others_(std::move(end_others)) {}
 
-void FirstFailure::record(std::int64_t index) noexcept {
-  const std::exception_ptr error = std::current_exception();
+void FirstFailure::record(std::int64_t index, const std::exception_ptr& error) noexcept {
   const int doubt = doubt_of_pointer(error);
   {
     const std::lock_guard lock(mutex_);
@@ -76,7 +75,7 @@ void FirstFailure::record(std::int64_t index) noexcept {
     cause_ = {first_ + index, error, doubt};
     if (!first) return;
   }
-  end_others_(lockstep::str("replica ", first_ + index, " failed: ", text_of_pointer(error)));
+  end_others_(lockstep::str("replica ", first_ + index, " failed: ", text_of(error)));
 }
 
 bool FirstFailure::happened() const {
@@ -97,36 +96,22 @@ void FirstFailure::rethrow() const {
   } catch (const Error& error) {
     error.rethrow_with(prefix);
   } catch (...) {
-    std::throw_with_nested(ReplicaError(prefix + text_of_pointer(failed->error)));
+    std::throw_with_nested(ReplicaError(prefix + text_of(failed->error)));
   }
 }
 
-std::vector<std::thread> start_threads(std::int64_t count, FirstFailure& failure,
-                                       const std::function<void(std::int64_t)>& body,
-                                       const std::function<void()>& ended, std::int64_t first) {
-  std::vector<std::thread> threads;
-  const auto run = [&failure, body, ended](std::int64_t index) {
+void add_threads(std::vector<std::thread>& threads, std::int64_t count, FirstFailure& failure,
+                 const std::function<void(std::int64_t)>& body, std::int64_t first) {
+  for (auto index = static_cast<std::int64_t>(threads.size()); index < count; ++index) {
     try {
-      body(index);
-    } catch (...) {
-      failure.record(index);
-    }
-    ended();
-  };
-  const std::int64_t end = first + count;
-  for (std::int64_t index = first; index < end; ++index) {
-    try {
-      threads.emplace_back(run, index);
+      threads.emplace_back(body, first + index);
     } catch (const std::system_error& error) {
-      try {
-        throw Error(lockstep::str("one of ", count, " threads cannot be started: ", error.what()));
-      } catch (...) {
-        failure.record(index);
-      }
-      for (; index < end; ++index) ended();
+      failure.record(first + index,
+                     std::make_exception_ptr(Error(lockstep::str(
+                         "one of ", count, " threads cannot be started: ", error.what()))));
+      return;
     }
   }
-  return threads;
 }
 
 }  // namespace lockstep

@@ -26,8 +26,9 @@ class FirstFailure {
   /// `first`.
   FirstFailure(std::int64_t first, std::function<void(const std::string&)> end_others);
 
-  /// To be called in a catch block of replica `index`, counted from 0.
-  void record(std::int64_t index) noexcept;
+  /// Replica `index`, counted from 0, has failed with the error: in a catch block, that caught.
+  void record(std::int64_t index,
+              const std::exception_ptr& error = std::current_exception()) noexcept;
 
   [[nodiscard]] bool happened() const;
 
@@ -51,16 +52,14 @@ class FirstFailure {
   std::optional<Cause> cause_;
 };
 
-/// Starts `count` threads that run `body` with their index, counted from `first`; what it throws,
-/// `failure` records with that index. `ended` is called once for each index, by its thread when the
-/// body is over. A thread that the system does not start counts as one that failed and ended, and
-/// none is started after it: join those returned.
-[[nodiscard]] std::vector<std::thread> start_threads(
-    std::int64_t count, FirstFailure& failure, const std::function<void(std::int64_t)>& body,
-    const std::function<void()>& ended = [] {}, std::int64_t first = 0);
+/// Adds threads that run `body` with their index, counted from `first`, until there are `count`.
+/// One that the system does not start is a failure of that index, and none is started after it.
+void add_threads(std::vector<std::thread>& threads, std::int64_t count, FirstFailure& failure,
+                 const std::function<void(std::int64_t)>& body, std::int64_t first = 0);
 
 /// The text of an exception, without the backtrace that LibTorch's have, and cut where it is longer
 /// than anybody reads; memory that has run out is told with the numbers.
 [[nodiscard]] std::string text_of(const std::exception& error);
+[[nodiscard]] std::string text_of(const std::exception_ptr& error);
 
 }  // namespace lockstep

@@ -4,15 +4,12 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 #include <ATen/SequenceNumber.h>
 
-#include "framework/base/errors.h"
 #include "framework/base/process.h"
-#include "framework/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -33,17 +30,8 @@ class KeptThreads {
 
   // As many threads as there are of `wanted`.
   std::int64_t have(std::int64_t wanted, FirstFailure& failure) {
-    const auto kept = [&] { return static_cast<std::int64_t>(threads_.size()); };
-    try {
-      while (kept() < wanted) threads_.emplace_back([this] { work(); });
-    } catch (const std::system_error& error) {
-      try {
-        throw Error(str("one of ", wanted, " threads cannot be started: ", error.what()));
-      } catch (...) {
-        failure.record(kept());
-      }
-    }
-    return std::min(kept(), wanted);
+    add_threads(threads_, wanted, failure, [this](std::int64_t) { work(); });
+    return std::min(static_cast<std::int64_t>(threads_.size()), wanted);
   }
 
   void run(std::int64_t count, const std::function<void(std::int64_t)>& body) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -20,6 +19,7 @@
 
 #include <poll.h>
 #include <sys/wait.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include "framework/axes/calls_refused.h"
@@ -35,6 +35,7 @@
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/machine.h"
+#include "framework/replicas/stop_signals.h"
 #include "framework/replicas/supervisor.h"
 #include "framework/replicas/thread_ends.h"
 #include "framework/replicas/worker.h"
@@ -46,35 +47,28 @@ namespace {
 using ReplicaFunction = std::function<void()>;
 
 void check_options(const LaunchOptions& options) {
-  if (options.replicas < 1) {
-    throw ValueError(str("launch: replicas is ", options.replicas, "; it must be at least 1"));
-  }
-  if (options.workers < 0 || options.workers > options.replicas) {
-    throw ValueError(str("launch: workers is ", options.workers, " for ",
-                         counted(options.replicas, "replica"),
-                         "; it must be from 1 to that, or 0 for as many"));
-  }
-  if (options.axis_name.empty()) throw ValueError("launch: axis_name must not be empty");
-  if (options.threads_per_replica < 0) {
-    throw ValueError(str("launch: threads_per_replica is ", options.threads_per_replica,
-                         "; it must not be negative"));
-  }
-  if (options.timeout.count() <= 0) {
-    throw ValueError(
-        str("launch: timeout is ", options.timeout.count(), " ms; it must be positive"));
-  }
+  require(options.replicas >= 1, "launch: replicas is ", options.replicas,
+          "; it must be at least 1");
+  require(options.workers >= 0 && options.workers <= options.replicas, "launch: workers is ",
+          options.workers, " for ", counted(options.replicas, "replica"),
+          "; it must be from 1 to that, or 0 for as many");
+  require(!options.axis_name.empty(), "launch: axis_name must not be empty");
+  require(options.threads_per_replica >= 0, "launch: threads_per_replica is ",
+          options.threads_per_replica, "; it must not be negative");
+  require(options.timeout.count() > 0, "launch: timeout is ", options.timeout.count(),
+          " ms; it must be positive");
 }
 
 void announce(const LaunchOptions& options) {
   const std::int64_t threads = math_threads(options.threads_per_replica, options.replicas);
-  const std::int64_t workers = workers_of(options);
   const Blas library = blas();
   const char* const how = options.mode == LaunchMode::processes ? "processes" : "threads";
-  log_info(str(
-      counted(options.replicas, "replica"),
-      workers == options.replicas ? str(" as ", how)
-                                  : str(" on ", counted(workers, "worker"), " (", how, ")"),
-      ", ", counted(threads, "math thread"), " each; ", libtorch_version(), ", ", library.name));
+  log_info(str(counted(options.replicas, "replica"),
+               options.workers == options.replicas
+                   ? str(" as ", how)
+                   : str(" on ", counted(options.workers, "worker"), " (", how, ")"),
+               ", ", counted(threads, "math thread"), " each; LibTorch ", TORCH_VERSION, ", ",
+               library.name));
   if (!library.warning.empty()) log_warning(library.warning);
 }
 
@@ -84,14 +78,16 @@ class RunningThreads {
   RunningThreads(const Shard& indices, FirstFailure& failure,
                  const std::function<void(std::int64_t)>& body)
       : failure_(failure), running_(indices.size) {
-    threads_ = start_threads(
-        indices.size, failure, body,
-        [this] {
-          const std::lock_guard lock(mutex_);
-          --running_;
-          changed_.notify_all();
-        },
-        indices.offset);
+    const auto run = [this, body](std::int64_t index) {
+      try {
+        body(index);
+      } catch (...) {
+        failure_.record(index);
+      }
+      end(1);
+    };
+    add_threads(threads_, indices.size, failure, run, indices.offset);
+    end(indices.size - static_cast<std::int64_t>(threads_.size()));
   }
   ~RunningThreads() {
     for (std::thread& thread : threads_) thread.join();
@@ -118,6 +114,12 @@ class RunningThreads {
  private:
   static constexpr std::chrono::milliseconds kLookAround{100};
 
+  void end(std::int64_t count) {
+    const std::lock_guard lock(mutex_);
+    running_ -= count;
+    changed_.notify_all();
+  }
+
   FirstFailure& failure_;
   std::mutex mutex_;  // guards running_
   std::condition_variable changed_;
@@ -135,34 +137,19 @@ bool is_certain(const FirstFailure& failure) {
 }
 
 Report report_of(const FirstFailure::Cause& cause) {
-  Report report;
-  report.replica = cause.replica;
-  report.type = "an exception";
   try {
     std::rethrow_exception(cause.error);
   } catch (const std::exception& error) {
-    if (const auto* ours = dynamic_cast<const Error*>(&error)) report.type = ours->type();
-    report.message = text_of(error);
-    report.status = exit_status(error);
+    const auto* const ours = dynamic_cast<const Error*>(&error);
+    return {false, cause.replica, ours != nullptr ? ours->type() : "an exception", text_of(error),
+            exit_status(error)};
   } catch (...) {
-    report.message = "no std::exception";
-    report.status = 1;
+    return {false, cause.replica, "an exception", "no std::exception", 1};
   }
-  return report;
-}
-
-// For a process that a replica has forked: see run_in_one_process.
-void report_forked(int descriptor, std::int64_t replica, const std::string& text) {
-  Report report;
-  report.replica = replica;
-  report.type = "Error";
-  report.message = text;
-  report.status = 1;
-  send_report(descriptor, report);
 }
 
 [[noreturn]] void run_as_process(const ReplicaFunction& function, const LaunchOptions& options,
-                                 const LaunchCall& call, const WorkerPlace& place) {
+                                 const std::string& where, const WorkerPlace& place) {
   // Kept to the end: the launcher takes its closing for this process' end.
   const auto store = std::make_shared<SocketStore>(place.store);
   std::unique_ptr<Worker> worker;
@@ -172,28 +159,21 @@ void report_forked(int descriptor, std::int64_t replica, const std::string& text
   std::optional<RunningThreads> threads;
   bool all_over = true;
   try {
-    if (place.replicas != options.replicas || place.workers != workers_of(options)) {
-      throw ValueError(str("launch: the program asked for ", counted(place.replicas, "replica"),
-                           " on ", counted(place.workers, "worker"), ", and started anew for ",
-                           options.replicas, " on ", workers_of(options)));
-    }
-    if (place.where != call.where) {
-      throw ValueError(str("launch: the program called it at ", place.where,
-                           ", and started anew at ", call.where));
-    }
+    require(place.replicas == options.replicas && place.workers == options.workers,
+            "launch: the program asked for ", counted(place.replicas, "replica"), " on ",
+            counted(place.workers, "worker"), ", and started anew for ", options.replicas, " on ",
+            options.workers);
+    require(place.call.where == where, "launch: the program called it at ", place.call.where,
+            ", and started anew at ", where);
     worker = std::make_unique<Worker>(
         options, place.index, store,
-        std::make_shared<HostMemory>(static_cast<int>(place.workers), place.memory));
-    const auto run = [&](std::int64_t replica) {
-      worker->run(replica, function,
-                  [&](const std::string& text) { report_forked(place.report, replica, text); });
-    };
+        std::make_shared<HostMemory>(static_cast<int>(place.workers), place.memory), place.report);
     if (worker->replicas().size == 1) {
-      run(worker->replicas().offset);
+      worker->run(worker->replicas().offset, function);
     } else {
-      threads.emplace(worker->replicas(), failure, [run](std::int64_t replica) {
-        const ThreadEnds ends(replica);
-        run(replica);
+      threads.emplace(worker->replicas(), failure, [&](std::int64_t replica) {
+        const ThreadEnds ends(str("replica ", replica));
+        worker->run(replica, function);
       });
       all_over = threads->wait(kReplicasGrace, [&] { return is_certain(failure); });
     }
@@ -214,19 +194,20 @@ void report_forked(int descriptor, std::int64_t replica, const std::string& text
 
 int launch_processes(const ReplicaFunction& function, const LaunchOptions& options,
                      const LaunchCall& call) {
-  if (const auto place = inherited_place(call.number)) {
-    run_as_process(function, options, call, *place);
+  const auto& inherited = inherited_place();
+  if (inherited && inherited->call.number == call.number) {
+    run_as_process(function, options, call.where, *inherited);
   }
   announce(options);
   const ChildrenToWaitFor their_ends_are_seen;
-  const std::int64_t count = workers_of(options);
-  const Descriptor memory(HostMemory::make_memory(static_cast<int>(count)));
+  const auto count = static_cast<int>(options.workers);
+  const Descriptor memory(HostMemory::make_memory(count));
   std::vector<WorkerProcess> workers;
   try {
     for (std::int64_t index = 0; index < count; ++index) {
       workers.push_back(start_worker(
-          index, count, options.replicas, call, memory.get(), workers,
-          [&](const WorkerPlace& place) { run_as_process(function, options, call, place); }));
+          {call, index, options.workers, options.replicas, memory.get()}, workers,
+          [&](const WorkerPlace& place) { run_as_process(function, options, call.where, place); }));
     }
   } catch (...) {
     for (const WorkerProcess& started : workers) {
@@ -235,10 +216,11 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
     }
     throw;
   }
-  const auto shared = std::make_shared<HostMemory>(static_cast<int>(count), memory.get());
+  const auto shared = std::make_shared<HostMemory>(count, memory.get());
   return supervise(std::move(workers), *shared->board(), patience_of(options));
 }
 
+// While replicas run as threads, a signal ends the program at once with the documented status.
 [[noreturn]] void stop_threads(int signal) {
   // Progress may stand on the terminal in the middle of a line.
   const char* message = signal == SIGINT ? "\nlockstep: error: stopped by Ctrl-C\n"
@@ -247,27 +229,6 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
   (void)!::write(STDERR_FILENO, message, std::strlen(message));
   ::_exit(128 + signal);
 }
-
-// While replicas run as threads, a signal ends the program at once with the documented status.
-class ExitOnSignal {
- public:
-  ExitOnSignal()
-      : interrupt_(std::signal(SIGINT, stop_threads)),
-        terminate_(std::signal(SIGTERM, stop_threads)) {
-    if (interrupt_ == SIG_IGN) std::signal(SIGINT, SIG_IGN);  // as the caller wants it
-    if (terminate_ == SIG_IGN) std::signal(SIGTERM, SIG_IGN);
-  }
-  ~ExitOnSignal() {
-    std::signal(SIGINT, interrupt_);
-    std::signal(SIGTERM, terminate_);
-  }
-  ExitOnSignal(const ExitOnSignal&) = delete;
-  ExitOnSignal& operator=(const ExitOnSignal&) = delete;
-
- private:
-  void (*interrupt_)(int);
-  void (*terminate_)(int);
-};
 
 // A thread cannot be ended from outside: what still runs this long after a failure, outside of any
 // collective, ends with the program.
@@ -284,21 +245,16 @@ void read_forked(int descriptor, FirstFailure& failure) {
     text.append(buffer.data(), static_cast<std::size_t>(count));
   }
   const auto report = parse_report(text);
-  if (!report) return;
-  try {
-    throw Error(report->message);
-  } catch (...) {
-    failure.record(report->replica);
-  }
+  if (report) failure.record(report->replica, std::make_exception_ptr(Error(report->message)));
 }
 
 int launch_threads(const ReplicaFunction& function, const LaunchOptions& options) {
   announce(options);
-  const ExitOnSignal exit_on_signal;
+  const StopHandler exit_on_signal(stop_threads);
   const auto store = std::make_shared<MemoryStore>();
-  const std::int64_t count = workers_of(options);
-  const Descriptor descriptor(HostMemory::make_memory(static_cast<int>(count)));
-  const auto memory = std::make_shared<HostMemory>(static_cast<int>(count), descriptor.get());
+  const auto count = static_cast<int>(options.workers);
+  const Descriptor descriptor(HostMemory::make_memory(count));
+  const auto memory = std::make_shared<HostMemory>(count, descriptor.get());
   const auto reports = make_pipe();  // of processes that replicas have forked
   std::mutex mutex;                  // guards workers
   std::vector<std::unique_ptr<Worker>> workers(static_cast<std::size_t>(count));
@@ -311,21 +267,19 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   });
   const auto connect = [&](std::int64_t index) {
     try {
-      auto made = std::make_unique<Worker>(options, index, store, memory);
+      auto made = std::make_unique<Worker>(options, index, store, memory, reports.second.get());
       const std::lock_guard lock(mutex);
       workers[static_cast<std::size_t>(index)] = std::move(made);
     } catch (...) {
-      failure.record(replicas_of_worker(options, index).offset);
+      failure.record(shard(options.replicas, options.workers, index).offset);
     }
   };
   const auto run = [&](std::int64_t replica) {
     const auto worker = std::ranges::find_if(workers, [&](const auto& one) {
       return replica < one->replicas().offset + one->replicas().size;
     });
-    const ThreadEnds ends(replica);
-    (*worker)->run(replica, function, [&](const std::string& text) {
-      report_forked(reports.second.get(), replica, text);
-    });
+    const ThreadEnds ends(str("replica ", replica));
+    (*worker)->run(replica, function);
   };
   RunningThreads connecting({0, count}, failure, connect);
   bool all_over = connecting.wait(kThreadGrace, [] { return false; });
@@ -350,23 +304,6 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   return status;
 }
 
-// There is one signal handler for Ctrl-C, and one order of calls in a program that starts anew.
-class OnlyLaunch {
- public:
-  OnlyLaunch() {
-    if (under_way_.exchange(true)) {
-      throw ValueError(
-          "launch: another thread of this program is in it; a process runs one job at a time");
-    }
-  }
-  ~OnlyLaunch() { under_way_ = false; }
-  OnlyLaunch(const OnlyLaunch&) = delete;
-  OnlyLaunch& operator=(const OnlyLaunch&) = delete;
-
- private:
-  static inline std::atomic<bool> under_way_{false};
-};
-
 }  // namespace
 
 int launch(const std::function<void()>& replica, const LaunchOptions& options,
@@ -378,14 +315,21 @@ int launch(const std::function<void()>& replica, const LaunchOptions& options,
     throw ValueError("launch: called inside a replica");
   }
   if (refusal_of_calls() != nullptr) throw_refused("launch");
-  const OnlyLaunch only_one;
+  // There is one signal handler for Ctrl-C, and one order of calls in a program that starts anew.
+  static std::mutex under_way;  // guards calls
+  const std::unique_lock only_one(under_way, std::try_to_lock);
+  require(only_one.owns_lock(),
+          "launch: another thread of this program is in it; a process runs one job at a time");
   // Refused calls do not count: those inside replicas are not made again by a program started anew.
-  static std::atomic<std::int64_t> calls{0};
+  static std::int64_t calls = 0;
   const LaunchCall call{calls++, text_of(where)};
-  if (started_for_later_call(call.number)) return 0;
+  const auto& inherited = inherited_place();
+  if (inherited && inherited->call.number > call.number) return 0;
   end_kept_threads();  // a process with threads can't be forked
-  return options.mode == LaunchMode::processes ? launch_processes(replica, options, call)
-                                               : launch_threads(replica, options);
+  LaunchOptions complete = options;
+  if (complete.workers == 0) complete.workers = complete.replicas;
+  return options.mode == LaunchMode::processes ? launch_processes(replica, complete, call)
+                                               : launch_threads(replica, complete);
 }
 
 }  // namespace lockstep

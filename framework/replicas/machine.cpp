@@ -10,12 +10,19 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 #include <sched.h>
-#include <torch/version.h>
 
 namespace lockstep {
 namespace {
 
-thread_local std::int64_t this_thread_math_threads = 0;
+thread_local std::int64_t this_thread_math_threads = 0;  // 0: nobody has set them
+
+// That this process may run on.
+std::int64_t host_cores() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+  return std::max<std::int64_t>(1, std::thread::hardware_concurrency());
+}
 
 // The file that holds the matrix product which LibTorch calls, symbolic links resolved: Debian
 // picks a BLAS by links.
@@ -39,20 +46,10 @@ std::string openblas_version() {
 
 }  // namespace
 
-std::int64_t host_cores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
-  return std::max<std::int64_t>(1, std::thread::hardware_concurrency());
-}
-
-std::int64_t math_threads(std::int64_t requested, std::int64_t replicas_on_host) {
+std::int64_t math_threads(std::int64_t requested, std::int64_t replicas) {
   if (requested > 0) return requested;
-  return std::max<std::int64_t>(1, host_cores() / std::max<std::int64_t>(1, replicas_on_host));
-}
-
-std::int64_t own_math_threads() noexcept {
-  return this_thread_math_threads;
+  const std::int64_t all = this_thread_math_threads > 0 ? this_thread_math_threads : host_cores();
+  return std::max<std::int64_t>(1, all / replicas);
 }
 
 void set_math_threads(std::int64_t threads) {
@@ -79,10 +76,6 @@ Blas blas() {
             "libopenblas0-openmp"};
   }
   return {file.empty() ? "LibTorch's own" : file, ""};
-}
-
-std::string libtorch_version() {
-  return std::string("LibTorch ") + TORCH_VERSION;
 }
 
 }  // namespace lockstep

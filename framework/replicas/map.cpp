@@ -13,7 +13,6 @@
 #include "framework/base/wording.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/pbroadcast.h"
-#include "framework/replicas/job.h"
 #include "framework/replicas/own_graph.h"
 
 namespace lockstep {

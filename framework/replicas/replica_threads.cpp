@@ -14,7 +14,6 @@
 #include "framework/base/text.h"
 #include "framework/comm/run_lock.h"
 #include "framework/replicas/first_failure.h"
-#include "framework/replicas/job.h"
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/machine.h"
 #include "framework/replicas/thread_ends.h"
@@ -41,30 +40,15 @@ std::string title_of(const MapCall& options) {
   return str(backwards, options.map, " over ", names_of(options).text());
 }
 
-// While it lives a member waits for others at least so long.
-class LongerTimeout {
- public:
-  LongerTimeout(Member& member, std::chrono::milliseconds timeout)
-      : member_(member), own_(member.timeout) {
-    member.timeout = std::max(own_, timeout);
-  }
-  ~LongerTimeout() { member_.timeout = own_; }
-  LongerTimeout(const LongerTimeout&) = delete;
-  LongerTimeout& operator=(const LongerTimeout&) = delete;
-
- private:
-  Member& member_;
-  std::chrono::milliseconds own_;
-};
-
 // What a member of a job says of itself at the begin and at the end of a map.
 struct MemberState {
   std::int64_t replicas;
   std::uint64_t next_node;
 };
 
-// Meets the job's other members for one step of the map, and gathers every state.
-std::vector<MemberState> states_of_all(Environment& member, const MapCall& options,
+// Meets the job's other members for one step of the map, and tells how many replicas each runs. The
+// nodes of all members' graphs go on from the highest.
+std::vector<std::int64_t> meet_members(Environment& member, const MapCall& options,
                                        const CallRecord& step, const char* name) {
   const AxisCall call{name, member.levels()[0].axes[0].name, options.where};
   auto& group = replicas_of(call, {}, GroupSizes::any);
@@ -73,36 +57,29 @@ std::vector<MemberState> states_of_all(Environment& member, const MapCall& optio
   group.begin(step);
   group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(states)));
   group.end();
-  return states;
+  std::vector<std::int64_t> counts;
+  for (const MemberState& state : states) {
+    advance_nodes(state.next_node);
+    counts.push_back(state.replicas);
+  }
+  return counts;
 }
 
-// The highest: the nodes of all members' graphs go on from there.
-void agree_on_nodes(const std::vector<MemberState>& states) {
-  for (const MemberState& state : states) advance_nodes(state.next_node);
-}
-
-std::vector<MemberState> begin_of_all(Environment& member, const MapCall& options) {
-  const Key fingerprint = Key(0)
-                              .fold(title_of(options))
-                              .fold(options.backward ? options.backward->map_call : 0)
-                              .fold(options.differentiated);
-  const std::string& differentiated = options.differentiated;
-  const auto step = CallRecord{
-      fingerprint.bits(), text_of(options) + (differentiated.empty() ? "" : ", " + differentiated)};
-  return states_of_all(member, options, step, options.map);
-}
-
-std::vector<MemberState> end_of_all(Environment& member, const MapCall& options) {
+void meet_at_end(Environment& member, const MapCall& options) {
   const std::string step = "the end of " + title_of(options);
-  return states_of_all(member, options, CallRecord{Key(0).fold(step).bits(), step}, step.c_str());
+  (void)meet_members(member, options, CallRecord{Key(0).fold(step).bits(), step}, step.c_str());
 }
 
 // Every member of the job says how many replicas it runs; these are numbered in the members' order.
 void span_job(Environment& member, const MapCall& options, Plan& plan) {
-  const auto states = begin_of_all(member, options);
-  agree_on_nodes(states);
-  std::vector<std::int64_t> counts;
-  for (const MemberState& state : states) counts.push_back(state.replicas);
+  const std::string& differentiated = options.differentiated;
+  const Key fingerprint = Key(0)
+                              .fold(title_of(options))
+                              .fold(options.backward ? options.backward->map_call : 0)
+                              .fold(differentiated);
+  const CallRecord step{fingerprint.bits(),
+                        text_of(options) + (differentiated.empty() ? "" : ", " + differentiated)};
+  const auto counts = meet_members(member, options, step, options.map);
   const auto own = counts.begin() + member.levels()[0].rank;
   const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   plan.level.rank = std::accumulate(counts.begin(), own, std::int64_t{0});
@@ -125,11 +102,7 @@ Plan plan_of(const MapCall& options, Environment* caller) {
   Plan plan{nullptr, {}, {options.axes, 0, map_call, {}}, nullptr, 1};
   plan.cancellation =
       std::make_shared<Cancellation>(caller != nullptr ? caller->member().cancellation : nullptr);
-  if (own_math_threads() > 0 && options.threads_per_replica == 0) {
-    plan.threads = std::max<std::int64_t>(1, own_math_threads() / options.replicas);
-  } else {
-    plan.threads = math_threads(options.threads_per_replica, options.replicas);
-  }
+  plan.threads = math_threads(options.threads_per_replica, options.replicas);
   if (caller == nullptr) {
     plan.local = std::make_shared<LocalReplicas>(0, nullptr, std::make_shared<Board>(1));
     return plan;
@@ -169,6 +142,11 @@ bool spans_job(const MapCall& options) {
   return in_job() && !options.lanes;
 }
 
+bool in_job() noexcept {
+  const Environment* const here = current_environment();
+  return here != nullptr && here->levels().back().map_call == kJobCall;
+}
+
 void run_as(Environment& environment, const std::function<void()>& body) {
   Member& member = environment.member();
   const EnvironmentScope scope(&environment);
@@ -185,11 +163,8 @@ void run_as(Environment& environment, const std::function<void()>& body) {
   } catch (const Error& error) {
     member.seat->threw(str(error.type(), ": ", error.what()));
     throw;
-  } catch (const std::exception& error) {
-    member.seat->threw(text_of(error));
-    throw;
   } catch (...) {
-    member.seat->threw("an exception that is no std::exception");
+    member.seat->threw(text_of(std::current_exception()));
     throw;
   }
 }
@@ -227,34 +202,38 @@ void run_replica_threads(const MapCall& options,
   RunLock* const run_lock =
       !options.lanes ? nullptr : (current_run_lock() != nullptr ? current_run_lock() : &own_lock);
   const std::string map = text_of(options);
-  const auto replica = [&](std::int64_t local) {
+  const auto run_replica = [&](std::int64_t local) {
     const at::ThreadLocalStateGuard same_state(callers_state);
     const GradDepthScope same_depth(callers_grad_depth);
     set_math_threads(plan.threads);
     const RunLockScope running(run_lock);
-    const ThreadEnds ends(plan.level.rank + local, map.c_str());
+    const std::string replica = str("replica ", plan.level.rank + local, " of ", map);
+    const ThreadEnds ends(replica);
     Environment& environment = *environments[static_cast<std::size_t>(local)];
     environment.member().run_lock = run_lock;
     run_as(environment, [&] {
-      run_in_one_process(str("replica ", plan.level.rank + local, " of ", map), [&] {
+      run_in_one_process(replica, [&] {
         body({local, plan.level.rank, plan.spans_members, &environment});
       });
     });
   };
   {
     const RunLockRelease others_may_run;
-    run_in_kept_threads(options.replicas, next_node(), failure, replica);
+    run_in_kept_threads(options.replicas, next_node(), failure, run_replica);
   }
   if (caller != nullptr) caller->member().seat->leave_map();
   // How the replicas ended stays to be seen until those of all processes have.
   if (plan.spans_members) {
-    const LongerTimeout as_long_as_the_map_allows(caller->member(), options.timeout);
+    auto& timeout = caller->member().timeout;
+    const auto own_timeout = std::exchange(timeout, std::max(timeout, options.timeout));
     try {
-      agree_on_nodes(end_of_all(*caller, options));
+      meet_at_end(*caller, options);
     } catch (...) {
+      timeout = own_timeout;
       failure.rethrow();
       throw;
     }
+    timeout = own_timeout;
   }
   failure.rethrow();
   if (forked_returns() != forked_returns_before) {

@@ -41,6 +41,13 @@ struct MapCall {
 /// The names of its axes.
 [[nodiscard]] AxisNames names_of(const MapCall& options);
 
+/// As the map_call of its level: that of a job's replicas, which no map has.
+inline constexpr std::uint64_t kJobCall = 0;
+
+/// Whether this thread runs the function of a launched job: false outside launch() and in the
+/// threads of maps.
+[[nodiscard]] bool in_job() noexcept;
+
 /// Whether the map's replicas are those of all members of a job.
 [[nodiscard]] bool spans_job(const MapCall& options);
 

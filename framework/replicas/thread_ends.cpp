@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include <iostream>
 #include <new>
 #include <string_view>
+#include <utility>
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -29,14 +31,13 @@ namespace {
 constexpr std::size_t kStack = std::size_t{64} << 10;
 
 struct OwnReplica {
-  std::int64_t index = -1;
-  const char* map = nullptr;
+  const char* name = nullptr;
   std::uint64_t process = 0;
 };
 thread_local OwnReplica own_replica;
 
 bool is_replica() {
-  return own_replica.index >= 0 && own_replica.process == process_generation();
+  return own_replica.name != nullptr && own_replica.process == process_generation();
 }
 
 // A line of text, made without what a signal handler must not call.
@@ -50,12 +51,8 @@ class Line {
   }
   Line& operator<<(std::int64_t number) {
     std::array<char, 20> digits{};
-    std::size_t first = digits.size();
-    do {
-      digits[--first] = static_cast<char>('0' + number % 10);
-      number /= 10;
-    } while (number > 0);
-    return *this << std::string_view(&digits[first], digits.size() - first);
+    const char* const end = std::to_chars(digits.begin(), digits.end(), number).ptr;
+    return *this << std::string_view(digits.begin(), end);
   }
   void write() const { (void)!::write(STDERR_FILENO, text_.data(), size_); }
 
@@ -66,9 +63,7 @@ class Line {
 
 Line begin_line() {
   Line line;
-  line << "lockstep: error: replica " << own_replica.index;
-  if (own_replica.map != nullptr) line << " of " << own_replica.map;
-  return line;
+  return line << "lockstep: error: " << own_replica.name;
 }
 
 struct Crash {
@@ -161,10 +156,10 @@ std::atomic<std::uint64_t>* shared_count() {
 
 }  // namespace
 
-ThreadEnds::ThreadEnds(std::int64_t replica, const char* map) {
+ThreadEnds::ThreadEnds(std::string replica) : replica_(std::move(replica)) {
   handle_ends();
   thread_local const HandlerStack stack;
-  own_replica = {replica, map, process_generation()};
+  own_replica = {replica_.c_str(), process_generation()};
 }
 
 ThreadEnds::~ThreadEnds() {

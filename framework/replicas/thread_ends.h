@@ -7,7 +7,7 @@
 namespace lockstep {
 
 /// While it lives this thread is a replica's. If the thread ends the whole process, the last words
-/// name the replica: "replica 2", or "replica 2 of " and `map`, a text that outlives this.
+/// name the replica: "replica 2", or "replica 2 of" a map.
 ///
 /// SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT end the process as they would, after a line on
 /// stderr; where the program, or a sanitizer, has a handler of its own, that alone runs. exit()
@@ -15,13 +15,16 @@ namespace lockstep {
 /// first of these.
 class ThreadEnds {
  public:
-  explicit ThreadEnds(std::int64_t replica, const char* map = nullptr);
+  explicit ThreadEnds(std::string replica);
   ~ThreadEnds();
   ThreadEnds(const ThreadEnds&) = delete;
   ThreadEnds& operator=(const ThreadEnds&) = delete;
+
+ private:
+  std::string replica_;
 };
 
-/// Runs the function of `replica`, a text as ThreadEnds has it. A process that the replica has
+/// Runs the function of `replica`, named as for ThreadEnds. A process that the replica has
 /// forked must end by itself: if one comes out of the function, it says on stderr what is wrong,
 /// calls `tell` with the same, and ends with status 1.
 void run_in_one_process(

@@ -20,12 +20,6 @@
 
 namespace lockstep {
 
-/// How many workers run the replicas of such a job.
-[[nodiscard]] std::int64_t workers_of(const LaunchOptions& options);
-
-/// The replicas that worker `index` runs: shard() of all.
-[[nodiscard]] Shard replicas_of_worker(const LaunchOptions& options, std::int64_t index);
-
 /// How long a replica waits for those of other workers, all of which run one after another.
 [[nodiscard]] std::chrono::milliseconds patience_of(const LaunchOptions& options);
 
@@ -35,18 +29,17 @@ namespace lockstep {
 /// while the object is there.
 class Worker {
  public:
-  /// Connects it. All workers meet in `store` and share `memory`, whose members they are. Throws
-  /// CommError where others do not come.
+  /// Connects it. All workers meet in `store` and share `memory`, whose members they are. `report`
+  /// is where processes that replicas have forked send_report(). Throws CommError where others do
+  /// not come.
   Worker(const LaunchOptions& options, std::int64_t index, const std::shared_ptr<Store>& store,
-         const std::shared_ptr<HostMemory>& memory);
+         const std::shared_ptr<HostMemory>& memory, int report);
 
   /// Of the job.
   [[nodiscard]] const Shard& replicas() const noexcept { return replicas_; }
 
   /// Runs `function` as `replica`, one of its own, in the calling thread, with the axis bound.
-  /// `tell` is for a process that it has forked: see run_in_one_process.
-  void run(std::int64_t replica, const std::function<void()>& function,
-           const std::function<void(const std::string&)>& tell);
+  void run(std::int64_t replica, const std::function<void()>& function);
 
   /// Ends what its replicas wait for because one of the job's has failed: with `error` if that is a
   /// CollectiveMismatch, since all are out of step then, otherwise with Aborted(reason). Any
@@ -58,6 +51,7 @@ class Worker {
 
  private:
   Shard replicas_;
+  int report_;
   std::int64_t math_threads_;
   RunLock run_lock_;
   at::ThreadLocalState callers_state_;

@@ -32,30 +32,8 @@ constexpr const char* kPlaceVariable = "LOCKSTEP_WORKER";
 // What a pipe that nobody reads yet has room for.
 constexpr std::size_t kLongestMessage = std::size_t{16} << 10;
 
-struct InheritedPlace {
-  std::int64_t call = -1;
-  WorkerPlace place{};
-};
-
 std::array<int, 3> descriptors_of(const WorkerPlace& place) {
   return {place.store, place.report, place.memory};
-}
-
-const std::optional<InheritedPlace>& inherited() {
-  static const std::optional<InheritedPlace> place = []() -> std::optional<InheritedPlace> {
-    const char* const text = std::getenv(kPlaceVariable);
-    if (text == nullptr) return std::nullopt;
-    std::istringstream in(text);
-    InheritedPlace parsed;
-    in >> parsed.call >> parsed.place.index >> parsed.place.workers >> parsed.place.replicas >>
-        parsed.place.store >> parsed.place.report >> parsed.place.memory >> std::ws;
-    std::getline(in, parsed.place.where);
-    ::unsetenv(kPlaceVariable);  // programs that the worker starts are no workers
-    if (!in) throw ValueError(str(kPlaceVariable, "='", text, "' is not set by a launcher"));
-    for (const int end : descriptors_of(parsed.place)) ::fcntl(end, F_SETFD, FD_CLOEXEC);
-    return parsed;
-  }();
-  return place;
 }
 
 bool has_one_thread() {
@@ -96,44 +74,36 @@ std::vector<std::string> command_line() {
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  if (this != &other) {
-    close();
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-int Descriptor::release() noexcept {
-  return std::exchange(fd_, -1);
-}
-
 void Descriptor::close() noexcept {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
-std::optional<WorkerPlace> inherited_place(std::int64_t call) {
-  const auto& place = inherited();
-  if (!place || place->call != call) return std::nullopt;
-  return place->place;
-}
-
-bool started_for_later_call(std::int64_t call) {
-  const auto& place = inherited();
-  return place && place->call > call;
-}
-
-std::pair<Descriptor, Descriptor> make_pipe() {
+std::pair<Descriptor, Descriptor> make_pipe(int flags) {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+  if (::pipe2(ends.data(), O_CLOEXEC | flags) != 0) {
     throw CommError(str("launch: cannot make a pipe: ", std::strerror(errno)));
   }
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-WorkerProcess start_worker(std::int64_t index, std::int64_t workers, std::int64_t replicas,
-                           const LaunchCall& call, int memory,
-                           const std::vector<WorkerProcess>& earlier,
+const std::optional<WorkerPlace>& inherited_place() {
+  static const auto inherited = []() -> std::optional<WorkerPlace> {
+    const char* const text = std::getenv(kPlaceVariable);
+    if (text == nullptr) return std::nullopt;
+    std::istringstream in(text);
+    WorkerPlace place{};
+    in >> place.call.number >> place.index >> place.workers >> place.replicas >> place.store >>
+        place.report >> place.memory >> std::ws;
+    std::getline(in, place.call.where);
+    ::unsetenv(kPlaceVariable);  // programs that the worker starts are no workers
+    if (!in) throw ValueError(str(kPlaceVariable, "='", text, "' is not set by a launcher"));
+    for (const int end : descriptors_of(place)) ::fcntl(end, F_SETFD, FD_CLOEXEC);
+    return place;
+  }();
+  return inherited;
+}
+
+WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlier,
                            const std::function<void(const WorkerPlace&)>& run) {
   const auto [our_end, their_end] = make_socket_pair();
   Descriptor our_store(our_end);
@@ -141,11 +111,11 @@ WorkerProcess start_worker(std::int64_t index, std::int64_t workers, std::int64_
   auto [report_in, report_out] = make_pipe();
   auto [err_in, err_out] = make_pipe();
   std::pair<Descriptor, Descriptor> out;
-  if (index > 0) out = make_pipe();
+  if (place.index > 0) out = make_pipe();
+  place.store = their_store.get();
+  place.report = report_out.get();
 
   // Everything that allocates comes before the fork of a process that may have threads.
-  const WorkerPlace place{index,  workers,   replicas, their_store.get(), report_out.get(),
-                          memory, call.where};
   const bool safe_to_fork = has_one_thread();
   std::vector<std::string> arguments = command_line();
   std::vector<char*> argument_pointers;
@@ -153,13 +123,13 @@ WorkerProcess start_worker(std::int64_t index, std::int64_t workers, std::int64_
   argument_pointers.push_back(nullptr);
   if (!safe_to_fork) {
     const std::string text =
-        str(call.number, ' ', index, ' ', workers, ' ', replicas, ' ', place.store, ' ',
-            place.report, ' ', place.memory, ' ', place.where);
+        str(place.call.number, ' ', place.index, ' ', place.workers, ' ', place.replicas, ' ',
+            place.store, ' ', place.report, ' ', place.memory, ' ', place.call.where);
     ::setenv(kPlaceVariable, text.c_str(), 1);
   }
   std::cout.flush();
   std::fflush(nullptr);  // or the child would write what waits there once more
-  if (!safe_to_fork && index == 0) {
+  if (!safe_to_fork && place.index == 0) {
     log_info(
         "this program has several threads and can't be forked: its workers are the program started "
         "again, up to this call of launch()");
@@ -170,25 +140,19 @@ WorkerProcess start_worker(std::int64_t index, std::int64_t workers, std::int64_
   if (pid == 0) {
     become_worker(launcher, out.second.get(), err_out.get());
     if (!safe_to_fork) start_anew(argument_pointers.data(), place);
-    for (const WorkerProcess& other : earlier) {
-      for (const Descriptor* end : {&other.store, &other.report, &other.out, &other.err}) {
-        if (end->open()) ::close(end->get());
-      }
+    earlier.clear();
+    for (Descriptor* end : {&our_store, &report_in, &err_in, &err_out, &out.first, &out.second}) {
+      end->close();
     }
-    our_store.close();
-    report_in.close();
-    err_in.close();
-    out.first.close();
-    err_out.close();
-    out.second.close();
     run(place);
     ::_exit(1);  // run does not return
   }
   ::unsetenv(kPlaceVariable);
-  if (pid < 0)
-    throw CommError(str("launch: cannot start worker ", index, ": ", std::strerror(errno)));
-  return {index,
-          shard(replicas, workers, index),
+  if (pid < 0) {
+    throw CommError(str("launch: cannot start worker ", place.index, ": ", std::strerror(errno)));
+  }
+  return {place.index,
+          shard(place.replicas, place.workers, place.index),
           pid,
           std::move(our_store),
           std::move(report_in),

@@ -20,17 +20,23 @@ namespace lockstep {
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) noexcept : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept;
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
   ~Descriptor() { close(); }
   [[nodiscard]] int get() const noexcept { return fd_; }
   [[nodiscard]] bool open() const noexcept { return fd_ >= 0; }
-  int release() noexcept;
   void close() noexcept;
 
  private:
   int fd_;
 };
+
+/// Two ends that close on exec: what is written to the second is read from the first. `flags` as
+/// pipe2(2) takes them. Throws CommError.
+[[nodiscard]] std::pair<Descriptor, Descriptor> make_pipe(int flags = 0);
 
 /// A started worker and the launcher's ends of what connects them.
 struct WorkerProcess {
@@ -43,39 +49,30 @@ struct WorkerProcess {
   Descriptor err;     ///< its stderr
 };
 
-/// What a started worker was given.
-struct WorkerPlace {
-  std::int64_t index;
-  std::int64_t workers;   ///< of the job
-  std::int64_t replicas;  ///< of the job
-  int store;
-  int report;
-  int memory;         ///< the job's HostMemory
-  std::string where;  ///< the call of launch()
-};
-
 /// Which call of launch() in the program it is, from 0, and where it stands.
 struct LaunchCall {
   std::int64_t number;
   std::string where;
 };
 
-/// This process' place, if it is a worker that was started anew for this call of launch().
-[[nodiscard]] std::optional<WorkerPlace> inherited_place(std::int64_t call);
+/// What a started worker was given.
+struct WorkerPlace {
+  LaunchCall call;
+  std::int64_t index;
+  std::int64_t workers;   ///< of the job
+  std::int64_t replicas;  ///< of the job
+  int memory;             ///< the job's HostMemory
+  int store = -1;
+  int report = -1;
+};
 
-/// Whether this process was started for a call of launch() after `call`.
-[[nodiscard]] bool started_for_later_call(std::int64_t call);
+/// This process' place, if it is a worker that was started anew.
+[[nodiscard]] const std::optional<WorkerPlace>& inherited_place();
 
-/// Two ends that close on exec: what is written to the second is read from the first.
-[[nodiscard]] std::pair<Descriptor, Descriptor> make_pipe();
-
-/// Starts worker `index` of `workers` for `replicas` in `call` of launch(): forked into
-/// `run`, which does not return, if this process has one thread, started anew otherwise. `memory`
-/// is as in its place. `earlier` are those whose descriptors a fork must not keep. Throws CommError
-/// if the system refuses.
-[[nodiscard]] WorkerProcess start_worker(std::int64_t index, std::int64_t workers,
-                                         std::int64_t replicas, const LaunchCall& call, int memory,
-                                         const std::vector<WorkerProcess>& earlier,
+/// Starts the worker of `place`, whose store and report it makes: forked into `run`, which does not
+/// return, if this process has one thread, started anew otherwise. `earlier` are the job's workers
+/// so far, whose descriptors a fork must not keep. Throws CommError if the system refuses.
+[[nodiscard]] WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlier,
                                          const std::function<void(const WorkerPlace&)>& run);
 
 /// While it lives this process' children can be waited for: where SIGCHLD is ignored, also by who
