@@ -8,6 +8,8 @@
 #include <csignal>
 #include <cstring>
 #include <deque>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -166,30 +168,28 @@ class Relay {
 // The wait status of one for which something else in this program has waited; no process has it.
 constexpr int kTaken = -1;
 
-struct Watched {
-  Watched(WorkerProcess process, const std::string& prefix, const StopSignals& stop)
-      : index(process.index),
-        replicas(process.replicas),
-        pid(process.pid),
-        store(std::move(process.store)),
-        report(std::move(process.report)),
-        out(std::move(process.out), STDOUT_FILENO, prefix, stop),
-        err(std::move(process.err), STDERR_FILENO, prefix, stop) {
+// What its lines are told apart by; "" for the one whose lines pass as they are.
+std::string prefix_of(const WorkerProcess& process) {
+  if (process.index == 0) return "";
+  if (process.replicas.size > 1) return str("[worker ", process.index, "] ");
+  return str("[replica ", process.replicas.offset, "] ");
+}
+
+struct Watched : WorkerProcess {
+  Watched(WorkerProcess process, const StopSignals& stop)
+      : WorkerProcess(std::move(process)),
+        out_relay(std::move(out), STDOUT_FILENO, prefix_of(*this), stop),
+        err_relay(std::move(err), STDERR_FILENO, prefix_of(*this), stop) {
     // What is read until nothing is left must not wait for more.
     ::fcntl(report.get(), F_SETFL, O_NONBLOCK);
   }
 
-  std::int64_t index;
-  Shard replicas;
-  pid_t pid;
-  Descriptor store;
-  Descriptor report;
+  Relay out_relay;
+  Relay err_relay;
   std::string report_text;
-  Relay out;
-  Relay err;
+  std::optional<Report> reported;  // what that says
   bool ending = false;             // it has closed its end of the store
   bool stopped = false;            // by a signal
-  bool failed = false;             // and noted as such
   std::optional<int> wait_status;  // once it has ended
   std::uint64_t activity = 0;      // on the board
   Waited inactive{};
@@ -213,78 +213,84 @@ std::string text_of(const Watched& worker) {
   return replicas_of(worker) + place_of(worker);
 }
 
-// What its lines are told apart by; "" for the one whose lines pass as they are.
-std::string prefix_of(const WorkerProcess& process) {
-  if (process.index == 0) return "";
-  if (process.replicas.size > 1) return str("[worker ", process.index, "] ");
-  return str("[replica ", process.replicas.offset, "] ");
-}
-
 int doubt(const Watched& worker) {
-  const auto report = parse_report(worker.report_text);
-  return report ? doubt_of(report->type) : 0;
+  return worker.reported ? doubt_of(worker.reported->type) : 0;
 }
 
 bool succeeded(const Watched& worker) {
-  const auto report = parse_report(worker.report_text);
-  return report && report->done && (worker.wait_status == kTaken || worker.wait_status == 0);
+  return worker.reported && worker.reported->done &&
+         (worker.wait_status == kTaken || worker.wait_status == 0);
 }
+
+// How a job ended: launch()'s status, and what is to be said of it.
+struct End {
+  int status;
+  std::string text;
+};
 
 class Supervisor {
  public:
   Supervisor(std::vector<WorkerProcess> processes, const Board& board, milliseconds timeout)
       : board_(board), timeout_(timeout) {
-    for (WorkerProcess& process : processes) {
-      const std::string prefix = prefix_of(process);
-      workers_.emplace_back(std::move(process), prefix, stop_);
-    }
+    for (WorkerProcess& process : processes) workers_.emplace_back(std::move(process), stop_);
   }
 
   int run() {
     std::string still;
     while (running() > 0 && failed_.empty() && stop_.signal() == 0 && still.empty()) {
-      step(milliseconds(-1));
+      step(kPatrolInterval);
       still = patrol();
     }
-    if (stop_.signal() != 0) return stopped_by(stop_.signal());
-    if (failed_.empty() && !still.empty()) return end_of_still(still);
-    if (failed_.empty()) {
+    const int signal = stop_.signal();
+    if (signal == 0 && failed_.empty() && still.empty()) {
       drain();
       return 0;
     }
-    const auto deadline = Clock::now() + kProcessesGrace;
-    while (root_cause_doubt() > 0 && running() > 0 && Clock::now() < deadline) {
-      step(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()) + milliseconds(1));
+    const Watched* root = nullptr;
+    if (signal == 0 && !failed_.empty()) {
+      step_until(Clock::now() + kProcessesGrace, [this] { return doubt(*root_cause()) == 0; });
+      root = root_cause();  // before the others are ended
     }
-    Watched& root = *root_cause();  // before the others are ended
-    end_others();
+    for (const int ask : {SIGTERM, SIGKILL}) {
+      signal_running(ask);
+      step_until(Clock::now() + kTermGrace, [] { return false; });
+    }
     drain();
-    return explain(root);
+    const End end = root != nullptr ? explain(*root)
+                    : signal != 0   ? stopped_by(signal)
+                                    : End{3, "Timeout: " + still};
+    // A replica that drew progress on the terminal may have ended in the middle of a line.
+    if (::isatty(STDERR_FILENO) == 1) (void)!::write(STDERR_FILENO, "\n", 1);
+    log_error(end.text);
+    return end.status;
   }
 
  private:
   std::size_t running() const {
-    return static_cast<std::size_t>(std::count_if(workers_.begin(), workers_.end(),
-                                                  [](const Watched& w) { return !w.wait_status; }));
+    return static_cast<std::size_t>(
+        std::ranges::count_if(workers_, [](const Watched& w) { return !w.wait_status; }));
   }
 
-  Watched* root_cause() const {
-    // Of several equally doubtful ones the first that was seen.
-    return *std::min_element(
-        failed_.begin(), failed_.end(),
-        [](const Watched* a, const Watched* b) { return doubt(*a) < doubt(*b); });
+  // Of several equally doubtful ones the first that was seen.
+  const Watched* root_cause() const {
+    return *std::ranges::min_element(failed_, {}, [](const Watched* w) { return doubt(*w); });
   }
-  int root_cause_doubt() const { return doubt(*root_cause()); }
 
-  // Waits for something to happen, at most `timeout` (negative: without end), and handles it.
+  // Handles what happens until then, while workers run and it is not `enough`.
+  void step_until(Clock::time_point deadline, const std::function<bool()>& enough) {
+    while (running() > 0 && !enough() && Clock::now() < deadline) {
+      step(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()) + milliseconds(1));
+    }
+  }
+
+  // Waits for something to happen, at most `timeout`, and handles it.
   void step(milliseconds timeout) {
     std::vector<pollfd> polled{{stop_.signal() == 0 ? stop_.descriptor() : -1, POLLIN, 0}};
     for (const Watched& w : workers_) {
       // What closed its store is about to end, which no descriptor tells: look again soon. A
       // program that it started may hold its descriptors open beyond its end: look now and then.
-      const milliseconds latest = w.ending ? kReapInterval : kPatrolInterval;
-      if (!w.wait_status && (timeout.count() < 0 || timeout > latest)) timeout = latest;
-      for (const int fd : {w.store.get(), w.report.get(), w.out.fd(), w.err.fd()}) {
+      if (!w.wait_status) timeout = std::min(timeout, w.ending ? kReapInterval : kPatrolInterval);
+      for (const int fd : {w.store.get(), w.report.get(), w.out_relay.fd(), w.err_relay.fd()}) {
         polled.push_back({fd, POLLIN, 0});
       }
     }
@@ -293,8 +299,8 @@ class Supervisor {
     for (std::size_t i = 0; i < workers_.size(); ++i) {
       Watched& w = workers_[i];
       const pollfd* const events = &polled[1 + 4 * i];
-      if (events[3].revents != 0) w.err.pass_on();
-      if (events[2].revents != 0) w.out.pass_on();
+      if (events[3].revents != 0) w.err_relay.pass_on();
+      if (events[2].revents != 0) w.out_relay.pass_on();
       if (events[1].revents != 0) read_report(w);
       if (events[0].revents != 0 && !server_.answer(w.store.get())) {
         w.store.close();
@@ -336,13 +342,13 @@ class Supervisor {
       worker.report_text.append(buffer.data(), static_cast<std::size_t>(count));
     }
     if (count == 0) worker.report.close();
+    worker.reported = parse_report(worker.report_text);
     // It is about to end, unless a process that it has forked says so.
-    const auto report = parse_report(worker.report_text);
-    if (report && !report->done) note_failed(worker);
+    if (worker.reported && !worker.reported->done) note_failed(worker);
   }
 
-  void note_failed(Watched& worker) {
-    if (!std::exchange(worker.failed, true)) failed_.push_back(&worker);
+  void note_failed(const Watched& worker) {
+    if (std::ranges::find(failed_, &worker) == failed_.end()) failed_.push_back(&worker);
   }
 
   void reap(Watched& worker) {
@@ -365,74 +371,42 @@ class Supervisor {
     }
   }
 
-  void end_others() {
-    for (const int signal : {SIGTERM, SIGKILL}) {
-      signal_running(signal);
-      const auto deadline = Clock::now() + kTermGrace;
-      while (running() > 0 && Clock::now() < deadline) {
-        step(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()) + milliseconds(1));
-      }
-    }
-  }
-
   // What ended workers have written and nobody has read yet.
   void drain() {
     for (Watched& w : workers_) {
-      w.out.finish();
-      w.err.finish();
+      w.out_relay.finish();
+      w.err_relay.finish();
     }
   }
 
-  // A replica that drew progress on the terminal may have ended in the middle of a line.
-  static void end_progress_line() {
-    if (::isatty(STDERR_FILENO) == 1) (void)!::write(STDERR_FILENO, "\n", 1);
+  static End stopped_by(int signal) {
+    return {128 + signal, str("stopped by ", signal == SIGINT ? "Ctrl-C" : "SIGTERM",
+                              "; all replicas have ended")};
   }
 
-  int stopped_by(int signal) {
-    end_others();
-    drain();
-    end_progress_line();
-    log_error(
-        str("stopped by ", signal == SIGINT ? "Ctrl-C" : "SIGTERM", "; all replicas have ended"));
-    return 128 + signal;
-  }
-
-  int end_of_still(const std::string& what) {
-    end_others();
-    drain();
-    end_progress_line();
-    log_error("Timeout: " + what);
-    return 3;
-  }
-
-  static int explain(const Watched& root) {
-    const auto report = parse_report(root.report_text);
+  static End explain(const Watched& root) {
     const bool one = root.replicas.size == 1;
     const std::string lost = text_of(root) + (one ? " was lost: " : " were lost: ");
     const char* const before =
         one ? " before its function returned" : " before their functions returned";
-    int exit = 3;
-    std::string what;
-    if (report && !report->done) {
-      exit = report->status;
-      what = str("replica ", report->replica, place_of(root), " failed with ", report->type,
-                 ", exit status ", exit, ": ", report->message);
+    End end{3, ""};
+    if (root.reported && !root.reported->done) {
+      const Report& report = *root.reported;
+      end.status = report.status;
+      end.text = str("replica ", report.replica, place_of(root), " failed with ", report.type,
+                     ", exit status ", report.status, ": ", report.message);
     } else if (root.wait_status == kTaken) {
-      what = str(lost, "ended", before, "; the program has taken its exit status elsewhere");
+      end.text = str(lost, "ended", before, "; the program has taken its exit status elsewhere");
     } else if (WIFSIGNALED(*root.wait_status)) {
       const int signal = WTERMSIG(*root.wait_status);
-      what = str(lost, "killed by signal ", signal, " (", ::strsignal(signal), ")");
+      end.text = str(lost, "killed by signal ", signal, " (", ::strsignal(signal), ")");
     } else {
-      what = str(lost, "exited with status ", WEXITSTATUS(*root.wait_status), before);
+      end.text = str(lost, "exited with status ", WEXITSTATUS(*root.wait_status), before);
     }
-    const auto last_lines = root.err.last_lines();
-    if (!last_lines.empty()) {
-      what += "\nits last lines on stderr:";
-      for (const std::string& line : last_lines) what += "\n  | " + line;
-    }
-    end_progress_line();
-    log_error(what);
-    return exit;
+    const auto last_lines = root.err_relay.last_lines();
+    if (!last_lines.empty()) end.text += "\nits last lines on stderr:";
+    for (const std::string& line : last_lines) end.text += "\n  | " + line;
+    return end;
   }
 
   const Board& board_;
@@ -441,7 +415,7 @@ class Supervisor {
   StopSignals stop_;
   StoreServer server_;
   std::deque<Watched> workers_;
-  std::vector<Watched*> failed_;  // in the order in which they were seen
+  std::vector<const Watched*> failed_;  // in the order in which they were seen
 };
 
 }  // namespace
