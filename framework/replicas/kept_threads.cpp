@@ -88,7 +88,7 @@ class Keeper {
   Keeper& operator=(const Keeper&) = delete;
 
   KeptThreads& threads() {
-    if (process_ != process_generation()) (void)kept_.release();
+    if (process_ != process_generation()) end();
     process_ = process_generation();
     if (!kept_) kept_ = std::make_unique<KeptThreads>();
     return *kept_;

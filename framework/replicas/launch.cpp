@@ -141,10 +141,10 @@ Report report_of(const FirstFailure::Cause& cause) {
     std::rethrow_exception(cause.error);
   } catch (const std::exception& error) {
     const auto* const ours = dynamic_cast<const Error*>(&error);
-    return {false, cause.replica, ours != nullptr ? ours->type() : "an exception", text_of(error),
+    return {cause.replica, ours != nullptr ? ours->type() : "an exception", text_of(error),
             exit_status(error)};
   } catch (...) {
-    return {false, cause.replica, "an exception", "no std::exception", 1};
+    return {cause.replica, "an exception", "no std::exception", 1};
   }
 }
 
@@ -182,9 +182,7 @@ Report report_of(const FirstFailure::Cause& cause) {
     failure.record(shard(place.replicas, place.workers, place.index).offset);
   }
   const auto cause = failure.cause();
-  Report report;
-  report.done = !cause;
-  if (cause) report = report_of(*cause);
+  const Report report = cause ? report_of(*cause) : Report{};
   std::cout.flush();
   std::fflush(all_over ? nullptr : stdout);  // another may be held by a thread that still runs
   send_report(place.report, report);

@@ -1,5 +1,6 @@
 #include "framework/replicas/own_graph.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -67,20 +68,16 @@ Tensor zeros_for(const Edge& edge) {
   return edge.function->input_metadata(edge.input_nr).zeros_like();
 }
 
-Edge OwnGraph::stand_in(const Edge& edge) {
-  for (const CapturedEnd& known : captured) {
-    if (known.outside == edge) return known.inside;
-  }
-  captured.push_back({Edge(make_node<Captured>(edge), 0), edge});
-  inputs.insert(captured.back().inside.function.get());
-  return captured.back().inside;
-}
-
 Edge OwnGraph::end_of(const Edge& edge) {
   Node* const node = edge.function.get();
   if (node == nullptr || inputs.count(node) > 0) return edge;
   const bool leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node) != nullptr;
-  return leaf || threads.count(node->thread_id()) == 0 ? stand_in(edge) : edge;
+  if (!leaf && threads.count(node->thread_id()) > 0) return edge;
+  const auto known = std::ranges::find(captured, edge, &CapturedEnd::outside);
+  if (known != captured.end()) return known->inside;
+  captured.push_back({Edge(make_node<Captured>(edge), 0), edge});
+  inputs.insert(captured.back().inside.function.get());
+  return captured.back().inside;
 }
 
 void OwnGraph::cut_off(const std::vector<Tensor>& results) {

@@ -30,9 +30,6 @@ struct OwnGraph {
   /// Ends the graph behind `results` at what was captured. Without it the replica's backward would
   /// run on into the graph outside, from one captured tensor to another.
   void cut_off(const std::vector<at::Tensor>& results);
-
- private:
-  torch::autograd::Edge stand_in(const torch::autograd::Edge& edge);
 };
 
 /// Whether autograd follows the tensor: defined, floating, and requires a gradient.

@@ -11,6 +11,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/random.h"
+#include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
 #include "framework/comm/run_lock.h"
 #include "framework/replicas/first_failure.h"
@@ -225,15 +226,13 @@ void run_replica_threads(const MapCall& options,
   // How the replicas ended stays to be seen until those of all processes have.
   if (plan.spans_members) {
     auto& timeout = caller->member().timeout;
-    const auto own_timeout = std::exchange(timeout, std::max(timeout, options.timeout));
+    const ScopedValue longer(timeout, std::max(timeout, options.timeout));
     try {
       meet_at_end(*caller, options);
     } catch (...) {
-      timeout = own_timeout;
       failure.rethrow();
       throw;
     }
-    timeout = own_timeout;
   }
   failure.rethrow();
   if (forked_returns() != forked_returns_before) {

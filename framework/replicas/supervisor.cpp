@@ -218,7 +218,7 @@ int doubt(const Watched& worker) {
 }
 
 bool succeeded(const Watched& worker) {
-  return worker.reported && worker.reported->done &&
+  return worker.reported && worker.reported->done() &&
          (worker.wait_status == kTaken || worker.wait_status == 0);
 }
 
@@ -344,7 +344,7 @@ class Supervisor {
     if (count == 0) worker.report.close();
     worker.reported = parse_report(worker.report_text);
     // It is about to end, unless a process that it has forked says so.
-    if (worker.reported && !worker.reported->done) note_failed(worker);
+    if (worker.reported && !worker.reported->done()) note_failed(worker);
   }
 
   void note_failed(const Watched& worker) {
@@ -390,7 +390,7 @@ class Supervisor {
     const char* const before =
         one ? " before its function returned" : " before their functions returned";
     End end{3, ""};
-    if (root.reported && !root.reported->done) {
+    if (root.reported && !root.reported->done()) {
       const Report& report = *root.reported;
       end.status = report.status;
       end.text = str("replica ", report.replica, place_of(root), " failed with ", report.type,

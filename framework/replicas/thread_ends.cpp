@@ -12,6 +12,7 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <string_view>
 #include <utility>
@@ -124,23 +125,22 @@ class HandlerStack {
     stack_t now{};
     ::sigaltstack(nullptr, &now);
     if ((now.ss_flags & SS_DISABLE) == 0) return;  // the thread has one
+    memory_.reset(new (std::nothrow) char[kStack]);
     stack_t own{};
-    own.ss_sp = memory_ = std::malloc(kStack);
+    own.ss_sp = memory_.get();
     own.ss_size = kStack;
-    if (memory_ != nullptr) ::sigaltstack(&own, nullptr);
+    if (memory_) ::sigaltstack(&own, nullptr);
   }
   ~HandlerStack() {
-    if (memory_ == nullptr) return;
     stack_t no_stack{};
     no_stack.ss_flags = SS_DISABLE;
-    ::sigaltstack(&no_stack, nullptr);
-    std::free(memory_);
+    if (memory_) ::sigaltstack(&no_stack, nullptr);
   }
   HandlerStack(const HandlerStack&) = delete;
   HandlerStack& operator=(const HandlerStack&) = delete;
 
  private:
-  void* memory_ = nullptr;
+  std::unique_ptr<char[]> memory_;
 };
 
 // What forked_returns() counts, in memory that forked processes share with this one.

@@ -64,7 +64,7 @@ void Worker::run(std::int64_t replica, const std::function<void()>& function) {
   set_math_threads(math_threads_);
   const RunLockScope running(replicas_.size > 1 ? &run_lock_ : nullptr);
   const auto tell = [&](const std::string& text) {
-    send_report(report_, {false, replica, "Error", text, 1});
+    send_report(report_, {replica, "Error", text, 1});
   };
   run_as(place, [&] { run_in_one_process(str("replica ", replica), function, tell); });
 }

@@ -1,5 +1,6 @@
 #include "framework/replicas/worker_process.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -172,19 +173,13 @@ ChildrenToWaitFor::~ChildrenToWaitFor() {
   ::sigaction(SIGCHLD, &own_, nullptr);
 }
 
-// A record of fields, each with a zero behind it: "done", or "error", the status, the replica, the
-// type and the message.
+// Four fields, each with a zero behind it.
 void send_report(int descriptor, const Report& report) noexcept {
   std::string text;
-  const auto add = [&](const std::string& field) {
+  for (const std::string& field :
+       {std::to_string(report.replica), report.type, shortened(report.message, kLongestMessage),
+        std::to_string(report.status)}) {
     text += field.substr(0, field.find('\0')) + '\0';
-  };
-  add(report.done ? "done" : "error");
-  if (!report.done) {
-    add(std::to_string(report.status));
-    add(std::to_string(report.replica));
-    add(report.type);
-    add(shortened(report.message, kLongestMessage));
   }
   std::string_view rest = text;
   while (!rest.empty()) {
@@ -195,28 +190,16 @@ void send_report(int descriptor, const Report& report) noexcept {
 }
 
 std::optional<Report> parse_report(const std::string& text) {
-  std::optional<Report> report;
-  std::size_t at = 0;
-  const auto next = [&]() -> std::optional<std::string> {
-    const std::size_t end = text.find('\0', at);
-    if (end == std::string::npos) return std::nullopt;
-    return text.substr(std::exchange(at, end + 1), end - at);
+  std::istringstream in(text);
+  std::array<std::string, 4> fields;
+  const auto read_fields = [&] {
+    return std::ranges::all_of(fields, [&](std::string& field) {
+      return std::getline(in, field, '\0') && !in.eof();  // at its end there was no zero
+    });
   };
-  while (const auto kind = next()) {
-    if (*kind == "done") {
-      report.emplace().done = true;
-      continue;
-    }
-    const auto status = next();
-    const auto replica = next();
-    const auto type = next();
-    const auto message = next();
-    if (!message) break;
-    return Report{.done = false,
-                  .replica = std::stoll(*replica),
-                  .type = *type,
-                  .message = *message,
-                  .status = std::stoi(*status)};
+  std::optional<Report> report;
+  while ((!report || report->done()) && read_fields()) {
+    report = Report{std::stoll(fields[0]), fields[1], fields[2], std::stoi(fields[3])};
   }
   return report;
 }

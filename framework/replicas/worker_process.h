@@ -90,11 +90,12 @@ class ChildrenToWaitFor {
 
 /// How a worker's replicas ended, as it travels to the launcher. Of several the first error counts.
 struct Report {
-  bool done = false;         ///< all their functions returned
-  std::int64_t replica = 0;  ///< otherwise the one whose error is the root cause
-  std::string type;          ///< of that error
+  std::int64_t replica = 0;  ///< the one whose error is the root cause
+  std::string type;          ///< of that error; "" if all their functions returned
   std::string message;       ///< likewise
   int status = 0;            ///< with which the program ends because of it
+
+  [[nodiscard]] bool done() const noexcept { return type.empty(); }
 };
 /// A message is cut, so that a report never waits for its reader.
 void send_report(int descriptor, const Report& report) noexcept;
