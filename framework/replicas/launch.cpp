@@ -95,10 +95,11 @@ class RunningThreads {
   RunningThreads(const RunningThreads&) = delete;
   RunningThreads& operator=(const RunningThreads&) = delete;
 
-  // Waits until all are over or, once one has failed, for `grace` and no longer than `enough`
-  // wants; calls `look` now and then until one of these. Whether all are over.
-  bool wait(std::chrono::milliseconds grace, const std::function<bool()>& enough,
-            const std::function<void()>& look = {}) {
+  // Waits until all are over or, once one has failed, for `grace` and until it is `enough`; calls
+  // `look` now and then before. Whether all are over.
+  bool wait(
+      std::chrono::milliseconds grace, const std::function<void()>& look = {},
+      const std::function<bool()>& enough = [] { return false; }) {
     std::unique_lock lock(mutex_);
     const auto over = [&] { return running_ == 0 || failure_.happened(); };
     while (look && !changed_.wait_for(lock, kLookAround, over)) {
@@ -130,11 +131,6 @@ class RunningThreads {
 // How long the replicas of a process have, after one has failed because of something else, to fail
 // with the root cause. The supervisor waits for that, too.
 constexpr std::chrono::milliseconds kReplicasGrace{200};
-
-bool is_certain(const FirstFailure& failure) {
-  const auto cause = failure.cause();
-  return cause && cause->doubt == 0;
-}
 
 Report report_of(const FirstFailure::Cause& cause) {
   try {
@@ -175,7 +171,7 @@ Report report_of(const FirstFailure::Cause& cause) {
         const ThreadEnds ends(str("replica ", replica));
         worker->run(replica, function);
       });
-      all_over = threads->wait(kReplicasGrace, [&] { return is_certain(failure); });
+      all_over = threads->wait(kReplicasGrace, {}, [&] { return failure.cause()->doubt == 0; });
     }
     if (!failure.happened()) worker->part();
   } catch (...) {
@@ -280,13 +276,12 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
     (*worker)->run(replica, function);
   };
   RunningThreads connecting({0, count}, failure, connect);
-  bool all_over = connecting.wait(kThreadGrace, [] { return false; });
+  bool all_over = connecting.wait(kThreadGrace);
   std::optional<RunningThreads> running;
   if (!failure.happened()) {
     running.emplace(Shard{0, options.replicas}, failure, run);
     const auto look = [&] { read_forked(reports.first.get(), failure); };
-    all_over = running->wait(
-        kThreadGrace, [] { return false; }, look);
+    all_over = running->wait(kThreadGrace, look);
     look();
   }
   int status = 0;

@@ -209,16 +209,6 @@ Tensor or_zeros(const Tensor& gradient, const Tensor& like) {
   return gradient.defined() || !like.defined() ? gradient : at::zeros_like(like).detach();
 }
 
-// The gradients of one replica's results as the start of its backward.
-Tensors gradient_of_results(const Tensors& results, std::size_t replica,
-                            const variable_list& gradients) {
-  Tensors own;
-  for (std::size_t k = 0; k < results.size(); ++k) {
-    own.push_back(or_zeros(gradients[replica * results.size() + k], results[k]));
-  }
-  return own;
-}
-
 // The map as the call whose backward calls collectives over these axes.
 ForwardCall forward_over(const Recorded& recorded, const std::vector<std::string>& axes) {
   const MapCall& options = recorded.options;
@@ -370,9 +360,12 @@ variable_list MapBackward::apply(variable_list&& gradients) {
   refuse_captured(recorded_);
   const bool create_graph = c10::GradMode::is_enabled();
   const std::size_t replicas = recorded_.results.size();
-  std::vector<Tensors> starts;
+  std::vector<Tensors> starts(replicas);
+  auto gradient = gradients.begin();
   for (std::size_t r = 0; r < replicas; ++r) {
-    starts.push_back(gradient_of_results(recorded_.results[r], r, gradients));
+    for (const Tensor& result : recorded_.results[r]) {
+      starts[r].push_back(or_zeros(*gradient++, result));
+    }
   }
 
   Recorded second(call_of_backward(recorded_, ++runs_, create_graph), replicas);
@@ -415,9 +408,9 @@ variable_list MapBackward::apply(variable_list&& gradients) {
     for (std::size_t part = 0; part < recorded_.ports[p].outside.size(); ++part) {
       // All replicas that share it have the same.
       const auto holder = std::ranges::find(part_of, part) - part_of.begin();
-      const Tensor& gradient = results[static_cast<std::size_t>(holder)][p];
+      const Tensor& whole = results[static_cast<std::size_t>(holder)][p];
       const bool counts = counts_here(recorded_, recorded_.ports[p]);
-      outside.push_back(counts ? gradient : counted_elsewhere(gradient));
+      outside.push_back(counts ? whole : counted_elsewhere(whole));
     }
   }
   return outside;

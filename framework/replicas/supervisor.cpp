@@ -123,7 +123,10 @@ class Relay {
     if (prefix_.empty()) {
       write_all(target_, text, *stop_);
     } else {
-      for (const char letter : text) add(letter);
+      for (const char letter : text) {
+        if (letter != '\n') line_ += letter;
+        if (letter == '\n' || line_.size() == kLongestLine) finish_line();
+      }
     }
     return text.size();
   }
@@ -145,11 +148,6 @@ class Relay {
   void close() {
     if (!line_.empty()) finish_line();
     source_.close();
-  }
-
-  void add(char letter) {
-    if (letter != '\n') line_ += letter;
-    if (letter == '\n' || line_.size() == kLongestLine) finish_line();
   }
 
   void finish_line() {
@@ -252,13 +250,18 @@ class Supervisor {
       root = root_cause();  // before the others are ended
     }
     for (const int ask : {SIGTERM, SIGKILL}) {
-      signal_running(ask);
+      for (const Watched& w : workers_) {
+        if (!w.wait_status) ::kill(w.pid, ask);
+      }
       step_until(Clock::now() + kTermGrace, [] { return false; });
     }
     drain();
-    const End end = root != nullptr ? explain(*root)
-                    : signal != 0   ? stopped_by(signal)
-                                    : End{3, "Timeout: " + still};
+    End end{3, "Timeout: " + still};
+    if (root != nullptr) end = explain(*root);
+    if (signal != 0) {
+      const char* const name = signal == SIGINT ? "Ctrl-C" : "SIGTERM";
+      end = {128 + signal, str("stopped by ", name, "; all replicas have ended")};
+    }
     // A replica that drew progress on the terminal may have ended in the middle of a line.
     if (::isatty(STDERR_FILENO) == 1) (void)!::write(STDERR_FILENO, "\n", 1);
     log_error(end.text);
@@ -365,23 +368,12 @@ class Supervisor {
     if (!succeeded(worker)) note_failed(worker);
   }
 
-  void signal_running(int signal) const {
-    for (const Watched& w : workers_) {
-      if (!w.wait_status) ::kill(w.pid, signal);
-    }
-  }
-
   // What ended workers have written and nobody has read yet.
   void drain() {
     for (Watched& w : workers_) {
       w.out_relay.finish();
       w.err_relay.finish();
     }
-  }
-
-  static End stopped_by(int signal) {
-    return {128 + signal, str("stopped by ", signal == SIGINT ? "Ctrl-C" : "SIGTERM",
-                              "; all replicas have ended")};
   }
 
   static End explain(const Watched& root) {
