@@ -62,9 +62,11 @@ class Line {
   std::size_t size_ = 0;
 };
 
-Line begin_line() {
+// The last words of this thread's replica.
+template <typename... Parts>
+void say(const Parts&... parts) {
   Line line;
-  return line << "lockstep: error: " << own_replica.name;
+  (line << "lockstep: error: " << own_replica.name << ... << parts).write();
 }
 
 struct Crash {
@@ -82,9 +84,7 @@ void on_crash(int signal, siginfo_t* info, void*) {
   if (is_replica()) {
     const auto* const crash = std::find_if(std::begin(kCrashes), std::end(kCrashes),
                                            [&](const Crash& c) { return c.signal == signal; });
-    Line line = begin_line();
-    line << " was killed by signal " << signal << " (" << crash->name << ")\n";
-    line.write();
+    say(" was killed by signal ", signal, " (", crash->name, ")\n");
   }
   std::signal(signal, SIG_DFL);
   errno = saved;
@@ -96,9 +96,7 @@ void on_exit_called(int status, void*) {
   if (!is_replica()) return;
   std::cout.flush();
   std::fflush(stdout);
-  Line line = begin_line();
-  line << " called exit(" << (status & 0xff) << ") before its function returned\n";
-  line.write();
+  say(" called exit(", status & 0xff, ") before its function returned\n");
   ::_exit(3);
 }
 
