@@ -62,27 +62,28 @@ std::pair<std::vector<std::int64_t>, std::int64_t> own_group(const AxisIndexGrou
   return {{}, index};
 }
 
-// The replica at `ranks` of the levels, outermost first, and the one that called its map.
+// The replica at `ranks` of the levels, outermost first, and those whose maps run it.
 GroupMember member_at(const std::vector<AxisLevel>& levels, const std::vector<std::int64_t>& ranks,
                       int own_worker) {
   const auto outermost = static_cast<std::size_t>(ranks[0]);
   const auto& workers = levels[0].workers;
   const int worker = workers.empty() ? own_worker : workers[outermost];
   const Key root = Key(0).fold("replica");
-  std::vector<std::uint64_t> chain;  // the replica's id and those around it, innermost last
+  GroupMember member{.worker = worker};
+  const auto enter = [&](const Key& key) {
+    std::shift_right(member.elders.begin(), member.elders.end(), 1);
+    member.elders[0] = std::exchange(member.id, key.bits() | 1);
+  };
   if (const auto& callers = levels[0].callers; !callers.empty()) {
     const auto caller = static_cast<std::uint64_t>(callers[outermost]);
-    chain.push_back(root.fold(0).fold(caller).bits() | 1);
+    enter(root.fold(0).fold(caller));
   }
   Key id = root;
   for (std::size_t l = 0; l < levels.size(); ++l) {
     id = id.fold(levels[l].map_call).fold(static_cast<std::uint64_t>(ranks[l]));
-    chain.push_back(id.bits() | 1);
+    enter(id);
   }
-  const auto outward = [&](std::size_t steps) {
-    return chain.size() > steps ? chain[chain.size() - 1 - steps] : 0;
-  };
-  return {outward(0), outward(1), worker, {outward(2), outward(3)}};
+  return member;
 }
 
 std::string name_of(const std::vector<AxisLevel>& levels) {
@@ -144,7 +145,7 @@ Environment::Environment(std::shared_ptr<LocalReplicas> local, std::vector<AxisL
   std::vector<std::int64_t> ranks;
   for (const AxisLevel& level : levels_) ranks.push_back(level.rank);
   const GroupMember self = member_at(levels_, ranks, local_->worker());
-  member_ = {local_->board().take_seat(local_->worker(), self.id, self.parent, name_of(levels_)),
+  member_ = {local_->board().take_seat(local_->worker(), self.id, self.elders[0], name_of(levels_)),
              std::move(cancellation), timeout};
 }
 

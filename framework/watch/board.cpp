@@ -8,7 +8,6 @@
 #include "framework/base/text.h"
 #include "framework/watch/board_memory.h"
 #include "framework/watch/board_state.h"
-#include "framework/watch/verdict.h"
 
 namespace lockstep {
 namespace {
@@ -64,20 +63,12 @@ std::unique_ptr<Board::Seat> Board::take_seat(int worker, std::uint64_t id, std:
   return std::make_unique<Seat>(state_, worker, id, parent, name);
 }
 
-std::optional<Board::Verdict> Board::examine(const Seat& waiting, bool settled_only) const {
-  return find_verdict(state_->memory, waiting.worker_, waiting.index_, settled_only);
-}
-
 std::optional<Board::Verdict> Board::published(const Seat& waiting) const {
   const PublicWords& words = state_->memory.common();
   if (words.published.load() == 0) return std::nullopt;
   const auto seat = read_seat(state_->memory.worker(waiting.worker_), waiting.index_);
   if (!seat || seat->state != SeatState::waiting) return std::nullopt;
   return lockstep::published(words, seat->key, seat->number);
-}
-
-std::string Board::absentees(const Seat& waiting) const {
-  return describe_absentees(state_->memory, waiting.worker_, waiting.index_);
 }
 
 void Board::looked(int worker) noexcept {
@@ -90,28 +81,6 @@ std::uint64_t Board::activity(int worker) const {
   const std::uint32_t used = words.used_seats();
   for (std::uint32_t seat = 0; seat < used; ++seat) sum += words.seats[seat].version.load();
   return sum;
-}
-
-std::string Board::pending(int worker) const {
-  const WorkerWords& words = state_->memory.worker(worker);
-  const std::uint32_t used = words.used_seats();
-  for (std::uint32_t index = 0; index < used; ++index) {
-    const auto seat = read_seat(words, index);
-    if (!seat || seat->state != SeatState::waiting) continue;
-    const std::string absent = describe_absentees(state_->memory, worker, index);
-    const auto texts = read_texts(words, index, seat->version);
-    if (absent.empty() || !texts) continue;
-    return str("replica ", texts->name, " waits in ", texts->now, ": ", absent);
-  }
-  return "";
-}
-
-Board::Group::Group(std::shared_ptr<BoardState> state, int worker, std::uint64_t key,
-                    MemberWords* entry, int size)
-    : state_(std::move(state)), worker_(worker), key_(key), entry_(entry), size_(size) {}
-
-Board::Group::~Group() {
-  state_->release_group(worker_, key_);
 }
 
 Board::Seat::Seat(std::shared_ptr<BoardState> state, int worker, std::uint64_t id,
@@ -144,15 +113,15 @@ Board::Seat::~Seat() {
 }
 
 void Board::Seat::start(Group& group, int place, const CallRecord& call) {
-  require(place >= 0 && place < group.size_ && group.worker_ == worker_, "place ", place,
-          " in a group of ", group.size_, " of worker ", group.worker_,
+  require(place >= 0 && place < group.size && group.worker == worker_, "place ", place,
+          " in a group of ", group.size, " of worker ", group.worker,
           " is not of a member of worker ", worker_);
-  Word& arrived = group.entry_[place].arrived;
+  Word& arrived = group.entry[place].arrived;
   const std::uint64_t number = arrived.load() + 1;
   {
     Writing writing(*words_);
     writing.state(SeatState::waiting);
-    words_->key.store(group.key_);
+    words_->key.store(group.key);
     words_->number.store(number);
     words_->completed.store(0);
     write_now(*words_, call.fingerprint, call.text);

@@ -28,22 +28,19 @@ struct CallRecord {
   static constexpr std::size_t kShown = 439;
 };
 
-/// A member of a group, as all of its workers know it. Ids are never 0; a parent of 0 means none.
+/// A member of a group, as all of its workers know it. Ids are never 0.
 struct GroupMember {
   std::uint64_t id = 0;
-  /// The member whose map runs this one. The search looks at it while this one has no seat.
-  std::uint64_t parent = 0;
   /// The worker that runs it, where it takes its seat.
   std::int32_t worker = 0;
-  /// The parent's parent and its parent, for maps in maps. The search looks at them, in order,
-  /// while the parent has no seat either.
-  std::array<std::uint64_t, 2> elders{};
+  /// The member whose map runs this one, the one whose map runs that one, and so on; 0 for none.
+  /// While this one has no seat the search looks at the first of them that has one.
+  std::array<std::uint64_t, 3> elders{};
 
   bool operator==(const GroupMember&) const = default;
 };
 
 struct BoardState;
-struct MemberWords;
 struct SeatWords;
 
 /// Where the members of a job (the replicas of its maps, down to the lanes of a vmap) publish what
@@ -67,7 +64,8 @@ struct SeatWords;
 /// Any thread may use a Board. Seats and groups keep its memory: they may live longer.
 class Board {
  public:
-  class Group;
+  /// A group of members as one worker has it registered.
+  struct Group;
   class Seat;
   struct Verdict {
     /// mismatch: the members are out of step. failed: a member that others wait for has thrown.
@@ -134,25 +132,6 @@ class Board {
 
  private:
   std::shared_ptr<BoardState> state_;
-};
-
-/// A group of members as one worker has it registered.
-class Board::Group {
- public:
-  /// Use Board::group().
-  Group(std::shared_ptr<BoardState> state, int worker, std::uint64_t key, MemberWords* entry,
-        int size);
-  ~Group();
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
-
- private:
-  friend class Seat;
-  std::shared_ptr<BoardState> state_;
-  int worker_;
-  std::uint64_t key_;
-  MemberWords* entry_;
-  int size_;
 };
 
 /// A member's place on the board, freed with the object. Its verbs are for one thread at a time.

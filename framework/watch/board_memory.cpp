@@ -158,9 +158,8 @@ std::vector<GroupMember> read_members(WorkerWords& worker, const GroupView& grou
   const MemberWords* words = members_at(worker, group.offset);
   for (std::size_t i = 0; i < members.size(); ++i) {
     members[i] = {.id = words[i].id.load(),
-                  .parent = words[i].parent.load(),
-                  .worker = static_cast<std::int32_t>(words[i].worker.load()),
-                  .elders = {words[i].elders[0].load(), words[i].elders[1].load()}};
+                  .worker = static_cast<std::int32_t>(words[i].worker.load())};
+    std::ranges::transform(words[i].elders, members[i].elders.begin(), &Word::load);
   }
   if (worker.versions[group.slot].load() != group.version) members.clear();
   return members;

@@ -52,8 +52,7 @@ static_assert(sizeof(SeatWords) == 1024);
 /// A member in a group's entry. An entry is a word with the number of members, then these.
 struct MemberWords {
   Word id;
-  Word parent;
-  Word elders[2];
+  Word elders[3];
   Word worker;
   /// In how many calls it has arrived; counted only in the entry of its own worker.
   Word arrived;

@@ -152,9 +152,9 @@ std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t k
   Registered& registered = found->second;
   std::shared_ptr<Board::Group> group = registered.group.lock();
   if (group == nullptr) {
-    group = std::make_shared<Board::Group>(shared_from_this(), worker, key,
-                                           members_at(memory.worker(worker), registered.offset),
-                                           static_cast<int>(members.size()));
+    MemberWords* const entry = members_at(memory.worker(worker), registered.offset);
+    const auto size = static_cast<int>(members.size());
+    group.reset(new Board::Group{shared_from_this(), worker, key, entry, size});
     registered.group = group;
     memory.worker(worker).held[registered.slot].store(1);
   }
@@ -192,9 +192,9 @@ BoardState::Registered BoardState::add_group(int worker, std::uint64_t key,
   MemberWords* entry = members_at(words, offset);
   for (std::size_t i = 0; i < members.size(); ++i) {
     entry[i].id.store(members[i].id);
-    entry[i].parent.store(members[i].parent);
-    entry[i].elders[0].store(members[i].elders[0]);
-    entry[i].elders[1].store(members[i].elders[1]);
+    for (std::size_t e = 0; e < members[i].elders.size(); ++e) {
+      entry[i].elders[e].store(members[i].elders[e]);
+    }
     entry[i].worker.store(static_cast<std::uint64_t>(members[i].worker));
     entry[i].arrived.store(0);
   }

@@ -80,4 +80,14 @@ struct BoardState : std::enable_shared_from_this<BoardState> {
   std::uint64_t token_ = 0;
 };
 
+struct Board::Group {
+  std::shared_ptr<BoardState> state;
+  int worker;
+  std::uint64_t key;
+  MemberWords* entry;
+  int size;
+
+  ~Group() { state->release_group(worker, key); }
+};
+
 }  // namespace lockstep

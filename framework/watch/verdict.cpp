@@ -1,15 +1,17 @@
-#include "framework/watch/verdict.h"
-
 #include <algorithm>
 #include <cctype>
 #include <iterator>
+#include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "framework/base/text.h"
+#include "framework/watch/board.h"
+#include "framework/watch/board_state.h"
 #include "framework/watch/verdict_search.h"
 
 namespace lockstep {
@@ -289,16 +291,32 @@ std::optional<Board::Verdict> inherited(const BoardMemory& memory, const Verdict
   return std::nullopt;
 }
 
+// Board::absentees() for who sits at `place`.
+std::string absentees_of(const BoardMemory& memory, SeatIndex place) {
+  VerdictSearch search(memory);
+  const PendingCall* call = search.call_of(place);
+  if (call == nullptr) return "";
+  std::vector<std::string> said;
+  for (const MissingMember& missing : call->missing) {
+    if (said.size() == kNamed) {
+      said.push_back(str("and ", call->missing.size() - kNamed, " more have not arrived"));
+      break;
+    }
+    said.push_back(describe(memory, missing));
+  }
+  return join(said, "; ");
+}
+
 }  // namespace
 
-std::optional<Board::Verdict> find_verdict(const BoardMemory& memory, int worker,
-                                           std::uint32_t index, bool settled_only) {
-  const auto waiting = read_seat(memory.worker(worker), index);
-  if (!waiting || waiting->state != SeatState::waiting) return std::nullopt;
-  const auto known = [&] { return published(memory.common(), waiting->key, waiting->number); };
+std::optional<Board::Verdict> Board::examine(const Seat& waiting, bool settled_only) const {
+  const BoardMemory& memory = state_->memory;
+  const auto seat = read_seat(memory.worker(waiting.worker_), waiting.index_);
+  if (!seat || seat->state != SeatState::waiting) return std::nullopt;
+  const auto known = [&] { return lockstep::published(memory.common(), seat->key, seat->number); };
   if (auto verdict = known()) return verdict;
   VerdictSearch search(memory);
-  if (!search.find({.worker = worker, .index = index})) return std::nullopt;
+  if (!search.find({.worker = waiting.worker_, .index = waiting.index_})) return std::nullopt;
   auto verdict = known_on_the_way(memory, search);
   if (!verdict) verdict = inherited(memory, search);
   if (!verdict) verdict = described(memory, search);
@@ -311,19 +329,22 @@ std::optional<Board::Verdict> find_verdict(const BoardMemory& memory, int worker
   return first ? first : verdict;
 }
 
-std::string describe_absentees(const BoardMemory& memory, int worker, std::uint32_t index) {
-  VerdictSearch search(memory);
-  const PendingCall* call = search.call_of({.worker = worker, .index = index});
-  if (call == nullptr) return "";
-  std::vector<std::string> said;
-  for (const MissingMember& missing : call->missing) {
-    if (said.size() == kNamed) {
-      said.push_back(str("and ", call->missing.size() - kNamed, " more have not arrived"));
-      break;
-    }
-    said.push_back(describe(memory, missing));
+std::string Board::absentees(const Seat& waiting) const {
+  return absentees_of(state_->memory, {.worker = waiting.worker_, .index = waiting.index_});
+}
+
+std::string Board::pending(int worker) const {
+  const WorkerWords& words = state_->memory.worker(worker);
+  const std::uint32_t used = words.used_seats();
+  for (std::uint32_t index = 0; index < used; ++index) {
+    const auto seat = read_seat(words, index);
+    if (!seat || seat->state != SeatState::waiting) continue;
+    const std::string absent = absentees_of(state_->memory, {.worker = worker, .index = index});
+    const auto texts = read_texts(words, index, seat->version);
+    if (absent.empty() || !texts) continue;
+    return str("replica ", texts->name, " waits in ", texts->now, ": ", absent);
   }
-  return join(said, "; ");
+  return "";
 }
 
 }  // namespace lockstep

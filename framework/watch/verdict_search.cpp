@@ -21,8 +21,8 @@ std::optional<std::uint32_t> find_seat(const WorkerWords& worker, std::uint64_t 
   return std::nullopt;
 }
 
-}  // namespace
-
+// In how many calls of the group `key` the member at `place` has arrived, by the entry of its own
+// worker; none if that does not stop changing.
 std::optional<std::uint64_t> arrivals(WorkerWords& worker, std::uint64_t key, int place) {
   for (int i = 0; i < 8; ++i) {
     const auto group = find_group(worker, key);
@@ -32,6 +32,8 @@ std::optional<std::uint64_t> arrivals(WorkerWords& worker, std::uint64_t key, in
   }
   return std::nullopt;
 }
+
+}  // namespace
 
 const VerdictSearch::Index& VerdictSearch::seats_of(int worker) {
   const auto [found, is_new] = indices_.try_emplace(worker);
@@ -124,7 +126,7 @@ void VerdictSearch::place_member(PendingCall& call, int place) {
 
 void VerdictSearch::find_elder(MissingMember& missing) {
   const GroupMember& member = missing.member;
-  for (const std::uint64_t id : {member.parent, member.elders[0], member.elders[1]}) {
+  for (const std::uint64_t id : member.elders) {
     if (id == 0) return;
     const auto place = place_of(id, member.worker, true);
     if (!place) continue;
@@ -235,7 +237,7 @@ bool VerdictSearch::holds(const PendingCall& call, const MissingMember& missing)
   const SeatView& elder = missing.seat->view;
   if (elder.state == SeatState::map && children_of(elder.id).size() < elder.children) return false;
   if (find_seat(memory_.worker(member.worker), member.id)) return false;
-  for (const std::uint64_t id : {member.parent, member.elders[0], member.elders[1]}) {
+  for (const std::uint64_t id : member.elders) {
     if (id == elder.id) break;
     for (int worker = 0; worker < memory_.workers(); ++worker) {
       if (find_seat(memory_.worker(worker), id)) return false;

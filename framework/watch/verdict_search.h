@@ -32,7 +32,7 @@ struct KnownSeat {
 struct MissingMember {
   int place = 0;
   GroupMember member;
-  /// Its own seat or, if it has none, that of the nearest of its parent and elders that has one.
+  /// Its own seat or, if it has none, that of the nearest of its elders that has one.
   /// None if neither has one, or if the map that the elder is in may yet start the member.
   std::optional<KnownSeat> seat;
   bool is_own = true;
@@ -126,10 +126,5 @@ class VerdictSearch {
   std::vector<Edge> edges_;
   bool has_failed_ = false;
 };
-
-/// In how many calls of the group `key` the member at `place` has arrived, by the entry of its own
-/// worker; none if that does not stop changing.
-[[nodiscard]] std::optional<std::uint64_t> arrivals(WorkerWords& worker, std::uint64_t key,
-                                                    int place);
 
 }  // namespace lockstep

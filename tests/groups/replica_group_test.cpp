@@ -116,7 +116,7 @@ void on_workers(const std::vector<int>& worker_of, const std::function<void(Repl
   const int workers = *std::max_element(worker_of.begin(), worker_of.end()) + 1;
   std::vector<GroupMember> members;
   for (std::size_t place = 0; place < worker_of.size(); ++place) {
-    members.push_back({place + 1, 0, worker_of[place], {}});
+    members.push_back({.id = place + 1, .worker = worker_of[place]});
   }
   const auto board = std::make_shared<Board>(workers);
   lockstep::testing::in_threads(backend, workers, [&](Communicator& world) {

@@ -103,7 +103,7 @@ class InStep {
   }
   [[nodiscard]] GroupMember child(std::size_t event, int parent, int number) const {
     GroupMember self = replica(parent);
-    self.parent = self.id;
+    self.elders[0] = self.id;
     self.id = (event + 1) * 1000 + self.id * 10 + static_cast<std::uint64_t>(number);
     return self;
   }
@@ -141,7 +141,7 @@ class InStep {
   void run_child(std::size_t at, int parent, int number) {
     Event& event = events_[at];
     const GroupMember self = child(at, parent, number);
-    const auto seat = board(parent).take_seat(self.worker, self.id, self.parent,
+    const auto seat = board(parent).take_seat(self.worker, self.id, self.elders[0],
                                               str("(", parent, ", ", number, ")"));
     Groups groups;
     std::vector<GroupMember> siblings;

@@ -51,9 +51,8 @@ class BoardWorld {
   int add_child(int parent, bool has_seat = true) {
     const GroupMember& of = members_.at(static_cast<std::size_t>(parent));
     members_.push_back({.id = members_.size() + 1,
-                        .parent = of.id,
                         .worker = of.worker,
-                        .elders = {of.parent, of.elders[0]}});
+                        .elders = {of.id, of.elders[0], of.elders[1]}});
     seats_.emplace_back();
     const int child = static_cast<int>(members_.size()) - 1;
     if (has_seat) sit(child, str("(", parent, ", ", child, ")"));
@@ -62,7 +61,7 @@ class BoardWorld {
   void sit(int member, const std::string& name) {
     const GroupMember& who = members_.at(static_cast<std::size_t>(member));
     seats_.at(static_cast<std::size_t>(member)) =
-        board_.take_seat(who.worker, who.id, who.parent, name);
+        board_.take_seat(who.worker, who.id, who.elders[0], name);
   }
 
   /// `member` waits in `text` on the group of `members`.
