@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -8,7 +9,6 @@
 #include <string>
 
 #include "framework/base/bytes.h"
-#include "framework/comm/ledger.h"
 #include "framework/comm/symmetric_buffer.h"
 #include "framework/reduce/element_type.h"
 
@@ -40,6 +40,14 @@ struct Verb {
 
   /// ValueError, naming the rule, unless replica `rank` of a group of `size` may call it.
   void check(int rank, int size) const;
+};
+
+/// What one replica has put on the wire, payload only. Any thread may read it while a collective
+/// counts.
+struct Ledger {
+  std::atomic<std::uint64_t> bytes_sent{0};
+  /// Times a replica sent to all its peers and waited for all of theirs.
+  std::atomic<std::uint64_t> rounds{0};
 };
 
 /// How the bytes of one replica reach the others of its group. All replicas of a group call the

@@ -13,7 +13,6 @@
 
 #include "framework/comm/communicator.h"
 #include "framework/comm/hierarchy.h"
-#include "framework/comm/ledger.h"
 #include "framework/comm/local_work.h"
 #include "framework/comm/run_lock.h"
 #include "framework/groups/local_replicas.h"

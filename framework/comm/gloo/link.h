@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "framework/comm/ledger.h"
+#include "framework/comm/communicator.h"
 #include "framework/comm/store.h"
 
 namespace gloo::transport {

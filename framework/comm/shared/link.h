@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "framework/base/errors.h"
-#include "framework/comm/ledger.h"
+#include "framework/comm/communicator.h"
 #include "framework/comm/shared/flag.h"
 #include "framework/comm/shared/host_memory.h"
 #include "framework/comm/shared/shared_communicator.h"

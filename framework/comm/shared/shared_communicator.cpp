@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
+#include <memory>
 #include <numeric>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "framework/base/bytes.h"
 #include "framework/base/errors.h"
+#include "framework/base/pages.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
-#include "framework/comm/shared/allocation.h"
+#include "framework/comm/shared/extents.h"
 #include "framework/comm/shared/link.h"
 #include "framework/comm/shared/rounds.h"
 #include "framework/reduce/reduce.h"
@@ -36,6 +40,32 @@ std::vector<std::size_t> offsets_of(std::span<const std::size_t> sizes) {
   std::vector<std::size_t> starts(sizes.size());
   std::exclusive_scan(sizes.begin(), sizes.end(), starts.begin(), std::size_t{0});
   return starts;
+}
+
+// What each member tells the others of an attempt.
+struct Outcome {
+  std::uint64_t offset = 0;
+  std::array<char, 248> error{};  ///< ends with a zero; empty: it went well
+};
+
+// Attempts the same on all members; if it fails on one, it fails on all.
+template <typename Attempt>
+Outcome attempt_together(Communicator& group, const Attempt& attempt) {
+  Outcome own;
+  try {
+    attempt(own);
+  } catch (const CommError& error) {
+    const std::string_view text = error.what();
+    std::copy_n(text.data(), std::min(text.size(), own.error.size() - 1), own.error.data());
+  }
+  std::vector<Outcome> all(static_cast<std::size_t>(group.size()));
+  group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  for (std::size_t place = 0; place < all.size(); ++place) {
+    if (all[place].error[0] != '\0') {
+      throw CommError(str("replica ", place, ": ", all[place].error.data()));
+    }
+  }
+  return all[0];
 }
 
 // Every verb meets, and then goes one of three ways, the same for all members:
@@ -70,7 +100,7 @@ class SharedCommunicator final : public Communicator {
         meet(verb.kind, {}, {});
         return;
       case Verb::Kind::allocate:
-        *verb.buffer = allocate_shared(*this, *link_->memory().extents(), verb.bytes, verb.copies);
+        *verb.buffer = do_allocate(verb.bytes, verb.copies);
         return;
     }
   }
@@ -331,6 +361,30 @@ class SharedCommunicator final : public Communicator {
     }
     share(is_root ? ConstBytes(data) : ConstBytes(), data.size(),
           [&](std::size_t p) { return p == from ? data : Bytes(); });
+  }
+
+  // The first member's extent, which the others attach to while it holds it. Each then takes the
+  // memory of a part itself, so that it is near to the core that runs it.
+  SymmetricBuffer do_allocate(std::size_t bytes, Copies copies) {
+    SharedExtents& extents = *link_->memory().extents();
+    const std::size_t stride = whole_pages(bytes);
+    const std::size_t total = copies == Copies::one ? stride : count() * stride;
+    std::shared_ptr<SharedExtents::Extent> extent;
+    const Outcome offer = attempt_together(*this, [&](Outcome& own) {
+      if (me() != 0) return;
+      extent = extents.allocate(total);
+      own.offset = extent->offset();
+    });
+    attempt_together(*this, [&](Outcome&) {
+      if (me() != 0) extent = extents.attach(offer.offset, total);
+      const Shard pages = shard(static_cast<std::int64_t>(total / kPage), size(), rank());
+      extent->reserve(extent->data().subspan(static_cast<std::size_t>(pages.offset) * kPage,
+                                             static_cast<std::size_t>(pages.size) * kPage));
+    });
+    const auto data = extent->data();
+    return {.own = copies == Copies::one ? data.first(bytes) : data.subspan(me() * stride, bytes),
+            .is_common = copies == Copies::one,
+            .memory = std::move(extent)};
   }
 
   std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
