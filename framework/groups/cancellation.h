@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "framework/base/errors.h"
+
 namespace lockstep {
 
 /// Ends the replicas of a map or job. It is set once, by the failure of one of them or of the
@@ -18,14 +20,27 @@ class Cancellation {
       : outer_(std::move(outer)) {}
 
   /// The first call counts.
-  void cancel(const std::exception_ptr& error);
+  void cancel(const std::exception_ptr& error) {
+    const std::lock_guard lock(mutex_);
+    if (is_cancelled_) return;
+    error_ = error;
+    is_cancelled_ = true;
+  }
   /// The same with Aborted(reason).
-  void cancel(const std::string& reason);
+  void cancel(const std::string& reason) { cancel(std::make_exception_ptr(Aborted(reason))); }
   /// Throws the error if this or an outer one is cancelled.
-  void check() const;
-  [[nodiscard]] bool is_cancelled() const noexcept;
+  void check() const {
+    if (is_cancelled_) std::rethrow_exception(error());
+    if (outer_) outer_->check();
+  }
+  [[nodiscard]] bool is_cancelled() const noexcept {
+    return is_cancelled_ || (outer_ && outer_->is_cancelled());
+  }
   /// What this one was cancelled with, not an outer one; nullptr if it was not.
-  [[nodiscard]] std::exception_ptr error() const noexcept;
+  [[nodiscard]] std::exception_ptr error() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return error_;
+  }
 
  private:
   std::shared_ptr<const Cancellation> outer_;

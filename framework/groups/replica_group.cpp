@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "framework/base/errors.h"
 #include "framework/base/random.h"
 
 namespace lockstep {
@@ -20,18 +19,6 @@ void ReplicaGroup::begin(const CallRecord& call) {
   // A cancelled replica leaves its last call on the board: others may still look at it.
   if (!member_.cancellation->is_cancelled())
     member_.seat->start(local_->board_group(), rank(), call);
-}
-
-void ReplicaGroup::end() {
-  member_.seat->finish();
-}
-
-void ReplicaGroup::abort(const std::string& reason) noexcept {
-  interrupt(std::make_exception_ptr(Aborted(reason)));
-}
-
-void ReplicaGroup::interrupt(const std::exception_ptr& error) noexcept {
-  local_->interrupt(error);
 }
 
 void ReplicaGroup::run(const Verb& verb) {

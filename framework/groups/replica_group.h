@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "framework/base/errors.h"
 #include "framework/groups/local_group.h"
 
 namespace lockstep {
@@ -19,15 +20,17 @@ class ReplicaGroup final : public Communicator {
 
   /// Brackets the verbs of one call of a collective, which `call` describes.
   void begin(const CallRecord& call);
-  void end();
+  void end() { member_.seat->finish(); }
 
   /// Which of its replicas are in which worker.
   [[nodiscard]] const GroupLayout& layout() const noexcept { return local_->layout(); }
 
   void run(const Verb& verb) override;
 
-  void abort(const std::string& reason) noexcept override;
-  void interrupt(const std::exception_ptr& error) noexcept override;
+  void abort(const std::string& reason) noexcept override {
+    interrupt(std::make_exception_ptr(Aborted(reason)));
+  }
+  void interrupt(const std::exception_ptr& error) noexcept override { local_->interrupt(error); }
   [[nodiscard]] bool is_network() const noexcept override { return local_->is_network(); }
   [[nodiscard]] const Ledger& ledger() const noexcept override { return local_->ledger(); }
 
