@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-/// Why this thread's collectives, maps and launches are refused; nullptr: they are not.
+/// Why this thread's collectives, maps and launches are refused, as the innermost CallsRefused
+/// says; nullptr: they are not.
 inline constinit thread_local const char* refusal_here = nullptr;
 
 /// While it lives, this thread's collectives, maps and launches are Errors that end with `reason`:
@@ -17,12 +18,7 @@ class CallsRefused : ScopedValue<const char*> {
   explicit CallsRefused(const char* reason) noexcept : ScopedValue(refusal_here, reason) {}
 };
 
-/// The reason of the innermost guard, or nullptr.
-[[nodiscard]] inline const char* refusal_of_calls() noexcept {
-  return refusal_here;
-}
-
-/// Throws Error where a guard lives; `call` names what was called.
+/// Throws Error where they are refused; `call` names what was called.
 [[noreturn]] inline void throw_refused(const std::string& call) {
   throw Error(call + ": " + refusal_here);
 }

@@ -270,7 +270,7 @@ EnvironmentScope::EnvironmentScope(Environment* environment) noexcept
     : ScopedValue(this_thread_environment, environment) {}
 
 ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups, GroupSizes sizes) {
-  if (refusal_of_calls() != nullptr) throw_refused(call.text());
+  if (refusal_here != nullptr) throw_refused(call.text());
   return environment_of(call).group(call, groups, sizes);
 }
 

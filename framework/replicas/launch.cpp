@@ -307,7 +307,7 @@ int launch(const std::function<void()>& replica, const LaunchOptions& options,
   if (current_environment() != nullptr) {
     throw ValueError("launch: called inside a replica");
   }
-  if (refusal_of_calls() != nullptr) throw_refused("launch");
+  if (refusal_here != nullptr) throw_refused("launch");
   // There is one signal handler for Ctrl-C, and one order of calls in a program that starts anew.
   static std::mutex under_way;  // guards calls
   const std::unique_lock only_one(under_way, std::try_to_lock);

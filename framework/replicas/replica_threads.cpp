@@ -173,7 +173,7 @@ void run_as(Environment& environment, const std::function<void()>& body) {
 void run_replica_threads(const MapCall& options,
                          const std::function<void(const ReplicaThread&)>& body,
                          const Identities& identities) {
-  if (refusal_of_calls() != nullptr) throw_refused(text_of(options));
+  if (refusal_here != nullptr) throw_refused(text_of(options));
   Environment* const caller = current_environment();
   const Plan plan = plan_of(options, caller);
 
@@ -194,7 +194,7 @@ void run_replica_threads(const MapCall& options,
   keep_freed_memory();
   const std::uint64_t forked_returns_before = forked_returns();
   const at::ThreadLocalState callers_state;
-  const int callers_grad_depth = grad_depth();
+  const int callers_grad_depth = grad_depth;
   FirstFailure failure(plan.level.rank, [&](const std::string& reason) {
     plan.cancellation->cancel(reason);
     plan.local->wake_all();
@@ -205,7 +205,7 @@ void run_replica_threads(const MapCall& options,
   const std::string map = text_of(options);
   const auto run_replica = [&](std::int64_t local) {
     const at::ThreadLocalStateGuard same_state(callers_state);
-    const GradDepthScope same_depth(callers_grad_depth);
+    const ScopedValue same_depth(grad_depth, callers_grad_depth);
     set_math_threads(plan.threads);
     const RunLockScope running(run_lock);
     const std::string replica = str("replica ", plan.level.rank + local, " of ", map);

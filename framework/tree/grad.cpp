@@ -8,23 +8,11 @@
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/function.h>
 
+#include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
 #include "framework/tree/variance.h"
 
-namespace lockstep {
-namespace {
-
-thread_local int depth_here = 0;
-
-}  // namespace
-
-int grad_depth() noexcept {
-  return depth_here;
-}
-
-GradDepthScope::GradDepthScope(int depth) noexcept : ScopedValue(depth_here, depth) {}
-
-namespace tree_detail {
+namespace lockstep::tree_detail {
 namespace {
 
 Tensor variable_of(const Tensor& leaf, bool nested) {
@@ -54,7 +42,7 @@ void check_variance(const Tensor& gradient, const Tensor& leaf, std::size_t inde
 
 bool differentiated_outside(const Leaves& leaves) {
   return c10::GradMode::is_enabled() &&
-         (grad_depth() > 0 || std::any_of(leaves.begin(), leaves.end(), [](const Tensor& leaf) {
+         (grad_depth > 0 || std::any_of(leaves.begin(), leaves.end(), [](const Tensor& leaf) {
             return leaf.defined() && leaf.requires_grad();
           }));
 }
@@ -75,7 +63,7 @@ std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(co
   }
 
   const Tensor value = [&] {
-    const GradDepthScope deeper(grad_depth() + 1);
+    const ScopedValue deeper(grad_depth, grad_depth + 1);
     return loss(variables);
   }();
   if (!value.defined() || value.numel() != 1 || !value.is_floating_point()) {
@@ -97,5 +85,4 @@ std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(co
   return {nested ? value : value.detach(), std::move(gradients)};
 }
 
-}  // namespace tree_detail
-}  // namespace lockstep
+}  // namespace lockstep::tree_detail

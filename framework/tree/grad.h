@@ -5,20 +5,14 @@
 #include <type_traits>
 #include <utility>
 
-#include "framework/base/scoped_value.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
 
-/// How many functions this thread is running for value_and_grad, one inside another.
-[[nodiscard]] int grad_depth() noexcept;
-
-/// While it lives this thread's grad_depth is `depth`. Code that runs a caller's function on other
-/// threads sets the caller's depth there, so that derivatives inside know that they are nested.
-class GradDepthScope : ScopedValue<int> {
- public:
-  explicit GradDepthScope(int depth) noexcept;
-};
+/// How many functions this thread is running for value_and_grad, one inside another. Code that runs
+/// a caller's function on other threads gives it the caller's value there, so that derivatives
+/// inside know that they are nested.
+inline constinit thread_local int grad_depth = 0;
 
 namespace tree_detail {
 std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(const Leaves&)>& loss,

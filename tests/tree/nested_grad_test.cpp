@@ -173,7 +173,7 @@ TEST_CASE("outside of any differentiation nothing keeps a graph") {
   CHECK(of(grad(unfollowed)(number(5))) == 0);
   const auto fails = [](const Tensor&) -> Tensor { throw std::runtime_error("no value"); };
   CHECK_THROWS_AS(grad(fails)(number(1)), std::runtime_error);
-  CHECK(grad_depth() == 0);
+  CHECK(grad_depth == 0);
   check();
   // A first argument that requires gradients itself keeps the graph.
   CHECK(value_and_grad(f, has_aux)(captured).first.second.requires_grad());
