@@ -89,9 +89,9 @@ Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas, const Leaves
                       const std::function<Leaves(const Leaves&)>& forward,
                       const std::function<BackwardRule(const Leaves& results)>& rule,
                       ResultAxes axes) {
-  std::optional<TrackedCall> tracked;
-  if (Variance* const variance = current_variance()) tracked.emplace(*variance, call, leaves, axes);
-  const Leaves& operands = tracked ? tracked->operands() : leaves;
+  std::optional<Leaves> tracked;
+  if (current_variance() != nullptr) tracked = tracked_operands(call, leaves, axes);
+  const Leaves& operands = tracked ? *tracked : leaves;
   const bool any_requires_grad =
       c10::GradMode::is_enabled() &&
       std::any_of(operands.begin(), operands.end(),
@@ -105,7 +105,7 @@ Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas, const Leaves
       const Untracked untracked;
       results = forward(operands);
     });
-    return tracked ? tracked->known(results) : results;
+    return tracked ? tracked_results(call, operands, results, axes) : results;
   };
   if (!any_requires_grad) return announced_forward();
 

@@ -14,6 +14,7 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
 
+#include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
 #include "framework/collectives/pvary.h"
 
@@ -101,17 +102,13 @@ class Operation {
   }
 
   void run_parts() {
-    ++variance_.depth;
-    try {
+    if (variance_.depth == 0) variance_.escaped = 0;
+    {
+      const ScopedValue deeper(variance_.depth, variance_.depth + 1);
       op_.redispatchBoxed(below_, &stack_);
-    } catch (...) {
-      leave();
-      throw;
     }
-    const AxisSet escaped = variance_.escaped;
-    leave();
     // What a part has read as a number may be in all that comes of it.
-    if (variance_.depth == 0 && escaped != 0) {
+    if (const AxisSet escaped = variance_.escaped; variance_.depth == 0 && escaped != 0) {
       refuse_number(escaped);
       for (const at::Tensor& tensor : written_) variance_.add_written(tensor, escaped);
       for_each_result([&](const at::Tensor& result) { variance_.add(result, escaped); });
@@ -119,10 +116,6 @@ class Operation {
     for_each_result([&](const at::Tensor& result) {
       if (!variance_.knows(result)) variance_.add(result, axes_);
     });
-  }
-
-  void leave() {
-    if (--variance_.depth == 0) variance_.escaped = 0;
   }
 
   void run_whole() {
@@ -287,40 +280,40 @@ Leaves varying_over(AxisSet axes, const Leaves& leaves) {
   return results;
 }
 
-TrackedCall::TrackedCall(Variance& variance, const AxisCall& call, const Leaves& leaves,
-                         ResultAxes result)
-    : variance_(variance), axes_(variance.set_of(call.axes.names())), result_(result) {
-  const auto& names = call.axes.names();
+Leaves tracked_operands(const AxisCall& call, const Leaves& leaves, ResultAxes result) {
+  const Variance& variance = *current_variance();
+  const AxisSet axes = variance.set_of(call.axes.names());
   const auto text_of = [&](AxisSet set) { return AxisNames(variance.names_of(set)).text(); };
-  call.require(axes_ == 0 || variance.names_of(axes_).size() == names.size(),
-               "in a shard_map with check_vma a call names axes of that map (", text_of(axes_),
+  call.require(axes == 0 || variance.names_of(axes).size() == call.axes.names().size(),
+               "in a shard_map with check_vma a call names axes of that map (", text_of(axes),
                ") or others, not both: call it for each");
-  AxisSet all = axes_;
-  for (const at::Tensor& leaf : leaves) all |= variance.of(leaf);
-  for (const at::Tensor& leaf : leaves) {
-    const AxisSet own = variance.of(leaf);
-    if (result == ResultAxes::gained) {
-      call.require((own & axes_) == 0, "its operand varies over ", text_of(own & axes_),
-                   " already");
-      operands_.push_back(leaf);
-    } else {
-      operands_.push_back(
-          varying_over(result == ResultAxes::as_all ? all : own | axes_, {leaf})[0]);
+  if (result == ResultAxes::gained) {
+    for (const at::Tensor& leaf : leaves) {
+      const AxisSet own = variance.of(leaf) & axes;
+      call.require(own == 0, "its operand varies over ", text_of(own), " already");
     }
+    return leaves;
   }
+  AxisSet all = axes;
+  for (const at::Tensor& leaf : leaves) {
+    if (result == ResultAxes::as_all) all |= variance.of(leaf);
+  }
+  return varying_over(all, leaves);
 }
 
-Leaves TrackedCall::known(const Leaves& results) const {
-  Leaves all;
+Leaves tracked_results(const AxisCall& call, const Leaves& operands, const Leaves& results,
+                       ResultAxes result) {
+  Variance& variance = *current_variance();
+  const AxisSet call_axes = variance.set_of(call.axes.names());
   AxisSet together = 0;
-  for (const at::Tensor& operand : operands_) together |= variance_.of(operand);
+  for (const at::Tensor& operand : operands) together |= variance.of(operand);
+  Leaves all;
   for (std::size_t i = 0; i < results.size(); ++i) {
-    AxisSet axes = together;
-    if (result_ != ResultAxes::as_all) axes = variance_.of(operands_[i]);
-    if (result_ == ResultAxes::dropped) axes &= ~axes_;
-    if (result_ == ResultAxes::gained) axes |= axes_;
+    AxisSet axes = result == ResultAxes::as_all ? together : variance.of(operands[i]);
+    if (result == ResultAxes::dropped) axes &= ~call_axes;
+    if (result == ResultAxes::gained) axes |= call_axes;
     // Results of one message share its memory.
-    all.push_back(variance_.alias(results[i], axes));
+    all.push_back(variance.alias(results[i], axes));
   }
   return all;
 }

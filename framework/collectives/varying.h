@@ -21,22 +21,14 @@ enum class ResultAxes {
 /// autograd's graph and keeps its memory; another leaf that does not vary over them yet is copied.
 [[nodiscard]] Leaves varying_over(AxisSet axes, const Leaves& leaves);
 
-/// One call of a collective in a replica that is tracked.
-class TrackedCall {
- public:
-  /// ValueError if some of the call's axes are tracked and others are not, or, for
-  /// ResultAxes::gained, a leaf varies over them.
-  TrackedCall(Variance& variance, const AxisCall& call, const Leaves& leaves, ResultAxes result);
-  [[nodiscard]] const Leaves& operands() const noexcept { return operands_; }
-  /// The results, of which is known now over which axes they vary.
-  [[nodiscard]] Leaves known(const Leaves& results) const;
-
- private:
-  Variance& variance_;
-  AxisSet axes_;
-  ResultAxes result_;
-  Leaves operands_;
-};
+/// The leaves of a call in a replica that is tracked, made to vary as `result` says. ValueError if
+/// some of the call's axes are tracked and others are not, or, for ResultAxes::gained, a leaf varies
+/// over them.
+[[nodiscard]] Leaves tracked_operands(const AxisCall& call, const Leaves& leaves,
+                                      ResultAxes result);
+/// The results of such a call, of which is known now over which axes they vary.
+[[nodiscard]] Leaves tracked_results(const AxisCall& call, const Leaves& operands,
+                                     const Leaves& results, ResultAxes result);
 
 /// Whether psum and its like give what is the same along the call's axes: in a replica that is
 /// tracked over them, without groups.
