@@ -6,11 +6,45 @@
 #include <span>
 #include <vector>
 
+#include "framework/base/bytes.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/group_layout.h"
-#include "framework/comm/scratch.h"
 
 namespace lockstep {
+
+/// Memory for one verb. Up to kKept bytes of each piece are kept for the next verb: fresh pages
+/// cost more than the copies into them.
+class Scratch {
+ public:
+  /// More than a bucket of gradients has by default.
+  static constexpr std::size_t kKept = std::size_t{32} << 20;
+
+  /// `bytes` that are the caller's until clear(). They are not zeroed.
+  [[nodiscard]] Bytes take(std::size_t bytes) {
+    if (used_ == blocks_.size()) blocks_.emplace_back();
+    Block& block = blocks_[used_++];
+    if (bytes > block.size) {
+      block.memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      block.size = bytes;
+    }
+    return {block.memory.get(), bytes};
+  }
+  /// Gives all that was taken back.
+  void clear() noexcept {
+    for (Block& block : blocks_) {
+      if (block.size > kKept) block = {};
+    }
+    used_ = 0;
+  }
+
+ private:
+  struct Block {
+    std::unique_ptr<std::byte[]> memory;
+    std::size_t size = 0;
+  };
+  std::vector<Block> blocks_;
+  std::size_t used_ = 0;
+};
 
 /// A group whose members are spread over workers: those of this worker share memory and do each
 /// verb together; messages between workers do the rest. The members may be threads of a process
