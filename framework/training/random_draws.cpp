@@ -21,36 +21,29 @@
 namespace lockstep {
 namespace {
 
-template <typename Kind>
-bool drops(const torch::nn::Module& module) {
-  const auto* const dropout = dynamic_cast<const Kind*>(&module);
-  return dropout != nullptr && dropout->options.p() > 0;
-}
-
-template <typename Kind>
-bool drops_between_layers(const torch::nn::Module& module) {
-  const auto* const rnn = dynamic_cast<const Kind*>(&module);
-  return rnn != nullptr && rnn->options_base.dropout() > 0 && rnn->options_base.num_layers() > 1;
-}
-
-template <typename... Kinds>
-bool is_one_of(const torch::nn::Module& module) {
-  return ((dynamic_cast<const Kinds*>(&module) != nullptr) || ...);
+// Whether the module is one of `Kinds` for which `draws` holds.
+template <typename... Kinds, typename Draws>
+bool is_one_of(const torch::nn::Module& module, const Draws& draws) {
+  const auto is_it = [&](const auto* kind) { return kind != nullptr && draws(*kind); };
+  return (is_it(dynamic_cast<const Kinds*>(&module)) || ...);
 }
 
 // Whether the module's forward draws from LibTorch's generator. Transformers consist of such ones.
 bool draws(const torch::nn::Module& module) {
   using namespace torch::nn;  // NOLINT(google-build-using-namespace)
-  if (is_one_of<FractionalMaxPool2dImpl, FractionalMaxPool3dImpl>(module)) return true;
-  if (!module.is_training()) return false;
-  if (const auto* const attention = dynamic_cast<const MultiheadAttentionImpl*>(&module)) {
-    return attention->options.dropout() > 0;
-  }
-  return drops<torch::nn::DropoutImpl>(module) || drops<Dropout2dImpl>(module) ||
-         drops<Dropout3dImpl>(module) || drops<AlphaDropoutImpl>(module) ||
-         drops<FeatureAlphaDropoutImpl>(module) || drops_between_layers<RNNImpl>(module) ||
-         drops_between_layers<LSTMImpl>(module) || drops_between_layers<GRUImpl>(module) ||
-         is_one_of<RReLUImpl>(module);
+  const auto always = [](const auto&) { return true; };
+  const auto by_p = [](const auto& dropout) { return dropout.options.p() > 0; };
+  const auto by_dropout = [](const auto& attention) { return attention.options.dropout() > 0; };
+  const auto between_layers = [](const auto& rnn) {
+    return rnn.options_base.dropout() > 0 && rnn.options_base.num_layers() > 1;
+  };
+  if (is_one_of<FractionalMaxPool2dImpl, FractionalMaxPool3dImpl>(module, always)) return true;
+  return module.is_training() &&
+         (is_one_of<torch::nn::DropoutImpl, Dropout2dImpl, Dropout3dImpl, AlphaDropoutImpl,
+                    FeatureAlphaDropoutImpl>(module, by_p) ||
+          is_one_of<MultiheadAttentionImpl>(module, by_dropout) ||
+          is_one_of<RNNImpl, LSTMImpl, GRUImpl>(module, between_layers) ||
+          is_one_of<RReLUImpl>(module, always));
 }
 
 // "torch::nn::Dropout"
