@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -32,31 +32,27 @@ std::int64_t room_for(const at::Tensor& tensor) {
 // differences, so that where all are equal the mean is it exactly.
 void move_to_means(const std::vector<at::Tensor>& buffers, std::vector<at::Tensor>& values,
                    const AxisNames& axis_name) {
-  std::vector<std::size_t> floating;
-  std::int64_t count = 0;
   at::ScalarType type = at::kFloat;
+  for (const at::Tensor& buffer : buffers) {
+    if (buffer.scalar_type() == at::kDouble) type = at::kDouble;
+  }
+  std::vector<at::Tensor> differences;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     if (!buffers[i].is_floating_point()) continue;
-    floating.push_back(i);
-    count += buffers[i].numel();
-    if (buffers[i].scalar_type() == at::kDouble) type = at::kDouble;
-  }
-  if (count == 0) return;
-  const at::Tensor differences = at::empty({count}, type);
-  std::vector<at::Tensor> difference_of;
-  std::int64_t offset = 0;
-  for (const std::size_t i : floating) {
-    difference_of.push_back(part_of(differences, offset, buffers[i].sizes()));
     // Not of what is equal: infinities have no difference.
     const at::Tensor difference = buffers[i].to(type) - values[i].to(type);
-    difference_of.back().copy_(difference.masked_fill_(buffers[i].eq(values[i]), 0));
-    offset += buffers[i].numel();
+    differences.push_back(difference.masked_fill_(buffers[i].eq(values[i]), 0).flatten());
   }
-  pmean_(differences, axis_name);
-  for (std::size_t k = 0; k < floating.size(); ++k) {
-    at::Tensor& value = values[floating[k]];
-    const at::Tensor moved = (value.to(type) + difference_of[k]).to(value.scalar_type());
-    value = at::where(difference_of[k].eq(0), value, moved);
+  if (differences.empty()) return;
+  const at::Tensor means = at::cat(differences);
+  pmean_(means, axis_name);
+  std::int64_t offset = 0;
+  for (at::Tensor& value : values) {
+    if (!value.is_floating_point()) continue;
+    const at::Tensor difference = part_of(means, offset, value.sizes());
+    offset += value.numel();
+    const at::Tensor moved = (value.to(type) + difference).to(value.scalar_type());
+    value = at::where(difference.eq(0), value, moved);
   }
 }
 
