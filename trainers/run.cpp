@@ -59,7 +59,7 @@ struct Reporter {
 
   std::filesystem::path folder;
   Progress progress;
-  ProgressTicks ticks{progress};
+  std::jthread ticks = progress_ticks(progress);
   std::optional<MetricsWriter> metrics;
   double looked_at_s = 0;     // when the folder was last looked at, in seconds of the run
   std::string lost_folder{};  // what became of it where it was too late to stop for it

@@ -189,9 +189,9 @@ void Progress::write(const std::string& text) {
   std::fflush(stream_);
 }
 
-ProgressTicks::ProgressTicks(Progress& progress) {
-  if (!progress.on_terminal()) return;
-  thread_ = std::jthread([&progress](const std::stop_token& stop) {
+std::jthread progress_ticks(Progress& progress) {
+  if (!progress.on_terminal()) return {};
+  return std::jthread([&progress](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any wake;
     std::unique_lock lock(mutex);

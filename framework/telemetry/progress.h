@@ -95,13 +95,7 @@ class Progress {
   std::string drawn_;                   // the line on the terminal that is not ended yet
 };
 
-/// A thread that ticks while it lives, ten times a second, if `progress` is on a terminal.
-class ProgressTicks {
- public:
-  explicit ProgressTicks(Progress& progress);
-
- private:
-  std::jthread thread_;
-};
+/// A thread that ticks until it is stopped, ten times a second; none unless on a terminal.
+[[nodiscard]] std::jthread progress_ticks(Progress& progress);
 
 }  // namespace lockstep

@@ -364,7 +364,7 @@ TEST_CASE("a real terminal's line follows its width while nothing else happens",
   }
   Terminal terminal(100);
   Progress progress(terminal.stream());
-  const ProgressTicks ticks(progress);
+  const std::jthread ticks = progress_ticks(progress);
   progress.update(kEarly);
   terminal.resize(50);
   // In 50 columns there is no room for a bar before the step.
