@@ -65,8 +65,7 @@ FlatGradients::Use FlatGradients::predicted_use(const FlatLayout& layout,
   const bool is_whole = options.way == GradientWay::kept_whole;
   Use use;
   for (const FlatBucket& bucket : layout.buckets()) {
-    const auto width = static_cast<std::int64_t>(c10::elementSize(gradient_dtype(bucket)));
-    const std::int64_t whole = bucket.size * width;
+    const std::int64_t whole = bucket.bytes(gradient_dtype(bucket));
     const std::int64_t mean = is_whole ? whole : whole / layout.shards();
     use.gradients += options.way == GradientWay::kept ? whole : mean;
     if (options.reduces_every_microbatch) use.gradients += mean;

@@ -15,16 +15,10 @@
 namespace lockstep {
 namespace {
 
-std::int64_t bytes_of_bucket(const FlatBucket& bucket, at::ScalarType type) {
-  return type == at::ScalarType::Undefined
-             ? 0
-             : bucket.size * static_cast<std::int64_t>(c10::elementSize(type));
-}
-
 std::int64_t largest_bytes(const FlatLayout& layout, StagingBuffers::TypeOf type_of) {
   std::int64_t largest = 0;
   for (const FlatBucket& bucket : layout.buckets()) {
-    largest = std::max(largest, bytes_of_bucket(bucket, type_of(bucket)));
+    largest = std::max(largest, bucket.bytes(type_of(bucket)));
   }
   return largest;
 }
@@ -189,7 +183,7 @@ StagingBuffers::StagingBuffers(const FlatLayout& layout, const AxisNames& axis_n
 
 at::Tensor StagingBuffers::of(const FlatBucket& bucket, std::size_t index) const {
   const at::ScalarType type = type_of_(bucket);
-  return buffers_[index % buffers_.size()].narrow(0, 0, bytes_of_bucket(bucket, type)).view(type);
+  return buffers_[index % buffers_.size()].narrow(0, 0, bucket.bytes(type)).view(type);
 }
 
 std::int64_t StagingBuffers::bytes(const FlatLayout& layout, std::size_t at_once, TypeOf type_of) {

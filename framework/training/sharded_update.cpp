@@ -65,13 +65,12 @@ ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const FlatLayout& 
 
 std::int64_t ShardedUpdate::predicted_bytes(const OptimizerOptions& options,
                                             const FlatLayout& layout, bool updates_all) {
-  const std::size_t states = make_optimizer(options)->state_tensors();
+  const auto states = static_cast<std::int64_t>(make_optimizer(options)->state_tensors());
   std::int64_t sum = 0;
   for (const FlatBucket& bucket : layout.buckets()) {
-    const std::int64_t part = bucket.size / (updates_all ? 1 : layout.shards());
     const at::ScalarType dtype = gradient_dtype(bucket);
-    const std::size_t tensors = states + (dtype != bucket.dtype ? 1 : 0);
-    sum += part * static_cast<std::int64_t>(c10::elementSize(dtype) * tensors);
+    const std::int64_t part = bucket.bytes(dtype) / (updates_all ? 1 : layout.shards());
+    sum += part * (states + (dtype != bucket.dtype ? 1 : 0));
   }
   return sum;
 }

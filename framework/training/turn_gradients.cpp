@@ -122,7 +122,7 @@ void TurnGradients::finish() {
 std::int64_t TurnGradients::bytes_of_set(const FlatLayout& layout) {
   std::int64_t sum = 0;
   for (const FlatBucket& bucket : layout.buckets()) {
-    sum += bucket.size * static_cast<std::int64_t>(c10::elementSize(gradient_dtype(bucket)));
+    sum += bucket.bytes(gradient_dtype(bucket));
   }
   return sum;
 }

@@ -32,6 +32,12 @@ struct FlatBucket {
   std::int64_t group;
   std::int64_t size;               ///< elements, with padding: a multiple of shards * kBlock
   std::vector<std::size_t> items;  ///< in the order of their offsets
+
+  /// Bytes of so many elements of `type`; none where that is undefined.
+  [[nodiscard]] std::int64_t bytes(at::ScalarType type) const {
+    if (type == at::ScalarType::Undefined) return 0;
+    return size * static_cast<std::int64_t>(c10::elementSize(type));
+  }
 };
 
 /// A part of a tensor that lies in one piece.
