@@ -6,7 +6,6 @@
 #include <limits>
 
 #include <ATen/ops/abs.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
@@ -76,10 +75,13 @@ std::int64_t ShardedUpdate::predicted_bytes(const OptimizerOptions& options,
 }
 
 // In one message: the limbs of the norm's square, and each replica's vote in a place of its own.
-StepVotes ShardedUpdate::exchange(const StepVote& own) const {
+StepVotes ShardedUpdate::exchange(const StepVote& own, int exponent) const {
   constexpr std::size_t kWords = sizeof(StepVote) / sizeof(std::int64_t);
   ExactSum sum;
-  for (const Piece& piece : pieces_) add_squares(piece.slice.gradient, sum);
+  for (const Piece& piece : pieces_) {
+    const at::Tensor& gradient = piece.slice.gradient;
+    add_squares(exponent == 0 ? gradient : gradient.mul(std::ldexp(1.0, -exponent)), sum);
+  }
   const auto replicas = static_cast<std::size_t>(axis_size(axis_));
   if (replicas == 1) return {std::sqrt(sum.value()), {own}};
   const std::size_t limbs = has_all_ ? 0 : ExactSum::kLimbs;
@@ -104,18 +106,7 @@ double ShardedUpdate::norm_of_large() const {
   }
   if (!has_all_) largest = pmax(at::full({}, largest, at::kDouble), axis_).item<double>();
   const int exponent = std::ilogb(largest);
-  ExactSum sum;
-  for (const Piece& piece : pieces_) {
-    add_squares(piece.slice.gradient.mul(std::ldexp(1.0, -exponent)), sum);
-  }
-  if (!has_all_) {
-    const at::Tensor message = at::empty({static_cast<std::int64_t>(ExactSum::kLimbs)}, at::kLong);
-    auto* const data = message.data_ptr<std::int64_t>();
-    std::copy(sum.limbs().begin(), sum.limbs().end(), data);
-    psum_(message, axis_);
-    std::copy_n(data, ExactSum::kLimbs, sum.limbs().begin());
-  }
-  return std::ldexp(std::sqrt(sum.value()), exponent);
+  return std::ldexp(exchange({}, exponent).gradient_norm, exponent);
 }
 
 std::optional<std::size_t> ShardedUpdate::first_non_finite() const {

@@ -46,7 +46,8 @@ class ShardedUpdate {
 
   /// Gives every replica's vote to all of them, and the L2 norm of all mean gradients, the same
   /// bits on every replica and however they are cut; infinite also where the squares are too large.
-  [[nodiscard]] StepVotes exchange(const StepVote& own) const;
+  /// The norm is that of the gradients times 2^-exponent.
+  [[nodiscard]] StepVotes exchange(const StepVote& own, int exponent = 0) const;
   /// That norm where it is finite, but not the squares. All replicas together.
   [[nodiscard]] double norm_of_large() const;
   /// The index of the first parameter whose mean gradient is not finite; nothing if all are.
