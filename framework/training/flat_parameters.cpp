@@ -1,104 +1,365 @@
 #include "framework/training/flat_parameters.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
+#include "framework/base/errors.h"
+#include "framework/base/random.h"
+#include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
+#include "framework/training/agreement.h"
 
 namespace lockstep {
 namespace {
 
-std::int64_t bytes_in_own_type(const FlatBucket& bucket) {
-  return bucket.size * static_cast<std::int64_t>(c10::elementSize(bucket.dtype));
+const void* storage_of(const at::Tensor& tensor) {
+  return tensor.storage().unsafeGetStorageImpl();
+}
+
+std::int64_t version_of(const at::Tensor& tensor) {
+  const auto& counter = tensor.unsafeGetTensorImpl()->version_counter();
+  return counter.enabled() ? counter.current_version() : 0;
+}
+
+// A hash of a few elements, contiguous, in which a write to all of them shows.
+std::uint64_t sample_of(const at::Tensor& tensor) {
+  constexpr std::int64_t kElements = 4;
+  std::uint64_t hash = 0;
+  if (tensor.numel() == 0) return hash;
+  const auto* const bytes = static_cast<const char*>(tensor.data_ptr());
+  for (std::int64_t i = 0; i < kElements; ++i) {
+    const auto index = static_cast<std::size_t>((tensor.numel() - 1) * i / (kElements - 1));
+    std::uint64_t element = 0;
+    std::memcpy(&element, bytes + index * tensor.itemsize(), tensor.itemsize());
+    hash = Key(hash).fold(element).bits();
+  }
+  return hash;
+}
+
+bool covers_storage(const at::Tensor& tensor) {
+  return tensor.is_contiguous() && tensor.storage_offset() == 0 &&
+         tensor.storage().nbytes() == static_cast<std::size_t>(tensor.numel()) * tensor.itemsize();
+}
+
+// Puts `memory` under all tensors of a storage.
+void set_storage_memory(const c10::Storage& storage, const at::Tensor& memory) {
+  auto owner = std::make_unique<at::Tensor>(memory);
+  void* const address = memory.data_ptr();
+  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(
+      address, owner.release(), [](void* kept) { delete static_cast<at::Tensor*>(kept); },
+      c10::Device(c10::kCPU)));
 }
 
 }  // namespace
 
-FlatParameters::FlatParameters(const std::vector<std::string>& names,
-                               const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
-                               const AxisNames& axis_name, ParameterUpdates updates)
-    : axis_(axis_name),
+FlatParameters::FlatParameters(std::vector<std::string> names, std::vector<at::Tensor> parameters,
+                               const FlatLayout& layout, AxisNames axis_name,
+                               ParameterUpdates updates)
+    : names_(std::move(names)),
+      parameters_(std::move(parameters)),
+      layout_(layout),
+      axis_(std::move(axis_name)),
       updates_(updates),
-      placed_(names, parameters, layout, axis_name),
-      buckets_(layout.buckets().size()) {
+      placed_(parameters_.size()) {
   const c10::AutoGradMode no_grad(false);
-  const std::int64_t replica = axis_index(axis_);
+  make_whole();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    placed_[i].sizes = parameters_[i].sizes().vec();
+    placed_[i].dtype = parameters_[i].scalar_type();
+  }
+  // Bucket by bucket: each frees the memory that its parameters had.
+  for (const FlatBucket& bucket : layout_.buckets()) {
+    CommonZeros zeros = common_zeros({bucket.size}, bucket.dtype, axis_);
+    is_common_ = zeros.is_common;
+    buckets_.push_back({.memory = std::move(zeros.tensor)});
+    const bool writes = !is_common_ || axis_index(axis_) == 0;
+    for (const std::size_t item : bucket.items) {
+      if (writes) place_of(item).copy_(parameters_[item]);
+    }
+    if (is_common_) barrier(axis_);
+    for (const std::size_t item : bucket.items) put(item, place_of(item));
+  }
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     Bucket& made = buckets_[index];
-    const at::Tensor& whole = placed_.bucket(index);
-    const Shard own = layout.shard_of(index, replica);
-    made.own = updates_all() ? whole : whole.narrow(0, own.offset, own.size);
-    bytes_ += static_cast<std::int64_t>((is_cut(index) ? made.own : whole).nbytes());
+    const bool has_all = updates_all() || updates_ == ParameterUpdates::own_group;
+    made.own = has_all ? made.memory : own_shard(index, made.memory);
+    bytes_ += static_cast<std::int64_t>((is_cut(index) ? made.own : made.memory).nbytes());
     if (!is_cut(index)) continue;
     made.own = made.own.clone();
-    placed_.set_memory(index, at::Tensor());
+    set_memory(index, at::Tensor());
   }
 }
 
-std::int64_t FlatParameters::predicted_bytes(const FlatLayout& layout) {
-  std::int64_t sum = 0;
-  for (const FlatBucket& bucket : layout.buckets()) {
-    sum += bytes_in_own_type(bucket) / (bucket.group != 0 ? layout.shards() : 1);
-  }
-  return sum;
-}
-
-// Two blocks, the largest there are.
-std::int64_t FlatParameters::predicted_gathered(const FlatLayout& layout) {
-  std::map<std::int64_t, std::int64_t> blocks;
-  for (const FlatBucket& bucket : layout.buckets()) {
-    if (bucket.group != 0) blocks[bucket.group] += bytes_in_own_type(bucket);
-  }
-  std::int64_t largest = 0;
-  std::int64_t second = 0;
-  for (const auto& [group, bytes] : blocks) {
-    second = std::max(second, std::min(bytes, largest));
-    largest = std::max(largest, bytes);
-  }
-  return largest + second;
-}
-
-bool FlatParameters::updates_all() const noexcept {
-  return updates_ == ParameterUpdates::all && !is_common();
-}
-
-void FlatParameters::publish() {
-  if (is_common()) {
-    barrier(axis_);
-  } else if (!updates_all()) {
-    for (std::size_t index = 0; index < buckets_.size(); ++index) {
-      if (is_cut(index)) continue;
-      const c10::AutoGradMode no_grad(false);
-      all_gather_into(placed_.bucket(index), buckets_[index].own, axis_);
+FlatParameters::~FlatParameters() {
+  const c10::AutoGradMode no_grad(false);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    try {
+      let_go(i);
+      if (has_storage(i)) {
+        set_storage_memory(parameters_[i].storage(), parameters_[i].detach().clone());
+      }
+    } catch (const std::exception&) {
+      // Without memory for it the parameter stays in the bucket, which lives as long.
     }
   }
-  placed_.note_update();
+}
+
+at::Tensor FlatParameters::place_of(std::size_t index) const {
+  const FlatPosition& place = layout_.place(index);
+  return part_of(buckets_[place.bucket].memory, place.offset, placed_[index].sizes);
+}
+
+void FlatParameters::put(std::size_t index, const at::Tensor& memory) {
+  set_storage_memory(parameters_[index].storage(), memory);
+  note(index);
+}
+
+void FlatParameters::note(std::size_t index) {
+  const at::Tensor& parameter = parameters_[index];
+  placed_[index].storage = parameter.storage();
+  placed_[index].version = version_of(parameter);
+  placed_[index].sample = sample_of(parameter);
+}
+
+// Whether it has the storage that it was left with.
+bool FlatParameters::has_storage(std::size_t index) const {
+  return storage_of(parameters_[index]) == placed_[index].storage.unsafeGetStorageImpl();
+}
+
+// Where a parameter was given another storage, tensors that use the old one keep its values, and
+// leave the bucket.
+void FlatParameters::let_go(std::size_t index) {
+  const bool is_here = buckets_[layout_.place(index).bucket].memory.defined();
+  if (!is_here || has_storage(index) || placed_[index].storage.use_count() <= 1) return;
+  set_storage_memory(placed_[index].storage, place_of(index).clone());
+  placed_[index].storage = {};
+}
+
+// As put(), also where the program has given the parameter another storage.
+void FlatParameters::put_anew(std::size_t index, const at::Tensor& memory) {
+  if (!has_storage(index) || state_of(index) == State::unfit ||
+      !covers_storage(parameters_[index])) {
+    let_go(index);
+    parameters_[index].set_data(at::empty(placed_[index].sizes, placed_[index].dtype));
+  }
+  put(index, memory);
+}
+
+// Each parameter gets a storage that is all its own values, contiguous.
+void FlatParameters::make_whole() {
+  struct Range {
+    std::int64_t begin;
+    std::int64_t end;
+    std::size_t parameter;
+  };
+  std::map<const void*, std::vector<Range>> sharing;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& parameter = parameters_[i];
+    if (parameter.numel() == 0) continue;
+    std::int64_t extent = 1;
+    for (std::int64_t d = 0; d < parameter.dim(); ++d) {
+      extent += (parameter.size(d) - 1) * parameter.stride(d);
+    }
+    const std::int64_t begin = parameter.storage_offset();
+    sharing[storage_of(parameter)].push_back({begin, begin + extent, i});
+  }
+  for (auto& [storage, ranges] : sharing) {
+    std::sort(ranges.begin(), ranges.end(),
+              [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    for (std::size_t r = 1; r < ranges.size(); ++r) {
+      require(
+          ranges[r].begin >= ranges[r - 1].end, "parameters '", names_[ranges[r - 1].parameter],
+          "' and '", names_[ranges[r].parameter],
+          "' share memory and are two tensors: register one tensor under both names, or give each "
+          "its own (clone())");
+    }
+    for (const Range& range : ranges) {
+      const at::Tensor& parameter = parameters_[range.parameter];
+      if (covers_storage(parameter)) continue;
+      require(parameter.storage().use_count() <= ranges.size(), "parameter '",
+              names_[range.parameter],
+              "' is a part, or another order, of memory that other tensors use, too: they would be "
+              "left behind; give it memory of its own (set_data(clone()))");
+      const at::Tensor own = at::empty(parameter.sizes(), parameter.scalar_type());
+      own.copy_(parameter.detach());
+      parameter.set_data(own);
+    }
+  }
+}
+
+FlatParameters::State FlatParameters::state_of(std::size_t index) const {
+  const at::Tensor& parameter = parameters_[index];
+  const Placed& placed = placed_[index];
+  if (placed.was_written) return State::written;
+  if (placed.hidden.defined() && parameter.is_meta()) return State::in_place;
+  if (parameter.scalar_type() != placed.dtype || parameter.sizes() != placed.sizes ||
+      parameter.layout() != at::kStrided || !parameter.device().is_cpu()) {
+    return State::unfit;
+  }
+  if (!has_storage(index) || !parameter.is_contiguous() || parameter.storage_offset() != 0) {
+    return State::replaced;
+  }
+  const bool is_same =
+      version_of(parameter) == placed.version && sample_of(parameter) == placed.sample;
+  return is_same ? State::in_place : State::written;
+}
+
+void FlatParameters::check_fit(std::size_t index, const AxisCall& call) const {
+  const at::Tensor& parameter = parameters_[index];
+  const Placed& placed = placed_[index];
+  call.require(state_of(index) != State::unfit, "parameter '", names_[index], "' has become ",
+               parameter.sizes(), " ", at::toString(parameter.scalar_type()), " on ",
+               parameter.device(), "; it was ", at::IntArrayRef(placed.sizes), " ",
+               at::toString(placed.dtype),
+               " when its trainer took it: make a new trainer after such a change");
+}
+
+bool FlatParameters::check(const AxisCall& call) const {
+  bool any_replaced = false;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const State state = state_of(i);
+    if (state == State::in_place) continue;
+    check_fit(i, call);
+    const bool is_cut = !buckets_[layout_.place(i).bucket].memory.defined();
+    call.require(state == State::replaced && !is_cut, "parameter '", names_[i], "' was ",
+                 state == State::written ? "written to" : "replaced while its Block is in shards",
+                 " since the last step, which replicas may do only together: write it in "
+                 "edit_parameters()");
+    any_replaced = true;
+  }
+  return any_replaced;
+}
+
+std::vector<std::size_t> FlatParameters::adopt(const AxisCall& call) {
+  std::vector<at::Tensor> fresh(parameters_.size());
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (state_of(i) == State::replaced) fresh[i] = parameters_[i].detach().contiguous();
+  }
+  return take(fresh, call);
 }
 
 std::vector<std::size_t> FlatParameters::edit(const std::function<void()>& write,
                                               const AxisCall& call) {
-  auto changed = placed_.edit(write, call);
   const c10::AutoGradMode no_grad(false);
-  for (std::size_t index = 0; index < buckets_.size(); ++index) {
-    if (!is_cut(index)) continue;
-    const Bucket& bucket = buckets_[index];
-    const Shard own = placed_.layout().shard_of(index, axis_index(axis_));
-    bucket.own.copy_(bucket.gathered.narrow(0, own.offset, own.size));
+  std::vector<at::Tensor> fresh(parameters_.size());
+  try {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      // What was replaced before is a change like those that follow.
+      const at::Tensor values =
+          state_of(i) == State::replaced ? parameters_[i].detach() : place_of(i);
+      put_anew(i, values.clone(at::MemoryFormat::Contiguous));
+    }
+    write();
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      check_fit(i, call);
+      const at::Tensor values = parameters_[i].detach().contiguous();
+      if (!has_same_bytes(values, place_of(i))) fresh[i] = values.clone();
+    }
+    const auto changed = take(fresh, call);
+    for (std::size_t index = 0; index < buckets_.size(); ++index) {
+      if (is_cut(index)) buckets_[index].own.copy_(own_shard(index, buckets_[index].memory));
+    }
+    return changed;
+  } catch (...) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) put_anew(i, place_of(i));
+    throw;
   }
-  return changed;
+}
+
+std::vector<std::size_t> FlatParameters::take(const std::vector<at::Tensor>& fresh,
+                                              const AxisCall& call) {
+  const c10::AutoGradMode no_grad(false);
+  const CalledFrom scope(call);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) let_go(i);
+  std::vector<std::int64_t> hashes;
+  std::vector<std::size_t> taken;
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    hashes.push_back(fresh[i].defined() ? hash_of(fresh[i]) : 0);
+    if (fresh[i].defined()) taken.push_back(i);
+  }
+  if (const auto found = first_difference(hashes, axis_)) {
+    throw Error(lockstep::str(
+        call.text(), ": parameter '", names_[found->index], "' was given other values on ",
+        found->replicas.size() == 1 ? "replica " : "replicas ", join(found->replicas),
+        " than on replica 0: all replicas must change it alike"));
+  }
+  const bool writes = !is_common_ || axis_index(axis_) == 0;
+  for (const std::size_t index : taken) {
+    if (writes) place_of(index).copy_(fresh[index]);
+  }
+  if (is_common_) barrier(axis_);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (buckets_[layout_.place(i).bucket].memory.defined()) put_anew(i, place_of(i));
+  }
+  for (const std::size_t index : taken) {
+    parameters_[index].unsafeGetTensorImpl()->bump_version();
+    note(index);
+  }
+  return taken;
+}
+
+void FlatParameters::publish() {
+  const c10::AutoGradMode no_grad(false);
+  if (is_common_) {
+    barrier(axis_);
+  } else if (!updates_all()) {
+    for (std::size_t index = 0; index < buckets_.size(); ++index) {
+      const Bucket& bucket = buckets_[index];
+      if (updates_ == ParameterUpdates::own_group) {
+        pbroadcast_(bucket.memory, axis_, layout_.buckets()[index].group - 1);
+      } else if (!is_cut(index)) {
+        all_gather_into(bucket.memory, bucket.own, axis_);
+      }
+    }
+  }
+  // Others have written them, where autograd does not see it.
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i].unsafeGetTensorImpl()->bump_version();
+    if (!placed_[i].hidden.defined()) note(i);
+  }
+}
+
+void FlatParameters::set_memory(std::size_t bucket, const at::Tensor& memory) {
+  buckets_[bucket].memory = memory;
+  for (const std::size_t item : layout_.buckets()[bucket].items) {
+    const at::Tensor& parameter = parameters_[item];
+    Placed& placed = placed_[item];
+    if (memory.defined()) {
+      if (placed.hidden.defined()) {
+        parameter.unsafeGetTensorImpl()->shallow_copy_from(placed.hidden.getIntrusivePtr());
+        placed.hidden.reset();
+      }
+      if (has_storage(item)) put(item, place_of(item));
+    } else if (has_storage(item)) {
+      const at::Tensor nothing =
+          at::empty(parameter.sizes(), parameter.options().device(at::kMeta).requires_grad(false));
+      placed.was_written = state_of(item) == State::written;
+      placed.hidden = parameter.detach();
+      parameter.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
+          c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
+      parameter.unsafeGetTensorImpl()->shallow_copy_from(nothing.getIntrusivePtr());
+    }
+  }
+}
+
+at::Tensor FlatParameters::own_shard(std::size_t index, const at::Tensor& bucket) const {
+  const Shard own = layout_.shard_of(index, axis_index(axis_));
+  return bucket.narrow(0, own.offset, own.size);
 }
 
 void FlatParameters::start_gathering(std::size_t index, AxisQueue& queue) {
   Bucket& bucket = buckets_[index];
   if (!is_cut(index) || bucket.gathered.defined()) return;
   const c10::AutoGradMode no_grad(false);
-  bucket.gathered = at::empty({placed_.layout().buckets()[index].size}, bucket.own.options());
+  bucket.gathered = at::empty({layout_.buckets()[index].size}, bucket.own.options());
   gathered_ += static_cast<std::int64_t>(bucket.gathered.nbytes());
   gathered_peak_ = std::max(gathered_peak_, gathered_);
   bucket.gathering = queue.all_gather_into(bucket.gathered, bucket.own);
@@ -110,16 +371,39 @@ void FlatParameters::gather(std::size_t index, AxisQueue& queue) {
   if (!bucket.gathering) return;
   queue.wait(*bucket.gathering);
   bucket.gathering.reset();
-  placed_.set_memory(index, bucket.gathered);
+  set_memory(index, bucket.gathered);
 }
 
 void FlatParameters::drop(std::size_t index, AxisQueue& queue) {
   Bucket& bucket = buckets_[index];
   if (!bucket.gathered.defined()) return;
   gather(index, queue);
-  placed_.set_memory(index, at::Tensor());
+  set_memory(index, at::Tensor());
   gathered_ -= static_cast<std::int64_t>(bucket.gathered.nbytes());
   bucket.gathered.reset();
+}
+
+std::int64_t FlatParameters::predicted_bytes(const FlatLayout& layout) {
+  std::int64_t sum = 0;
+  for (const FlatBucket& bucket : layout.buckets()) {
+    sum += bucket.bytes(bucket.dtype) / (bucket.group != 0 ? layout.shards() : 1);
+  }
+  return sum;
+}
+
+// Two blocks, the largest there are.
+std::int64_t FlatParameters::predicted_gathered(const FlatLayout& layout) {
+  std::map<std::int64_t, std::int64_t> blocks;
+  for (const FlatBucket& bucket : layout.buckets()) {
+    if (bucket.group != 0) blocks[bucket.group] += bucket.bytes(bucket.dtype);
+  }
+  std::int64_t largest = 0;
+  std::int64_t second = 0;
+  for (const auto& [group, bytes] : blocks) {
+    second = std::max(second, std::min(bytes, largest));
+    largest = std::max(largest, bytes);
+  }
+  return largest + second;
 }
 
 }  // namespace lockstep

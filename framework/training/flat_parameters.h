@@ -10,49 +10,75 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
+#include "framework/axes/environment.h"
 #include "framework/collectives/axis_queue.h"
-#include "framework/training/placed_parameters.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep {
 
-/// What each replica updates of a bucket, where replicas do not share memory: there it is its
-/// shard.
-enum class ParameterUpdates { all, own_shard };
+/// What replica r updates, where replicas do not share memory: there it is its shard of each
+/// bucket, but for own_group, where it is the buckets of group r + 1 everywhere.
+enum class ParameterUpdates { all, own_shard, own_group };
 
-/// Parameters in flat buckets (PlacedParameters). Buckets of groups other than 0, which replicas
-/// that share memory have none of, are cut: each replica has its shard, and all while they are
-/// gathered. In shared memory a shard's owner writes it, and a barrier stands for every exchange.
+/// A module's parameters while a trainer keeps their values in flat buckets. Where all replicas of
+/// the axis can share memory they hold one copy together, and a barrier stands for every exchange.
+/// The memory under a parameter's storage is what changes, so that tensors which share that storage
+/// (tied ones, views that a module keeps) go with it; at the end each parameter has ordinary memory
+/// of its own again.
+///
+/// Unless groups are what replicas own, buckets of groups other than 0 are cut (replicas that share
+/// memory have none): each replica has its shard, and all while they are gathered.
+///
+/// Between the trainer's calls a program may replace a parameter's values (torch::load, set_data):
+/// they are taken over, if all replicas do the same. It writes into them by edit() alone: what is
+/// written in place otherwise is an error, with private copies as with a common one. LibTorch's
+/// version counters tell of it; what goes around them (p.data().mul_()) shows in a few elements of
+/// each parameter, which are remembered. (Read-only pages would show all of it, and cost 2 % of a
+/// step.)
 class FlatParameters {
  public:
-  /// As PlacedParameters, with errors as theirs.
-  FlatParameters(const std::vector<std::string>& names, const std::vector<at::Tensor>& parameters,
-                 const FlatLayout& layout, const AxisNames& axis_name, ParameterUpdates updates);
+  /// Puts the `parameters`, which keep their values, into buckets that `layout` describes. All
+  /// replicas together, with equal values. ValueError, naming them, for parameters that overlap,
+  /// and for one that is a part of a storage which others use, too; CommError if the host has not
+  /// enough memory.
+  FlatParameters(std::vector<std::string> names, std::vector<at::Tensor> parameters,
+                 const FlatLayout& layout, AxisNames axis_name, ParameterUpdates updates);
+  ~FlatParameters();
   FlatParameters(const FlatParameters&) = delete;
   FlatParameters& operator=(const FlatParameters&) = delete;
 
   /// Whether the replicas hold one copy.
-  [[nodiscard]] bool is_common() const noexcept { return placed_.is_common(); }
-  [[nodiscard]] const FlatLayout& layout() const noexcept { return placed_.layout(); }
+  [[nodiscard]] bool is_common() const noexcept { return is_common_; }
+  [[nodiscard]] const FlatLayout& layout() const noexcept { return layout_; }
   /// Whether each replica updates everything itself.
-  [[nodiscard]] bool updates_all() const noexcept;
+  [[nodiscard]] bool updates_all() const noexcept {
+    return updates_ == ParameterUpdates::all && !is_common_;
+  }
 
-  /// What this replica updates of a bucket, flat.
+  /// What this replica updates of a bucket, flat, unless it owns groups.
   [[nodiscard]] const at::Tensor& own(std::size_t bucket) const { return buckets_[bucket].own; }
-  /// After all replicas have updated what is theirs: makes it everybody's.
+  /// After all replicas have updated what is theirs: makes it everybody's. Graphs that have saved
+  /// older values are refused. All replicas together.
   void publish();
-  /// As PlacedParameters::check and adopt.
-  [[nodiscard]] bool check(const AxisCall& call) const { return placed_.check(call); }
-  std::vector<std::size_t> adopt(const AxisCall& call) { return placed_.adopt(call); }
-  /// As PlacedParameters::edit, while all cut buckets are gathered.
+
+  /// Throws ValueError, naming it, for a parameter that was written outside of edit(), or replaced
+  /// by what does not fit. Returns whether any was replaced by what fits: for adopt().
+  [[nodiscard]] bool check(const AxisCall& call) const;
+  /// Takes over the values that all replicas have replaced; returns whose those are. Error, naming
+  /// parameter and replicas, where they have not done the same. All replicas together.
+  std::vector<std::size_t> adopt(const AxisCall& call);
+  /// Calls `write`, in which this replica writes parameters as it likes, and takes over what it has
+  /// changed, as adopt(). If `write` throws nothing has changed. All replicas together, while all
+  /// cut buckets are gathered.
   std::vector<std::size_t> edit(const std::function<void()>& write, const AxisCall& call);
 
   /// Begins to gather a cut bucket, unless that has begun.
   void start_gathering(std::size_t bucket, AxisQueue& queue);
   /// Returns when it is gathered: its parameters have their values.
   void gather(std::size_t bucket, AxisQueue& queue);
-  /// Gives the memory of a gathered bucket back. Tensors that autograd has saved find their values
-  /// again when it is gathered the next time. Waits first, if that is under way.
+  /// Gives the memory of a gathered bucket back: its parameters have no values, and every use of
+  /// them is LibTorch's error of a tensor on the meta device. Tensors that autograd has saved find
+  /// theirs again when it is gathered the next time. Waits first, if that is under way.
   void drop(std::size_t bucket, AxisQueue& queue);
   [[nodiscard]] bool is_gathered(std::size_t bucket) const {
     return buckets_[bucket].gathered.defined();
@@ -69,17 +95,45 @@ class FlatParameters {
 
  private:
   struct Bucket {
-    at::Tensor own;
-    at::Tensor gathered;  // the memory of a cut bucket that is whole
-    std::optional<AxisQueue::Call> gathering;
+    at::Tensor memory;  // all of it, flat; undefined while a cut one is not gathered
+    at::Tensor own{};
+    at::Tensor gathered{};  // what becomes the memory of a cut one
+    std::optional<AxisQueue::Call> gathering{};
   };
   [[nodiscard]] bool is_cut(std::size_t bucket) const {
-    return layout().buckets()[bucket].group != 0;
+    return updates_ != ParameterUpdates::own_group && layout_.buckets()[bucket].group != 0;
   }
+  [[nodiscard]] at::Tensor own_shard(std::size_t index, const at::Tensor& bucket) const;
+  void set_memory(std::size_t bucket, const at::Tensor& memory);
+  enum class State { in_place, replaced, written, unfit };
+  [[nodiscard]] State state_of(std::size_t index) const;
+  [[nodiscard]] at::Tensor place_of(std::size_t index) const;
+  void put(std::size_t index, const at::Tensor& memory);
+  void note(std::size_t index);
+  void put_anew(std::size_t index, const at::Tensor& memory);
+  [[nodiscard]] bool has_storage(std::size_t index) const;
+  void let_go(std::size_t index);
+  void check_fit(std::size_t index, const AxisCall& call) const;
+  void make_whole();
+  std::vector<std::size_t> take(const std::vector<at::Tensor>& fresh, const AxisCall& call);
+
+  std::vector<std::string> names_;
+  std::vector<at::Tensor> parameters_;
+  FlatLayout layout_;
   AxisNames axis_;
+  bool is_common_ = false;
   ParameterUpdates updates_;
-  PlacedParameters placed_;
   std::vector<Bucket> buckets_;
+  struct Placed {
+    std::vector<std::int64_t> sizes;
+    at::ScalarType dtype = at::kFloat;
+    c10::Storage storage;      ///< the parameter's, as it was left
+    std::int64_t version = 0;  ///< of its values, likewise
+    std::uint64_t sample = 0;  ///< of a few of them, likewise
+    bool was_written = false;  ///< before it was hidden
+    at::Tensor hidden;         ///< the parameter as it was before it was hidden
+  };
+  std::vector<Placed> placed_;
   std::int64_t bytes_ = 0;
   std::int64_t gathered_ = 0;
   std::int64_t gathered_peak_ = 0;

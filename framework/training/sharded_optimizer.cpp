@@ -13,9 +13,9 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/training/agreement.h"
+#include "framework/training/flat_parameters.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/parameter_claims.h"
-#include "framework/training/placed_parameters.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep {
@@ -59,8 +59,9 @@ ShardedOptimizer::ShardedOptimizer(const std::vector<at::Tensor>& parameters, co
   for (const std::int64_t owner : owners) groups.push_back(owner + 1);
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  placed_ = std::make_unique<PlacedParameters>(
-      names, tensors, FlatLayout(flat_items(tensors, groups), order, 1, 1), axis_);
+  parameters_ = std::make_unique<FlatParameters>(
+      names, tensors, FlatLayout(flat_items(tensors, groups), order, 1, 1), axis_,
+      ParameterUpdates::own_group);
   std::vector<at::Tensor> own;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (owners[i] == axis_index(axis_)) own.push_back(tensors[i]);
@@ -76,27 +77,18 @@ void ShardedOptimizer::step(std::source_location where) {
   const c10::AutoGradMode no_grad(false);
   // After this nobody reads the parameters any more: not where the gradients were averaged, but
   // others may have looked at them since.
-  const at::Tensor replaced = at::full({1}, placed_->check(call) ? 1 : 0, at::kLong);
+  const at::Tensor replaced = at::full({1}, parameters_->check(call) ? 1 : 0, at::kLong);
   psum_(replaced, axis_);
-  if (replaced.item<std::int64_t>() != 0) (void)placed_->adopt(call);
+  if (replaced.item<std::int64_t>() != 0) (void)parameters_->adopt(call);
   if (optimizer_) optimizer_->step();
-  if (placed_->is_common()) {
-    barrier(axis_);
-  } else {
-    const auto& buckets = placed_->layout().buckets();
-    for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
-      pbroadcast_(placed_->bucket(bucket), axis_, buckets[bucket].group - 1);
-    }
-  }
-  // Others have written them, where autograd does not see it.
-  placed_->note_update();
+  parameters_->publish();
 }
 
 void ShardedOptimizer::edit_parameters(const std::function<void()>& write,
                                        std::source_location where) {
   const AxisCall call{"ShardedOptimizer::edit_parameters", axis_, where};
-  (void)placed_->check(call);
-  (void)placed_->edit(write, call);
+  (void)parameters_->check(call);
+  (void)parameters_->edit(write, call);
 }
 
 }  // namespace lockstep

@@ -15,8 +15,8 @@ class Optimizer;
 
 namespace lockstep {
 
+class FlatParameters;
 class ParameterClaims;
-class PlacedParameters;
 
 /// Any of LibTorch's optimizers, cut into shards of whole parameters: each parameter's state is at
 /// one replica alone, which updates it for all of them. For what ZeroTrainer's optimizers do not
@@ -62,7 +62,7 @@ class ShardedOptimizer {
  private:
   AxisNames axis_;
   std::unique_ptr<ParameterClaims> claims_;
-  std::unique_ptr<PlacedParameters> placed_;
+  std::unique_ptr<FlatParameters> parameters_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 
