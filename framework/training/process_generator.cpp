@@ -6,10 +6,16 @@
 namespace lockstep {
 namespace {
 
-// Held under a guard, and where the generator must not be in one.
-std::recursive_mutex& guards() {
-  static std::recursive_mutex mutex;
-  return mutex;
+struct Shared {
+  std::recursive_mutex guards;  // held under a guard, and where the generator must not be in one
+  // The last DrawWatch::note_initialization(): which one it was, and the generator's state then.
+  std::uint64_t initializations = 0;
+  at::Tensor initialized;
+};
+
+Shared& shared() {
+  static Shared all;
+  return all;
 }
 
 at::Tensor state_now() {
@@ -27,23 +33,12 @@ bool is_just_seeded() {
   return engine.left_ == 1 && engine.next_ == 0;
 }
 
-// All of the process, under guards().
-struct Initialization {
-  std::uint64_t number = 0;
-  at::Tensor state;
-};
-
-Initialization& last_initialization() {
-  static Initialization last;
-  return last;
-}
-
 }  // namespace
 
 // A thread that has the lock waits for no other (see `refused_`), so one that waits for it need not
 // release its run lock.
 SeededInitialization::SeededInitialization(std::uint64_t seed)
-    : lock_(guards()),
+    : lock_(shared().guards),
       refused_("not while SeededInitialization lives, for whose end other threads may wait") {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
@@ -58,15 +53,15 @@ SeededInitialization::~SeededInitialization() {
 }
 
 void DrawWatch::note_initialization() {
-  const std::lock_guard lock(guards());
-  ++last_initialization().number;
-  last_initialization().state = state_now();
+  const std::lock_guard lock(shared().guards);
+  ++shared().initializations;
+  shared().initialized = state_now();
 }
 
 bool DrawWatch::look() {
-  const std::lock_guard lock(guards());
-  if (initializations_ != last_initialization().number) seen_ = last_initialization().state;
-  initializations_ = last_initialization().number;
+  const std::lock_guard lock(shared().guards);
+  if (initializations_ != shared().initializations) seen_ = shared().initialized;
+  initializations_ = shared().initializations;
   const at::Tensor before = std::exchange(seen_, state_now());
   return !is_just_seeded() && !at::equal(seen_, before);
 }
