@@ -19,7 +19,6 @@
 
 #include <poll.h>
 #include <sys/wait.h>
-#include <torch/version.h>
 #include <unistd.h>
 
 #include "framework/axes/calls_refused.h"
@@ -67,7 +66,7 @@ void announce(const LaunchOptions& options) {
                options.workers == options.replicas
                    ? str(" as ", how)
                    : str(" on ", counted(options.workers, "worker"), " (", how, ")"),
-               ", ", counted(threads, "math thread"), " each; LibTorch ", TORCH_VERSION, ", ",
+               ", ", counted(threads, "math thread"), " each; ", libtorch_version(), ", ",
                library.name));
   if (!library.warning.empty()) log_warning(library.warning);
 }

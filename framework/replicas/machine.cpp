@@ -10,19 +10,12 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 #include <sched.h>
+#include <torch/version.h>
 
 namespace lockstep {
 namespace {
 
-thread_local std::int64_t this_thread_math_threads = 0;  // 0: nobody has set them
-
-// That this process may run on.
-std::int64_t host_cores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
-  return std::max<std::int64_t>(1, std::thread::hardware_concurrency());
-}
+thread_local std::int64_t this_thread_math_threads = 0;
 
 // The file that holds the matrix product which LibTorch calls, symbolic links resolved: Debian
 // picks a BLAS by links.
@@ -46,10 +39,20 @@ std::string openblas_version() {
 
 }  // namespace
 
-std::int64_t math_threads(std::int64_t requested, std::int64_t replicas) {
+std::int64_t host_cores() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+  return std::max<std::int64_t>(1, std::thread::hardware_concurrency());
+}
+
+std::int64_t math_threads(std::int64_t requested, std::int64_t replicas_on_host) {
   if (requested > 0) return requested;
-  const std::int64_t all = this_thread_math_threads > 0 ? this_thread_math_threads : host_cores();
-  return std::max<std::int64_t>(1, all / replicas);
+  return std::max<std::int64_t>(1, host_cores() / std::max<std::int64_t>(1, replicas_on_host));
+}
+
+std::int64_t own_math_threads() noexcept {
+  return this_thread_math_threads;
 }
 
 void set_math_threads(std::int64_t threads) {
@@ -76,6 +79,10 @@ Blas blas() {
             "libopenblas0-openmp"};
   }
   return {file.empty() ? "LibTorch's own" : file, ""};
+}
+
+std::string libtorch_version() {
+  return std::string("LibTorch ") + TORCH_VERSION;
 }
 
 }  // namespace lockstep

@@ -5,12 +5,18 @@
 
 namespace lockstep {
 
-/// Math threads of each of so many replicas: `requested`, or with 0 their part, at least 1, of what
-/// set_math_threads() gave this thread, or of the host's cores.
-[[nodiscard]] std::int64_t math_threads(std::int64_t requested, std::int64_t replicas);
+/// Cores that this process may run on.
+[[nodiscard]] std::int64_t host_cores();
+
+/// Math threads of a replica: `requested`, or with 0 the host's cores divided by its replicas, at
+/// least 1.
+[[nodiscard]] std::int64_t math_threads(std::int64_t requested, std::int64_t replicas_on_host);
 
 /// Sets LibTorch's math threads for the calling thread, a replica's.
 void set_math_threads(std::int64_t threads);
+
+/// What was set for this thread; 0 in one that is no replica's.
+[[nodiscard]] std::int64_t own_math_threads() noexcept;
 
 /// The BLAS that LibTorch's matrix products run on.
 struct Blas {
@@ -18,5 +24,8 @@ struct Blas {
   std::string warning;  ///< what is wrong with it, or ""
 };
 [[nodiscard]] Blas blas();
+
+/// For people: "LibTorch 1.13.1".
+[[nodiscard]] std::string libtorch_version();
 
 }  // namespace lockstep

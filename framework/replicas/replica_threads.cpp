@@ -103,7 +103,11 @@ Plan plan_of(const MapCall& options, Environment* caller) {
   Plan plan{nullptr, {}, {options.axes, 0, map_call, {}}, nullptr, 1};
   plan.cancellation =
       std::make_shared<Cancellation>(caller != nullptr ? caller->member().cancellation : nullptr);
-  plan.threads = math_threads(options.threads_per_replica, options.replicas);
+  if (own_math_threads() > 0 && options.threads_per_replica == 0) {
+    plan.threads = std::max<std::int64_t>(1, own_math_threads() / options.replicas);
+  } else {
+    plan.threads = math_threads(options.threads_per_replica, options.replicas);
+  }
   if (caller == nullptr) {
     plan.local = std::make_shared<LocalReplicas>(0, nullptr, std::make_shared<Board>(1));
     return plan;
