@@ -22,8 +22,8 @@ enum class ResultAxes {
 [[nodiscard]] Leaves varying_over(AxisSet axes, const Leaves& leaves);
 
 /// The leaves of a call in a replica that is tracked, made to vary as `result` says. ValueError if
-/// some of the call's axes are tracked and others are not, or, for ResultAxes::gained, a leaf varies
-/// over them.
+/// some of the call's axes are tracked and others are not, or, for ResultAxes::gained, a leaf
+/// varies over them.
 [[nodiscard]] Leaves tracked_operands(const AxisCall& call, const Leaves& leaves,
                                       ResultAxes result);
 /// The results of such a call, of which is known now over which axes they vary.
