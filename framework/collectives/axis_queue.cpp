@@ -1,5 +1,6 @@
 #include "framework/collectives/axis_queue.h"
 
+#include <chrono>
 #include <exception>
 #include <numeric>
 #include <utility>
@@ -59,7 +60,17 @@ AxisQueue::Call AxisQueue::start(Verb verb, const Tensor& output, const Tensor& 
   verb.input = bytes_of(input);
   verb.output = bytes_of(output);
   // It holds the tensors, whatever becomes of the caller.
-  std::packaged_task<void()> task([this, verb, output, input] { group_->call(verb); });
+  std::packaged_task<void()> task([this, verb, output, input] {
+    if (failure_) std::rethrow_exception(failure_);
+    try {
+      group_->call(verb);
+    } catch (const ValueError&) {
+      throw;  // of this call alone
+    } catch (...) {
+      failure_ = std::current_exception();
+      throw;
+    }
+  });
   Call call;
   call.result = output;
   call.ended = task.get_future();
@@ -102,7 +113,7 @@ void AxisQueue::wait(Call& call) {
   if (!call.ended.valid()) return;
   const AxisCall waiting{"the wait for a started collective", axis_, where_};
   announced(waiting, replicas_of(waiting, {}, GroupSizes::equal), {call.result}, "", [&] {
-    {
+    if (call.ended.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
       const RunLockRelease others_may_run;  // and take part in it
       call.ended.wait();
     }

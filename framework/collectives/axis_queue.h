@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -59,6 +60,7 @@ class AxisQueue {
   std::condition_variable changed_;
   std::deque<std::packaged_task<void()>> calls_;  // the first may be being done
   bool closing_ = false;
+  std::exception_ptr failure_;  // the first, of the job; the thread's alone
   std::thread thread_;
 };
 

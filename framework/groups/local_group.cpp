@@ -1,6 +1,7 @@
 #include "framework/groups/local_group.h"
 
 #include <chrono>
+#include <string_view>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -137,10 +138,9 @@ void LocalGroup::run_all(const Member& member, std::uint64_t fingerprint,
   } catch (const ProcessEnded&) {
     explain(replicas_, member, guarded.waited(), kBusy);
     throw;
-  } catch (const Timeout&) {
-    throw;
-  } catch (const CommError&) {
-    explain_end();
+  } catch (const CommError& error) {
+    const std::string_view type = error.type();
+    if (type != "CommError" && type != "Timeout") explain_end();
     throw;
   }
 }

@@ -41,13 +41,14 @@ std::string text_of(const std::exception& error) {
     return "out of memory: " + memory_numbers();
   }
   const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text =
+  const std::string_view text =
       torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
   // "[enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory: you tried to
   // allocate 80 bytes. Error code 12 (Cannot allocate memory)"
-  const std::size_t tried = text.find("you tried to allocate ");
-  if (torch_error != nullptr && tried != std::string::npos) {
-    const std::string size = text.substr(tried + 22, text.find('.', tried) - tried - 22);
+  const std::size_t tried =
+      torch_error == nullptr ? std::string_view::npos : text.find("you tried to allocate ");
+  if (tried != std::string_view::npos) {
+    const std::string_view size = text.substr(tried + 22, text.find('.', tried) - tried - 22);
     return str("out of memory: LibTorch tried to allocate ", size, "; ", memory_numbers());
   }
   return shortened(text, kLongestText);

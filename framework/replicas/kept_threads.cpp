@@ -1,6 +1,7 @@
 #include "framework/replicas/kept_threads.h"
 
 #include <algorithm>
+#include <cfenv>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -111,7 +112,10 @@ void run_in_kept_threads(std::int64_t count, std::uint64_t first_node, FirstFail
   KeptThreads& threads = keeper.threads();
   std::mutex mutex;  // guards `last_node`
   std::uint64_t last_node = first_node;
+  std::fenv_t callers{};  // rounding, and whether denormal numbers are flushed
+  std::fegetenv(&callers);
   threads.run(threads.have(count, failure), [&](std::int64_t index) {
+    std::fesetenv(&callers);
     advance_nodes(first_node);
     try {
       body(index);

@@ -72,7 +72,11 @@ Edge OwnGraph::end_of(const Edge& edge) {
   Node* const node = edge.function.get();
   if (node == nullptr || inputs.count(node) > 0) return edge;
   const bool leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node) != nullptr;
-  if (!leaf && threads.count(node->thread_id()) > 0) return edge;
+  const bool is_own = !leaf && std::ranges::any_of(nodes, [&](const NodesOfThread& own) {
+    return own.thread == node->thread_id() && own.begin <= node->sequence_nr() &&
+           node->sequence_nr() < own.end;
+  });
+  if (is_own) return edge;
   const auto known = std::ranges::find(captured, edge, &CapturedEnd::outside);
   if (known != captured.end()) return known->inside;
   captured.push_back({Edge(make_node<Captured>(edge), 0), edge});

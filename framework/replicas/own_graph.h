@@ -19,9 +19,17 @@ struct CapturedEnd {
   torch::autograd::Edge outside;
 };
 
-/// A replica's own part of the graph: what its threads made between its inputs and its results.
+/// The nodes that a thread made while it ran a replica: those with numbers from `begin` to before
+/// `end`. The thread stays for other replicas and calls, whose nodes have other numbers.
+struct NodesOfThread {
+  std::uint64_t thread;
+  std::uint64_t begin;
+  std::uint64_t end;
+};
+
+/// A replica's own part of the graph: what it made between its inputs and its results.
 struct OwnGraph {
-  std::set<std::uint64_t> threads;          // that made its nodes
+  std::vector<NodesOfThread> nodes;
   std::set<torch::autograd::Node*> inputs;  // where it ends as it should
   std::vector<CapturedEnd> captured;        // in the order of walks from the results
 

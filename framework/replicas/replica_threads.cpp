@@ -166,7 +166,7 @@ void run_as(Environment& environment, const std::function<void()>& body) {
     member.cancellation->cancel(std::current_exception());
     throw;
   } catch (const Error& error) {
-    member.seat->threw(str(error.type(), ": ", error.what()));
+    member.seat->threw(str(error.type(), ": ", text_of(error)));
     throw;
   } catch (...) {
     member.seat->threw(text_of(std::current_exception()));

@@ -23,6 +23,7 @@
 #include "framework/collectives/psum.h"
 #include "framework/collectives/record.h"
 #include "framework/collectives/varying.h"
+#include "framework/replicas/kept_threads.h"
 #include "framework/replicas/own_graph.h"
 
 namespace lockstep {
@@ -122,12 +123,14 @@ void check_real(const MapCall& options, const Tensors& results) {
   }
 }
 
-// Before a replica begins: where it is, and which call of the map this is.
+// Before a replica begins: where it is, where its nodes begin, and which call of the map this is.
 void note_place(Recorded& recorded, const ReplicaThread& place) {
   const std::vector<AxisLevel>& levels = place.environment->levels();
   for (std::size_t axis = 0; axis < levels.back().axes.size(); ++axis) {
     recorded.places[static_cast<std::size_t>(place.local)].push_back(levels.back().index(axis));
   }
+  recorded.graphs[static_cast<std::size_t>(place.local)].nodes.push_back(
+      {at::RecordFunction::currentThreadId(), next_node(), next_node()});
   if (place.local != 0) return;
   for (const AxisLevel& level : levels) recorded.map_calls.push_back(level.map_call);
 }
@@ -145,7 +148,7 @@ Tensor start_graph(Recorded& recorded, std::size_t port, std::size_t replica,
 // Once a replica has its results, in its thread.
 void end_graph(Recorded& recorded, std::size_t replica) {
   OwnGraph& graph = recorded.graphs[replica];
-  graph.threads.insert(at::RecordFunction::currentThreadId());
+  graph.nodes.back().end = next_node();
   graph.cut_off(recorded.results[replica]);
   if (replica != 0 || !recorded.options.check_vma) return;
   for (const Tensor& result : recorded.results[0]) {

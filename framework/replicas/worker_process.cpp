@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <iostream>
 #include <iterator>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -37,11 +39,16 @@ std::array<int, 3> descriptors_of(const WorkerPlace& place) {
   return {place.store, place.report, place.memory};
 }
 
+// Threads that end take a moment: those that LibTorch's math had in a map's threads.
 bool has_one_thread() {
-  std::error_code error;
-  const std::filesystem::directory_iterator threads("/proc/self/task", error);
-  if (error) throw CommError("launch: /proc is needed and cannot be read: " + error.message());
-  return std::distance(begin(threads), end(threads)) == 1;
+  for (int looks = 20;; --looks) {
+    std::error_code error;
+    const std::filesystem::directory_iterator threads("/proc/self/task", error);
+    if (error) throw CommError("launch: /proc is needed and cannot be read: " + error.message());
+    if (std::distance(begin(threads), end(threads)) == 1) return true;
+    if (looks == 0) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 // In the child, before anything of the program runs.

@@ -174,3 +174,22 @@ TEST_CASE("kept threads: derivatives have the bits of fresh threads, whatever ra
     CHECK(at::equal(second_derivatives(input(replicas)), fresh));
   }
 }
+
+TEST_CASE("kept threads: the graph of an earlier map is captured, also where its thread made it") {
+  const Tensor captured = at::ones({}, at::kDouble).requires_grad_();
+  for (const bool fresh : {true, false}) {
+    INFO("fresh " << fresh);
+    end_kept_threads();
+    const Tensor x = input(1);
+    Tensor earlier;
+    const auto step = pmap([&](const Tensor& row) {
+      Tensor result = (row * captured).tanh();
+      if (earlier.defined()) result = result + earlier;  // not detached
+      return earlier = result;
+    });
+    const Tensor first = step(x);
+    if (fresh) end_kept_threads();
+    const Tensor second = step(x);
+    CHECK_THROWS_AS((first + second).sum().backward(), NameError);
+  }
+}
