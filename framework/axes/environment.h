@@ -48,7 +48,7 @@ struct AxisLevel {
   std::vector<std::int64_t> callers{};
 
   [[nodiscard]] std::int64_t size() const;
-  /// How far replicas are apart that are neighbours along axis `axis`.
+  /// The distance in rank between neighbours along axis `axis`.
   [[nodiscard]] std::int64_t stride(std::size_t axis) const;
   /// This replica's index along axis `axis`.
   [[nodiscard]] std::int64_t index(std::size_t axis) const;

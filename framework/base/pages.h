@@ -15,7 +15,7 @@ inline constexpr std::size_t kPage = 4096;
 /// left out of core dumps; unmapped when the last pointer is gone. CommError if the system refuses.
 [[nodiscard]] std::shared_ptr<std::byte> map_shared(int descriptor, std::size_t offset,
                                                     std::size_t bytes);
-/// The same of memory that is this process' own: zeros.
+/// Maps `bytes` of zeros that belong to this process alone, likewise.
 [[nodiscard]] std::shared_ptr<std::byte> map_private(std::size_t bytes);
 
 }  // namespace lockstep

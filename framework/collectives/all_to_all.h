@@ -25,7 +25,7 @@ struct PswapaxesOptions {
 };
 
 namespace collectives_detail {
-/// Of "all_to_all", or of "pswapaxes", whose two axes are one.
+/// The call is an "all_to_all", or a "pswapaxes", whose two axes are the same.
 Leaves all_to_all_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t split_axis,
                          std::int64_t concat_axis, const AllToAllOptions& options);
 }  // namespace collectives_detail

@@ -53,7 +53,7 @@ class FirstFailure {
 };
 
 /// Adds threads that run `body` with their index, counted from `first`, until there are `count`.
-/// One that the system does not start is a failure of that index, and none is started after it.
+/// If the system does not start a thread, its index has failed, and no further one is started.
 void add_threads(std::vector<std::thread>& threads, std::int64_t count, FirstFailure& failure,
                  const std::function<void(std::int64_t)>& body, std::int64_t first = 0);
 

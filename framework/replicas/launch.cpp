@@ -94,8 +94,8 @@ class RunningThreads {
   RunningThreads(const RunningThreads&) = delete;
   RunningThreads& operator=(const RunningThreads&) = delete;
 
-  // Waits until all are over or, once one has failed, for `grace` and until it is `enough`; calls
-  // `look` now and then before. Whether all are over.
+  // Waits until all are over, and calls `look` now and then. Once one has failed it waits for
+  // `grace` at most, and only until it is `enough`. Returns whether all are over.
   bool wait(
       std::chrono::milliseconds grace, const std::function<void()>& look = {},
       const std::function<bool()>& enough = [] { return false; }) {

@@ -49,7 +49,7 @@ using AxisArgument = Argument<std::optional<std::int64_t>>;
 [[noreturn]] void throw_miscounted(const char* name, std::size_t entries, bool named,
                                    std::size_t count, const char* what);
 
-/// What is said of each leaf of a tree: by `own`, or by `prefix` if that is one entry for all.
+/// The entry of each leaf of a tree: `own` has one a leaf, `prefix` may have one for all.
 template <typename Entry, typename T>
 std::vector<Entry> entries_of(const PrefixTree<Entry>& prefix, const PrefixTree<Entry>& own,
                               const T& tree, const std::string& where) {

@@ -41,7 +41,7 @@ struct MapCall {
 /// The names of its axes.
 [[nodiscard]] AxisNames names_of(const MapCall& options);
 
-/// As the map_call of its level: that of a job's replicas, which no map has.
+/// The map_call in the level of a job's own replicas. No map has it.
 inline constexpr std::uint64_t kJobCall = 0;
 
 /// Whether this thread runs the function of a launched job: false outside launch() and in the

@@ -38,7 +38,8 @@ class File {
 /// then, nor by what kills the process (but see sweep_temporary_files()).
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// The same, unless there is such a file: of several processes that do this at once, one gets true.
+/// The same for a file that does not exist yet; false if it does. Of several processes that write
+/// it at once, one gets true.
 [[nodiscard]] bool write_new_file(const std::filesystem::path& path, std::string_view text);
 
 /// Removes what these leave of `path` where they were killed and the file system knows no files

@@ -95,7 +95,8 @@ class Progress {
   std::string drawn_;                   // the line on the terminal that is not ended yet
 };
 
-/// A thread that ticks until it is stopped, ten times a second; none unless on a terminal.
+/// A thread that ticks until it is stopped, ten times a second; none unless on a terminal. It must
+/// end before `progress`.
 [[nodiscard]] std::jthread progress_ticks(Progress& progress);
 
 }  // namespace lockstep

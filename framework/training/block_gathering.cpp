@@ -152,7 +152,7 @@ void BlockGathering::gather_everything() {
   for (std::size_t part = 0; part < parts_.size(); ++part) gather(part);
 }
 
-// Nothing but its end matters of what these return.
+// The result points at nothing: it holds the part until it ends.
 std::shared_ptr<void> BlockGathering::hold(std::size_t part) {
   gather(part);
   return {nullptr, [self = shared_from_this(), part](void*) {

@@ -63,7 +63,7 @@ class FlatGradients {
   /// The mean of a bucket, flat: of all of it or of this replica's shard. After the last finish()
   /// and until the next begin().
   [[nodiscard]] const at::Tensor& mean(std::size_t bucket) const { return buckets_[bucket].mean; }
-  /// That of a parameter, where means are whole.
+  /// A parameter's mean gradient. Needs has_whole_means().
   [[nodiscard]] at::Tensor mean_of(std::size_t index) const {
     return local_->view_of(mean(layout_.place(index).bucket), index);
   }

@@ -52,7 +52,7 @@ void check_still_all(const ModuleParameters& parameters, const AxisCall& call);
 /// Throws ValueError unless `loss` is undefined, or one element that depends on parameters.
 void check_loss(const at::Tensor& loss, const AxisCall& call);
 
-/// Each of `tensors` that requires a gradient once, checked as above, called by its number.
+/// The tensors that require a gradient, each once and checked as above; their names are numbers.
 [[nodiscard]] ModuleParameters leaf_parameters(const std::vector<at::Tensor>& tensors);
 
 /// What is to be laid out, with the tensors' groups.

@@ -129,7 +129,7 @@ consteval Kind kind_of() {
   } else if constexpr (!std::is_same_v<T, std::unwrap_reference_t<T>>) {
     return Kind::unknown;
   } else if constexpr (std::is_pointer_v<T>) {
-    // Of a pointer to tensors nobody has said that all replicas should have it.
+    // A pointer to tensors may mean one value for all replicas, or a part for each: refused.
     using To = std::remove_cv_t<std::remove_pointer_t<T>>;
     return std::is_same_v<To, Tensor> || NamedStruct<To> ? Kind::unknown : Kind::fixed;
   } else {
@@ -187,7 +187,7 @@ void for_each_in_order(Map& map, const Visit& visit) {
 template <typename T>
 concept HasParts = NamedStruct<T> || is_tuple<std::remove_const_t<T>>;
 
-// They, as a tuple or pair.
+// A value's parts, as a tuple or pair.
 template <HasParts T>
 decltype(auto) parts_of(T& value) {
   if constexpr (NamedStruct<T>) {

@@ -27,7 +27,7 @@ struct RecordWords {
   Word text[(CallRecord::kShown + 1) / sizeof(Word)];
 };
 
-/// In the order in which messages say them of as many members.
+/// What a member does. Messages name the states in this order.
 enum class SeatState : std::uint64_t { free, running, map, returned, waiting, threw };
 
 struct SeatWords {
@@ -170,7 +170,7 @@ struct GroupView {
 /// A call number that stands for a member's end: `key` is then the member's id, and the verdict is
 /// what it ended with.
 inline constexpr std::uint64_t kOwnEnd = ~std::uint64_t{0};
-/// With this begins what such a member's seat says.
+/// How the text of a seat begins whose member has fallen out of step.
 inline constexpr std::string_view kMismatch = "CollectiveMismatch: ";
 
 /// Puts a verdict on call `number` of the group `key` where all members of the job find it. The

@@ -48,7 +48,7 @@ struct BoardState : std::enable_shared_from_this<BoardState> {
 
   [[nodiscard]] std::shared_ptr<Board::Group> hold_group(int worker, std::uint64_t key,
                                                          std::span<const GroupMember> members);
-  /// One has let go of the group who was the last to hold it.
+  /// The last holder of the group has let it go.
   void release_group(int worker, std::uint64_t key) noexcept;
 
   BoardMemory memory;

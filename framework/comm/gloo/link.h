@@ -76,7 +76,7 @@ class GlooLink {
   // The connection to `peer` has ended: ends the messages that were under way on it.
   void lose(int peer, const std::string& reason);
   [[nodiscard]] bool has_lost(int peer);
-  // Ends the messages under way for which `which` holds, with mutex_ held.
+  // Ends the messages under way that `which` picks. Called with mutex_ held.
   template <typename Which>
   void end_messages(const Which& which);
   // check(), with mutex_ held.
