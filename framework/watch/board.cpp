@@ -7,27 +7,15 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/watch/board_memory.h"
-#include "framework/watch/board_state.h"
 
 namespace lockstep {
 namespace {
 
-// What a seat's own thread writes lies between two versions: the odd one says that the rest may not
-// fit together.
-class Writing {
- public:
-  explicit Writing(SeatWords& words) : words_(words), version_(words.version.load()) {
-    words_.version.store(version_ + 1);
+// While it lives, a seat's own thread writes the words of the seat.
+struct SeatWriting : Writing {
+  SeatWriting(SeatWords& words, SeatState state) noexcept : Writing(words.version) {
+    words.state.store(static_cast<std::uint64_t>(state));
   }
-  ~Writing() { words_.version.store(version_ + 2); }
-  Writing(const Writing&) = delete;
-  Writing& operator=(const Writing&) = delete;
-
-  void state(SeatState state) { words_.state.store(static_cast<std::uint64_t>(state)); }
-
- private:
-  SeatWords& words_;
-  std::uint64_t version_;
 };
 
 // What the member does now.
@@ -66,7 +54,7 @@ std::unique_ptr<Board::Seat> Board::take_seat(int worker, std::uint64_t id, std:
 std::optional<Board::Verdict> Board::published(const Seat& waiting) const {
   const PublicWords& words = state_->memory.common();
   if (words.published.load() == 0) return std::nullopt;
-  const auto seat = read_seat(state_->memory.worker(waiting.worker_), waiting.index_);
+  const auto seat = read_seat(state_->memory, {waiting.worker_, waiting.index_});
   if (!seat || seat->state != SeatState::waiting) return std::nullopt;
   return lockstep::published(words, seat->key, seat->number);
 }
@@ -78,8 +66,7 @@ void Board::looked(int worker) noexcept {
 std::uint64_t Board::activity(int worker) const {
   const WorkerWords& words = state_->memory.worker(worker);
   std::uint64_t sum = words.looks.load();
-  const std::uint32_t used = words.used_seats();
-  for (std::uint32_t seat = 0; seat < used; ++seat) sum += words.seats[seat].version.load();
+  for (const std::uint32_t seat : words.used_seats()) sum += words.seats[seat].version.load();
   return sum;
 }
 
@@ -89,9 +76,8 @@ Board::Seat::Seat(std::shared_ptr<BoardState> state, int worker, std::uint64_t i
       worker_(worker),
       index_(state_->take_seat(worker, name)),
       words_(&state_->memory.worker(worker).seats[index_]) {
-  WorkerWords& words = state_->memory.worker(worker_);
-  Writing writing(*words_);
-  writing.state(SeatState::running);
+  WorkerWords& words = state_->memory.worker(worker);
+  const SeatWriting writing(*words_, SeatState::running);
   words_->key.store(0);
   words_->finished.store(0);
   words_->last.store(0);
@@ -104,8 +90,7 @@ Board::Seat::Seat(std::shared_ptr<BoardState> state, int worker, std::uint64_t i
 Board::Seat::~Seat() {
   {
     WorkerWords& words = state_->memory.worker(worker_);
-    Writing writing(*words_);
-    writing.state(SeatState::free);
+    const SeatWriting writing(*words_, SeatState::free);
     words.parents[index_].store(0);
     words.ids[index_].store(0);
   }
@@ -119,8 +104,7 @@ void Board::Seat::start(Group& group, int place, const CallRecord& call) {
   Word& arrived = group.entry[place].arrived;
   const std::uint64_t number = arrived.load() + 1;
   {
-    Writing writing(*words_);
-    writing.state(SeatState::waiting);
+    const SeatWriting writing(*words_, SeatState::waiting);
     words_->key.store(group.key);
     words_->number.store(number);
     words_->completed.store(0);
@@ -131,33 +115,28 @@ void Board::Seat::start(Group& group, int place, const CallRecord& call) {
 }
 
 void Board::Seat::finish() noexcept {
-  Writing writing(*words_);
-  writing.state(SeatState::running);
+  const SeatWriting writing(*words_, SeatState::running);
   words_->completed.store(1);
   words_->last.store(1 - words_->last.load());
   words_->finished.store(words_->finished.load() + 1);
 }
 
 void Board::Seat::enter_map(const CallRecord& what, int children) noexcept {
-  Writing writing(*words_);
-  writing.state(SeatState::map);
+  const SeatWriting writing(*words_, SeatState::map);
   words_->children.store(static_cast<std::uint64_t>(children));
   write_now(*words_, what.fingerprint, what.text);
 }
 
 void Board::Seat::leave_map() noexcept {
-  Writing writing(*words_);
-  writing.state(SeatState::running);
+  const SeatWriting writing(*words_, SeatState::running);
 }
 
 void Board::Seat::returned() noexcept {
-  Writing writing(*words_);
-  writing.state(SeatState::returned);
+  const SeatWriting writing(*words_, SeatState::returned);
 }
 
 void Board::Seat::threw(std::string_view text) noexcept {
-  Writing writing(*words_);
-  writing.state(SeatState::threw);
+  const SeatWriting writing(*words_, SeatState::threw);
   write_now(*words_, 0, text);
 }
 

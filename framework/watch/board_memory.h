@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <ranges>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "framework/base/word.h"
@@ -17,6 +23,19 @@ namespace lockstep {
 /// The memory of a Board: what lies where, and how it is read while its owners write. All of it is
 /// Words, all zero at first. What belongs together has a version, which is odd while it is written:
 /// who reads it takes the version before and after and reads again if it changed.
+
+/// While it lives, the only writer of what `version` guards writes it.
+class Writing {
+ public:
+  explicit Writing(Word& version) noexcept : version_(version) { step(); }
+  ~Writing() { step(); }
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
+
+ private:
+  void step() noexcept { version_.store(version_.load() + 1); }
+  Word& version_;
+};
 
 /// Writes `text` and a zero behind it; what does not fit is left out for "...".
 void write_text(Word* words, std::size_t count, std::string_view text) noexcept;
@@ -84,8 +103,10 @@ struct WorkerWords {
   alignas(4096) SeatWords seats[Board::kSeats];
   Word arena[kArenaWords];
 
-  [[nodiscard]] std::uint32_t used_seats() const noexcept {
-    return static_cast<std::uint32_t>(std::min<std::uint64_t>(seats_used.load(), Board::kSeats));
+  /// The indices of the seats that have ever been used.
+  [[nodiscard]] auto used_seats() const noexcept {
+    const auto used = std::min<std::uint64_t>(seats_used.load(), Board::kSeats);
+    return std::views::iota(std::uint32_t{0}, static_cast<std::uint32_t>(used));
   }
 };
 
@@ -109,7 +130,7 @@ struct PublicWords {
   alignas(4096) PublishedWords verdicts[kKept];
 };
 
-/// The mapping.
+/// The mapped memory of a Board.
 class BoardMemory {
  public:
   explicit BoardMemory(int workers);
@@ -124,8 +145,16 @@ class BoardMemory {
   std::shared_ptr<std::byte> data_;
 };
 
+/// Which of a worker's seats.
+struct SeatIndex {
+  int worker = 0;
+  std::uint32_t index = 0;
+  auto operator<=>(const SeatIndex&) const = default;
+};
+
 /// A seat as it was at one moment.
 struct SeatView {
+  SeatIndex place;
   std::uint64_t version = 0;
   SeatState state = SeatState::free;
   std::uint64_t id = 0;
@@ -139,8 +168,8 @@ struct SeatView {
   std::uint64_t fingerprint = 0;
 };
 
-/// None if it does not stop changing: nothing is known of it.
-[[nodiscard]] std::optional<SeatView> read_seat(const WorkerWords& worker, std::uint32_t index);
+/// None if it is free, or does not stop changing: nothing is known of it.
+[[nodiscard]] std::optional<SeatView> read_seat(const BoardMemory& memory, SeatIndex place);
 
 struct SeatTexts {
   std::string name;
@@ -148,9 +177,8 @@ struct SeatTexts {
   std::string last;
 };
 
-/// The texts of a seat; none if its version is not `version` any more.
-[[nodiscard]] std::optional<SeatTexts> read_texts(const WorkerWords& worker, std::uint32_t index,
-                                                  std::uint64_t version);
+/// The texts of a seat; none if it has changed.
+[[nodiscard]] std::optional<SeatTexts> read_texts(const BoardMemory& memory, const SeatView& seat);
 
 /// Where a worker has a group.
 struct GroupView {
@@ -181,5 +209,79 @@ void publish(PublicWords& words, std::uint64_t key, std::uint64_t number,
 /// The verdict on a call, if one was published.
 [[nodiscard]] std::optional<Board::Verdict> published(const PublicWords& words, std::uint64_t key,
                                                       std::uint64_t number);
+
+/// Pieces of an arena, in words. First fit; neighbours that are free are one.
+class Arena {
+ public:
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+
+  /// Where `size` words lie; kNone if no piece is large enough.
+  [[nodiscard]] std::uint64_t take(std::uint64_t size);
+  void give(std::uint64_t offset, std::uint64_t size);
+  struct Left {
+    std::uint64_t words = 0;
+    std::uint64_t in_one_piece = 0;
+  };
+  [[nodiscard]] Left left() const;
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> pieces_{{0, WorkerWords::kArenaWords}};
+};
+
+/// A Board's memory, and which seats and groups of its workers are taken: one Board owns a worker's
+/// part, so that it keeps that to itself. Thread-safe.
+struct BoardState : std::enable_shared_from_this<BoardState> {
+  explicit BoardState(BoardMemory memory);
+  /// Leaves its workers' parts to others.
+  ~BoardState();
+  BoardState(const BoardState&) = delete;
+  BoardState& operator=(const BoardState&) = delete;
+
+  [[nodiscard]] std::uint32_t take_seat(int worker, std::string_view name);
+  void free_seat(int worker, std::uint32_t index) noexcept;
+
+  [[nodiscard]] std::shared_ptr<Board::Group> hold_group(int worker, std::uint64_t key,
+                                                         std::span<const GroupMember> members);
+  /// The last holder of the group has let it go.
+  void release_group(int worker, std::uint64_t key) noexcept;
+
+  BoardMemory memory;
+
+ private:
+  struct Registered {
+    std::uint32_t slot = 0;
+    std::uint64_t offset = 0;
+    std::weak_ptr<Board::Group> group;
+  };
+  struct Books {
+    bool owned = false;
+    std::set<std::uint32_t> free_seats;
+    std::set<std::uint32_t> free_groups;
+    Arena arena;
+    std::unordered_map<std::uint64_t, Registered> groups;
+    /// When there are so many groups, those that nobody holds any more are swept.
+    std::size_t sweep_at = 64;
+  };
+
+  Books& books(int worker);
+  Registered add_group(int worker, std::uint64_t key, std::span<const GroupMember> members);
+  void remove_group(int worker, std::uint64_t key) noexcept;
+  [[nodiscard]] bool is_held_elsewhere(int worker, std::uint64_t key, std::uint64_t offset) const;
+  void sweep(int worker) noexcept;
+
+  std::mutex mutex_;
+  std::vector<Books> books_;
+  std::uint64_t token_ = 0;
+};
+
+struct Board::Group {
+  std::shared_ptr<BoardState> state;
+  int worker;
+  std::uint64_t key;
+  MemberWords* entry;
+  int size;
+
+  ~Group() { state->release_group(worker, key); }
+};
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cctype>
+#include <cstring>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -11,7 +11,7 @@
 
 #include "framework/base/text.h"
 #include "framework/watch/board.h"
-#include "framework/watch/board_state.h"
+#include "framework/watch/board_memory.h"
 #include "framework/watch/verdict_search.h"
 
 namespace lockstep {
@@ -22,28 +22,7 @@ constexpr std::size_t kNamed = 16;
 
 // "2" before "10", and "(0, 2)" before "(0, 10)".
 bool name_less(const std::string& a, const std::string& b) {
-  const auto digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
-  std::size_t i = 0;
-  std::size_t j = 0;
-  while (i < a.size() && j < b.size()) {
-    if (digit(a[i]) && digit(b[j])) {
-      const auto end_of = [&](const std::string& s, std::size_t at) {
-        while (at < s.size() && digit(s[at])) ++at;
-        return at;
-      };
-      const std::string x = a.substr(i, end_of(a, i) - i);
-      const std::string y = b.substr(j, end_of(b, j) - j);
-      if (x != y) return std::tuple(x.size(), x) < std::tuple(y.size(), y);
-      i += x.size();
-      j += y.size();
-    } else if (a[i] != b[j]) {
-      return a[i] < b[j];
-    } else {
-      ++i;
-      ++j;
-    }
-  }
-  return a.size() - i < b.size() - j;
+  return ::strverscmp(a.c_str(), b.c_str()) < 0;
 }
 
 // "0, 1 and 3"; the last of many is how many more there are.
@@ -75,11 +54,6 @@ std::string name_of(const BoardMemory& memory, SeatIndex place) {
   return read_text(seat.name, std::size(seat.name));
 }
 
-// What a seat says; none if it has changed.
-std::optional<SeatTexts> texts_of(const BoardMemory& memory, const KnownSeat& seat) {
-  return read_texts(memory.worker(seat.place.worker), seat.place.index, seat.view.version);
-}
-
 // Members of whom a message says the same.
 struct Clause {
   SeatState state;
@@ -100,13 +74,13 @@ class Message {
 
   // Adds what a member does; `call` is what it waits in. A member counts once. False if its seat
   // has changed.
-  bool add(const KnownSeat& seat, const PendingCall* call) {
+  bool add(const SeatView& seat, const PendingCall* call) {
     if (!seen_.insert(seat.place).second) return true;
-    const auto texts = texts_of(memory_, seat);
+    const auto texts = read_texts(memory_, seat);
     if (!texts) return false;
-    Clause clause{.state = seat.view.state,
-                  .text = seat.view.state == SeatState::returned ? "" : texts->now,
-                  .fingerprint = call != nullptr ? seat.view.fingerprint : 0,
+    Clause clause{.state = seat.state,
+                  .text = seat.state == SeatState::returned ? "" : texts->now,
+                  .fingerprint = call != nullptr ? seat.fingerprint : 0,
                   .call = call,
                   .names = {}};
     auto same = std::ranges::find_if(
@@ -132,16 +106,14 @@ class Message {
     const std::string last = std::move(said.back());
     said.pop_back();
     if (said.empty()) return last;
-    return str(list(std::move(said)), " while ", last, differs_unseen() ? kUnseen : "",
-               differ_in_gradients() ? kGradients : "");
+    return str(list(std::move(said)), " while ", last, hints());
   }
 
  private:
   static constexpr std::string_view kUnseen = "; the calls differ in what is not shown";
   static constexpr std::string_view kGradients =
       "; an operand requires a gradient on some replicas only: choose between values with "
-      "at::where "
-      "instead of a branch, or call requires_grad_() on all replicas";
+      "at::where instead of a branch, or call requires_grad_() on all replicas";
 
   [[nodiscard]] std::string say(const Clause& clause) const {
     const bool one = clause.names.size() == 1;
@@ -159,8 +131,7 @@ class Message {
     });
     if (!alike) return "";
     std::vector<std::string> names;
-    for (const KnownSeat& seat : clause.call->waiting)
-      names.push_back(name_of(memory_, seat.place));
+    for (const SeatView& seat : clause.call->waiting) names.push_back(name_of(memory_, seat.place));
     for (const MissingMember& missing : clause.call->missing) {
       if (missing.seat && missing.is_own) names.push_back(name_of(memory_, missing.seat->place));
     }
@@ -168,27 +139,19 @@ class Message {
     return str(" (", ordinal(clause.call->number), " of ", replicas(names), ")");
   }
 
-  // Whether two clauses about one call are so.
-  template <typename Pair>
-  [[nodiscard]] bool any_pair(const Pair& is_so) const {
-    return std::ranges::any_of(clauses_, [&](const Clause& clause) {
-      return clause.call != nullptr && std::ranges::any_of(clauses_, [&](const Clause& other) {
-               return clause.call == other.call && is_so(clause, other);
-             });
-    });
-  }
-
-  [[nodiscard]] bool differs_unseen() const {
-    return any_pair([](const Clause& clause, const Clause& other) {
-      return clause.text == other.text && clause.fingerprint != other.fingerprint;
-    });
-  }
-
-  // Whether two calls are the same but that one of them is differentiated.
-  [[nodiscard]] bool differ_in_gradients() const {
-    return any_pair([](const Clause& clause, const Clause& other) {
-      return other.text.starts_with(str(clause.text, kDifferentiated));
-    });
+  // What two clauses about one call do not say themselves: that the calls differ unseen, or in
+  // nothing but that one of them is differentiated.
+  [[nodiscard]] std::string hints() const {
+    bool unseen = false;
+    bool gradients = false;
+    for (const Clause& clause : clauses_) {
+      for (const Clause& other : clauses_) {
+        if (clause.call == nullptr || clause.call != other.call) continue;
+        unseen |= clause.text == other.text && clause.fingerprint != other.fingerprint;
+        gradients |= other.text.starts_with(str(clause.text, kDifferentiated));
+      }
+    }
+    return str(unseen ? kUnseen : "", gradients ? kGradients : "");
   }
 
   const BoardMemory& memory_;
@@ -196,28 +159,17 @@ class Message {
   std::vector<Clause> clauses_;
 };
 
-std::string doing(const BoardMemory& memory, const KnownSeat& seat) {
-  const auto texts = texts_of(memory, seat);
+std::string doing(const BoardMemory& memory, const SeatView& seat) {
+  const auto texts = read_texts(memory, seat);
   // It goes from one to the next: as good as running.
   if (!texts) return "is running";
-  const std::string last = seat.view.finished == 0
-                               ? ", and it has finished no collective"
-                               : str(", and the last collective it finished is ", texts->last,
-                                     ", its ", ordinal(seat.view.finished));
-  switch (seat.view.state) {
-    case SeatState::waiting:
-      return str("waits in ", texts->now, last);
-    case SeatState::map:
-      return str("is in ", texts->now, last);
-    case SeatState::returned:
-      return str("has returned", last);
-    case SeatState::threw:
-      return str("has thrown: ", texts->now);
-    case SeatState::running:
-    case SeatState::free:
-      break;
-  }
-  return str("is running", last);
+  const std::string last = seat.finished == 0 ? ", and it has finished no collective"
+                                              : str(", and the last collective it finished is ",
+                                                    texts->last, ", its ", ordinal(seat.finished));
+  if (seat.state == SeatState::threw) return str("has thrown: ", texts->now);
+  if (seat.state == SeatState::waiting) return str("waits in ", texts->now, last);
+  if (seat.state == SeatState::map) return str("is in ", texts->now, last);
+  return str(seat.state == SeatState::returned ? "has returned" : "is running", last);
 }
 
 std::string describe(const BoardMemory& memory, const MissingMember& missing) {
@@ -236,9 +188,9 @@ std::string describe(const BoardMemory& memory, const MissingMember& missing) {
 // what came of what another has thrown. Who has returned has thrown nothing.
 enum class Origin { none, cause, loss, follower };
 
-Origin origin_of(const BoardMemory& memory, const KnownSeat& seat) {
-  if (seat.view.state != SeatState::threw) return Origin::none;
-  const auto texts = texts_of(memory, seat);
+Origin origin_of(const BoardMemory& memory, const SeatView& seat) {
+  if (seat.state != SeatState::threw) return Origin::none;
+  const auto texts = read_texts(memory, seat);
   if (texts && texts->now.starts_with("Aborted: ")) return Origin::follower;
   if (texts && texts->now.starts_with("ReplicaLost: ")) return Origin::loss;
   return Origin::cause;
@@ -248,31 +200,31 @@ Origin origin_of(const BoardMemory& memory, const KnownSeat& seat) {
 std::optional<Board::Verdict> described(const BoardMemory& memory, const VerdictSearch& search) {
   Message message(memory);
   bool is_same = true;
-  for (const PendingCall* call : search.calls()) {
-    for (const KnownSeat& seat : call->waiting) is_same = is_same && message.add(seat, call);
+  for (const PendingCall* call : search.found().calls) {
+    for (const SeatView& seat : call->waiting) is_same = is_same && message.add(seat, call);
   }
-  for (const KnownSeat& seat : search.maps()) is_same = is_same && message.add(seat, nullptr);
+  for (const SeatView& seat : search.found().maps) is_same = is_same && message.add(seat, nullptr);
   Origin nearest = Origin::follower;
-  for (const KnownSeat& seat : search.gone()) {
+  for (const SeatView& seat : search.found().gone) {
     const Origin origin = origin_of(memory, seat);
     if (origin != Origin::none) nearest = std::min(nearest, origin);
   }
-  for (const KnownSeat& seat : search.gone()) {
+  for (const SeatView& seat : search.found().gone) {
     if (origin_of(memory, seat) > nearest) continue;
     is_same = is_same && message.add(seat, nullptr);
   }
   if (!is_same) return std::nullopt;
   using Kind = Board::Verdict::Kind;
   const Kind failure = nearest == Origin::loss ? Kind::lost : Kind::failed;
-  return Board::Verdict{.kind = search.has_failed() ? failure : Kind::mismatch,
+  return Board::Verdict{.kind = search.found().has_failed ? failure : Kind::mismatch,
                         .text = message.text(),
-                        .settled = search.has_failed() || search.is_settled()};
+                        .settled = search.found().has_failed || search.is_settled()};
 }
 
 // Who has come by another way to what others have found before.
 std::optional<Board::Verdict> known_on_the_way(const BoardMemory& memory,
                                                const VerdictSearch& search) {
-  for (const PendingCall* call : search.calls()) {
+  for (const PendingCall* call : search.found().calls) {
     if (auto known = published(memory.common(), call->key, call->number)) return known;
   }
   return std::nullopt;
@@ -280,12 +232,11 @@ std::optional<Board::Verdict> known_on_the_way(const BoardMemory& memory,
 
 // Who waits for one that has ended with a mismatch ends with the same.
 std::optional<Board::Verdict> inherited(const BoardMemory& memory, const VerdictSearch& search) {
-  for (const KnownSeat& seat : search.gone()) {
-    const SeatView& view = seat.view;
-    if (view.state != SeatState::threw) continue;
-    const auto texts = texts_of(memory, seat);
+  for (const SeatView& seat : search.found().gone) {
+    if (seat.state != SeatState::threw) continue;
+    const auto texts = read_texts(memory, seat);
     if (!texts || !texts->now.starts_with(kMismatch)) continue;
-    if (auto known = published(memory.common(), view.id, kOwnEnd)) return known;
+    if (auto known = published(memory.common(), seat.id, kOwnEnd)) return known;
     return Board::Verdict{.text = texts->now.substr(kMismatch.size())};
   }
   return std::nullopt;
@@ -311,7 +262,7 @@ std::string absentees_of(const BoardMemory& memory, SeatIndex place) {
 
 std::optional<Board::Verdict> Board::examine(const Seat& waiting, bool settled_only) const {
   const BoardMemory& memory = state_->memory;
-  const auto seat = read_seat(memory.worker(waiting.worker_), waiting.index_);
+  const auto seat = read_seat(memory, {waiting.worker_, waiting.index_});
   if (!seat || seat->state != SeatState::waiting) return std::nullopt;
   const auto known = [&] { return lockstep::published(memory.common(), seat->key, seat->number); };
   if (auto verdict = known()) return verdict;
@@ -321,7 +272,7 @@ std::optional<Board::Verdict> Board::examine(const Seat& waiting, bool settled_o
   if (!verdict) verdict = inherited(memory, search);
   if (!verdict) verdict = described(memory, search);
   if (!verdict || !search.holds() || (settled_only && !verdict->settled)) return std::nullopt;
-  for (const PendingCall* call : search.calls()) {
+  for (const PendingCall* call : search.found().calls) {
     publish(memory.common(), call->key, call->number, *verdict);
   }
   // Another member may have been first.
@@ -334,13 +285,12 @@ std::string Board::absentees(const Seat& waiting) const {
 }
 
 std::string Board::pending(int worker) const {
-  const WorkerWords& words = state_->memory.worker(worker);
-  const std::uint32_t used = words.used_seats();
-  for (std::uint32_t index = 0; index < used; ++index) {
-    const auto seat = read_seat(words, index);
+  const BoardMemory& memory = state_->memory;
+  for (const std::uint32_t index : memory.worker(worker).used_seats()) {
+    const auto seat = read_seat(memory, {.worker = worker, .index = index});
     if (!seat || seat->state != SeatState::waiting) continue;
-    const std::string absent = absentees_of(state_->memory, {.worker = worker, .index = index});
-    const auto texts = read_texts(words, index, seat->version);
+    const std::string absent = absentees_of(memory, seat->place);
+    const auto texts = read_texts(memory, *seat);
     if (absent.empty() || !texts) continue;
     return str("replica ", texts->name, " waits in ", texts->now, ": ", absent);
   }

@@ -1,6 +1,7 @@
 #include "framework/watch/verdict_search.h"
 
 #include <algorithm>
+#include <span>
 
 namespace lockstep {
 namespace {
@@ -13,12 +14,9 @@ bool is_gone(const SeatView& seat) {
   return seat.state == SeatState::returned || seat.state == SeatState::threw;
 }
 
-std::optional<std::uint32_t> find_seat(const WorkerWords& worker, std::uint64_t id) {
-  const std::uint32_t used = worker.used_seats();
-  for (std::uint32_t i = 0; i < used; ++i) {
-    if (worker.ids[i].load() == id) return i;
-  }
-  return std::nullopt;
+bool has_seat(const WorkerWords& worker, std::uint64_t id) {
+  const std::span ids(worker.ids, worker.used_seats().size());
+  return std::ranges::find(ids, id, &Word::load) != ids.end();
 }
 
 // In how many calls of the group `key` the member at `place` has arrived, by the entry of its own
@@ -39,8 +37,7 @@ const VerdictSearch::Index& VerdictSearch::seats_of(int worker) {
   const auto [found, is_new] = indices_.try_emplace(worker);
   if (is_new) {
     const WorkerWords& words = memory_.worker(worker);
-    const std::uint32_t used = words.used_seats();
-    for (std::uint32_t i = 0; i < used; ++i) {
+    for (const std::uint32_t i : words.used_seats()) {
       const std::uint64_t id = words.ids[i].load();
       if (id != 0) found->second.emplace(id, i);
     }
@@ -52,8 +49,7 @@ std::vector<SeatIndex> VerdictSearch::children_of(std::uint64_t id) const {
   std::vector<SeatIndex> children;
   for (int worker = 0; worker < memory_.workers(); ++worker) {
     const WorkerWords& words = memory_.worker(worker);
-    const std::uint32_t used = words.used_seats();
-    for (std::uint32_t i = 0; i < used; ++i) {
+    for (const std::uint32_t i : words.used_seats()) {
       if (words.parents[i].load() == id) children.push_back({.worker = worker, .index = i});
     }
   }
@@ -72,19 +68,12 @@ std::optional<SeatIndex> VerdictSearch::place_of(std::uint64_t id, int worker, b
   return place;
 }
 
-std::optional<KnownSeat> VerdictSearch::read(SeatIndex place) const {
-  const auto view = read_seat(memory_.worker(place.worker), place.index);
-  if (!view || view->state == SeatState::free) return std::nullopt;
-  return KnownSeat{.place = place, .view = *view};
-}
-
-PendingCall& VerdictSearch::gather(const KnownSeat& waiting) {
-  const SeatView& view = waiting.view;
-  const auto [found, is_new] = known_calls_.try_emplace({view.key, view.number});
+PendingCall& VerdictSearch::gather(const SeatView& waiting) {
+  const auto [found, is_new] = known_calls_.try_emplace({waiting.key, waiting.number});
   PendingCall& call = found->second;
   if (!is_new) return call;
-  call.key = view.key;
-  call.number = view.number;
+  call.key = waiting.key;
+  call.number = waiting.number;
   WorkerWords& worker = memory_.worker(waiting.place.worker);
   if (const auto group = find_group(worker, call.key)) call.members = read_members(worker, *group);
   for (std::size_t i = 0; i < call.members.size(); ++i) place_member(call, static_cast<int>(i));
@@ -95,15 +84,15 @@ PendingCall& VerdictSearch::gather(const KnownSeat& waiting) {
 void VerdictSearch::place_member(PendingCall& call, int place) {
   const GroupMember& member = call.members[static_cast<std::size_t>(place)];
   const auto own = place_of(member.id, member.worker, false);
-  std::optional<KnownSeat> seat;
+  std::optional<SeatView> seat;
   if (own) {
-    seat = read(*own);
+    seat = read_seat(memory_, *own);
     // Its seat is being written or given away: nothing is known of it.
-    if (!seat || seat->view.id != member.id) {
+    if (!seat || seat->id != member.id) {
       call.has_unread = true;
       return;
     }
-    if (waits_in(seat->view, call)) {
+    if (waits_in(*seat, call)) {
       call.waiting.push_back(*seat);
       return;
     }
@@ -114,8 +103,8 @@ void VerdictSearch::place_member(PendingCall& call, int place) {
     return;
   }
   if (*count >= call.number) {
-    const bool has_left = seat && is_gone(seat->view) && !seat->view.completed &&
-                          seat->view.key == call.key && seat->view.number == call.number;
+    const bool has_left = seat && is_gone(*seat) && !seat->completed && seat->key == call.key &&
+                          seat->number == call.number;
     if (has_left) call.left.push_back(*seat);
     return;
   }
@@ -130,98 +119,90 @@ void VerdictSearch::find_elder(MissingMember& missing) {
     if (id == 0) return;
     const auto place = place_of(id, member.worker, true);
     if (!place) continue;
-    const auto elder = read(*place);
-    if (!elder || elder->view.id != id) return;
+    const auto elder = read_seat(memory_, *place);
+    if (!elder || elder->id != id) return;
     // A map some of whose members have no seat may be about to start this one.
     const bool may_start_it =
-        elder->view.state == SeatState::map && children_of(id).size() < elder->view.children;
+        elder->state == SeatState::map && children_of(id).size() < elder->children;
     if (!may_start_it) missing.seat = elder;
     return;
   }
 }
 
 const PendingCall* VerdictSearch::call_of(SeatIndex place) {
-  const auto seat = read(place);
-  if (!seat || seat->view.state != SeatState::waiting) return nullptr;
+  const auto seat = read_seat(memory_, place);
+  if (!seat || seat->state != SeatState::waiting) return nullptr;
   return &gather(*seat);
 }
 
 bool VerdictSearch::find(SeatIndex waiting) {
-  const auto seat = read(waiting);
-  return seat && seat->view.state == SeatState::waiting && visit(*seat);
+  const auto seat = read_seat(memory_, waiting);
+  return seat && seat->state == SeatState::waiting && visit(*seat);
 }
 
-bool VerdictSearch::visit(const KnownSeat& seat) {
-  way_.push_back(seat);
-  if (seat.view.state == SeatState::waiting && visit_call(seat)) return true;
-  if (seat.view.state == SeatState::map && visit_map(seat)) return true;
-  way_.pop_back();
+bool VerdictSearch::visit(const SeatView& seat) {
+  found_.way.push_back(seat);
+  if (seat.state == SeatState::waiting && visit_call(seat)) return true;
+  if (seat.state == SeatState::map && visit_map(seat)) return true;
+  found_.way.pop_back();
   return false;
 }
 
-bool VerdictSearch::visit_call(const KnownSeat& waiting) {
-  const auto known = known_calls_.find({waiting.view.key, waiting.view.number});
+bool VerdictSearch::visit_call(const SeatView& waiting) {
+  const auto known = known_calls_.find({waiting.key, waiting.number});
   if (known != known_calls_.end()) {
-    const auto place = std::ranges::find(calls_, &known->second);
-    if (place == calls_.end()) return false;
-    before_end_ = static_cast<std::size_t>(place - calls_.begin());
+    const auto place = std::ranges::find(found_.calls, &known->second);
+    if (place == found_.calls.end()) return false;
+    before_end_ = static_cast<std::size_t>(place - found_.calls.begin());
     return true;
   }
   PendingCall& call = gather(waiting);
-  calls_.push_back(&call);
+  found_.calls.push_back(&call);
   if (is_final(call)) {
-    before_end_ = calls_.size() - 1;
+    before_end_ = found_.calls.size() - 1;
     return true;
   }
   for (const MissingMember& missing : call.missing) {
     if (!missing.seat) continue;
-    edges_.push_back({.call = &call, .missing = &missing});
+    found_.edges.push_back({.call = &call, .missing = &missing});
     if (visit(*missing.seat)) return true;
-    edges_.pop_back();
+    found_.edges.pop_back();
   }
-  calls_.pop_back();
+  found_.calls.pop_back();
   return false;
 }
 
-bool VerdictSearch::visit_map(const KnownSeat& seat) {
+bool VerdictSearch::visit_map(const SeatView& seat) {
   // A way that comes back to a map has come by the call before it, too, and ends there.
   if (!seen_maps_.insert(seat.place).second) return false;
-  maps_.push_back(seat);
-  const Mark here = mark();
-  for (const SeatIndex place : children_of(seat.view.id)) {
-    const auto child = read(place);
-    if (!child || child->view.parent != seat.view.id) continue;
-    if (visit(*child) && before_end_ < here.calls) return true;
-    go_back(here);
+  found_.maps.push_back(seat);
+  const Found before = found_;
+  for (const SeatIndex place : children_of(seat.id)) {
+    const auto child = read_seat(memory_, place);
+    if (!child || child->parent != seat.id) continue;
+    if (!visit(*child)) continue;
+    if (before_end_ < before.calls.size()) return true;
+    found_ = before;
   }
-  maps_.pop_back();
+  found_.maps.pop_back();
   return false;
-}
-
-void VerdictSearch::go_back(const Mark& mark) {
-  way_.resize(mark.way);
-  calls_.resize(mark.calls);
-  maps_.resize(mark.maps);
-  edges_.resize(mark.edges);
-  gone_.clear();
-  has_failed_ = false;
 }
 
 // Who has thrown is the cause of all else; then what the members in the call have called.
 bool VerdictSearch::is_final(const PendingCall& call) {
-  std::vector<KnownSeat> gone = call.left;
+  std::vector<SeatView> gone = call.left;
   for (const MissingMember& missing : call.missing) {
-    if (missing.seat && is_gone(missing.seat->view)) gone.push_back(*missing.seat);
+    if (missing.seat && is_gone(*missing.seat)) gone.push_back(*missing.seat);
   }
-  has_failed_ = std::ranges::any_of(
-      gone, [](const KnownSeat& seat) { return seat.view.state == SeatState::threw; });
-  const bool differ = std::ranges::any_of(call.waiting, [&](const KnownSeat& seat) {
-    return seat.view.fingerprint != call.waiting.front().view.fingerprint;
+  found_.has_failed = std::ranges::any_of(
+      gone, [](const SeatView& seat) { return seat.state == SeatState::threw; });
+  const bool differ = std::ranges::any_of(call.waiting, [&](const SeatView& seat) {
+    return seat.fingerprint != call.waiting.front().fingerprint;
   });
   if (gone.empty() && !differ) return false;
-  gone_ = std::move(gone);
+  found_.gone = std::move(gone);
   for (const MissingMember& missing : call.missing) {
-    if (missing.seat && is_gone(missing.seat->view)) edges_.push_back({&call, &missing});
+    if (missing.seat && is_gone(*missing.seat)) found_.edges.push_back({&call, &missing});
   }
   return true;
 }
@@ -234,13 +215,13 @@ bool VerdictSearch::holds(const PendingCall& call, const MissingMember& missing)
 
   // The children are counted before the member is looked for: if all are there and it is not, then
   // the map is not the one that starts it.
-  const SeatView& elder = missing.seat->view;
+  const SeatView& elder = *missing.seat;
   if (elder.state == SeatState::map && children_of(elder.id).size() < elder.children) return false;
-  if (find_seat(memory_.worker(member.worker), member.id)) return false;
+  if (has_seat(memory_.worker(member.worker), member.id)) return false;
   for (const std::uint64_t id : member.elders) {
     if (id == elder.id) break;
     for (int worker = 0; worker < memory_.workers(); ++worker) {
-      if (find_seat(memory_.worker(worker), id)) return false;
+      if (has_seat(memory_.worker(worker), id)) return false;
     }
   }
   return true;
@@ -249,28 +230,26 @@ bool VerdictSearch::holds(const PendingCall& call, const MissingMember& missing)
 bool VerdictSearch::is_settled() const {
   const auto has_part = [&](const MissingMember& missing) {
     if (!missing.seat) return false;
-    const SeatView& view = missing.seat->view;
+    const SeatView& view = *missing.seat;
     if (is_gone(view)) return true;
     if (view.state == SeatState::waiting) {
-      return std::ranges::any_of(calls_, [&](const PendingCall* call) {
-        return call->key == view.key && call->number == view.number;
-      });
+      return std::ranges::any_of(found_.calls,
+                                 [&](const PendingCall* call) { return waits_in(view, *call); });
     }
     return std::ranges::any_of(
-        maps_, [&](const KnownSeat& map) { return map.place == missing.seat->place; });
+        found_.maps, [&](const SeatView& map) { return map.place == missing.seat->place; });
   };
-  return std::ranges::all_of(calls_, [&](const PendingCall* call) {
+  return std::ranges::all_of(found_.calls, [&](const PendingCall* call) {
     return !call->has_unread && std::ranges::all_of(call->missing, has_part);
   });
 }
 
 bool VerdictSearch::is_unchanged() const {
-  const auto same = [&](const KnownSeat& seat) {
-    return memory_.worker(seat.place.worker).seats[seat.place.index].version.load() ==
-           seat.view.version;
+  const auto same = [&](const SeatView& seat) {
+    return memory_.worker(seat.place.worker).seats[seat.place.index].version.load() == seat.version;
   };
-  return std::ranges::all_of(way_, same) && std::ranges::all_of(gone_, same) &&
-         std::ranges::all_of(calls_, [&](const PendingCall* call) {
+  return std::ranges::all_of(found_.way, same) && std::ranges::all_of(found_.gone, same) &&
+         std::ranges::all_of(found_.calls, [&](const PendingCall* call) {
            return std::ranges::all_of(call->waiting, same);
          });
 }
@@ -279,7 +258,7 @@ bool VerdictSearch::is_unchanged() const {
 // counts: these are kept for as long as someone waits.
 bool VerdictSearch::holds() const {
   const auto has_not_come = [&](const Edge& edge) { return holds(*edge.call, *edge.missing); };
-  return is_unchanged() && std::ranges::all_of(edges_, has_not_come) && is_unchanged();
+  return is_unchanged() && std::ranges::all_of(found_.edges, has_not_come) && is_unchanged();
 }
 
 }  // namespace lockstep
