@@ -178,7 +178,7 @@ decltype(auto) of_replica(const A& argument, const Leaves& leaves, std::size_t& 
     const auto begin = leaves.begin() + static_cast<std::ptrdiff_t>(next);
     next += count;
     return tree_unflatten(argument, Leaves(begin, begin + static_cast<std::ptrdiff_t>(count)));
-  } else if constexpr (tree_detail::is_static_argument<A>) {
+  } else if constexpr (tree_detail::is_a<A, StaticArgument>) {
     return std::as_const(argument.value);
   } else {
     return (argument);

@@ -56,13 +56,13 @@ class PrefixTree {
   }
   template <typename T>
   requires(!std::is_same_v<T, PrefixTree> && !std::is_convertible_v<const T&, Entry> &&
-           (tree_detail::HasParts<T> || tree_detail::is_map<T> || tree_detail::is_sequence<T>))
+           (tree_detail::HasParts<T> || tree_detail::Map<T> || tree_detail::is_sequence<T>))
       PrefixTree(const T& parts)  // NOLINT
       : form_(Form::list) {
     if constexpr (tree_detail::HasParts<T>) {
       std::apply([&](const auto&... each) { (parts_.emplace_back(each), ...); },
                  tree_detail::parts_of(parts));
-    } else if constexpr (tree_detail::is_map<T>) {
+    } else if constexpr (tree_detail::Map<T>) {
       for (const auto& [key, part] : parts) add(tree_detail::name_of(key), part);
     } else {
       for (const auto& part : parts) parts_.emplace_back(part);
@@ -148,9 +148,9 @@ void for_each_entry(const PrefixTree<Entry>& prefix, const T& tree, const std::s
       (one(parts), ...);
     };
     std::apply(all, parts_of(tree));
-  } else if constexpr (is_optional<T>) {
+  } else if constexpr (is_a<T, std::optional>) {
     if (tree.has_value()) for_each_entry(prefix, *tree, where, visit);
-  } else if constexpr (is_map<T>) {
+  } else if constexpr (Map<T>) {
     check_parts(prefix, tree.size(), true, where);
     for_each_in_order(tree, [&](const auto& key, const auto& value) {
       const auto found = std::find(prefix.keys().begin(), prefix.keys().end(), name_of(key));

@@ -72,39 +72,27 @@ concept Text = std::convertible_to<const T&, std::string_view> && !std::is_null_
 template <typename T>
 concept Key = std::integral<T> || std::is_enum_v<T> || std::same_as<T, std::string>;
 
+// Whether T is a class made from the template Of.
+template <typename T, template <typename...> typename Of>
+inline constexpr bool is_a = false;
+template <template <typename...> typename Of, typename... Ts>
+inline constexpr bool is_a<Of<Ts...>, Of> = true;
+
 template <typename T>
-inline constexpr bool is_static_argument = false;
+concept Map = Key<typename T::key_type> &&(is_a<T, std::map> || is_a<T, std::unordered_map>);
 template <typename T>
-inline constexpr bool is_static_argument<StaticArgument<T>> = true;
-template <typename T>
-inline constexpr bool is_map = false;
-template <Key K, typename T, typename... Rest>
-inline constexpr bool is_map<std::map<K, T, Rest...>> = true;
-template <Key K, typename T, typename... Rest>
-inline constexpr bool is_map<std::unordered_map<K, T, Rest...>> = true;
-template <typename T>
-inline constexpr bool is_sequence = false;
-template <typename... Ts>
-inline constexpr bool is_sequence<std::vector<Ts...>> = true;
+inline constexpr bool is_sequence = is_a<T, std::vector>;
 template <typename T, std::size_t N>
 inline constexpr bool is_sequence<std::array<T, N>> = true;
 template <typename T>
-inline constexpr bool is_optional = false;
-template <typename T>
-inline constexpr bool is_optional<std::optional<T>> = true;
-template <typename T>
-inline constexpr bool is_tuple = false;
-template <typename... Ts>
-inline constexpr bool is_tuple<std::tuple<Ts...>> = true;
-template <typename A, typename B>
-inline constexpr bool is_tuple<std::pair<A, B>> = true;
+inline constexpr bool is_tuple = is_a<T, std::tuple> || is_a<T, std::pair>;
 
 // What a type is in a tree: it has tensors, it is static, or nobody has said.
 enum class Kind { tree, fixed, unknown };
 
 template <typename T>
-inline constexpr bool is_fixed =
-    std::is_scalar_v<T> || std::is_function_v<T> || Text<T> || is_static_argument<T> || HasCall<T>;
+inline constexpr bool is_fixed = std::is_scalar_v<T> || std::is_function_v<T> || Text<T> ||
+                                 is_a<T, StaticArgument> || HasCall<T>;
 
 template <typename T>
 consteval Kind kind_of();
@@ -120,9 +108,9 @@ template <typename T>
 consteval Kind kind_of() {
   if constexpr (std::is_same_v<T, Tensor> || NamedStruct<T>) {
     return Kind::tree;
-  } else if constexpr (is_map<T>) {
+  } else if constexpr (Map<T>) {
     return kind_of<typename T::mapped_type>();
-  } else if constexpr (is_sequence<T> || is_optional<T>) {
+  } else if constexpr (is_sequence<T> || is_a<T, std::optional>) {
     return kind_of<typename T::value_type>();
   } else if constexpr (is_tuple<T>) {
     return kind_of_parts(std::type_identity<T>());
@@ -205,9 +193,9 @@ void for_each_part(T& tree, const Visit& visit) {
   static_assert(is_known<T>, LOCKSTEP_DETAIL_UNKNOWN);
   if constexpr (HasParts<T>) {
     std::apply([&](auto&... parts) { (for_each_part(parts, visit), ...); }, parts_of(tree));
-  } else if constexpr (is_optional<Plain>) {
+  } else if constexpr (is_a<Plain, std::optional>) {
     if (tree.has_value()) for_each_part(*tree, visit);
-  } else if constexpr (is_map<Plain>) {
+  } else if constexpr (Map<Plain>) {
     for_each_in_order(tree, [&](const auto&, auto& value) { for_each_part(value, visit); });
   } else if constexpr (is_sequence<Plain> && kind<T> == Kind::fixed) {
     for (const auto& element : std::as_const(tree)) for_each_part(element, visit);
@@ -289,9 +277,9 @@ consteval bool has_values() {
   } else if constexpr (HasParts<T>) {
     using Parts = std::remove_cvref_t<decltype(parts_of(std::declval<T&>()))>;
     return in_any_of(std::type_identity<Parts>());
-  } else if constexpr (is_map<T>) {
+  } else if constexpr (Map<T>) {
     return has_values<typename T::mapped_type, T, Around...>();
-  } else if constexpr (is_optional<T> || is_sequence<T>) {
+  } else if constexpr (is_a<T, std::optional> || is_sequence<T>) {
     return has_values<typename T::value_type, T, Around...>();
   } else {
     return Compared<T>;
@@ -321,10 +309,10 @@ void check_same_structure(const T& like, const T& other, const std::string& wher
       (check_same_structure(std::get<I>(a), std::get<I>(b), str(where, ".", I)), ...);
     }
     (std::make_index_sequence<std::tuple_size_v<std::remove_cvref_t<decltype(a)>>>());
-  } else if constexpr (is_optional<T>) {
+  } else if constexpr (is_a<T, std::optional>) {
     if (like.has_value() != other.has_value()) differ("one is there, the other is not");
     if (like.has_value()) check_same_structure(*like, *other, where);
-  } else if constexpr (is_map<T>) {
+  } else if constexpr (Map<T>) {
     if (like.size() != other.size()) differ(str(like.size(), " and ", other.size(), " entries"));
     for_each_in_order(like, [&](const auto& key, const auto& value) {
       const std::string name = text_of_value(key);
