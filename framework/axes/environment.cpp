@@ -4,7 +4,6 @@
 #include <string_view>
 #include <utility>
 
-#include "framework/axes/calls_refused.h"
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"

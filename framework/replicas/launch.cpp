@@ -21,7 +21,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "framework/axes/calls_refused.h"
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"

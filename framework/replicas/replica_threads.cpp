@@ -7,7 +7,6 @@
 
 #include <ATen/ThreadLocalState.h>
 
-#include "framework/axes/calls_refused.h"
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/random.h"

@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "framework/axes/calls_refused.h"
+#include "framework/axes/environment.h"
 
 namespace lockstep {
 
