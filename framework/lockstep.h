@@ -18,8 +18,6 @@
 #include "framework/collectives/pbroadcast.h"
 #include "framework/collectives/ppermute.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/psum_scatter.h"
-#include "framework/collectives/pvary.h"
 #include "framework/collectives/ragged_all_to_all.h"
 #include "framework/data/data.h"
 #include "framework/data/sampler.h"

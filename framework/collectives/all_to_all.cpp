@@ -5,9 +5,6 @@
 
 #include "framework/base/text.h"
 #include "framework/collectives/differentiable.h"
-#include "framework/collectives/message.h"
-#include "framework/collectives/record.h"
-#include "framework/collectives/result_memory.h"
 
 namespace lockstep::collectives_detail {
 

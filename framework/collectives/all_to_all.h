@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <source_location>
 
-#include "framework/axes/axis_names.h"
 #include "framework/axes/environment.h"
 #include "framework/tree/tree.h"
 

@@ -8,7 +8,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/collectives/differentiable.h"
-#include "framework/collectives/message.h"
 #include "framework/comm/run_lock.h"
 
 namespace lockstep {

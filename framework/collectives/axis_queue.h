@@ -11,7 +11,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "framework/axes/axis_names.h"
 #include "framework/axes/environment.h"
 #include "framework/collectives/in_place.h"
 

@@ -1,12 +1,38 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
+
+#include <c10/util/intrusive_ptr.h>
+#include <torch/csrc/autograd/function.h>
 
 #include "framework/collectives/message.h"
 #include "framework/collectives/varying.h"
 
 namespace lockstep {
+
+/// ", groups [[0, 1], [2, 3]]", or "" without groups.
+[[nodiscard]] std::string group_text(const AxisIndexGroups& groups);
+
+/// A call whose backward may run.
+struct ForwardCall {
+  AxisCall call;
+  /// Equal for the replicas of this call, and for those of no other.
+  std::uint64_t id;
+  /// "psum over 'data' at model.cpp:44 (call 3)": its third on those axes and groups.
+  std::string text;
+};
+
+/// While this lives, collectives that this thread calls are recorded as the backward of `forward`.
+/// They meet only collectives of that call's backward.
+class BackwardOf : ScopedValue<const ForwardCall*> {
+ public:
+  explicit BackwardOf(const ForwardCall& forward) noexcept;
+};
 
 /// Computes the gradients of a collective's operands from those of its results. It uses collectives
 /// itself, so that higher derivatives work.
@@ -29,5 +55,18 @@ void announced(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leave
                                     const std::function<Leaves(const Leaves&)>& forward,
                                     const std::function<BackwardRule(const Leaves& results)>& rule,
                                     ResultAxes axes = ResultAxes::as_operand);
+
+/// Makes a node of autograd's graph with the owner that this version of LibTorch uses: a shared_ptr
+/// in older versions, an intrusive_ptr in newer ones.
+template <typename Node, typename... Args>
+auto make_node(Args&&... args) {
+  using Owner = decltype(torch::autograd::Edge::function);
+  if constexpr (std::is_same_v<Owner, std::shared_ptr<torch::autograd::Node>>) {
+    return std::shared_ptr<Node>(new Node(std::forward<Args>(args)...),
+                                 [](auto* node) { deleteNode(node); });
+  } else {
+    return c10::make_intrusive<Node>(std::forward<Args>(args)...);
+  }
+}
 
 }  // namespace lockstep

@@ -10,8 +10,6 @@
 
 #include "framework/base/text.h"
 #include "framework/collectives/differentiable.h"
-#include "framework/collectives/message.h"
-#include "framework/collectives/record.h"
 #include "framework/reduce/reduce.h"
 
 namespace lockstep {

@@ -2,40 +2,107 @@
 
 #include <algorithm>
 #include <iterator>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
 
 #include <ATen/ops/empty.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/util/accumulate.h>
 
-#include "framework/collectives/result_memory.h"
-
 namespace lockstep {
+namespace {
+
+// Below this the C library keeps what is freed by itself.
+constexpr std::size_t kLarge = std::size_t{4} << 20;
+constexpr std::size_t kMostKept = std::size_t{512} << 20;  // bytes, of a process
+constexpr std::align_val_t kAlignment{64};
+
+struct Free {
+  void operator()(void* data) const { ::operator delete(data, kAlignment); }
+};
+struct Block {
+  std::unique_ptr<void, Free> data;
+  std::size_t bytes;
+};
+
+// Blocks that nobody uses, the one that was freed last first.
+class Kept {
+ public:
+  // One of at least `bytes` and not much more, if there is such a one.
+  std::unique_ptr<Block> take(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto fits = std::find_if(blocks_.begin(), blocks_.end(), [&](const auto& block) {
+      return block->bytes >= bytes && block->bytes - bytes <= bytes / 8;
+    });
+    if (fits == blocks_.end()) return nullptr;
+    auto block = std::move(*fits);
+    blocks_.erase(fits);
+    bytes_ -= block->bytes;
+    return block;
+  }
+
+  void give(std::unique_ptr<Block> block) {
+    std::list<std::unique_ptr<Block>> too_many;  // freed without the lock
+    const std::lock_guard lock(mutex_);
+    bytes_ += block->bytes;
+    blocks_.push_front(std::move(block));
+    while (bytes_ > kMostKept) {
+      bytes_ -= blocks_.back()->bytes;
+      too_many.splice(too_many.end(), blocks_, std::prev(blocks_.end()));
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::list<std::unique_ptr<Block>> blocks_;
+  std::size_t bytes_ = 0;
+};
+
+// Never destroyed: tensors may outlive every static object.
+Kept& kept() {
+  static auto* const blocks = new Kept;
+  return *blocks;
+}
+
+// The leaves at `indices`, which have one dtype, as in_messages() says.
+at::Tensor pack(const Leaves& leaves, const std::vector<std::size_t>& indices,
+                std::int64_t slices) {
+  const auto shape_of = [&](std::int64_t elements) {
+    return slices == 0 ? std::vector{elements} : std::vector{slices, elements / slices};
+  };
+  if (indices.size() == 1) {
+    const at::Tensor& leaf = leaves[indices[0]];
+    return as_message(leaf).view(shape_of(leaf.numel()));
+  }
+  std::int64_t elements = 0;
+  for (const std::size_t i : indices) elements += leaves[i].numel();
+  const at::Tensor message = result_memory(shape_of(elements), leaves[indices[0]].options());
+  std::int64_t offset = 0;
+  for (const std::size_t i : indices) {
+    const auto shape = shape_of(leaves[i].numel());
+    message.narrow(-1, offset, shape.back()).copy_(leaves[i].reshape(shape));
+    offset += shape.back();
+  }
+  return message;
+}
+
+}  // namespace
 
 ElementType element_type(at::ScalarType type, const AxisCall& call) {
-  switch (type) {
-    case at::kDouble:
-      return ElementType::float64;
-    case at::kFloat:
-      return ElementType::float32;
-    case at::kHalf:
-      return ElementType::float16;
-    case at::kBFloat16:
-      return ElementType::bfloat16;
-    case at::kLong:
-      return ElementType::int64;
-    case at::kInt:
-      return ElementType::int32;
-    case at::kShort:
-      return ElementType::int16;
-    case at::kChar:
-      return ElementType::int8;
-    case at::kByte:
-      return ElementType::uint8;
-    case at::kBool:
-      return ElementType::boolean;
-    default:
-      throw ValueError(
-          lockstep::str(call, ": dtype ", at::toString(type), " is not one that collectives know"));
-  }
+  using Pair = std::pair<at::ScalarType, ElementType>;
+  static constexpr Pair kTypes[] = {
+      {at::kFloat, ElementType::float32}, {at::kBFloat16, ElementType::bfloat16},
+      {at::kHalf, ElementType::float16},  {at::kDouble, ElementType::float64},
+      {at::kLong, ElementType::int64},    {at::kInt, ElementType::int32},
+      {at::kShort, ElementType::int16},   {at::kChar, ElementType::int8},
+      {at::kByte, ElementType::uint8},    {at::kBool, ElementType::boolean}};
+  const auto* const found = std::ranges::find(kTypes, type, &Pair::first);
+  if (found != std::end(kTypes)) return found->second;
+  throw ValueError(
+      lockstep::str(call, ": dtype ", at::toString(type), " is not one that collectives know"));
 }
 
 void check_leaves(const Leaves& leaves, const AxisCall& call) {
@@ -61,14 +128,11 @@ std::span<std::byte> bytes_of(const at::Tensor& contiguous) {
 std::vector<std::vector<std::size_t>> by_dtype(const Leaves& leaves) {
   std::vector<std::vector<std::size_t>> lists;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    const auto same = std::find_if(lists.begin(), lists.end(), [&](const auto& list) {
+    auto same = std::ranges::find_if(lists, [&](const auto& list) {
       return leaves[list[0]].scalar_type() == leaves[i].scalar_type();
     });
-    if (same == lists.end()) {
-      lists.push_back({i});
-    } else {
-      same->push_back(i);
-    }
+    if (same == lists.end()) same = lists.emplace(same);
+    same->push_back(i);
   }
   return lists;
 }
@@ -77,31 +141,25 @@ at::Tensor part_of(const at::Tensor& flat, std::int64_t offset, at::IntArrayRef 
   return at::empty({0}, flat.options()).set_(flat.storage(), flat.storage_offset() + offset, sizes);
 }
 
-namespace {
-
-// The leaves at `indices`, which have one dtype, as in_messages() says.
-at::Tensor pack(const Leaves& leaves, const std::vector<std::size_t>& indices,
-                std::int64_t slices) {
-  const auto shape_of = [&](std::int64_t elements) {
-    return slices == 0 ? std::vector{elements} : std::vector{slices, elements / slices};
+at::Tensor result_memory(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  const std::size_t bytes =
+      static_cast<std::size_t>(c10::multiply_integers(sizes)) * options.dtype().itemsize();
+  if (bytes < kLarge) return at::empty(sizes, options);
+  auto block = kept().take(bytes);
+  if (!block) block.reset(new Block{{::operator new(bytes, kAlignment), {}}, bytes});
+  void* const data = block->data.get();
+  const auto give_back = [](void* freed) {
+    kept().give(std::unique_ptr<Block>(static_cast<Block*>(freed)));
   };
-  if (indices.size() == 1) {
-    const at::Tensor& leaf = leaves[indices[0]];
-    return as_message(leaf).view(shape_of(leaf.numel()));
-  }
-  std::int64_t elements = 0;
-  for (const std::size_t i : indices) elements += leaves[i].numel();
-  const at::Tensor message = result_memory(shape_of(elements), leaves[indices[0]].options());
-  std::int64_t offset = 0;
-  for (const std::size_t i : indices) {
-    const auto shape = shape_of(leaves[i].numel());
-    message.narrow(-1, offset, shape.back()).copy_(leaves[i].reshape(shape));
-    offset += shape.back();
-  }
-  return message;
+  c10::Storage storage(c10::Storage::use_byte_size_t{}, bytes,
+                       c10::DataPtr(data, block.release(), give_back, at::kCPU),
+                       c10::GetCPUAllocator(), /*resizable=*/true);
+  return at::empty({0}, options).set_(storage, 0, sizes);
 }
 
-}  // namespace
+at::Tensor result_memory_like(const at::Tensor& tensor) {
+  return result_memory(tensor.sizes(), tensor.options());
+}
 
 Leaves in_messages(const Leaves& leaves, std::int64_t slices, const Transfer& transfer) {
   Leaves results(leaves.size());

@@ -9,12 +9,11 @@
 #include <ATen/ops/isnan.h>
 
 #include "framework/collectives/differentiable.h"
-#include "framework/collectives/message.h"
 
 namespace lockstep::collectives_detail {
 namespace {
 
-// Of one message, in memory of its own.
+// The extrema of one message, in memory of their own.
 Tensor reduced(const AxisCall& call, Communicator& replicas, const Tensor& message, ReduceOp op) {
   const Tensor result = at::empty_like(message);
   replicas.all_reduce(bytes_of(message), bytes_of(result),
@@ -50,8 +49,8 @@ Leaves index_of_extremum(const AxisCall& call, ReduceOp extremum, const Leaves& 
   return differentiable(
       call, replicas, constants, "",
       [&](const Leaves& operands) { return find_indices(call, replicas, operands, extremum); },
-      // Never asked for: nothing here requires a gradient.
-      [](const Leaves&) { return BackwardRule(); }, ResultAxes::dropped);
+      nullptr,  // never asked for: nothing here requires a gradient
+      ResultAxes::dropped);
 }
 
 }  // namespace lockstep::collectives_detail

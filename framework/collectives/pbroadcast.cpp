@@ -4,32 +4,9 @@
 
 #include "framework/base/text.h"
 #include "framework/collectives/differentiable.h"
-#include "framework/collectives/message.h"
-#include "framework/collectives/result_memory.h"
 
 namespace lockstep::collectives_detail {
 namespace {
-
-Leaves broadcast_all(Communicator& replicas, const Leaves& leaves, std::int64_t source) {
-  return in_messages(leaves, 0, [&](const Tensor& own, bool) {
-    const Tensor message = result_memory_like(own);  // the result shares no memory with x
-    if (replicas.rank() == source) message.copy_(own);
-    replicas.broadcast(bytes_of(message), static_cast<int>(source));
-    return message;
-  });
-}
-
-Leaves sum_at_source(const AxisCall& call, Communicator& replicas, const Leaves& leaves,
-                     std::int64_t source) {
-  return in_messages(leaves, 0, [&](const Tensor& message, bool) {
-    if (!message.is_floating_point()) return at::zeros_like(message);  // not a gradient
-    const Tensor sum = result_memory_like(message);
-    replicas.all_reduce(bytes_of(message), bytes_of(sum), element_type(message.scalar_type(), call),
-                        ReduceOp::sum);
-    if (replicas.rank() != source) sum.zero_();
-    return sum;
-  });
-}
 
 // pbroadcast's transpose. A node of its own on every replica, also where its result is zeros: its
 // backward is a collective in which all take part.
@@ -37,7 +14,16 @@ Leaves transposed_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
   auto& replicas = replicas_of(call, {}, GroupSizes::equal);
   return differentiable(
       call, replicas, leaves, lockstep::str("source ", source),
-      [&](const Leaves& operands) { return sum_at_source(call, replicas, operands, source); },
+      [&](const Leaves& operands) {
+        return in_messages(operands, 0, [&](const Tensor& message, bool) {
+          if (!message.is_floating_point()) return at::zeros_like(message);  // not a gradient
+          const Tensor sum = result_memory_like(message);
+          replicas.all_reduce(bytes_of(message), bytes_of(sum),
+                              element_type(message.scalar_type(), call), ReduceOp::sum);
+          if (replicas.rank() != source) sum.zero_();
+          return sum;
+        });
+      },
       [&](const Leaves&) -> BackwardRule {
         return [=](const Leaves& gradients) {
           return pbroadcast_leaves({"pbroadcast", call.axes, call.where}, gradients, source);
@@ -54,7 +40,14 @@ Leaves pbroadcast_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
                " is not on the axis, which has 0 to ", replicas.size() - 1);
   return differentiable(
       call, replicas, leaves, lockstep::str("source ", source),
-      [&](const Leaves& operands) { return broadcast_all(replicas, operands, source); },
+      [&](const Leaves& operands) {
+        return in_messages(operands, 0, [&](const Tensor& own, bool) {
+          const Tensor message = result_memory_like(own);  // the result shares no memory with x
+          if (replicas.rank() == source) message.copy_(own);
+          replicas.broadcast(bytes_of(message), static_cast<int>(source));
+          return message;
+        });
+      },
       [&](const Leaves&) -> BackwardRule {
         return [=](const Leaves& gradients) {
           return transposed_leaves({"the transpose of pbroadcast", call.axes, call.where},

@@ -8,7 +8,6 @@
 #include "framework/base/text.h"
 #include "framework/base/wording.h"
 #include "framework/collectives/differentiable.h"
-#include "framework/collectives/message.h"
 
 namespace lockstep::collectives_detail {
 namespace {
@@ -31,21 +30,6 @@ std::string text_of(const SourceDestinationPairs& perm) {
   return lockstep::str("[", join(pairs), "]");
 }
 
-Leaves permute_all(Communicator& replicas, const Leaves& leaves,
-                   const SourceDestinationPairs& perm) {
-  int from = Communicator::kNobody;
-  int to = Communicator::kNobody;
-  for (const auto& [source, destination] : perm) {
-    if (source == replicas.rank()) to = static_cast<int>(destination);
-    if (destination == replicas.rank()) from = static_cast<int>(source);
-  }
-  return in_messages(leaves, 0, [&](const Tensor& sent, bool) {
-    const Tensor received = at::zeros(sent.sizes(), sent.options());
-    replicas.permute(bytes_of(sent), to, bytes_of(received), from);
-    return received;
-  });
-}
-
 }  // namespace
 
 Leaves ppermute_leaves(const AxisCall& call, const Leaves& leaves,
@@ -61,7 +45,19 @@ Leaves ppermute_leaves(const AxisCall& call, const Leaves& leaves,
   }
   return differentiable(
       call, replicas, leaves, "perm " + text,
-      [&](const Leaves& operands) { return permute_all(replicas, operands, perm); },
+      [&](const Leaves& operands) {
+        int from = Communicator::kNobody;
+        int to = Communicator::kNobody;
+        for (const auto& [source, destination] : perm) {
+          if (source == replicas.rank()) to = static_cast<int>(destination);
+          if (destination == replicas.rank()) from = static_cast<int>(source);
+        }
+        return in_messages(operands, 0, [&](const Tensor& sent, bool) {
+          const Tensor received = at::zeros(sent.sizes(), sent.options());
+          replicas.permute(bytes_of(sent), to, bytes_of(received), from);
+          return received;
+        });
+      },
       [&](const Leaves&) -> BackwardRule {
         SourceDestinationPairs inverse;
         for (const auto& [source, destination] : perm) inverse.emplace_back(destination, source);

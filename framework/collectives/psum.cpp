@@ -5,10 +5,6 @@
 #include <ATen/ops/full.h>
 
 #include "framework/collectives/differentiable.h"
-#include "framework/collectives/message.h"
-#include "framework/collectives/pvary.h"
-#include "framework/collectives/record.h"
-#include "framework/collectives/result_memory.h"
 
 namespace lockstep::collectives_detail {
 namespace {
@@ -19,18 +15,9 @@ bool is_linear(Reduction reduction) {
 
 // Integers have no mean on the wire: they are summed there.
 ReduceOp op_of(Reduction reduction, ElementType type) {
-  switch (reduction) {
-    case Reduction::max:
-      return ReduceOp::max;
-    case Reduction::min:
-      return ReduceOp::min;
-    case Reduction::mean:
-      return is_floating(type) ? ReduceOp::mean : ReduceOp::sum;
-    case Reduction::sum:
-    case Reduction::invariant_sum:
-      break;
-  }
-  return ReduceOp::sum;
+  if (reduction == Reduction::max) return ReduceOp::max;
+  if (reduction == Reduction::min) return ReduceOp::min;
+  return reduction == Reduction::mean && is_floating(type) ? ReduceOp::mean : ReduceOp::sum;
 }
 
 // What a leaf is summed as: booleans are counted, and the mean of integers must not overflow
@@ -108,6 +95,24 @@ Leaves reduce_leaves(Reduction reduction, const AxisCall& call, const Leaves& le
         };
       },
       invariant ? ResultAxes::dropped : ResultAxes::as_operand);
+}
+
+Leaves pvary_leaves(const AxisCall& call, const Leaves& leaves, bool copies) {
+  ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::any);
+  check_leaves(leaves, call);
+  return differentiable(
+      call, replicas, leaves, "",
+      [&](Leaves operands) {
+        for (Tensor& operand : operands) operand = copies ? operand.clone() : operand;
+        return operands;
+      },
+      [&](const Leaves&) -> BackwardRule {
+        return [=](const Leaves& gradients) {
+          return reduce_leaves(Reduction::invariant_sum, {"psum_invariant", call.axes, call.where},
+                               gradients, {});
+        };
+      },
+      ResultAxes::gained);
 }
 
 at::Scalar reduce_number(Reduction reduction, const AxisCall& call, const at::Scalar& x,

@@ -6,7 +6,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "framework/axes/axis_names.h"
 #include "framework/axes/environment.h"
 #include "framework/tree/tree.h"
 
@@ -24,6 +23,9 @@ enum class Reduction { sum, invariant_sum, mean, max, min };
 
 Leaves reduce_leaves(Reduction reduction, const AxisCall& call, const Leaves& leaves,
                      const ReduceOptions& options);
+// With `copies` false, the results are the operands themselves, for callers that make new tensors
+// of them.
+Leaves pvary_leaves(const AxisCall& call, const Leaves& leaves, bool copies = true);
 // A number reduced as a tensor of one element.
 at::Scalar reduce_number(Reduction reduction, const AxisCall& call, const at::Scalar& x,
                          at::ScalarType dtype, const ReduceOptions& options);
@@ -72,13 +74,29 @@ template <collectives_detail::Reducible T>
 }
 
 /// psum for a result that all replicas of the axis use alike, as one value. Its derivative is
-/// pvary: each replica gets its own gradient, not the sum of all. See pvary (pvary.h), its
-/// transpose. As what jax.lax.psum is in a shard_map with check_vma. Errors: as psum.
+/// pvary: each replica gets its own gradient, not the sum of all. See pvary, its transpose. As what
+/// jax.lax.psum is in a shard_map with check_vma. Errors: as psum.
 template <Tree T>
 [[nodiscard]] T psum_invariant(const T& x, const AxisNames& axis_name,
                                std::source_location where = std::source_location::current()) {
   return collectives_detail::reduce<collectives_detail::Reduction::invariant_sum>(
       {"psum_invariant", axis_name, where}, x, {});
+}
+
+/// A copy of `x`, which is the same on all replicas of the axis, for each replica to use in its own
+/// way. Its derivative is psum_invariant of the gradients, so that every replica gets the gradient
+/// of all uses. With psum_invariant the pair that tensor parallelism stands on:
+///
+///   const Tensor hidden = at::relu(at::matmul(pvary(x, "model"), own_columns_of_w1));
+///   return psum_invariant(at::matmul(hidden, own_rows_of_w2), "model");
+///
+/// All replicas call it. As jax.lax.pcast(x, axis_name, to="varying"), once jax.lax.pvary, which is
+/// nothing at all without check_vma; here it is the same in every map. Throws as psum.
+template <Tree T>
+[[nodiscard]] T pvary(const T& x, const AxisNames& axis_name,
+                      std::source_location where = std::source_location::current()) {
+  return tree_unflatten(
+      x, collectives_detail::pvary_leaves({"pvary", axis_name, where}, tree_leaves(x)));
 }
 
 /// psum divided by the number of replicas summed (those of this replica's own group where groups

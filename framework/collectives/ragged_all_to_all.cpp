@@ -18,8 +18,6 @@
 #include "framework/base/text.h"
 #include "framework/base/wording.h"
 #include "framework/collectives/differentiable.h"
-#include "framework/collectives/message.h"
-#include "framework/collectives/record.h"
 #include "framework/reduce/canonical_order.h"
 
 namespace lockstep::collectives_detail {

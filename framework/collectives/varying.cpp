@@ -16,7 +16,7 @@
 
 #include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
-#include "framework/collectives/pvary.h"
+#include "framework/collectives/psum.h"
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include "framework/base/errors.h"
-#include "framework/collectives/autograd_node.h"
+#include "framework/collectives/differentiable.h"
 
 namespace lockstep {
 

@@ -18,11 +18,9 @@
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
-#include "framework/collectives/autograd_node.h"
+#include "framework/collectives/differentiable.h"
 #include "framework/collectives/pbroadcast.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/record.h"
-#include "framework/collectives/varying.h"
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/own_graph.h"
 

@@ -19,7 +19,6 @@
 #include "framework/collectives/pbroadcast.h"
 #include "framework/collectives/ppermute.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/psum_scatter.h"
 #include "framework/collectives/ragged_all_to_all.h"
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"

@@ -10,7 +10,6 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/psum_scatter.h"
 #include "tests/collectives/case_parts.h"
 #include "tests/collectives/cases.h"
 #include "tests/collectives/refused.h"

@@ -21,7 +21,6 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/psum_scatter.h"
 #include "framework/tree/grad.h"
 #include "framework/tree/tree.h"
 #include "tests/collectives/case_parts.h"

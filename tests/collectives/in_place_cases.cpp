@@ -10,7 +10,6 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/psum_scatter.h"
 #include "tests/collectives/cases.h"
 #include "tests/collectives/oracle.h"
 #include "tests/collectives/refused.h"

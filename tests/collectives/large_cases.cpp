@@ -5,7 +5,6 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/psum_scatter.h"
 #include "tests/collectives/cases.h"
 #include "tests/collectives/oracle.h"
 

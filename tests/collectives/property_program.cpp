@@ -11,7 +11,6 @@
 #include "framework/collectives/pbroadcast.h"
 #include "framework/collectives/ppermute.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/psum_scatter.h"
 #include "framework/tree/grad.h"
 #include "framework/tree/tree.h"
 

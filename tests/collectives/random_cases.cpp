@@ -1,7 +1,6 @@
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/psum_scatter.h"
 #include "tests/collectives/cases.h"
 #include "tests/collectives/oracle.h"
 #include "tests/collectives/random_round.h"

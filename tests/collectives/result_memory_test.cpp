@@ -1,4 +1,4 @@
-#include "framework/collectives/result_memory.h"
+#include "framework/collectives/message.h"
 
 #include <cstdint>
 #include <vector>

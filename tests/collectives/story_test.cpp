@@ -27,7 +27,6 @@
 #include "framework/collectives/pbroadcast.h"
 #include "framework/collectives/ppermute.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/psum_scatter.h"
 #include "framework/replicas/pmap.h"
 #include "framework/replicas/shard_map.h"
 #include "framework/tree/tree.h"

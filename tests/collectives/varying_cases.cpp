@@ -14,7 +14,6 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/pvary.h"
 #include "framework/tree/grad.h"
 #include "tests/collectives/cases.h"
 

@@ -3,8 +3,6 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/psum_scatter.h"
-#include "framework/collectives/pvary.h"
 #include "framework/tree/variance.h"
 #include "tests/jax/replay.h"
 

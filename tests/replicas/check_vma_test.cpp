@@ -16,7 +16,6 @@
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/ppermute.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/pvary.h"
 #include "framework/collectives/ragged_all_to_all.h"
 #include "framework/replicas/pmap.h"
 #include "framework/replicas/shard_map.h"

@@ -22,7 +22,6 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/psum_scatter.h"
 #include "framework/replicas/launch.h"
 #include "tests/catch.h"
 #include "tests/replicas/launched.h"

@@ -24,7 +24,6 @@
 #include "framework/collectives/pbroadcast.h"
 #include "framework/collectives/ppermute.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/psum_scatter.h"
 #include "framework/replicas/pmap.h"
 #include "framework/replicas/vmap.h"
 #include "framework/tree/grad.h"

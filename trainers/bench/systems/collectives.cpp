@@ -8,7 +8,6 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/psum.h"
-#include "framework/collectives/psum_scatter.h"
 #include "framework/replicas/machine.h"
 #include "trainers/bench/reports/operation.h"
 #include "trainers/bench/systems/own.h"
