@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,12 +36,26 @@ struct Rows {
   }
 };
 
-using Pieces = std::vector<std::vector<Rows>>;  // [replica]
+using Pieces = std::vector<Rows>;  // as many for each replica, in the order of replicas
+
+// The first two pieces, in the order of their offsets, that have a row in common.
+std::optional<std::pair<std::size_t, std::size_t>> find_overlap(const Pieces& pieces) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].size > 0) order.push_back(i);
+  }
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return pieces[i].offset; });
+  const auto found = std::ranges::adjacent_find(order, [&](std::size_t before, std::size_t after) {
+    return pieces[before].end() > pieces[after].offset;
+  });
+  if (found == order.end()) return std::nullopt;
+  return std::pair(*found, *std::next(found));
+}
 
 // Which rows one replica moves.
 struct Route {
-  Pieces sent;      // [receiver]: rows of the own operand, one or more
-  Pieces received;  // [sender]: rows of the own result, likewise
+  Pieces sent;      // for each receiver: rows of the own operand
+  Pieces received;  // for each sender: rows of the own result
 };
 using SharedRoute = std::shared_ptr<const Route>;
 
@@ -72,97 +87,71 @@ struct Plan {
     return {at(sender, offsets, slot), at(sender, kSendSizes, slot)};
   }
 
-  void check_piece(std::int64_t sender, std::int64_t receiver, std::int64_t index) const;
-  void check_overlaps(std::int64_t receiver) const;
+  void check_piece(std::int64_t sender, std::int64_t receiver, std::int64_t index) const {
+    const std::int64_t slot = receiver * pieces + index;
+    const std::int64_t slot_there = sender * pieces + index;
+    const Rows input = piece(sender, receiver, index, kInputOffsets);
+    const Rows output = piece(sender, receiver, index, kOutputOffsets);
+    const std::int64_t expected = at(receiver, kRecvSizes, slot_there);
+    const std::int64_t from = names[static_cast<std::size_t>(sender)];
+    const std::int64_t to = names[static_cast<std::size_t>(receiver)];
+    call.require(input.size >= 0, "replica ", from, "'s send_sizes[", slot, "] is ", input.size,
+                 "; it must not be negative");
+    const auto check = [&](bool holds, const auto&... rest) {
+      if (holds) return;
+      throw ValueError(lockstep::str(call, ": replica ", from, " sends replica ", to, " ",
+                                     counted(input.size, "row"), rest...));
+    };
+    check(input.size == expected, " (send_sizes[", slot, "]), but replica ", to, " expects ",
+          expected, " from replica ", from, " (recv_sizes[", slot_there, "])");
+    check(input.inside(operand_rows), " from row ", input.offset, " on (input_offsets[", slot,
+          "]), but its operand has ", operand_rows);
+    check(output.inside(output_rows), " for row ", output.offset, " on (output_offsets[", slot,
+          "]), but the output of replica ", to, " has ", output_rows);
+  }
+
+  [[nodiscard]] Pieces received_by(std::int64_t receiver) const {
+    Pieces received;
+    for (std::int64_t sender = 0; sender < replicas; ++sender) {
+      for (std::int64_t index = 0; index < pieces; ++index) {
+        received.push_back(piece(sender, receiver, index, kOutputOffsets));
+      }
+    }
+    return received;
+  }
+
+  void check_overlaps(std::int64_t receiver) const {
+    const Pieces received = received_by(receiver);
+    const auto overlap = find_overlap(received);
+    if (!overlap) return;
+    const auto text_of = [&](std::size_t i) {
+      return lockstep::str("from replica ", names[i / static_cast<std::size_t>(pieces)], " (",
+                           received[i].offset, " to ", received[i].end() - 1, ")");
+    };
+    throw ValueError(lockstep::str(call, ": rows ", text_of(overlap->first), " and ",
+                                   text_of(overlap->second), " overlap in the output of replica ",
+                                   names[static_cast<std::size_t>(receiver)]));
+  }
+
   // Throws ValueError if anything does not fit. A function of all tables: the same on every
   // replica.
-  void check() const;
-  [[nodiscard]] Route route_of(std::int64_t replica) const;
+  void check() const {
+    for (std::int64_t sender = 0; sender < replicas; ++sender) {
+      for (std::int64_t receiver = 0; receiver < replicas; ++receiver) {
+        for (std::int64_t index = 0; index < pieces; ++index) check_piece(sender, receiver, index);
+      }
+    }
+    for (std::int64_t receiver = 0; receiver < replicas; ++receiver) check_overlaps(receiver);
+  }
+
+  [[nodiscard]] Route route_of(std::int64_t replica) const {
+    Pieces sent;
+    for (std::int64_t slot = 0; slot < slots; ++slot) {
+      sent.push_back({at(replica, kInputOffsets, slot), at(replica, kSendSizes, slot)});
+    }
+    return {std::move(sent), received_by(replica)};
+  }
 };
-
-void Plan::check_piece(std::int64_t sender, std::int64_t receiver, std::int64_t index) const {
-  const std::int64_t slot = receiver * pieces + index;
-  const std::int64_t slot_there = sender * pieces + index;
-  const Rows input = piece(sender, receiver, index, kInputOffsets);
-  const Rows output = piece(sender, receiver, index, kOutputOffsets);
-  const std::int64_t expected = at(receiver, kRecvSizes, slot_there);
-  const std::int64_t from = names[static_cast<std::size_t>(sender)];
-  const std::int64_t to = names[static_cast<std::size_t>(receiver)];
-  call.require(input.size >= 0, "replica ", from, "'s send_sizes[", slot, "] is ", input.size,
-               "; it must not be negative");
-  const auto check = [&](bool holds, const auto&... rest) {
-    if (holds) return;
-    throw ValueError(lockstep::str(call, ": replica ", from, " sends replica ", to, " ",
-                                   counted(input.size, "row"), rest...));
-  };
-  check(input.size == expected, " (send_sizes[", slot, "]), but replica ", to, " expects ",
-        expected, " from replica ", from, " (recv_sizes[", slot_there, "])");
-  check(input.inside(operand_rows), " from row ", input.offset, " on (input_offsets[", slot,
-        "]), but its operand has ", operand_rows);
-  check(output.inside(output_rows), " for row ", output.offset, " on (output_offsets[", slot,
-        "]), but the output of replica ", to, " has ", output_rows);
-}
-
-void Plan::check_overlaps(std::int64_t receiver) const {
-  struct Arrival {
-    Rows rows;
-    std::int64_t sender;
-  };
-  std::vector<Arrival> arrivals;
-  for (std::int64_t sender = 0; sender < replicas; ++sender) {
-    for (std::int64_t index = 0; index < pieces; ++index) {
-      const Rows rows = piece(sender, receiver, index, kOutputOffsets);
-      if (rows.size > 0) arrivals.push_back({rows, names[static_cast<std::size_t>(sender)]});
-    }
-  }
-  std::stable_sort(arrivals.begin(), arrivals.end(), [](const Arrival& a, const Arrival& b) {
-    return a.rows.offset < b.rows.offset;
-  });
-  for (std::size_t i = 1; i < arrivals.size(); ++i) {
-    const auto& [rows, sender] = arrivals[i];
-    const auto& [before, sender_before] = arrivals[i - 1];
-    call.require(before.end() <= rows.offset, "rows from replica ", sender_before, " (",
-                 before.offset, " to ", before.end() - 1, ") and from replica ", sender, " (",
-                 rows.offset, " to ", rows.end() - 1, ") overlap in the output of replica ",
-                 names[static_cast<std::size_t>(receiver)]);
-  }
-}
-
-void Plan::check() const {
-  for (std::int64_t sender = 0; sender < replicas; ++sender) {
-    for (std::int64_t receiver = 0; receiver < replicas; ++receiver) {
-      for (std::int64_t index = 0; index < pieces; ++index) check_piece(sender, receiver, index);
-    }
-  }
-  for (std::int64_t receiver = 0; receiver < replicas; ++receiver) check_overlaps(receiver);
-}
-
-Route Plan::route_of(std::int64_t replica) const {
-  Route route;
-  for (std::int64_t peer = 0; peer < replicas; ++peer) {
-    auto& sent = route.sent.emplace_back();
-    auto& received = route.received.emplace_back();
-    for (std::int64_t index = 0; index < pieces; ++index) {
-      sent.push_back(piece(replica, peer, index, kInputOffsets));
-      received.push_back(piece(peer, replica, index, kOutputOffsets));
-    }
-  }
-  return route;
-}
-
-// Whether two of the pieces have a row in common.
-bool any_overlap(const Pieces& pieces) {
-  std::vector<Rows> sorted;
-  for (const auto& list : pieces) {
-    std::copy_if(list.begin(), list.end(), std::back_inserter(sorted),
-                 [](const Rows& rows) { return rows.size > 0; });
-  }
-  std::sort(sorted.begin(), sorted.end(),
-            [](const Rows& a, const Rows& b) { return a.offset < b.offset; });
-  return std::adjacent_find(sorted.begin(), sorted.end(), [](const Rows& a, const Rows& b) {
-           return a.end() > b.offset;
-         }) != sorted.end();
-}
 
 // A piece of a leaf. The offset of an empty one may be anything.
 Tensor rows_of(const Tensor& leaf, const Rows& rows) {
@@ -171,11 +160,12 @@ Tensor rows_of(const Tensor& leaf, const Rows& rows) {
 
 // Calls visit(replica, leaf's index, piece) in the order in which pieces lie in a message.
 template <typename Visit>
-void for_each_piece(const Pieces& pieces, const std::vector<std::size_t>& indices,
-                    const Visit& visit) {
-  for (std::size_t replica = 0; replica < pieces.size(); ++replica) {
+void for_each_piece(const Pieces& pieces, std::size_t replicas,
+                    const std::vector<std::size_t>& indices, const Visit& visit) {
+  const std::size_t each = pieces.size() / replicas;
+  for (std::size_t replica = 0; replica < replicas; ++replica) {
     for (const std::size_t i : indices) {
-      for (const Rows& rows : pieces[replica]) visit(replica, i, rows);
+      for (std::size_t p = 0; p < each; ++p) visit(replica, i, pieces[replica * each + p]);
     }
   }
 }
@@ -191,17 +181,18 @@ using Arrivals = std::vector<std::vector<Arrival>>;  // [sender]
 // rows `received` of a leaf that is shaped as in `like`.
 std::vector<Arrivals> exchange(Communicator& replicas, const Leaves& leaves, const Pieces& sent,
                                const Leaves& like, const Pieces& received) {
-  std::vector<Arrivals> arrivals(leaves.size(), Arrivals(received.size()));
+  const auto size = static_cast<std::size_t>(replicas.size());
+  std::vector<Arrivals> arrivals(leaves.size(), Arrivals(size));
   for (const auto& indices : by_dtype(leaves)) {
     Leaves parts;
-    std::vector<std::size_t> send_bytes(sent.size());
-    std::vector<std::size_t> recv_bytes(received.size());
-    for_each_piece(sent, indices, [&](std::size_t to, std::size_t i, const Rows& rows) {
+    std::vector<std::size_t> send_bytes(size);
+    std::vector<std::size_t> recv_bytes(size);
+    for_each_piece(sent, size, indices, [&](std::size_t to, std::size_t i, const Rows& rows) {
       parts.push_back(rows_of(leaves[i], rows).flatten());
       send_bytes[to] += parts.back().nbytes();
     });
     std::int64_t total = 0;
-    for_each_piece(received, indices, [&](std::size_t from, std::size_t i, const Rows& rows) {
+    for_each_piece(received, size, indices, [&](std::size_t from, std::size_t i, const Rows& rows) {
       const auto elements = rows.size * c10::multiply_integers(like[i].sizes().slice(1));
       recv_bytes[from] += static_cast<std::size_t>(elements) * leaves[i].itemsize();
       total += elements;
@@ -210,7 +201,7 @@ std::vector<Arrivals> exchange(Communicator& replicas, const Leaves& leaves, con
     const Tensor in = at::empty({total}, out.options());
     replicas.all_to_all(bytes_of(out), send_bytes, bytes_of(in), recv_bytes);
     std::int64_t offset = 0;
-    for_each_piece(received, indices, [&](std::size_t from, std::size_t i, const Rows& rows) {
+    for_each_piece(received, size, indices, [&](std::size_t from, std::size_t i, const Rows& rows) {
       auto sizes = like[i].sizes().vec();
       sizes[0] = rows.size;
       arrivals[i][from].push_back({rows, part_of(in, offset, sizes)});
@@ -256,7 +247,7 @@ Tensor sum_of(const Arrivals& arrivals, Subtree replicas, at::IntArrayRef sizes,
 Leaves returned(Communicator& replicas, const Route& route, const Leaves& gradients,
                 const Leaves& operands) {
   const auto arrivals = exchange(replicas, gradients, route.received, operands, route.sent);
-  const bool overlap = any_overlap(route.sent);
+  const bool overlap = find_overlap(route.sent).has_value();
   Leaves results;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const auto type = gradients[i].scalar_type();
@@ -282,9 +273,7 @@ Leaves untouched(const Leaves& gradients, const Route& route) {
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(gradient.dim()), 1);
     sizes[0] = gradient.size(0);
     const Tensor touched = at::zeros(sizes, at::kBool);
-    for (const auto& pieces : route.received) {
-      for (const Rows& rows : pieces) rows_of(touched, rows).fill_(true);
-    }
+    for (const Rows& rows : route.received) rows_of(touched, rows).fill_(true);
     results.push_back(gradient.masked_fill(touched, 0));
   }
   return results;
@@ -409,8 +398,7 @@ Route exchanged_route(const AxisCall& call, const AxisIndexGroups& groups,
         replicas.all_gather(bytes_of(leaves[0]), bytes_of(gathered));
         return {gathered};
       },
-      // Never asked for: integers have no derivative.
-      [](const Leaves&) { return BackwardRule(); });
+      nullptr);  // never asked for: integers have no derivative
   const Plan plan{call, all[0], operand_rows, output_rows,
                   names_of_members(call, groups, replicas.size())};
   plan.check();
