@@ -157,9 +157,8 @@ std::string Environment::bound_names() const {
 }
 
 bool Environment::binds(const std::string& name) const {
-  return std::any_of(levels_.begin(), levels_.end(), [&](const AxisLevel& level) {
-    return std::any_of(level.axes.begin(), level.axes.end(),
-                       [&](const NamedAxis& axis) { return axis.name == name; });
+  return std::ranges::any_of(levels_, [&](const AxisLevel& level) {
+    return std::ranges::find(level.axes, name, &NamedAxis::name) != level.axes.end();
   });
 }
 
@@ -253,9 +252,8 @@ ReplicaGroup& Environment::group(const AxisCall& call, const AxisIndexGroups& gr
 }
 
 Environment::CallNumber Environment::next_call(const ReplicaGroup& replicas) {
-  const auto entry = std::find_if(groups_.begin(), groups_.end(), [&](const auto& other) {
-    return other.second.replicas.get() == &replicas;
-  });
+  const auto entry = std::ranges::find_if(
+      groups_, [&](const auto& other) { return other.second.replicas.get() == &replicas; });
   KnownGroup& known = entry->second;
   ++known.calls;
   return {known.calls, Key(known.key).fold(known.calls).bits()};

@@ -196,9 +196,7 @@ Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas, const Leaves
   if (current_variance() != nullptr) tracked = tracked_operands(call, leaves, axes);
   const Leaves& operands = tracked ? *tracked : leaves;
   const bool any_requires_grad =
-      c10::GradMode::is_enabled() &&
-      std::any_of(operands.begin(), operands.end(),
-                  [](const at::Tensor& operand) { return operand.requires_grad(); });
+      c10::GradMode::is_enabled() && std::ranges::any_of(operands, &at::Tensor::requires_grad);
   const CallRecord record = record_of(call, operands, detail, any_requires_grad);
   const auto number = current_environment()->next_call(replicas);
   const auto announced_forward = [&] {

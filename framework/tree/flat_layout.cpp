@@ -47,8 +47,7 @@ FlatLayout::FlatLayout(const std::vector<FlatItem>& items, const std::vector<std
   }
   std::vector<std::size_t> by_end(buckets_.size());
   std::iota(by_end.begin(), by_end.end(), std::size_t{0});
-  std::sort(by_end.begin(), by_end.end(),
-            [&](std::size_t a, std::size_t b) { return last_of[a] < last_of[b]; });
+  std::ranges::sort(by_end, {}, [&](std::size_t bucket) { return last_of[bucket]; });
   std::vector<FlatBucket> sorted;
   for (const std::size_t bucket : by_end) sorted.push_back(std::move(buckets_[bucket]));
   buckets_ = std::move(sorted);

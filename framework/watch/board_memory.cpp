@@ -425,10 +425,9 @@ void BoardState::sweep(int worker) noexcept {
   Books& books = books_[static_cast<std::size_t>(worker)];
   std::vector<std::uint64_t> unused;
   for (const auto& [key, registered] : books.groups) {
-    const bool is_held = memory.worker(worker).held[registered.slot].load() != 0;
-    if (!is_held && !is_held_elsewhere(worker, key, registered.offset)) {
-      unused.push_back(key);
-    }
+    const bool is_held = memory.worker(worker).held[registered.slot].load() != 0 ||
+                         is_held_elsewhere(worker, key, registered.offset);
+    if (!is_held) unused.push_back(key);
   }
   for (const std::uint64_t key : unused) remove_group(worker, key);
   books.sweep_at = std::max<std::size_t>(64, 2 * books.groups.size());
