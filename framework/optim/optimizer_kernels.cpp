@@ -1,7 +1,5 @@
 #include "framework/optim/optimizer_kernels.h"
 
-#include <cstddef>
-
 #include "framework/base/instruction_set.h"
 
 namespace lockstep {
