@@ -182,18 +182,11 @@ std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options) {
 }
 
 struct Registered {
-  std::string name;
+  const char* name;
   std::unique_ptr<Optimizer> (*make)(const OptimizerOptions& options);
 };
-
-const std::vector<Registered>& registry() {
-  static const std::vector<Registered> optimizers{
-      {"sgd", make_sgd},
-      {"adam", make_adam<false>},
-      {"adamw", make_adam<true>},
-  };
-  return optimizers;
-}
+constexpr Registered kOptimizers[] = {
+    {"sgd", make_sgd}, {"adam", make_adam<false>}, {"adamw", make_adam<true>}};
 
 void check_common(const OptimizerOptions& options) {
   check_at_least_zero(options, "lr", options.lr);
@@ -210,14 +203,14 @@ void check_common(const OptimizerOptions& options) {
 const std::vector<std::string>& optimizer_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (const Registered& optimizer : registry()) all.push_back(optimizer.name);
+    for (const Registered& optimizer : kOptimizers) all.emplace_back(optimizer.name);
     return all;
   }();
   return names;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
-  for (const Registered& optimizer : registry()) {
+  for (const Registered& optimizer : kOptimizers) {
     if (optimizer.name != options.name) continue;
     check_common(options);
     return optimizer.make(options);
