@@ -23,7 +23,6 @@
 #include "framework/data/sampler.h"
 #include "framework/optim/global_norm.h"
 #include "framework/optim/optimizer.h"
-#include "framework/optim/parameter_groups.h"
 #include "framework/optim/schedule.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"

@@ -9,7 +9,7 @@
 #include "framework/base/text.h"
 #include "framework/base/wording.h"
 #include "framework/data/sampler.h"
-#include "framework/optim/parameter_groups.h"
+#include "framework/optim/optimizer_options.h"
 #include "framework/training/module_parameters.h"
 #include "models/model.h"
 #include "trainers/config_options.h"

@@ -1,6 +1,5 @@
 #include "framework/training/sharded_update.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -138,11 +137,10 @@ void ShardedUpdate::update(const UpdateSettings& common, const std::vector<bool>
 void ShardedUpdate::refresh_masters(const std::vector<std::size_t>& parameters) {
   const c10::AutoGradMode no_grad(false);
   for (const Piece& piece : pieces_) {
-    if (!piece.slice.rounded.defined() ||
-        std::find(parameters.begin(), parameters.end(), piece.parameter) == parameters.end()) {
-      continue;
+    const bool is_fresh = std::ranges::count(parameters, piece.parameter) > 0;
+    if (is_fresh && piece.slice.rounded.defined()) {
+      piece.slice.parameter.copy_(piece.slice.rounded);
     }
-    piece.slice.parameter.copy_(piece.slice.rounded);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,7 +10,6 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/optim/optimizer.h"
-#include "framework/optim/parameter_groups.h"
 #include "framework/training/flat_gradients.h"
 #include "framework/training/flat_parameters.h"
 
@@ -29,10 +29,7 @@ struct StepVotes {
   double gradient_norm = 0;
   std::vector<StepVote> votes;
 
-  [[nodiscard]] bool any(bool StepVote::*what) const {
-    return std::any_of(votes.begin(), votes.end(),
-                       [&](const StepVote& vote) { return vote.*what; });
-  }
+  [[nodiscard]] bool any(bool StepVote::*what) const { return std::ranges::any_of(votes, what); }
 };
 
 /// The optimizer's work on what this replica updates: its shard of each bucket, or all of it.
@@ -44,9 +41,9 @@ class ShardedUpdate {
                 const std::vector<std::string>& names, const FlatParameters& parameters,
                 const FlatGradients& gradients, const AxisNames& axis_name);
 
-  /// Gives every replica's vote to all of them, and the L2 norm of all mean gradients, the same
-  /// bits on every replica and however they are cut; infinite also where the squares are too large.
-  /// The norm is that of the gradients times 2^-exponent.
+  /// Gives every replica's vote to all of them, and the L2 norm of all mean gradients times
+  /// 2^-exponent, the same bits on every replica and however they are cut; infinite also where the
+  /// squares are too large.
   [[nodiscard]] StepVotes exchange(const StepVote& own, int exponent = 0) const;
   /// That norm where it is finite, but not the squares. All replicas together.
   [[nodiscard]] double norm_of_large() const;
@@ -54,8 +51,8 @@ class ShardedUpdate {
   [[nodiscard]] std::optional<std::size_t> first_non_finite() const;
 
   /// Updates this replica's part, which the caller then publishes, with `common` settings; step and
-  /// weight decay are the parameters' own. Those that are `skipped` (the same ones on all replicas)
-  /// stay as they are, and their count of steps does not grow.
+  /// weight decay are the parameters' own. Those that are `skipped`, alike on all replicas, stay as
+  /// they are, and their count of steps too.
   void update(const UpdateSettings& common, const std::vector<bool>& skipped);
   /// Parameters were given other values: masters follow.
   void refresh_masters(const std::vector<std::size_t>& parameters);

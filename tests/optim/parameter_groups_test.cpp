@@ -1,9 +1,8 @@
-#include "framework/optim/parameter_groups.h"
-
 #include <string>
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/optim/optimizer_options.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 

@@ -1,7 +1,6 @@
-#include "framework/optim/parameter_groups.h"
+#include "framework/optim/optimizer_options.h"
 
 #include <algorithm>
-#include <vector>
 
 #include <fnmatch.h>
 
