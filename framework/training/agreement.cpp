@@ -1,7 +1,6 @@
 #include "framework/training/agreement.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <sstream>
@@ -46,10 +45,6 @@ bool has_same_bytes(const at::Tensor& a, const at::Tensor& b) {
 }
 
 namespace {
-
-std::string line_or_none(const std::vector<std::string>& lines, std::size_t index) {
-  return index < lines.size() ? lines[index] : "none";
-}
 
 // Every replica's text.
 std::vector<std::string> texts_of_all(const std::string& own, const AxisNames& axis_name) {
@@ -98,15 +93,16 @@ void check_same_model(const char* kind, const std::vector<std::string>& lines,
   const auto hash = static_cast<std::int64_t>(std::hash<std::string>{}(text));
   if (!first_difference({hash}, axis_name)) return;
   const std::vector<std::string> texts = texts_of_all(text, axis_name);
-  const std::vector<std::string> first = lines_of(texts[0]);
+  std::vector<std::string> first = lines_of(texts[0]);
   for (std::size_t replica = 1; replica < texts.size(); ++replica) {
-    const std::vector<std::string> other = lines_of(texts[replica]);
-    for (std::size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
-      if (line_or_none(first, i) == line_or_none(other, i)) continue;
-      throw ValueError(lockstep::str("the replicas have different models: ", kind, " ", i, " is ",
-                                     line_or_none(first, i), " on replica 0 and ",
-                                     line_or_none(other, i), " on replica ", replica));
-    }
+    std::vector<std::string> other = lines_of(texts[replica]);
+    first.resize(std::max(first.size(), other.size()), "none");
+    other.resize(first.size(), "none");
+    const auto [line, other_line] = std::ranges::mismatch(first, other);
+    if (line == first.end()) continue;
+    throw ValueError(lockstep::str("the replicas have different models: ", kind, " ",
+                                   line - first.begin(), " is ", *line, " on replica 0 and ",
+                                   *other_line, " on replica ", replica));
   }
 }
 
