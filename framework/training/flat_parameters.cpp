@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
@@ -156,24 +157,21 @@ void FlatParameters::put_anew(std::size_t index, const at::Tensor& memory) {
 // Each parameter gets a storage that is all its own values, contiguous.
 void FlatParameters::make_whole() {
   struct Range {
-    std::int64_t begin;
-    std::int64_t end;
+    std::size_t begin;
+    std::size_t end;
     std::size_t parameter;
   };
   std::map<const void*, std::vector<Range>> sharing;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& parameter = parameters_[i];
     if (parameter.numel() == 0) continue;
-    std::int64_t extent = 1;
-    for (std::int64_t d = 0; d < parameter.dim(); ++d) {
-      extent += (parameter.size(d) - 1) * parameter.stride(d);
-    }
-    const std::int64_t begin = parameter.storage_offset();
-    sharing[storage_of(parameter)].push_back({begin, begin + extent, i});
+    const auto begin = static_cast<std::size_t>(parameter.storage_offset());
+    const std::size_t end = at::detail::computeStorageNbytes(parameter.sizes(), parameter.strides(),
+                                                             /*itemsize=*/1, begin);
+    sharing[storage_of(parameter)].push_back({begin, end, i});
   }
   for (auto& [storage, ranges] : sharing) {
-    std::sort(ranges.begin(), ranges.end(),
-              [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    std::ranges::sort(ranges, {}, &Range::begin);
     for (std::size_t r = 1; r < ranges.size(); ++r) {
       require(
           ranges[r].begin >= ranges[r - 1].end, "parameters '", names_[ranges[r - 1].parameter],
@@ -188,9 +186,7 @@ void FlatParameters::make_whole() {
               names_[range.parameter],
               "' is a part, or another order, of memory that other tensors use, too: they would be "
               "left behind; give it memory of its own (set_data(clone()))");
-      const at::Tensor own = at::empty(parameter.sizes(), parameter.scalar_type());
-      own.copy_(parameter.detach());
-      parameter.set_data(own);
+      parameter.set_data(parameter.detach().clone(at::MemoryFormat::Contiguous));
     }
   }
 }
@@ -393,17 +389,15 @@ std::int64_t FlatParameters::predicted_bytes(const FlatLayout& layout) {
 
 // Two blocks, the largest there are.
 std::int64_t FlatParameters::predicted_gathered(const FlatLayout& layout) {
-  std::map<std::int64_t, std::int64_t> blocks;
+  std::vector<std::int64_t> blocks(2);
   for (const FlatBucket& bucket : layout.buckets()) {
-    if (bucket.group != 0) blocks[bucket.group] += bucket.bytes(bucket.dtype);
+    if (bucket.group == 0) continue;
+    const auto block = static_cast<std::size_t>(bucket.group - 1);
+    blocks.resize(std::max(blocks.size(), block + 1));
+    blocks[block] += bucket.bytes(bucket.dtype);
   }
-  std::int64_t largest = 0;
-  std::int64_t second = 0;
-  for (const auto& [group, bytes] : blocks) {
-    second = std::max(second, std::min(bytes, largest));
-    largest = std::max(largest, bytes);
-  }
-  return largest + second;
+  std::ranges::partial_sort(blocks, blocks.begin() + 2, std::greater());
+  return blocks[0] + blocks[1];
 }
 
 }  // namespace lockstep

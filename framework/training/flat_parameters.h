@@ -16,8 +16,8 @@
 
 namespace lockstep {
 
-/// What replica r updates, where replicas do not share memory: there it is its shard of each
-/// bucket, but for own_group, where it is the buckets of group r + 1 everywhere.
+/// What replica r updates: all, its shard of each bucket, or the buckets of group r + 1. Where
+/// replicas share memory `all` is its shard, too.
 enum class ParameterUpdates { all, own_shard, own_group };
 
 /// A module's parameters while a trainer keeps their values in flat buckets. Where all replicas of
@@ -29,12 +29,9 @@ enum class ParameterUpdates { all, own_shard, own_group };
 /// Unless groups are what replicas own, buckets of groups other than 0 are cut (replicas that share
 /// memory have none): each replica has its shard, and all while they are gathered.
 ///
-/// Between the trainer's calls a program may replace a parameter's values (torch::load, set_data):
-/// they are taken over, if all replicas do the same. It writes into them by edit() alone: what is
-/// written in place otherwise is an error, with private copies as with a common one. LibTorch's
-/// version counters tell of it; what goes around them (p.data().mul_()) shows in a few elements of
-/// each parameter, which are remembered. (Read-only pages would show all of it, and cost 2 % of a
-/// step.)
+/// What a program may do with its parameters meanwhile, ZeroTrainer (zero.h) says. Writes show in
+/// LibTorch's version counters and in a few elements of each parameter, which are remembered.
+/// (Read-only pages would show all writes, and cost 2 % of a step.)
 class FlatParameters {
  public:
   /// Puts the `parameters`, which keep their values, into buckets that `layout` describes. All
@@ -76,9 +73,8 @@ class FlatParameters {
   void start_gathering(std::size_t bucket, AxisQueue& queue);
   /// Returns when it is gathered: its parameters have their values.
   void gather(std::size_t bucket, AxisQueue& queue);
-  /// Gives the memory of a gathered bucket back: its parameters have no values, and every use of
-  /// them is LibTorch's error of a tensor on the meta device. Tensors that autograd has saved find
-  /// theirs again when it is gathered the next time. Waits first, if that is under way.
+  /// Waits for a bucket that is being gathered, and gives its memory back: its parameters are on
+  /// the meta device. Tensors that autograd has saved have values again when it is gathered again.
   void drop(std::size_t bucket, AxisQueue& queue);
   [[nodiscard]] bool is_gathered(std::size_t bucket) const {
     return buckets_[bucket].gathered.defined();
