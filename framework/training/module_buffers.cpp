@@ -72,15 +72,10 @@ ModuleBuffers::ModuleBuffers(torch::nn::Module* module, const AxisNames& axis_na
   synchronize(Buffers::first);
 }
 
-void ModuleBuffers::synchronize() {
-  synchronize(rule_);
-}
-
 void ModuleBuffers::check_agreement() const {
   const Named buffers = all();
-  if (!buffers.names.empty()) {
-    lockstep::check_agreement(buffers.names, buffers.tensors, axis_, "buffer");
-  }
+  if (buffers.names.empty()) return;
+  lockstep::check_agreement(buffers.names, buffers.tensors, axis_, "buffer");
 }
 
 ModuleBuffers::Named ModuleBuffers::all() const {

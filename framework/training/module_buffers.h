@@ -26,7 +26,7 @@ class ModuleBuffers {
 
   /// Makes the buffers equal, by the rule, those with it that were registered meanwhile. A buffer
   /// that is equal on all replicas keeps its bits. All replicas together.
-  void synchronize();
+  void synchronize() { synchronize(rule_); }
 
   /// Throws Error unless all replicas have equal buffers, which names the first that differs and
   /// the replicas that differ from replica 0. All replicas together.

@@ -1,7 +1,6 @@
 #include "framework/training/random_draws.h"
 
 #include <set>
-#include <string>
 #include <vector>
 
 #include <ATen/ops/zeros.h>
@@ -90,16 +89,13 @@ void RandomDraws::end_backward(bool is_last) {
     return;
   }
   place_->microbatch = 0;
-  if (++place_->step == 1) {
-    tell_for_all();
-  } else if (seen_ && !told_) {
+  if (++place_->step > 1) {
+    if (!seen_ || told_) return;
     told_ = true;
     log_warning(lockstep::str("replica ", axis_index(axis_), ", step ", place_->step, ": ",
                               description(), " (said once)"));
+    return;
   }
-}
-
-void RandomDraws::tell_for_all() {
   const at::Tensor drew = at::zeros({1}, at::kInt).fill_(seen_ ? 1 : 0);
   psum_(drew, axis_);
   const auto count = drew.item<std::int64_t>();

@@ -9,10 +9,6 @@
 #include "framework/training/dropout.h"
 #include "framework/training/process_generator.h"
 
-namespace torch::nn {
-class Module;
-}
-
 namespace lockstep {
 
 /// A trainer's part in randomness: it tells the lockstep::Dropouts of its module the step and the
@@ -26,9 +22,8 @@ class RandomDraws {
   /// A microbatch's backward begins: notices whether its forward has drawn. ValueError where that
   /// is not allowed.
   void begin_backward();
-  /// The microbatch's backward is over; `is_last` for the last one of a step. The first step's last
-  /// call is one of all replicas together, in which replica 0 warns for all; later each replica
-  /// warns of the draws that it notices.
+  /// The microbatch's backward is over, the last one of a step or not. At the end of the first step
+  /// all replicas call it together, and replica 0 warns for all; later each warns of its own draws.
   void end_backward(bool is_last);
 
   /// Whether this replica knows of a draw: of its own or, from the first step, of any replica.
@@ -36,7 +31,6 @@ class RandomDraws {
 
  private:
   [[nodiscard]] std::string description() const;
-  void tell_for_all();
 
   torch::nn::Module* module_;
   Randomness randomness_;
