@@ -1,5 +1,6 @@
 #include "framework/training/block_gathering.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
@@ -7,24 +8,30 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/text.h"
 
 namespace lockstep {
 
-BlockGathering::BlockGathering(const std::vector<Block*>& blocks, const FlatLayout& layout,
-                               FlatParameters& parameters, AxisQueue& queue,
-                               std::function<void(std::size_t bucket)> left)
+at::Tensor Block::operator()(const at::Tensor& input) {
+  if (const auto runner = runner_.lock()) return runner->run(*this, input);
+  if (had_runner_) {
+    throw Error(
+        "the parameters of block '" + name() +
+        "' were cut into shards by a ZeroTrainer that is gone: call its release_parameters() "
+        "before it ends");
+  }
+  return forward(input);
+}
+
+BlockGathering::BlockGathering(const std::vector<Block*>& blocks, FlatParameters& parameters,
+                               AxisQueue& queue, std::function<void(std::size_t bucket)> left)
     : parameters_(parameters), queue_(queue), left_(std::move(left)), parts_(blocks.size()) {
   for (std::size_t part = 0; part < blocks.size(); ++part) part_of_.emplace(blocks[part], part);
-  for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
-    const std::int64_t group = layout.buckets()[bucket].group;
-    if (group == 0) continue;
-    const auto part = static_cast<std::size_t>(group - 1);
-    parts_[part].buckets.push_back(bucket);
-    for (const std::size_t item : layout.buckets()[bucket].items) {
-      ++parts_[part].items;
-      part_of_item_.emplace(item, part);
-    }
+  const std::vector<FlatBucket>& buckets = parameters.layout().buckets();
+  for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+    if (buckets[bucket].group == 0) continue;
+    Part& part = parts_[static_cast<std::size_t>(buckets[bucket].group - 1)];
+    part.buckets.push_back(bucket);
+    part.items += buckets[bucket].items.size();
   }
 }
 
@@ -37,23 +44,14 @@ void BlockGathering::drop(std::size_t part) {
   for (const std::size_t bucket : parts_[part].buckets) parameters_.drop(bucket, queue_);
 }
 
-std::size_t BlockGathering::gathered_parts() const {
-  std::size_t count = 0;
-  for (const Part& part : parts_) {
-    count += !part.buckets.empty() && parameters_.is_gathered(part.buckets.front()) ? 1 : 0;
-  }
-  return count;
-}
-
 void BlockGathering::prefetch(std::size_t part) {
-  if (!queue_.overlaps() || gathered_parts() > 1) return;
+  const auto gathered = std::ranges::count_if(parts_, [this](const Part& each) {
+    return !each.buckets.empty() && parameters_.is_gathered(each.buckets.front());
+  });
+  if (!queue_.overlaps() || gathered > 1) return;
   for (const std::size_t bucket : parts_[part].buckets) {
     parameters_.start_gathering(bucket, queue_);
   }
-}
-
-void BlockGathering::close_order() noexcept {
-  if (!order_.empty()) last_order_ = std::exchange(order_, {});
 }
 
 at::Tensor BlockGathering::run(Block& block, const at::Tensor& input) {
@@ -66,8 +64,7 @@ at::Tensor BlockGathering::run(Block& block, const at::Tensor& input) {
     if (place < last_order_.size() && last_order_[place - 1] == part) prefetch(last_order_[place]);
   }
   const bool ends_at_input = c10::GradMode::is_enabled() && input.requires_grad();
-  // Of its own, so that its gradient is there when this run's backward is over: others may use the
-  // input, too.
+  // A view, whose gradient is there when this run's backward is over: others may use the input.
   const at::Tensor own_input = ends_at_input ? input.view_as(input) : input;
   const at::Tensor output = block.forward(own_input);
   if (parts_[part].users == 0) drop(part);
@@ -107,11 +104,13 @@ void BlockGathering::before_backward(std::size_t part) {
 }
 
 void BlockGathering::gradient_ready(std::size_t item) {
-  const auto found = part_of_item_.find(item);
-  if (found == part_of_item_.end()) return;
-  Part& part = parts_[found->second];
+  const FlatLayout& layout = parameters_.layout();
+  const std::int64_t group = layout.buckets()[layout.place(item).bucket].group;
+  if (group == 0) return;
+  const auto index = static_cast<std::size_t>(group - 1);
+  Part& part = parts_[index];
   if (part.missing > 0 && --part.missing == 0 && part.users == 1 && !part.ends_at_input) {
-    after_backward(found->second);
+    after_backward(index);
   }
 }
 
@@ -135,7 +134,7 @@ void BlockGathering::after_backward(std::size_t part) {
 void BlockGathering::end_backward() {
   is_own_ = false;
   is_other_ = false;
-  close_order();
+  if (!order_.empty()) last_order_ = std::exchange(order_, {});
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     parts_[part].users = 0;
     parts_[part].ends_at_input = true;
@@ -144,8 +143,7 @@ void BlockGathering::end_backward() {
 }
 
 void BlockGathering::end_step() {
-  if (!std::exchange(keeps_graph_, false)) return;
-  end_backward();
+  if (std::exchange(keeps_graph_, false)) end_backward();
 }
 
 void BlockGathering::gather_everything() {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,14 +14,13 @@ namespace lockstep {
 
 /// Gathers blocks' parameters when they run and drops them after it, in forward and backward. At
 /// most two blocks are there at a time: the one that runs, and the one before (in a backward) or,
-/// where a network carries bytes meanwhile, the next, in the order of the forward before.
+/// where a network carries bytes meanwhile, the next in the last forward's order.
 class BlockGathering final : public std::enable_shared_from_this<BlockGathering> {
  public:
   /// `blocks` are the groups 1, 2, … of the parameters' layout. `left` is called with each bucket
   /// of a block whose backward is over, at the same places on all replicas; not for a block that
   /// ran on an input without a gradient.
-  BlockGathering(const std::vector<Block*>& blocks, const FlatLayout& layout,
-                 FlatParameters& parameters, AxisQueue& queue,
+  BlockGathering(const std::vector<Block*>& blocks, FlatParameters& parameters, AxisQueue& queue,
                  std::function<void(std::size_t bucket)> left);
 
   /// block.forward(input).
@@ -53,20 +51,17 @@ class BlockGathering final : public std::enable_shared_from_this<BlockGathering>
     int users = 0;              // runs whose backward goes on
     std::size_t missing = 0;    // gradients, of the backward that goes on
   };
-  void close_order() noexcept;
   void gather(std::size_t part);
   void drop(std::size_t part);
   void prefetch(std::size_t part);
   void before_backward(std::size_t part);
   void after_backward(std::size_t part);
-  [[nodiscard]] std::size_t gathered_parts() const;
 
   FlatParameters& parameters_;
   AxisQueue& queue_;
   std::function<void(std::size_t bucket)> left_;
   std::vector<Part> parts_;
   std::map<const Block*, std::size_t> part_of_;
-  std::map<std::size_t, std::size_t> part_of_item_;
   std::vector<std::size_t> last_order_;  // of the parts in the last forward
   std::vector<std::size_t> order_;       // in this one, so far
   int keeps_everything_ = 0;             // how many ask for it

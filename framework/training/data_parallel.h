@@ -2,20 +2,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <source_location>
-#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
-#include "framework/training/averaging_options.h"
+#include "framework/training/flat_gradients.h"
 #include "framework/training/gradient_hooks.h"
+#include "framework/training/module_buffers.h"
+#include "framework/training/module_parameters.h"
+#include "framework/training/random_draws.h"
 #include "framework/tree/tree.h"
-
-namespace torch::nn {
-class Module;
-}
 
 namespace lockstep {
 
@@ -58,7 +57,6 @@ class DataParallel {
                         const DataParallelOptions& options = {},
                         std::source_location where = std::source_location::current())
       : DataParallel(tree_leaves(parameters), axis_name, options, where) {}
-  ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
@@ -79,13 +77,38 @@ class DataParallel {
   void check_agreement(std::source_location where = std::source_location::current());
   /// Whether training is known to have drawn from LibTorch's process-wide generator: threads,
   /// processes and fewer workers then need not give the same bits.
-  [[nodiscard]] bool has_random_draws() const noexcept;
+  [[nodiscard]] bool has_random_draws() const noexcept { return random_draws_->seen(); }
 
  private:
-  class Implementation;
   DataParallel(const std::vector<at::Tensor>& leaves, const AxisNames& axis_name,
                const DataParallelOptions& options, std::source_location where);
-  std::unique_ptr<Implementation> implementation_;
+  // Of `parameters` those that require a gradient are averaged; all start alike. They are those of
+  // `module`, or of a tree (nullptr).
+  DataParallel(torch::nn::Module* module, ModuleParameters parameters, const AxisNames& axis_name,
+               const DataParallelOptions& options, std::source_location where);
+
+  void backward(const at::Tensor& loss, const BackwardOptions& options, bool is_last,
+                std::source_location where);
+  void begin(const AxisCall& call, const at::Tensor& loss, bool is_last);
+  void add(std::size_t index, const at::Tensor& gradient);
+  void end_plain();
+  void end(bool has_loss);
+  void lay_out(const at::Tensor& loss);
+
+  AxisNames axis_;
+  DataParallelOptions options_;
+  AxisCall made_;
+  ModuleParameters all_;
+  ParameterClaims claims_;
+  std::unique_ptr<FlatGradients> gradients_;
+  GradientHooks hooks_;
+  AxisQueue queue_;
+  UnusedParameters unused_;
+  std::optional<ModuleBuffers> buffers_;
+  std::optional<RandomDraws> random_draws_;
+  std::optional<AxisCall> call_;  // the backward that goes on
+  bool is_first_ = true;          // it is the first one since the last reduction
+  bool is_last_ = true;           // its gradients are reduced
 };
 
 }  // namespace lockstep

@@ -1,22 +1,275 @@
 #include "framework/training/flat_gradients.h"
 
 #include <algorithm>
+#include <source_location>
+#include <utility>
 
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
+#include "framework/axes/environment.h"
 #include "framework/base/errors.h"
-#include "framework/base/shard.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
+#include "framework/collectives/message.h"
+#include "framework/training/turn_gradients.h"
 
 namespace lockstep {
+
+at::ScalarType gradient_dtype(const FlatBucket& bucket) {
+  const bool is_half = bucket.dtype == at::kBFloat16 || bucket.dtype == at::kHalf;
+  return is_half ? at::kFloat : bucket.dtype;
+}
+
+// Memory for the few buckets that are reduced at one time, in which replicas reach each other's
+// where they share memory.
+class StagingBuffers {
+ public:
+  // Gives the dtype of a bucket here; buckets without one (undefined) have no room.
+  using TypeOf = at::ScalarType (*)(const FlatBucket&);
+
+  StagingBuffers(const FlatLayout& layout, const AxisNames& axis_name, std::size_t at_once,
+                 TypeOf type_of)
+      : type_of_(type_of) {
+    const std::int64_t largest = bytes(layout, 1, type_of);
+    for (std::size_t slot = 0; largest > 0 && slot < at_once; ++slot) {
+      buffers_.push_back(symmetric_zeros({largest}, at::kByte, axis_name));
+    }
+  }
+
+  // All of bucket `index`, flat. The one that comes at_once later has the same memory.
+  at::Tensor of(const FlatBucket& bucket, std::size_t index) const {
+    const at::ScalarType type = type_of_(bucket);
+    return buffers_[index % buffers_.size()].narrow(0, 0, bucket.bytes(type)).view(type);
+  }
+
+  // What they take.
+  static std::int64_t bytes(const FlatLayout& layout, std::size_t at_once, TypeOf type_of) {
+    std::int64_t largest = 0;
+    for (const FlatBucket& bucket : layout.buckets()) {
+      largest = std::max(largest, bucket.bytes(type_of(bucket)));
+    }
+    return static_cast<std::int64_t>(at_once) * largest;
+  }
+
+ private:
+  TypeOf type_of_;
+  std::vector<at::Tensor> buffers_;
+};
+
+// One replica's own gradients in flat buckets, from its backward until they are reduced. For each
+// microbatch: begin(), add() or add_none() for every parameter, collect(), then values() and
+// release() for each bucket in turn, end(). Where reductions start in the midst of the backward,
+// values() and release() come between add()s.
+class LocalGradients {
+ public:
+  LocalGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout)
+      : layout_(layout) {
+    for (const at::Tensor& parameter : parameters) sizes_.push_back(parameter.sizes().vec());
+  }
+  virtual ~LocalGradients() = default;
+
+  // A microbatch begins: its gradients are added to those that are there, or replace them.
+  virtual void begin(bool adds) = 0;
+  // The gradient of parameter `index`, or a further part of it.
+  virtual void add(std::size_t index, const at::Tensor& gradient, bool is_further_part) = 0;
+  // The microbatch has no gradient for parameter `index`: it counts as zeros.
+  virtual void add_none(std::size_t index) = 0;
+
+  // All gradients are there and will be reduced. All replicas together.
+  virtual void collect() {}
+  // What this replica brings to the reduction of a bucket.
+  virtual at::Tensor values(std::size_t bucket) = 0;
+  // The reduction of the next bucket is over.
+  virtual void release() {}
+  // All reductions are over.
+  virtual void end() {}
+
+  // Memory for a part of a bucket's mean: it may be that of the values.
+  virtual at::Tensor result(std::size_t bucket, const Shard& part) {
+    return count_bytes(at::zeros({part.size}, gradient_dtype(layout_.buckets()[bucket])));
+  }
+
+  // Bytes of all this; of replicas that take turns this one's part.
+  virtual std::int64_t bytes() const noexcept { return bytes_; }
+
+  // Parameter `index` in a flat tensor that is laid out as its bucket.
+  at::Tensor view_of(const at::Tensor& bucket, std::size_t index) const {
+    return part_of(bucket, layout_.place(index).offset, sizes_[index]);
+  }
+
+ protected:
+  // Returns the tensor, whose bytes count from now on.
+  at::Tensor count_bytes(at::Tensor tensor) {
+    bytes_ += static_cast<std::int64_t>(tensor.nbytes());
+    return tensor;
+  }
+
+  const FlatLayout& layout_;
+
+ private:
+  std::vector<std::vector<std::int64_t>> sizes_;  // by parameter
+  std::int64_t bytes_ = 0;
+};
+
 namespace {
 
-constexpr std::size_t kUnderWay = 2;  // buckets at one time, where reductions overlap
+class KeptGradients : public LocalGradients {
+ public:
+  KeptGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
+                const AxisNames& axis_name)
+      : LocalGradients(parameters, layout) {
+    for (const FlatBucket& bucket : layout.buckets()) {
+      buckets_.push_back(
+          count_bytes(symmetric_zeros({bucket.size}, gradient_dtype(bucket), axis_name)));
+    }
+  }
 
+  void begin(bool adds) override { adds_ = adds; }
+
+  void add(std::size_t index, const at::Tensor& gradient, bool is_further_part) override {
+    const at::Tensor view = view_of(buckets_[layout_.place(index).bucket], index);
+    if (is_further_part || adds_) {
+      view.add_(gradient);
+    } else if (view.data_ptr() != gradient.data_ptr()) {
+      view.copy_(gradient);
+    }
+  }
+
+  void add_none(std::size_t index) override {
+    if (!adds_) view_of(buckets_[layout_.place(index).bucket], index).zero_();
+  }
+
+  at::Tensor values(std::size_t bucket) override { return buckets_[bucket]; }
+
+  at::Tensor result(std::size_t bucket, const Shard& part) override {
+    if (buckets_.empty()) return LocalGradients::result(bucket, part);
+    return buckets_[bucket].narrow(0, part.offset, part.size);
+  }
+
+ protected:
+  // Without buckets.
+  using LocalGradients::LocalGradients;
+
+  std::vector<at::Tensor> buckets_;
+
+ private:
+  bool adds_ = false;
+};
+
+class GradientsInTurns final : public KeptGradients {
+ public:
+  GradientsInTurns(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
+                   const AxisNames& axis_name)
+      : KeptGradients(parameters, layout), axis_(axis_name) {
+    const AxisCall call{"gradients", axis_, std::source_location::current()};
+    ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
+    sums_ = TurnGradients::of_worker(all, layout);
+    replicas_here_ = static_cast<std::int64_t>(all.layout().own_places().size());
+    place_here_ = static_cast<std::int64_t>(all.layout().index_of(all.rank()));
+  }
+
+  void begin(bool adds) override {
+    if (!adds) buckets_ = sums_->take();
+    KeptGradients::begin(adds);
+  }
+
+  // The own gradients become a part of sums; one of these may be what this replica brings.
+  void collect() override {
+    sums_->give(axis_index(axis_), std::move(buckets_));
+    barrier(axis_);
+    buckets_ = sums_->brought_by(axis_index(axis_));
+  }
+
+  void end() override {
+    buckets_.clear();
+    sums_->finish();
+  }
+
+  std::int64_t bytes() const noexcept override {
+    return LocalGradients::bytes() + shard(sums_->bytes(), replicas_here_, place_here_).size;
+  }
+
+ private:
+  AxisNames axis_;
+  std::shared_ptr<TurnGradients> sums_;
+  std::int64_t replicas_here_ = 1;
+  std::int64_t place_here_ = 0;
+};
+
+class StagedGradients final : public LocalGradients {
+ public:
+  StagedGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
+                  const AxisNames& axis_name, std::size_t at_once)
+      : LocalGradients(parameters, layout),
+        staging_(layout, axis_name, at_once, gradient_dtype),
+        at_once_(at_once),
+        held_(parameters.size()) {}
+
+  void begin(bool /*adds*/) override {
+    released_ = 0;
+    for (at::Tensor& gradient : held_) gradient.reset();  // of a backward that has thrown
+  }
+
+  void add(std::size_t index, const at::Tensor& gradient, bool is_further_part) override {
+    const std::size_t bucket = layout_.place(index).bucket;
+    if (is_further_part) {
+      held_[index] = held_[index].add(gradient);
+    } else if (bucket < released_ + at_once_) {
+      // At once, while the gradient is in the cache.
+      held_[index] = view_of(staged(bucket), index);
+      held_[index].copy_(gradient);
+    } else {
+      held_[index] = gradient;
+    }
+  }
+
+  void add_none(std::size_t /*index*/) override {}
+
+  at::Tensor values(std::size_t bucket) override {
+    const at::Tensor all = staged(bucket);
+    for (const std::size_t index : layout_.buckets()[bucket].items) {
+      const at::Tensor view = view_of(all, index);
+      if (!held_[index].defined()) {
+        view.zero_();
+      } else if (view.data_ptr() != held_[index].data_ptr()) {
+        view.copy_(held_[index]);
+      }
+      held_[index].reset();
+    }
+    return all;
+  }
+
+  void release() override { ++released_; }
+
+ private:
+  at::Tensor staged(std::size_t bucket) const {
+    return staging_.of(layout_.buckets()[bucket], bucket);
+  }
+
+  StagingBuffers staging_;
+  std::size_t at_once_;
+  std::size_t released_ = 0;
+  std::vector<at::Tensor> held_;  // by parameter: its gradient until its bucket is reduced
+};
+
+std::unique_ptr<LocalGradients> make_local(GradientWay way,
+                                           const std::vector<at::Tensor>& parameters,
+                                           const FlatLayout& layout, const AxisNames& axis_name,
+                                           std::size_t at_once) {
+  if (way == GradientWay::staged) {
+    return std::make_unique<StagedGradients>(parameters, layout, axis_name, at_once);
+  }
+  if (way == GradientWay::summed_in_turns) {
+    return std::make_unique<GradientsInTurns>(parameters, layout, axis_name);
+  }
+  return std::make_unique<KeptGradients>(parameters, layout, axis_name);
+}
+
+// How many buckets are reduced at one time.
 std::size_t reductions_at_once(const FlatLayout& layout, bool overlaps) {
-  return std::min(layout.buckets().size(), overlaps ? kUnderWay : 1);
+  return std::min<std::size_t>(layout.buckets().size(), overlaps ? 2 : 1);
 }
 
 at::ScalarType wire_type(const FlatBucket& bucket) {
@@ -33,7 +286,7 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Fl
       queue_(queue),
       replica_(axis_index(axis_name)),
       at_once_(reductions_at_once(layout, queue.overlaps())),
-      local_(LocalGradients::make(options.way, parameters, layout, axis_name, at_once_)),
+      local_(make_local(options.way, parameters, layout_, axis_name, at_once_)),
       buckets_(layout.buckets().size()),
       has_(parameters.size(), false) {
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
@@ -50,20 +303,22 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Fl
     }
   }
   if (options_.compression != Compression::none) {
-    wire_.emplace(layout_, axis_name, at_once_, wire_type);
+    wire_ = std::make_unique<StagingBuffers>(layout_, axis_name, at_once_, wire_type);
   }
 }
 
-FlatGradients::Use FlatGradients::use() const noexcept {
+FlatGradients::~FlatGradients() = default;
+
+MemoryUse FlatGradients::use() const noexcept {
   return {.gradients = local_->bytes() + summed_means_,
           .communication = predicted_use(layout_, options_, queue_.overlaps()).communication};
 }
 
-FlatGradients::Use FlatGradients::predicted_use(const FlatLayout& layout,
-                                                const FlatGradientOptions& options, bool overlaps) {
+MemoryUse FlatGradients::predicted_use(const FlatLayout& layout, const FlatGradientOptions& options,
+                                       bool overlaps) {
   const std::size_t at_once = reductions_at_once(layout, overlaps);
   const bool is_whole = options.way == GradientWay::kept_whole;
-  Use use;
+  MemoryUse use;
   for (const FlatBucket& bucket : layout.buckets()) {
     const std::int64_t whole = bucket.bytes(gradient_dtype(bucket));
     const std::int64_t mean = is_whole ? whole : whole / layout.shards();
@@ -80,6 +335,10 @@ FlatGradients::Use FlatGradients::predicted_use(const FlatLayout& layout,
     use.communication += StagingBuffers::bytes(layout, at_once, wire_type);
   }
   return use;
+}
+
+at::Tensor FlatGradients::mean_of(std::size_t index) const {
+  return local_->view_of(mean(layout_.place(index).bucket), index);
 }
 
 Shard FlatGradients::part_of_mean(std::size_t bucket) const {
@@ -189,7 +448,7 @@ void FlatGradients::complete_next() {
     bucket.reduced.copy_(bucket.message.narrow(0, part.offset, part.size));
   }
   bucket.message.reset();
-  local_->release(index);
+  local_->release();
   if (!options_.reduces_every_microbatch) return;
   if (first_) {
     bucket.mean.copy_(bucket.reduced);

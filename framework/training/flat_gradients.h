@@ -9,23 +9,38 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
+#include "framework/base/shard.h"
 #include "framework/collectives/axis_queue.h"
 #include "framework/training/averaging_options.h"
-#include "framework/training/local_gradients.h"
+#include "framework/training/memory_prediction.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep {
 
+class LocalGradients;
+class StagingBuffers;
+
+/// Where a replica's own gradients are until they are reduced, and what it gets of the means.
+enum class GradientWay {
+  kept_whole,       ///< in memory of their own; all of the means
+  kept,             ///< in memory of their own; its shard of each bucket, as with the others
+  staged,           ///< each bucket's in one of a few staging buffers, while it is reduced
+  summed_in_turns,  ///< in TurnGradients, which replicas that take turns share
+};
+
 struct FlatGradientOptions {
   GradientWay way = GradientWay::kept_whole;
   /// Whether kept gradients are reduced in the midst of the backward. Staged ones always are, those
-  /// summed in turns never, whose replicas run one after the other.
+  /// summed in turns never.
   Overlap overlap = Overlap::automatic;
   /// Each microbatch's gradients are reduced, and the means are summed; otherwise each replica sums
   /// its own first, which staged ones cannot.
   bool reduces_every_microbatch = false;
   Compression compression = Compression::none;  ///< not of what is summed in turns
 };
+
+/// The dtype of a bucket's gradients: those of half types are summed and sent in float32.
+[[nodiscard]] at::ScalarType gradient_dtype(const FlatBucket& bucket);
 
 /// Gradients in flat buckets, and their means over an axis: a reduction (sum, then one division) a
 /// bucket. Between begin() and finish() the gradients of one backward are added, each as it comes.
@@ -37,16 +52,16 @@ class FlatGradients {
   /// way. All replicas together.
   FlatGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
                 const AxisNames& axis_name, const FlatGradientOptions& options, AxisQueue& queue);
+  ~FlatGradients();
 
-  /// Begins a microbatch: the first of a step or not, the last or not.
+  /// Begins a microbatch, which may be the first or the last of a step.
   void begin(bool first, bool last);
   /// The gradient of parameter `index` is there.
   void add(std::size_t index, const at::Tensor& gradient);
   /// Whether it has come in this microbatch.
   [[nodiscard]] bool has(std::size_t index) const { return has_[index]; }
-  /// No more gradients come for a bucket, of a layout with groups: its buckets are reduced after
-  /// this or finish(), not when their gradients are there, so that all replicas reduce at the same
-  /// places among their other collectives.
+  /// No more gradients come for a bucket of a layout with groups, which is reduced after this or
+  /// finish(): so all replicas reduce at the same places among their other collectives.
   void close(std::size_t bucket);
   /// Ends the microbatch; after the last the means are there. Parameters without a gradient count
   /// as zeros; returns them.
@@ -64,19 +79,13 @@ class FlatGradients {
   /// and until the next begin().
   [[nodiscard]] const at::Tensor& mean(std::size_t bucket) const { return buckets_[bucket].mean; }
   /// A parameter's mean gradient. Needs has_whole_means().
-  [[nodiscard]] at::Tensor mean_of(std::size_t index) const {
-    return local_->view_of(mean(layout_.place(index).bucket), index);
-  }
+  [[nodiscard]] at::Tensor mean_of(std::size_t index) const;
 
-  struct Use {
-    std::int64_t gradients = 0;
-    std::int64_t communication = 0;  ///< there for sending alone
-  };
-  /// What this replica takes in bytes; of what those that take turns have together, its part.
-  [[nodiscard]] Use use() const noexcept;
+  /// What this replica takes; of what those that take turns have together, its part.
+  [[nodiscard]] MemoryUse use() const noexcept;
   /// What a replica will take, without the sets of TurnGradients. `overlaps` as the queue.
-  [[nodiscard]] static Use predicted_use(const FlatLayout& layout,
-                                         const FlatGradientOptions& options, bool overlaps);
+  [[nodiscard]] static MemoryUse predicted_use(const FlatLayout& layout,
+                                               const FlatGradientOptions& options, bool overlaps);
 
  private:
   struct Bucket {
@@ -101,7 +110,7 @@ class FlatGradients {
   std::int64_t replica_;
   std::size_t at_once_;  // buckets that are staged or under way at one time
   std::unique_ptr<LocalGradients> local_;
-  std::optional<StagingBuffers> wire_;  // buckets as they travel
+  std::unique_ptr<StagingBuffers> wire_;  // buckets as they travel
   std::vector<Bucket> buckets_;
   std::vector<bool> has_;      // by parameter
   std::size_t next_ = 0;       // the first bucket whose reduction is not started

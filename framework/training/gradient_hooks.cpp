@@ -1,18 +1,21 @@
 #include "framework/training/gradient_hooks.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <queue>
+#include <unordered_map>
 #include <utility>
 
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "framework/base/text.h"
+#include "framework/collectives/in_place.h"
 
 namespace lockstep {
-
-using torch::autograd::variable_list;
 
 struct GradientHooks::State {
   Receiver receiver;
@@ -26,30 +29,20 @@ struct GradientHooks::State {
   };
   std::vector<Attached> attached{};
   bool is_on = false;
-};
 
-// A backward with the hooks on. What autograd destroys without having called it has failed.
-class GradientHooks::Run {
- public:
-  explicit Run(std::shared_ptr<State> state) : state_(std::move(state)) { state_->is_on = true; }
-  ~Run() { state_->is_on = false; }
-  Run(const Run&) = delete;
-  Run& operator=(const Run&) = delete;
-
-  void end() {
-    state_->is_on = false;
-    state_->receiver.end();
+  // The hooks are on while the result lives: autograd destroys it without a call where it fails.
+  static std::shared_ptr<void> switch_on(const std::shared_ptr<State>& state) {
+    state->is_on = true;
+    return {nullptr, [state](void*) { state->is_on = false; }};
   }
-
- private:
-  std::shared_ptr<State> state_;
 };
 
 class GradientHooks::Hook final : public torch::autograd::FunctionPostHook {
  public:
   Hook(std::weak_ptr<State> state, std::size_t index) : state_(std::move(state)), index_(index) {}
 
-  variable_list operator()(const variable_list& outputs, const variable_list&) override {
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list&) override {
     const auto state = state_.lock();
     if (!state) return outputs;
     at::Tensor& slot = state->parameters[index_].mutable_grad();
@@ -57,11 +50,12 @@ class GradientHooks::Hook final : public torch::autograd::FunctionPostHook {
     if (!state->is_on) {
       state->receiver.begin();
       torch::autograd::Engine::get_default_engine().queue_callback(
-          [run = std::make_shared<Run>(state)] { run->end(); });
+          [state, on = State::switch_on(state)] {
+            state->is_on = false;
+            state->receiver.end();
+          });
     }
-    const at::Tensor gradient = std::move(slot);
-    slot = at::Tensor();
-    state->receiver.ready(index_, gradient);
+    state->receiver.ready(index_, std::exchange(slot, at::Tensor()));
     return outputs;
   }
 
@@ -99,8 +93,78 @@ GradientHooks::~GradientHooks() {
 
 void GradientHooks::backward(const at::Tensor& loss, const BackwardOptions& options) {
   for (const at::Tensor& parameter : state_->parameters) parameter.mutable_grad().reset();
-  const Run run(state_);
+  const auto on = State::switch_on(state_);
   loss.backward({}, options.retain_graph, options.create_graph);
+}
+
+namespace {
+
+using torch::autograd::Node;
+
+// How many edges of the graph above `root` lead to each node.
+std::unordered_map<const Node*, int> dependencies_of(Node* root) {
+  std::unordered_map<const Node*, int> dependencies{{root, 0}};
+  std::vector<Node*> reached{root};
+  while (!reached.empty()) {
+    Node* const node = reached.back();
+    reached.pop_back();
+    for (const auto& edge : node->next_edges()) {
+      if (!edge.function) continue;
+      Node* const next = edge.function.get();
+      if (dependencies[next]++ == 0) reached.push_back(next);
+    }
+  }
+  return dependencies;
+}
+
+}  // namespace
+
+std::vector<std::size_t> backward_order(const at::Tensor& loss,
+                                        const std::vector<at::Tensor>& parameters) {
+  std::unordered_map<const Node*, std::size_t> index_of;
+  std::vector<bool> found(parameters.size(), false);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    index_of.emplace(torch::autograd::impl::grad_accumulator(parameters[i]).get(), i);
+  }
+  std::vector<std::size_t> order;
+  if (loss.defined() && loss.grad_fn()) {
+    Node* const root = loss.grad_fn().get();
+    auto dependencies = dependencies_of(root);
+    const auto later = [](const Node* a, const Node* b) {
+      return a->sequence_nr() < b->sequence_nr();
+    };
+    std::priority_queue<Node*, std::vector<Node*>, decltype(later)> ready(later);
+    ready.push(root);
+    while (!ready.empty()) {
+      Node* const node = ready.top();
+      ready.pop();
+      const auto leaf = index_of.find(node);
+      if (leaf != index_of.end()) {
+        order.push_back(leaf->second);
+        found[leaf->second] = true;
+      }
+      for (const auto& edge : node->next_edges()) {
+        if (edge.function && --dependencies[edge.function.get()] == 0) {
+          ready.push(edge.function.get());
+        }
+      }
+    }
+  }
+  for (std::size_t i = parameters.size(); i-- > 0;) {
+    if (!found[i]) order.push_back(i);
+  }
+  return order;
+}
+
+std::vector<std::size_t> agreed_backward_order(const at::Tensor& loss,
+                                               const std::vector<at::Tensor>& parameters,
+                                               const AxisNames& axis_name) {
+  const auto own = backward_order(loss, parameters);
+  const at::Tensor order = at::empty({static_cast<std::int64_t>(own.size())}, at::kLong);
+  auto* const data = order.data_ptr<std::int64_t>();
+  std::copy(own.begin(), own.end(), data);
+  pbroadcast_(order, axis_name, 0);
+  return {data, data + own.size()};
 }
 
 }  // namespace lockstep

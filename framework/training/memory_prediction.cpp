@@ -1,7 +1,6 @@
 #include "framework/training/memory_prediction.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <numeric>
 #include <vector>
 
@@ -9,7 +8,6 @@
 #include "framework/training/module_parameters.h"
 #include "framework/training/sharded_update.h"
 #include "framework/training/turn_gradients.h"
-#include "framework/training/zero_stages.h"
 
 namespace lockstep {
 namespace {
@@ -53,13 +51,10 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
   const FlatGradientOptions gradients = gradient_options(
       options, layout, overlaps, workers < placement.replicas, placement.shares_memory);
 
-  const FlatGradients::Use gradient_use = FlatGradients::predicted_use(layout, gradients, overlaps);
+  MemoryUse use = FlatGradients::predicted_use(layout, gradients, overlaps);
+  use.parameters = FlatParameters::predicted_bytes(layout);
   const bool updates_all = options.stage == 0 && !placement.shares_memory;
-  MemoryUse use{
-      .parameters = FlatParameters::predicted_bytes(layout),
-      .gradients = gradient_use.gradients,
-      .optimizer_state = ShardedUpdate::predicted_bytes(options.optimizer, layout, updates_all),
-      .communication = gradient_use.communication};
+  use.optimizer_state = ShardedUpdate::predicted_bytes(options.optimizer, layout, updates_all);
   if (placement.shares_memory) use.shared_parameters = use.parameters;
   if (cuts) use.communication += FlatParameters::predicted_gathered(layout);
   HostMemoryUse all{use, times(use, placement.replicas)};

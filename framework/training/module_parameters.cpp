@@ -1,13 +1,21 @@
 #include "framework/training/module_parameters.h"
 
 #include <algorithm>
+#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
 
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
 #include "framework/training/block.h"
 
 namespace lockstep {
@@ -21,13 +29,12 @@ void check_parameter(const std::string& name, const at::Tensor& parameter) {
 namespace {
 
 void check_writes_nothing(const std::string& name, const torch::nn::Module& module) {
-  const auto* const embedding = module.as<torch::nn::Embedding>();
-  const auto* const bag = module.as<torch::nn::EmbeddingBag>();
-  require(!(embedding != nullptr && embedding->options.max_norm()) &&
-              !(bag != nullptr && bag->options.max_norm()),
-          "module '", name,
-          "' is an embedding with max_norm, whose forward writes its weights: leave max_norm out, "
-          "and limit the norms in edit_parameters()");
+  const auto writes = [](const auto* each) { return each != nullptr && each->options.max_norm(); };
+  require(
+      !writes(module.as<torch::nn::Embedding>()) && !writes(module.as<torch::nn::EmbeddingBag>()),
+      "module '", name,
+      "' is an embedding with max_norm, whose forward writes its weights: leave max_norm out, "
+      "and limit the norms in edit_parameters()");
 }
 
 }  // namespace
@@ -140,6 +147,95 @@ FlatLayout flat_layout(const ModuleParameters& parameters, std::vector<std::size
   std::ranges::stable_partition(order, [&](std::size_t item) { return groups[item] != 0; });
   const auto bytes = std::max<std::int64_t>(1, static_cast<std::int64_t>(bucket_mb * 1024 * 1024));
   return {flat_items(parameters.tensors, groups), order, bytes, shards};
+}
+
+namespace {
+
+struct Owners {
+  std::mutex mutex;
+  std::map<std::pair<const void*, ParameterPart>, const char*> of;
+};
+
+Owners& owners() {
+  static Owners all;
+  return all;
+}
+
+}  // namespace
+
+ParameterClaims::ParameterClaims(const char* owner, std::vector<ParameterPart> parts,
+                                 const std::vector<std::string>& names,
+                                 std::vector<at::Tensor> parameters)
+    : parts_(std::move(parts)), parameters_(std::move(parameters)) {
+  Owners& all = owners();
+  const std::lock_guard lock(all.mutex);
+  for (const ParameterPart part : parts_) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const auto found = all.of.find({parameters_[i].unsafeGetTensorImpl(), part});
+      if (found == all.of.end()) continue;
+      throw ValueError(lockstep::str(
+          owner, ": parameter '", names[i], "' belongs to a ", found->second,
+          " that is still alive: end that one first; and each replica needs a module of its own"));
+    }
+  }
+  for (const ParameterPart part : parts_) {
+    for (const at::Tensor& parameter : parameters_) {
+      all.of.emplace(std::pair{parameter.unsafeGetTensorImpl(), part}, owner);
+    }
+  }
+}
+
+ParameterClaims::~ParameterClaims() {
+  Owners& all = owners();
+  const std::lock_guard lock(all.mutex);
+  for (const ParameterPart part : parts_) {
+    for (const at::Tensor& parameter : parameters_) {
+      all.of.erase({parameter.unsafeGetTensorImpl(), part});
+    }
+  }
+}
+
+void UnusedParameters::add(const std::vector<std::size_t>& indices) {
+  const std::set<std::size_t> now(indices.begin(), indices.end());
+  if (!unused_) {
+    unused_ = now;
+    return;
+  }
+  std::erase_if(*unused_, [&](std::size_t index) { return !now.contains(index); });
+}
+
+std::vector<bool> UnusedParameters::agree(const std::vector<std::string>& names,
+                                          const AxisNames& axis_name) {
+  const c10::AutoGradMode no_grad(false);
+  at::Tensor replicas = at::zeros({static_cast<std::int64_t>(names.size())}, at::kInt);
+  std::int32_t* const counts = replicas.data_ptr<std::int32_t>();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    counts[i] = !unused_ || unused_->contains(i) ? 1 : 0;
+  }
+  psum_(replicas, axis_name);
+  const std::int64_t all = axis_size(axis_name);
+  std::vector<bool> on_all(names.size());
+  std::vector<std::string> nowhere;
+  std::vector<std::string> somewhere;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    on_all[i] = counts[i] == all;
+    if (counts[i] == 0 || !told_.insert(i).second) continue;
+    if (on_all[i]) {
+      nowhere.push_back(str("'", names[i], "'"));
+    } else {
+      somewhere.push_back(str("'", names[i], "' (on ", counts[i], " of ", all, " replicas)"));
+    }
+  }
+  if (axis_index(axis_name) != 0) return on_all;
+  if (!nowhere.empty()) {
+    log_warning(str("the loss does not depend on ", join(nowhere), ": the optimizer leaves ",
+                    nowhere.size() == 1 ? "it" : "them", " as is (said once)"));
+  }
+  if (!somewhere.empty()) {
+    log_warning(str("the loss does not depend on ", join(somewhere),
+                    ": a gradient of zeros there (said once)"));
+  }
+  return on_all;
 }
 
 }  // namespace lockstep

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,12 +36,12 @@ struct ModuleParameters {
   std::vector<Block*> blocks;          ///< that have parameters that require a gradient
 };
 
-/// Throws ValueError for one that requires a gradient and is not a dense floating tensor on the
-/// CPU, for a module without any, for a Block inside another, and for an Embedding with max_norm. A
-/// parameter that two blocks share is of none.
+/// A parameter that two blocks share is of none. Throws ValueError as check_parameter() for those
+/// that require a gradient, for a module without any, for a Block inside another, and for an
+/// Embedding with max_norm.
 [[nodiscard]] ModuleParameters module_parameters(torch::nn::Module& module);
 
-/// Throws ValueError, naming it, for a parameter that is not as above.
+/// Throws ValueError, naming it, unless a parameter is a dense floating leaf on the CPU.
 void check_parameter(const std::string& name, const at::Tensor& parameter);
 
 /// Throws ValueError, naming it, for the gradient of parameter `name` unless it is dense.
@@ -64,5 +66,43 @@ void check_loss(const at::Tensor& loss, const AxisCall& call);
 [[nodiscard]] FlatLayout flat_layout(const ModuleParameters& parameters,
                                      std::vector<std::size_t> order, double bucket_mb,
                                      std::int64_t shards, bool cuts = false);
+
+/// What a trainer has of a parameter.
+enum class ParameterPart { values, gradients };
+
+/// The parameters that a trainer has, for as long as it lives: no two trainers of a program can
+/// keep the values of one parameter, nor average its gradients.
+class ParameterClaims {
+ public:
+  /// `owner` is what messages call the trainer. ValueError, naming it, for a parameter of which a
+  /// trainer that lives has one of these parts.
+  ParameterClaims(const char* owner, std::vector<ParameterPart> parts,
+                  const std::vector<std::string>& names, std::vector<at::Tensor> parameters);
+  ~ParameterClaims();
+  ParameterClaims(const ParameterClaims&) = delete;
+  ParameterClaims& operator=(const ParameterClaims&) = delete;
+
+ private:
+  std::vector<ParameterPart> parts_;
+  std::vector<at::Tensor> parameters_;
+};
+
+/// Which parameters the losses of a step do not depend on; replica 0 logs each once.
+class UnusedParameters {
+ public:
+  /// After a microbatch's backward: those of these `indices` had no gradient.
+  void add(const std::vector<std::size_t>& indices);
+  /// Whether this replica has any in this step; one without a loss has all.
+  [[nodiscard]] bool any() const { return !unused_ || !unused_->empty(); }
+  /// By parameter, whether no replica's losses of this step depend on it. All replicas together.
+  [[nodiscard]] std::vector<bool> agree(const std::vector<std::string>& names,
+                                        const AxisNames& axis_name);
+  /// The next step begins.
+  void end_step() { unused_.reset(); }
+
+ private:
+  std::optional<std::set<std::size_t>> unused_;  // in this step's microbatches so far
+  std::set<std::size_t> told_;
+};
 
 }  // namespace lockstep

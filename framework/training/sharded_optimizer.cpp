@@ -9,20 +9,18 @@
 #include <c10/core/GradMode.h>
 #include <torch/optim/optimizer.h>
 
-#include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/training/agreement.h"
 #include "framework/training/flat_parameters.h"
 #include "framework/training/module_parameters.h"
-#include "framework/training/parameter_claims.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep {
 namespace {
 
-// The owner of each parameter.
-std::vector<std::int64_t> owners_of(const std::vector<at::Tensor>& parameters,
+// The group of each parameter: the replica that owns it, counted from 1.
+std::vector<std::int64_t> groups_of(const std::vector<at::Tensor>& parameters,
                                     std::int64_t replicas) {
   std::vector<std::size_t> by_size(parameters.size());
   std::iota(by_size.begin(), by_size.end(), std::size_t{0});
@@ -30,13 +28,13 @@ std::vector<std::int64_t> owners_of(const std::vector<at::Tensor>& parameters,
     return parameters[a].numel() > parameters[b].numel();
   });
   std::vector<std::int64_t> load(static_cast<std::size_t>(replicas), 0);
-  std::vector<std::int64_t> owners(parameters.size());
+  std::vector<std::int64_t> groups(parameters.size());
   for (const std::size_t index : by_size) {
     const auto least = std::min_element(load.begin(), load.end());
-    owners[index] = least - load.begin();
+    groups[index] = least - load.begin() + 1;
     *least += parameters[index].numel();
   }
-  return owners;
+  return groups;
 }
 
 }  // namespace
@@ -53,10 +51,7 @@ ShardedOptimizer::ShardedOptimizer(const std::vector<at::Tensor>& parameters, co
                                               std::vector{ParameterPart::values}, names, tensors);
   check_same_model(names, tensors, axis_);
   start_alike(tensors, axis_);
-  const auto owners = owners_of(tensors, axis_size(axis_));
-  // A bucket for each owner and dtype: owners are groups, which are counted from 1.
-  std::vector<std::int64_t> groups;
-  for (const std::int64_t owner : owners) groups.push_back(owner + 1);
+  const auto groups = groups_of(tensors, axis_size(axis_));  // a bucket for each, and dtype
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   parameters_ = std::make_unique<FlatParameters>(
@@ -64,7 +59,7 @@ ShardedOptimizer::ShardedOptimizer(const std::vector<at::Tensor>& parameters, co
       ParameterUpdates::own_group);
   std::vector<at::Tensor> own;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (owners[i] == axis_index(axis_)) own.push_back(tensors[i]);
+    if (groups[i] == axis_index(axis_) + 1) own.push_back(tensors[i]);
   }
   if (!own.empty()) optimizer_ = make(std::move(own));
 }
@@ -75,8 +70,7 @@ void ShardedOptimizer::step(std::source_location where) {
   const AxisCall call{"ShardedOptimizer::step", axis_, where};
   const CalledFrom scope(call);
   const c10::AutoGradMode no_grad(false);
-  // After this nobody reads the parameters any more: not where the gradients were averaged, but
-  // others may have looked at them since.
+  // After this exchange no replica reads the old parameters any more.
   const at::Tensor replaced = at::full({1}, parameters_->check(call) ? 1 : 0, at::kLong);
   psum_(replaced, axis_);
   if (replaced.item<std::int64_t>() != 0) (void)parameters_->adopt(call);

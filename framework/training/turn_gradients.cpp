@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <map>
 #include <utility>
 
@@ -11,7 +10,7 @@
 #include "framework/axes/environment.h"
 #include "framework/collectives/message.h"
 #include "framework/reduce/reduce.h"
-#include "framework/training/local_gradients.h"
+#include "framework/training/flat_gradients.h"
 
 namespace lockstep {
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -15,22 +14,19 @@
 namespace lockstep {
 
 /// How many sets the TurnGradients of replicas `first` … `first` + `count` - 1 make, where each
-/// runs from take() to give() without waiting for others, in order. Where they wait for each other
-/// in between, each has one: `count`. No order takes more.
+/// runs from take() to give() in order. Where they wait for each other in between it is `count`.
 [[nodiscard]] std::int64_t most_sets_in_turn(std::int64_t first, std::int64_t count);
 
 /// Gradients of the replicas that take turns in one worker. Each of them fills a set of buffers
-/// and gives it away; sums of complete subtrees of the canonical order are made at
-/// once, so that of n replicas about log2(n) sets are there, where they run one after the other
-/// (most_sets_in_turn()).
+/// and gives it away; complete subtrees of the canonical order are summed at once, so that n
+/// replicas that run one after the other need about log2(n) sets (most_sets_in_turn()).
 class TurnGradients {
  public:
   /// A flat tensor a bucket.
   using Set = std::vector<at::Tensor>;
 
-  /// The object that this worker's replicas of an axis, whose group is given, share. All replicas
-  /// of the axis call this together, and each keeps the pointer. Its buffers are like the layout's
-  /// buckets, in the dtypes of their gradients.
+  /// The object that this worker's replicas of a group share: all call this together, and each
+  /// keeps the pointer. Its buffers are like the layout's buckets, of their gradients' dtypes.
   [[nodiscard]] static std::shared_ptr<TurnGradients> of_worker(ReplicaGroup& replicas,
                                                                 const FlatLayout& layout);
 
@@ -44,8 +40,7 @@ class TurnGradients {
   /// After all replicas of the axis have given: what `replica` brings to the reduction over all of
   /// them. That is the sum of the subtree that begins with it, or -0, which changes no sum.
   [[nodiscard]] Set brought_by(std::int64_t replica);
-  /// The reductions of all buckets are over for a replica, and so for all of this worker: their
-  /// sets can be taken again.
+  /// All reductions are over for a replica, and so for all of this worker: sets are free again.
   void finish();
 
   /// Bytes of one set.

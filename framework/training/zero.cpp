@@ -1,13 +1,10 @@
 #include "framework/training/zero.h"
 
 #include <cmath>
-#include <optional>
-#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
-#include <torch/nn/module.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
@@ -21,460 +18,351 @@
 #include "framework/comm/run_lock.h"
 #include "framework/optim/global_norm.h"
 #include "framework/training/agreement.h"
-#include "framework/training/backward_order.h"
-#include "framework/training/block_gathering.h"
-#include "framework/training/flat_parameters.h"
-#include "framework/training/gradient_hooks.h"
-#include "framework/training/module_buffers.h"
-#include "framework/training/module_parameters.h"
-#include "framework/training/parameter_claims.h"
-#include "framework/training/random_draws.h"
-#include "framework/training/sharded_update.h"
-#include "framework/training/unused_parameters.h"
-#include "framework/training/zero_stages.h"
 
 namespace lockstep {
+namespace {
 
-class ZeroTrainer::Implementation {
- public:
-  Implementation(torch::nn::Module& module, ZeroOptions options, std::source_location where)
-      : options_(std::move(options)),
-        axis_(options_.axis_name),
-        made_{"ZeroTrainer", axis_, where},
-        parameters_(module_parameters(module)),
-        claims_("ZeroTrainer", {ParameterPart::values, ParameterPart::gradients}, parameters_.names,
-                parameters_.tensors),
-        hooks_(parameters_.names, parameters_.tensors,
-               {.begin =
-                    [this] {
-                      begin({"loss.backward()", axis_, made_.where}, at::Tensor());
-                    },
-                .ready = [this](std::size_t index,
-                                const at::Tensor& gradient) { add(index, gradient); },
-                .end = [this] { end(/*has_loss=*/true); }}) {
-    const CalledFrom scope(made_);
-    check_options(options_);
-    check_groups(options_.optimizer, parameters_.names);
-    (void)make_optimizer(options_.optimizer);
-    check_same_model(parameters_.all_names, parameters_.all, axis_);
-    start_alike(parameters_.all, axis_);
-    buffers_.emplace(&module, axis_, options_.buffers);
-    random_draws_.emplace(&module, options_.seed, options_.randomness, axis_);
-    queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off, where);
-    gather_queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off, where);
-    // What is cut must be so before the first forward.
-    if (options_.stage == 3) lay_out(at::Tensor());
+std::string microbatches_text(std::int64_t count) {
+  return count == 1 ? "one microbatch" : lockstep::str(count, " microbatches");
+}
+
+void check_learning_rates(const std::vector<StepVote>& votes, const AxisCall& call) {
+  for (std::size_t replica = 1; replica < votes.size(); ++replica) {
+    call.require(votes[replica].lr == votes[0].lr, "the learning rate is ", votes[0].lr,
+                 " on replica 0 and ", votes[replica].lr, " on replica ", replica,
+                 "; it must be the same on all");
   }
+}
 
-  void backward(const at::Tensor& loss, const BackwardOptions& options,
-                std::source_location where) {
-    const AxisCall call{"ZeroTrainer::backward", axis_, where};
-    check_loss(loss, call);
-    call.require(
-        loss.defined() || !blocks_,
-        "a loss is needed at stage 3, where all replicas run the blocks: without samples, one "
-        "times 0");
-    begin(call, loss);
-    if (loss.defined()) hooks_.backward(loss, options);
-    end(loss.defined());
+// Whether any of the axis' replicas do.
+bool take_turns(const AxisNames& axis) {
+  const std::int64_t own = current_run_lock() != nullptr ? 1 : 0;
+  return pmax(at::zeros({}, at::kLong).fill_(own), axis).item<std::int64_t>() != 0;
+}
+
+// What a stage leaves whole, once for all replicas.
+void tell_what_stays(const ZeroOptions& options, const FlatLayout& layout,
+                     const FlatGradientOptions& how, bool cuts) {
+  if (axis_index(options.axis_name) != 0) return;
+  if (options.stage >= 2 && how.way == GradientWay::kept && options.accumulate == 1) {
+    log_info(lockstep::str("ZeRO stage ", options.stage,
+                           ": gradients stay whole until they are reduced, since the model has ",
+                           counted(std::ssize(layout.buckets()), "bucket"),
+                           "; a smaller bucket_mb frees them"));
   }
+  std::int64_t uncut = 0;
+  for (const FlatBucket& bucket : layout.buckets()) uncut += bucket.group == 0 ? bucket.size : 0;
+  if (!cuts || uncut == 0) return;
+  log_warning(lockstep::str("ZeRO stage 3: about ", uncut, " of ", counted(layout.total(), "value"),
+                            " of parameters are in no Block and stay whole on every replica"));
+}
 
-  StepReport step(double lr, std::source_location where) {
-    const AxisCall call{"ZeroTrainer::step", axis_, where};
-    const CalledFrom scope(call);
-    check_whole_step(call);
-    call.require(std::isfinite(lr), "the learning rate is ", lr);
-    call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
-    const c10::AutoGradMode no_grad(false);
-    if (blocks_) blocks_->end_step();
-    buffers_->synchronize();
-    StepVote own{.lr = lr,
-                 .has_bad_loss = has_bad_loss_,
-                 .has_replaced = flat_parameters_->check(call),
-                 .has_unused = unused_.any(),
-                 .has_edited_gradients = check_gradients(call)};
-    const StepVotes votes = update_->exchange(own);
-    check_learning_rates(votes.votes, call);
-    if (votes.any(&StepVote::has_replaced)) {
-      update_->refresh_masters(flat_parameters_->adopt(call));
-    }
-    if (votes.any(&StepVote::has_edited_gradients)) {
-      lockstep::check_agreement(parameters_.names, shown_, axis_);
-    }
-    std::vector<bool> skipped(parameters_.tensors.size(), false);
-    if (votes.any(&StepVote::has_unused)) skipped = unused_.agree(parameters_.names, axis_);
-    unused_.end_step();
-    end_gradients();
-    StepReport report = judged(votes);
-    if (report.skipped && options_.non_finite == NonFinite::stop) {
-      throw Error(lockstep::str(report.reason, " at step ", steps_ + 1,
-                                "; training has diverged: try a smaller learning rate or "
-                                "clipping"));
-    }
-    ++steps_;
-    if (report.skipped) {
-      gradients_->forget_residuals();
-      return report;
-    }
-    const double scale =
-        options_.clip_norm ? clip_scale(report.gradient_norm, *options_.clip_norm) : 1.0;
-    update_->update({.lr = lr, .gradient_scale = scale, .clip_value = options_.clip_value},
-                    skipped);
-    flat_parameters_->publish();
-    // What the module was made in, and the parts of the first step that come but once.
-    if (updates_++ == 0) release_freed_memory();
-    return report;
-  }
-
-  void visit_gradients(const Visit& visit, std::source_location where) {
-    const AxisCall call{"ZeroTrainer::visit_gradients", axis_, where};
-    check_whole_step(call);
-    const c10::AutoGradMode no_grad(false);
-    const FlatLayout& layout = flat_parameters_->layout();
-    for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
-      const at::Tensor& own = gradients_->mean(bucket);
-      at::Tensor mean = own;
-      if (!gradients_->has_whole_means()) {
-        const CalledFrom scope(call);
-        mean = at::empty({layout.buckets()[bucket].size}, own.options());
-        all_gather_into(mean, own, axis_);
-      }
-      for (const std::size_t item : layout.buckets()[bucket].items) {
-        visit(parameters_.names[item],
-              part_of(mean, layout.place(item).offset, parameters_.tensors[item].sizes()));
-      }
-    }
-  }
-
-  void edit_parameters(const std::function<void()>& write, std::source_location where) {
-    const AxisCall call{"ZeroTrainer::edit_parameters", axis_, where};
-    if (!flat_parameters_) {
-      // Until the first backward each replica has its own.
-      {
-        const c10::AutoGradMode no_grad(false);
-        write();
-      }
-      const CalledFrom scope(call);
-      return lockstep::check_agreement(parameters_.all_names, parameters_.all, axis_);
-    }
-    (void)flat_parameters_->check(call);
-    const auto held = blocks_ ? blocks_->hold_everything() : nullptr;
-    const auto changed = flat_parameters_->edit(write, call);
-    update_->refresh_masters(changed);
-  }
-
-  void release_parameters(std::source_location where) {
-    if (!flat_parameters_) return;
-    const AxisCall call{"ZeroTrainer::release_parameters", axis_, where};
-    const CalledFrom scope(call);
-    call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
-    const c10::AutoGradMode no_grad(false);
-    if (blocks_) {
-      for (Block* const block : parameters_.blocks) block->set_runner(nullptr);
-      blocks_->gather_everything();
-    }
-    update_.reset();
-    gradients_.reset();
-    flat_parameters_.reset();
-    blocks_.reset();
-    is_released_ = true;
-  }
-
-  void visit_parameters(const Visit& visit, std::source_location where) {
-    const AxisCall call{"ZeroTrainer::visit_parameters", axis_, where};
-    std::int64_t held_block = 0;
-    std::shared_ptr<void> held;
-    for (const auto& [name, parameter] : parameters_.by_name) {
-      const CalledFrom scope(call);
-      const std::int64_t block = cut_block_of(parameter);
-      if (block != held_block) {
-        held.reset();
-        if (block != 0) held = blocks_->hold(static_cast<std::size_t>(block - 1));
-        held_block = block;
-      }
-      visit(name, parameter);
-    }
-  }
-
-  std::unique_ptr<WholeParameters> whole_parameters(std::source_location where) {
-    const AxisCall call{"ZeroTrainer::whole_parameters", axis_, where};
-    const CalledFrom scope(call);
-    return std::make_unique<WholeParameters>(blocks_ ? blocks_->hold_everything() : nullptr);
-  }
-
-  void check_agreement(std::source_location where) {
-    const AxisCall call{"ZeroTrainer::check_agreement", axis_, where};
-    const CalledFrom scope(call);
-    std::vector<std::string> names;
-    std::vector<at::Tensor> tensors;
-    for (std::size_t i = 0; i < parameters_.all.size(); ++i) {
-      if (is_held_once(parameters_.all[i])) continue;
-      names.push_back(parameters_.all_names[i]);
-      tensors.push_back(parameters_.all[i]);
-    }
-    lockstep::check_agreement(names, tensors, axis_);
-    buffers_->check_agreement();
-  }
-
-  MemoryUse memory() const {
-    MemoryUse use;
-    if (!flat_parameters_) return use;
-    use.parameters = flat_parameters_->bytes();
-    use.shared_parameters = flat_parameters_->is_common() ? use.parameters : 0;
-    const FlatGradients::Use gradients = gradients_->use();
-    use.gradients = gradients.gradients;
-    use.optimizer_state = update_->bytes();
-    use.communication = gradients.communication + flat_parameters_->gathered_peak();
-    return use;
-  }
-
-  std::int64_t steps() const noexcept { return steps_; }
-  bool has_random_draws() const noexcept { return random_draws_->seen(); }
-
- private:
-  // A microbatch's backward begins. `call` is what its messages name.
-  void begin(const AxisCall& call, const at::Tensor& loss) {
-    call.require(!is_released_, "after release_parameters()");
-    call.require(microbatch_ < options_.accumulate, "backward was called ", microbatch_ + 1,
-                 " times for a step of ", microbatches_text(), ": call step()");
-    call_ = call;
-    const CalledFrom scope(*call_);
-    check_still_all(parameters_, call);
-    random_draws_->begin_backward();
-    if (flat_parameters_) {
-      (void)flat_parameters_->check(call);
-    } else {
-      lockstep::check_agreement(parameters_.all_names, parameters_.all, axis_);
-      lay_out(loss);
-    }
-    if (loss.defined() && !std::isfinite(loss.item<double>())) has_bad_loss_ = true;
-    gradients_->begin(microbatch_ == 0, microbatch_ + 1 == options_.accumulate);
-    if (blocks_) blocks_->begin_backward();
-  }
-
-  void add(std::size_t index, const at::Tensor& gradient) {
-    const CalledFrom scope(*call_);
-    check_dense(gradient, parameters_.names[index], *call_);
-    gradients_->add(index, gradient);
-    if (blocks_) blocks_->gradient_ready(index);
-  }
-
-  void end(bool has_loss) {
-    const CalledFrom scope(*call_);
-    const auto without = gradients_->finish();
-    if (blocks_) blocks_->end_backward();
-    if (has_loss) unused_.add(without);
-    ++microbatch_;
-    random_draws_->end_backward(microbatch_ == options_.accumulate);
-    if (microbatch_ < options_.accumulate || !gradients_->has_whole_means()) return;
-    const c10::AutoGradMode no_grad(false);
-    shown_versions_.clear();
-    for (std::size_t i = 0; i < parameters_.tensors.size(); ++i) {
-      const at::Tensor& parameter = parameters_.tensors[i];
-      shown_[i] = gradients_->mean_of(i);
-      shown_versions_.push_back(shown_[i]._version());
-      // A half type's is in float32.
-      if (shown_[i].scalar_type() == parameter.scalar_type()) parameter.mutable_grad() = shown_[i];
-    }
-  }
-
-  // Whether the program has written gradients that it was shown. What it does to others would do
-  // nothing.
-  bool check_gradients(const AxisCall& call) const {
-    bool any_edited = false;
-    for (std::size_t i = 0; i < parameters_.tensors.size(); ++i) {
-      const at::Tensor& parameter = parameters_.tensors[i];
-      const bool is_shown =
-          shown_[i].defined() && shown_[i].scalar_type() == parameter.scalar_type();
-      call.require(
-          is_shown ? parameter.grad().is_same(shown_[i]) : !parameter.grad().defined(),
-          "the .grad() of parameter '", parameters_.names[i],
-          "' is not the trainer's, which would go on without it: write into it in place, at "
-          "stage 0, or use clip_norm and clip_value; visit_gradients() shows all");
-      if (is_shown && shown_[i]._version() != shown_versions_[i]) any_edited = true;
-    }
-    return any_edited;
-  }
-
-  // The gradients of a step have been used.
-  void end_gradients() {
-    microbatch_ = 0;
-    for (const at::Tensor& parameter : parameters_.tensors) parameter.mutable_grad().reset();
-    shown_.assign(shown_.size(), at::Tensor());
-  }
-
-  std::string microbatches_text() const {
-    return options_.accumulate == 1 ? "one microbatch"
-                                    : lockstep::str(options_.accumulate, " microbatches");
-  }
-
-  void check_whole_step(const AxisCall& call) const {
-    call.require(!is_released_, "after release_parameters()");
-    call.require(microbatch_ == options_.accumulate, "called after the backward of ", microbatch_,
-                 " of ", microbatches_text());
-  }
-
-  static void check_learning_rates(const std::vector<StepVote>& votes, const AxisCall& call) {
-    for (std::size_t replica = 1; replica < votes.size(); ++replica) {
-      call.require(votes[replica].lr == votes[0].lr, "the learning rate is ", votes[0].lr,
-                   " on replica 0 and ", votes[replica].lr, " on replica ", replica,
-                   "; it must be the same on all");
-    }
-  }
-
-  // A step's report before anything is updated, the same on all replicas.
-  StepReport judged(const StepVotes& votes) {
-    has_bad_loss_ = false;
-    StepReport report{.gradient_norm = votes.gradient_norm};
-    if (!std::isfinite(report.gradient_norm)) {
-      if (const auto first = update_->first_non_finite()) {
-        report.reason = "the gradient of parameter '" + parameters_.names[*first] + "'";
-      } else {
-        report.gradient_norm = update_->norm_of_large();
-      }
-    }
-    if (report.reason.empty() && votes.any(&StepVote::has_bad_loss)) report.reason = "the loss";
-    report.skipped = !report.reason.empty();
-    if (report.skipped) report.reason += " is not finite";
-    return report;
-  }
-
-  void lay_out(const at::Tensor& loss) {
-    const c10::AutoGradMode no_grad(false);
-    // What replicas hold together need not be gathered.
-    const bool cuts = options_.stage == 3 && !common_zeros({1}, at::kByte, axis_).is_common;
-    const FlatLayout layout =
-        flat_layout(parameters_, agreed_backward_order(loss, parameters_.tensors, axis_),
-                    options_.bucket_mb, axis_size(axis_), cuts);
-    flat_parameters_ = std::make_unique<FlatParameters>(
-        parameters_.names, parameters_.tensors, layout, axis_,
-        options_.stage == 0 ? ParameterUpdates::all : ParameterUpdates::own_shard);
-    const FlatGradientOptions how = gradient_options(options_, layout, queue_->overlaps(),
-                                                     take_turns(), flat_parameters_->is_common());
-    tell_what_stays(layout, how, cuts);
-    gradients_ = std::make_unique<FlatGradients>(parameters_.tensors, layout, axis_, how, *queue_);
-    update_ = std::make_unique<ShardedUpdate>(options_.optimizer, layout, parameters_.names,
-                                              *flat_parameters_, *gradients_, axis_);
-    if (!cuts) return;
-    blocks_ = std::make_shared<BlockGathering>(
-        parameters_.blocks, layout, *flat_parameters_, *gather_queue_,
-        [this](std::size_t bucket) { gradients_->close(bucket); });
-    for (Block* const block : parameters_.blocks) block->set_runner(blocks_);
-  }
-
-  // What a stage leaves whole, once for all replicas.
-  void tell_what_stays(const FlatLayout& layout, const FlatGradientOptions& how, bool cuts) const {
-    if (axis_index(axis_) != 0) return;
-    if (options_.stage >= 2 && how.way == GradientWay::kept && options_.accumulate == 1) {
-      log_info(lockstep::str("ZeRO stage ", options_.stage,
-                             ": gradients stay whole until they are reduced, since the model has ",
-                             counted(std::ssize(layout.buckets()), "bucket"),
-                             "; a smaller bucket_mb frees them"));
-    }
-    std::int64_t uncut = 0;
-    for (const FlatBucket& bucket : layout.buckets()) uncut += bucket.group == 0 ? bucket.size : 0;
-    if (!cuts || uncut == 0) return;
-    log_warning(lockstep::str("ZeRO stage 3: about ", uncut, " of ",
-                              counted(layout.total(), "value"),
-                              " of parameters are in no Block and stay whole on every replica"));
-  }
-
-  // Whether any of the axis' replicas do.
-  bool take_turns() const {
-    const std::int64_t own = current_run_lock() != nullptr ? 1 : 0;
-    return pmax(at::zeros({}, at::kLong).fill_(own), axis_).item<std::int64_t>() != 0;
-  }
-
-  // The number of the block that has to be gathered for its value, or 0.
-  std::int64_t cut_block_of(const at::Tensor& parameter) const {
-    for (std::size_t i = 0; blocks_ && i < parameters_.tensors.size(); ++i) {
-      if (parameters_.tensors[i].is_same(parameter)) return parameters_.block_of[i];
-    }
-    return 0;
-  }
-
-  bool is_held_once(const at::Tensor& parameter) const {
-    if (cut_block_of(parameter) != 0) return true;
-    return flat_parameters_ && flat_parameters_->is_common() && parameter.requires_grad();
-  }
-
-  ZeroOptions options_;
-  AxisNames axis_;
-  AxisCall made_;
-  ModuleParameters parameters_;
-  ParameterClaims claims_;
-  GradientHooks hooks_;
-  std::optional<AxisCall> call_;  // the backward that goes on
-  // By parameter: the mean gradient that the program sees between backward and step.
-  std::vector<at::Tensor> shown_ = std::vector<at::Tensor>(parameters_.tensors.size());
-  std::vector<std::int64_t> shown_versions_;
-  std::unique_ptr<FlatParameters> flat_parameters_;
-  std::unique_ptr<FlatGradients> gradients_;
-  std::unique_ptr<ShardedUpdate> update_;
-  std::shared_ptr<BlockGathering> blocks_;
-  UnusedParameters unused_;
-  std::optional<ModuleBuffers> buffers_;
-  std::optional<RandomDraws> random_draws_;
-  std::int64_t microbatch_ = 0;
-  std::int64_t steps_ = 0;
-  std::int64_t updates_ = 0;
-  bool has_bad_loss_ = false;  // one of the step was not finite
-  bool is_released_ = false;
-  // Of gradients and, apart, of parameters: the order of the ones among the others may differ
-  // between replicas that do not use the same parameters. Ended before the buffers are.
-  std::unique_ptr<AxisQueue> queue_;
-  std::unique_ptr<AxisQueue> gather_queue_;
-};
+}  // namespace
 
 ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::source_location where)
-    : implementation_(std::make_unique<Implementation>(module, std::move(options), where)) {}
-
-ZeroTrainer::~ZeroTrainer() = default;
+    : options_(std::move(options)),
+      axis_(options_.axis_name),
+      made_{"ZeroTrainer", axis_, where},
+      parameters_(module_parameters(module)),
+      claims_("ZeroTrainer", {ParameterPart::values, ParameterPart::gradients}, parameters_.names,
+              parameters_.tensors),
+      hooks_(parameters_.names, parameters_.tensors,
+             {.begin =
+                  [this] {
+                    begin(AxisCall{"loss.backward()", axis_, made_.where}, at::Tensor());
+                  },
+              .ready = std::bind_front(&ZeroTrainer::add, this),
+              .end = std::bind_front(&ZeroTrainer::end, this, /*has_loss=*/true)}) {
+  const CalledFrom scope(made_);
+  check_options(options_);
+  check_groups(options_.optimizer, parameters_.names);
+  (void)make_optimizer(options_.optimizer);
+  check_same_model(parameters_.all_names, parameters_.all, axis_);
+  start_alike(parameters_.all, axis_);
+  buffers_.emplace(&module, axis_, options_.buffers);
+  random_draws_.emplace(&module, options_.seed, options_.randomness, axis_);
+  queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off, where);
+  gather_queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off, where);
+  // What is cut must be so before the first forward.
+  if (options_.stage == 3) lay_out(at::Tensor());
+}
 
 void ZeroTrainer::backward(const at::Tensor& loss, const BackwardOptions& options,
                            std::source_location where) {
-  implementation_->backward(loss, options, where);
+  const AxisCall call{"ZeroTrainer::backward", axis_, where};
+  check_loss(loss, call);
+  call.require(
+      loss.defined() || !blocks_,
+      "a loss is needed at stage 3, where all replicas run the blocks: without samples, one "
+      "times 0");
+  begin(call, loss);
+  if (loss.defined()) hooks_.backward(loss, options);
+  end(loss.defined());
 }
 
 StepReport ZeroTrainer::step(double lr, std::source_location where) {
-  return implementation_->step(lr, where);
+  const AxisCall call{"ZeroTrainer::step", axis_, where};
+  const CalledFrom scope(call);
+  check_whole_step(call);
+  call.require(std::isfinite(lr), "the learning rate is ", lr);
+  call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
+  const c10::AutoGradMode no_grad(false);
+  if (blocks_) blocks_->end_step();
+  buffers_->synchronize();
+  StepVote own{.lr = lr,
+               .has_bad_loss = has_bad_loss_,
+               .has_replaced = flat_parameters_->check(call),
+               .has_unused = unused_.any(),
+               .has_edited_gradients = check_gradients(call)};
+  const StepVotes votes = update_->exchange(own);
+  check_learning_rates(votes.votes, call);
+  if (votes.any(&StepVote::has_replaced)) {
+    update_->refresh_masters(flat_parameters_->adopt(call));
+  }
+  if (votes.any(&StepVote::has_edited_gradients)) {
+    lockstep::check_agreement(parameters_.names, shown_, axis_);
+  }
+  std::vector<bool> skipped(parameters_.tensors.size(), false);
+  if (votes.any(&StepVote::has_unused)) skipped = unused_.agree(parameters_.names, axis_);
+  unused_.end_step();
+  // The gradients of the step have been used.
+  microbatch_ = 0;
+  for (const at::Tensor& parameter : parameters_.tensors) parameter.mutable_grad().reset();
+  shown_.assign(shown_.size(), at::Tensor());
+  StepReport report = judged(votes);
+  if (report.skipped && options_.non_finite == NonFinite::stop) {
+    throw Error(lockstep::str(report.reason, " at step ", steps_ + 1,
+                              "; training has diverged: try a smaller learning rate or "
+                              "clipping"));
+  }
+  ++steps_;
+  if (report.skipped) {
+    gradients_->forget_residuals();
+    return report;
+  }
+  const double scale =
+      options_.clip_norm ? clip_scale(report.gradient_norm, *options_.clip_norm) : 1.0;
+  update_->update({.lr = lr, .gradient_scale = scale, .clip_value = options_.clip_value}, skipped);
+  flat_parameters_->publish();
+  // What the module was made in, and the parts of the first step that come but once.
+  if (updates_++ == 0) release_freed_memory();
+  return report;
 }
 
 void ZeroTrainer::visit_gradients(const Visit& visit, std::source_location where) {
-  implementation_->visit_gradients(visit, where);
+  const AxisCall call{"ZeroTrainer::visit_gradients", axis_, where};
+  check_whole_step(call);
+  const c10::AutoGradMode no_grad(false);
+  const FlatLayout& layout = flat_parameters_->layout();
+  for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
+    const at::Tensor& own = gradients_->mean(bucket);
+    at::Tensor mean = own;
+    if (!gradients_->has_whole_means()) {
+      const CalledFrom scope(call);
+      mean = at::empty({layout.buckets()[bucket].size}, own.options());
+      all_gather_into(mean, own, axis_);
+    }
+    for (const std::size_t item : layout.buckets()[bucket].items) {
+      visit(parameters_.names[item],
+            part_of(mean, layout.place(item).offset, parameters_.tensors[item].sizes()));
+    }
+  }
 }
 
 void ZeroTrainer::edit_parameters(const std::function<void()>& write, std::source_location where) {
-  implementation_->edit_parameters(write, where);
+  const AxisCall call{"ZeroTrainer::edit_parameters", axis_, where};
+  if (!flat_parameters_) {
+    // Until the first backward each replica has its own.
+    const c10::AutoGradMode no_grad(false);
+    write();
+    const CalledFrom scope(call);
+    return lockstep::check_agreement(parameters_.all_names, parameters_.all, axis_);
+  }
+  (void)flat_parameters_->check(call);
+  const auto held = blocks_ ? blocks_->hold_everything() : nullptr;
+  const auto changed = flat_parameters_->edit(write, call);
+  update_->refresh_masters(changed);
 }
 
 void ZeroTrainer::release_parameters(std::source_location where) {
-  implementation_->release_parameters(where);
+  if (!flat_parameters_) return;
+  const AxisCall call{"ZeroTrainer::release_parameters", axis_, where};
+  const CalledFrom scope(call);
+  call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
+  const c10::AutoGradMode no_grad(false);
+  if (blocks_) {
+    for (Block* const block : parameters_.blocks) block->set_runner(nullptr);
+    blocks_->gather_everything();
+  }
+  update_.reset();
+  gradients_.reset();
+  flat_parameters_.reset();
+  blocks_.reset();
+  is_released_ = true;
+}
+
+void ZeroTrainer::visit_parameters(const Visit& visit, std::source_location where) {
+  const AxisCall call{"ZeroTrainer::visit_parameters", axis_, where};
+  std::int64_t held_block = 0;
+  std::shared_ptr<void> held;
+  for (const auto& [name, parameter] : parameters_.by_name) {
+    const CalledFrom scope(call);
+    const std::int64_t block = cut_block_of(parameter);
+    if (block != held_block) {
+      held.reset();
+      if (block != 0) held = blocks_->hold(static_cast<std::size_t>(block - 1));
+      held_block = block;
+    }
+    visit(name, parameter);
+  }
 }
 
 std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::whole_parameters(
     std::source_location where) {
-  return implementation_->whole_parameters(where);
-}
-
-void ZeroTrainer::visit_parameters(const Visit& visit, std::source_location where) {
-  implementation_->visit_parameters(visit, where);
+  const AxisCall call{"ZeroTrainer::whole_parameters", axis_, where};
+  const CalledFrom scope(call);
+  return std::make_unique<WholeParameters>(blocks_ ? blocks_->hold_everything() : nullptr);
 }
 
 void ZeroTrainer::check_agreement(std::source_location where) {
-  implementation_->check_agreement(where);
+  const AxisCall call{"ZeroTrainer::check_agreement", axis_, where};
+  const CalledFrom scope(call);
+  const bool is_common = flat_parameters_ && flat_parameters_->is_common();
+  std::vector<std::string> names;
+  std::vector<at::Tensor> tensors;
+  for (std::size_t i = 0; i < parameters_.all.size(); ++i) {
+    const at::Tensor& parameter = parameters_.all[i];
+    if (cut_block_of(parameter) != 0 || (is_common && parameter.requires_grad())) continue;
+    names.push_back(parameters_.all_names[i]);
+    tensors.push_back(parameter);
+  }
+  lockstep::check_agreement(names, tensors, axis_);
+  buffers_->check_agreement();
 }
 
 MemoryUse ZeroTrainer::memory() const {
-  return implementation_->memory();
+  if (!flat_parameters_) return {};
+  MemoryUse use = gradients_->use();
+  use.parameters = flat_parameters_->bytes();
+  use.shared_parameters = flat_parameters_->is_common() ? use.parameters : 0;
+  use.optimizer_state = update_->bytes();
+  use.communication += flat_parameters_->gathered_peak();
+  return use;
 }
 
-bool ZeroTrainer::has_random_draws() const noexcept {
-  return implementation_->has_random_draws();
+// A microbatch's backward begins. `call` is what its messages name.
+void ZeroTrainer::begin(const AxisCall& call, const at::Tensor& loss) {
+  call.require(!is_released_, "after release_parameters()");
+  call.require(microbatch_ < options_.accumulate, "backward was called ", microbatch_ + 1,
+               " times for a step of ", microbatches_text(options_.accumulate), ": call step()");
+  call_ = call;
+  const CalledFrom scope(*call_);
+  check_still_all(parameters_, call);
+  random_draws_->begin_backward();
+  if (flat_parameters_) {
+    (void)flat_parameters_->check(call);
+  } else {
+    lockstep::check_agreement(parameters_.all_names, parameters_.all, axis_);
+    lay_out(loss);
+  }
+  if (loss.defined() && !std::isfinite(loss.item<double>())) has_bad_loss_ = true;
+  gradients_->begin(microbatch_ == 0, microbatch_ + 1 == options_.accumulate);
+  if (blocks_) blocks_->begin_backward();
 }
 
-std::int64_t ZeroTrainer::steps() const noexcept {
-  return implementation_->steps();
+void ZeroTrainer::add(std::size_t index, const at::Tensor& gradient) {
+  const CalledFrom scope(*call_);
+  check_dense(gradient, parameters_.names[index], *call_);
+  gradients_->add(index, gradient);
+  if (blocks_) blocks_->gradient_ready(index);
+}
+
+void ZeroTrainer::end(bool has_loss) {
+  const CalledFrom scope(*call_);
+  const auto without = gradients_->finish();
+  if (blocks_) blocks_->end_backward();
+  if (has_loss) unused_.add(without);
+  ++microbatch_;
+  random_draws_->end_backward(microbatch_ == options_.accumulate);
+  if (microbatch_ < options_.accumulate || !gradients_->has_whole_means()) return;
+  const c10::AutoGradMode no_grad(false);
+  shown_versions_.clear();
+  for (std::size_t i = 0; i < parameters_.tensors.size(); ++i) {
+    const at::Tensor& parameter = parameters_.tensors[i];
+    shown_[i] = gradients_->mean_of(i);
+    shown_versions_.push_back(shown_[i]._version());
+    // A half type's is in float32.
+    if (shown_[i].scalar_type() == parameter.scalar_type()) parameter.mutable_grad() = shown_[i];
+  }
+}
+
+// Whether the program has written gradients that it was shown; it must not have set any others.
+bool ZeroTrainer::check_gradients(const AxisCall& call) const {
+  bool any_edited = false;
+  for (std::size_t i = 0; i < parameters_.tensors.size(); ++i) {
+    const at::Tensor& parameter = parameters_.tensors[i];
+    const bool is_shown = shown_[i].defined() && shown_[i].scalar_type() == parameter.scalar_type();
+    call.require(is_shown ? parameter.grad().is_same(shown_[i]) : !parameter.grad().defined(),
+                 "the .grad() of parameter '", parameters_.names[i],
+                 "' is not the trainer's, which would go on without it: write into it in place, at "
+                 "stage 0, or use clip_norm and clip_value; visit_gradients() shows all");
+    if (is_shown && shown_[i]._version() != shown_versions_[i]) any_edited = true;
+  }
+  return any_edited;
+}
+
+void ZeroTrainer::check_whole_step(const AxisCall& call) const {
+  call.require(!is_released_, "after release_parameters()");
+  call.require(microbatch_ == options_.accumulate, "called after the backward of ", microbatch_,
+               " of ", microbatches_text(options_.accumulate));
+}
+
+// A step's report before anything is updated, the same on all replicas.
+StepReport ZeroTrainer::judged(const StepVotes& votes) {
+  has_bad_loss_ = false;
+  StepReport report{.gradient_norm = votes.gradient_norm};
+  if (!std::isfinite(report.gradient_norm)) {
+    if (const auto first = update_->first_non_finite()) {
+      report.reason = "the gradient of parameter '" + parameters_.names[*first] + "'";
+    } else {
+      report.gradient_norm = update_->norm_of_large();
+    }
+  }
+  if (report.reason.empty() && votes.any(&StepVote::has_bad_loss)) report.reason = "the loss";
+  report.skipped = !report.reason.empty();
+  if (report.skipped) report.reason += " is not finite";
+  return report;
+}
+
+void ZeroTrainer::lay_out(const at::Tensor& loss) {
+  const c10::AutoGradMode no_grad(false);
+  // What replicas hold together need not be gathered.
+  const bool cuts = options_.stage == 3 && !common_zeros({1}, at::kByte, axis_).is_common;
+  const FlatLayout layout =
+      flat_layout(parameters_, agreed_backward_order(loss, parameters_.tensors, axis_),
+                  options_.bucket_mb, axis_size(axis_), cuts);
+  flat_parameters_ = std::make_unique<FlatParameters>(
+      parameters_.names, parameters_.tensors, layout, axis_,
+      options_.stage == 0 ? ParameterUpdates::all : ParameterUpdates::own_shard);
+  const FlatGradientOptions how = gradient_options(
+      options_, layout, queue_->overlaps(), take_turns(axis_), flat_parameters_->is_common());
+  tell_what_stays(options_, layout, how, cuts);
+  gradients_ = std::make_unique<FlatGradients>(parameters_.tensors, layout, axis_, how, *queue_);
+  update_ = std::make_unique<ShardedUpdate>(options_.optimizer, layout, parameters_.names,
+                                            *flat_parameters_, *gradients_, axis_);
+  if (!cuts) return;
+  blocks_ =
+      std::make_shared<BlockGathering>(parameters_.blocks, *flat_parameters_, *gather_queue_,
+                                       [this](std::size_t bucket) { gradients_->close(bucket); });
+  for (Block* const block : parameters_.blocks) block->set_runner(blocks_);
+}
+
+// The number of the block that has to be gathered for its value, or 0.
+std::int64_t ZeroTrainer::cut_block_of(const at::Tensor& parameter) const {
+  for (std::size_t i = 0; blocks_ && i < parameters_.tensors.size(); ++i) {
+    if (parameters_.tensors[i].is_same(parameter)) return parameters_.block_of[i];
+  }
+  return 0;
 }
 
 }  // namespace lockstep

@@ -3,19 +3,22 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/training/block_gathering.h"
 #include "framework/training/gradient_hooks.h"
 #include "framework/training/memory_prediction.h"
+#include "framework/training/module_buffers.h"
+#include "framework/training/module_parameters.h"
+#include "framework/training/random_draws.h"
+#include "framework/training/sharded_update.h"
 #include "framework/training/zero_options.h"
-
-namespace torch::nn {
-class Module;
-}
 
 namespace lockstep {
 
@@ -68,7 +71,6 @@ class ZeroTrainer {
   /// stage 3, otherwise in the first backward(): CommError if the host has not enough memory.
   ZeroTrainer(torch::nn::Module& module, ZeroOptions options,
               std::source_location where = std::source_location::current());
-  ~ZeroTrainer();
   ZeroTrainer(const ZeroTrainer&) = delete;
   ZeroTrainer& operator=(const ZeroTrainer&) = delete;
 
@@ -111,7 +113,13 @@ class ZeroTrainer {
   /// All parameters have their values while it lives: for an evaluation in which replicas do not
   /// run the same blocks. For reading: a write is an error later. All replicas together. No
   /// step meanwhile, and not longer than the trainer.
-  class WholeParameters;
+  class WholeParameters {
+   public:
+    explicit WholeParameters(std::shared_ptr<void> held) : held_(std::move(held)) {}
+
+   private:
+    std::shared_ptr<void> held_;
+  };
   [[nodiscard]] std::unique_ptr<WholeParameters> whole_parameters(
       std::source_location where = std::source_location::current());
 
@@ -121,7 +129,7 @@ class ZeroTrainer {
   void check_agreement(std::source_location where = std::source_location::current());
   /// Whether training is known to have drawn from LibTorch's process-wide generator: threads,
   /// processes and fewer workers then need not give the same bits.
-  [[nodiscard]] bool has_random_draws() const noexcept;
+  [[nodiscard]] bool has_random_draws() const noexcept { return random_draws_->seen(); }
 
   /// Ends the training where parameters are in shards: gathers them, and gives each replica
   /// ordinary parameters of its own, as the trainer's end does elsewhere. The trainer is of no use
@@ -131,19 +139,44 @@ class ZeroTrainer {
   /// What this replica holds now, as its buffers say it: nothing before they are made.
   [[nodiscard]] MemoryUse memory() const;
   /// Steps done.
-  [[nodiscard]] std::int64_t steps() const noexcept;
+  [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }
 
  private:
-  class Implementation;
-  std::unique_ptr<Implementation> implementation_;
-};
+  void begin(const AxisCall& call, const at::Tensor& loss);
+  void add(std::size_t index, const at::Tensor& gradient);
+  void end(bool has_loss);
+  void lay_out(const at::Tensor& loss);
+  void check_whole_step(const AxisCall& call) const;
+  [[nodiscard]] bool check_gradients(const AxisCall& call) const;
+  [[nodiscard]] StepReport judged(const StepVotes& votes);
+  [[nodiscard]] std::int64_t cut_block_of(const at::Tensor& parameter) const;
 
-class ZeroTrainer::WholeParameters {
- public:
-  explicit WholeParameters(std::shared_ptr<void> held) : held_(std::move(held)) {}
-
- private:
-  std::shared_ptr<void> held_;
+  ZeroOptions options_;
+  AxisNames axis_;
+  AxisCall made_;
+  ModuleParameters parameters_;
+  ParameterClaims claims_;
+  GradientHooks hooks_;
+  std::optional<AxisCall> call_;  // the backward that goes on
+  // By parameter: the mean gradient that the program sees between backward and step.
+  std::vector<at::Tensor> shown_ = std::vector<at::Tensor>(parameters_.tensors.size());
+  std::vector<std::int64_t> shown_versions_;
+  std::unique_ptr<FlatParameters> flat_parameters_;
+  std::unique_ptr<FlatGradients> gradients_;
+  std::unique_ptr<ShardedUpdate> update_;
+  std::shared_ptr<BlockGathering> blocks_;
+  UnusedParameters unused_;
+  std::optional<ModuleBuffers> buffers_;
+  std::optional<RandomDraws> random_draws_;
+  std::int64_t microbatch_ = 0;
+  std::int64_t steps_ = 0;
+  std::int64_t updates_ = 0;
+  bool has_bad_loss_ = false;  // one of the step was not finite
+  bool is_released_ = false;
+  // Of gradients and, apart, of parameters: the order of the ones among the others may differ
+  // between replicas that do not use the same parameters. Ended before the buffers are.
+  std::unique_ptr<AxisQueue> queue_;
+  std::unique_ptr<AxisQueue> gather_queue_;
 };
 
 }  // namespace lockstep

@@ -1,5 +1,3 @@
-#include "framework/training/backward_order.h"
-
 #include <memory>
 #include <random>
 #include <string>

@@ -1,6 +1,7 @@
-#include "framework/training/zero_stages.h"
+#include "framework/training/zero_options.h"
 
 #include "framework/base/text.h"
+#include "framework/training/flat_gradients.h"
 
 namespace lockstep {
 
@@ -30,8 +31,7 @@ FlatGradientOptions gradient_options(const ZeroOptions& options, const FlatLayou
   FlatGradientOptions staged = how;
   staged.way = GradientWay::staged;
   const auto bytes = [&](const FlatGradientOptions& each) {
-    const auto use = FlatGradients::predicted_use(layout, each, overlaps);
-    return use.gradients + use.communication;
+    return FlatGradients::predicted_use(layout, each, overlaps).total();
   };
   return bytes(staged) < bytes(how) ? staged : how;
 }
