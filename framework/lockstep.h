@@ -20,6 +20,7 @@
 #include "framework/collectives/psum.h"
 #include "framework/collectives/ragged_all_to_all.h"
 #include "framework/data/data.h"
+#include "framework/data/fashion_mnist.h"
 #include "framework/data/sampler.h"
 #include "framework/optim/global_norm.h"
 #include "framework/optim/optimizer.h"

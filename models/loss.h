@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "framework/data/dataset.h"
+#include "framework/data/data.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "framework/axes/axis_names.h"
-#include "framework/data/dataset.h"
+#include "framework/data/data.h"
 #include "models/model.h"
 
 namespace lockstep {

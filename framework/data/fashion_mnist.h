@@ -4,12 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/dataset.h"
+#include "framework/data/data.h"
 
 namespace lockstep {
-
-/// The folder of Debian's package dataset-fashion-mnist.
-inline constexpr const char* kFashionMnistRoot = "/usr/share/datasets/fashion-mnist";
 
 /// Fashion-MNIST (Xiao, Rasul, Vollgraf, 2017): gray pictures of 28 x 28 pixels of 10 kinds of
 /// clothes, 60000 to train and 10000 to test. A batch's inputs are the pixels in rows of 784,

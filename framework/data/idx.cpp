@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
-#include <memory>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -27,7 +25,7 @@ constexpr std::uint8_t kUnsignedByte = 0x08;
 // How many bytes each of deflate's can stand for: two bits for 258 of them.
 constexpr std::size_t kDeflateRatio = 1032;
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
-constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
+constexpr std::size_t kBufferBytes = std::size_t{1} << 18;  // for the bytes of a gzip file
 
 std::string hex(std::uint8_t byte) {
   std::array<char, 3> text{};
@@ -42,33 +40,26 @@ std::string hex(std::uint8_t byte) {
 // used up when the content is complete), and passes over foreign bytes behind the gzip data.
 class IdxFile::Reader {
  public:
-  explicit Reader(const std::string& path) : path_(path), buffer_(kBufferBytes) {
+  explicit Reader(const std::string& path) : path_(path) {
     open();
-    refill();
-    if (stream_.avail_in < 2 || buffer_[0] != 0x1f || buffer_[1] != 0x8b) return;
+    std::array<std::uint8_t, 2> magic{};
+    (void)fill(magic);
+    std::rewind(file_.get());
+    if (magic[0] != 0x1f || magic[1] != 0x8b) return;
+    buffer_.resize(kBufferBytes);
     constexpr int kGzipOnly = 16 + MAX_WBITS;
     if (inflateInit2(&stream_, kGzipOnly) != Z_OK) fail("zlib cannot be initialized");
     gzip_ = true;
   }
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
   ~Reader() {
     if (gzip_) inflateEnd(&stream_);
   }
 
   // Fills `into` as far as the file reaches; returns how many bytes that is.
   std::size_t read(std::span<std::uint8_t> into) {
-    std::size_t done = 0;
-    while (done < into.size() && !cut_short_) {
-      refill();
-      if (stream_.avail_in == 0 && !in_member_) break;
-      const auto wanted = static_cast<uInt>(std::min(into.size() - done, kChunkBytes));
-      const std::size_t got =
-          gzip_ ? unpack(into.data() + done, wanted) : copy(into.data() + done, wanted);
-      done += got;
-      bytes_ += got;
-    }
-    return done;
+    const std::size_t count = gzip_ ? unpack(into) : fill(into);
+    bytes_ += count;
+    return count;
   }
 
   // How many bytes of content the file should have in all, and what they are.
@@ -133,49 +124,40 @@ class IdxFile::Reader {
     if (error) fail(str("it cannot be read: ", error.message()));
   }
 
-  // Gets the next bytes of the file once those before are used up; none at its end.
-  void refill() {
-    if (stream_.avail_in > 0) return;
-    stream_.next_in = buffer_.data();
-    stream_.avail_in =
-        static_cast<uInt>(std::fread(buffer_.data(), 1, buffer_.size(), file_.get()));
-    if (std::ferror(file_.get()) != 0) {
-      fail(str("it cannot be read: ", std::generic_category().message(errno)));
-    }
-  }
-
-  std::size_t copy(std::uint8_t* into, uInt wanted) {
-    const uInt count = std::min(wanted, stream_.avail_in);
-    std::copy_n(stream_.next_in, count, into);
-    stream_.next_in += count;
-    stream_.avail_in -= count;
-    return count;
+  // The next bytes of the file, as they lie on the disk.
+  std::size_t fill(std::span<std::uint8_t> into) {
+    const std::size_t count = std::fread(into.data(), 1, into.size(), file_.get());
+    if (std::ferror(file_.get()) == 0) return count;
+    fail(str("it cannot be read: ", std::generic_category().message(errno)));
   }
 
   // A gzip file is one or more members, each with a header and a checksum of its own.
-  std::size_t unpack(std::uint8_t* into, uInt wanted) {
-    if (!in_member_) inflateReset(&stream_);
-    in_member_ = true;
-    stream_.next_out = into;
-    stream_.avail_out = wanted;
-    const int result = inflate(&stream_, Z_NO_FLUSH);
-    const std::size_t got = wanted - stream_.avail_out;
-    if (result == Z_STREAM_END) {
-      in_member_ = false;
-    } else if (result == Z_BUF_ERROR) {
-      cut_short_ = true;  // neither input is left nor output to come
-    } else if (result != Z_OK) {
-      fail(str("it is damaged: its gzip data cannot be unpacked behind ", bytes_ + got,
-               " bytes of content (", stream_.msg != nullptr ? stream_.msg : zError(result), ")"));
+  std::size_t unpack(std::span<std::uint8_t> into) {
+    stream_.next_out = into.data();
+    stream_.avail_out = static_cast<uInt>(into.size());
+    while (stream_.avail_out > 0 && !cut_short_) {
+      if (stream_.avail_in == 0) {
+        stream_.next_in = buffer_.data();
+        stream_.avail_in = static_cast<uInt>(fill(buffer_));
+      }
+      if (stream_.avail_in == 0 && !in_member_) break;
+      if (!in_member_) inflateReset(&stream_);
+      const int result = inflate(&stream_, Z_NO_FLUSH);
+      in_member_ = result != Z_STREAM_END;
+      cut_short_ = result == Z_BUF_ERROR;  // neither input is left nor output to come
+      if (result == Z_OK || !in_member_ || cut_short_) continue;
+      fail(str("it is damaged: its gzip data cannot be unpacked behind ",
+               bytes_ + into.size() - stream_.avail_out, " bytes of content (",
+               stream_.msg != nullptr ? stream_.msg : zError(result), ")"));
     }
-    return got;
+    return into.size() - stream_.avail_out;
   }
 
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
   std::size_t size_ = 0;  // as it lies on the disk
   std::vector<std::uint8_t> buffer_;
-  z_stream stream_{};  // its next_in and avail_in also serve a plain file
+  z_stream stream_{};
   std::size_t bytes_ = 0;
   std::size_t expected_ = 0;
   std::string meaning_;

@@ -1,18 +1,21 @@
-#include "framework/data/pmean_example.h"
-
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/data/data.h"
 #include "framework/data/sampler.h"
 #include "tests/catch.h"
 
-using lockstep::PmeanExample;
 using lockstep::Sampler;
 using lockstep::Task;
 
 namespace {
+
+std::shared_ptr<const lockstep::Dataset> pmean_example(std::int64_t replicas) {
+  return lockstep::load_data({.name = "pmean_example"}, replicas).train;
+}
 
 std::vector<float> floats_of(const at::Tensor& tensor) {
   const auto* data = tensor.data_ptr<float>();
@@ -22,14 +25,14 @@ std::vector<float> floats_of(const at::Tensor& tensor) {
 }  // namespace
 
 TEST_CASE("the pmean example's samples are x and 2x + 0.5") {
-  const PmeanExample set(2);
-  CHECK(set.size() == 8);
-  CHECK(set.features() == 1);
-  CHECK(set.outputs() == 1);
-  CHECK(set.task() == Task::regression);
+  const auto set = pmean_example(2);
+  CHECK(set->size() == 8);
+  CHECK(set->features() == 1);
+  CHECK(set->outputs() == 1);
+  CHECK(set->task() == Task::regression);
   std::vector<std::int64_t> all(8);
   std::iota(all.begin(), all.end(), 0);
-  const auto batch = set.batch(all);
+  const auto batch = set->batch(all);
   CHECK(batch.inputs.scalar_type() == at::kFloat);
   CHECK(batch.targets.scalar_type() == at::kFloat);
   CHECK(batch.inputs.sizes().vec() == std::vector<std::int64_t>{8, 1});
@@ -39,16 +42,16 @@ TEST_CASE("the pmean example's samples are x and 2x + 0.5") {
         std::vector<float>{0.5F, 2.5F, 4.5F, 6.5F, 8.5F, 10.5F, 12.5F, 14.5F});
 
   const std::vector<std::int64_t> some{5, 0, 5};
-  CHECK(floats_of(set.batch(some).inputs) == std::vector<float>{5, 0, 5});
-  CHECK(floats_of(set.batch(some).targets) == std::vector<float>{10.5F, 0.5F, 10.5F});
-  CHECK(set.batch({}).inputs.sizes().vec() == std::vector<std::int64_t>{0, 1});
-  CHECK(set.batch({}).targets.sizes().vec() == std::vector<std::int64_t>{0, 1});
+  CHECK(floats_of(set->batch(some).inputs) == std::vector<float>{5, 0, 5});
+  CHECK(floats_of(set->batch(some).targets) == std::vector<float>{10.5F, 0.5F, 10.5F});
+  CHECK(set->batch({}).inputs.sizes().vec() == std::vector<std::int64_t>{0, 1});
+  CHECK(set->batch({}).targets.sizes().vec() == std::vector<std::int64_t>{0, 1});
 }
 
 TEST_CASE("in order, replica r of the pmean example has samples 4r to 4r+3 in its only step") {
   for (const std::int64_t replicas : {1, 2, 3, 4, 5, 8}) {
-    const PmeanExample set(replicas);
-    Sampler sampler({.size = set.size(), .batch_size = 4, .replicas = replicas, .shuffle = false});
+    const auto set = pmean_example(replicas);
+    Sampler sampler({.size = set->size(), .batch_size = 4, .replicas = replicas, .shuffle = false});
     CHECK(sampler.steps_per_epoch() == 1);
     for (std::int64_t r = 0; r < replicas; ++r) {
       CHECK(sampler.indices(0, 0, r) ==
@@ -58,18 +61,18 @@ TEST_CASE("in order, replica r of the pmean example has samples 4r to 4r+3 in it
 }
 
 TEST_CASE("the pmean example's errors give the numbers") {
-  const PmeanExample set(1);
+  const auto set = pmean_example(1);
   const std::vector<std::int64_t> beyond{4};
-  CHECK_THROWS_WITH(set.batch(beyond), ContainsSubstring("index 4 (number 0 of 1 in the batch) is "
-                                                         "outside 0 ... 3"));
-  CHECK_THROWS_AS(PmeanExample(0), lockstep::ValueError);
-  CHECK_THROWS_WITH(PmeanExample(0), "pmean_example: replicas is 0, but must be 1 ... 1048576");
-  CHECK_THROWS_WITH(PmeanExample(1048577), ContainsSubstring("replicas is 1048577"));
+  CHECK_THROWS_WITH(set->batch(beyond), ContainsSubstring("index 4 (number 0 of 1 in the batch) is "
+                                                          "outside 0 ... 3"));
+  CHECK_THROWS_AS(pmean_example(1048577), lockstep::ValueError);
+  CHECK_THROWS_WITH(pmean_example(1048577),
+                    "pmean_example: replicas is 1048577, but must be 1 ... 1048576");
 }
 
 TEST_CASE("the last targets of the largest pmean example are exact") {
-  const PmeanExample set(1048576);
+  const auto set = pmean_example(1048576);
   const std::vector<std::int64_t> last{4194302, 4194303};
-  CHECK(floats_of(set.batch(last).targets) == std::vector<float>{8388604.5F, 8388606.5F});
-  CHECK(static_cast<double>(set.batch(last).targets.data_ptr<float>()[1]) == 8388606.5);
+  CHECK(floats_of(set->batch(last).targets) == std::vector<float>{8388604.5F, 8388606.5F});
+  CHECK(static_cast<double>(set->batch(last).targets.data_ptr<float>()[1]) == 8388606.5);
 }

@@ -10,7 +10,7 @@
 #include <ATen/Functions.h>
 
 #include "framework/base/errors.h"
-#include "framework/data/dataset.h"
+#include "framework/data/data.h"
 #include "models/layers.h"
 #include "models/loss.h"
 #include "models/model.h"

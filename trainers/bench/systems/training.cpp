@@ -15,7 +15,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
-#include "framework/data/dataset.h"
+#include "framework/data/data.h"
 #include "framework/optim/optimizer.h"
 #include "framework/replicas/machine.h"
 #include "framework/training/zero.h"
