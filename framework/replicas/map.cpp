@@ -7,28 +7,12 @@
 #include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 
-#include "framework/base/errors.h"
 #include "framework/base/random.h"
-#include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/pbroadcast.h"
 #include "framework/replicas/own_graph.h"
 
-namespace lockstep {
-
-namespace map_detail {
-namespace {
-
-// Where leaf `index` of argument `argument` is cut, counted from the front.
-std::int64_t checked_axis(const Tensor& leaf, std::size_t argument, std::size_t index,
-                          std::int64_t axis) {
-  require(axis >= -leaf.dim() && axis < leaf.dim(), "leaf ", index, " of argument ", argument,
-          " has shape ", leaf.sizes(), ", in_axes cuts it along dimension ", axis);
-  return axis < 0 ? axis + leaf.dim() : axis;
-}
-
-}  // namespace
+namespace lockstep::map_detail {
 
 void check_leaf(const Tensor& leaf, const std::string& what) {
   require(leaf.defined(), what, " is an undefined tensor");
@@ -48,15 +32,6 @@ void check_same_form(const Tensor& first, const Tensor& leaf, const std::string&
       str(what, " is ", form_of(first), " on replica 0 and ", form_of(leaf), " on replica ", r));
 }
 
-void throw_miscounted(const char* name, std::size_t entries, bool named, std::size_t count,
-                      const char* what) {
-  throw ValueError(
-      lockstep::str(name, " has ",
-                    counted(static_cast<std::int64_t>(entries), named ? "named entry" : "entry",
-                            named ? "named entries" : "entries"),
-                    " for ", counted(static_cast<std::int64_t>(count), what)));
-}
-
 NamedAxis named_axis(const std::optional<std::string>& name, std::int64_t size, bool lanes) {
   if (name) return {*name, size};
   const Environment* const outer = current_environment();
@@ -69,34 +44,32 @@ NamedAxis named_axis(const std::optional<std::string>& name, std::int64_t size, 
   return axis;
 }
 
-std::vector<MapInput> cut(MapCall& map_call, const std::vector<AxisArgument>& arguments) {
+std::vector<MapInput> cut(MapCall& map_call,
+                          const std::vector<ArgumentLeaf<std::optional<std::int64_t>>>& arguments) {
   NamedAxis& axis = map_call.axes[0];
-  if (axis.name.empty()) throw ValueError("axis_name must not be empty");
+  require(!axis.name.empty(), "axis_name must not be empty");
   std::string decided_by = str("axis_size is ", axis.size);
-  if (axis.size < 0) throw ValueError(decided_by + "; it must not be negative");
+  require(axis.size >= 0, decided_by, "; it must not be negative");
   std::vector<MapInput> inputs;
-  for (std::size_t a = 0; a < arguments.size(); ++a) {
-    for (std::size_t l = 0; l < arguments[a].leaves.size(); ++l) {
-      const Tensor& leaf = arguments[a].leaves[l];
-      const auto& entry = arguments[a].entries[l];
-      check_leaf(leaf, str("leaf ", l, " of argument ", a));
-      if (!entry) {
-        inputs.push_back({{leaf}, {}, {axis.name}});
-        continue;
-      }
-      const auto length = leaf.size(checked_axis(leaf, a, l, *entry));
-      const std::string here =
-          str("leaf ", l, " of argument ", a, " has length ", length, " along dimension ", *entry);
-      if (axis.size == 0) {
-        axis.size = length;
-        decided_by = here;
-      }
-      if (length != axis.size) throw ValueError(decided_by + ", but " + here + "; they must agree");
-      if (length == 0) throw ValueError(here + "; a map needs at least one replica");
-      inputs.push_back({leaf.unbind(*entry), {}, {}});
+  for (const auto& [leaf, entry, name] : arguments) {
+    check_leaf(leaf, name);
+    if (!entry) {
+      inputs.push_back({{leaf}, {}, {axis.name}});
+      continue;
     }
+    require(*entry >= -leaf.dim() && *entry < leaf.dim(), name, " has shape ", leaf.sizes(),
+            ", in_axes cuts it along dimension ", *entry);
+    const std::int64_t length = leaf.size(*entry);
+    const std::string here = str(name, " has length ", length, " along dimension ", *entry);
+    if (axis.size == 0) {
+      axis.size = length;
+      decided_by = here;
+    }
+    require(length == axis.size, decided_by, ", but ", here, "; they must agree");
+    require(length > 0, here, "; a map needs at least one replica");
+    inputs.push_back({leaf.unbind(*entry), {}, {}});
   }
-  if (axis.size == 0) throw ValueError("no argument is mapped, so that axis_size must be given");
+  require(axis.size > 0, "no argument is mapped, so that axis_size must be given");
   map_call.replicas = axis.size;
   for (MapInput& input : inputs) {
     input.part_of.resize(static_cast<std::size_t>(axis.size));
@@ -105,32 +78,19 @@ std::vector<MapInput> cut(MapCall& map_call, const std::vector<AxisArgument>& ar
   return inputs;
 }
 
-Leaves combine(const Element& element, const std::vector<std::optional<std::int64_t>>& axes) {
-  const auto& replicas = element.leaves;
-  const auto defined = [&](std::size_t replica, std::size_t l) -> const Tensor& {
-    const Tensor& leaf = replicas[replica][l];
-    if (leaf.defined()) return leaf;
-    throw ValueError(lockstep::str("leaf ", l, " of replica ", replica, "'s result is undefined"));
-  };
-  Leaves combined;
-  for (std::size_t l = 0; l < axes.size(); ++l) {
-    const Tensor& first = defined(0, l);
-    if (!axes[l]) {
-      combined.push_back(element.first > 0 ? counted_elsewhere(first) : first);
-      continue;
-    }
-    Leaves parts;
-    const std::string name = str("leaf ", l, " of the result");
-    for (std::size_t r = 0; r < replicas.size(); ++r) {
-      parts.push_back(defined(r, l));
-      check_same_form(first, parts.back(), name, r);
-    }
-    const std::int64_t dimensions = first.dim() + 1;
-    require(*axes[l] >= -dimensions && *axes[l] < dimensions, "out_axes ", *axes[l],
-            " is out of range for results of shape ", first.sizes());
-    combined.push_back(at::stack(parts, *axes[l]));
+Tensor combine(const ResultLeaf& result, const std::optional<std::int64_t>& axis) {
+  const Leaves& parts = result.of_replicas;
+  const Tensor& first = parts[0];
+  const std::string name = str("leaf ", result.index, " of the result");
+  for (std::size_t r = 0; r < (axis ? parts.size() : 1); ++r) {
+    require(parts[r].defined(), "leaf ", result.index, " of replica ", r, "'s result is undefined");
+    check_same_form(first, parts[r], name, r);
   }
-  return combined;
+  if (!axis) return result.first > 0 ? counted_elsewhere(first) : first;
+  const std::int64_t dimensions = first.dim() + 1;
+  require(*axis >= -dimensions && *axis < dimensions, "out_axes ", *axis,
+          " is out of range for results of shape ", first.sizes());
+  return at::stack(parts, *axis);
 }
 
 void take_first_replicas(const MapCall& map_call, Leaves& leaves,
@@ -181,5 +141,4 @@ void check_same_values(const MapCall& map_call, const std::vector<std::string>& 
   }
 }
 
-}  // namespace map_detail
-}  // namespace lockstep
+}  // namespace lockstep::map_detail

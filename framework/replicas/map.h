@@ -13,6 +13,7 @@
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/wording.h"
 #include "framework/replicas/run_map.h"
 #include "framework/tree/prefix_tree.h"
 #include "framework/tree/tree.h"
@@ -37,17 +38,27 @@ namespace map_detail {
 [[nodiscard]] NamedAxis named_axis(const std::optional<std::string>& name, std::int64_t size,
                                    bool lanes);
 
-/// An argument as the checks see it: what is said of each of its leaves.
+/// A leaf of an argument, what is said of it, and what messages call it.
 template <typename Entry>
-struct Argument {
-  Leaves leaves;
-  std::vector<Entry> entries;
+struct ArgumentLeaf {
+  Tensor leaf;
+  Entry entry;
+  std::string name;
 };
-using AxisArgument = Argument<std::optional<std::int64_t>>;
 
-/// Throws the ValueError of a list with as many entries for `count` arguments or results.
-[[noreturn]] void throw_miscounted(const char* name, std::size_t entries, bool named,
-                                   std::size_t count, const char* what);
+/// ValueError unless the list, which the caller calls `name`, has an entry without a key for each
+/// of `count` arguments or results.
+template <typename Entry>
+void check_count(const PrefixTree<Entry>& list, const char* name, std::size_t count,
+                 const char* what) {
+  const std::size_t entries = list.parts().size();
+  const bool named = !list.keys().empty();
+  if (entries == count && !named) return;
+  throw ValueError(str(name, " has ",
+                       counted(static_cast<std::int64_t>(entries), named ? "named entry" : "entry",
+                               named ? "named entries" : "entries"),
+                       " for ", counted(static_cast<std::int64_t>(count), what)));
+}
 
 /// The entry of each leaf of a tree: `own` has one a leaf, `prefix` may have one for all.
 template <typename Entry, typename T>
@@ -62,38 +73,36 @@ std::vector<Entry> entries_of(const PrefixTree<Entry>& prefix, const PrefixTree<
   return entries;
 }
 
-/// The arguments, of which `prefix` says one thing for all or has an entry each; `name` is what the
-/// caller calls it.
+/// The leaves of the arguments, of which `prefix` says one thing for all or has an entry each;
+/// `name` is what the caller calls it.
 template <typename Entry, typename... Args>
-std::vector<Argument<Entry>> describe(const PrefixTree<Entry>& prefix, const char* name,
-                                      const Args&... args) {
-  const auto& parts = prefix.parts();
-  if (prefix.is_list() && (parts.size() != sizeof...(args) || !prefix.keys().empty())) {
-    throw_miscounted(name, parts.size(), !prefix.keys().empty(), sizeof...(args), "argument");
-  }
-  std::vector<Argument<Entry>> arguments;
+std::vector<ArgumentLeaf<Entry>> describe(const PrefixTree<Entry>& prefix, const char* name,
+                                          const Args&... args) {
+  if (prefix.is_list()) check_count(prefix, name, sizeof...(args), "argument");
+  std::vector<ArgumentLeaf<Entry>> described;
+  [[maybe_unused]] std::size_t index = 0;
   [[maybe_unused]] const auto add = [&](const auto& argument) {
-    const std::size_t index = arguments.size();
-    arguments.push_back({tree_detail::leaves_of(argument),
-                         entries_of(prefix, prefix.is_list() ? parts[index] : prefix, argument,
-                                    str(name, ": argument ", index))});
+    const auto entries = entries_of(prefix, prefix.is_list() ? prefix.parts()[index] : prefix,
+                                    argument, str(name, ": argument ", index));
+    for (std::size_t l = 0; const Tensor& leaf : tree_detail::leaves_of(argument)) {
+      described.push_back({leaf, entries[l], str("leaf ", l, " of argument ", index)});
+      ++l;
+    }
+    ++index;
   };
   (add(args), ...);
-  return arguments;
+  return described;
 }
 
 /// What is said of result `element` of `elements`; `name` is what the caller calls it.
 template <typename Entry>
 const PrefixTree<Entry>& entry_of_result(const PrefixTree<Entry>& prefix, const char* name,
                                          std::size_t element, std::size_t elements) {
-  if (prefix.is_left_out()) throw_miscounted(name, 0, false, elements, "result");
-  if (!prefix.is_list()) return prefix;
-  const bool keyed = !prefix.keys().empty();
-  // Of a result that is no tuple: what the list says of its parts.
-  if (elements == 1 && (prefix.parts().size() > 1 || keyed)) return prefix;
-  if (prefix.parts().size() != elements || keyed) {
-    throw_miscounted(name, prefix.parts().size(), keyed, elements, "result");
-  }
+  const bool is_entry = !prefix.is_list() && !prefix.is_left_out();
+  // Of a result that is no tuple, a list may say something of its parts.
+  const bool is_of_parts = elements == 1 && (prefix.parts().size() > 1 || !prefix.keys().empty());
+  if (is_entry || is_of_parts) return prefix;
+  check_count(prefix, name, elements, "result");
   return prefix.parts()[element];
 }
 
@@ -110,20 +119,19 @@ void check_same_form(const Tensor& first, const Tensor& leaf, const std::string&
 
 /// The leaves of all arguments of a pmap or vmap, cut as they say; what they say is checked, and
 /// gives the map's number of replicas.
-[[nodiscard]] std::vector<MapInput> cut(MapCall& map_call,
-                                        const std::vector<AxisArgument>& arguments);
+[[nodiscard]] std::vector<MapInput> cut(
+    MapCall& map_call, const std::vector<ArgumentLeaf<std::optional<std::int64_t>>>& arguments);
 
-/// What a process' replicas returned for one element of the result.
-struct Element {
-  std::vector<Leaves> leaves;  ///< by replica
-  std::size_t index;
+/// What a process' replicas returned for one leaf of an element of the result.
+struct ResultLeaf {
+  Leaves of_replicas;
+  std::size_t element;
+  std::size_t index;   ///< of the leaf in the element
   std::int64_t first;  ///< along the axis, of this process' first replica
 };
 
-/// The leaves of all replicas, combined as `axes` says, one a leaf: for std::nullopt those of the
-/// axis' first replica.
-[[nodiscard]] Leaves combine(const Element& element,
-                             const std::vector<std::optional<std::int64_t>>& axes);
+/// The leaf of all replicas, stacked along `axis`; for std::nullopt that of the axis' first one.
+[[nodiscard]] Tensor combine(const ResultLeaf& result, const std::optional<std::int64_t>& axis);
 
 /// In a map that spans processes: replaces leaves whose axis is std::nullopt by those of the axis'
 /// first replica.
@@ -224,10 +232,10 @@ consteval bool check_call() {
   return false;
 }
 
-/// Runs `f` on all replicas. Gives what combined(Element, entries) makes of every element of its
-/// result, of whose leaves `out` (which the caller calls `name`) says `entries`. In a replica's
-/// thread, finish(place, leaves, entries as a function, element's index, count) may change its
-/// leaves of an element.
+/// Runs `f` on all replicas. Gives what combined(ResultLeaf, entry) makes of every leaf of its
+/// result, of which `out` (which the caller calls `name`) says `entry`. In a replica's thread,
+/// finish(place, leaves, entries as a function, element's index, count) may change its leaves of an
+/// element of the result.
 template <typename Entry, typename F, typename Finish, typename Combine, typename... Args>
 auto run(const MapCall& map_call, const std::vector<MapInput>& inputs, const PrefixTree<Entry>& out,
          const char* name, const F& f, const Finish& finish, const Combine& combined,
@@ -273,32 +281,30 @@ auto run(const MapCall& map_call, const std::vector<MapInput>& inputs, const Pre
       }
     }
     Result whole = *results[0];
-    std::ptrdiff_t next = 0;
+    std::size_t next = 0;
     for_each_result(whole, [&](auto& element, std::size_t index, std::size_t count) {
       const auto entries = entries_for(element, index, count);
-      Element parts{{}, index, first};
-      for (const auto& leaves : leaves_of_all) {
-        const auto begin = leaves.begin() + next;
-        parts.leaves.emplace_back(begin, begin + std::ssize(entries));
-      }
-      next += std::ssize(entries);
-      const Leaves all = with_title(map_call, [&] { return combined(parts, entries); });
-      auto from = all.begin();
-      tree_detail::for_each_leaf(element, [&](Tensor& leaf) { leaf = *from++; });
+      std::size_t l = 0;
+      tree_detail::for_each_leaf(element, [&](Tensor& leaf) {
+        ResultLeaf result{{}, index, l, first};
+        for (const auto& leaves : leaves_of_all) result.of_replicas.push_back(leaves[next + l]);
+        leaf = with_title(map_call, [&] { return combined(result, entries[l]); });
+        ++l;
+      });
+      next += l;
     });
     return whole;
   }
 }
 
-/// pmap and vmap, once their options are one: of the call's axis they give the name, and its size
-/// or 0.
-template <typename F, typename... Args>
-auto run_axis_map(MapCall map_call, const InAxes& in_axes, const OutAxes& out_axes, const F& f,
-                  const Args&... args) {
+/// pmap and vmap: `map_call` has what they do not have in common.
+template <typename Options, typename F, typename... Args>
+auto run_axis_map(MapCall map_call, const Options& options, const F& f, const Args&... args) {
+  map_call.axes = {named_axis(options.axis_name, options.axis_size, map_call.lanes)};
   const auto inputs = with_title(map_call, [&] {
-    auto arguments = describe(in_axes, "in_axes", args...);
-    if (in_axes.is_left_out()) {
-      for (auto& argument : arguments) argument.entries.assign(argument.leaves.size(), 0);
+    auto arguments = describe(options.in_axes, "in_axes", args...);
+    if (options.in_axes.is_left_out()) {
+      for (auto& argument : arguments) argument.entry = 0;
     }
     return cut(map_call, arguments);
   });
@@ -306,7 +312,7 @@ auto run_axis_map(MapCall map_call, const InAxes& in_axes, const OutAxes& out_ax
                                std::size_t, std::size_t) {
     if (place.spans_members) take_first_replicas(map_call, leaves, axes());
   };
-  return run(map_call, inputs, out_axes, "out_axes", f, share_first, combine, args...);
+  return run(map_call, inputs, options.out_axes, "out_axes", f, share_first, combine, args...);
 }
 
 }  // namespace map_detail

@@ -70,15 +70,11 @@ template <typename F>
   return [f = std::move(f), options = std::move(options),
           where]<typename... Args>(const Args&... args) {
     if constexpr (map_detail::check_call<F, Args...>()) {
-      return map_detail::run_axis_map(
-          {"pmap",
-           {map_detail::named_axis(options.axis_name, options.axis_size, /*lanes=*/false)},
-           0,
-           /*lanes=*/false,
-           options.threads_per_replica,
-           options.timeout,
-           where},
-          options.in_axes, options.out_axes, f, args...);
+      return map_detail::run_axis_map({.map = "pmap",
+                                       .threads_per_replica = options.threads_per_replica,
+                                       .timeout = options.timeout,
+                                       .where = where},
+                                      options, f, args...);
     }
   };
 }

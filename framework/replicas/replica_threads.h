@@ -22,11 +22,11 @@ struct BackwardCall {
 
 /// One call of a map: what it needs to know to run its replicas.
 struct MapCall {
-  const char* map;                   ///< "pmap", for messages
-  std::vector<NamedAxis> axes;       ///< with one axis its size is what the replicas add up to
-  std::int64_t replicas;             ///< the caller's
-  bool lanes;                        ///< one runs at a time; never spans a job's members
-  std::int64_t threads_per_replica;  ///< 0: the host's cores / its replicas
+  const char* map;                       ///< "pmap", for messages
+  std::vector<NamedAxis> axes = {};      ///< with one axis its size is what the replicas add up to
+  std::int64_t replicas = 0;             ///< the caller's
+  bool lanes = false;                    ///< one runs at a time; never spans a job's members
+  std::int64_t threads_per_replica = 0;  ///< 0: the host's cores / its replicas
   std::chrono::milliseconds timeout;
   std::source_location where;  ///< the map's
   /// What is differentiated, for the members of a job to agree on: "differentiated by leaf 0".

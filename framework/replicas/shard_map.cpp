@@ -1,7 +1,6 @@
 #include "framework/replicas/shard_map.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
 #include <set>
 #include <string_view>
@@ -17,9 +16,7 @@
 #include "framework/collectives/varying.h"
 #include "framework/replicas/own_graph.h"
 
-namespace lockstep {
-
-namespace map_detail {
+namespace lockstep::map_detail {
 namespace {
 
 std::string text_of(const Mesh& mesh) {
@@ -146,8 +143,8 @@ std::vector<std::string> LocalMesh::unnamed(const PartitionSpec& spec) const {
   return rest;
 }
 
-MapInput LocalMesh::cut(const Tensor& leaf, const PartitionSpec& spec,
-                        const std::string& what) const {
+MapInput LocalMesh::cut(const ArgumentLeaf<PartitionSpec>& argument) const {
+  const auto& [leaf, spec, what] = argument;
   check_rank(leaf, spec, what);
   MapInput input{
       {leaf}, std::vector<std::size_t>(static_cast<std::size_t>(replicas_), 0), unnamed(spec)};
@@ -179,8 +176,8 @@ MapInput LocalMesh::cut(const Tensor& leaf, const PartitionSpec& spec,
   return input;
 }
 
-Tensor LocalMesh::join(const Leaves& blocks_of_replicas, const PartitionSpec& spec,
-                       const std::string& what) const {
+Tensor LocalMesh::join(const ResultLeaf& result, const PartitionSpec& spec) const {
+  const std::string what = str("result ", result.element);
   std::vector<std::int64_t> counts;
   std::int64_t total = 1;
   for (const auto& axes : spec) {
@@ -188,43 +185,21 @@ Tensor LocalMesh::join(const Leaves& blocks_of_replicas, const PartitionSpec& sp
     total *= counts.back();
   }
   Leaves ordered(static_cast<std::size_t>(total));
-  const Tensor& first = blocks_of_replicas[0];
-  for (std::size_t r = blocks_of_replicas.size(); r-- > 0;) {
-    const Tensor& block = blocks_of_replicas[r];
+  for (std::size_t r = result.of_replicas.size(); r-- > 0;) {
+    const Tensor& block = result.of_replicas[r];
     check_rank(block, spec, lockstep::str(what, " of replica ", r));
-    check_same_form(first, block, what, r);
+    check_same_form(result.of_replicas[0], block, what, r);
     std::int64_t place = 0;
     for (std::size_t d = 0; d < spec.size(); ++d) {
       place = place * counts[d] + block_of(static_cast<std::int64_t>(r), spec[d]);
     }
     ordered[static_cast<std::size_t>(place)] = block;  // the first replica's is the last to come
   }
-  return joined(std::move(ordered), counts);
-}
-
-std::vector<MapInput> LocalMesh::cut(const std::vector<Argument<PartitionSpec>>& arguments) const {
-  std::vector<MapInput> inputs;
-  for (std::size_t a = 0; a < arguments.size(); ++a) {
-    for (std::size_t l = 0; l < arguments[a].leaves.size(); ++l) {
-      inputs.push_back(cut(arguments[a].leaves[l], arguments[a].entries[l],
-                           str("leaf ", l, " of argument ", a)));
-    }
-  }
-  return inputs;
-}
-
-Leaves LocalMesh::join(const Element& result, const std::vector<PartitionSpec>& specs) const {
-  Leaves leaves;
-  for (std::size_t l = 0; l < specs.size(); ++l) {
-    Leaves blocks;
-    for (const auto& replica : result.leaves) blocks.push_back(replica[l]);
-    const Tensor leaf = join(blocks, specs[l], str("result ", result.index));
-    // It counts where the first replica along the axes that its spec does not name is.
-    const bool has_first = std::ranges::all_of(
-        unnamed(specs[l]), [&](const auto& axis) { return find(axis)->begin == 0; });
-    leaves.push_back(has_first ? leaf : counted_elsewhere(leaf));
-  }
-  return leaves;
+  const Tensor leaf = joined(std::move(ordered), counts);
+  // It counts where the first replica along the axes that its spec does not name is.
+  const bool has_first =
+      std::ranges::all_of(unnamed(spec), [&](const auto& axis) { return find(axis)->begin == 0; });
+  return has_first ? leaf : counted_elsewhere(leaf);
 }
 
 Leaves check_vma(const LocalMesh& local, const MapCall& map_call, const ResultLeaves& result) {
@@ -247,6 +222,13 @@ Leaves check_vma(const LocalMesh& local, const MapCall& map_call, const ResultLe
 
 namespace {
 
+// The first index along the axes whose digest is not that of index 0, or 0.
+std::size_t differing(const std::vector<Comparison>& all, std::size_t digest) {
+  const auto other = std::ranges::find_if(
+      all, [&](const Comparison& one) { return one.digests[digest] != all[0].digests[digest]; });
+  return other == all.end() ? 0 : static_cast<std::size_t>(other - all.begin());
+}
+
 // Throws ValueError on every replica if those of the leaves with these indices differ along `axes`.
 void check_alike(const MapCall& map_call, const ResultLeaves& result,
                  const std::vector<std::size_t>& indices, const AxisNames& axes) {
@@ -256,51 +238,40 @@ void check_alike(const MapCall& map_call, const ResultLeaves& result,
   };
   for (const std::size_t index : indices) check_leaf(result.leaves[index], name_of(index));
   const c10::AutoGradMode no_grad(false);
-  std::vector<std::uint64_t> forms;
-  std::vector<std::uint64_t> values;
-  Key all_forms(0);
-  Key all_values(0);
+  std::vector<Comparison> own;  // form and value of each leaf
+  Key forms(0);
+  Key values(0);
   for (const std::size_t index : indices) {
     const Tensor message = as_message(result.leaves[index].detach());
     const auto bytes = bytes_of(message);
-    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    forms.push_back(Key(0).fold(form_of(message)).bits());
-    values.push_back(Key(0).fold(text).bits());
-    all_forms = all_forms.fold(forms.back());
-    all_values = all_values.fold(values.back());
+    const std::string_view value(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const std::string form = form_of(message);
+    own.push_back(Comparison({Key(0).fold(form).bits(), Key(0).fold(value).bits()}, form));
+    forms = forms.fold(own.back().digests[0]);
+    values = values.fold(own.back().digests[1]);
   }
   const std::string step = "comparing its results along " + axes.text();
-  const auto differing = [&](const std::vector<Comparison>& all, std::size_t digest) {
-    return std::ranges::find_if(all,
-                                [&](const Comparison& other) {
-                                  return other.digests[digest] != all[0].digests[digest];
-                                }) -
-           all.begin();
-  };
   const std::string along = " differs along " + axes.text() + ": ";
   const std::string rule =
       str("its out spec does not name ", axes.names().size() > 1 ? "these axes" : "this axis");
   // All replicas see the same, and go on together to find out where the difference is.
-  const auto all = compared(map_call, axes, step,
-                            Comparison({indices.size(), all_forms.bits(), all_values.bits()}));
-  if (const auto r = differing(all, 0); r < std::ssize(all)) {
+  const auto all =
+      compared(map_call, axes, step, Comparison({indices.size(), forms.bits(), values.bits()}));
+  if (const std::size_t r = differing(all, 0); r > 0) {
     throw ValueError(str(whole, along, "it has ",
                          counted(static_cast<std::int64_t>(all[0].digests[0]), "leaf", "leaves"),
-                         " at index 0 and ", all[static_cast<std::size_t>(r)].digests[0],
-                         " at index ", r, "; ", rule));
+                         " at index 0 and ", all[r].digests[0], " at index ", r, "; ", rule));
   }
-  const bool in_form = differing(all, 1) < std::ssize(all);
-  if (!in_form && differing(all, 2) == std::ssize(all)) return;
+  const bool in_form = differing(all, 1) > 0;
+  if (!in_form && differing(all, 2) == 0) return;
   for (std::size_t l = 0; l < indices.size(); ++l) {
     const std::string name = name_of(indices[l]);
-    const Comparison own({in_form ? forms[l] : values[l]}, form_of(result.leaves[indices[l]]));
-    const auto leaf = compared(map_call, axes, step, own);
-    const auto r = differing(leaf, 0);
-    if (r == std::ssize(leaf)) continue;
+    const auto leaf = compared(map_call, axes, step, own[l]);
+    const std::size_t r = differing(leaf, in_form ? 0 : 1);
+    if (r == 0) continue;
     if (in_form) {
       throw ValueError(str(name, along, "it is ", leaf[0].text.data(), " at index 0 and ",
-                           leaf[static_cast<std::size_t>(r)].text.data(), " at index ", r, "; ",
-                           rule));
+                           leaf[r].text.data(), " at index ", r, "; ", rule));
     }
     throw ValueError(str(name, along, "index ", r, " has another value than index 0, and ", rule,
                          ". Is a psum missing?"));
@@ -325,5 +296,4 @@ void check_replicated(const LocalMesh& local, const MapCall& map_call,
   });
 }
 
-}  // namespace map_detail
-}  // namespace lockstep
+}  // namespace lockstep::map_detail

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <source_location>
 #include <string>
 #include <utility>
@@ -43,12 +42,10 @@ class LocalMesh {
   [[nodiscard]] std::int64_t replicas() const noexcept { return replicas_; }
   /// ValueError, starting with `what`, if a spec names an axis twice or one that the mesh has not.
   void check(const PrefixTree<PartitionSpec>& specs, const std::string& what) const;
-  /// All arguments' leaves as blocks of equal size, one for each of this process' index
-  /// combinations.
-  [[nodiscard]] std::vector<MapInput> cut(
-      const std::vector<Argument<PartitionSpec>>& arguments) const;
+  /// The leaf as blocks of equal size, one for each of this process' index combinations.
+  [[nodiscard]] MapInput cut(const ArgumentLeaf<PartitionSpec>& argument) const;
   /// What cut() would make the replicas' blocks of.
-  [[nodiscard]] Leaves join(const Element& result, const std::vector<PartitionSpec>& specs) const;
+  [[nodiscard]] Tensor join(const ResultLeaf& result, const PartitionSpec& spec) const;
   /// The mesh's axes that the spec does not name.
   [[nodiscard]] std::vector<std::string> unnamed(const PartitionSpec& spec) const;
 
@@ -60,10 +57,6 @@ class LocalMesh {
     std::int64_t below;  // how far replicas of the box are apart that are neighbours along it
   };
   [[nodiscard]] const Axis* find(const std::string& name) const;
-  [[nodiscard]] MapInput cut(const Tensor& leaf, const PartitionSpec& spec,
-                             const std::string& what) const;
-  [[nodiscard]] Tensor join(const Leaves& blocks, const PartitionSpec& spec,
-                            const std::string& what) const;
   [[nodiscard]] std::int64_t blocks(const std::vector<std::string>& axes) const;
   [[nodiscard]] std::int64_t block_of(std::int64_t replica,
                                       const std::vector<std::string>& axes) const;
@@ -135,39 +128,41 @@ template <typename F>
           out_specs = std::move(out_specs), options = std::move(options),
           where]<typename... Args>(const Args&... args) {
     if constexpr (map_detail::check_call<F, Args...>()) {
-      MapCall map_call{"shard_map",
-                       {},
-                       0,
-                       /*lanes=*/false,
-                       options.threads_per_replica,
-                       options.timeout,
-                       where};
-      map_call.check_vma = options.check_vma;
+      MapCall map_call{.map = "shard_map",
+                       .threads_per_replica = options.threads_per_replica,
+                       .timeout = options.timeout,
+                       .where = where,
+                       .check_vma = options.check_vma};
       for (const auto& [name, size] : mesh.axes()) map_call.axes.push_back({name, size});
       const auto local =
           map_detail::with_title(map_call, [&] { return map_detail::LocalMesh(mesh); });
       map_call.replicas = local.replicas();
       const auto inputs = map_detail::with_title(map_call, [&] {
-        if (in_specs.is_left_out() && sizeof...(args) > 0) {
-          map_detail::throw_miscounted("in_specs", 0, false, sizeof...(args), "argument");
+        if (in_specs.is_left_out()) {
+          map_detail::check_count(in_specs, "in_specs", sizeof...(args), "argument");
         }
         local.check(in_specs, "in_specs");
         local.check(out_specs, "out_specs");
-        return local.cut(map_detail::describe(in_specs, "in_specs", args...));
+        std::vector<MapInput> blocks;
+        for (const auto& argument : map_detail::describe(in_specs, "in_specs", args...)) {
+          blocks.push_back(local.cut(argument));
+        }
+        return blocks;
       });
       const auto check = [&](const ReplicaThread&, Leaves& leaves, const auto& specs,
                              std::size_t index, std::size_t count) {
         if (!options.check_vma && !options.check_replicated) return;
         const auto own = specs();
-        if (options.check_vma)
+        if (options.check_vma) {
           leaves = map_detail::check_vma(local, map_call, {leaves, own, index});
+        }
         if (!options.check_replicated) return;
         map_detail::check_replicated(
             local, map_call, map_detail::entry_of_result(out_specs, "out_specs", index, count),
             {leaves, own, index});
       };
-      const auto joined = [&](const map_detail::Element& result, const auto& specs) {
-        return local.join(result, specs);
+      const auto joined = [&](const map_detail::ResultLeaf& result, const PartitionSpec& spec) {
+        return local.join(result, spec);
       };
       return map_detail::run(map_call, inputs, out_specs, "out_specs", f, check, joined, args...);
     }

@@ -35,14 +35,8 @@ template <typename F>
           where]<typename... Args>(const Args&... args) {
     if constexpr (map_detail::check_call<F, Args...>()) {
       return map_detail::run_axis_map(
-          {"vmap",
-           {map_detail::named_axis(options.axis_name, options.axis_size, /*lanes=*/true)},
-           0,
-           /*lanes=*/true,
-           0,
-           options.timeout,
-           where},
-          options.in_axes, options.out_axes, f, args...);
+          {.map = "vmap", .lanes = true, .timeout = options.timeout, .where = where}, options, f,
+          args...);
     }
   };
 }
