@@ -1,23 +1,18 @@
 #include "framework/replicas/launch.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -90,8 +85,6 @@ class RunningThreads {
   ~RunningThreads() {
     for (std::thread& thread : threads_) thread.join();
   }
-  RunningThreads(const RunningThreads&) = delete;
-  RunningThreads& operator=(const RunningThreads&) = delete;
 
   // Waits until all are over, and calls `look` now and then. Once one has failed it waits for
   // `grace` at most, and only until it is `enough`. Returns whether all are over.
@@ -226,20 +219,6 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
 // collective, ends with the program.
 constexpr std::chrono::milliseconds kThreadGrace{1500};
 
-// Makes what a process that a replica has forked has to say of itself the replica's failure.
-void read_forked(int descriptor, FirstFailure& failure) {
-  std::string text;
-  pollfd polled{descriptor, POLLIN, 0};
-  std::array<char, 4096> buffer{};
-  while (::poll(&polled, 1, 0) > 0) {
-    const ssize_t count = ::read(descriptor, buffer.data(), buffer.size());
-    if (count <= 0) break;
-    text.append(buffer.data(), static_cast<std::size_t>(count));
-  }
-  const auto report = parse_report(text);
-  if (report) failure.record(report->replica, std::make_exception_ptr(Error(report->message)));
-}
-
 int launch_threads(const ReplicaFunction& function, const LaunchOptions& options) {
   announce(options);
   const StopHandler exit_on_signal(stop_threads);
@@ -247,8 +226,9 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   const auto count = static_cast<int>(options.workers);
   const Descriptor descriptor(HostMemory::make_memory(count));
   const auto memory = std::make_shared<HostMemory>(count, descriptor.get());
-  const auto reports = make_pipe();  // of processes that replicas have forked
-  std::mutex mutex;                  // guards workers
+  auto reports = make_pipe();  // of processes that replicas have forked
+  std::string reported;        // what came in it
+  std::mutex mutex;            // guards workers
   std::vector<std::unique_ptr<Worker>> workers(static_cast<std::size_t>(count));
   FirstFailure failure(0, [&](const std::string& reason) {
     const std::lock_guard lock(mutex);
@@ -278,7 +258,10 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   std::optional<RunningThreads> running;
   if (!failure.happened()) {
     running.emplace(Shard{0, options.replicas}, failure, run);
-    const auto look = [&] { read_forked(reports.first.get(), failure); };
+    const auto look = [&] {
+      const auto report = read_report(reports.first, reported);
+      if (report) failure.record(report->replica, std::make_exception_ptr(Error(report->message)));
+    };
     all_over = running->wait(kThreadGrace, look);
     look();
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <climits>
 #include <csignal>
 #include <cstring>
@@ -14,7 +13,6 @@
 #include <string_view>
 #include <utility>
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
@@ -22,7 +20,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
-#include "framework/base/shard.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/comm/socket_store.h"
@@ -177,10 +174,7 @@ struct Watched : WorkerProcess {
   Watched(WorkerProcess process, const StopSignals& stop)
       : WorkerProcess(std::move(process)),
         out_relay(std::move(out), STDOUT_FILENO, prefix_of(*this), stop),
-        err_relay(std::move(err), STDERR_FILENO, prefix_of(*this), stop) {
-    // What is read until nothing is left must not wait for more.
-    ::fcntl(report.get(), F_SETFL, O_NONBLOCK);
-  }
+        err_relay(std::move(err), STDERR_FILENO, prefix_of(*this), stop) {}
 
   Relay out_relay;
   Relay err_relay;
@@ -304,7 +298,7 @@ class Supervisor {
       const pollfd* const events = &polled[1 + 4 * i];
       if (events[3].revents != 0) w.err_relay.pass_on();
       if (events[2].revents != 0) w.out_relay.pass_on();
-      if (events[1].revents != 0) read_report(w);
+      if (events[1].revents != 0) look_for_report(w);
       if (events[0].revents != 0 && !server_.answer(w.store.get())) {
         w.store.close();
         w.ending = true;
@@ -338,14 +332,8 @@ class Supervisor {
     return "";
   }
 
-  void read_report(Watched& worker) {
-    std::array<char, 4096> buffer{};
-    ssize_t count = 0;
-    while ((count = ::read(worker.report.get(), buffer.data(), buffer.size())) > 0) {
-      worker.report_text.append(buffer.data(), static_cast<std::size_t>(count));
-    }
-    if (count == 0) worker.report.close();
-    worker.reported = parse_report(worker.report_text);
+  void look_for_report(Watched& worker) {
+    worker.reported = read_report(worker.report, worker.report_text);
     // It is about to end, unless a process that it has forked says so.
     if (worker.reported && !worker.reported->done()) note_failed(worker);
   }
@@ -363,7 +351,7 @@ class Supervisor {
       worker.stopped = WIFSTOPPED(status);
       return;
     }
-    if (worker.report.open()) read_report(worker);
+    look_for_report(worker);
     worker.wait_status = taken ? kTaken : status;
     if (!succeeded(worker)) note_failed(worker);
   }

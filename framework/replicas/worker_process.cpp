@@ -14,9 +14,9 @@
 #include <iterator>
 #include <sstream>
 #include <thread>
-#include <utility>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -196,7 +196,15 @@ void send_report(int descriptor, const Report& report) noexcept {
   }
 }
 
-std::optional<Report> parse_report(const std::string& text) {
+std::optional<Report> read_report(Descriptor& pipe, std::string& text) {
+  pollfd polled{pipe.get(), POLLIN, 0};
+  std::array<char, 4096> buffer{};
+  while (::poll(&polled, 1, 0) > 0) {
+    const ssize_t count = ::read(pipe.get(), buffer.data(), buffer.size());
+    if (count == 0) pipe.close();
+    if (count <= 0) break;
+    text.append(buffer.data(), static_cast<std::size_t>(count));
+  }
   std::istringstream in(text);
   std::array<std::string, 4> fields;
   const auto read_fields = [&] {

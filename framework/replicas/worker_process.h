@@ -99,6 +99,8 @@ struct Report {
 };
 /// A message is cut, so that a report never waits for its reader.
 void send_report(int descriptor, const Report& report) noexcept;
-[[nodiscard]] std::optional<Report> parse_report(const std::string& text);
+/// Adds to `text` what can be read without waiting, and closes the pipe at its end. Returns what
+/// counts of all that the text has so far.
+[[nodiscard]] std::optional<Report> read_report(Descriptor& pipe, std::string& text);
 
 }  // namespace lockstep
