@@ -15,9 +15,11 @@
 namespace lockstep {
 namespace {
 
+// The threads that stay for one thread.
 class KeptThreads {
  public:
-  KeptThreads() = default;
+  const std::uint64_t process = process_generation();
+
   ~KeptThreads() {
     {
       const std::lock_guard lock(mutex_);
@@ -26,8 +28,6 @@ class KeptThreads {
     started_.notify_all();
     for (std::thread& thread : threads_) thread.join();
   }
-  KeptThreads(const KeptThreads&) = delete;
-  KeptThreads& operator=(const KeptThreads&) = delete;
 
   // As many threads as there are of `wanted`.
   std::int64_t have(std::int64_t wanted, FirstFailure& failure) {
@@ -79,42 +79,24 @@ class KeptThreads {
   bool ending_ = false;
 };
 
-// Those of one thread. A forked child has none of its parent's threads and can't even destroy what
-// they wait for.
-class Keeper {
- public:
-  Keeper() = default;
-  ~Keeper() { end(); }
-  Keeper(const Keeper&) = delete;
-  Keeper& operator=(const Keeper&) = delete;
-
-  KeptThreads& threads() {
-    if (process_ != process_generation()) end();
-    process_ = process_generation();
-    if (!kept_) kept_ = std::make_unique<KeptThreads>();
-    return *kept_;
+// A forked child has none of its parent's threads and can't even destroy what they wait for.
+struct DeleteInOwnProcess {
+  void operator()(const KeptThreads* threads) const {
+    if (threads->process == process_generation()) delete threads;
   }
-  void end() {
-    if (process_ != process_generation()) (void)kept_.release();
-    kept_.reset();
-  }
-
- private:
-  std::unique_ptr<KeptThreads> kept_;
-  std::uint64_t process_ = 0;
 };
-thread_local Keeper keeper;
+thread_local std::unique_ptr<KeptThreads, DeleteInOwnProcess> kept;
 
 }  // namespace
 
 void run_in_kept_threads(std::int64_t count, std::uint64_t first_node, FirstFailure& failure,
                          const std::function<void(std::int64_t)>& body) {
-  KeptThreads& threads = keeper.threads();
+  if (!kept || kept->process != process_generation()) kept.reset(new KeptThreads);
   std::mutex mutex;  // guards `last_node`
   std::uint64_t last_node = first_node;
   std::fenv_t callers{};  // rounding, and whether denormal numbers are flushed
   std::fegetenv(&callers);
-  threads.run(threads.have(count, failure), [&](std::int64_t index) {
+  kept->run(kept->have(count, failure), [&](std::int64_t index) {
     std::fesetenv(&callers);
     advance_nodes(first_node);
     try {
@@ -137,7 +119,7 @@ void advance_nodes(std::uint64_t node) {
 }
 
 void end_kept_threads() {
-  keeper.end();
+  kept.reset();
 }
 
 }  // namespace lockstep

@@ -65,11 +65,6 @@ std::vector<std::int64_t> meet_members(Environment& member, const MapCall& optio
   return counts;
 }
 
-void meet_at_end(Environment& member, const MapCall& options) {
-  const std::string step = "the end of " + title_of(options);
-  (void)meet_members(member, options, CallRecord{Key(0).fold(step).bits(), step}, step.c_str());
-}
-
 // Every member of the job says how many replicas it runs; these are numbered in the members' order.
 void span_job(Environment& member, const MapCall& options, Plan& plan) {
   const std::string& differentiated = options.differentiated;
@@ -230,8 +225,9 @@ void run_replica_threads(const MapCall& options,
   if (plan.spans_members) {
     auto& timeout = caller->member().timeout;
     const ScopedValue longer(timeout, std::max(timeout, options.timeout));
+    const std::string step = "the end of " + title_of(options);
     try {
-      meet_at_end(*caller, options);
+      (void)meet_members(*caller, options, {Key(0).fold(step).bits(), step}, step.c_str());
     } catch (...) {
       failure.rethrow();
       throw;

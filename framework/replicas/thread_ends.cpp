@@ -69,23 +69,9 @@ void say(const Parts&... parts) {
   (line << "lockstep: error: " << own_replica.name << ... << parts).write();
 }
 
-struct Crash {
-  int signal;
-  const char* name;
-};
-constexpr Crash kCrashes[] = {{SIGSEGV, "Segmentation fault"},
-                              {SIGBUS, "Bus error"},
-                              {SIGFPE, "Floating point exception"},
-                              {SIGILL, "Illegal instruction"},
-                              {SIGABRT, "Aborted"}};
-
 void on_crash(int signal, siginfo_t* info, void*) {
   const int saved = errno;
-  if (is_replica()) {
-    const auto* const crash = std::find_if(std::begin(kCrashes), std::end(kCrashes),
-                                           [&](const Crash& c) { return c.signal == signal; });
-    say(" was killed by signal ", signal, " (", crash->name, ")\n");
-  }
+  if (is_replica()) say(" was killed by signal ", signal, " (", ::sigdescr_np(signal), ")\n");
   std::signal(signal, SIG_DFL);
   errno = saved;
   // A fault happens once more, where it did; what was sent is sent once more.
@@ -105,11 +91,11 @@ void handle_ends() {
     struct sigaction action {};
     action.sa_sigaction = on_crash;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    for (const Crash& crash : kCrashes) {
+    for (const int crash : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
       struct sigaction old {};
-      ::sigaction(crash.signal, nullptr, &old);
+      ::sigaction(crash, nullptr, &old);
       const bool is_free = (old.sa_flags & SA_SIGINFO) == 0 && old.sa_handler == SIG_DFL;
-      if (is_free) ::sigaction(crash.signal, &action, nullptr);
+      if (is_free) ::sigaction(crash, &action, nullptr);
     }
     return ::on_exit(on_exit_called, nullptr) == 0;
   }();
@@ -134,8 +120,6 @@ class HandlerStack {
     no_stack.ss_flags = SS_DISABLE;
     if (memory_) ::sigaltstack(&no_stack, nullptr);
   }
-  HandlerStack(const HandlerStack&) = delete;
-  HandlerStack& operator=(const HandlerStack&) = delete;
 
  private:
   std::unique_ptr<char[]> memory_;
