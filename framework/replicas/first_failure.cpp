@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <new>
-#include <string>
 #include <system_error>
 #include <utility>
 

@@ -1,9 +1,7 @@
 #include "framework/replicas/machine.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <string_view>
 #include <thread>
 

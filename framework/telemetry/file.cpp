@@ -95,8 +95,6 @@ class NewFile {
     file_->write(text);
     file_->sync();
   }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
   ~NewFile() {
     if (!temporary_.empty()) ::unlink(temporary_.c_str());
   }

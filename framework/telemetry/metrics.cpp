@@ -3,7 +3,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <optional>
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>

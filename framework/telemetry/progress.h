@@ -56,8 +56,6 @@ class Progress {
   /// before each line is drawn.
   explicit Progress(std::FILE* stream = stdout, bool quiet = false,
                     Columns columns = terminal_columns, Now now = Clock::now);
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
   ~Progress();
 
   /// Shows this state at once.
