@@ -13,9 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ThreadLocalState.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "framework/axes/environment.h"
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
@@ -23,15 +25,18 @@
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
 #include "framework/base/wording.h"
+#include "framework/comm/gloo/gloo_communicator.h"
+#include "framework/comm/run_lock.h"
 #include "framework/comm/shared/host_memory.h"
+#include "framework/comm/shared/shared_communicator.h"
 #include "framework/comm/socket_store.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/machine.h"
+#include "framework/replicas/replica_threads.h"
 #include "framework/replicas/stop_signals.h"
 #include "framework/replicas/supervisor.h"
 #include "framework/replicas/thread_ends.h"
-#include "framework/replicas/worker.h"
 #include "framework/replicas/worker_process.h"
 
 namespace lockstep {
@@ -64,6 +69,102 @@ void announce(const LaunchOptions& options) {
                library.name));
   if (!library.warning.empty()) log_warning(library.warning);
 }
+
+// How long a replica waits for those of other workers, all of which run one after another.
+std::chrono::milliseconds patience_of(const LaunchOptions& options) {
+  const std::int64_t most = shard(options.replicas, options.workers, 0).size;
+  return options.workers == 1 ? options.timeout : options.timeout * most;
+}
+
+std::shared_ptr<Communicator> make_communicator(const LaunchOptions& options, std::int64_t index,
+                                                const std::shared_ptr<Store>& store,
+                                                const std::shared_ptr<HostMemory>& memory) {
+  // Whoever waits is ended with the names of the absent first: see LocalReplicas::verdict.
+  constexpr std::chrono::seconds kLater{10};
+  const auto rank = static_cast<int>(index);
+  const auto size = static_cast<int>(options.workers);
+  ConnectOptions how;
+  how.timeout = patience_of(options) + kLater;
+  how.connect_timeout = options.timeout;
+  return options.backend == Backend::gloo ? connect_gloo(store, rank, size, how)
+                                          : connect_shared(memory, store, rank, size, how);
+}
+
+// One of the workers that run the job's replicas, connected with the others. Its replicas are
+// threads of which one runs at a time and hands over where it waits for others (RunLock); one that
+// has a single replica runs it without one. How they ended is on the board while the object is
+// there.
+class Worker {
+ public:
+  // Connects it. All workers meet in `store` and share `memory`, whose members they are. `report`
+  // is where processes that replicas have forked send_report(). Throws CommError where others do
+  // not come.
+  Worker(const LaunchOptions& options, std::int64_t index, const std::shared_ptr<Store>& store,
+         const std::shared_ptr<HostMemory>& memory, int report)
+      : replicas_(shard(options.replicas, options.workers, index)),
+        report_(report),
+        math_threads_(math_threads(options.threads_per_replica, options.replicas)),
+        run_lock_(options.timeout),
+        communicator_(make_communicator(options, index, store, memory)),
+        local_(std::make_shared<LocalReplicas>(static_cast<int>(index), communicator_,
+                                               memory->board())) {
+    AxisLevel level{{{options.axis_name, options.replicas}}, 0, kJobCall};
+    for (std::int64_t worker = 0; worker < options.workers; ++worker) {
+      const Shard its = shard(options.replicas, options.workers, worker);
+      const auto count = static_cast<std::size_t>(its.size);
+      level.workers.insert(level.workers.end(), count, static_cast<int>(worker));
+    }
+    for (std::int64_t local = 0; local < replicas_.size; ++local) {
+      level.rank = replicas_.offset + local;
+      places_.push_back(std::make_unique<Environment>(local_, std::vector<AxisLevel>{level},
+                                                      cancellation_, patience_of(options)));
+      if (replicas_.size > 1) places_.back()->member().run_lock = &run_lock_;
+    }
+  }
+
+  // Of the job.
+  [[nodiscard]] const Shard& replicas() const noexcept { return replicas_; }
+
+  // Runs `function` as `replica`, one of its own, in the calling thread, with the axis bound.
+  void run(std::int64_t replica, const ReplicaFunction& function) {
+    Environment& place = *places_[static_cast<std::size_t>(replica - replicas_.offset)];
+    const at::ThreadLocalStateGuard same_state(callers_state_);
+    set_math_threads(math_threads_);
+    const RunLockScope running(replicas_.size > 1 ? &run_lock_ : nullptr);
+    const auto tell = [&](const std::string& text) {
+      send_report(report_, {replica, "Error", text, 1});
+    };
+    run_as(place, [&] { run_in_one_process(str("replica ", replica), function, tell); });
+  }
+
+  // Ends what its replicas wait for because one of the job's has failed: with `error` if that is a
+  // CollectiveMismatch, since all are out of step then, otherwise with Aborted(reason). Any thread.
+  void end(const std::exception_ptr& error, const std::string& reason) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const CollectiveMismatch&) {
+      cancellation_->cancel(error);
+    } catch (...) {
+      cancellation_->cancel(reason);
+    }
+    local_->wake_all();
+    communicator_->abort(reason);
+  }
+
+  // Waits for the other workers, so that nobody closes connections that another still needs.
+  void part() { communicator_->barrier(); }
+
+ private:
+  Shard replicas_;
+  int report_;
+  std::int64_t math_threads_;
+  RunLock run_lock_;
+  at::ThreadLocalState callers_state_;
+  std::shared_ptr<Communicator> communicator_;
+  std::shared_ptr<LocalReplicas> local_;
+  std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
+  std::vector<std::unique_ptr<Environment>> places_;  // by replica, its first one's first
+};
 
 // Threads of replicas or workers. All are over when it is gone.
 class RunningThreads {
