@@ -297,22 +297,29 @@ auto run(const MapCall& map_call, const std::vector<MapInput>& inputs, const Pre
   }
 }
 
-/// pmap and vmap: `map_call` has what they do not have in common.
-template <typename Options, typename F, typename... Args>
-auto run_axis_map(MapCall map_call, const Options& options, const F& f, const Args&... args) {
-  map_call.axes = {named_axis(options.axis_name, options.axis_size, map_call.lanes)};
-  const auto inputs = with_title(map_call, [&] {
-    auto arguments = describe(options.in_axes, "in_axes", args...);
-    if (options.in_axes.is_left_out()) {
-      for (auto& argument : arguments) argument.entry = 0;
+/// The function that pmap or vmap gives; `map_call` says what their options do not have in common.
+template <typename F, typename Options>
+auto axis_map(const MapCall& map_call, F f, Options options) {
+  return [map_call, f = std::move(f),
+          options = std::move(options)]<typename... Args>(const Args&... args) {
+    if constexpr (check_call<F, Args...>()) {
+      MapCall call = map_call;
+      call.axes = {named_axis(options.axis_name, options.axis_size, call.lanes)};
+      call.timeout = options.timeout;
+      const auto inputs = with_title(call, [&] {
+        auto arguments = describe(options.in_axes, "in_axes", args...);
+        if (options.in_axes.is_left_out()) {
+          for (auto& argument : arguments) argument.entry = 0;
+        }
+        return cut(call, arguments);
+      });
+      const auto share_first = [&](const ReplicaThread& place, Leaves& leaves, const auto& axes,
+                                   std::size_t, std::size_t) {
+        if (place.spans_members) take_first_replicas(call, leaves, axes());
+      };
+      return run(call, inputs, options.out_axes, "out_axes", f, share_first, combine, args...);
     }
-    return cut(map_call, arguments);
-  });
-  const auto share_first = [&](const ReplicaThread& place, Leaves& leaves, const auto& axes,
-                               std::size_t, std::size_t) {
-    if (place.spans_members) take_first_replicas(map_call, leaves, axes());
   };
-  return run(map_call, inputs, options.out_axes, "out_axes", f, share_first, combine, args...);
 }
 
 }  // namespace map_detail

@@ -67,16 +67,9 @@ struct PmapOptions {
 template <typename F>
 [[nodiscard]] auto pmap(F f, PmapOptions options = {},
                         std::source_location where = std::source_location::current()) {
-  return [f = std::move(f), options = std::move(options),
-          where]<typename... Args>(const Args&... args) {
-    if constexpr (map_detail::check_call<F, Args...>()) {
-      return map_detail::run_axis_map({.map = "pmap",
-                                       .threads_per_replica = options.threads_per_replica,
-                                       .timeout = options.timeout,
-                                       .where = where},
-                                      options, f, args...);
-    }
-  };
+  return map_detail::axis_map(
+      {.map = "pmap", .threads_per_replica = options.threads_per_replica, .where = where},
+      std::move(f), std::move(options));
 }
 
 /// The same with the axis' name beside the options, as jax.pmap has it: pmap(f, "batch").

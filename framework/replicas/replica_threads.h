@@ -27,7 +27,7 @@ struct MapCall {
   std::int64_t replicas = 0;             ///< the caller's
   bool lanes = false;                    ///< one runs at a time; never spans a job's members
   std::int64_t threads_per_replica = 0;  ///< 0: the host's cores / its replicas
-  std::chrono::milliseconds timeout;
+  std::chrono::milliseconds timeout{};
   std::source_location where;  ///< the map's
   /// What is differentiated, for the members of a job to agree on: "differentiated by leaf 0".
   std::string differentiated = {};

@@ -31,14 +31,8 @@ struct VmapOptions {
 template <typename F>
 [[nodiscard]] auto vmap(F f, VmapOptions options = {},
                         std::source_location where = std::source_location::current()) {
-  return [f = std::move(f), options = std::move(options),
-          where]<typename... Args>(const Args&... args) {
-    if constexpr (map_detail::check_call<F, Args...>()) {
-      return map_detail::run_axis_map(
-          {.map = "vmap", .lanes = true, .timeout = options.timeout, .where = where}, options, f,
-          args...);
-    }
-  };
+  return map_detail::axis_map({.map = "vmap", .lanes = true, .where = where}, std::move(f),
+                              std::move(options));
 }
 
 /// The same with the axis' name beside the options, as jax.vmap has it: vmap(f, "batch").
