@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <set>
 #include <string_view>
 
@@ -14,7 +15,6 @@
 #include "framework/base/wording.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/varying.h"
-#include "framework/replicas/own_graph.h"
 
 namespace lockstep::map_detail {
 namespace {
@@ -28,9 +28,7 @@ std::string text_of(const Mesh& mesh) {
 std::string text_of(const PartitionSpec& spec) {
   std::vector<std::string> entries;
   for (const auto& axes : spec) {
-    entries.push_back(axes.empty()       ? "none"
-                      : axes.size() == 1 ? "'" + axes[0] + "'"
-                                         : "('" + join(axes, "', '") + "')");
+    entries.push_back(axes.empty() ? "none" : AxisNames(axes).text());
   }
   return "P(" + join(entries) + ")";
 }
@@ -73,25 +71,22 @@ LocalMesh::LocalMesh(const Mesh& mesh) : mesh_(mesh), replicas_(mesh.size()) {
     first = job.rank * replicas_;
   }
   // The ranges of indices that first … first + replicas - 1 take.
+  std::int64_t stride = 1;
   std::int64_t volume = 1;
-  std::int64_t below = mesh.size();
-  for (const auto& [name, size] : mesh.axes()) {
-    below /= size;
+  for (const auto& [name, size] : mesh.axes() | std::views::reverse) {
     std::set<std::int64_t> indices;
     for (std::int64_t rank = first; rank < first + replicas_; ++rank) {
-      indices.insert(rank / below % size);
+      indices.insert(rank / stride % size);
     }
-    axes_.push_back({name, *indices.begin(), std::ssize(indices), 1});
-    volume *= axes_.back().extent;
+    // Replicas of a box are counted row-major in it, too.
+    axes_.insert(axes_.begin(), {name, *indices.begin(), std::ssize(indices), volume});
+    stride *= size;
+    volume *= axes_.front().extent;
   }
   if (volume != replicas_) {
     throw ValueError(lockstep::str("the ", replicas_,
                                    " replicas of a member of the job are no box of the mesh ",
                                    text_of(mesh)));
-  }
-  // Replicas of a box are counted row-major in it, too.
-  for (std::size_t a = axes_.size() - 1; a > 0; --a) {
-    axes_[a - 1].below = axes_[a].below * axes_[a].extent;
   }
 }
 
@@ -157,14 +152,12 @@ MapInput LocalMesh::cut(const ArgumentLeaf<PartitionSpec>& argument) const {
                                      " blocks, which must divide ", leaf.size(dimension)));
     }
     if (count == 1) continue;
+    const std::vector<std::int64_t> lengths(static_cast<std::size_t>(count),
+                                            leaf.size(dimension) / count);
     Leaves smaller;
     for (const Tensor& part : input.parts) {
-      for (Tensor& piece :
-           part.split(leaf.size(dimension) == 0 ? 0 : leaf.size(dimension) / count, dimension)) {
+      for (Tensor& piece : part.split_with_sizes(lengths, dimension)) {
         smaller.push_back(std::move(piece));
-        if (leaf.size(dimension) == 0) {
-          smaller.insert(smaller.end(), static_cast<std::size_t>(count - 1), smaller.back());
-        }
       }
     }
     input.parts = std::move(smaller);
