@@ -122,7 +122,7 @@ class Worker {
     }
   }
 
-  // Of the job.
+  // Which of the job's replicas it runs.
   [[nodiscard]] const Shard& replicas() const noexcept { return replicas_; }
 
   // Runs `function` as `replica`, one of its own, in the calling thread, with the axis bound.
@@ -163,7 +163,7 @@ class Worker {
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<LocalReplicas> local_;
   std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
-  std::vector<std::unique_ptr<Environment>> places_;  // by replica, its first one's first
+  std::vector<std::unique_ptr<Environment>> places_;  // of its replicas, in order
 };
 
 // Threads of replicas or workers. All are over when it is gone.
