@@ -16,7 +16,7 @@
 #include "framework/base/waited.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/run_lock.h"
-#include "framework/groups/cancellation.h"
+#include "framework/comm/cancellation.h"
 #include "framework/watch/board.h"
 
 namespace lockstep {

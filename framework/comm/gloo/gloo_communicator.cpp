@@ -1,16 +1,348 @@
 #include "framework/comm/gloo/gloo_communicator.h"
 
-#include <cstdint>
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
-#include "framework/base/bytes.h"
+#include <gloo/transport/context.h>
+#include <gloo/transport/device.h>
+#include <gloo/transport/pair.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+#include <sched.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/process.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
+#include "framework/base/waited.h"
+#include "framework/comm/cancellation.h"
 #include "framework/comm/hierarchy.h"
 
 namespace lockstep {
 namespace {
+
+// How long an interrupted message stays for a peer that is about to post its side.
+constexpr std::chrono::milliseconds kLinger{20};
+// The tag of a message that nobody sends.
+constexpr std::uint64_t kNeverSent = 0x6c6f737420706565;
+constexpr std::chrono::hours kForever{24 * 365};
+// How often the clock is looked at.
+constexpr std::chrono::milliseconds kLookAround{50};
+
+// While it lives, threads that this one starts preempt nobody when they wake. Gloo's I/O thread
+// must not take the core from a thread that is sending: it would spin for the lock which that one
+// holds, until the system moves on, which is milliseconds later where replicas outnumber cores.
+class WithoutPreemption {
+ public:
+  WithoutPreemption() : policy_(::sched_getscheduler(0)) {
+    if (policy_ == SCHED_OTHER) set(SCHED_BATCH);
+  }
+  ~WithoutPreemption() {
+    if (policy_ == SCHED_OTHER) set(policy_);
+  }
+  WithoutPreemption(const WithoutPreemption&) = delete;
+  WithoutPreemption& operator=(const WithoutPreemption&) = delete;
+
+ private:
+  // Slower where it is not allowed, and no worse.
+  static void set(int policy) {
+    const sched_param none{};
+    static_cast<void>(::sched_setscheduler(0, policy, &none));
+  }
+  int policy_;
+};
+
+std::string address_key(int from, int to) {
+  return str("address/", from, "/", to);
+}
+
+std::string connected_key(int rank) {
+  return str("connected/", rank);
+}
+
+// Messages of different sizes never meet: replicas that are out of step wait instead of reading
+// each other's bytes as something else.
+std::uint64_t slot_of(std::uint64_t tag, std::size_t bytes) {
+  return (tag ^ (static_cast<std::uint64_t>(bytes) * 0x9e3779b97f4a7c15U)) * 0xff51afd7ed558ccdU;
+}
+
+// One message under way: its buffer is in use until this is gone.
+struct Message {
+  std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+  const Cancellation* user;
+  int peer;
+  bool is_received;
+  std::size_t bytes;
+  std::optional<Waited> waited = {};  // once someone waits for it; the link's mutex guards this …
+  bool late = false;                  // … and this
+
+  [[nodiscard]] bool wait(std::chrono::milliseconds limit) const {
+    return is_received ? buffer->waitRecv(limit) : buffer->waitSend(limit);
+  }
+  void end() const {
+    buffer->abortWaitRecv();
+    buffer->abortWaitSend();
+  }
+};
+
+// One replica's TCP connections to all others, over Gloo's transport: a full mesh of pairs that
+// found each other through a store. It moves messages and does not know what they mean. Those of a
+// user, which is known by its Cancellation, can be interrupted without those of others.
+class GlooLink {
+ public:
+  GlooLink(Store& store, int rank, int size, const ConnectOptions& options)
+      : rank_(rank), size_(size), timeout_(options.timeout) {
+    if (size == 1) return;
+    prepare_process();  // Gloo writes without MSG_NOSIGNAL
+    try {
+      connect(store, options);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw CommError(
+          str("replica ", rank, " could not connect on ", options.address, ": ", error.what()));
+    }
+    watcher_ = std::thread([this] { watch(); });
+    clock_ = std::thread([this] { look_at_the_clock(); });
+  }
+  ~GlooLink() {
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+      if (watched_ != nullptr) watched_->abortWaitRecv();
+    }
+    closing_changed_.notify_all();
+    if (watcher_.joinable()) watcher_.join();
+    if (clock_.joinable()) clock_.join();
+  }
+  GlooLink(const GlooLink&) = delete;
+  GlooLink& operator=(const GlooLink&) = delete;
+
+  [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
+  // What ends all users.
+  [[nodiscard]] const std::shared_ptr<Cancellation>& cancellation() const noexcept {
+    return cancellation_;
+  }
+
+  // Adds a message of `user` to `messages`, for exchange(). Both sides leave out empty ones.
+  void add(std::vector<Message>& messages, const Cancellation& user, int peer, bool is_received,
+           std::byte* data, std::size_t bytes) {
+    if (bytes == 0) return;
+    auto buffer = context_->createUnboundBuffer(data, bytes);
+    messages.push_back({std::move(buffer), &user, peer, is_received, bytes});
+  }
+
+  // Sends and receives; returns when every message has come and gone. A message meets the one with
+  // the same `tag` and size on the other side, in the order given here. A user has one exchange at
+  // a time.
+  void exchange(const Cancellation& user, std::uint64_t tag, std::vector<Message> messages) {
+    user.check();
+    if (messages.empty()) return;
+    std::ranges::stable_partition(messages, &Message::is_received);  // buffers for what comes first
+    struct InFlight {
+      GlooLink& link;
+      const Cancellation& user;
+      ~InFlight() {
+        const std::lock_guard lock(link.mutex_);
+        std::erase_if(link.in_flight_, [&](const Message* other) { return other->user == &user; });
+      }
+    } const in_flight{*this, user};
+    for (Message& message : messages) {
+      {
+        const std::lock_guard lock(mutex_);
+        user.check();
+        in_flight_.push_back(&message);
+      }
+      const std::uint64_t slot = slot_of(tag, message.bytes);
+      guarded(message, [&] {
+        message.is_received ? message.buffer->recv(message.peer, slot)
+                            : message.buffer->send(message.peer, slot);
+        return true;
+      });
+      if (!message.is_received) ledger_.bytes_sent += message.bytes;
+    }
+    ++ledger_.rounds;
+    try {
+      for (Message& message : messages) {
+        {
+          const std::lock_guard lock(mutex_);
+          message.waited.emplace();
+        }
+        // A message that was there before its peer was lost counts, though its wait was ended, too.
+        // Where it was not, Gloo takes this for a timeout and ends the link's other connections.
+        constexpr std::chrono::milliseconds kAlready{0};
+        guarded(message, [&] {
+          return message.wait(kForever) || (has_lost(message.peer) && message.wait(kAlready));
+        });
+      }
+    } catch (...) {
+      // A peer that was about to post its side must still find ours: where Gloo finds that a buffer
+      // has gone, nothing moves on that connection ever again.
+      const bool is_interrupted = user.error() && !cancellation_->is_cancelled();
+      if (is_interrupted) std::this_thread::sleep_for(kLinger);
+      throw;
+    }
+  }
+
+  // Ends messages under way of a `user` that is cancelled; nullptr: of all. A message that is
+  // posted more than a moment after its peer was interrupted may break the connection. Callers
+  // avoid that by Board::published.
+  void end_messages_of(const Cancellation* user) noexcept {
+    const std::lock_guard lock(mutex_);
+    end_messages([&](const Message& message) { return user == nullptr || message.user == user; });
+  }
+
+ private:
+  // Every pair has an address of its own, which the other end must know: each replica publishes one
+  // an other replica, then connects to all.
+  void connect(Store& store, const ConnectOptions& options) {
+    {
+      const WithoutPreemption for_its_thread;
+      device_ = gloo::transport::tcp::CreateDevice(options.address.c_str());
+    }
+    context_ = device_->createContext(rank_, size_);
+    context_->setTimeout(options.connect_timeout);
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_) continue;
+      const auto& pair = context_->createPair(peer);
+      pair->setLocalRank(rank_);
+      const std::vector<char> address = pair->address().bytes();
+      store.set(address_key(rank_, peer), std::string(address.begin(), address.end()));
+    }
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_) continue;
+      const std::string address = store.get(address_key(peer, rank_), options.connect_timeout);
+      context_->getPair(peer)->connect(std::vector<char>(address.begin(), address.end()));
+    }
+    // Gloo's connect waits for the peer and cannot be interrupted. So nobody returns, and fails
+    // perhaps, before all have connected: a failure would end those who still look for addresses,
+    // and whoever waits for one of them would wait until the timeout.
+    store.set(connected_key(rank_), "");
+    for (int peer = 0; peer < size_; ++peer)
+      (void)store.get(connected_key(peer), options.connect_timeout);
+  }
+
+  // Where a connection ends, Gloo tells those whose messages have not begun, and forgets the one
+  // that is half read or half written: its waiter would wait in vain. So one message from every
+  // peer never begins, and whoever waits for these tells all others.
+  void watch() {
+    std::vector<int> peers;
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer != rank_) peers.push_back(peer);
+    }
+    for (;;) {
+      std::byte nothing{};
+      const auto message = context_->createUnboundBuffer(&nothing, sizeof nothing);
+      {
+        const std::lock_guard lock(mutex_);
+        if (closing_) return;
+        watched_ = message.get();
+      }
+      std::erase_if(peers, [&](int peer) {
+        try {
+          message->recv(peer, kNeverSent);
+          return false;
+        } catch (const std::exception& error) {
+          lose(peer, error.what());
+          return true;
+        }
+      });
+      bool closing = false;
+      try {
+        closing = !message->waitRecv(kForever);
+      } catch (const std::exception&) {
+        // Which one it was shows when the next message is to come from it.
+      }
+      const std::lock_guard lock(mutex_);
+      watched_ = nullptr;
+      if (closing) return;
+    }
+  }
+
+  // Ends the messages that take longer than the timeout. Gloo would count pauses of the process.
+  void look_at_the_clock() {
+    std::unique_lock lock(mutex_);
+    while (!closing_changed_.wait_for(lock, kLookAround, [&] { return closing_; })) {
+      end_messages([&](Message& message) {
+        if (message.late || !message.waited || message.waited->look() < timeout_) return false;
+        message.late = true;
+        return true;
+      });
+    }
+  }
+
+  // Ends the messages under way that `which` picks. Called with mutex_ held.
+  template <typename Which>
+  void end_messages(const Which& which) {
+    for (Message* message : in_flight_) {
+      if (which(*message)) message->end();
+    }
+  }
+
+  // The connection to `peer` has ended: ends the messages that were under way on it.
+  void lose(int peer, const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    lost_[peer] = reason;
+    end_messages([&](const Message& message) { return message.peer == peer; });
+  }
+
+  bool has_lost(int peer) {
+    const std::lock_guard lock(mutex_);
+    return lost_.count(peer) > 0;
+  }
+
+  // Runs `step` of a message's transfer; what goes wrong in it becomes an error of ours.
+  template <typename Step>
+  void guarded(const Message& message, const Step& step) {
+    std::string what;
+    try {
+      if (step()) return;
+      what = "interrupted";
+    } catch (const std::exception& error) {
+      what = error.what();
+    }
+    const int peer = message.peer;
+    const std::lock_guard lock(mutex_);
+    message.user->check();
+    if (const auto lost = lost_.find(peer); lost != lost_.end()) what = lost->second;
+    // The clock may have ended another message between the two.
+    const bool is_late = std::ranges::any_of(in_flight_, [&](const Message* other) {
+      return other->user == message.user && other->peer == peer && other->late;
+    });
+    if (is_late) {
+      throw Timeout(str("replica ", rank_, " waited ", timeout_.count(), " ms to ",
+                        message.is_received ? "receive from" : "send to", " replica ", peer,
+                        ", which did not arrive"));
+    }
+    throw ReplicaLost(
+        str("replica ", rank_, " lost its connection to replica ", peer, " (", what, ")"));
+  }
+
+  int rank_;
+  int size_;
+  std::chrono::milliseconds timeout_;
+  std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
+  std::shared_ptr<gloo::transport::Device> device_;
+  std::shared_ptr<gloo::transport::Context> context_;
+  Ledger ledger_;
+
+  std::thread watcher_;
+  std::thread clock_;
+
+  std::mutex mutex_;  // guards what follows
+  std::vector<Message*> in_flight_;
+  std::map<int, std::string> lost_;  // peers, and what Gloo says of it
+  bool closing_ = false;
+  std::condition_variable closing_changed_;
+  gloo::transport::UnboundBuffer* watched_ = nullptr;  // what the watcher waits for
+};
 
 class GlooCommunicator final : public Communicator {
  public:
@@ -19,6 +351,7 @@ class GlooCommunicator final : public Communicator {
       : Communicator(rank, static_cast<int>(members.size())),
         link_(std::move(link)),
         members_(std::move(members)),
+        user_(link_->cancellation()),
         key_(channel),
         hierarchy_(
             GroupLayout::one_each(size(), rank),
@@ -27,14 +360,18 @@ class GlooCommunicator final : public Communicator {
   }
 
   void run(const Verb& verb) override {
-    if (size() == 1) link_->check(user_);  // it sends no message, which would do so
+    if (size() == 1) user_.check();  // it sends no message, which would do so
     const Verb* const own = &verb;
     hierarchy_.run({&own, 1});
   }
 
-  void abort(const std::string& reason) noexcept override { link_->abort(reason); }
+  void abort(const std::string& reason) noexcept override {
+    link_->cancellation()->cancel(reason);
+    link_->end_messages_of(nullptr);
+  }
   void interrupt(const std::exception_ptr& error) noexcept override {
-    link_->interrupt(user_, error);
+    user_.cancel(error);
+    link_->end_messages_of(&user_);
   }
   bool is_network() const noexcept override { return true; }
   const Ledger& ledger() const noexcept override { return link_->ledger(); }
@@ -45,19 +382,20 @@ class GlooCommunicator final : public Communicator {
 
   // The other replicas, starting with the next: so that not all send to the same one at once.
   void exchange(const Hierarchy::Outbox& out, Hierarchy::Inbox& in, Scratch& scratch) {
-    std::vector<GlooLink::Outgoing> outgoing;
-    std::vector<GlooLink::Incoming> incoming;
+    std::vector<Message> messages;
     for (int step = 1; step < size(); ++step) {
       const int place = (rank() + step) % size();
       for (const ConstBytes piece : out[static_cast<std::size_t>(place)]) {
-        outgoing.push_back({world(place), piece});
+        // Gloo takes a pointer to mutable bytes for both directions; a send only reads.
+        auto* const data = const_cast<std::byte*>(piece.data());
+        link_->add(messages, user_, world(place), false, data, piece.size());
       }
       for (auto& piece : in[static_cast<std::size_t>(place)]) {
         if (piece.data == nullptr) piece.data = scratch.take(piece.size).data();
-        incoming.push_back({world(place), {piece.data, piece.size}});
+        link_->add(messages, user_, world(place), true, piece.data, piece.size);
       }
     }
-    link_->exchange(user_, next_tag(), outgoing, incoming);
+    link_->exchange(user_, next_tag(), std::move(messages));
   }
 
   std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
@@ -69,7 +407,7 @@ class GlooCommunicator final : public Communicator {
 
   std::shared_ptr<GlooLink> link_;
   std::vector<int> members_;  // their ranks on the link, in the group's order
-  GlooLink::User user_;
+  Cancellation user_;
   Key key_;  // tells this group's messages from those of others
   std::uint64_t sequence_ = 0;
   Hierarchy hierarchy_;
@@ -80,10 +418,10 @@ class GlooCommunicator final : public Communicator {
 std::shared_ptr<Communicator> connect_gloo(std::shared_ptr<Store> store, int rank, int size,
                                            const ConnectOptions& options) {
   require(rank >= 0 && rank < size, "connect_gloo: rank ", rank, " is not in a group of ", size);
-  auto link = std::make_shared<GlooLink>(std::move(store), rank, size, options);
-  std::vector<int> everyone;
-  for (int member = 0; member < size; ++member) everyone.push_back(member);
-  return std::make_shared<GlooCommunicator>(std::move(link), std::move(everyone), rank, 0);
+  std::vector<int> everyone(static_cast<std::size_t>(size));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  return std::make_shared<GlooCommunicator>(std::make_shared<GlooLink>(*store, rank, size, options),
+                                            std::move(everyone), rank, 0);
 }
 
 }  // namespace lockstep

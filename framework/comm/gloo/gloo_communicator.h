@@ -3,13 +3,13 @@
 #include <memory>
 
 #include "framework/comm/communicator.h"
-#include "framework/comm/gloo/link.h"
 #include "framework/comm/store.h"
 
 namespace lockstep {
 
 /// Connects replica `rank` of `size` to the others over Gloo's TCP transport; all of them call this
-/// with the same store. Throws as GlooLink does.
+/// with the same store. Throws Timeout if one does not come, CommError if the address cannot be
+/// used.
 ///
 /// What a verb sends, with N replicas and a buffer of S bytes (all_gather: S in the output), and
 /// how many times it waits for the others:

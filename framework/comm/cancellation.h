@@ -11,11 +11,11 @@
 
 namespace lockstep {
 
-/// Ends the replicas of a map or job. It is set once, by the failure of one of them or of the
-/// replica that called the map. Any thread.
+/// Ends the replicas of a map or job, or a group's verbs. It is set once, by the failure of one of
+/// the replicas or of the one that called the map. Any thread.
 class Cancellation {
  public:
-  /// That of an `outer` map's replica counts here, too.
+  /// An `outer` one, of the map or connections around this, counts here, too.
   explicit Cancellation(std::shared_ptr<const Cancellation> outer = nullptr)
       : outer_(std::move(outer)) {}
 
