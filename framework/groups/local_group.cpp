@@ -127,7 +127,7 @@ void LocalGroup::run_all(const Member& member, std::uint64_t fingerprint,
                          std::span<const Verb* const> verbs) {
   if (outer() == nullptr) return hierarchy_->run(verbs);
   const RunLockRelease others_may_run;
-  const LocalReplicas::Guarded guarded(replicas_, member, outer());
+  const LocalReplicas::Guarded guarded(replicas_, member, *outer());
   outer()->mark(fingerprint);
   // The others do not meet: throws why, if the board knows or gets to know in a moment.
   const auto explain_end = [&] { explain(replicas_, member, guarded.waited(), kAftermath); };

@@ -47,11 +47,11 @@ void LocalReplicas::wake_all() {
     for (const auto& [key, group] : groups_) {
       if (auto alive = group.lock()) all.push_back(std::move(alive));
     }
-    for (const Wait& wait : waits_) {
+    for (const Guarded* wait : waits_) {
       try {
-        wait.member->cancellation->check();
+        wait->member_.cancellation->check();
       } catch (...) {
-        wait.outer->interrupt(std::current_exception());
+        wait->outer_.interrupt(std::current_exception());
       }
     }
   }
@@ -96,29 +96,29 @@ std::exception_ptr LocalReplicas::verdict(const Member& member, Waited& waited) 
   return nullptr;
 }
 
-LocalReplicas::Guarded::Guarded(LocalReplicas& replicas, const Member& member, Communicator* outer)
-    : replicas_(replicas) {
+LocalReplicas::Guarded::Guarded(LocalReplicas& replicas, const Member& member, Communicator& outer)
+    : replicas_(replicas), member_(member), outer_(outer) {
   const std::lock_guard lock(replicas_.mutex_);
-  wait_ = replicas_.waits_.insert(replicas_.waits_.end(), {&member, outer, Waited()});
+  replicas_.waits_.push_back(this);
   if (!replicas_.watcher_.joinable())
     replicas_.watcher_ = std::thread([&replicas] { replicas.watch(); });
 }
 
 LocalReplicas::Guarded::~Guarded() {
   const std::lock_guard lock(replicas_.mutex_);
-  replicas_.waits_.erase(wait_);
+  std::erase(replicas_.waits_, this);
 }
 
 Waited LocalReplicas::Guarded::waited() const {
   const std::lock_guard lock(replicas_.mutex_);
-  return wait_->waited;
+  return waited_;
 }
 
 void LocalReplicas::watch() {
   std::unique_lock lock(mutex_);
   while (!closing_changed_.wait_for(lock, kLookAround, [&] { return closing_; })) {
-    for (Wait& wait : waits_) {
-      if (const auto error = verdict(*wait.member, wait.waited)) wait.outer->interrupt(error);
+    for (Guarded* const wait : waits_) {
+      if (const auto error = verdict(wait->member_, wait->waited_)) wait->outer_.interrupt(error);
     }
   }
 }

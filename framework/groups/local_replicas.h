@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,9 +13,9 @@
 
 #include "framework/base/process.h"
 #include "framework/base/waited.h"
+#include "framework/comm/cancellation.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/run_lock.h"
-#include "framework/comm/cancellation.h"
 #include "framework/watch/board.h"
 
 namespace lockstep {
@@ -72,19 +71,11 @@ class LocalReplicas {
   /// count.
   [[nodiscard]] std::exception_ptr verdict(const Member& member, Waited& waited) const;
 
- private:
-  // A wait of a replica for others that cannot look around itself: watch() does so for it.
-  struct Wait {
-    const Member* member;
-    Communicator* outer;
-    Waited waited;
-  };
-
- public:
-  /// Looks after a wait on other workers while this lives.
+  /// Looks after a replica's wait on other workers, in which it cannot look around itself, while
+  /// this lives.
   class Guarded {
    public:
-    Guarded(LocalReplicas& replicas, const Member& member, Communicator* outer);
+    Guarded(LocalReplicas& replicas, const Member& member, Communicator& outer);
     ~Guarded();
     Guarded(const Guarded&) = delete;
     Guarded& operator=(const Guarded&) = delete;
@@ -93,8 +84,11 @@ class LocalReplicas {
     [[nodiscard]] Waited waited() const;
 
    private:
+    friend LocalReplicas;
     LocalReplicas& replicas_;
-    std::list<Wait>::iterator wait_;
+    const Member& member_;
+    Communicator& outer_;
+    Waited waited_;  // guarded by the mutex of the replicas
   };
 
  private:
@@ -107,7 +101,7 @@ class LocalReplicas {
 
   std::mutex mutex_;  // guards what follows
   std::map<std::uint64_t, std::weak_ptr<LocalGroup>> groups_;
-  std::list<Wait> waits_;
+  std::vector<Guarded*> waits_;
   bool closing_ = false;
   std::condition_variable closing_changed_;
   std::thread watcher_;  // runs from the first guarded wait on
