@@ -29,7 +29,7 @@
 #include "framework/comm/run_lock.h"
 #include "framework/comm/shared/host_memory.h"
 #include "framework/comm/shared/shared_communicator.h"
-#include "framework/comm/socket_store.h"
+#include "framework/comm/store.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/machine.h"

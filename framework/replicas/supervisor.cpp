@@ -22,7 +22,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
-#include "framework/comm/socket_store.h"
+#include "framework/comm/store.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/stop_signals.h"
 

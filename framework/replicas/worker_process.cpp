@@ -23,7 +23,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
-#include "framework/comm/socket_store.h"
+#include "framework/comm/store.h"
 
 namespace lockstep {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "framework/base/text.h"
 #include "framework/comm/shared/shared_communicator.h"
-#include "framework/comm/socket_store.h"
+#include "framework/comm/store.h"
 
 namespace lockstep::testing {
 
