@@ -1,8 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
+
+#include "framework/base/shard.h"
 
 namespace lockstep {
 
@@ -13,6 +17,18 @@ using ConstBytes = std::span<const std::byte>;
 /// same address.
 inline void copy_bytes(ConstBytes from, Bytes to) {
   if (!from.empty() && from.data() != to.data()) std::memmove(to.data(), from.data(), from.size());
+}
+
+/// Part `index` of a buffer that is cut into `parts`, as even as can be, at multiples of `unit`
+/// bytes.
+template <typename Buffer>
+[[nodiscard]] Buffer slice_of(Buffer buffer, std::size_t unit, std::size_t parts,
+                              std::size_t index) {
+  const Shard units = shard(static_cast<std::int64_t>((buffer.size() + unit - 1) / unit),
+                            static_cast<std::int64_t>(parts), static_cast<std::int64_t>(index));
+  const std::size_t begin = std::min(static_cast<std::size_t>(units.offset) * unit, buffer.size());
+  return buffer.subspan(
+      begin, std::min(static_cast<std::size_t>(units.size) * unit, buffer.size() - begin));
 }
 
 }  // namespace lockstep

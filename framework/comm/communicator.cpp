@@ -2,11 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <new>
 #include <numeric>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "framework/base/errors.h"
+#include "framework/base/memory.h"
+#include "framework/base/pages.h"
 #include "framework/base/text.h"
 #include "framework/base/wording.h"
 #include "framework/reduce/reduce.h"
@@ -48,6 +53,24 @@ void check_all_to_all(const Verb& verb, int rank, int size) {
 }
 
 }  // namespace
+
+void check_memory_left(std::size_t bytes) {
+  const std::size_t available = available_memory();
+  if (bytes <= available) return;
+  throw CommError(str("no symmetric buffer: it takes ", bytes, " bytes, and the host has ",
+                      available,
+                      " bytes of memory left. Fewer replicas a host or smaller buffers need less"));
+}
+
+SymmetricBuffer private_buffer(std::size_t bytes, bool is_common) {
+  check_memory_left(bytes);
+  constexpr std::align_val_t kAlignment{kPage};
+  const auto release = [=](std::byte* data) { ::operator delete(data, kAlignment); };
+  const std::shared_ptr<std::byte> memory(
+      static_cast<std::byte*>(::operator new(bytes, kAlignment)), release);
+  std::memset(memory.get(), 0, bytes);
+  return {.own = {memory.get(), bytes}, .is_common = is_common, .memory = memory};
+}
 
 void Verb::check(int rank, int size) const {
   const auto count = static_cast<std::size_t>(size);

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "framework/base/bytes.h"
-#include "framework/base/shard.h"
 #include "framework/comm/local_work.h"
 #include "framework/reduce/partial_sums.h"
 #include "framework/reduce/reduce.h"
@@ -198,12 +197,7 @@ class LocalVerb {
     const bool one_round = bytes <= kOneRoundBytes && !outputs.are_one;
     const auto part_of = [&](auto buffer, std::size_t worker) {
       if (one_round) return buffer;
-      const auto width = static_cast<std::int64_t>(size_of(first.type));
-      const Shard slice =
-          shard(static_cast<std::int64_t>(bytes) / width,
-                static_cast<std::int64_t>(layout_.workers()), static_cast<std::int64_t>(worker));
-      return buffer.subspan(static_cast<std::size_t>(slice.offset * width),
-                            static_cast<std::size_t>(slice.size * width));
+      return slice_of(buffer, size_of(first.type), layout_.workers(), worker);
     };
     Outbox out = outbox();
     Inbox in = inbox();

@@ -6,7 +6,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/waited.h"
-#include "framework/comm/shared/link.h"
+#include "framework/comm/shared/shared_communicator.h"
 
 namespace lockstep {
 namespace {

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/pages.h"
 #include "framework/base/text.h"
 
 namespace lockstep {

@@ -15,7 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "framework/base/word.h"
+#include "framework/base/pages.h"
 #include "framework/watch/board.h"
 
 namespace lockstep {

@@ -1,5 +1,3 @@
-#include "framework/comm/symmetric_buffer.h"
-
 #include <string>
 #include <vector>
 

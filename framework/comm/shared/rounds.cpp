@@ -1,26 +1,114 @@
 #include "framework/comm/shared/rounds.h"
 
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include <poll.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
+#include "framework/base/text.h"
+#include "framework/base/waited.h"
+#include "framework/comm/shared/shared_communicator.h"
 
 namespace lockstep {
 namespace {
 
-void tell(HostMemory::Call::Buffer& where, const SharedPlace& place) {
-  where.extent.store(place.extent);
-  where.at.store(place.at);
+// Between two looks at whether something has ended a wait.
+constexpr std::chrono::milliseconds kSlice{10};
+// How long a replica that comes later than this one is looked out for before it is worth a system
+// call: about 3 microseconds on a core of its own, then for longer than a sleeper takes to wake on
+// one that others may have meanwhile. Two that take turns in waking each other would do nothing
+// else.
+constexpr int kSpins = 100;
+constexpr std::chrono::microseconds kYielding{100};
+
+std::string process_key(int rank) {
+  return str("process/", rank);
+}
+
+int usable_cores() {
+  cpu_set_t cores;
+  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+// A descriptor that can be read from when the process has ended.
+int open_process(int rank, pid_t pid) {
+  if (pid == ::getpid()) return -1;
+  const auto descriptor = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+  if (descriptor >= 0) return descriptor;
+  if (errno == ESRCH) throw ReplicaLost(str("replica ", rank, " (pid ", pid, ") has ended"));
+  throw CommError(str("replica ", rank, " (pid ", pid, ") cannot be watched: pidfd_open: ",
+                      std::strerror(errno), "; Linux 5.3 or newer is needed"));
 }
 
 }  // namespace
 
+SharedLink::SharedLink(std::shared_ptr<HostMemory> memory, Store& store, int rank, int size,
+                       const ConnectOptions& options)
+    : memory_(std::move(memory)),
+      rank_(rank),
+      timeout_(options.timeout),
+      has_own_core_(size <= usable_cores()) {
+  if (size == 1) return;
+  store.set(process_key(rank), std::to_string(::getpid()));
+  try {
+    for (int peer = 0; peer < size; ++peer) {
+      const std::string pid = store.get(process_key(peer), options.connect_timeout);
+      processes_.push_back(open_process(peer, std::stoi(pid)));
+    }
+  } catch (...) {
+    for (const int process : processes_) ::close(process);
+    throw;
+  }
+}
+
+SharedLink::~SharedLink() {
+  for (const int process : processes_) {
+    if (process >= 0) ::close(process);
+  }
+}
+
+int SharedLink::lost_one_of(const std::vector<int>& group) const {
+  for (const int member : group) {
+    pollfd process{processes_[static_cast<std::size_t>(member)], POLLIN, 0};
+    if (process.fd >= 0 && ::poll(&process, 1, 0) > 0) return member;
+  }
+  return -1;
+}
+
+void SharedLink::wait(const Cancellation& user, const Flag& flag, std::uint32_t round, int peer,
+                      const std::vector<int>& group, bool same_core) {
+  const Flag::Patience patience{.spins = has_own_core_ ? kSpins : 0, .yielding = kYielding};
+  // Two on one core, though there is one for each: who sleeps is put on a free one when it wakes.
+  const bool should_move = has_own_core_ && same_core;
+  if (!should_move && flag.wait(round, patience, std::chrono::nanoseconds(0))) return;
+  Waited waited;
+  while (!flag.wait(round, {}, kSlice)) {
+    user.check();
+    const int lost = lost_one_of(group);
+    // What it did before it ended counts.
+    if (lost >= 0 && !flag.reached(round)) {
+      throw ProcessEnded(
+          str("replica ", rank_, " lost replica ", lost, ", whose process has ended"));
+    }
+    if (waited.look() >= timeout_) {
+      throw Timeout(str("replica ", rank_, " waited ", timeout_.count(), " ms for replica ", peer,
+                        ", which did not arrive"));
+    }
+  }
+}
+
 SharedRounds::SharedRounds(std::shared_ptr<SharedLink> link, std::vector<int> members,
                            std::size_t own_place, std::uint64_t channel)
-    : link_(std::move(link)), members_(std::move(members)), own_place_(own_place) {
+    : link_(std::move(link)),
+      members_(std::move(members)),
+      own_place_(own_place),
+      user_(link_->cancellation()) {
   if (count() == 1) return;
   Key key(channel);
   for (const int member : members_) key = key.fold(static_cast<std::uint64_t>(member));
@@ -36,13 +124,13 @@ void SharedRounds::next_verb() {
 
 void SharedRounds::meet(Verb::Kind verb, std::uint64_t mark, std::size_t bytes, std::size_t said,
                         ConstBytes input, ConstBytes output) {
-  link_->check(user_);
+  user_.check();
   const std::uint64_t sum = Key(mark).fold(static_cast<std::uint64_t>(verb)).fold(bytes).bits();
   HostMemory::Call& own = call_of(me());
   own.mark.store(sum);
   const SharedExtents& extents = *link_->memory().extents();
-  tell(own.input, extents.find(input));
-  tell(own.output, extents.find(output));
+  own.input.store(extents.find(input));
+  own.output.store(extents.find(output));
   link_->ledger().bytes_sent += said;
   finish_round();
   for (std::size_t place = 0; place < count(); ++place) {
@@ -65,37 +153,27 @@ void SharedRounds::finish_round() {
   ++link_->ledger().rounds;
 }
 
-std::vector<std::byte*> SharedRounds::all_of(Buffer HostMemory::Call::*buffer) const {
-  const std::uint64_t extent = (call_of(me()).*buffer).extent.load();
+std::vector<std::byte*> SharedRounds::all_of(Buffer HostMemory::Call::*buffer,
+                                             std::size_t offset) const {
+  const std::uint64_t extent = (call_of(me()).*buffer).load().extent;
   if (extent == 0) return {};
   std::byte* const data = link_->memory().extents()->data_of(extent);
   std::vector<std::byte*> all;
   for (std::size_t place = 0; place < count(); ++place) {
-    const Buffer& theirs = call_of(place).*buffer;
-    if (theirs.extent.load() != extent) return {};
-    all.push_back(data + theirs.at.load());
+    const SharedPlace theirs = (call_of(place).*buffer).load();
+    if (theirs.extent != extent) return {};
+    all.push_back(data + theirs.at + offset);
   }
   return all;
 }
 
-std::vector<std::byte*> SharedRounds::inputs() const {
-  return all_of(&HostMemory::Call::input);
-}
-
-std::vector<std::byte*> SharedRounds::outputs() const {
-  return all_of(&HostMemory::Call::output);
-}
-
 bool SharedRounds::output_is_common() const {
-  const Buffer& own = call_of(me()).output;
-  if (own.extent.load() == 0) return false;
-  for (std::size_t place = 0; place < count(); ++place) {
-    const Buffer& theirs = call_of(place).output;
-    if (theirs.extent.load() != own.extent.load() || theirs.at.load() != own.at.load()) {
-      return false;
-    }
+  const SharedPlace own = call_of(me()).output.load();
+  bool is_common = own.extent != 0;
+  for (std::size_t place = 0; is_common && place < count(); ++place) {
+    is_common = call_of(place).output.load() == own;
   }
-  return true;
+  return is_common;
 }
 
 void SharedRounds::write(ConstBytes message, Bytes to) {

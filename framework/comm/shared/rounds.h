@@ -1,18 +1,53 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "framework/base/bytes.h"
+#include "framework/comm/cancellation.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/shared/host_memory.h"
-#include "framework/comm/shared/link.h"
+#include "framework/comm/store.h"
 
 namespace lockstep {
+
+/// What the groups of one replica share: the memory, who the others are, and what ends it.
+class SharedLink {
+ public:
+  SharedLink(std::shared_ptr<HostMemory> memory, Store& store, int rank, int size,
+             const ConnectOptions& options);
+  ~SharedLink();
+  SharedLink(const SharedLink&) = delete;
+  SharedLink& operator=(const SharedLink&) = delete;
+
+  [[nodiscard]] HostMemory& memory() const noexcept { return *memory_; }
+  [[nodiscard]] Ledger& ledger() noexcept { return ledger_; }
+  /// What ends the waits of all groups.
+  [[nodiscard]] const std::shared_ptr<Cancellation>& cancellation() const noexcept {
+    return cancellation_;
+  }
+
+  /// Waits until the flag of replica `peer`, one of `group`, has reached `round`. Throws
+  /// ProcessEnded if one of the group has died before that, Timeout, or what `user` was cancelled
+  /// with. With `same_core` the peer was on this thread's core when it was last heard of.
+  void wait(const Cancellation& user, const Flag& flag, std::uint32_t round, int peer,
+            const std::vector<int>& group, bool same_core);
+
+ private:
+  [[nodiscard]] int lost_one_of(const std::vector<int>& group) const;
+
+  std::shared_ptr<HostMemory> memory_;
+  int rank_;
+  std::chrono::milliseconds timeout_;
+  bool has_own_core_;           // or so it could be
+  std::vector<int> processes_;  // by rank: a pidfd; -1 for those of this process
+  Ledger ledger_;
+  std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
+};
 
 /// One group of a replica in the memory that it shares with the others: what they know of each
 /// other, and when.
@@ -49,7 +84,7 @@ class SharedRounds {
   SharedRounds(std::shared_ptr<SharedLink> link, std::vector<int> members, std::size_t own_place,
                std::uint64_t channel);
 
-  [[nodiscard]] SharedLink::User& user() noexcept { return user_; }
+  [[nodiscard]] Cancellation& user() noexcept { return user_; }
   [[nodiscard]] const std::vector<int>& members() const noexcept { return members_; }
   [[nodiscard]] std::size_t me() const noexcept { return own_place_; }
   [[nodiscard]] std::size_t count() const noexcept { return members_.size(); }
@@ -79,10 +114,14 @@ class SharedRounds {
     return region_->chunk(place, round % HostMemory::kChunks);
   }
 
-  /// After meet(): the members' inputs or outputs, if they are all in one symmetric allocation;
-  /// otherwise none. The same for all members.
-  [[nodiscard]] std::vector<std::byte*> inputs() const;
-  [[nodiscard]] std::vector<std::byte*> outputs() const;
+  /// After meet(): the members' inputs or outputs from `offset` on, if they are all in one
+  /// symmetric allocation; otherwise none. The same for all members.
+  [[nodiscard]] std::vector<std::byte*> inputs(std::size_t offset = 0) const {
+    return all_of(&HostMemory::Call::input, offset);
+  }
+  [[nodiscard]] std::vector<std::byte*> outputs(std::size_t offset = 0) const {
+    return all_of(&HostMemory::Call::output, offset);
+  }
   /// Whether the members' outputs are one and the same symmetric memory.
   [[nodiscard]] bool output_is_common() const;
 
@@ -94,13 +133,14 @@ class SharedRounds {
   [[nodiscard]] HostMemory::Call& call_of(std::size_t place) const {
     return region_->line(place).calls[verbs_ % 2];
   }
-  [[nodiscard]] std::vector<std::byte*> all_of(Buffer HostMemory::Call::*buffer) const;
+  [[nodiscard]] std::vector<std::byte*> all_of(Buffer HostMemory::Call::*buffer,
+                                               std::size_t offset) const;
 
   std::shared_ptr<SharedLink> link_;
   std::vector<int> members_;
   std::size_t own_place_;
   std::shared_ptr<HostMemory::Region> region_;
-  SharedLink::User user_;
+  Cancellation user_;
   std::size_t verbs_ = 0;
   std::uint32_t round_ = 0;
 };

@@ -12,11 +12,7 @@
 
 #include "framework/base/bytes.h"
 #include "framework/base/errors.h"
-#include "framework/base/pages.h"
-#include "framework/base/shard.h"
 #include "framework/base/text.h"
-#include "framework/comm/shared/extents.h"
-#include "framework/comm/shared/link.h"
 #include "framework/comm/shared/rounds.h"
 #include "framework/reduce/reduce.h"
 
@@ -105,9 +101,9 @@ class SharedCommunicator final : public Communicator {
     }
   }
 
-  void abort(const std::string& reason) noexcept override { link_->abort(reason); }
+  void abort(const std::string& reason) noexcept override { link_->cancellation()->cancel(reason); }
   void interrupt(const std::exception_ptr& error) noexcept override {
-    link_->interrupt(rounds_.user(), error);
+    rounds_.user().cancel(error);
   }
   bool is_network() const noexcept override { return false; }
   SharedPlace place_of(ConstBytes memory) const override {
@@ -121,7 +117,7 @@ class SharedCommunicator final : public Communicator {
   static bool is_short(std::size_t bytes) { return bytes <= HostMemory::kSmallBytes; }
 
   void run_alone(const Verb& verb) {
-    link_->check(rounds_.user());  // it waits for nobody, which would do so
+    rounds_.user().check();  // it waits for nobody, which would do so
     if (verb.kind == Verb::Kind::allocate) {
       *verb.buffer = private_buffer(verb.bytes, verb.copies == Copies::one);
     } else {
@@ -146,28 +142,11 @@ class SharedCommunicator final : public Communicator {
     return inputs;
   }
 
-  static std::vector<const std::byte*> at(const std::vector<std::byte*>& buffers,
-                                          std::size_t offset) {
-    std::vector<const std::byte*> there;
-    for (const std::byte* buffer : buffers) there.push_back(buffer + offset);
-    return there;
-  }
-
-  // The part of a buffer of `bytes` that replica `place` reduces: whole cache lines, as even as can
-  // be, so that no two replicas write to one.
-  Shard slice_of(std::size_t bytes, std::size_t place) const {
-    const auto size = static_cast<std::int64_t>(bytes);
-    constexpr auto kLine = static_cast<std::int64_t>(kAligned);
-    const Shard lines = shard((size + kLine - 1) / kLine, static_cast<std::int64_t>(count()),
-                              static_cast<std::int64_t>(place));
-    const std::int64_t begin = std::min(lines.offset * kLine, size);
-    return {begin, std::min((lines.offset + lines.size) * kLine, size) - begin};
-  }
+  // The part of a buffer that replica `place` reduces: whole cache lines, so that no two replicas
+  // write to one.
   template <typename Buffer>
   Buffer slice_of(Buffer buffer, std::size_t place) const {
-    const Shard slice = slice_of(buffer.size(), place);
-    return buffer.subspan(static_cast<std::size_t>(slice.offset),
-                          static_cast<std::size_t>(slice.size));
+    return lockstep::slice_of(buffer, kAligned, count(), place);
   }
 
   void do_all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
@@ -178,15 +157,14 @@ class SharedCommunicator final : public Communicator {
       if (common) rounds_.finish_round();
       return;
     }
-    const auto inputs = rounds_.inputs();
-    auto outputs = rounds_.outputs();
+    const Bytes own = slice_of(output, me());
+    const auto offset = static_cast<std::size_t>(own.data() - output.data());
+    const auto inputs = rounds_.inputs(offset);
+    const auto outputs = rounds_.outputs(offset);
     if (inputs.empty() || outputs.empty()) return all_reduce_staged(input, output, type, op);
-    const Shard own = slice_of(input.size(), me());
-    const auto offset = static_cast<std::size_t>(own.offset);
-    for (std::byte*& to : outputs) to += offset;
-    const auto written = std::span(outputs).first(common ? 1 : count());
-    reduce(at(inputs, offset), written, static_cast<std::size_t>(own.size), type, op);
-    link_->ledger().bytes_sent += static_cast<std::size_t>(own.size) * (common ? 1 : count() - 1);
+    const std::size_t written = common ? 1 : count();
+    reduce(inputs, std::span(outputs).first(written), own.size(), type, op);
+    link_->ledger().bytes_sent += own.size() * (common ? 1 : count() - 1);
     rounds_.finish_round();
   }
 
@@ -227,9 +205,9 @@ class SharedCommunicator final : public Communicator {
   void do_reduce_scatter(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
     const bool short_one = meet(Verb::Kind::reduce_scatter, input, output);
     if (short_one) return reduce(all_smalls(me() * output.size()), output, type, op);
-    const auto inputs = rounds_.inputs();
+    const auto inputs = rounds_.inputs(me() * output.size());
     if (inputs.empty()) return reduce_scatter_staged(input, output, type, op);
-    reduce(at(inputs, me() * output.size()), output, type, op);
+    reduce(inputs, output, type, op);
     rounds_.finish_round();
   }
 
@@ -377,9 +355,7 @@ class SharedCommunicator final : public Communicator {
     });
     attempt_together(*this, [&](Outcome&) {
       if (me() != 0) extent = extents.attach(offer.offset, total);
-      const Shard pages = shard(static_cast<std::int64_t>(total / kPage), size(), rank());
-      extent->reserve(extent->data().subspan(static_cast<std::size_t>(pages.offset) * kPage,
-                                             static_cast<std::size_t>(pages.size) * kPage));
+      extent->reserve(lockstep::slice_of(extent->data(), kPage, count(), me()));
     });
     const auto data = extent->data();
     return {.own = copies == Copies::one ? data.first(bytes) : data.subspan(me() * stride, bytes),

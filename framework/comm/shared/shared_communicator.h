@@ -2,11 +2,18 @@
 
 #include <memory>
 
+#include "framework/base/errors.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/shared/host_memory.h"
 #include "framework/comm/store.h"
 
 namespace lockstep {
+
+/// A ReplicaLost of one whose process has ended: all that it will ever have done is done.
+class ProcessEnded final : public ReplicaLost {
+ public:
+  using ReplicaLost::ReplicaLost;
+};
 
 /// Connects replica `rank` of `size` on this host, each a thread or a process, to the others
 /// through memory that they share; all of them call this with the same memory and store. Throws
