@@ -71,6 +71,10 @@ LOCKSTEP_ERROR_TYPE(Aborted, CommError);
 
 /// The status with which a program ends on `error` (and `lockstep::launch` returns): 2 for
 /// ValueError and DataError, 3 for CommError, 1 for anything else.
-[[nodiscard]] int exit_status(const std::exception& error) noexcept;
+[[nodiscard]] inline int exit_status(const std::exception& error) noexcept {
+  if (dynamic_cast<const ValueError*>(&error) != nullptr) return 2;
+  if (dynamic_cast<const DataError*>(&error) != nullptr) return 2;
+  return dynamic_cast<const CommError*>(&error) != nullptr ? 3 : 1;
+}
 
 }  // namespace lockstep

@@ -74,11 +74,6 @@ std::size_t left_above(const fs::path& root, const std::string& path, const Grou
   }
 }
 
-// Whether one of the names between commas is `name`.
-bool lists(const std::string& names, const std::string& name) {
-  return ("," + names + ",").find("," + name + ",") != std::string::npos;
-}
-
 }  // namespace
 
 std::size_t available_memory() {
@@ -100,7 +95,7 @@ std::size_t left_in_control_groups(const fs::path& root) {
     if (controllers.empty()) {
       left = std::min(left, left_above(groups, line.substr(path), kVersion2));
       left = std::min(left, left_above(groups / "unified", line.substr(path), kVersion2));
-    } else if (lists(controllers, "memory")) {
+    } else if (("," + controllers + ",").find(",memory,") != std::string::npos) {
       left = std::min(left, left_above(groups / controllers, line.substr(path), kVersion1));
     }
   }
@@ -150,7 +145,7 @@ bool has_own_malloc_settings() {
 }
 
 void keep_freed_memory() {
-  static const bool done = [] {
+  [[maybe_unused]] static const bool done = [] {
     if (has_own_malloc_settings()) return false;
     // Larger ones are mapped each by itself: kept, a gradient's of 300 MiB would count twice.
     constexpr int kLargestKept = 32 << 20;
@@ -158,7 +153,6 @@ void keep_freed_memory() {
     ::mallopt(M_TRIM_THRESHOLD, -1);  // never
     return true;
   }();
-  (void)done;
 }
 
 void release_freed_memory() {

@@ -29,7 +29,7 @@ void occupy_standard_streams() {
 
 void prepare_process() {
   occupy_standard_streams();
-  static const bool done = [] {
+  [[maybe_unused]] static const bool done = [] {
     struct sigaction action {};
     ::sigaction(SIGPIPE, nullptr, &action);
     if (action.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
@@ -41,12 +41,11 @@ void prepare_process() {
     }
     return true;
   }();
-  (void)done;
 }
 
 std::uint64_t process_generation() noexcept {
-  static const int registered = ::pthread_atfork(nullptr, nullptr, [] { ++generation; });
-  (void)registered;
+  [[maybe_unused]] static const int registered =
+      ::pthread_atfork(nullptr, nullptr, [] { ++generation; });
   return generation.load(std::memory_order_relaxed);
 }
 

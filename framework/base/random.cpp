@@ -17,22 +17,18 @@ std::uint64_t uniform_below(std::mt19937_64& generator, std::uint64_t bound) {
 
 }  // namespace
 
-Key::Key(std::uint64_t seed) noexcept : state_(mix(seed)) {}
-
 Key Key::fold(std::uint64_t index) const noexcept {
-  Key folded(0);
+  Key folded = *this;
   folded.state_ = mix(state_ ^ mix(index));
   return folded;
 }
 
 Key Key::fold(std::string_view name) const noexcept {
   // The length first: fold("ab") then differs from fold("a") with any byte after it.
-  std::uint64_t state = mix(state_ ^ mix(~static_cast<std::uint64_t>(name.size())));
+  Key folded = fold(~static_cast<std::uint64_t>(name.size()));
   for (const char letter : name) {
-    state = mix(state ^ static_cast<unsigned char>(letter));
+    folded.state_ = mix(folded.state_ ^ static_cast<unsigned char>(letter));
   }
-  Key folded(0);
-  folded.state_ = state;
   return folded;
 }
 

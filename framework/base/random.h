@@ -16,7 +16,7 @@ namespace lockstep {
 /// Generators, 2014).
 class Key {
  public:
-  explicit Key(std::uint64_t seed) noexcept;
+  explicit Key(std::uint64_t seed) noexcept : state_(mix(seed)) {}
 
   /// The key for one of many uses of this one.
   [[nodiscard]] Key fold(std::uint64_t index) const noexcept;
