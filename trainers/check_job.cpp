@@ -7,7 +7,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "framework/data/sampler.h"
 #include "framework/optim/optimizer_options.h"
 #include "framework/training/module_parameters.h"

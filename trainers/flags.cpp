@@ -8,7 +8,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "trainers/command_line.h"
 
 namespace lockstep {

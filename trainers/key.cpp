@@ -9,7 +9,7 @@
 
 #include <yaml-cpp/yaml.h>
 
-#include "framework/base/wording.h"
+#include "framework/base/text.h"
 
 namespace lockstep::keys {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
-#include "framework/base/wording.h"
+#include "framework/base/text.h"
 #include "trainers/yaml_problems.h"
 
 namespace lockstep::keys {

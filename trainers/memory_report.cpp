@@ -10,7 +10,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "trainers/config_options.h"
 
 namespace lockstep {

@@ -21,7 +21,6 @@
 #include "framework/base/memory.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"

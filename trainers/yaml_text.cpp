@@ -6,7 +6,6 @@
 #include <set>
 
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 
 namespace lockstep::keys {
 namespace {

@@ -23,12 +23,30 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
+// The first `most` bytes of a longer text, or a few less where a letter of UTF-8 would be cut.
+std::string_view beginning(std::string_view text, std::size_t most) {
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0U) == 0x80) --most;
+  return text.substr(0, most);
+}
+
 }  // namespace
+
+std::string counted(std::int64_t count, std::string_view one, std::string_view many) {
+  std::string text = std::to_string(count) + ' ';
+  if (count == 1 || many.empty()) text += one;
+  if (count != 1) text += many.empty() ? "s" : many;
+  return text;
+}
+
+std::string cut(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return std::string(text);
+  return str(beginning(text, most), "…");
+}
 
 std::string shortened(std::string_view text, std::size_t most) {
   if (text.size() <= most) return std::string(text);
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0U) == 0x80) --most;  // UTF-8
-  return str(text.substr(0, most), "... (", text.size() - most, " bytes more)");
+  const std::string_view begin = beginning(text, most);
+  return str(begin, "... (", text.size() - begin.size(), " bytes more)");
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {

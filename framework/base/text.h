@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -29,14 +31,22 @@ void require(bool holds, const Parts&... parts) {
 template <typename Range>
 [[nodiscard]] std::string join(const Range& values, std::string_view separator = ", ") {
   std::ostringstream out;
-  bool first = true;
+  std::string_view before;
   for (const auto& value : values) {
-    if (!first) out << separator;
-    out << value;
-    first = false;
+    out << before << value;
+    before = separator;
   }
   return out.str();
 }
+
+/// A number with its noun, for messages: "1 replica", "2 replicas". The plural is `many` or,
+/// without one, `one` with an s.
+[[nodiscard]] std::string counted(std::int64_t count, std::string_view one,
+                                  std::string_view many = {});
+
+/// A text of up to `most` bytes as it is; of a longer one the first so many, or a few less where a
+/// letter of UTF-8 would be cut, and "…".
+[[nodiscard]] std::string cut(std::string_view text, std::size_t most = 60);
 
 /// `text`. If it is longer than `most` bytes, its beginning and how much was left out.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t most);

@@ -6,7 +6,6 @@
 #include <ATen/ops/zeros.h>
 
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "framework/collectives/differentiable.h"
 
 namespace lockstep::collectives_detail {

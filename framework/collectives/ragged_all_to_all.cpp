@@ -17,7 +17,6 @@
 #include <c10/util/accumulate.h>
 
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/reduce/canonical_order.h"
 

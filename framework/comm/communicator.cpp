@@ -13,7 +13,6 @@
 #include "framework/base/memory.h"
 #include "framework/base/pages.h"
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "framework/reduce/reduce.h"
 
 namespace lockstep {

@@ -9,7 +9,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "framework/data/idx.h"
 
 namespace lockstep {

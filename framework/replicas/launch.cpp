@@ -24,7 +24,6 @@
 #include "framework/base/process.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "framework/comm/gloo/gloo_communicator.h"
 #include "framework/comm/run_lock.h"
 #include "framework/comm/shared/host_memory.h"

@@ -12,7 +12,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/varying.h"
 

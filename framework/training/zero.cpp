@@ -10,7 +10,6 @@
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"

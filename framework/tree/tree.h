@@ -20,7 +20,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 
 namespace lockstep {
 

@@ -2,6 +2,8 @@
 
 #include "tests/catch.h"
 
+using lockstep::counted;
+using lockstep::cut;
 using lockstep::did_you_mean;
 using lockstep::join;
 using lockstep::nearest;
@@ -33,4 +35,23 @@ TEST_CASE("a long text is shortened between letters, and says by how much") {
   CHECK(shortened("as it is", 8) == "as it is");
   CHECK(shortened("cut here", 3) == "cut... (5 bytes more)");
   CHECK(shortened("za\xc3\xbc", 3) == "za... (2 bytes more)");
+}
+
+TEST_CASE("one is one, and none or many are many") {
+  CHECK(counted(1, "replica") == "1 replica");
+  CHECK(counted(0, "replica") == "0 replicas");
+  CHECK(counted(2, "replica") == "2 replicas");
+  CHECK(counted(-1, "step") == "-1 steps");
+  CHECK(counted(1, "entry", "entries") == "1 entry");
+  CHECK(counted(3, "entry", "entries") == "3 entries");
+}
+
+TEST_CASE("a long text is cut between letters") {
+  CHECK(cut("") == "");
+  CHECK(cut("abc", 3) == "abc");
+  CHECK(cut("abcd", 3) == "abc…");
+  CHECK(cut("größe", 4) == "grö…");
+  CHECK(cut("größe", 3) == "gr…");
+  CHECK(cut("ö", 1) == "…");
+  CHECK(cut(std::string(1000, 'x')) == std::string(60, 'x') + "…");
 }

@@ -7,7 +7,6 @@
 
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "trainers/bench/measurements.h"
 #include "trainers/bench/measuring/machine.h"
 #include "trainers/bench/measuring/measure.h"

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "trainers/bench/measurements.h"
 #include "trainers/bench/measuring/launches.h"
 #include "trainers/bench/measuring/machine.h"

@@ -22,7 +22,6 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 
 namespace lockstep::bench {
 namespace {

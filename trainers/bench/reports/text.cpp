@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "trainers/bench/reports/units.h"
 
 namespace lockstep::bench {
