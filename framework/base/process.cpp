@@ -15,7 +15,7 @@ namespace {
 
 std::atomic<std::uint64_t> generation{0};
 
-// A new descriptor is the least that is free.
+// A new descriptor gets the lowest free number.
 void occupy_standard_streams() {
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
     if (::fcntl(stream, F_GETFD) >= 0) continue;

@@ -44,15 +44,15 @@ class RunLock {
     std::condition_variable granted_changed;
     bool granted = false;
   };
-  // How often who waits looks whether it is over: where that never is so, not at all.
+  // How often a waiter looks whether its patience is over; never where it has no end.
   static constexpr std::chrono::milliseconds kLookAround{100};
   std::chrono::milliseconds patience_;
   std::chrono::milliseconds look_around_;
   std::mutex mutex_;
-  std::thread::id holder_;  // none: nobody's
+  std::thread::id holder_;  // none: the lock is free
   std::deque<std::thread::id> line_;
-  std::unordered_map<std::thread::id, Waiter*>
-      waiting_;  // of those in line: nullptr: not there yet
+  // The threads in line; nullptr for one that has not called take() yet.
+  std::unordered_map<std::thread::id, Waiter*> waiting_;
   std::atomic<std::chrono::steady_clock::time_point> given_last_{};
 };
 

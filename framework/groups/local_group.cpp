@@ -71,8 +71,7 @@ void LocalGroup::run(const Member& member, int place, std::uint64_t fingerprint,
   }
   run_last(lock, member);
   if (current_run_lock() == nullptr) return;
-  // They go on in the order of their places, the first first: what they do one after the other may
-  // be cheaper in order.
+  // The members go on in the order of their places, in which what follows may be cheaper.
   for (const Waiting& each : waiting_) {
     if (each.run_lock != nullptr) each.run_lock->line_up(each.thread);
   }
@@ -131,7 +130,7 @@ void LocalGroup::run_all(const Member& member, std::uint64_t fingerprint,
   outer()->mark(fingerprint);
   // The others do not meet: throws why, if the board knows or gets to know in a moment.
   const auto explain_end = [&] { explain(replicas_, member, guarded.waited(), kAftermath); };
-  // Those who were in this call have left it: nothing must be sent to them any more.
+  // The other replicas of this call have left it: nothing must be sent to them any more.
   if (replicas_.board().published(*member.seat)) explain_end();
   try {
     hierarchy_->run(verbs);
@@ -145,7 +144,7 @@ void LocalGroup::run_all(const Member& member, std::uint64_t fingerprint,
   }
 }
 
-// Another replica here has called something else. Throws once it is known who has called what.
+// Another replica here has called something else. Throws once the board knows each one's call.
 void LocalGroup::fall_out(const Member& member) {
   Waited waited;
   const RunLockRelease others_may_run;
@@ -176,7 +175,7 @@ void LocalGroup::wait_for_others(const Member& member, std::uint64_t generation,
   Waited waited;
   const RunLockRelease others_may_run;
   std::unique_lock lock(mutex_);
-  // Of those who have a run lock only one runs.
+  // Of members with a run lock only one may run.
   bool may_help = member.run_lock == nullptr;
   const auto over = [&] {
     // While the work is under way it uses this replica's buffers: whatever ends it waits for that.

@@ -69,7 +69,7 @@ class LocalGroup {
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::vector<const Verb*> verbs_;  // by index among the members here
-  std::vector<Waiting> waiting_;    // likewise: those with a run lock
+  std::vector<Waiting> waiting_;    // those with a run lock, by the same index
   std::size_t arrived_ = 0;
   std::uint64_t fingerprint_ = 0;
   bool working_ = false;

@@ -62,7 +62,7 @@ bool Flag::wait(std::uint32_t value, Patience patience,
     relax();
   }
   auto now = std::chrono::steady_clock::now();
-  // Of those who have the core meanwhile each may keep it for milliseconds.
+  // Each thread that gets the core meanwhile may keep it for milliseconds.
   for (const auto sleep = now + patience.yielding; now < sleep;) {
     if (reached(value)) return true;
     ::sched_yield();

@@ -64,7 +64,7 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
   SharedExtents(const SharedExtents&) = delete;
   SharedExtents& operator=(const SharedExtents&) = delete;
 
-  /// Of the file.
+  /// The file's, which this object keeps open.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
   /// A new extent of `bytes`. CommError if the host has less memory than that.
@@ -85,8 +85,8 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
   void forget(const Extent& extent) noexcept;
 
   std::size_t start_;
-  std::shared_ptr<Word> used_;         // all processes': bytes behind the first page ever allocated
-  int descriptor_;                     // an own one
+  std::shared_ptr<Word> used_;         // bytes that all processes have ever allocated
+  int descriptor_;                     // a duplicate of the given one
   std::atomic<std::size_t> count_{0};  // of known_
   mutable std::shared_mutex mutex_;    // guards what follows
   std::vector<Known> known_;           // those of this process

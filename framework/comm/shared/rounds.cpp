@@ -84,7 +84,7 @@ int SharedLink::lost_one_of(const std::vector<int>& group) const {
 void SharedLink::wait(const Cancellation& user, const Flag& flag, std::uint32_t round, int peer,
                       const std::vector<int>& group, bool same_core) {
   const Flag::Patience patience{.spins = has_own_core_ ? kSpins : 0, .yielding = kYielding};
-  // Two on one core, though there is one for each: who sleeps is put on a free one when it wakes.
+  // Two replicas on one core, though each could have its own: a sleeper wakes on a free one.
   const bool should_move = has_own_core_ && same_core;
   if (!should_move && flag.wait(round, patience, std::chrono::nanoseconds(0))) return;
   Waited waited;

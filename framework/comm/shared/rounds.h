@@ -43,7 +43,7 @@ class SharedLink {
   std::shared_ptr<HostMemory> memory_;
   int rank_;
   std::chrono::milliseconds timeout_;
-  bool has_own_core_;           // or so it could be
+  bool has_own_core_;           // there is a core for each replica
   std::vector<int> processes_;  // by rank: a pidfd; -1 for those of this process
   Ledger ledger_;
   std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
