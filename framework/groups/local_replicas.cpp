@@ -4,7 +4,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/groups/local_group.h"
+#include "framework/groups/replica_group.h"
 
 namespace lockstep {
 namespace {

@@ -1,15 +1,85 @@
 #pragma once
 
+#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "framework/base/errors.h"
-#include "framework/groups/local_group.h"
+#include "framework/comm/communicator.h"
+#include "framework/comm/hierarchy.h"
+#include "framework/comm/local_work.h"
+#include "framework/comm/run_lock.h"
+#include "framework/groups/local_replicas.h"
+#include "framework/watch/board.h"
 
 namespace lockstep {
+
+/// The members of one group that one worker runs: where their verbs meet. Any thread.
+class LocalGroup {
+ public:
+  /// `members` are all of the group, in the order of their places.
+  LocalGroup(LocalReplicas& replicas, std::uint64_t key, std::vector<GroupMember> members);
+
+  [[nodiscard]] const std::vector<GroupMember>& members() const noexcept { return members_; }
+  [[nodiscard]] const GroupLayout& layout() const noexcept { return hierarchy_->layout(); }
+  [[nodiscard]] LocalReplicas& replicas() const noexcept { return replicas_; }
+  [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
+  [[nodiscard]] Board::Group& board_group() const noexcept { return *board_group_; }
+  [[nodiscard]] const Ledger& ledger() const noexcept;
+  [[nodiscard]] bool is_network() const noexcept {
+    return outer() != nullptr && outer()->is_network();
+  }
+
+  /// Does the verb, whose arguments were checked, together with the group's other members;
+  /// `fingerprint` must be theirs, too. Throws what LocalReplicas::verdict says when that cannot
+  /// be. The member at `place` hands over its run lock while it waits.
+  void run(const Member& member, int place, std::uint64_t fingerprint, const Verb& verb);
+
+  /// See LocalReplicas::wake_all and Communicator::interrupt.
+  void wake();
+  void interrupt(const std::exception_ptr& error) noexcept;
+
+ private:
+  struct Waiting {
+    RunLock* run_lock = nullptr;
+    std::thread::id thread;
+  };
+  [[nodiscard]] Communicator* outer() const noexcept { return hierarchy_->outer(); }
+  void run_all(const Member& member, std::uint64_t fingerprint, std::span<const Verb* const> verbs);
+  void run_alone(const Member& member, std::uint64_t fingerprint, const Verb& verb);
+  void run_last(std::unique_lock<std::mutex>& lock, const Member& member);
+  [[noreturn]] void fall_out(const Member& member);
+  void wait_for_others(const Member& member, std::uint64_t generation, bool first);
+  void help(std::unique_lock<std::mutex>& lock);
+  void fail(const std::exception_ptr& error);
+
+  LocalReplicas& replicas_;
+  std::uint64_t key_;
+  std::vector<GroupMember> members_;
+  std::shared_ptr<Board::Group> board_group_;
+  std::optional<Hierarchy> hierarchy_;
+  Ledger own_ledger_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::vector<const Verb*> verbs_;  // by index among the members here
+  std::vector<Waiting> waiting_;    // those with a run lock, by the same index
+  std::size_t arrived_ = 0;
+  std::uint64_t fingerprint_ = 0;
+  bool working_ = false;
+  std::shared_ptr<LocalWork> work_;  // what others may help with
+  int helpers_ = 0;
+  std::uint64_t generation_ = 0;
+  std::exception_ptr error_;
+};
 
 /// The Communicator of the replicas that a collective works on: threads of this worker, of others,
 /// or both. Calls are announced on the Board before data moves, so that replicas which are out of
