@@ -5,7 +5,6 @@
 #include <ATen/ops/empty.h>
 
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "framework/data/fashion_mnist.h"
 
 namespace lockstep {

@@ -13,7 +13,6 @@
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/base/wording.h"
 #include "framework/replicas/run_map.h"
 #include "framework/tree/prefix_tree.h"
 #include "framework/tree/tree.h"
