@@ -56,7 +56,7 @@ void check_parameter_groups(const Config& config, const DataSets& data) {
   if (config.optimizer.groups.empty()) return;
   const ShapesOnly scope;
   const auto model = make_model(config, data);
-  const std::vector<std::string> names = module_parameters(*model).names;
+  const std::vector<std::string> names = training::module_parameters(*model).names;
   OptimizerOptions upto;
   for (std::size_t i = 0; i < config.optimizer.groups.size(); ++i) {
     upto.groups.push_back(config.optimizer.groups[i]);

@@ -320,12 +320,13 @@ class TrainingRun {
         .parameters_sha256 = digest.finish(),
         .buffers_sha256 = buffers.empty() ? "" : parameters_sha256(buffers),
         .memory = memory,
-        .threads_per_replica = math_threads(config_.parallel.threads_per_replica, replicas_),
+        .threads_per_replica =
+            replicas::math_threads(config_.parallel.threads_per_replica, replicas_),
         .workers = config_.parallel.workers > 0 ? config_.parallel.workers : replicas_,
         .launch = values_of(config_).at("parallel.launch"),
         .backend = config_.parallel.backend == Backend::gloo ? "gloo" : "shared_memory",
-        .blas = blas().name,
-        .libtorch = libtorch_version()};
+        .blas = replicas::blas().name,
+        .libtorch = replicas::libtorch_version()};
     write_files(true, [&] { write_result(reporter_->folder, result); });
     if (skipped_steps_ > 0) {
       reporter_->progress.print(str("skipped steps:       ", skipped_steps_, " of ", total_steps_,

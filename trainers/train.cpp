@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
   try {
     return lockstep::train(argc, argv);
   } catch (const std::exception& error) {
-    lockstep::log_error(lockstep::text_of(error));
+    lockstep::log_error(lockstep::replicas::text_of(error));
     return lockstep::exit_status(error);
   }
 }

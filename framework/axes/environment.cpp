@@ -62,13 +62,13 @@ std::pair<std::vector<std::int64_t>, std::int64_t> own_group(const AxisIndexGrou
 }
 
 // The replica at `ranks` of the levels, outermost first, and those whose maps run it.
-GroupMember member_at(const std::vector<AxisLevel>& levels, const std::vector<std::int64_t>& ranks,
-                      int own_worker) {
+watch::GroupMember member_at(const std::vector<AxisLevel>& levels,
+                             const std::vector<std::int64_t>& ranks, int own_worker) {
   const auto outermost = static_cast<std::size_t>(ranks[0]);
   const auto& workers = levels[0].workers;
   const int worker = workers.empty() ? own_worker : workers[outermost];
   const Key root = Key(0).fold("replica");
-  GroupMember member{.worker = worker};
+  watch::GroupMember member{.worker = worker};
   const auto enter = [&](const Key& key) {
     std::shift_right(member.elders.begin(), member.elders.end(), 1);
     member.elders[0] = std::exchange(member.id, key.bits() | 1);
@@ -135,15 +135,16 @@ std::int64_t AxisLevel::index(std::size_t axis) const {
   return rank / stride(axis) % axes[axis].size;
 }
 
-Environment::Environment(std::shared_ptr<LocalReplicas> local, std::vector<AxisLevel> levels,
-                         std::shared_ptr<Cancellation> cancellation,
+Environment::Environment(std::shared_ptr<groups::LocalReplicas> local,
+                         std::vector<AxisLevel> levels,
+                         std::shared_ptr<comm::Cancellation> cancellation,
                          std::chrono::milliseconds timeout, std::shared_ptr<const int> identity)
     : local_(std::move(local)),
       levels_(std::move(levels)),
       identity_(identity ? std::move(identity) : std::make_shared<const int>(0)) {
   std::vector<std::int64_t> ranks;
   for (const AxisLevel& level : levels_) ranks.push_back(level.rank);
-  const GroupMember self = member_at(levels_, ranks, local_->worker());
+  const watch::GroupMember self = member_at(levels_, ranks, local_->worker());
   member_ = {local_->board().take_seat(local_->worker(), self.id, self.elders[0], name_of(levels_)),
              std::move(cancellation), timeout};
 }
@@ -215,10 +216,10 @@ std::uint64_t Environment::key_of(const std::vector<BoundAxis>& axes,
   return key.bits();
 }
 
-std::vector<GroupMember> Environment::members_of(const std::vector<BoundAxis>& axes,
-                                                 const std::vector<std::int64_t>& group,
-                                                 std::int64_t size) const {
-  std::vector<GroupMember> members;
+std::vector<watch::GroupMember> Environment::members_of(const std::vector<BoundAxis>& axes,
+                                                        const std::vector<std::int64_t>& group,
+                                                        std::int64_t size) const {
+  std::vector<watch::GroupMember> members;
   const auto count = group.empty() ? size : static_cast<std::int64_t>(group.size());
   for (std::int64_t place = 0; place < count; ++place) {
     std::int64_t rest = group.empty() ? place : group[static_cast<std::size_t>(place)];
@@ -235,8 +236,8 @@ std::vector<GroupMember> Environment::members_of(const std::vector<BoundAxis>& a
   return members;
 }
 
-ReplicaGroup& Environment::group(const AxisCall& call, const AxisIndexGroups& groups,
-                                 GroupSizes sizes) {
+groups::ReplicaGroup& Environment::group(const AxisCall& call, const AxisIndexGroups& groups,
+                                         GroupSizes sizes) {
   auto& known = groups_[{call.axes.names(), groups, sizes}];
   if (known.replicas) return *known.replicas;
   const auto axes = resolve(call);
@@ -247,11 +248,11 @@ ReplicaGroup& Environment::group(const AxisCall& call, const AxisIndexGroups& gr
   auto local = local_->group(
       known.key, [&, &members = group] { return members_of(axes, members, whole.size); });
   known.replicas =
-      std::make_unique<ReplicaGroup>(std::move(local), member_, static_cast<int>(index));
+      std::make_unique<groups::ReplicaGroup>(std::move(local), member_, static_cast<int>(index));
   return *known.replicas;
 }
 
-Environment::CallNumber Environment::next_call(const ReplicaGroup& replicas) {
+Environment::CallNumber Environment::next_call(const groups::ReplicaGroup& replicas) {
   const auto entry = std::ranges::find_if(
       groups_, [&](const auto& other) { return other.second.replicas.get() == &replicas; });
   KnownGroup& known = entry->second;
@@ -266,7 +267,8 @@ Environment* current_environment() noexcept {
 EnvironmentScope::EnvironmentScope(Environment* environment) noexcept
     : ScopedValue(this_thread_environment, environment) {}
 
-ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups, GroupSizes sizes) {
+groups::ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups,
+                                  GroupSizes sizes) {
   if (refusal_here != nullptr) throw_refused(call.text());
   return environment_of(call).group(call, groups, sizes);
 }

@@ -110,17 +110,17 @@ class Environment {
  public:
   /// Takes a seat on the board of `local`. `identity` is that of the replica whose backward this
   /// one runs; a new one otherwise.
-  Environment(std::shared_ptr<LocalReplicas> local, std::vector<AxisLevel> levels,
-              std::shared_ptr<Cancellation> cancellation, std::chrono::milliseconds timeout,
+  Environment(std::shared_ptr<groups::LocalReplicas> local, std::vector<AxisLevel> levels,
+              std::shared_ptr<comm::Cancellation> cancellation, std::chrono::milliseconds timeout,
               std::shared_ptr<const int> identity = nullptr);
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
 
-  [[nodiscard]] const std::shared_ptr<LocalReplicas>& local_replicas() const noexcept {
+  [[nodiscard]] const std::shared_ptr<groups::LocalReplicas>& local_replicas() const noexcept {
     return local_;
   }
   [[nodiscard]] const std::vector<AxisLevel>& levels() const noexcept { return levels_; }
-  [[nodiscard]] Member& member() noexcept { return member_; }
+  [[nodiscard]] groups::Member& member() noexcept { return member_; }
   /// The same object in a forward and in its backward.
   [[nodiscard]] const std::shared_ptr<const int>& identity() const noexcept { return identity_; }
   /// The call of the next map that this replica makes, never 0. Those that span the job are counted
@@ -135,15 +135,15 @@ class Environment {
   [[nodiscard]] bool binds(const std::string& name) const;
 
   /// See replicas_of.
-  [[nodiscard]] ReplicaGroup& group(const AxisCall& call, const AxisIndexGroups& groups,
-                                    GroupSizes sizes);
+  [[nodiscard]] groups::ReplicaGroup& group(const AxisCall& call, const AxisIndexGroups& groups,
+                                            GroupSizes sizes);
   /// A call of a collective on a group.
   struct CallNumber {
     std::uint64_t number;  ///< among this replica's calls on the group, from 1
     std::uint64_t key;     ///< of group and number: equal for the group's replicas
   };
   /// Counts a call on a group that group() gave.
-  [[nodiscard]] CallNumber next_call(const ReplicaGroup& replicas);
+  [[nodiscard]] CallNumber next_call(const groups::ReplicaGroup& replicas);
   /// This replica's row-major index over the call's axes, and how many there are.
   struct AxisIndex {
     std::int64_t index;
@@ -162,19 +162,19 @@ class Environment {
   [[nodiscard]] std::vector<BoundAxis> resolve(const AxisCall& call) const;
   [[nodiscard]] std::uint64_t key_of(const std::vector<BoundAxis>& axes,
                                      const std::vector<std::int64_t>& group) const;
-  [[nodiscard]] std::vector<GroupMember> members_of(const std::vector<BoundAxis>& axes,
-                                                    const std::vector<std::int64_t>& group,
-                                                    std::int64_t size) const;
+  [[nodiscard]] std::vector<watch::GroupMember> members_of(const std::vector<BoundAxis>& axes,
+                                                           const std::vector<std::int64_t>& group,
+                                                           std::int64_t size) const;
 
-  std::shared_ptr<LocalReplicas> local_;
+  std::shared_ptr<groups::LocalReplicas> local_;
   std::vector<AxisLevel> levels_;
-  Member member_;
+  groups::Member member_;
   std::shared_ptr<const int> identity_;
   std::uint64_t own_maps_ = 0;
   std::uint64_t spanning_maps_ = 0;
   using GroupKey = std::tuple<std::vector<std::string>, AxisIndexGroups, GroupSizes>;
   struct KnownGroup {
-    std::unique_ptr<ReplicaGroup> replicas;
+    std::unique_ptr<groups::ReplicaGroup> replicas;
     std::uint64_t key = 0;
     std::uint64_t calls = 0;
   };
@@ -195,8 +195,8 @@ class EnvironmentScope : ScopedValue<Environment*> {
 /// if a name is not bound or is the default name of several maps. Throws ValueError if no name is
 /// given, a name stands twice, or the groups do not cover every index exactly once in sizes that
 /// the operation allows. The result lives as long as the environment.
-[[nodiscard]] ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups,
-                                        GroupSizes sizes);
+[[nodiscard]] groups::ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups,
+                                                GroupSizes sizes);
 
 /// This replica's index over the axes that `call` names, and their size; throws as replicas_of.
 [[nodiscard]] Environment::AxisIndex place_of(const AxisCall& call);

@@ -10,17 +10,18 @@ namespace lockstep {
 std::int64_t axis_index(const AxisNames& axis_name, std::source_location where) {
   const AxisCall call{"axis_index", axis_name, where};
   const std::int64_t index = place_of(call).index;
-  refuse_if_tracked(call,
-                    "nothing can follow what C++ makes of a number that replicas have each their "
-                    "own: use axis_index_tensor; and trainers, which average gradients "
-                    "themselves, without check_vma");
+  collectives::refuse_if_tracked(
+      call,
+      "nothing can follow what C++ makes of a number that replicas have each their "
+      "own: use axis_index_tensor; and trainers, which average gradients "
+      "themselves, without check_vma");
   return index;
 }
 
 Tensor axis_index_tensor(const AxisNames& axis_name, std::source_location where) {
   const Environment::AxisIndex place = place_of({"axis_index_tensor", axis_name, where});
   Tensor index = at::scalar_tensor(place.index, at::kLong);
-  if (Variance* const variance = current_variance()) {
+  if (tree::Variance* const variance = tree::current_variance()) {
     variance->add(index, variance->set_of(axis_name.names()));
   }
   return index;

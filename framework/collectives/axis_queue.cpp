@@ -10,12 +10,12 @@
 #include "framework/collectives/differentiable.h"
 #include "framework/comm/run_lock.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 AxisQueue::AxisQueue(AxisNames axis_name, bool overlap, std::source_location where)
     : axis_(std::move(axis_name)), where_(where) {
   const AxisCall call{"collectives that are started", axis_, where_};
-  ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
+  groups::ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
   const bool several_in_a_worker = replicas.layout().workers() < replicas.layout().size();
   if (!overlap || !replicas.is_network() || several_in_a_worker) return;
   std::vector<int> everyone(static_cast<std::size_t>(replicas.size()));
@@ -37,7 +37,8 @@ AxisQueue::~AxisQueue() {
     }
   }
   changed_.notify_all();
-  const RunLockRelease others_may_run;  // one of them may be needed for the call that is to end
+  const comm::RunLockRelease
+      others_may_run;  // one of them may be needed for the call that is to end
   thread_.join();
 }
 
@@ -55,7 +56,7 @@ void AxisQueue::run_calls() {
   }
 }
 
-AxisQueue::Call AxisQueue::start(Verb verb, const Tensor& output, const Tensor& input) {
+AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Tensor& input) {
   verb.input = bytes_of(input);
   verb.output = bytes_of(output);
   // It holds the tensors, whatever becomes of the caller.
@@ -86,8 +87,9 @@ AxisQueue::Call AxisQueue::pmean_(const Tensor& x) {
     lockstep::pmean_(x, axis_, {}, where_);
     return {};
   }
-  const ElementType type = element_type(x.scalar_type(), {"pmean_", axis_, where_});
-  return start({.kind = Verb::Kind::all_reduce, .type = type, .op = ReduceOp::mean}, x, x);
+  const reduce::ElementType type = element_type(x.scalar_type(), {"pmean_", axis_, where_});
+  return start({.kind = comm::Verb::Kind::all_reduce, .type = type, .op = reduce::ReduceOp::mean},
+               x, x);
 }
 
 AxisQueue::Call AxisQueue::pmean_scatter_into(const Tensor& output, const Tensor& input) {
@@ -95,9 +97,11 @@ AxisQueue::Call AxisQueue::pmean_scatter_into(const Tensor& output, const Tensor
     lockstep::pmean_scatter_into(output, input, axis_, {}, where_);
     return {};
   }
-  const ElementType type = element_type(input.scalar_type(), {"pmean_scatter_into", axis_, where_});
-  return start({.kind = Verb::Kind::reduce_scatter, .type = type, .op = ReduceOp::mean}, output,
-               input);
+  const reduce::ElementType type =
+      element_type(input.scalar_type(), {"pmean_scatter_into", axis_, where_});
+  return start(
+      {.kind = comm::Verb::Kind::reduce_scatter, .type = type, .op = reduce::ReduceOp::mean},
+      output, input);
 }
 
 AxisQueue::Call AxisQueue::all_gather_into(const Tensor& output, const Tensor& input) {
@@ -105,7 +109,7 @@ AxisQueue::Call AxisQueue::all_gather_into(const Tensor& output, const Tensor& i
     lockstep::all_gather_into(output, input, axis_, {}, where_);
     return {};
   }
-  return start({.kind = Verb::Kind::all_gather}, output, input);
+  return start({.kind = comm::Verb::Kind::all_gather}, output, input);
 }
 
 void AxisQueue::wait(Call& call) {
@@ -113,7 +117,7 @@ void AxisQueue::wait(Call& call) {
   const AxisCall waiting{"the wait for a started collective", axis_, where_};
   announced(waiting, replicas_of(waiting, {}, GroupSizes::equal), {call.result}, "", [&] {
     if (call.ended.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
-      const RunLockRelease others_may_run;  // and take part in it
+      const comm::RunLockRelease others_may_run;  // and take part in it
       call.ended.wait();
     }
     call.ended.get();
@@ -121,4 +125,4 @@ void AxisQueue::wait(Call& call) {
   call.ended = {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -14,7 +14,7 @@
 #include "framework/axes/environment.h"
 #include "framework/collectives/in_place.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 /// The collectives of in_place.h as calls that are started now and waited for later, so that a
 /// network carries bytes while the replica computes. All replicas start the same in the same order
@@ -49,13 +49,13 @@ class AxisQueue {
   void wait(Call& call);
 
  private:
-  Call start(Verb verb, const Tensor& output, const Tensor& input);
+  Call start(comm::Verb verb, const Tensor& output, const Tensor& input);
   void run_calls();
 
   AxisNames axis_;
   std::source_location where_;
-  std::shared_ptr<Communicator> group_;  // nobody else's; none without overlap
-  std::mutex mutex_;                     // guards what follows
+  std::shared_ptr<comm::Communicator> group_;  // nobody else's; none without overlap
+  std::mutex mutex_;                           // guards what follows
   std::condition_variable changed_;
   std::deque<std::packaged_task<void()>> calls_;  // the first may be being done
   bool closing_ = false;
@@ -63,4 +63,4 @@ class AxisQueue {
   std::thread thread_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -12,7 +12,7 @@
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 // What is said of leaves must fit into a record's text beside the rest of it, and as much be said
@@ -30,7 +30,7 @@ std::string text_of_leaf(const at::Tensor& leaf, const AxisCall& call) {
     text += std::to_string(leaf.size(d));
   }
   text += ") ";
-  text += name_of(element_type(leaf.scalar_type(), call));
+  text += reduce::name_of(element_type(leaf.scalar_type(), call));
   return text;
 }
 
@@ -100,8 +100,8 @@ Key fingerprint_of(const AxisCall& call, const Leaves& leaves, const std::string
 }
 
 // What the other replicas compare and print of a call: see differentiable().
-CallRecord record_of(const AxisCall& call, const Leaves& leaves, const std::string& detail,
-                     bool differentiated) {
+watch::CallRecord record_of(const AxisCall& call, const Leaves& leaves, const std::string& detail,
+                            bool differentiated) {
   std::string text = title_of(call);
   if (current_forward != nullptr || &call.shown() != &call) {
     text += ", which is ";
@@ -109,8 +109,9 @@ CallRecord record_of(const AxisCall& call, const Leaves& leaves, const std::stri
   }
   text += " with " + text_of_leaves(leaves, call);
   if (!detail.empty()) text += (detail[0] == ',' ? "" : ", ") + detail;
-  if (differentiated) text += kDifferentiated;
-  return CallRecord{fingerprint_of(call, leaves, detail, differentiated).bits(), std::move(text)};
+  if (differentiated) text += watch::kDifferentiated;
+  return watch::CallRecord{fingerprint_of(call, leaves, detail, differentiated).bits(),
+                           std::move(text)};
 }
 
 using torch::autograd::variable_list;
@@ -160,8 +161,8 @@ class CollectiveBackward final : public torch::autograd::Node {
 };
 
 // Announces a call, of which `record` tells the others, and runs it.
-void run_announced(const AxisCall& call, ReplicaGroup& replicas, const CallRecord& record,
-                   const std::function<void()>& run) {
+void run_announced(const AxisCall& call, groups::ReplicaGroup& replicas,
+                   const watch::CallRecord& record, const std::function<void()>& run) {
   replicas.begin(record);
   communicate(call, run);
   replicas.end();
@@ -176,34 +177,34 @@ std::string group_text(const AxisIndexGroups& groups) {
 BackwardOf::BackwardOf(const ForwardCall& forward) noexcept
     : ScopedValue(current_forward, &forward) {}
 
-void announced(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
+void announced(const AxisCall& call, groups::ReplicaGroup& replicas, const Leaves& leaves,
                const std::string& detail, const std::function<void()>& run) {
   if (!leaves.empty()) {
     refuse_if_tracked(call, "what works on memory is not followed: use what returns its result");
   }
-  const CallRecord record = record_of(call, leaves, detail, false);
+  const watch::CallRecord record = record_of(call, leaves, detail, false);
   (void)current_environment()->next_call(replicas);
   run_announced(call, replicas, record, run);
   if (!leaves.empty()) leaves[0].unsafeGetTensorImpl()->bump_version();
 }
 
-Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
+Leaves differentiable(const AxisCall& call, groups::ReplicaGroup& replicas, const Leaves& leaves,
                       const std::string& detail,
                       const std::function<Leaves(const Leaves&)>& forward,
                       const std::function<BackwardRule(const Leaves& results)>& rule,
                       ResultAxes axes) {
   std::optional<Leaves> tracked;
-  if (current_variance() != nullptr) tracked = tracked_operands(call, leaves, axes);
+  if (tree::current_variance() != nullptr) tracked = tracked_operands(call, leaves, axes);
   const Leaves& operands = tracked ? *tracked : leaves;
   const bool any_requires_grad =
       c10::GradMode::is_enabled() && std::ranges::any_of(operands, &at::Tensor::requires_grad);
-  const CallRecord record = record_of(call, operands, detail, any_requires_grad);
+  const watch::CallRecord record = record_of(call, operands, detail, any_requires_grad);
   const auto number = current_environment()->next_call(replicas);
   const auto announced_forward = [&] {
     const c10::AutoGradMode no_grad(false);
     Leaves results;
     run_announced(call, replicas, record, [&] {
-      const Untracked untracked;
+      const tree::Untracked untracked;
       results = forward(operands);
     });
     return tracked ? tracked_results(call, operands, results, axes) : results;
@@ -227,4 +228,4 @@ Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas, const Leaves
   return results;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

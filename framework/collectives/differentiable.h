@@ -13,7 +13,7 @@
 #include "framework/collectives/message.h"
 #include "framework/collectives/varying.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 /// ", groups [[0, 1], [2, 3]]", or "" without groups.
 [[nodiscard]] std::string group_text(const AxisIndexGroups& groups);
@@ -40,7 +40,7 @@ using BackwardRule = std::function<Leaves(const Leaves& result_gradients)>;
 
 /// Announces a call without a derivative to `replicas`, as differentiable() does, and runs it. The
 /// first of the leaves counts as written.
-void announced(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leaves,
+void announced(const AxisCall& call, groups::ReplicaGroup& replicas, const Leaves& leaves,
                const std::string& detail, const std::function<void()>& run);
 
 /// Announces the call to `replicas`, who compare it with theirs: operation, axes, dtypes and shapes
@@ -50,7 +50,7 @@ void announced(const AxisCall& call, ReplicaGroup& replicas, const Leaves& leave
 /// is; elsewhere it is a NameError. Results that nothing depends on count as zeros. Without a leaf
 /// that requires a gradient this is just forward(leaves). `axes` says over which axes the results
 /// vary. It matters only in a shard_map with check_vma, which tracks this.
-[[nodiscard]] Leaves differentiable(const AxisCall& call, ReplicaGroup& replicas,
+[[nodiscard]] Leaves differentiable(const AxisCall& call, groups::ReplicaGroup& replicas,
                                     const Leaves& leaves, const std::string& detail,
                                     const std::function<Leaves(const Leaves&)>& forward,
                                     const std::function<BackwardRule(const Leaves& results)>& rule,
@@ -69,4 +69,4 @@ auto make_node(Args&&... args) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

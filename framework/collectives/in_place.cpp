@@ -16,27 +16,29 @@ namespace lockstep {
 namespace {
 
 void check_operand(const at::Tensor& tensor, const char* what, const AxisCall& call) {
-  check_leaves({tensor}, call);
+  collectives::check_leaves({tensor}, call);
   call.require(tensor.is_contiguous() && !tensor.is_neg(), what, " must be contiguous");
   call.require(!c10::GradMode::is_enabled() || !tensor.requires_grad(), what,
                " requires a gradient, and this has no derivative: use what returns "
                "its result, or c10::AutoGradMode(false)");
 }
 
-ElementType type_to_reduce(const at::Tensor& tensor, ReduceOp op, const AxisCall& call) {
-  const ElementType type = element_type(tensor.scalar_type(), call);
-  const std::string problem = why_not(type, op);
+reduce::ElementType type_to_reduce(const at::Tensor& tensor, reduce::ReduceOp op,
+                                   const AxisCall& call) {
+  const reduce::ElementType type = collectives::element_type(tensor.scalar_type(), call);
+  const std::string problem = reduce::why_not(type, op);
   call.require(problem.empty(), problem);
   return type;
 }
 
-void reduce_in_place(const AxisCall& call, const Tensor& x, ReduceOp op,
+void reduce_in_place(const AxisCall& call, const Tensor& x, reduce::ReduceOp op,
                      const ReduceOptions& options) {
-  ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
+  groups::ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
   check_operand(x, "x", call);
-  const ElementType type = type_to_reduce(x, op, call);
-  announced(call, replicas, {x}, group_text(options.axis_index_groups),
-            [&] { replicas.all_reduce(bytes_of(x), bytes_of(x), type, op); });
+  const reduce::ElementType type = type_to_reduce(x, op, call);
+  collectives::announced(
+      call, replicas, {x}, collectives::group_text(options.axis_index_groups),
+      [&] { replicas.all_reduce(collectives::bytes_of(x), collectives::bytes_of(x), type, op); });
 }
 
 // Checks two tensors of which `whole` is as long as `replicas` of `part`.
@@ -52,9 +54,9 @@ void check_pair(const Tensor& output, const Tensor& input, const Tensor& whole, 
 }
 
 CommonZeros allocate(const AxisCall& call, at::IntArrayRef sizes, at::ScalarType dtype,
-                     Copies copies) {
-  ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
-  (void)element_type(dtype, call);
+                     comm::Copies copies) {
+  groups::ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
+  (void)collectives::element_type(dtype, call);
   std::int64_t count = 1;
   for (const std::int64_t size : sizes) {
     call.require(size >= 0, "size ", size, " is negative");
@@ -63,8 +65,8 @@ CommonZeros allocate(const AxisCall& call, at::IntArrayRef sizes, at::ScalarType
   }
   // For the record alone: of that shape, without memory.
   const Tensor like = at::empty({}, dtype).expand(sizes);
-  SymmetricBuffer buffer;
-  announced(call, replicas, {like}, "", [&] {
+  comm::SymmetricBuffer buffer;
+  collectives::announced(call, replicas, {like}, "", [&] {
     buffer = replicas.allocate(static_cast<std::size_t>(count) * like.element_size(), copies);
   });
   return {at::from_blob(
@@ -73,73 +75,78 @@ CommonZeros allocate(const AxisCall& call, at::IntArrayRef sizes, at::ScalarType
           buffer.is_common};
 }
 
-void scatter_into(const AxisCall& call, const Tensor& output, const Tensor& input, ReduceOp op,
-                  const AxisIndexGroups& axis_index_groups) {
-  ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::equal);
+void scatter_into(const AxisCall& call, const Tensor& output, const Tensor& input,
+                  reduce::ReduceOp op, const AxisIndexGroups& axis_index_groups) {
+  groups::ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::equal);
   check_pair(output, input, input, output, replicas.size(), call);
-  const ElementType type = type_to_reduce(input, op, call);
-  announced(call, replicas, {output, input}, group_text(axis_index_groups),
-            [&] { replicas.reduce_scatter(bytes_of(input), bytes_of(output), type, op); });
+  const reduce::ElementType type = type_to_reduce(input, op, call);
+  collectives::announced(call, replicas, {output, input},
+                         collectives::group_text(axis_index_groups), [&] {
+                           replicas.reduce_scatter(collectives::bytes_of(input),
+                                                   collectives::bytes_of(output), type, op);
+                         });
 }
 
 }  // namespace
 
 Tensor symmetric_zeros(at::IntArrayRef sizes, at::ScalarType dtype, const AxisNames& axis_name,
                        std::source_location where) {
-  return allocate({"symmetric_zeros", axis_name, where}, sizes, dtype, Copies::each).tensor;
+  return allocate({"symmetric_zeros", axis_name, where}, sizes, dtype, comm::Copies::each).tensor;
 }
 
 CommonZeros common_zeros(at::IntArrayRef sizes, at::ScalarType dtype, const AxisNames& axis_name,
                          std::source_location where) {
-  return allocate({"common_zeros", axis_name, where}, sizes, dtype, Copies::one);
+  return allocate({"common_zeros", axis_name, where}, sizes, dtype, comm::Copies::one);
 }
 
 void barrier(const AxisNames& axis_name, std::source_location where) {
   const AxisCall call{"barrier", axis_name, where};
-  ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
-  announced(call, replicas, {}, "", [&] { replicas.barrier(); });
+  groups::ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
+  collectives::announced(call, replicas, {}, "", [&] { replicas.barrier(); });
 }
 
 void pbroadcast_(const Tensor& x, const AxisNames& axis_name, std::int64_t source,
                  std::source_location where) {
   const AxisCall call{"pbroadcast_", axis_name, where};
-  ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
+  groups::ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
   check_operand(x, "x", call);
   call.require(source >= 0 && source < replicas.size(), "source is ", source, ", of ",
                replicas.size(), " replicas");
-  announced(call, replicas, {x}, lockstep::str(", source ", source),
-            [&] { replicas.broadcast(bytes_of(x), static_cast<int>(source)); });
+  collectives::announced(call, replicas, {x}, lockstep::str(", source ", source), [&] {
+    replicas.broadcast(collectives::bytes_of(x), static_cast<int>(source));
+  });
 }
 
 void psum_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options,
            std::source_location where) {
-  reduce_in_place({"psum_", axis_name, where}, x, ReduceOp::sum, options);
+  reduce_in_place({"psum_", axis_name, where}, x, reduce::ReduceOp::sum, options);
 }
 
 void pmean_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options,
             std::source_location where) {
-  reduce_in_place({"pmean_", axis_name, where}, x, ReduceOp::mean, options);
+  reduce_in_place({"pmean_", axis_name, where}, x, reduce::ReduceOp::mean, options);
 }
 
 void psum_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                        const AxisIndexGroups& axis_index_groups, std::source_location where) {
-  scatter_into({"psum_scatter_into", axis_name, where}, output, input, ReduceOp::sum,
+  scatter_into({"psum_scatter_into", axis_name, where}, output, input, reduce::ReduceOp::sum,
                axis_index_groups);
 }
 
 void pmean_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                         const AxisIndexGroups& axis_index_groups, std::source_location where) {
-  scatter_into({"pmean_scatter_into", axis_name, where}, output, input, ReduceOp::mean,
+  scatter_into({"pmean_scatter_into", axis_name, where}, output, input, reduce::ReduceOp::mean,
                axis_index_groups);
 }
 
 void all_gather_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                      const AxisIndexGroups& axis_index_groups, std::source_location where) {
   const AxisCall call{"all_gather_into", axis_name, where};
-  ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::equal);
+  groups::ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::equal);
   check_pair(output, input, output, input, replicas.size(), call);
-  announced(call, replicas, {output, input}, group_text(axis_index_groups),
-            [&] { replicas.all_gather(bytes_of(input), bytes_of(output)); });
+  collectives::announced(
+      call, replicas, {output, input}, collectives::group_text(axis_index_groups),
+      [&] { replicas.all_gather(collectives::bytes_of(input), collectives::bytes_of(output)); });
 }
 
 }  // namespace lockstep

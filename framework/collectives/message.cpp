@@ -12,7 +12,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/accumulate.h>
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 // Below this the C library keeps what is freed by itself.
@@ -91,14 +91,14 @@ at::Tensor pack(const Leaves& leaves, const std::vector<std::size_t>& indices,
 
 }  // namespace
 
-ElementType element_type(at::ScalarType type, const AxisCall& call) {
-  using Pair = std::pair<at::ScalarType, ElementType>;
+reduce::ElementType element_type(at::ScalarType type, const AxisCall& call) {
+  using Pair = std::pair<at::ScalarType, reduce::ElementType>;
   static constexpr Pair kTypes[] = {
-      {at::kFloat, ElementType::float32}, {at::kBFloat16, ElementType::bfloat16},
-      {at::kHalf, ElementType::float16},  {at::kDouble, ElementType::float64},
-      {at::kLong, ElementType::int64},    {at::kInt, ElementType::int32},
-      {at::kShort, ElementType::int16},   {at::kChar, ElementType::int8},
-      {at::kByte, ElementType::uint8},    {at::kBool, ElementType::boolean}};
+      {at::kFloat, reduce::ElementType::float32}, {at::kBFloat16, reduce::ElementType::bfloat16},
+      {at::kHalf, reduce::ElementType::float16},  {at::kDouble, reduce::ElementType::float64},
+      {at::kLong, reduce::ElementType::int64},    {at::kInt, reduce::ElementType::int32},
+      {at::kShort, reduce::ElementType::int16},   {at::kChar, reduce::ElementType::int8},
+      {at::kByte, reduce::ElementType::uint8},    {at::kBool, reduce::ElementType::boolean}};
   const auto* const found = std::ranges::find(kTypes, type, &Pair::first);
   if (found != std::end(kTypes)) return found->second;
   throw ValueError(
@@ -237,4 +237,4 @@ Leaves joined_along(const Cut& cut, const Leaves& slices) {
   return results;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -13,13 +13,13 @@
 #include "framework/reduce/element_type.h"
 #include "framework/tree/tree.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // What collectives share: leaves become messages, one a dtype, and messages become leaves.
 
 /// The wire's name for a dtype. Throws ValueError, naming `call`, for those that collectives do not
 /// know (complex, quantized).
-[[nodiscard]] ElementType element_type(at::ScalarType type, const AxisCall& call);
+[[nodiscard]] reduce::ElementType element_type(at::ScalarType type, const AxisCall& call);
 
 /// Throws ValueError unless every leaf is a defined dense tensor on the CPU of a dtype that
 /// collectives know.
@@ -94,4 +94,4 @@ struct Cut {
 /// The inverse: contiguous tensors that no one else has.
 [[nodiscard]] Leaves joined_along(const Cut& cut, const Leaves& slices);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 namespace collectives_detail {
-Leaves index_of_extremum(const AxisCall& call, ReduceOp extremum, const Leaves& leaves);
+Leaves index_of_extremum(const AxisCall& call, reduce::ReduceOp extremum, const Leaves& leaves);
 }  // namespace collectives_detail
 
 /// The index along the axis (of several names the row-major index over them) of the replica that
@@ -22,8 +22,9 @@ Leaves index_of_extremum(const AxisCall& call, ReduceOp extremum, const Leaves& 
 template <Tree T>
 [[nodiscard]] T pargmax(const T& x, const AxisNames& axis_name,
                         std::source_location where = std::source_location::current()) {
-  return tree_unflatten(x, collectives_detail::index_of_extremum({"pargmax", axis_name, where},
-                                                                 ReduceOp::max, tree_leaves(x)));
+  return tree_unflatten(
+      x, collectives_detail::index_of_extremum({"pargmax", axis_name, where}, reduce::ReduceOp::max,
+                                               tree_leaves(x)));
 }
 
 /// The index of the replica that holds the smallest value; a NaN counts as the smallest. See
@@ -31,8 +32,9 @@ template <Tree T>
 template <Tree T>
 [[nodiscard]] T pargmin(const T& x, const AxisNames& axis_name,
                         std::source_location where = std::source_location::current()) {
-  return tree_unflatten(x, collectives_detail::index_of_extremum({"pargmin", axis_name, where},
-                                                                 ReduceOp::min, tree_leaves(x)));
+  return tree_unflatten(
+      x, collectives_detail::index_of_extremum({"pargmin", axis_name, where}, reduce::ReduceOp::min,
+                                               tree_leaves(x)));
 }
 
 LOCKSTEP_NEEDS_AXIS(pargmax)

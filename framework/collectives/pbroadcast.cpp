@@ -12,19 +12,20 @@ namespace {
 // backward is a collective in which all take part.
 Leaves transposed_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t source) {
   auto& replicas = replicas_of(call, {}, GroupSizes::equal);
-  return differentiable(
+  return collectives::differentiable(
       call, replicas, leaves, lockstep::str("source ", source),
       [&](const Leaves& operands) {
-        return in_messages(operands, 0, [&](const Tensor& message, bool) {
+        return collectives::in_messages(operands, 0, [&](const Tensor& message, bool) {
           if (!message.is_floating_point()) return at::zeros_like(message);  // not a gradient
-          const Tensor sum = result_memory_like(message);
-          replicas.all_reduce(bytes_of(message), bytes_of(sum),
-                              element_type(message.scalar_type(), call), ReduceOp::sum);
+          const Tensor sum = collectives::result_memory_like(message);
+          replicas.all_reduce(collectives::bytes_of(message), collectives::bytes_of(sum),
+                              collectives::element_type(message.scalar_type(), call),
+                              reduce::ReduceOp::sum);
           if (replicas.rank() != source) sum.zero_();
           return sum;
         });
       },
-      [&](const Leaves&) -> BackwardRule {
+      [&](const Leaves&) -> collectives::BackwardRule {
         return [=](const Leaves& gradients) {
           return pbroadcast_leaves({"pbroadcast", call.axes, call.where}, gradients, source);
         };
@@ -35,20 +36,21 @@ Leaves transposed_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
 
 Leaves pbroadcast_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t source) {
   auto& replicas = replicas_of(call, {}, GroupSizes::equal);
-  check_leaves(leaves, call);
+  collectives::check_leaves(leaves, call);
   call.require(source >= 0 && source < replicas.size(), "source ", source,
                " is not on the axis, which has 0 to ", replicas.size() - 1);
-  return differentiable(
+  return collectives::differentiable(
       call, replicas, leaves, lockstep::str("source ", source),
       [&](const Leaves& operands) {
-        return in_messages(operands, 0, [&](const Tensor& own, bool) {
-          const Tensor message = result_memory_like(own);  // the result shares no memory with x
+        return collectives::in_messages(operands, 0, [&](const Tensor& own, bool) {
+          const Tensor message =
+              collectives::result_memory_like(own);  // the result shares no memory with x
           if (replicas.rank() == source) message.copy_(own);
-          replicas.broadcast(bytes_of(message), static_cast<int>(source));
+          replicas.broadcast(collectives::bytes_of(message), static_cast<int>(source));
           return message;
         });
       },
-      [&](const Leaves&) -> BackwardRule {
+      [&](const Leaves&) -> collectives::BackwardRule {
         return [=](const Leaves& gradients) {
           return transposed_leaves({"the transpose of pbroadcast", call.axes, call.where},
                                    gradients, source);

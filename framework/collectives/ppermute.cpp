@@ -34,7 +34,7 @@ std::string text_of(const SourceDestinationPairs& perm) {
 Leaves ppermute_leaves(const AxisCall& call, const Leaves& leaves,
                        const SourceDestinationPairs& perm) {
   auto& replicas = replicas_of(call, {}, GroupSizes::equal);
-  check_leaves(leaves, call);
+  collectives::check_leaves(leaves, call);
   const std::string text = text_of(perm);
   std::vector<bool> sources(static_cast<std::size_t>(replicas.size()));
   std::vector<bool> destinations(sources.size());
@@ -42,22 +42,22 @@ Leaves ppermute_leaves(const AxisCall& call, const Leaves& leaves,
     meet(sources, source, "source", text, call);
     meet(destinations, destination, "destination", text, call);
   }
-  return differentiable(
+  return collectives::differentiable(
       call, replicas, leaves, "perm " + text,
       [&](const Leaves& operands) {
-        int from = Communicator::kNobody;
-        int to = Communicator::kNobody;
+        int from = comm::Communicator::kNobody;
+        int to = comm::Communicator::kNobody;
         for (const auto& [source, destination] : perm) {
           if (source == replicas.rank()) to = static_cast<int>(destination);
           if (destination == replicas.rank()) from = static_cast<int>(source);
         }
-        return in_messages(operands, 0, [&](const Tensor& sent, bool) {
+        return collectives::in_messages(operands, 0, [&](const Tensor& sent, bool) {
           const Tensor received = at::zeros(sent.sizes(), sent.options());
-          replicas.permute(bytes_of(sent), to, bytes_of(received), from);
+          replicas.permute(collectives::bytes_of(sent), to, collectives::bytes_of(received), from);
           return received;
         });
       },
-      [&](const Leaves&) -> BackwardRule {
+      [&](const Leaves&) -> collectives::BackwardRule {
         SourceDestinationPairs inverse;
         for (const auto& [source, destination] : perm) inverse.emplace_back(destination, source);
         return [=](const Leaves& gradients) { return ppermute_leaves(call, gradients, inverse); };
@@ -67,7 +67,7 @@ Leaves ppermute_leaves(const AxisCall& call, const Leaves& leaves,
 Leaves pshuffle_leaves(const AxisCall& call, const Leaves& leaves,
                        const std::vector<std::int64_t>& perm) {
   const std::int64_t size = replicas_of(call, {}, GroupSizes::equal).size();
-  check_leaves(leaves, call);
+  collectives::check_leaves(leaves, call);
   const std::string text = lockstep::str("[", join(perm), "]");
   call.require(std::ssize(perm) == size, "perm ", text, " has ",
                counted(std::ssize(perm), "entry", "entries"),

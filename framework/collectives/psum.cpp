@@ -14,10 +14,11 @@ bool is_linear(Reduction reduction) {
 }
 
 // Integers have no mean on the wire: they are summed there.
-ReduceOp op_of(Reduction reduction, ElementType type) {
-  if (reduction == Reduction::max) return ReduceOp::max;
-  if (reduction == Reduction::min) return ReduceOp::min;
-  return reduction == Reduction::mean && is_floating(type) ? ReduceOp::mean : ReduceOp::sum;
+reduce::ReduceOp op_of(Reduction reduction, reduce::ElementType type) {
+  if (reduction == Reduction::max) return reduce::ReduceOp::max;
+  if (reduction == Reduction::min) return reduce::ReduceOp::min;
+  return reduction == Reduction::mean && reduce::is_floating(type) ? reduce::ReduceOp::mean
+                                                                   : reduce::ReduceOp::sum;
 }
 
 // What a leaf is summed as: booleans are counted, and the mean of integers must not overflow
@@ -28,23 +29,24 @@ Tensor operand_of(const Tensor& leaf, Reduction reduction) {
   return counts || widens ? leaf.to(at::kLong) : leaf;
 }
 
-Leaves reduce_all(const AxisCall& call, Communicator& replicas, Reduction reduction,
+Leaves reduce_all(const AxisCall& call, comm::Communicator& replicas, Reduction reduction,
                   Leaves operands) {
   for (Tensor& operand : operands) operand = operand_of(operand, reduction);
-  return in_messages(operands, 0, [&](const Tensor& input, bool is_copy) {
-    const Tensor output = is_copy ? input : result_memory_like(input);
-    const ElementType type = element_type(input.scalar_type(), call);
-    const ReduceOp op = op_of(reduction, type);
-    replicas.all_reduce(bytes_of(input), bytes_of(output), type, op);
-    const bool divide = reduction == Reduction::mean && op == ReduceOp::sum;
+  return collectives::in_messages(operands, 0, [&](const Tensor& input, bool is_copy) {
+    const Tensor output = is_copy ? input : collectives::result_memory_like(input);
+    const reduce::ElementType type = collectives::element_type(input.scalar_type(), call);
+    const reduce::ReduceOp op = op_of(reduction, type);
+    replicas.all_reduce(collectives::bytes_of(input), collectives::bytes_of(output), type, op);
+    const bool divide = reduction == Reduction::mean && op == reduce::ReduceOp::sum;
     // Divided as they are, integers would give LibTorch's default dtype, whichever that is.
     return divide ? output.to(at::kFloat).div(static_cast<std::int64_t>(replicas.size())) : output;
   });
 }
 
 // The replicas whose value is the result share the gradient of all.
-BackwardRule extremum_rule(const AxisCall& call, const ReduceOptions& options, bool invariant,
-                           const Leaves& leaves, const Leaves& results) {
+collectives::BackwardRule extremum_rule(const AxisCall& call, const ReduceOptions& options,
+                                        bool invariant, const Leaves& leaves,
+                                        const Leaves& results) {
   Leaves holds;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const auto type = results[i].is_floating_point() ? results[i].scalar_type() : at::kFloat;
@@ -71,16 +73,16 @@ BackwardRule extremum_rule(const AxisCall& call, const ReduceOptions& options, b
 
 Leaves reduce_leaves(Reduction reduction, const AxisCall& call, const Leaves& leaves,
                      const ReduceOptions& options) {
-  ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
-  check_leaves(leaves, call);
-  const bool invariant = gives_invariant(call.axes, options.axis_index_groups);
+  groups::ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
+  collectives::check_leaves(leaves, call);
+  const bool invariant = collectives::gives_invariant(call.axes, options.axis_index_groups);
   if (invariant && (reduction == Reduction::sum || reduction == Reduction::mean)) {
-    check_one_kind(call, leaves);
+    collectives::check_one_kind(call, leaves);
   }
-  return differentiable(
-      call, replicas, leaves, group_text(options.axis_index_groups),
+  return collectives::differentiable(
+      call, replicas, leaves, collectives::group_text(options.axis_index_groups),
       [&](const Leaves& operands) { return reduce_all(call, replicas, reduction, operands); },
-      [&](const Leaves& results) -> BackwardRule {
+      [&](const Leaves& results) -> collectives::BackwardRule {
         if (!is_linear(reduction)) return extremum_rule(call, options, invariant, leaves, results);
         if (!invariant && reduction != Reduction::invariant_sum) {
           return [=](const Leaves& gradients) {
@@ -94,25 +96,25 @@ Leaves reduce_leaves(Reduction reduction, const AxisCall& call, const Leaves& le
           return pvary_leaves({"pvary", call.axes, call.where}, gradients);
         };
       },
-      invariant ? ResultAxes::dropped : ResultAxes::as_operand);
+      invariant ? collectives::ResultAxes::dropped : collectives::ResultAxes::as_operand);
 }
 
 Leaves pvary_leaves(const AxisCall& call, const Leaves& leaves, bool copies) {
-  ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::any);
-  check_leaves(leaves, call);
-  return differentiable(
+  groups::ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::any);
+  collectives::check_leaves(leaves, call);
+  return collectives::differentiable(
       call, replicas, leaves, "",
       [&](Leaves operands) {
         for (Tensor& operand : operands) operand = copies ? operand.clone() : operand;
         return operands;
       },
-      [&](const Leaves&) -> BackwardRule {
+      [&](const Leaves&) -> collectives::BackwardRule {
         return [=](const Leaves& gradients) {
           return reduce_leaves(Reduction::invariant_sum, {"psum_invariant", call.axes, call.where},
                                gradients, {});
         };
       },
-      ResultAxes::gained);
+      collectives::ResultAxes::gained);
 }
 
 at::Scalar reduce_number(Reduction reduction, const AxisCall& call, const at::Scalar& x,

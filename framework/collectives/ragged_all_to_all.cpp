@@ -178,11 +178,11 @@ using Arrivals = std::vector<std::vector<Arrival>>;  // [sender]
 
 // Sends the rows `sent` of each leaf, one message a dtype, and returns for each leaf what came: the
 // rows `received` of a leaf that is shaped as in `like`.
-std::vector<Arrivals> exchange(Communicator& replicas, const Leaves& leaves, const Pieces& sent,
-                               const Leaves& like, const Pieces& received) {
+std::vector<Arrivals> exchange(comm::Communicator& replicas, const Leaves& leaves,
+                               const Pieces& sent, const Leaves& like, const Pieces& received) {
   const auto size = static_cast<std::size_t>(replicas.size());
   std::vector<Arrivals> arrivals(leaves.size(), Arrivals(size));
-  for (const auto& indices : by_dtype(leaves)) {
+  for (const auto& indices : collectives::by_dtype(leaves)) {
     Leaves parts;
     std::vector<std::size_t> send_bytes(size);
     std::vector<std::size_t> recv_bytes(size);
@@ -198,12 +198,13 @@ std::vector<Arrivals> exchange(Communicator& replicas, const Leaves& leaves, con
     });
     const Tensor out = at::cat(parts);
     const Tensor in = at::empty({total}, out.options());
-    replicas.all_to_all(bytes_of(out), send_bytes, bytes_of(in), recv_bytes);
+    replicas.all_to_all(collectives::bytes_of(out), send_bytes, collectives::bytes_of(in),
+                        recv_bytes);
     std::int64_t offset = 0;
     for_each_piece(received, size, indices, [&](std::size_t from, std::size_t i, const Rows& rows) {
       auto sizes = like[i].sizes().vec();
       sizes[0] = rows.size;
-      arrivals[i][from].push_back({rows, part_of(in, offset, sizes)});
+      arrivals[i][from].push_back({rows, collectives::part_of(in, offset, sizes)});
       offset += arrivals[i][from].back().values.numel();
     });
   }
@@ -217,7 +218,7 @@ void write(const Arrivals& arrivals, const Tensor& result) {
 }
 
 // Copies of `outputs` with what the others send written into them.
-Leaves written(Communicator& replicas, const Route& route, const Leaves& operands,
+Leaves written(comm::Communicator& replicas, const Route& route, const Leaves& operands,
                const Leaves& outputs) {
   const auto arrivals = exchange(replicas, operands, route.sent, outputs, route.received);
   Leaves results;
@@ -229,7 +230,7 @@ Leaves written(Communicator& replicas, const Route& route, const Leaves& operand
 }
 
 // The sum of what these replicas sent, zeros elsewhere.
-Tensor sum_of(const Arrivals& arrivals, Subtree replicas, at::IntArrayRef sizes,
+Tensor sum_of(const Arrivals& arrivals, reduce::Subtree replicas, at::IntArrayRef sizes,
               const at::TensorOptions& options) {
   if (replicas.count == 1) {
     const Tensor sum = at::zeros(sizes, options);
@@ -243,7 +244,7 @@ Tensor sum_of(const Arrivals& arrivals, Subtree replicas, at::IntArrayRef sizes,
 
 // The transpose: rows that were received go back to where they came from, in leaves shaped as
 // `operands`, zeros elsewhere. The gradients of a row that was sent more than once add up.
-Leaves returned(Communicator& replicas, const Route& route, const Leaves& gradients,
+Leaves returned(comm::Communicator& replicas, const Route& route, const Leaves& gradients,
                 const Leaves& operands) {
   const auto arrivals = exchange(replicas, gradients, route.received, operands, route.sent);
   const bool overlap = find_overlap(route.sent).has_value();
@@ -295,14 +296,14 @@ Leaves move_rows(const AxisCall& call, const AxisIndexGroups& groups, const Shar
   auto& replicas = replicas_of(call, groups, GroupSizes::equal);
   Leaves both = operands;
   both.insert(both.end(), outputs.begin(), outputs.end());
-  return differentiable(
-      call, replicas, both, group_text(groups),
+  return collectives::differentiable(
+      call, replicas, both, collectives::group_text(groups),
       [&](const Leaves& leaves) {
         const auto middle = leaves.begin() + std::ssize(operands);
         return written(replicas, *route, Leaves(leaves.begin(), middle),
                        Leaves(middle, leaves.end()));
       },
-      [&](const Leaves&) -> BackwardRule {
+      [&](const Leaves&) -> collectives::BackwardRule {
         const Leaves shapes = shapes_of(operands);
         return [=](const Leaves& gradients) {
           Leaves back = give_back({"the transpose of ragged_all_to_all", call.axes, call.where},
@@ -312,23 +313,23 @@ Leaves move_rows(const AxisCall& call, const AxisIndexGroups& groups, const Shar
           return back;
         };
       },
-      ResultAxes::as_all);
+      collectives::ResultAxes::as_all);
 }
 
 Leaves give_back(const AxisCall& call, const AxisIndexGroups& groups, const SharedRoute& route,
                  const Leaves& gradients, const Leaves& operands) {
   auto& replicas = replicas_of(call, groups, GroupSizes::equal);
-  return differentiable(
-      call, replicas, gradients, group_text(groups),
+  return collectives::differentiable(
+      call, replicas, gradients, collectives::group_text(groups),
       [&](const Leaves& leaves) { return returned(replicas, *route, leaves, operands); },
-      [&](const Leaves&) -> BackwardRule {
+      [&](const Leaves&) -> collectives::BackwardRule {
         const Leaves zeros = shapes_of(gradients);
         return [=](const Leaves& second) {
           return move_rows({"ragged_all_to_all", call.axes, call.where}, groups, route, second,
                            zeros);
         };
       },
-      ResultAxes::as_all);
+      collectives::ResultAxes::as_all);
 }
 
 void check_tables(const AxisCall& call, const RaggedTables& tables, std::int64_t replicas) {
@@ -388,13 +389,13 @@ Route exchanged_route(const AxisCall& call, const AxisIndexGroups& groups,
   auto& replicas = replicas_of(call, groups, GroupSizes::equal);
   Leaves own;
   for (const Tensor& table : tables) own.push_back(table.to(at::kLong));
-  const Leaves all = differentiable(
+  const Leaves all = collectives::differentiable(
       call, replicas, {at::cat(own)},
       lockstep::str("offsets and sizes, operand of ", operand_rows, " rows, output of ",
-                    output_rows, group_text(groups)),
+                    output_rows, collectives::group_text(groups)),
       [&](const Leaves& leaves) -> Leaves {
         const Tensor gathered = at::empty({replicas.size(), leaves[0].numel()}, at::kLong);
-        replicas.all_gather(bytes_of(leaves[0]), bytes_of(gathered));
+        replicas.all_gather(collectives::bytes_of(leaves[0]), collectives::bytes_of(gathered));
         return {gathered};
       },
       nullptr);  // never asked for: integers have no derivative
@@ -410,18 +411,19 @@ Leaves ragged_all_to_all_leaves(const AxisCall& call, const Leaves& operands, co
                                 const RaggedTables& tables, const RaggedAllToAllOptions& options) {
   const AxisIndexGroups& groups = options.axis_index_groups;
   const std::int64_t size = replicas_of(call, groups, GroupSizes::equal).size();
-  check_leaves(operands, call);
-  check_leaves(outputs, call);
+  collectives::check_leaves(operands, call);
+  collectives::check_leaves(outputs, call);
   check_pairs(call, operands, outputs);
   check_tables(call, tables, size);
   const auto route = std::make_shared<const Route>(
       exchanged_route(call, groups, tables, shortest(operands), shortest(outputs)));
-  const Variance* const variance = current_variance();
+  const tree::Variance* const variance = tree::current_variance();
   if (variance == nullptr) return move_rows(call, groups, route, operands, outputs);
   // Where rows go is read from the tables: it is in all results.
-  AxisSet axes = 0;
+  tree::AxisSet axes = 0;
   for (const Tensor& table : tables) axes |= variance->of(table);
-  return move_rows(call, groups, route, varying_over(axes, operands), varying_over(axes, outputs));
+  return move_rows(call, groups, route, collectives::varying_over(axes, operands),
+                   collectives::varying_over(axes, outputs));
 }
 
 }  // namespace lockstep::collectives_detail

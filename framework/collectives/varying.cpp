@@ -18,7 +18,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/psum.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 using c10::IValue;
@@ -50,9 +50,9 @@ bool is_one_of(const std::string& name, std::initializer_list<const char*> names
 class Operation {
  public:
   Operation(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack& stack,
-            Variance& variance)
+            tree::Variance& variance)
       : op_(op),
-        below_(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kVarianceKey)),
+        below_(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, tree::kVarianceKey)),
         stack_(stack),
         variance_(variance),
         begin_(stack.size() - op.schema().arguments().size()) {}
@@ -108,7 +108,7 @@ class Operation {
       op_.redispatchBoxed(below_, &stack_);
     }
     // What a part has read as a number may be in all that comes of it.
-    if (const AxisSet escaped = variance_.escaped; variance_.depth == 0 && escaped != 0) {
+    if (const tree::AxisSet escaped = variance_.escaped; variance_.depth == 0 && escaped != 0) {
       refuse_number(escaped);
       for (const at::Tensor& tensor : written_) variance_.add_written(tensor, escaped);
       for_each_result([&](const at::Tensor& result) { variance_.add(result, escaped); });
@@ -124,7 +124,7 @@ class Operation {
     refuse_escaping();
     unify();
     {
-      const c10::impl::ExcludeDispatchKeyGuard not_within(kVarianceKey);
+      const c10::impl::ExcludeDispatchKeyGuard not_within(tree::kVarianceKey);
       op_.redispatchBoxed(below_, &stack_);
     }
     for (const at::Tensor& tensor : written_) variance_.add_written(tensor, axes_);
@@ -220,7 +220,7 @@ class Operation {
     }
   }
 
-  void refuse_number(AxisSet axes) const {
+  void refuse_number(tree::AxisSet axes) const {
     const auto& returns = op_.schema().returns();
     const bool tensors = std::all_of(returns.begin(), returns.end(), [](const auto& result) {
       const auto kind = result.type()->kind();
@@ -232,7 +232,7 @@ class Operation {
                          "compute with tensors (at::where)"));
   }
 
-  [[nodiscard]] std::string text_of(AxisSet axes) const {
+  [[nodiscard]] std::string text_of(tree::AxisSet axes) const {
     return AxisNames(variance_.names_of(axes)).text();
   }
 
@@ -245,14 +245,14 @@ class Operation {
   const c10::OperatorHandle& op_;
   c10::DispatchKeySet below_;
   Stack& stack_;
-  Variance& variance_;
+  tree::Variance& variance_;
   std::size_t begin_;
-  AxisSet axes_ = 0;  // of all operands
+  tree::AxisSet axes_ = 0;  // of all operands
   Leaves written_;
 };
 
 void track(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-  Operation(op, keys, *stack, *current_variance()).run();
+  Operation(op, keys, *stack, *tree::current_variance()).run();
 }
 
 TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
@@ -261,18 +261,18 @@ TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
 
 }  // namespace
 
-Leaves varying_over(AxisSet axes, const Leaves& leaves) {
-  Variance& variance = *current_variance();
+Leaves varying_over(tree::AxisSet axes, const Leaves& leaves) {
+  tree::Variance& variance = *tree::current_variance();
   Leaves results;
   for (const at::Tensor& leaf : leaves) {
-    const AxisSet missing = axes & ~variance.of(leaf);
+    const tree::AxisSet missing = axes & ~variance.of(leaf);
     if (missing == 0) {
       results.push_back(leaf);
     } else if (leaf.requires_grad() && c10::GradMode::is_enabled()) {
       const AxisCall call{"pvary", variance.names_of(missing), variance.where()};
       results.push_back(collectives_detail::pvary_leaves(call, {leaf}, /*copies=*/false)[0]);
     } else {
-      const Untracked untracked;
+      const tree::Untracked untracked;
       results.push_back(leaf.detach().clone());
       variance.add(results.back(), variance.of(leaf) | axes);
     }
@@ -281,20 +281,20 @@ Leaves varying_over(AxisSet axes, const Leaves& leaves) {
 }
 
 Leaves tracked_operands(const AxisCall& call, const Leaves& leaves, ResultAxes result) {
-  const Variance& variance = *current_variance();
-  const AxisSet axes = variance.set_of(call.axes.names());
-  const auto text_of = [&](AxisSet set) { return AxisNames(variance.names_of(set)).text(); };
+  const tree::Variance& variance = *tree::current_variance();
+  const tree::AxisSet axes = variance.set_of(call.axes.names());
+  const auto text_of = [&](tree::AxisSet set) { return AxisNames(variance.names_of(set)).text(); };
   call.require(axes == 0 || variance.names_of(axes).size() == call.axes.names().size(),
                "in a shard_map with check_vma a call names axes of that map (", text_of(axes),
                ") or others, not both: call it for each");
   if (result == ResultAxes::gained) {
     for (const at::Tensor& leaf : leaves) {
-      const AxisSet own = variance.of(leaf) & axes;
+      const tree::AxisSet own = variance.of(leaf) & axes;
       call.require(own == 0, "its operand varies over ", text_of(own), " already");
     }
     return leaves;
   }
-  AxisSet all = axes;
+  tree::AxisSet all = axes;
   for (const at::Tensor& leaf : leaves) {
     if (result == ResultAxes::as_all) all |= variance.of(leaf);
   }
@@ -303,13 +303,13 @@ Leaves tracked_operands(const AxisCall& call, const Leaves& leaves, ResultAxes r
 
 Leaves tracked_results(const AxisCall& call, const Leaves& operands, const Leaves& results,
                        ResultAxes result) {
-  Variance& variance = *current_variance();
-  const AxisSet call_axes = variance.set_of(call.axes.names());
-  AxisSet together = 0;
+  tree::Variance& variance = *tree::current_variance();
+  const tree::AxisSet call_axes = variance.set_of(call.axes.names());
+  tree::AxisSet together = 0;
   for (const at::Tensor& operand : operands) together |= variance.of(operand);
   Leaves all;
   for (std::size_t i = 0; i < results.size(); ++i) {
-    AxisSet axes = result == ResultAxes::as_all ? together : variance.of(operands[i]);
+    tree::AxisSet axes = result == ResultAxes::as_all ? together : variance.of(operands[i]);
     if (result == ResultAxes::dropped) axes &= ~call_axes;
     if (result == ResultAxes::gained) axes |= call_axes;
     // Results of one message share its memory.
@@ -319,15 +319,15 @@ Leaves tracked_results(const AxisCall& call, const Leaves& operands, const Leave
 }
 
 bool gives_invariant(const AxisNames& axes, const AxisIndexGroups& groups) {
-  const Variance* const variance = current_variance();
+  const tree::Variance* const variance = tree::current_variance();
   return variance != nullptr && groups.empty() && variance->set_of(axes.names()) != 0;
 }
 
 void check_one_kind(const AxisCall& call, const Leaves& leaves) {
-  const Variance& variance = *current_variance();
-  const AxisSet axes = variance.set_of(call.axes.names());
+  const tree::Variance& variance = *tree::current_variance();
+  const tree::AxisSet axes = variance.set_of(call.axes.names());
   for (const at::Tensor& leaf : leaves) {
-    const AxisSet own = variance.of(leaf) & axes;
+    const tree::AxisSet own = variance.of(leaf) & axes;
     call.require(own == 0 || own == axes, "its operand varies over ",
                  AxisNames(variance.names_of(own)).text(), " and not over ",
                  AxisNames(variance.names_of(axes & ~own)).text(),
@@ -336,10 +336,10 @@ void check_one_kind(const AxisCall& call, const Leaves& leaves) {
 }
 
 void refuse_if_tracked(const AxisCall& call, const char* instead) {
-  const Variance* const variance = current_variance();
+  const tree::Variance* const variance = tree::current_variance();
   if (variance == nullptr) return;
   call.require(variance->set_of(call.axes.names()) == 0, "in a shard_map with check_vma (",
                text_of(variance->where()), ") ", instead);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -4,7 +4,7 @@
 #include "framework/collectives/message.h"
 #include "framework/tree/variance.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // How all operations are tracked in a shard_map with check_vma: over which axes each result varies,
 // and which operands are made to vary first.
@@ -19,7 +19,7 @@ enum class ResultAxes {
 
 /// The leaves, made to vary over `axes` as well. A leaf that requires a gradient gets a pvary in
 /// autograd's graph and keeps its memory; another leaf that does not vary over them yet is copied.
-[[nodiscard]] Leaves varying_over(AxisSet axes, const Leaves& leaves);
+[[nodiscard]] Leaves varying_over(tree::AxisSet axes, const Leaves& leaves);
 
 /// The leaves of a call in a replica that is tracked, made to vary as `result` says. ValueError if
 /// some of the call's axes are tracked and others are not, or, for ResultAxes::gained, a leaf
@@ -41,4 +41,4 @@ void check_one_kind(const AxisCall& call, const Leaves& leaves);
 /// be followed.
 void refuse_if_tracked(const AxisCall& call, const char* instead);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

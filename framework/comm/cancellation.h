@@ -9,7 +9,7 @@
 
 #include "framework/base/errors.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 /// Ends the replicas of a map or job, or a group's verbs. It is set once, by the failure of one of
 /// the replicas or of the one that called the map. Any thread.
@@ -49,4 +49,4 @@ class Cancellation {
   std::exception_ptr error_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

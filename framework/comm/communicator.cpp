@@ -15,7 +15,7 @@
 #include "framework/base/text.h"
 #include "framework/reduce/reduce.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // "3 bytes"
@@ -27,9 +27,9 @@ struct InBytes {
 };
 
 void check_elements(const char* verb, std::size_t bytes, const Verb& call) {
-  require(bytes % size_of(call.type) == 0, verb, ": ", InBytes{bytes},
-          ", which is no whole number of ", name_of(call.type));
-  const std::string problem = why_not(call.type, call.op);
+  require(bytes % reduce::size_of(call.type) == 0, verb, ": ", InBytes{bytes},
+          ", which is no whole number of ", reduce::name_of(call.type));
+  const std::string problem = reduce::why_not(call.type, call.op);
   require(problem.empty(), verb, ": ", problem);
 }
 
@@ -104,11 +104,13 @@ Communicator::Communicator(int rank, int size) : rank_(rank), size_(size) {
   require(rank >= 0 && rank < size, "rank ", rank, " is not in a group of ", size);
 }
 
-void Communicator::all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
+void Communicator::all_reduce(ConstBytes input, Bytes output, reduce::ElementType type,
+                              reduce::ReduceOp op) {
   call({.kind = Verb::Kind::all_reduce, .input = input, .output = output, .type = type, .op = op});
 }
 
-void Communicator::reduce_scatter(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
+void Communicator::reduce_scatter(ConstBytes input, Bytes output, reduce::ElementType type,
+                                  reduce::ReduceOp op) {
   call({.kind = Verb::Kind::reduce_scatter,
         .input = input,
         .output = output,
@@ -183,4 +185,4 @@ std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> member
   return do_subgroup(members, own_place, channel);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

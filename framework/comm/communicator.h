@@ -11,7 +11,7 @@
 #include "framework/base/bytes.h"
 #include "framework/reduce/element_type.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 /// How many copies of a symmetric buffer a host holds: one for each replica, or one that all of
 /// them read and write.
@@ -57,8 +57,8 @@ struct Verb {
   Kind kind;
   ConstBytes input = {};
   Bytes output = {};  ///< broadcast: the data
-  ElementType type = ElementType::uint8;
-  ReduceOp op = ReduceOp::sum;
+  reduce::ElementType type = reduce::ElementType::uint8;
+  reduce::ReduceOp op = reduce::ReduceOp::sum;
   std::span<const std::size_t> send_sizes = {};
   std::span<const std::size_t> recv_sizes = {};
   int root = 0;           ///< broadcast
@@ -102,12 +102,13 @@ class Communicator {
 
   /// output = the reduction of all inputs, in reduce()'s canonical order, the same bits on every
   /// replica. `input` and `output` have the same size and are the same buffer or do not overlap.
-  void all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op);
+  void all_reduce(ConstBytes input, Bytes output, reduce::ElementType type, reduce::ReduceOp op);
 
   /// output = the slice of all_reduce's result that is this replica's: `input` is size() slices of
   /// output.size() bytes each, and replica r gets slice r. They may overlap only if `output` is
   /// exactly the own slice of `input`.
-  void reduce_scatter(ConstBytes input, Bytes output, ElementType type, ReduceOp op);
+  void reduce_scatter(ConstBytes input, Bytes output, reduce::ElementType type,
+                      reduce::ReduceOp op);
 
   /// output = the inputs of all replicas in their order, input.size() bytes each. They may overlap
   /// only if `input` is exactly the own slice of `output`.
@@ -196,4 +197,4 @@ class Communicator {
   std::uint64_t mark_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

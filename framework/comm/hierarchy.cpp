@@ -14,7 +14,7 @@
 #include "framework/reduce/partial_sums.h"
 #include "framework/reduce/reduce.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using Pieces = std::vector<ConstBytes>;
@@ -153,9 +153,9 @@ class LocalVerb {
   }
 
   // What the own subtrees come to.
-  Pieces own_sums(const ReductionPlan& plan, const Verb& reduction) {
+  Pieces own_sums(const reduce::ReductionPlan& plan, const Verb& reduction) {
     Pieces sums;
-    for (const Subtree& subtree : plan.subtrees(layout_.own())) {
+    for (const reduce::Subtree& subtree : plan.subtrees(layout_.own())) {
       const ConstBytes first = verb_of(static_cast<int>(subtree.first)).input;
       if (subtree.count == 1) {
         sums.push_back(first);
@@ -166,7 +166,7 @@ class LocalVerb {
         inputs.push_back(verb_of(static_cast<int>(subtree.first + i)).input.data());
       }
       const Bytes sum = scratch_.take(first.size());
-      reduce(inputs, sum, reduction.type, partial_op(reduction.op));
+      reduce::reduce(inputs, sum, reduction.type, reduce::partial_op(reduction.op));
       sums.push_back(sum);
     }
     return sums;
@@ -176,12 +176,12 @@ class LocalVerb {
     const Verb& first = *verbs_[0];
     if (first.output.empty()) return;
     if (all_are_here()) return LocalWork(verbs_).help();
-    const ReductionPlan plan(layout_.places(), first.type, first.op);
+    const reduce::ReductionPlan plan(layout_.places(), first.type, first.op);
     const Pieces sums = own_sums(plan, first);
     if (outer_ != nullptr && plan.is_one_sum_each()) {
-      outer_->all_reduce(sums[0], first.output, first.type, partial_op(first.op));
-      if (first.op == ReduceOp::mean) {
-        divide(first.output, static_cast<int>(layout_.size()), first.type);
+      outer_->all_reduce(sums[0], first.output, first.type, reduce::partial_op(first.op));
+      if (first.op == reduce::ReduceOp::mean) {
+        reduce::divide(first.output, static_cast<int>(layout_.size()), first.type);
       }
     } else {
       all_reduce_by(plan, sums);
@@ -190,14 +190,14 @@ class LocalVerb {
   }
 
   // To the first output. Each worker reduces a slice for all, or all of a small one for itself.
-  void all_reduce_by(const ReductionPlan& plan, const Pieces& sums) {
+  void all_reduce_by(const reduce::ReductionPlan& plan, const Pieces& sums) {
     const Verb& first = *verbs_[0];
     const std::size_t bytes = first.output.size();
     const Outputs outputs = this->outputs();
     const bool one_round = bytes <= kOneRoundBytes && !outputs.are_one;
     const auto part_of = [&](auto buffer, std::size_t worker) {
       if (one_round) return buffer;
-      return slice_of(buffer, size_of(first.type), layout_.workers(), worker);
+      return slice_of(buffer, reduce::size_of(first.type), layout_.workers(), worker);
     };
     Outbox out = outbox();
     Inbox in = inbox();
@@ -207,8 +207,8 @@ class LocalVerb {
       in[worker].assign(plan.subtrees(worker).size(), {own.size()});
     }
     const auto pieces = exchange(std::move(out), std::move(in));
-    combine(plan.in_order(pieces, 0, 1), static_cast<int>(layout_.size()), own, first.type,
-            first.op);
+    reduce::combine(plan.in_order(pieces, 0, 1), static_cast<int>(layout_.size()), own, first.type,
+                    first.op);
     if (!one_round && !outputs.are_one) {
       Inbox slices = inbox();
       for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
@@ -231,7 +231,7 @@ class LocalVerb {
       return input.subspan(static_cast<std::size_t>(place) * bytes, bytes);
     };
     if (all_are_here()) return LocalWork(verbs_).help();
-    const ReductionPlan plan(layout_.places(), first.type, first.op);
+    const reduce::ReductionPlan plan(layout_.places(), first.type, first.op);
     const Pieces sums = own_sums(plan, first);
     Outbox out = outbox();
     Inbox in = inbox();
@@ -243,8 +243,8 @@ class LocalVerb {
     }
     const auto pieces = exchange(std::move(out), std::move(in));
     for (std::size_t mine = 0; mine < verbs_.size(); ++mine) {
-      combine(plan.in_order(pieces, mine, verbs_.size()), static_cast<int>(layout_.size()),
-              verbs_[mine]->output, first.type, first.op);
+      reduce::combine(plan.in_order(pieces, mine, verbs_.size()), static_cast<int>(layout_.size()),
+                      verbs_[mine]->output, first.type, first.op);
     }
   }
 
@@ -361,8 +361,8 @@ class LocalVerb {
 
 }  // namespace
 
-GroupLayout::GroupLayout(std::span<const GroupMember> members, int own_worker) {
-  for (const GroupMember& member : members) {
+GroupLayout::GroupLayout(std::span<const watch::GroupMember> members, int own_worker) {
+  for (const watch::GroupMember& member : members) {
     const auto known = std::find(numbers_.begin(), numbers_.end(), member.worker);
     const auto worker = static_cast<std::size_t>(known - numbers_.begin());
     if (known == numbers_.end()) {
@@ -377,7 +377,7 @@ GroupLayout::GroupLayout(std::span<const GroupMember> members, int own_worker) {
 }
 
 GroupLayout GroupLayout::one_each(int workers, int own) {
-  std::vector<GroupMember> members(static_cast<std::size_t>(workers));
+  std::vector<watch::GroupMember> members(static_cast<std::size_t>(workers));
   for (int worker = 0; worker < workers; ++worker) {
     members[static_cast<std::size_t>(worker)].worker = worker;
   }
@@ -402,4 +402,4 @@ void Hierarchy::run(std::span<const Verb* const> verbs) {
   scratch_.clear();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

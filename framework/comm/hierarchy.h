@@ -11,14 +11,14 @@
 #include "framework/comm/communicator.h"
 #include "framework/watch/board.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 /// Which members of a group are in which worker. A member's place is its rank in the group; workers
 /// are counted in the order of their first places.
 class GroupLayout {
  public:
   /// As seen from worker `own_worker`, which has members in the group.
-  GroupLayout(std::span<const GroupMember> members, int own_worker);
+  GroupLayout(std::span<const watch::GroupMember> members, int own_worker);
   /// Of a group with one member in each of `workers` workers, as seen from that of member `own`.
   [[nodiscard]] static GroupLayout one_each(int workers, int own);
 
@@ -126,4 +126,4 @@ class Hierarchy {
   Scratch scratch_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -5,7 +5,7 @@
 
 #include "framework/reduce/reduce.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // Small enough for the second-level cache, large enough for what taking one costs.
@@ -73,7 +73,7 @@ void LocalWork::do_part(std::size_t index) const {
     }
   }
   if (first.kind == Verb::Kind::reduce_scatter) outputs = {verbs_[item]->output.data() + offset};
-  reduce(inputs, outputs, bytes, first.type, first.op);
+  reduce::reduce(inputs, outputs, bytes, first.type, first.op);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

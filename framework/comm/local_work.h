@@ -8,7 +8,7 @@
 
 #include "framework/comm/communicator.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 /// A verb on large buffers of replicas that are all threads of this worker. It is cut into parts,
 /// which the threads do side by side; each reads the others' buffers where they are.
@@ -33,4 +33,4 @@ class LocalWork {
   std::atomic<std::size_t> next_{0};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -4,7 +4,7 @@
 
 #include "framework/base/waited.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 thread_local RunLock* this_thread_lock = nullptr;
 }  // namespace
@@ -79,4 +79,4 @@ RunLockRelease::~RunLockRelease() {
   if (run_lock_ != nullptr) run_lock_->take();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -8,7 +8,7 @@
 #include <thread>
 #include <unordered_map>
 
-namespace lockstep {
+namespace lockstep::comm {
 
 /// Lets one of several threads run at a time: the lanes of a vmap, or replicas that share a worker.
 /// A thread that waits for others hands the lock over (RunLockRelease) to the first in line: the
@@ -85,4 +85,4 @@ class RunLockRelease {
   RunLock* run_lock_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

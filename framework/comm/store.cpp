@@ -13,7 +13,7 @@
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 constexpr std::chrono::milliseconds kLookAround{50};
@@ -124,4 +124,4 @@ bool StoreServer::answer(int socket) {
   return send_message(socket, "V" + value->second);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -9,7 +9,7 @@
 
 #include "framework/comm/cancellation.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 /// Where replicas find each other before they are connected: a small map from keys to bytes that
 /// all of them see. Any thread may use it. Keys are written once.
@@ -87,4 +87,4 @@ class StoreServer {
   std::map<std::string, std::string> values_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

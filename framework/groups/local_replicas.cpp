@@ -6,7 +6,7 @@
 #include "framework/base/text.h"
 #include "framework/groups/replica_group.h"
 
-namespace lockstep {
+namespace lockstep::groups {
 namespace {
 
 using std::chrono::milliseconds;
@@ -17,8 +17,8 @@ constexpr milliseconds kGather{300};
 
 }  // namespace
 
-LocalReplicas::LocalReplicas(int worker, std::shared_ptr<Communicator> world,
-                             std::shared_ptr<Board> board)
+LocalReplicas::LocalReplicas(int worker, std::shared_ptr<comm::Communicator> world,
+                             std::shared_ptr<watch::Board> board)
     : worker_(worker), world_(std::move(world)), board_(std::move(board)) {}
 
 LocalReplicas::~LocalReplicas() {
@@ -31,7 +31,7 @@ LocalReplicas::~LocalReplicas() {
 }
 
 std::shared_ptr<LocalGroup> LocalReplicas::group(
-    std::uint64_t key, const std::function<std::vector<GroupMember>()>& members) {
+    std::uint64_t key, const std::function<std::vector<watch::GroupMember>()>& members) {
   const std::lock_guard lock(mutex_);
   if (auto known = groups_[key].lock()) return known;
   std::erase_if(groups_, [](const auto& entry) { return entry.second.expired(); });
@@ -73,11 +73,11 @@ std::exception_ptr LocalReplicas::verdict(const Member& member, Waited& waited) 
     const auto whole = waited.look(given_last);
     if (const auto found = board_->examine(*member.seat, whole < kGather)) {
       switch (found->kind) {
-        case Board::Verdict::Kind::mismatch:
+        case watch::Board::Verdict::Kind::mismatch:
           throw CollectiveMismatch(found->text);
-        case Board::Verdict::Kind::lost:
+        case watch::Board::Verdict::Kind::lost:
           throw ReplicaLost(found->text);
-        case Board::Verdict::Kind::failed:
+        case watch::Board::Verdict::Kind::failed:
           throw Aborted(found->text);
       }
     }
@@ -96,7 +96,8 @@ std::exception_ptr LocalReplicas::verdict(const Member& member, Waited& waited) 
   return nullptr;
 }
 
-LocalReplicas::Guarded::Guarded(LocalReplicas& replicas, const Member& member, Communicator& outer)
+LocalReplicas::Guarded::Guarded(LocalReplicas& replicas, const Member& member,
+                                comm::Communicator& outer)
     : replicas_(replicas), member_(member), outer_(outer) {
   const std::lock_guard lock(replicas_.mutex_);
   replicas_.waits_.push_back(this);
@@ -123,4 +124,4 @@ void LocalReplicas::watch() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::groups

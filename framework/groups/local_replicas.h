@@ -18,17 +18,17 @@
 #include "framework/comm/run_lock.h"
 #include "framework/watch/board.h"
 
-namespace lockstep {
+namespace lockstep::groups {
 
 /// A replica as its groups see it. Only its own thread uses it, except for its seat's board and its
 /// cancellation.
 struct Member {
-  std::unique_ptr<Board::Seat> seat;
-  std::shared_ptr<Cancellation> cancellation;
+  std::unique_ptr<watch::Board::Seat> seat;
+  std::shared_ptr<comm::Cancellation> cancellation;
   std::chrono::milliseconds timeout;  ///< how long it waits for others in a collective
   /// The lock under which it runs, if replicas take turns. Waits for others go on as long as the
   /// lock is handed over.
-  const RunLock* run_lock = nullptr;
+  const comm::RunLock* run_lock = nullptr;
 };
 
 class LocalGroup;
@@ -43,7 +43,8 @@ class LocalReplicas {
 
   /// Those of worker `worker`, of the workers that `world` joins (nullptr: it is the only one) and
   /// that share `board`.
-  LocalReplicas(int worker, std::shared_ptr<Communicator> world, std::shared_ptr<Board> board);
+  LocalReplicas(int worker, std::shared_ptr<comm::Communicator> world,
+                std::shared_ptr<watch::Board> board);
   ~LocalReplicas();
   LocalReplicas(const LocalReplicas&) = delete;
   LocalReplicas& operator=(const LocalReplicas&) = delete;
@@ -52,14 +53,14 @@ class LocalReplicas {
   /// Throws ValueError in a process that a replica has forked: it has copies of them, which must
   /// not take part in their collectives.
   void check_process() const;
-  [[nodiscard]] Board& board() const noexcept { return *board_; }
+  [[nodiscard]] watch::Board& board() const noexcept { return *board_; }
   /// Joins the workers; nullptr where there is one.
-  [[nodiscard]] Communicator* world() const noexcept { return world_.get(); }
+  [[nodiscard]] comm::Communicator* world() const noexcept { return world_.get(); }
 
   /// The group called `key`, whose members `members` lists when it has to be made. All of the
   /// group's replicas use the same key, and no other group does.
   [[nodiscard]] std::shared_ptr<LocalGroup> group(
-      std::uint64_t key, const std::function<std::vector<GroupMember>()>& members);
+      std::uint64_t key, const std::function<std::vector<watch::GroupMember>()>& members);
 
   /// Makes all waiting replicas look whether they are cancelled. Call it after
   /// Cancellation::cancel.
@@ -75,7 +76,7 @@ class LocalReplicas {
   /// this lives.
   class Guarded {
    public:
-    Guarded(LocalReplicas& replicas, const Member& member, Communicator& outer);
+    Guarded(LocalReplicas& replicas, const Member& member, comm::Communicator& outer);
     ~Guarded();
     Guarded(const Guarded&) = delete;
     Guarded& operator=(const Guarded&) = delete;
@@ -87,7 +88,7 @@ class LocalReplicas {
     friend LocalReplicas;
     LocalReplicas& replicas_;
     const Member& member_;
-    Communicator& outer_;
+    comm::Communicator& outer_;
     Waited waited_;  // guarded by the mutex of the replicas
   };
 
@@ -96,8 +97,8 @@ class LocalReplicas {
 
   int worker_;
   std::uint64_t process_ = process_generation();
-  std::shared_ptr<Communicator> world_;
-  std::shared_ptr<Board> board_;
+  std::shared_ptr<comm::Communicator> world_;
+  std::shared_ptr<watch::Board> board_;
 
   std::mutex mutex_;  // guards what follows
   std::map<std::uint64_t, std::weak_ptr<LocalGroup>> groups_;
@@ -107,4 +108,4 @@ class LocalReplicas {
   std::thread watcher_;  // runs from the first guarded wait on
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::groups

@@ -8,7 +8,7 @@
 #include "framework/base/waited.h"
 #include "framework/comm/shared/shared_communicator.h"
 
-namespace lockstep {
+namespace lockstep::groups {
 namespace {
 
 using std::chrono::milliseconds;
@@ -31,22 +31,24 @@ void explain(const LocalReplicas& replicas, const Member& member, Waited waited,
 
 }  // namespace
 
-LocalGroup::LocalGroup(LocalReplicas& replicas, std::uint64_t key, std::vector<GroupMember> members)
+LocalGroup::LocalGroup(LocalReplicas& replicas, std::uint64_t key,
+                       std::vector<watch::GroupMember> members)
     : replicas_(replicas), key_(key), members_(std::move(members)) {
-  GroupLayout layout(members_, replicas.worker());
+  comm::GroupLayout layout(members_, replicas.worker());
   board_group_ = replicas.board().group(replicas.worker(), key, members_);
-  std::shared_ptr<Communicator> outer;
+  std::shared_ptr<comm::Communicator> outer;
   if (layout.workers() > 1) outer = replicas.world()->subgroup(layout.worker_numbers(), key);
   verbs_.resize(layout.own_places().size());
   waiting_.resize(verbs_.size());
   hierarchy_.emplace(std::move(layout), std::move(outer));
 }
 
-const Ledger& LocalGroup::ledger() const noexcept {
+const comm::Ledger& LocalGroup::ledger() const noexcept {
   return outer() != nullptr ? outer()->ledger() : own_ledger_;
 }
 
-void LocalGroup::run(const Member& member, int place, std::uint64_t fingerprint, const Verb& verb) {
+void LocalGroup::run(const Member& member, int place, std::uint64_t fingerprint,
+                     const comm::Verb& verb) {
   replicas_.check_process();
   member.cancellation->check();
   std::unique_lock lock(mutex_);
@@ -63,25 +65,26 @@ void LocalGroup::run(const Member& member, int place, std::uint64_t fingerprint,
   }
   const std::size_t index = layout().index_of(place);
   verbs_[index] = &verb;
-  waiting_[index] = {current_run_lock(), std::this_thread::get_id()};
+  waiting_[index] = {comm::current_run_lock(), std::this_thread::get_id()};
   if (++arrived_ < verbs_.size()) {
     const std::uint64_t generation = generation_;
     lock.unlock();
     return wait_for_others(member, generation, first);
   }
   run_last(lock, member);
-  if (current_run_lock() == nullptr) return;
+  if (comm::current_run_lock() == nullptr) return;
   // The members go on in the order of their places, in which what follows may be cheaper.
   for (const Waiting& each : waiting_) {
     if (each.run_lock != nullptr) each.run_lock->line_up(each.thread);
   }
   lock.unlock();
-  const RunLockRelease others_may_run;
+  const comm::RunLockRelease others_may_run;
 }
 
 // No other member is here to meet.
-void LocalGroup::run_alone(const Member& member, std::uint64_t fingerprint, const Verb& verb) {
-  const Verb* const only = &verb;
+void LocalGroup::run_alone(const Member& member, std::uint64_t fingerprint,
+                           const comm::Verb& verb) {
+  const comm::Verb* const only = &verb;
   try {
     run_all(member, fingerprint, {&only, 1});
   } catch (...) {
@@ -98,7 +101,7 @@ void LocalGroup::run_last(std::unique_lock<std::mutex>& lock, const Member& memb
   std::exception_ptr error;
   try {
     const std::uint64_t fingerprint = fingerprint_;
-    if (outer() == nullptr) work_ = LocalWork::of(verbs_);
+    if (outer() == nullptr) work_ = comm::LocalWork::of(verbs_);
     if (work_) {
       changed_.notify_all();
       help(lock);
@@ -123,9 +126,9 @@ void LocalGroup::run_last(std::unique_lock<std::mutex>& lock, const Member& memb
 }
 
 void LocalGroup::run_all(const Member& member, std::uint64_t fingerprint,
-                         std::span<const Verb* const> verbs) {
+                         std::span<const comm::Verb* const> verbs) {
   if (outer() == nullptr) return hierarchy_->run(verbs);
-  const RunLockRelease others_may_run;
+  const comm::RunLockRelease others_may_run;
   const LocalReplicas::Guarded guarded(replicas_, member, *outer());
   outer()->mark(fingerprint);
   // The others do not meet: throws why, if the board knows or gets to know in a moment.
@@ -134,7 +137,7 @@ void LocalGroup::run_all(const Member& member, std::uint64_t fingerprint,
   if (replicas_.board().published(*member.seat)) explain_end();
   try {
     hierarchy_->run(verbs);
-  } catch (const ProcessEnded&) {
+  } catch (const comm::ProcessEnded&) {
     explain(replicas_, member, guarded.waited(), kBusy);
     throw;
   } catch (const CommError& error) {
@@ -147,7 +150,7 @@ void LocalGroup::run_all(const Member& member, std::uint64_t fingerprint,
 // Another replica here has called something else. Throws once the board knows each one's call.
 void LocalGroup::fall_out(const Member& member) {
   Waited waited;
-  const RunLockRelease others_may_run;
+  const comm::RunLockRelease others_may_run;
   std::unique_lock lock(mutex_);
   changed_.notify_all();
   while (!error_) {
@@ -162,7 +165,7 @@ void LocalGroup::fall_out(const Member& member) {
 
 // Returns when there is nothing left to be begun of the work.
 void LocalGroup::help(std::unique_lock<std::mutex>& lock) {
-  const std::shared_ptr<LocalWork> work = work_;
+  const std::shared_ptr<comm::LocalWork> work = work_;
   ++helpers_;
   lock.unlock();
   work->help();
@@ -173,7 +176,7 @@ void LocalGroup::help(std::unique_lock<std::mutex>& lock) {
 
 void LocalGroup::wait_for_others(const Member& member, std::uint64_t generation, bool first) {
   Waited waited;
-  const RunLockRelease others_may_run;
+  const comm::RunLockRelease others_may_run;
   std::unique_lock lock(mutex_);
   // Of members with a run lock only one may run.
   bool may_help = member.run_lock == nullptr;
@@ -225,11 +228,11 @@ void LocalGroup::interrupt(const std::exception_ptr& error) noexcept {
 }
 
 ReplicaGroup::ReplicaGroup(std::shared_ptr<LocalGroup> local, const Member& member, int place)
-    : Communicator(place, static_cast<int>(local->layout().size())),
+    : comm::Communicator(place, static_cast<int>(local->layout().size())),
       local_(std::move(local)),
       member_(member) {}
 
-void ReplicaGroup::begin(const CallRecord& call) {
+void ReplicaGroup::begin(const watch::CallRecord& call) {
   local_->replicas().check_process();
   mark(call.fingerprint);
   verbs_ = 0;
@@ -238,16 +241,17 @@ void ReplicaGroup::begin(const CallRecord& call) {
     member_.seat->start(local_->board_group(), rank(), call);
 }
 
-void ReplicaGroup::run(const Verb& verb) {
+void ReplicaGroup::run(const comm::Verb& verb) {
   local_->run(member_, rank(), Key(current_mark()).fold(verbs_++).bits(), verb);
 }
 
-std::shared_ptr<Communicator> ReplicaGroup::do_subgroup(std::span<const int> members, int own_place,
-                                                        std::uint64_t channel) {
+std::shared_ptr<comm::Communicator> ReplicaGroup::do_subgroup(std::span<const int> members,
+                                                              int own_place,
+                                                              std::uint64_t channel) {
   Key key = Key(local_->key()).fold("subgroup").fold(channel);
   for (const int member : members) key = key.fold(static_cast<std::uint64_t>(member));
   auto local = local_->replicas().group(key.bits(), [&] {
-    std::vector<GroupMember> chosen;
+    std::vector<watch::GroupMember> chosen;
     for (const int member : members) {
       chosen.push_back(local_->members()[static_cast<std::size_t>(member)]);
     }
@@ -256,4 +260,4 @@ std::shared_ptr<Communicator> ReplicaGroup::do_subgroup(std::span<const int> mem
   return std::make_shared<ReplicaGroup>(std::move(local), member_, own_place);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::groups

@@ -11,18 +11,18 @@
 namespace lockstep {
 namespace {
 
-static_assert(kSquaresBlockElements == kSquaresBlock);
+static_assert(kSquaresBlockElements == optim::kSquaresBlock);
 
-void add_elements(const ElementKernels& kernels, const at::Tensor& values, ExactSum& sum) {
+void add_elements(const optim::ElementKernels& kernels, const at::Tensor& values, ExactSum& sum) {
   constexpr std::size_t kBlocksAtOnce = 16;
-  constexpr std::size_t kElementsAtOnce = kBlocksAtOnce * kSquaresBlock;
+  constexpr std::size_t kElementsAtOnce = kBlocksAtOnce * optim::kSquaresBlock;
   const auto* const bytes = static_cast<const std::byte*>(values.data_ptr());
   const auto count = static_cast<std::size_t>(values.numel());
   std::array<double, kBlocksAtOnce> sums;
   for (std::size_t at = 0; at < count; at += kElementsAtOnce) {
     const std::size_t size = std::min(kElementsAtOnce, count - at);
     kernels.sums_of_squares(bytes + at * values.itemsize(), size, sums.data());
-    const std::size_t blocks = (size + kSquaresBlock - 1) / kSquaresBlock;
+    const std::size_t blocks = (size + optim::kSquaresBlock - 1) / optim::kSquaresBlock;
     for (std::size_t i = 0; i < blocks; ++i) sum.add(sums[i]);
   }
 }
@@ -33,7 +33,7 @@ void add_squares(const at::Tensor& gradient, ExactSum& sum) {
   require(gradient.defined() && gradient.device().is_cpu() && gradient.dim() == 1 &&
               gradient.is_contiguous(),
           "add_squares: the gradient must have one dimension and be contiguous, on the CPU");
-  const OptimizerKernels& kernels = optimizer_kernels().back();
+  const optim::OptimizerKernels& kernels = optim::optimizer_kernels().back();
   if (gradient.scalar_type() == at::kFloat) return add_elements(kernels.float32, gradient, sum);
   if (gradient.scalar_type() == at::kDouble) return add_elements(kernels.float64, gradient, sum);
   throw ValueError(lockstep::str("add_squares: a gradient in ", gradient.scalar_type(),

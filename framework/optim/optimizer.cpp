@@ -76,14 +76,14 @@ void check_slice(const OptimizerSlice& slice, std::size_t state_tensors) {
 }
 
 // One of the kernels' rules, for any type of element.
-using Rule = ElementKernels::Update ElementKernels::*;
+using Rule = optim::ElementKernels::Update optim::ElementKernels::*;
 
-void run(Rule rule, const OptimizerSlice& slice, const UpdateNumbers& numbers) {
+void run(Rule rule, const OptimizerSlice& slice, const optim::UpdateNumbers& numbers) {
   const c10::AutoGradMode no_grad(false);
   // With a rounded copy a part at a time, so that it is made of values that are in a near cache.
   constexpr std::int64_t kRoundedAtOnce = 16'384;
-  const OptimizerKernels& all = optimizer_kernels().back();
-  const ElementKernels& kernels =
+  const optim::OptimizerKernels& all = optim::optimizer_kernels().back();
+  const optim::ElementKernels& kernels =
       slice.parameter.scalar_type() == at::kDouble ? all.float64 : all.float32;
   const std::int64_t count = slice.parameter.numel();
   const std::int64_t at_once = slice.rounded.defined() ? kRoundedAtOnce : count;
@@ -93,10 +93,10 @@ void run(Rule rule, const OptimizerSlice& slice, const UpdateNumbers& numbers) {
              static_cast<std::size_t>(begin) * tensor.itemsize();
     };
     const std::int64_t size = std::min(at_once, count - begin);
-    UpdateBuffers buffers{.parameter = from_begin(slice.parameter),
-                          .gradient = from_begin(slice.gradient),
-                          .state = {},
-                          .count = static_cast<std::size_t>(size)};
+    optim::UpdateBuffers buffers{.parameter = from_begin(slice.parameter),
+                                 .gradient = from_begin(slice.gradient),
+                                 .state = {},
+                                 .count = static_cast<std::size_t>(size)};
     for (std::size_t i = 0; i < slice.state.size(); ++i) {
       buffers.state[i] = from_begin(slice.state[i]);
     }
@@ -109,7 +109,7 @@ void run(Rule rule, const OptimizerSlice& slice, const UpdateNumbers& numbers) {
 // An optimizer with one of the kernels' rules, whose own numbers `complete` fills in.
 class FusedOptimizer final : public Optimizer {
  public:
-  using Complete = std::function<void(UpdateNumbers& numbers, std::int64_t step)>;
+  using Complete = std::function<void(optim::UpdateNumbers& numbers, std::int64_t step)>;
   FusedOptimizer(std::vector<std::string> state_names, Rule rule, Complete complete)
       : state_names_(std::move(state_names)), rule_(rule), complete_(std::move(complete)) {}
 
@@ -121,7 +121,7 @@ class FusedOptimizer final : public Optimizer {
     check_slice(slice, state_tensors());
     require(settings.step >= 1, "optimizer: steps are counted from 1, this is step ",
             settings.step);
-    UpdateNumbers numbers{};
+    optim::UpdateNumbers numbers{};
     numbers.gradient_scale = settings.gradient_scale;
     numbers.clip_value = settings.clip_value.value_or(std::numeric_limits<double>::infinity());
     require(numbers.clip_value > 0, "optimizer: clip_value must be above 0, not ",
@@ -149,8 +149,8 @@ std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options) {
   const bool remembers = options.momentum > 0;
   return std::make_unique<FusedOptimizer>(
       remembers ? Names{"momentum_buffer"} : Names{},
-      remembers ? &ElementKernels::momentum : &ElementKernels::sgd,
-      [momentum = options.momentum, nesterov = options.nesterov](UpdateNumbers& numbers,
+      remembers ? &optim::ElementKernels::momentum : &optim::ElementKernels::sgd,
+      [momentum = options.momentum, nesterov = options.nesterov](optim::UpdateNumbers& numbers,
                                                                  std::int64_t /*step*/) {
         numbers.momentum = momentum;
         numbers.of_g = nesterov ? 1 : 0;
@@ -169,8 +169,8 @@ std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options) {
             " must be at least 0 and below 1, not ", beta);
   }
   return std::make_unique<FusedOptimizer>(
-      std::vector<std::string>{"exp_avg", "exp_avg_sq"}, &ElementKernels::adam,
-      [betas = options.betas, eps = options.eps](UpdateNumbers& numbers, std::int64_t step) {
+      std::vector<std::string>{"exp_avg", "exp_avg_sq"}, &optim::ElementKernels::adam,
+      [betas = options.betas, eps = options.eps](optim::UpdateNumbers& numbers, std::int64_t step) {
         numbers.beta1 = betas[0];
         numbers.beta2 = betas[1];
         numbers.eps = eps;

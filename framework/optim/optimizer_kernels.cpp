@@ -2,7 +2,7 @@
 
 #include "framework/base/instruction_set.h"
 
-namespace lockstep {
+namespace lockstep::optim {
 
 std::span<const OptimizerKernels> optimizer_kernels() {
   static const OptimizerKernels in_order_of_sets[] = {
@@ -16,4 +16,4 @@ std::span<const OptimizerKernels> optimizer_kernels() {
   return std::span(in_order_of_sets).first(static_cast<std::size_t>(best) + 1);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::optim

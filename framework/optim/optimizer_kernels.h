@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-namespace lockstep {
+namespace lockstep::optim {
 
 /// The buffers of one update, of `count` elements of one type.
 struct UpdateBuffers {
@@ -68,4 +68,4 @@ extern const OptimizerKernels kAvx2OptimizerKernels;
 extern const OptimizerKernels kAvx512OptimizerKernels;
 #endif
 
-}  // namespace lockstep
+}  // namespace lockstep::optim

@@ -2,12 +2,12 @@
 
 #include "framework/optim/optimizer_kernels.inc"
 
-namespace lockstep {
+namespace lockstep::optim {
 
 static_assert(kVectorBytes == 32, "compiled without this CPU's flags");
 
 constinit const OptimizerKernels kAvx2OptimizerKernels = kernels_called("avx2");
 
-}  // namespace lockstep
+}  // namespace lockstep::optim
 
 #endif

@@ -1,7 +1,7 @@
 #include "framework/optim/optimizer_kernels.inc"
 
-namespace lockstep {
+namespace lockstep::optim {
 
 constinit const OptimizerKernels kPlainOptimizerKernels = kernels_called("plain");
 
-}  // namespace lockstep
+}  // namespace lockstep::optim

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::reduce {
 
 /// A node of the canonical order, in which every reduction adds: the replicas below it. The order
 /// is the binary tree over replica index that splits N replicas at the largest power of two below
@@ -31,4 +31,4 @@ struct Subtree {
   bool operator==(const Subtree&) const = default;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::reduce

@@ -1,6 +1,6 @@
 #include "framework/reduce/element_type.h"
 
-namespace lockstep {
+namespace lockstep::reduce {
 namespace {
 
 // In the order of the enumerations.
@@ -29,4 +29,4 @@ const char* name_of(ReduceOp op) {
   return kOps[static_cast<std::size_t>(op)];
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reduce

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace lockstep {
+namespace lockstep::reduce {
 
 /// The type of a message's elements, floating ones first. Names are the usual ones ("float32").
 enum class ElementType {
@@ -29,4 +29,4 @@ enum class ReduceOp { sum, mean, max, min };
 [[nodiscard]] const char* name_of(ElementType type);
 [[nodiscard]] const char* name_of(ReduceOp op);
 
-}  // namespace lockstep
+}  // namespace lockstep::reduce

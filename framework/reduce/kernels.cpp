@@ -4,7 +4,7 @@
 
 #include "framework/base/instruction_set.h"
 
-namespace lockstep {
+namespace lockstep::reduce {
 
 std::span<const ReduceKernels> reduce_kernels() {
   static const ReduceKernels in_order_of_sets[] = {
@@ -18,4 +18,4 @@ std::span<const ReduceKernels> reduce_kernels() {
   return std::span(in_order_of_sets).first(static_cast<std::size_t>(best) + 1);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reduce

@@ -5,7 +5,7 @@
 
 #include "framework/reduce/element_type.h"
 
-namespace lockstep {
+namespace lockstep::reduce {
 
 /// The arguments of reduce(), valid: `input_count` >= 2 buffers of `bytes` into `output_count`.
 struct Reduction {
@@ -36,4 +36,4 @@ extern const ReduceKernels kAvx2ReduceKernels;
 extern const ReduceKernels kAvx512ReduceKernels;
 #endif
 
-}  // namespace lockstep
+}  // namespace lockstep::reduce

@@ -1,7 +1,7 @@
 #include "framework/reduce/kernels.inc"
 
-namespace lockstep {
+namespace lockstep::reduce {
 
 constinit const ReduceKernels kPlainReduceKernels{"plain", reduce_type};
 
-}  // namespace lockstep
+}  // namespace lockstep::reduce

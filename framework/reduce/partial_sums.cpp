@@ -8,7 +8,7 @@
 #include "framework/base/text.h"
 #include "framework/reduce/reduce.h"
 
-namespace lockstep {
+namespace lockstep::reduce {
 namespace {
 
 void add_subtrees(std::span<const int> own, Subtree node, std::vector<Subtree>& found) {
@@ -140,4 +140,4 @@ void divide(std::span<std::byte> sum, int places, ElementType type) {
   throw ValueError(str("divide: sums of ", name_of(type), " are not divided"));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reduce

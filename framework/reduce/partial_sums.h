@@ -8,7 +8,7 @@
 #include "framework/reduce/canonical_order.h"
 #include "framework/reduce/element_type.h"
 
-namespace lockstep {
+namespace lockstep::reduce {
 
 // A reduction whose inputs are in several workers: which parts each worker can reduce alone, and
 // how these make the whole, with the bits of reduce().
@@ -62,4 +62,4 @@ void combine(std::span<const PartialSum> parts, int places, std::span<std::byte>
 /// Makes a sum of float32 or float64 over `places` their mean.
 void divide(std::span<std::byte> sum, int places, ElementType type);
 
-}  // namespace lockstep
+}  // namespace lockstep::reduce

@@ -6,7 +6,7 @@
 #include "framework/base/text.h"
 #include "framework/reduce/kernels.h"
 
-namespace lockstep {
+namespace lockstep::reduce {
 namespace {
 
 // From how much is read on, outputs that are no inputs are written past the caches, which could not
@@ -54,4 +54,4 @@ void reduce(std::span<const std::byte* const> inputs, std::span<std::byte* const
       {inputs.data(), inputs.size(), outputs.data(), outputs.size(), bytes, type, op, is_large});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reduce

@@ -6,7 +6,7 @@
 
 #include "framework/reduce/element_type.h"
 
-namespace lockstep {
+namespace lockstep::reduce {
 
 /// Combines the buffers of all replicas element by element:
 ///
@@ -35,4 +35,4 @@ void reduce(std::span<const std::byte* const> inputs, std::span<std::byte* const
 /// there is one.
 [[nodiscard]] std::string why_not(ElementType type, ReduceOp op);
 
-}  // namespace lockstep
+}  // namespace lockstep::reduce

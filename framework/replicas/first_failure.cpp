@@ -11,7 +11,7 @@
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
 
-namespace lockstep {
+namespace lockstep::replicas {
 namespace {
 
 constexpr std::size_t kLongestText = std::size_t{16} << 10;
@@ -114,4 +114,4 @@ void add_threads(std::vector<std::thread>& threads, std::int64_t count, FirstFai
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::replicas {
 
 /// How likely an error of this type (Error::type(), or any text for other exceptions) is only a
 /// consequence of another replica's failure: 0 is never, larger numbers are more likely. Of several
@@ -62,4 +62,4 @@ void add_threads(std::vector<std::thread>& threads, std::int64_t count, FirstFai
 [[nodiscard]] std::string text_of(const std::exception& error);
 [[nodiscard]] std::string text_of(const std::exception_ptr& error);
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

@@ -12,7 +12,7 @@
 
 #include "framework/base/process.h"
 
-namespace lockstep {
+namespace lockstep::replicas {
 namespace {
 
 // The threads that stay for one thread.
@@ -122,4 +122,4 @@ void end_kept_threads() {
   kept.reset();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

@@ -5,7 +5,7 @@
 
 #include "framework/replicas/first_failure.h"
 
-namespace lockstep {
+namespace lockstep::replicas {
 
 /// Runs `body` with each index from 0 to `count` - 1, each in a thread of its own, and returns when
 /// all are over. What a body throws, `failure` records with its index; so it does for a thread that
@@ -31,4 +31,4 @@ void advance_nodes(std::uint64_t node);
 /// Ends the threads that stay for this one.
 void end_kept_threads();
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

@@ -57,14 +57,15 @@ void check_options(const LaunchOptions& options) {
 }
 
 void announce(const LaunchOptions& options) {
-  const std::int64_t threads = math_threads(options.threads_per_replica, options.replicas);
-  const Blas library = blas();
+  const std::int64_t threads =
+      replicas::math_threads(options.threads_per_replica, options.replicas);
+  const replicas::Blas library = replicas::blas();
   const char* const how = options.mode == LaunchMode::processes ? "processes" : "threads";
   log_info(str(counted(options.replicas, "replica"),
                options.workers == options.replicas
                    ? str(" as ", how)
                    : str(" on ", counted(options.workers, "worker"), " (", how, ")"),
-               ", ", counted(threads, "math thread"), " each; ", libtorch_version(), ", ",
+               ", ", counted(threads, "math thread"), " each; ", replicas::libtorch_version(), ", ",
                library.name));
   if (!library.warning.empty()) log_warning(library.warning);
 }
@@ -75,18 +76,18 @@ std::chrono::milliseconds patience_of(const LaunchOptions& options) {
   return options.workers == 1 ? options.timeout : options.timeout * most;
 }
 
-std::shared_ptr<Communicator> make_communicator(const LaunchOptions& options, std::int64_t index,
-                                                const std::shared_ptr<Store>& store,
-                                                const std::shared_ptr<HostMemory>& memory) {
+std::shared_ptr<comm::Communicator> make_communicator(
+    const LaunchOptions& options, std::int64_t index, const std::shared_ptr<comm::Store>& store,
+    const std::shared_ptr<comm::HostMemory>& memory) {
   // Whoever waits is ended with the names of the absent first: see LocalReplicas::verdict.
   constexpr std::chrono::seconds kLater{10};
   const auto rank = static_cast<int>(index);
   const auto size = static_cast<int>(options.workers);
-  ConnectOptions how;
+  comm::ConnectOptions how;
   how.timeout = patience_of(options) + kLater;
   how.connect_timeout = options.timeout;
-  return options.backend == Backend::gloo ? connect_gloo(store, rank, size, how)
-                                          : connect_shared(memory, store, rank, size, how);
+  return options.backend == Backend::gloo ? comm::connect_gloo(store, rank, size, how)
+                                          : comm::connect_shared(memory, store, rank, size, how);
 }
 
 // One of the workers that run the job's replicas, connected with the others. Its replicas are
@@ -98,16 +99,17 @@ class Worker {
   // Connects it. All workers meet in `store` and share `memory`, whose members they are. `report`
   // is where processes that replicas have forked send_report(). Throws CommError where others do
   // not come.
-  Worker(const LaunchOptions& options, std::int64_t index, const std::shared_ptr<Store>& store,
-         const std::shared_ptr<HostMemory>& memory, int report)
+  Worker(const LaunchOptions& options, std::int64_t index,
+         const std::shared_ptr<comm::Store>& store, const std::shared_ptr<comm::HostMemory>& memory,
+         int report)
       : replicas_(shard(options.replicas, options.workers, index)),
         report_(report),
-        math_threads_(math_threads(options.threads_per_replica, options.replicas)),
+        math_threads_(replicas::math_threads(options.threads_per_replica, options.replicas)),
         run_lock_(options.timeout),
         communicator_(make_communicator(options, index, store, memory)),
-        local_(std::make_shared<LocalReplicas>(static_cast<int>(index), communicator_,
-                                               memory->board())) {
-    AxisLevel level{{{options.axis_name, options.replicas}}, 0, kJobCall};
+        local_(std::make_shared<groups::LocalReplicas>(static_cast<int>(index), communicator_,
+                                                       memory->board())) {
+    AxisLevel level{{{options.axis_name, options.replicas}}, 0, replicas::kJobCall};
     for (std::int64_t worker = 0; worker < options.workers; ++worker) {
       const Shard its = shard(options.replicas, options.workers, worker);
       const auto count = static_cast<std::size_t>(its.size);
@@ -128,12 +130,13 @@ class Worker {
   void run(std::int64_t replica, const ReplicaFunction& function) {
     Environment& place = *places_[static_cast<std::size_t>(replica - replicas_.offset)];
     const at::ThreadLocalStateGuard same_state(callers_state_);
-    set_math_threads(math_threads_);
-    const RunLockScope running(replicas_.size > 1 ? &run_lock_ : nullptr);
+    replicas::set_math_threads(math_threads_);
+    const comm::RunLockScope running(replicas_.size > 1 ? &run_lock_ : nullptr);
     const auto tell = [&](const std::string& text) {
-      send_report(report_, {replica, "Error", text, 1});
+      replicas::send_report(report_, {replica, "Error", text, 1});
     };
-    run_as(place, [&] { run_in_one_process(str("replica ", replica), function, tell); });
+    replicas::run_as(
+        place, [&] { replicas::run_in_one_process(str("replica ", replica), function, tell); });
   }
 
   // Ends what its replicas wait for because one of the job's has failed: with `error` if that is a
@@ -157,18 +160,18 @@ class Worker {
   Shard replicas_;
   int report_;
   std::int64_t math_threads_;
-  RunLock run_lock_;
+  comm::RunLock run_lock_;
   at::ThreadLocalState callers_state_;
-  std::shared_ptr<Communicator> communicator_;
-  std::shared_ptr<LocalReplicas> local_;
-  std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
+  std::shared_ptr<comm::Communicator> communicator_;
+  std::shared_ptr<groups::LocalReplicas> local_;
+  std::shared_ptr<comm::Cancellation> cancellation_ = std::make_shared<comm::Cancellation>();
   std::vector<std::unique_ptr<Environment>> places_;  // of its replicas, in order
 };
 
 // Threads of replicas or workers. All are over when it is gone.
 class RunningThreads {
  public:
-  RunningThreads(const Shard& indices, FirstFailure& failure,
+  RunningThreads(const Shard& indices, replicas::FirstFailure& failure,
                  const std::function<void(std::int64_t)>& body)
       : failure_(failure), running_(indices.size) {
     const auto run = [this, body](std::int64_t index) {
@@ -179,7 +182,7 @@ class RunningThreads {
       }
       end(1);
     };
-    add_threads(threads_, indices.size, failure, run, indices.offset);
+    replicas::add_threads(threads_, indices.size, failure, run, indices.offset);
     end(indices.size - static_cast<std::int64_t>(threads_.size()));
   }
   ~RunningThreads() {
@@ -212,7 +215,7 @@ class RunningThreads {
     changed_.notify_all();
   }
 
-  FirstFailure& failure_;
+  replicas::FirstFailure& failure_;
   std::mutex mutex_;  // guards running_
   std::condition_variable changed_;
   std::int64_t running_;
@@ -223,24 +226,24 @@ class RunningThreads {
 // with the root cause. The supervisor waits for that, too.
 constexpr std::chrono::milliseconds kReplicasGrace{200};
 
-Report report_of(const FirstFailure::Cause& cause) {
+replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
   try {
     std::rethrow_exception(cause.error);
   } catch (const std::exception& error) {
     const auto* const ours = dynamic_cast<const Error*>(&error);
-    return {cause.replica, ours != nullptr ? ours->type() : "an exception", text_of(error),
-            exit_status(error)};
+    return {cause.replica, ours != nullptr ? ours->type() : "an exception",
+            replicas::text_of(error), exit_status(error)};
   } catch (...) {
     return {cause.replica, "an exception", "no std::exception", 1};
   }
 }
 
 [[noreturn]] void run_as_process(const ReplicaFunction& function, const LaunchOptions& options,
-                                 const std::string& where, const WorkerPlace& place) {
+                                 const std::string& where, const replicas::WorkerPlace& place) {
   // Kept to the end: the launcher takes its closing for this process' end.
-  const auto store = std::make_shared<SocketStore>(place.store);
+  const auto store = std::make_shared<comm::SocketStore>(place.store);
   std::unique_ptr<Worker> worker;
-  FirstFailure failure(0, [&](const std::string& reason) {
+  replicas::FirstFailure failure(0, [&](const std::string& reason) {
     if (worker) worker->end(failure.cause()->error, reason);
   });
   std::optional<RunningThreads> threads;
@@ -254,12 +257,13 @@ Report report_of(const FirstFailure::Cause& cause) {
             ", and started anew at ", where);
     worker = std::make_unique<Worker>(
         options, place.index, store,
-        std::make_shared<HostMemory>(static_cast<int>(place.workers), place.memory), place.report);
+        std::make_shared<comm::HostMemory>(static_cast<int>(place.workers), place.memory),
+        place.report);
     if (worker->replicas().size == 1) {
       worker->run(worker->replicas().offset, function);
     } else {
       threads.emplace(worker->replicas(), failure, [&](std::int64_t replica) {
-        const ThreadEnds ends(str("replica ", replica));
+        const replicas::ThreadEnds ends(str("replica ", replica));
         worker->run(replica, function);
       });
       all_over = threads->wait(kReplicasGrace, {}, [&] { return failure.cause()->doubt == 0; });
@@ -269,40 +273,42 @@ Report report_of(const FirstFailure::Cause& cause) {
     failure.record(shard(place.replicas, place.workers, place.index).offset);
   }
   const auto cause = failure.cause();
-  const Report report = cause ? report_of(*cause) : Report{};
+  const replicas::Report report = cause ? report_of(*cause) : replicas::Report{};
   std::cout.flush();
   std::fflush(all_over ? nullptr : stdout);  // another may be held by a thread that still runs
-  send_report(place.report, report);
+  replicas::send_report(place.report, report);
   // Destructors of statics are the launcher's: a forked child must not run them a second time.
   ::_exit(report.status);
 }
 
 int launch_processes(const ReplicaFunction& function, const LaunchOptions& options,
-                     const LaunchCall& call) {
-  const auto& inherited = inherited_place();
+                     const replicas::LaunchCall& call) {
+  const auto& inherited = replicas::inherited_place();
   if (inherited && inherited->call.number == call.number) {
     run_as_process(function, options, call.where, *inherited);
   }
   announce(options);
-  const ChildrenToWaitFor their_ends_are_seen;
+  const replicas::ChildrenToWaitFor their_ends_are_seen;
   const auto count = static_cast<int>(options.workers);
-  const Descriptor memory(HostMemory::make_memory(count));
-  std::vector<WorkerProcess> workers;
+  const replicas::Descriptor memory(comm::HostMemory::make_memory(count));
+  std::vector<replicas::WorkerProcess> workers;
   try {
     for (std::int64_t index = 0; index < count; ++index) {
-      workers.push_back(start_worker(
-          {call, index, options.workers, options.replicas, memory.get()}, workers,
-          [&](const WorkerPlace& place) { run_as_process(function, options, call.where, place); }));
+      workers.push_back(
+          replicas::start_worker({call, index, options.workers, options.replicas, memory.get()},
+                                 workers, [&](const replicas::WorkerPlace& place) {
+                                   run_as_process(function, options, call.where, place);
+                                 }));
     }
   } catch (...) {
-    for (const WorkerProcess& started : workers) {
+    for (const replicas::WorkerProcess& started : workers) {
       ::kill(started.pid, SIGKILL);
       ::waitpid(started.pid, nullptr, 0);
     }
     throw;
   }
-  const auto shared = std::make_shared<HostMemory>(count, memory.get());
-  return supervise(std::move(workers), *shared->board(), patience_of(options));
+  const auto shared = std::make_shared<comm::HostMemory>(count, memory.get());
+  return replicas::supervise(std::move(workers), *shared->board(), patience_of(options));
 }
 
 // While replicas run as threads, a signal ends the program at once with the documented status.
@@ -321,16 +327,16 @@ constexpr std::chrono::milliseconds kThreadGrace{1500};
 
 int launch_threads(const ReplicaFunction& function, const LaunchOptions& options) {
   announce(options);
-  const StopHandler exit_on_signal(stop_threads);
-  const auto store = std::make_shared<MemoryStore>();
+  const replicas::StopHandler exit_on_signal(stop_threads);
+  const auto store = std::make_shared<comm::MemoryStore>();
   const auto count = static_cast<int>(options.workers);
-  const Descriptor descriptor(HostMemory::make_memory(count));
-  const auto memory = std::make_shared<HostMemory>(count, descriptor.get());
-  auto reports = make_pipe();  // of processes that replicas have forked
-  std::string reported;        // what came in it
-  std::mutex mutex;            // guards workers
+  const replicas::Descriptor descriptor(comm::HostMemory::make_memory(count));
+  const auto memory = std::make_shared<comm::HostMemory>(count, descriptor.get());
+  auto reports = replicas::make_pipe();  // of processes that replicas have forked
+  std::string reported;                  // what came in it
+  std::mutex mutex;                      // guards workers
   std::vector<std::unique_ptr<Worker>> workers(static_cast<std::size_t>(count));
-  FirstFailure failure(0, [&](const std::string& reason) {
+  replicas::FirstFailure failure(0, [&](const std::string& reason) {
     const std::lock_guard lock(mutex);
     store->abort(reason);
     for (const auto& worker : workers) {
@@ -350,7 +356,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
     const auto worker = std::ranges::find_if(workers, [&](const auto& one) {
       return replica < one->replicas().offset + one->replicas().size;
     });
-    const ThreadEnds ends(str("replica ", replica));
+    const replicas::ThreadEnds ends(str("replica ", replica));
     (*worker)->run(replica, function);
   };
   RunningThreads connecting({0, count}, failure, connect);
@@ -359,7 +365,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   if (!failure.happened()) {
     running.emplace(Shard{0, options.replicas}, failure, run);
     const auto look = [&] {
-      const auto report = read_report(reports.first, reported);
+      const auto report = replicas::read_report(reports.first, reported);
       if (report) failure.record(report->replica, std::make_exception_ptr(Error(report->message)));
     };
     all_over = running->wait(kThreadGrace, look);
@@ -371,7 +377,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   } catch (const Error& error) {
     std::cout.flush();
     std::fflush(stdout);
-    log_error(str(error.type(), ": ", text_of(error)));
+    log_error(str(error.type(), ": ", replicas::text_of(error)));
     status = exit_status(error);
   }
   if (!all_over) ::_exit(status);
@@ -396,10 +402,10 @@ int launch(const std::function<void()>& replica, const LaunchOptions& options,
           "launch: another thread of this program is in it; a process runs one job at a time");
   // Refused calls do not count: those inside replicas are not made again by a program started anew.
   static std::int64_t calls = 0;
-  const LaunchCall call{calls++, text_of(where)};
-  const auto& inherited = inherited_place();
+  const replicas::LaunchCall call{calls++, text_of(where)};
+  const auto& inherited = replicas::inherited_place();
   if (inherited && inherited->call.number > call.number) return 0;
-  end_kept_threads();  // a process with threads can't be forked
+  replicas::end_kept_threads();  // a process with threads can't be forked
   LaunchOptions complete = options;
   if (complete.workers == 0) complete.workers = complete.replicas;
   return options.mode == LaunchMode::processes ? launch_processes(replica, complete, call)

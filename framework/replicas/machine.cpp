@@ -10,7 +10,7 @@
 #include <sched.h>
 #include <torch/version.h>
 
-namespace lockstep {
+namespace lockstep::replicas {
 namespace {
 
 thread_local std::int64_t this_thread_math_threads = 0;
@@ -83,4 +83,4 @@ std::string libtorch_version() {
   return std::string("LibTorch ") + TORCH_VERSION;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

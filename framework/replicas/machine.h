@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::replicas {
 
 /// Cores that this process may run on.
 [[nodiscard]] std::int64_t host_cores();
@@ -28,4 +28,4 @@ struct Blas {
 /// For people: "LibTorch 1.13.1".
 [[nodiscard]] std::string libtorch_version();
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

@@ -36,20 +36,21 @@ NamedAxis named_axis(const std::optional<std::string>& name, std::int64_t size, 
   const Environment* const outer = current_environment();
   NamedAxis axis{kDefaultAxisName, size};
   // A map that spans a job binds its axis alone.
-  if (outer == nullptr || (in_job() && !lanes)) return axis;
+  if (outer == nullptr || (replicas::in_job() && !lanes)) return axis;
   for (int count = 2; outer->binds(axis.name); ++count) {
     axis = {lockstep::str("(unnamed ", count, ")"), size, /*nameless=*/true};
   }
   return axis;
 }
 
-std::vector<MapInput> cut(MapCall& map_call,
-                          const std::vector<ArgumentLeaf<std::optional<std::int64_t>>>& arguments) {
+std::vector<replicas::MapInput> cut(
+    replicas::MapCall& map_call,
+    const std::vector<ArgumentLeaf<std::optional<std::int64_t>>>& arguments) {
   NamedAxis& axis = map_call.axes[0];
   require(!axis.name.empty(), "axis_name must not be empty");
   std::string decided_by = str("axis_size is ", axis.size);
   require(axis.size >= 0, decided_by, "; it must not be negative");
-  std::vector<MapInput> inputs;
+  std::vector<replicas::MapInput> inputs;
   for (const auto& [leaf, entry, name] : arguments) {
     check_leaf(leaf, name);
     if (!entry) {
@@ -70,7 +71,7 @@ std::vector<MapInput> cut(MapCall& map_call,
   }
   require(axis.size > 0, "no argument is mapped, so that axis_size must be given");
   map_call.replicas = axis.size;
-  for (MapInput& input : inputs) {
+  for (replicas::MapInput& input : inputs) {
     input.part_of.resize(static_cast<std::size_t>(axis.size));
     if (input.shared_over.empty()) std::iota(input.part_of.begin(), input.part_of.end(), 0U);
   }
@@ -85,14 +86,14 @@ Tensor combine(const ResultLeaf& result, const std::optional<std::int64_t>& axis
     require(parts[r].defined(), "leaf ", result.index, " of replica ", r, "'s result is undefined");
     check_same_form(first, parts[r], name, r);
   }
-  if (!axis) return result.first > 0 ? counted_elsewhere(first) : first;
+  if (!axis) return result.first > 0 ? replicas::counted_elsewhere(first) : first;
   const std::int64_t dimensions = first.dim() + 1;
   require(*axis >= -dimensions && *axis < dimensions, "out_axes ", *axis,
           " is out of range for results of shape ", first.sizes());
   return at::stack(parts, *axis);
 }
 
-void take_first_replicas(const MapCall& map_call, Leaves& leaves,
+void take_first_replicas(const replicas::MapCall& map_call, Leaves& leaves,
                          const std::vector<std::optional<std::int64_t>>& axes) {
   std::vector<std::size_t> shared;
   Leaves own;
@@ -102,7 +103,7 @@ void take_first_replicas(const MapCall& map_call, Leaves& leaves,
     own.push_back(leaves[l]);
   }
   if (shared.empty()) return;
-  const AxisCall call{"pbroadcast", names_of(map_call), map_call.where};
+  const AxisCall call{"pbroadcast", replicas::names_of(map_call), map_call.where};
   const Leaves firsts = collectives_detail::pbroadcast_leaves(call, own, 0);
   for (std::size_t i = 0; i < shared.size(); ++i) leaves[shared[i]] = firsts[i];
 }
@@ -112,28 +113,29 @@ Comparison::Comparison(std::array<std::uint64_t, 3> all_digests, const std::stri
   std::copy_n(whole.begin(), std::min(whole.size(), text.size() - 1), text.begin());
 }
 
-std::vector<Comparison> compared(const MapCall& map_call, const AxisNames& axes,
+std::vector<Comparison> compared(const replicas::MapCall& map_call, const AxisNames& axes,
                                  const std::string& step, const Comparison& own) {
   const AxisCall call{map_call.map, axes, map_call.where};
-  ReplicaGroup& group = replicas_of(call, {}, GroupSizes::any);
+  groups::ReplicaGroup& group = replicas_of(call, {}, GroupSizes::any);
   std::vector<Comparison> all(static_cast<std::size_t>(group.size()), own);
-  communicate(call, [&] {
-    group.begin(CallRecord{Key(0).fold(step).bits(), text_of(map_call) + ", " + step});
+  collectives::communicate(call, [&] {
+    group.begin(
+        watch::CallRecord{Key(0).fold(step).bits(), replicas::text_of(map_call) + ", " + step});
     group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
     group.end();
   });
   return all;
 }
 
-void check_same_values(const MapCall& map_call, const std::vector<std::string>& texts) {
+void check_same_values(const replicas::MapCall& map_call, const std::vector<std::string>& texts) {
   // What of the texts does not fit is compared all the same.
   const std::string whole = join(texts);
-  const auto all =
-      compared(map_call, names_of(map_call), "comparing the static values that its replicas return",
-               Comparison({Key(0).fold(whole).bits()}, whole));
+  const auto all = compared(map_call, replicas::names_of(map_call),
+                            "comparing the static values that its replicas return",
+                            Comparison({Key(0).fold(whole).bits()}, whole));
   for (std::size_t r = 1; r < all.size(); ++r) {
     if (all[r].digests == all[0].digests) continue;
-    throw ValueError(str(text_of(map_call), ": the results of replicas 0 and ", r,
+    throw ValueError(str(replicas::text_of(map_call), ": the results of replicas 0 and ", r,
                          " differ in their static values, ", all[0].text.data(), " and ",
                          all[r].text.data(),
                          "; return as tensors what is not the same on all replicas"));

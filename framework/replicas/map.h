@@ -118,8 +118,9 @@ void check_same_form(const Tensor& first, const Tensor& leaf, const std::string&
 
 /// The leaves of all arguments of a pmap or vmap, cut as they say; what they say is checked, and
 /// gives the map's number of replicas.
-[[nodiscard]] std::vector<MapInput> cut(
-    MapCall& map_call, const std::vector<ArgumentLeaf<std::optional<std::int64_t>>>& arguments);
+[[nodiscard]] std::vector<replicas::MapInput> cut(
+    replicas::MapCall& map_call,
+    const std::vector<ArgumentLeaf<std::optional<std::int64_t>>>& arguments);
 
 /// What a process' replicas returned for one leaf of an element of the result.
 struct ResultLeaf {
@@ -134,7 +135,7 @@ struct ResultLeaf {
 
 /// In a map that spans processes: replaces leaves whose axis is std::nullopt by those of the axis'
 /// first replica.
-void take_first_replicas(const MapCall& map_call, Leaves& leaves,
+void take_first_replicas(const replicas::MapCall& map_call, Leaves& leaves,
                          const std::vector<std::optional<std::int64_t>>& axes);
 
 /// What replicas tell each other to find out whether they have the same.
@@ -146,21 +147,22 @@ struct Comparison {
 };
 
 /// `own` of each replica of the axes, some of the map's. Messages call it by `step`.
-[[nodiscard]] std::vector<Comparison> compared(const MapCall& map_call, const AxisNames& axes,
-                                               const std::string& step, const Comparison& own);
+[[nodiscard]] std::vector<Comparison> compared(const replicas::MapCall& map_call,
+                                               const AxisNames& axes, const std::string& step,
+                                               const Comparison& own);
 
 /// Throws ValueError on every replica of the map unless all have the same `texts`: those of the
 /// static values that they return.
-void check_same_values(const MapCall& map_call, const std::vector<std::string>& texts);
+void check_same_values(const replicas::MapCall& map_call, const std::vector<std::string>& texts);
 
 /// Runs `body`; ValueErrors gain what the map is and where it was made.
 template <typename Body>
-decltype(auto) with_title(const MapCall& map_call, const Body& body) {
+decltype(auto) with_title(const replicas::MapCall& map_call, const Body& body) {
   try {
     return body();
   } catch (const ValueError& error) {
-    throw ValueError(AxisCall{map_call.map, names_of(map_call), map_call.where}.text() + ": " +
-                     error.what());
+    throw ValueError(AxisCall{map_call.map, replicas::names_of(map_call), map_call.where}.text() +
+                     ": " + error.what());
   }
 }
 
@@ -236,15 +238,16 @@ consteval bool check_call() {
 /// finish(place, leaves, entries as a function, element's index, count) may change its leaves of an
 /// element of the result.
 template <typename Entry, typename F, typename Finish, typename Combine, typename... Args>
-auto run(const MapCall& map_call, const std::vector<MapInput>& inputs, const PrefixTree<Entry>& out,
-         const char* name, const F& f, const Finish& finish, const Combine& combined,
-         const Args&... args) {
+auto run(const replicas::MapCall& map_call, const std::vector<replicas::MapInput>& inputs,
+         const PrefixTree<Entry>& out, const char* name, const F& f, const Finish& finish,
+         const Combine& combined, const Args&... args) {
   using Result = std::remove_cvref_t<decltype(call_with_leaves(f, {}, args...))>;
   if constexpr (std::is_void_v<Result>) {
-    (void)run_map(map_call, inputs, [&](const ReplicaThread&, const Leaves& leaves) {
-      call_with_leaves(f, leaves, args...);
-      return Leaves();
-    });
+    (void)replicas::run_map(map_call, inputs,
+                            [&](const replicas::ReplicaThread&, const Leaves& leaves) {
+                              call_with_leaves(f, leaves, args...);
+                              return Leaves();
+                            });
   } else {
     const auto entries_for = [&](const auto& element, std::size_t index, std::size_t count) {
       return with_title(map_call, [&] {
@@ -254,8 +257,8 @@ auto run(const MapCall& map_call, const std::vector<MapInput>& inputs, const Pre
     };
     std::vector<std::optional<Result>> results(static_cast<std::size_t>(map_call.replicas));
     std::int64_t first = 0;
-    const auto leaves_of_all =
-        run_map(map_call, inputs, [&](const ReplicaThread& place, const Leaves& leaves) {
+    const auto leaves_of_all = replicas::run_map(
+        map_call, inputs, [&](const replicas::ReplicaThread& place, const Leaves& leaves) {
           if (place.local == 0) first = place.first;
           auto& result = results[static_cast<std::size_t>(place.local)];
           result.emplace(call_with_leaves(f, leaves, args...));
@@ -275,7 +278,7 @@ auto run(const MapCall& map_call, const std::vector<MapInput>& inputs, const Pre
       try {
         tree_detail::check_same_structure(*results[0], *results[r], "the result");
       } catch (const ValueError& error) {
-        error.rethrow_with(str(text_of(map_call), ": replicas ", first, " and ",
+        error.rethrow_with(str(replicas::text_of(map_call), ": replicas ", first, " and ",
                                first + static_cast<std::int64_t>(r), ": "));
       }
     }
@@ -298,11 +301,11 @@ auto run(const MapCall& map_call, const std::vector<MapInput>& inputs, const Pre
 
 /// The function that pmap or vmap gives; `map_call` says what their options do not have in common.
 template <typename F, typename Options>
-auto axis_map(const MapCall& map_call, F f, Options options) {
+auto axis_map(const replicas::MapCall& map_call, F f, Options options) {
   return [map_call, f = std::move(f),
           options = std::move(options)]<typename... Args>(const Args&... args) {
     if constexpr (check_call<F, Args...>()) {
-      MapCall call = map_call;
+      replicas::MapCall call = map_call;
       call.axes = {named_axis(options.axis_name, options.axis_size, call.lanes)};
       call.timeout = options.timeout;
       const auto inputs = with_title(call, [&] {
@@ -312,8 +315,8 @@ auto axis_map(const MapCall& map_call, F f, Options options) {
         }
         return cut(call, arguments);
       });
-      const auto share_first = [&](const ReplicaThread& place, Leaves& leaves, const auto& axes,
-                                   std::size_t, std::size_t) {
+      const auto share_first = [&](const replicas::ReplicaThread& place, Leaves& leaves,
+                                   const auto& axes, std::size_t, std::size_t) {
         if (place.spans_members) take_first_replicas(call, leaves, axes());
       };
       return run(call, inputs, options.out_axes, "out_axes", f, share_first, combine, args...);

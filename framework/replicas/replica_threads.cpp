@@ -19,15 +19,15 @@
 #include "framework/replicas/thread_ends.h"
 #include "framework/tree/grad.h"
 
-namespace lockstep {
+namespace lockstep::replicas {
 namespace {
 
 // Where a map's replicas are: what their environments are made of.
 struct Plan {
-  std::shared_ptr<LocalReplicas> local;
+  std::shared_ptr<groups::LocalReplicas> local;
   std::vector<AxisLevel> outer;
   AxisLevel level;  // its rank is that of the caller's first replica
-  std::shared_ptr<Cancellation> cancellation;
+  std::shared_ptr<comm::Cancellation> cancellation;
   std::int64_t threads;
   bool spans_members = false;
 };
@@ -49,7 +49,7 @@ struct MemberState {
 // Meets the job's other members for one step of the map, and tells how many replicas each runs. The
 // nodes of all members' graphs go on from the highest.
 std::vector<std::int64_t> meet_members(Environment& member, const MapCall& options,
-                                       const CallRecord& step, const char* name) {
+                                       const watch::CallRecord& step, const char* name) {
   const AxisCall call{name, member.levels()[0].axes[0].name, options.where};
   auto& group = replicas_of(call, {}, GroupSizes::any);
   const MemberState own{options.replicas, next_node()};
@@ -72,8 +72,8 @@ void span_job(Environment& member, const MapCall& options, Plan& plan) {
                               .fold(title_of(options))
                               .fold(options.backward ? options.backward->map_call : 0)
                               .fold(differentiated);
-  const CallRecord step{fingerprint.bits(),
-                        text_of(options) + (differentiated.empty() ? "" : ", " + differentiated)};
+  const watch::CallRecord step{
+      fingerprint.bits(), text_of(options) + (differentiated.empty() ? "" : ", " + differentiated)};
   const auto counts = meet_members(member, options, step, options.map);
   const auto own = counts.begin() + member.levels()[0].rank;
   const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
@@ -95,15 +95,16 @@ void span_job(Environment& member, const MapCall& options, Plan& plan) {
 Plan plan_of(const MapCall& options, Environment* caller) {
   const std::uint64_t map_call = options.backward ? options.backward->map_call : 1;
   Plan plan{nullptr, {}, {options.axes, 0, map_call, {}}, nullptr, 1};
-  plan.cancellation =
-      std::make_shared<Cancellation>(caller != nullptr ? caller->member().cancellation : nullptr);
+  plan.cancellation = std::make_shared<comm::Cancellation>(
+      caller != nullptr ? caller->member().cancellation : nullptr);
   if (own_math_threads() > 0 && options.threads_per_replica == 0) {
     plan.threads = std::max<std::int64_t>(1, own_math_threads() / options.replicas);
   } else {
     plan.threads = math_threads(options.threads_per_replica, options.replicas);
   }
   if (caller == nullptr) {
-    plan.local = std::make_shared<LocalReplicas>(0, nullptr, std::make_shared<Board>(1));
+    plan.local =
+        std::make_shared<groups::LocalReplicas>(0, nullptr, std::make_shared<watch::Board>(1));
     return plan;
   }
   plan.local = caller->local_replicas();
@@ -127,7 +128,7 @@ Plan plan_of(const MapCall& options, Environment* caller) {
 
 std::string text_of(const MapCall& options) {
   const bool counted = options.backward && options.backward->number > 0;
-  return str(title_of(options), " at ", text_of(options.where),
+  return str(title_of(options), " at ", lockstep::text_of(options.where),
              counted ? str(" (call ", options.backward->number, ")") : "");
 }
 
@@ -147,7 +148,7 @@ bool in_job() noexcept {
 }
 
 void run_as(Environment& environment, const std::function<void()>& body) {
-  Member& member = environment.member();
+  groups::Member& member = environment.member();
   const EnvironmentScope scope(&environment);
   try {
     member.cancellation->check();
@@ -185,7 +186,7 @@ void run_replica_threads(const MapCall& options,
         identities.empty() ? nullptr : identities[static_cast<std::size_t>(local)]));
   }
   if (caller != nullptr) {
-    caller->member().seat->enter_map(CallRecord{0, text_of(options)},
+    caller->member().seat->enter_map(watch::CallRecord{0, text_of(options)},
                                      static_cast<int>(options.replicas));
   }
 
@@ -197,15 +198,16 @@ void run_replica_threads(const MapCall& options,
     plan.cancellation->cancel(reason);
     plan.local->wake_all();
   });
-  RunLock own_lock;
-  RunLock* const run_lock =
-      !options.lanes ? nullptr : (current_run_lock() != nullptr ? current_run_lock() : &own_lock);
+  comm::RunLock own_lock;
+  comm::RunLock* const run_lock =
+      !options.lanes ? nullptr
+                     : (comm::current_run_lock() != nullptr ? comm::current_run_lock() : &own_lock);
   const std::string map = text_of(options);
   const auto run_replica = [&](std::int64_t local) {
     const at::ThreadLocalStateGuard same_state(callers_state);
     const ScopedValue same_depth(grad_depth, callers_grad_depth);
     set_math_threads(plan.threads);
-    const RunLockScope running(run_lock);
+    const comm::RunLockScope running(run_lock);
     const std::string replica = str("replica ", plan.level.rank + local, " of ", map);
     const ThreadEnds ends(replica);
     Environment& environment = *environments[static_cast<std::size_t>(local)];
@@ -217,7 +219,7 @@ void run_replica_threads(const MapCall& options,
     });
   };
   {
-    const RunLockRelease others_may_run;
+    const comm::RunLockRelease others_may_run;
     run_in_kept_threads(options.replicas, next_node(), failure, run_replica);
   }
   if (caller != nullptr) caller->member().seat->leave_map();
@@ -240,4 +242,4 @@ void run_replica_threads(const MapCall& options,
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

@@ -11,7 +11,7 @@
 
 #include "framework/axes/environment.h"
 
-namespace lockstep {
+namespace lockstep::replicas {
 
 /// Which call of a map replicas run the backward of.
 struct BackwardCall {
@@ -83,4 +83,4 @@ void run_replica_threads(const MapCall& options,
                          const std::function<void(const ReplicaThread&)>& body,
                          const Identities& identities = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

@@ -24,7 +24,7 @@
 #include "framework/collectives/psum.h"
 #include "framework/replicas/kept_threads.h"
 
-namespace lockstep {
+namespace lockstep::replicas {
 namespace {
 
 using at::Tensor;
@@ -61,7 +61,7 @@ class CountedElsewhere final : public Node {
   // `value` as a function of `source` whose gradient counts elsewhere.
   static Tensor following(Tensor value, const Tensor& source) {
     if (is_differentiable(source) && c10::GradMode::is_enabled()) {
-      const auto node = make_node<CountedElsewhere>();
+      const auto node = collectives::make_node<CountedElsewhere>();
       node->set_next_edges({gradient_edge(source)});
       torch::autograd::set_history(value, node);
     }
@@ -115,7 +115,7 @@ struct OwnGraph {
     if (is_own) return edge;
     const auto known = std::ranges::find(captured, edge, &CapturedEnd::outside);
     if (known != captured.end()) return known->inside;
-    captured.push_back({Edge(make_node<Captured>(edge), 0), edge});
+    captured.push_back({Edge(collectives::make_node<Captured>(edge), 0), edge});
     inputs.insert(captured.back().inside.function.get());
     return captured.back().inside;
   }
@@ -162,14 +162,14 @@ struct Recorded {
 
   MapCall options;
   std::vector<Port> ports;
-  std::vector<std::uint64_t> map_calls;  // of the replicas' levels
-  std::vector<AxisSet> result_axes;      // over which each result varies, with check_vma
+  std::vector<std::uint64_t> map_calls;    // of the replicas' levels
+  std::vector<tree::AxisSet> result_axes;  // over which each result varies, with check_vma
   // By replica:
   Identities identities;
   std::vector<Tensors> results;  // with their graphs
   std::vector<OwnGraph> graphs;
-  std::vector<std::vector<std::int64_t>> places;     // along each axis
-  std::vector<std::shared_ptr<Variance>> variances;  // with check_vma: what varies in it
+  std::vector<std::vector<std::int64_t>> places;           // along each axis
+  std::vector<std::shared_ptr<tree::Variance>> variances;  // with check_vma: what varies in it
 };
 
 std::vector<Tensors> attach(Recorded recorded);
@@ -322,7 +322,8 @@ Tensor or_zeros(const Tensor& gradient, const Tensor& like) {
 }
 
 // The map as the call whose backward calls collectives over these axes.
-ForwardCall forward_over(const Recorded& recorded, const std::vector<std::string>& axes) {
+collectives::ForwardCall forward_over(const Recorded& recorded,
+                                      const std::vector<std::string>& axes) {
   const MapCall& options = recorded.options;
   return {{options.map, AxisNames(axes), options.where}, 0, text_of(options)};
 }
@@ -339,8 +340,8 @@ void sum_shared(const Recorded& recorded, Tensors& gradients) {
     for (const std::size_t p : ports) {
       operands.push_back(or_zeros(gradients[p], recorded.ports[p].like));
     }
-    const ForwardCall map = forward_over(recorded, over);
-    const BackwardOf backward(map);
+    const collectives::ForwardCall map = forward_over(recorded, over);
+    const collectives::BackwardOf backward(map);
     const Tensors sums = collectives_detail::reduce_leaves(
         collectives_detail::Reduction::sum, {"psum", map.call.axes, map.call.where}, operands, {});
     for (std::size_t i = 0; i < ports.size(); ++i) gradients[ports[i]] = sums[i];
@@ -348,7 +349,7 @@ void sum_shared(const Recorded& recorded, Tensors& gradients) {
 }
 
 // For each replica which of them share a value that varies over `axes`, counted from 0.
-std::vector<std::size_t> sharers(const Recorded& recorded, AxisSet axes) {
+std::vector<std::size_t> sharers(const Recorded& recorded, tree::AxisSet axes) {
   std::map<std::vector<std::int64_t>, std::size_t> parts;
   std::vector<std::size_t> part_of;
   for (auto place : recorded.places) {
@@ -363,8 +364,8 @@ std::vector<std::size_t> sharers(const Recorded& recorded, AxisSet axes) {
 // A shared result is one value, taken from the first of the replicas that share it: they all begin
 // their backward with its gradient.
 void share_starts(const Recorded& recorded, std::size_t replica, Tensors& starts) {
-  Variance& variance = *recorded.variances[replica];
-  std::map<AxisSet, std::vector<std::size_t>> by_axes;
+  tree::Variance& variance = *recorded.variances[replica];
+  std::map<tree::AxisSet, std::vector<std::size_t>> by_axes;
   for (std::size_t k = 0; k < starts.size(); ++k) {
     if (is_differentiable(recorded.results[replica][k])) {
       by_axes[recorded.result_axes[k]].push_back(k);
@@ -374,10 +375,10 @@ void share_starts(const Recorded& recorded, std::size_t replica, Tensors& starts
   for (const auto& [axes, indices] : by_axes) {
     Tensors shared;
     for (const std::size_t k : indices) shared.push_back(starts[k].detach());
-    if (const AxisSet over = variance.all() & ~axes; over != 0) {
-      const Untracked untracked;
-      const ForwardCall map = forward_over(recorded, variance.names_of(over));
-      const BackwardOf backward(map);
+    if (const tree::AxisSet over = variance.all() & ~axes; over != 0) {
+      const tree::Untracked untracked;
+      const collectives::ForwardCall map = forward_over(recorded, variance.names_of(over));
+      const collectives::BackwardOf backward(map);
       shared = collectives_detail::pbroadcast_leaves({"pbroadcast", map.call.axes, map.call.where},
                                                      shared, 0);
     }
@@ -389,11 +390,11 @@ void share_starts(const Recorded& recorded, std::size_t replica, Tensors& starts
 
 // Gradients vary as what they are by.
 void type_gradients(const Recorded& recorded, std::size_t replica, Tensors& gradients) {
-  const Variance& variance = *recorded.variances[replica];
+  const tree::Variance& variance = *recorded.variances[replica];
   for (std::size_t p = 0; p < gradients.size(); ++p) {
     if (!gradients[p].defined()) continue;
-    const AxisSet axes = variance.all() & ~variance.set_of(recorded.ports[p].shared_over);
-    if (const AxisSet more = variance.of(gradients[p]) & ~axes; more != 0) {
+    const tree::AxisSet axes = variance.all() & ~variance.set_of(recorded.ports[p].shared_over);
+    if (const tree::AxisSet more = variance.of(gradients[p]) & ~axes; more != 0) {
       throw ValueError(lockstep::str(
           "the backward of ", text_of(recorded.options), ": the gradient by ",
           recorded.ports[p].captured ? "a captured tensor" : "an argument", " of shape ",
@@ -401,7 +402,7 @@ void type_gradients(const Recorded& recorded, std::size_t replica, Tensors& grad
           ", over which it does not: a function with a derivative of its own "
           "(torch::autograd::Function) used it with what varies; pvary it before"));
     }
-    gradients[p] = varying_over(axes, {gradients[p]})[0];
+    gradients[p] = collectives::varying_over(axes, {gradients[p]})[0];
   }
 }
 
@@ -443,7 +444,7 @@ Port start_port(const Recorded& recorded, const std::vector<Tensors>& starts, st
   const std::size_t replicas = starts.size();
   Port port{std::vector<Edge>(replicas), {}, {}, {}, {}, false};
   if (recorded.options.check_vma) {
-    const Variance& variance = *recorded.variances[0];
+    const tree::Variance& variance = *recorded.variances[0];
     port.part_of = sharers(recorded, recorded.result_axes[k]);
     port.shared_over = variance.names_of(variance.all() & ~recorded.result_axes[k]);
   } else {
@@ -497,7 +498,7 @@ variable_list MapBackward::apply(variable_list&& gradients) {
       [&](const ReplicaThread& place) {
         const auto r = static_cast<std::size_t>(place.local);
         note_place(second, place);
-        std::optional<VarianceScope> tracked;
+        std::optional<tree::VarianceScope> tracked;
         if (second.options.check_vma) {
           tracked.emplace(*recorded_.variances[r]);
           share_starts(recorded_, r, starts[r]);
@@ -546,7 +547,7 @@ std::vector<Tensors> attach(Recorded recorded) {
     next.insert(next.end(), port.outside.begin(), port.outside.end());
   }
   const std::vector<Tensors> inside = recorded.results;
-  const auto node = make_node<MapBackward>(std::move(recorded), current_identity());
+  const auto node = collectives::make_node<MapBackward>(std::move(recorded), current_identity());
   node->set_next_edges(std::move(next));
   for (std::size_t r = 0; r < outside.size(); ++r) {
     for (std::size_t k = 0; k < outside[r].size(); ++k) {
@@ -568,7 +569,7 @@ Tensor counted_elsewhere(const Tensor& result) {
 
 std::vector<std::vector<Tensor>> run_map(const MapCall& options,
                                          const std::vector<MapInput>& inputs, const MapBody& body) {
-  if (current_variance() != nullptr) {
+  if (tree::current_variance() != nullptr) {
     throw ValueError(text_of(options) +
                      ": a map in a replica of a shard_map with check_vma is not followed; call it "
                      "in a shard_map without, or write out what it does");
@@ -590,9 +591,10 @@ std::vector<std::vector<Tensor>> run_map(const MapCall& options,
     const auto r = static_cast<std::size_t>(place.local);
     note_place(recorded, place);
     recorded.identities[r] = place.environment->identity();
-    std::optional<VarianceScope> tracked;
+    std::optional<tree::VarianceScope> tracked;
     if (options.check_vma) {
-      recorded.variances[r] = std::make_shared<Variance>(names_of(options).names(), options.where);
+      recorded.variances[r] =
+          std::make_shared<tree::Variance>(names_of(options).names(), options.where);
       tracked.emplace(*recorded.variances[r]);
     }
     Tensors leaves;
@@ -600,7 +602,7 @@ std::vector<std::vector<Tensor>> run_map(const MapCall& options,
       Tensor part = inputs[i].parts[inputs[i].part_of[r]];
       const bool differentiable = recording && is_differentiable(part);
       if (tracked) {
-        Variance& variance = *recorded.variances[r];
+        tree::Variance& variance = *recorded.variances[r];
         part = variance.alias(part, variance.all() & ~variance.set_of(inputs[i].shared_over));
       }
       leaves.push_back(differentiable ? start_graph(recorded, i, r, part) : part);
@@ -617,4 +619,4 @@ std::vector<std::vector<Tensor>> run_map(const MapCall& options,
   return attach(std::move(recorded));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

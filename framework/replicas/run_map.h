@@ -9,7 +9,7 @@
 
 #include "framework/replicas/replica_threads.h"
 
-namespace lockstep {
+namespace lockstep::replicas {
 
 /// A leaf of a map's arguments: its parts, and which of them each replica of this process gets.
 struct MapInput {
@@ -47,4 +47,4 @@ using MapBody = std::function<std::vector<at::Tensor>(const ReplicaThread&,
 /// map's backward runs there, too.
 [[nodiscard]] at::Tensor counted_elsewhere(const at::Tensor& result);
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

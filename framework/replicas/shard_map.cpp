@@ -59,7 +59,7 @@ Tensor joined(Leaves blocks, const std::vector<std::int64_t>& counts) {
 
 LocalMesh::LocalMesh(const Mesh& mesh) : mesh_(mesh), replicas_(mesh.size()) {
   std::int64_t first = 0;
-  if (in_job()) {
+  if (replicas::in_job()) {
     const AxisLevel& job = current_environment()->levels()[0];
     if (mesh.size() % job.size() != 0) {
       throw ValueError(lockstep::str("the mesh ", text_of(mesh), " has ", mesh.size(),
@@ -137,10 +137,10 @@ std::vector<std::string> LocalMesh::unnamed(const PartitionSpec& spec) const {
   return rest;
 }
 
-MapInput LocalMesh::cut(const ArgumentLeaf<PartitionSpec>& argument) const {
+replicas::MapInput LocalMesh::cut(const ArgumentLeaf<PartitionSpec>& argument) const {
   const auto& [leaf, spec, what] = argument;
   check_rank(leaf, spec, what);
-  MapInput input{
+  replicas::MapInput input{
       {leaf}, std::vector<std::size_t>(static_cast<std::size_t>(replicas_), 0), unnamed(spec)};
   for (std::size_t d = 0; d < spec.size(); ++d) {
     const std::int64_t count = blocks(spec[d]);
@@ -191,23 +191,24 @@ Tensor LocalMesh::join(const ResultLeaf& result, const PartitionSpec& spec) cons
   // It counts where the first replica along the axes that its spec does not name is.
   const bool has_first =
       std::ranges::all_of(unnamed(spec), [&](const auto& axis) { return find(axis)->begin == 0; });
-  return has_first ? leaf : counted_elsewhere(leaf);
+  return has_first ? leaf : replicas::counted_elsewhere(leaf);
 }
 
-Leaves check_vma(const LocalMesh& local, const MapCall& map_call, const ResultLeaves& result) {
-  const Variance& variance = *current_variance();
+Leaves check_vma(const LocalMesh& local, const replicas::MapCall& map_call,
+                 const ResultLeaves& result) {
+  const tree::Variance& variance = *tree::current_variance();
   Leaves leaves;
   for (std::size_t l = 0; l < result.leaves.size(); ++l) {
     const std::string name =
         str("shard_map (", lockstep::text_of(map_call.where), "): result ", result.element,
             result.leaves.size() > 1 ? str(", leaf ", l, ",") : "");
     check_leaf(result.leaves[l], name);
-    const AxisSet named = variance.all() & ~variance.set_of(local.unnamed(result.specs[l]));
-    if (const AxisSet more = variance.of(result.leaves[l]) & ~named; more != 0) {
+    const tree::AxisSet named = variance.all() & ~variance.set_of(local.unnamed(result.specs[l]));
+    if (const tree::AxisSet more = variance.of(result.leaves[l]) & ~named; more != 0) {
       throw ValueError(str(name, " varies over ", AxisNames(variance.names_of(more)).text(),
                            ", which its out spec does not name. Is a psum missing?"));
     }
-    leaves.push_back(varying_over(named, {result.leaves[l]})[0]);
+    leaves.push_back(collectives::varying_over(named, {result.leaves[l]})[0]);
   }
   return leaves;
 }
@@ -222,7 +223,7 @@ std::size_t differing(const std::vector<Comparison>& all, std::size_t digest) {
 }
 
 // Throws ValueError on every replica if those of the leaves with these indices differ along `axes`.
-void check_alike(const MapCall& map_call, const ResultLeaves& result,
+void check_alike(const replicas::MapCall& map_call, const ResultLeaves& result,
                  const std::vector<std::size_t>& indices, const AxisNames& axes) {
   const std::string whole = str("result ", result.element);
   const auto name_of = [&](std::size_t index) {
@@ -234,8 +235,8 @@ void check_alike(const MapCall& map_call, const ResultLeaves& result,
   Key forms(0);
   Key values(0);
   for (const std::size_t index : indices) {
-    const Tensor message = as_message(result.leaves[index].detach());
-    const auto bytes = bytes_of(message);
+    const Tensor message = collectives::as_message(result.leaves[index].detach());
+    const auto bytes = collectives::bytes_of(message);
     const std::string_view value(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     const std::string form = form_of(message);
     own.push_back(Comparison({Key(0).fold(form).bits(), Key(0).fold(value).bits()}, form));
@@ -272,9 +273,9 @@ void check_alike(const MapCall& map_call, const ResultLeaves& result,
 
 }  // namespace
 
-void check_replicated(const LocalMesh& local, const MapCall& map_call,
+void check_replicated(const LocalMesh& local, const replicas::MapCall& map_call,
                       const PrefixTree<PartitionSpec>& specs, const ResultLeaves& result) {
-  const Untracked untracked;
+  const tree::Untracked untracked;
   // Also without leaves: other replicas may have some.
   std::map<std::vector<std::string>, std::vector<std::size_t>> leaves_by_axes;
   specs.for_each([&](const PartitionSpec& spec) { leaves_by_axes[local.unnamed(spec)]; });

@@ -43,7 +43,7 @@ class LocalMesh {
   /// ValueError, starting with `what`, if a spec names an axis twice or one that the mesh has not.
   void check(const PrefixTree<PartitionSpec>& specs, const std::string& what) const;
   /// The leaf as blocks of equal size, one for each of this process' index combinations.
-  [[nodiscard]] MapInput cut(const ArgumentLeaf<PartitionSpec>& argument) const;
+  [[nodiscard]] replicas::MapInput cut(const ArgumentLeaf<PartitionSpec>& argument) const;
   /// What cut() would make the replicas' blocks of.
   [[nodiscard]] Tensor join(const ResultLeaf& result, const PartitionSpec& spec) const;
   /// The mesh's axes that the spec does not name.
@@ -76,12 +76,12 @@ struct ResultLeaves {
 /// Throws ValueError on every replica if leaves differ along the axes that their specs do not name,
 /// in number, shape, dtype or value; `specs` is what out_specs says of the result. An undefined one
 /// is a ValueError, too.
-void check_replicated(const LocalMesh& local, const MapCall& map_call,
+void check_replicated(const LocalMesh& local, const replicas::MapCall& map_call,
                       const PrefixTree<PartitionSpec>& specs, const ResultLeaves& result);
 
 /// With check_vma, in each replica: ValueError if a leaf of a result varies over an axis that its
 /// spec does not name. Gives the leaves as ones that vary over all that it names.
-[[nodiscard]] Leaves check_vma(const LocalMesh& local, const MapCall& map_call,
+[[nodiscard]] Leaves check_vma(const LocalMesh& local, const replicas::MapCall& map_call,
                                const ResultLeaves& result);
 
 }  // namespace map_detail
@@ -128,11 +128,11 @@ template <typename F>
           out_specs = std::move(out_specs), options = std::move(options),
           where]<typename... Args>(const Args&... args) {
     if constexpr (map_detail::check_call<F, Args...>()) {
-      MapCall map_call{.map = "shard_map",
-                       .threads_per_replica = options.threads_per_replica,
-                       .timeout = options.timeout,
-                       .where = where,
-                       .check_vma = options.check_vma};
+      replicas::MapCall map_call{.map = "shard_map",
+                                 .threads_per_replica = options.threads_per_replica,
+                                 .timeout = options.timeout,
+                                 .where = where,
+                                 .check_vma = options.check_vma};
       for (const auto& [name, size] : mesh.axes()) map_call.axes.push_back({name, size});
       const auto local =
           map_detail::with_title(map_call, [&] { return map_detail::LocalMesh(mesh); });
@@ -143,13 +143,13 @@ template <typename F>
         }
         local.check(in_specs, "in_specs");
         local.check(out_specs, "out_specs");
-        std::vector<MapInput> blocks;
+        std::vector<replicas::MapInput> blocks;
         for (const auto& argument : map_detail::describe(in_specs, "in_specs", args...)) {
           blocks.push_back(local.cut(argument));
         }
         return blocks;
       });
-      const auto check = [&](const ReplicaThread&, Leaves& leaves, const auto& specs,
+      const auto check = [&](const replicas::ReplicaThread&, Leaves& leaves, const auto& specs,
                              std::size_t index, std::size_t count) {
         if (!options.check_vma && !options.check_replicated) return;
         const auto own = specs();

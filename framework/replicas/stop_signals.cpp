@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-namespace lockstep {
+namespace lockstep::replicas {
 namespace {
 
 constexpr std::array kStopSignals{SIGINT, SIGTERM};
@@ -53,4 +53,4 @@ int StopSignals::signal() const noexcept {
   return first_signal;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

@@ -7,7 +7,7 @@
 
 #include "framework/replicas/worker_process.h"
 
-namespace lockstep {
+namespace lockstep::replicas {
 
 /// While it lives SIGINT and SIGTERM call `handler`, except one that the program ignores.
 class StopHandler {
@@ -37,4 +37,4 @@ class StopSignals {
   StopHandler handler_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

@@ -26,7 +26,7 @@
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/stop_signals.h"
 
-namespace lockstep {
+namespace lockstep::replicas {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -222,7 +222,7 @@ struct End {
 
 class Supervisor {
  public:
-  Supervisor(std::vector<WorkerProcess> processes, const Board& board, milliseconds timeout)
+  Supervisor(std::vector<WorkerProcess> processes, const watch::Board& board, milliseconds timeout)
       : board_(board), timeout_(timeout) {
     for (WorkerProcess& process : processes) workers_.emplace_back(std::move(process), stop_);
   }
@@ -389,19 +389,19 @@ class Supervisor {
     return end;
   }
 
-  const Board& board_;
+  const watch::Board& board_;
   milliseconds timeout_;
   Waited all_stopped_;
   StopSignals stop_;
-  StoreServer server_;
+  comm::StoreServer server_;
   std::deque<Watched> workers_;
   std::vector<const Watched*> failed_;  // in the order in which they were seen
 };
 
 }  // namespace
 
-int supervise(std::vector<WorkerProcess> workers, const Board& board, milliseconds timeout) {
+int supervise(std::vector<WorkerProcess> workers, const watch::Board& board, milliseconds timeout) {
   return Supervisor(std::move(workers), board, timeout).run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

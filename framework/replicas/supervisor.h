@@ -6,7 +6,7 @@
 #include "framework/replicas/worker_process.h"
 #include "framework/watch/board.h"
 
-namespace lockstep {
+namespace lockstep::replicas {
 
 /// Watches the workers until all have ended: answers their stores, passes on their output, reaps
 /// them. When one fails or a SIGINT or SIGTERM comes, ends the others, within 2 seconds, and says
@@ -15,7 +15,7 @@ namespace lockstep {
 /// Workers that wait for each other end with a Timeout by themselves. The supervisor ends the job
 /// where they cannot do so: if all have been stopped for `timeout`, or if one waits for others on
 /// the `board` and has not checked its wait for that long.
-[[nodiscard]] int supervise(std::vector<WorkerProcess> workers, const Board& board,
+[[nodiscard]] int supervise(std::vector<WorkerProcess> workers, const watch::Board& board,
                             std::chrono::milliseconds timeout);
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

@@ -25,7 +25,7 @@
 #include "framework/base/text.h"
 #include "framework/replicas/first_failure.h"
 
-namespace lockstep {
+namespace lockstep::replicas {
 namespace {
 
 // A handler runs on this much.
@@ -178,4 +178,4 @@ void run_in_one_process(const std::string& replica, const std::function<void()>&
   check("has returned from its function");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

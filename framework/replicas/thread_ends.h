@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::replicas {
 
 /// While it lives this thread is a replica's. If the thread ends the whole process, the last words
 /// name the replica: "replica 2", or "replica 2 of" a map.
@@ -34,4 +34,4 @@ void run_in_one_process(
 /// In how many such processes run_in_one_process has ended so far.
 [[nodiscard]] std::uint64_t forked_returns();
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

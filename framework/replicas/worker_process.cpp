@@ -25,7 +25,7 @@
 #include "framework/base/text.h"
 #include "framework/comm/store.h"
 
-namespace lockstep {
+namespace lockstep::replicas {
 namespace {
 
 // Tells a process that was started anew which worker it is: "call index workers replicas store
@@ -113,7 +113,7 @@ const std::optional<WorkerPlace>& inherited_place() {
 
 WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlier,
                            const std::function<void(const WorkerPlace&)>& run) {
-  const auto [our_end, their_end] = make_socket_pair();
+  const auto [our_end, their_end] = comm::make_socket_pair();
   Descriptor our_store(our_end);
   const Descriptor their_store(their_end);
   auto [report_in, report_out] = make_pipe();
@@ -219,4 +219,4 @@ std::optional<Report> read_report(Descriptor& pipe, std::string& text) {
   return report;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

@@ -12,7 +12,7 @@
 
 #include "framework/base/shard.h"
 
-namespace lockstep {
+namespace lockstep::replicas {
 
 // A worker of a launched job as a process: how the launcher starts it, and what it does.
 
@@ -103,4 +103,4 @@ void send_report(int descriptor, const Report& report) noexcept;
 /// counts of all that the text has so far.
 [[nodiscard]] std::optional<Report> read_report(Descriptor& pipe, std::string& text);
 
-}  // namespace lockstep
+}  // namespace lockstep::replicas

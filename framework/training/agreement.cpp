@@ -17,7 +17,7 @@
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
 
-namespace lockstep {
+namespace lockstep::training {
 
 void start_alike(const std::vector<at::Tensor>& tensors, const AxisNames& axis_name) {
   const c10::AutoGradMode no_grad(false);
@@ -31,15 +31,15 @@ void start_alike(const std::vector<at::Tensor>& tensors, const AxisNames& axis_n
 }
 
 std::int64_t hash_of(const at::Tensor& tensor) {
-  const at::Tensor values = as_message(tensor.detach());
-  const auto bytes = bytes_of(values);
+  const at::Tensor values = collectives::as_message(tensor.detach());
+  const auto bytes = collectives::bytes_of(values);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return static_cast<std::int64_t>(std::hash<std::string_view>{}(text));
 }
 
 bool has_same_bytes(const at::Tensor& a, const at::Tensor& b) {
-  const at::Tensor values = as_message(a);
-  const at::Tensor others = as_message(b);
+  const at::Tensor values = collectives::as_message(a);
+  const at::Tensor others = collectives::as_message(b);
   return values.nbytes() == 0 ||
          std::memcmp(values.data_ptr(), others.data_ptr(), values.nbytes()) == 0;
 }
@@ -136,4 +136,4 @@ void check_agreement(const std::vector<std::string>& names, const std::vector<at
                             " from replica 0: the replicas have fallen apart"));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::training

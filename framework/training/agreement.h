@@ -10,7 +10,7 @@
 
 #include "framework/axes/axis_names.h"
 
-namespace lockstep {
+namespace lockstep::training {
 
 /// Gives `tensors` replica 0's values on all replicas of the axis. All replicas together.
 void start_alike(const std::vector<at::Tensor>& tensors, const AxisNames& axis_name);
@@ -47,4 +47,4 @@ struct Difference {
 void check_agreement(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
                      const AxisNames& axis_name, const char* kind = "parameter");
 
-}  // namespace lockstep
+}  // namespace lockstep::training

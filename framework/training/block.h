@@ -6,7 +6,9 @@
 
 namespace lockstep {
 
+namespace training {
 class BlockGathering;
+}
 
 /// A part of a model whose parameters are needed while it runs, in forward and in backward, and at
 /// no other time: a layer, or some that belong together. ZeRO stage 3 gathers them then and drops
@@ -19,7 +21,7 @@ class Block : public torch::nn::Module {
   at::Tensor operator()(const at::Tensor& input);
 
   /// From now on `runner`, as long as it lives, runs this block, or nothing does: nullptr.
-  void set_runner(const std::shared_ptr<BlockGathering>& runner) {
+  void set_runner(const std::shared_ptr<training::BlockGathering>& runner) {
     runner_ = runner;
     had_runner_ = runner != nullptr;
   }
@@ -27,7 +29,7 @@ class Block : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& input) = 0;
 
  private:
-  std::weak_ptr<BlockGathering> runner_;
+  std::weak_ptr<training::BlockGathering> runner_;
   bool had_runner_ = false;
 };
 

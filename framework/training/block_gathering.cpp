@@ -22,11 +22,16 @@ at::Tensor Block::operator()(const at::Tensor& input) {
   return forward(input);
 }
 
+}  // namespace lockstep
+
+namespace lockstep::training {
+
 BlockGathering::BlockGathering(const std::vector<Block*>& blocks, FlatParameters& parameters,
-                               AxisQueue& queue, std::function<void(std::size_t bucket)> left)
+                               collectives::AxisQueue& queue,
+                               std::function<void(std::size_t bucket)> left)
     : parameters_(parameters), queue_(queue), left_(std::move(left)), parts_(blocks.size()) {
   for (std::size_t part = 0; part < blocks.size(); ++part) part_of_.emplace(blocks[part], part);
-  const std::vector<FlatBucket>& buckets = parameters.layout().buckets();
+  const std::vector<tree::FlatBucket>& buckets = parameters.layout().buckets();
   for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
     if (buckets[bucket].group == 0) continue;
     Part& part = parts_[static_cast<std::size_t>(buckets[bucket].group - 1)];
@@ -104,7 +109,7 @@ void BlockGathering::before_backward(std::size_t part) {
 }
 
 void BlockGathering::gradient_ready(std::size_t item) {
-  const FlatLayout& layout = parameters_.layout();
+  const tree::FlatLayout& layout = parameters_.layout();
   const std::int64_t group = layout.buckets()[layout.place(item).bucket].group;
   if (group == 0) return;
   const auto index = static_cast<std::size_t>(group - 1);
@@ -166,4 +171,4 @@ std::shared_ptr<void> BlockGathering::hold_everything() {
           }};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::training

@@ -10,7 +10,7 @@
 #include "framework/training/block.h"
 #include "framework/training/flat_parameters.h"
 
-namespace lockstep {
+namespace lockstep::training {
 
 /// Gathers blocks' parameters when they run and drops them after it, in forward and backward. At
 /// most two blocks are there at a time: the one that runs, and the one before (in a backward) or,
@@ -20,8 +20,8 @@ class BlockGathering final : public std::enable_shared_from_this<BlockGathering>
   /// `blocks` are the groups 1, 2, … of the parameters' layout. `left` is called with each bucket
   /// of a block whose backward is over, at the same places on all replicas; not for a block that
   /// ran on an input without a gradient.
-  BlockGathering(const std::vector<Block*>& blocks, FlatParameters& parameters, AxisQueue& queue,
-                 std::function<void(std::size_t bucket)> left);
+  BlockGathering(const std::vector<Block*>& blocks, FlatParameters& parameters,
+                 collectives::AxisQueue& queue, std::function<void(std::size_t bucket)> left);
 
   /// block.forward(input).
   at::Tensor run(Block& block, const at::Tensor& input);
@@ -58,7 +58,7 @@ class BlockGathering final : public std::enable_shared_from_this<BlockGathering>
   void after_backward(std::size_t part);
 
   FlatParameters& parameters_;
-  AxisQueue& queue_;
+  collectives::AxisQueue& queue_;
   std::function<void(std::size_t bucket)> left_;
   std::vector<Part> parts_;
   std::map<const Block*, std::size_t> part_of_;
@@ -70,4 +70,4 @@ class BlockGathering final : public std::enable_shared_from_this<BlockGathering>
   bool is_other_ = false;                // or another, whose end is awaited
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::training

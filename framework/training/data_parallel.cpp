@@ -12,24 +12,24 @@
 namespace lockstep {
 namespace {
 
-ModuleParameters tree_parameters(const std::vector<at::Tensor>& leaves) {
+training::ModuleParameters tree_parameters(const std::vector<at::Tensor>& leaves) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    check_parameter(lockstep::str("leaf ", i), leaves[i]);
+    training::check_parameter(lockstep::str("leaf ", i), leaves[i]);
     require(leaves[i].requires_grad(), "DataParallel: leaf ", i, " requires no gradient");
   }
-  return leaf_parameters(leaves);
+  return training::leaf_parameters(leaves);
 }
 
 }  // namespace
 
-DataParallel::DataParallel(torch::nn::Module* module, ModuleParameters parameters,
+DataParallel::DataParallel(torch::nn::Module* module, training::ModuleParameters parameters,
                            const AxisNames& axis_name, const DataParallelOptions& options,
                            std::source_location where)
     : axis_(axis_name),
       options_(options),
       made_{"DataParallel", axis_, where},
       all_(std::move(parameters)),
-      claims_("DataParallel", {ParameterPart::gradients}, all_.names, all_.tensors),
+      claims_("DataParallel", {training::ParameterPart::gradients}, all_.names, all_.tensors),
       hooks_(all_.names, all_.tensors,
              {.begin =
                   [this] {
@@ -41,17 +41,17 @@ DataParallel::DataParallel(torch::nn::Module* module, ModuleParameters parameter
   const CalledFrom scope(made_);
   require(options_.bucket_mb > 0 && options_.bucket_mb <= 1e6, "DataParallel: bucket_mb is ",
           options_.bucket_mb, "; it must be above 0 and at most 1000000");
-  check_same_model(all_.all_names, all_.all, axis_);
-  start_alike(all_.all, axis_);
+  training::check_same_model(all_.all_names, all_.all, axis_);
+  training::start_alike(all_.all, axis_);
   buffers_.emplace(module, axis_, options_.buffers);
   random_draws_.emplace(module, options_.seed, options_.randomness, axis_);
 }
 
-void DataParallel::backward(const at::Tensor& loss, const BackwardOptions& options, bool is_last,
-                            std::source_location where) {
+void DataParallel::backward(const at::Tensor& loss, const training::BackwardOptions& options,
+                            bool is_last, std::source_location where) {
   const AxisCall call{is_last ? "DataParallel::backward" : "DataParallel::accumulate", axis_,
                       where};
-  check_loss(loss, call);
+  training::check_loss(loss, call);
   begin(call, loss, is_last);
   if (loss.defined()) hooks_.backward(loss, options);
   end(loss.defined());
@@ -60,7 +60,7 @@ void DataParallel::backward(const at::Tensor& loss, const BackwardOptions& optio
 void DataParallel::check_agreement(std::source_location where) {
   const AxisCall call{"DataParallel::check_agreement", axis_, where};
   const CalledFrom scope(call);
-  lockstep::check_agreement(all_.all_names, all_.all, axis_);
+  lockstep::training::check_agreement(all_.all_names, all_.all, axis_);
   buffers_->check_agreement();
 }
 
@@ -68,7 +68,7 @@ void DataParallel::check_agreement(std::source_location where) {
 void DataParallel::begin(const AxisCall& call, const at::Tensor& loss, bool is_last) {
   call_ = call;
   const CalledFrom scope(*call_);
-  check_still_all(all_, call);
+  training::check_still_all(all_, call);
   random_draws_->begin_backward();
   if (!gradients_) lay_out(loss);
   gradients_->begin(is_first_, is_last);
@@ -77,7 +77,7 @@ void DataParallel::begin(const AxisCall& call, const at::Tensor& loss, bool is_l
 
 void DataParallel::add(std::size_t index, const at::Tensor& gradient) {
   const CalledFrom scope(*call_);
-  check_dense(gradient, all_.names[index], *call_);
+  training::check_dense(gradient, all_.names[index], *call_);
   gradients_->add(index, gradient);
 }
 
@@ -111,23 +111,25 @@ void DataParallel::end(bool has_loss) {
 
 void DataParallel::lay_out(const at::Tensor& loss) {
   const c10::AutoGradMode no_grad(false);
-  const FlatLayout layout = flat_layout(all_, agreed_backward_order(loss, all_.tensors, axis_),
-                                        options_.bucket_mb, axis_size(axis_));
-  gradients_ = std::make_unique<FlatGradients>(
+  const tree::FlatLayout layout =
+      training::flat_layout(all_, training::agreed_backward_order(loss, all_.tensors, axis_),
+                            options_.bucket_mb, axis_size(axis_));
+  gradients_ = std::make_unique<training::FlatGradients>(
       all_.tensors, layout, axis_,
-      FlatGradientOptions{.overlap = options_.overlap, .compression = options_.compression},
+      training::FlatGradientOptions{.overlap = options_.overlap,
+                                    .compression = options_.compression},
       queue_);
 }
 
 DataParallel::DataParallel(torch::nn::Module& module, const AxisNames& axis_name,
                            const DataParallelOptions& options, std::source_location where)
-    : DataParallel(&module, module_parameters(module), axis_name, options, where) {}
+    : DataParallel(&module, training::module_parameters(module), axis_name, options, where) {}
 
 DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, const AxisNames& axis_name,
                            const DataParallelOptions& options, std::source_location where)
     : DataParallel(nullptr, tree_parameters(leaves), axis_name, options, where) {}
 
-void DataParallel::backward(const at::Tensor& loss, const BackwardOptions& options,
+void DataParallel::backward(const at::Tensor& loss, const training::BackwardOptions& options,
                             std::source_location where) {
   backward(loss, options, /*is_last=*/true, where);
 }

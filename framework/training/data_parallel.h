@@ -66,7 +66,7 @@ class DataParallel {
   /// that; here it is replaced. An undefined loss has none: of a replica without samples.
   /// ValueError for a loss that needs no gradient or has several elements, and for gradients that
   /// are not dense.
-  void backward(const at::Tensor& loss, const BackwardOptions& options = {},
+  void backward(const at::Tensor& loss, const training::BackwardOptions& options = {},
                 std::source_location where = std::source_location::current());
   /// loss.backward() of a microbatch: its gradients are added to the next backward's. Nothing is
   /// sent.
@@ -84,10 +84,11 @@ class DataParallel {
                const DataParallelOptions& options, std::source_location where);
   // Of `parameters` those that require a gradient are averaged; all start alike. They are those of
   // `module`, or of a tree (nullptr).
-  DataParallel(torch::nn::Module* module, ModuleParameters parameters, const AxisNames& axis_name,
-               const DataParallelOptions& options, std::source_location where);
+  DataParallel(torch::nn::Module* module, training::ModuleParameters parameters,
+               const AxisNames& axis_name, const DataParallelOptions& options,
+               std::source_location where);
 
-  void backward(const at::Tensor& loss, const BackwardOptions& options, bool is_last,
+  void backward(const at::Tensor& loss, const training::BackwardOptions& options, bool is_last,
                 std::source_location where);
   void begin(const AxisCall& call, const at::Tensor& loss, bool is_last);
   void add(std::size_t index, const at::Tensor& gradient);
@@ -98,14 +99,14 @@ class DataParallel {
   AxisNames axis_;
   DataParallelOptions options_;
   AxisCall made_;
-  ModuleParameters all_;
-  ParameterClaims claims_;
-  std::unique_ptr<FlatGradients> gradients_;
-  GradientHooks hooks_;
-  AxisQueue queue_;
-  UnusedParameters unused_;
-  std::optional<ModuleBuffers> buffers_;
-  std::optional<RandomDraws> random_draws_;
+  training::ModuleParameters all_;
+  training::ParameterClaims claims_;
+  std::unique_ptr<training::FlatGradients> gradients_;
+  training::GradientHooks hooks_;
+  collectives::AxisQueue queue_;
+  training::UnusedParameters unused_;
+  std::optional<training::ModuleBuffers> buffers_;
+  std::optional<training::RandomDraws> random_draws_;
   std::optional<AxisCall> call_;  // the backward that goes on
   bool is_first_ = true;          // it is the first one since the last reduction
   bool is_last_ = true;           // its gradients are reduced

@@ -15,9 +15,9 @@
 #include "framework/collectives/message.h"
 #include "framework/training/turn_gradients.h"
 
-namespace lockstep {
+namespace lockstep::training {
 
-at::ScalarType gradient_dtype(const FlatBucket& bucket) {
+at::ScalarType gradient_dtype(const tree::FlatBucket& bucket) {
   const bool is_half = bucket.dtype == at::kBFloat16 || bucket.dtype == at::kHalf;
   return is_half ? at::kFloat : bucket.dtype;
 }
@@ -27,9 +27,9 @@ at::ScalarType gradient_dtype(const FlatBucket& bucket) {
 class StagingBuffers {
  public:
   // Gives the dtype of a bucket here; buckets without one (undefined) have no room.
-  using TypeOf = at::ScalarType (*)(const FlatBucket&);
+  using TypeOf = at::ScalarType (*)(const tree::FlatBucket&);
 
-  StagingBuffers(const FlatLayout& layout, const AxisNames& axis_name, std::size_t at_once,
+  StagingBuffers(const tree::FlatLayout& layout, const AxisNames& axis_name, std::size_t at_once,
                  TypeOf type_of)
       : type_of_(type_of) {
     const std::int64_t largest = bytes(layout, 1, type_of);
@@ -39,15 +39,15 @@ class StagingBuffers {
   }
 
   // All of bucket `index`, flat. The one that comes at_once later has the same memory.
-  at::Tensor of(const FlatBucket& bucket, std::size_t index) const {
+  at::Tensor of(const tree::FlatBucket& bucket, std::size_t index) const {
     const at::ScalarType type = type_of_(bucket);
     return buffers_[index % buffers_.size()].narrow(0, 0, bucket.bytes(type)).view(type);
   }
 
   // What they take.
-  static std::int64_t bytes(const FlatLayout& layout, std::size_t at_once, TypeOf type_of) {
+  static std::int64_t bytes(const tree::FlatLayout& layout, std::size_t at_once, TypeOf type_of) {
     std::int64_t largest = 0;
-    for (const FlatBucket& bucket : layout.buckets()) {
+    for (const tree::FlatBucket& bucket : layout.buckets()) {
       largest = std::max(largest, bucket.bytes(type_of(bucket)));
     }
     return static_cast<std::int64_t>(at_once) * largest;
@@ -64,7 +64,7 @@ class StagingBuffers {
 // values() and release() come between add()s.
 class LocalGradients {
  public:
-  LocalGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout)
+  LocalGradients(const std::vector<at::Tensor>& parameters, const tree::FlatLayout& layout)
       : layout_(layout) {
     for (const at::Tensor& parameter : parameters) sizes_.push_back(parameter.sizes().vec());
   }
@@ -96,7 +96,7 @@ class LocalGradients {
 
   // Parameter `index` in a flat tensor that is laid out as its bucket.
   at::Tensor view_of(const at::Tensor& bucket, std::size_t index) const {
-    return part_of(bucket, layout_.place(index).offset, sizes_[index]);
+    return collectives::part_of(bucket, layout_.place(index).offset, sizes_[index]);
   }
 
  protected:
@@ -106,7 +106,7 @@ class LocalGradients {
     return tensor;
   }
 
-  const FlatLayout& layout_;
+  const tree::FlatLayout& layout_;
 
  private:
   std::vector<std::vector<std::int64_t>> sizes_;  // by parameter
@@ -117,10 +117,10 @@ namespace {
 
 class KeptGradients : public LocalGradients {
  public:
-  KeptGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
+  KeptGradients(const std::vector<at::Tensor>& parameters, const tree::FlatLayout& layout,
                 const AxisNames& axis_name)
       : LocalGradients(parameters, layout) {
-    for (const FlatBucket& bucket : layout.buckets()) {
+    for (const tree::FlatBucket& bucket : layout.buckets()) {
       buckets_.push_back(
           count_bytes(symmetric_zeros({bucket.size}, gradient_dtype(bucket), axis_name)));
     }
@@ -160,11 +160,11 @@ class KeptGradients : public LocalGradients {
 
 class GradientsInTurns final : public KeptGradients {
  public:
-  GradientsInTurns(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
+  GradientsInTurns(const std::vector<at::Tensor>& parameters, const tree::FlatLayout& layout,
                    const AxisNames& axis_name)
       : KeptGradients(parameters, layout), axis_(axis_name) {
     const AxisCall call{"gradients", axis_, std::source_location::current()};
-    ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
+    groups::ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
     sums_ = TurnGradients::of_worker(all, layout);
     replicas_here_ = static_cast<std::int64_t>(all.layout().own_places().size());
     place_here_ = static_cast<std::int64_t>(all.layout().index_of(all.rank()));
@@ -200,7 +200,7 @@ class GradientsInTurns final : public KeptGradients {
 
 class StagedGradients final : public LocalGradients {
  public:
-  StagedGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
+  StagedGradients(const std::vector<at::Tensor>& parameters, const tree::FlatLayout& layout,
                   const AxisNames& axis_name, std::size_t at_once)
       : LocalGradients(parameters, layout),
         staging_(layout, axis_name, at_once, gradient_dtype),
@@ -256,8 +256,8 @@ class StagedGradients final : public LocalGradients {
 
 std::unique_ptr<LocalGradients> make_local(GradientWay way,
                                            const std::vector<at::Tensor>& parameters,
-                                           const FlatLayout& layout, const AxisNames& axis_name,
-                                           std::size_t at_once) {
+                                           const tree::FlatLayout& layout,
+                                           const AxisNames& axis_name, std::size_t at_once) {
   if (way == GradientWay::staged) {
     return std::make_unique<StagedGradients>(parameters, layout, axis_name, at_once);
   }
@@ -268,19 +268,19 @@ std::unique_ptr<LocalGradients> make_local(GradientWay way,
 }
 
 // How many buckets are reduced at one time.
-std::size_t reductions_at_once(const FlatLayout& layout, bool overlaps) {
+std::size_t reductions_at_once(const tree::FlatLayout& layout, bool overlaps) {
   return std::min<std::size_t>(layout.buckets().size(), overlaps ? 2 : 1);
 }
 
-at::ScalarType wire_type(const FlatBucket& bucket) {
+at::ScalarType wire_type(const tree::FlatBucket& bucket) {
   return gradient_dtype(bucket) == at::kFloat ? at::kBFloat16 : at::ScalarType::Undefined;
 }
 
 }  // namespace
 
-FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
-                             const AxisNames& axis_name, const FlatGradientOptions& options,
-                             AxisQueue& queue)
+FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters,
+                             const tree::FlatLayout& layout, const AxisNames& axis_name,
+                             const FlatGradientOptions& options, collectives::AxisQueue& queue)
     : layout_(layout),
       options_(options),
       queue_(queue),
@@ -297,7 +297,7 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Fl
       bucket.mean = at::zeros_like(bucket.reduced);
       summed_means_ += static_cast<std::int64_t>(bucket.mean.nbytes());
     }
-    const FlatBucket& shape = layout_.buckets()[index];
+    const tree::FlatBucket& shape = layout_.buckets()[index];
     if (options_.compression != Compression::none && gradient_dtype(shape) == at::kFloat) {
       bucket.residual = at::zeros({shape.size}, at::kFloat);
     }
@@ -314,12 +314,12 @@ MemoryUse FlatGradients::use() const noexcept {
           .communication = predicted_use(layout_, options_, queue_.overlaps()).communication};
 }
 
-MemoryUse FlatGradients::predicted_use(const FlatLayout& layout, const FlatGradientOptions& options,
-                                       bool overlaps) {
+MemoryUse FlatGradients::predicted_use(const tree::FlatLayout& layout,
+                                       const FlatGradientOptions& options, bool overlaps) {
   const std::size_t at_once = reductions_at_once(layout, overlaps);
   const bool is_whole = options.way == GradientWay::kept_whole;
   MemoryUse use;
-  for (const FlatBucket& bucket : layout.buckets()) {
+  for (const tree::FlatBucket& bucket : layout.buckets()) {
     const std::int64_t whole = bucket.bytes(gradient_dtype(bucket));
     const std::int64_t mean = is_whole ? whole : whole / layout.shards();
     use.gradients += options.way == GradientWay::kept ? whole : mean;
@@ -457,4 +457,4 @@ void FlatGradients::complete_next() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::training

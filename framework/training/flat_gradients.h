@@ -15,7 +15,7 @@
 #include "framework/training/memory_prediction.h"
 #include "framework/tree/flat_layout.h"
 
-namespace lockstep {
+namespace lockstep::training {
 
 class LocalGradients;
 class StagingBuffers;
@@ -40,7 +40,7 @@ struct FlatGradientOptions {
 };
 
 /// The dtype of a bucket's gradients: those of half types are summed and sent in float32.
-[[nodiscard]] at::ScalarType gradient_dtype(const FlatBucket& bucket);
+[[nodiscard]] at::ScalarType gradient_dtype(const tree::FlatBucket& bucket);
 
 /// Gradients in flat buckets, and their means over an axis: a reduction (sum, then one division) a
 /// bucket. Between begin() and finish() the gradients of one backward are added, each as it comes.
@@ -50,8 +50,9 @@ class FlatGradients {
   /// For parameters laid out by `layout`, buckets of group 0 behind the others. The reductions go
   /// through `queue`, until the last finish(); it must end before this, whose buffers may be under
   /// way. All replicas together.
-  FlatGradients(const std::vector<at::Tensor>& parameters, const FlatLayout& layout,
-                const AxisNames& axis_name, const FlatGradientOptions& options, AxisQueue& queue);
+  FlatGradients(const std::vector<at::Tensor>& parameters, const tree::FlatLayout& layout,
+                const AxisNames& axis_name, const FlatGradientOptions& options,
+                collectives::AxisQueue& queue);
   ~FlatGradients();
 
   /// Begins a microbatch, which may be the first or the last of a step.
@@ -84,7 +85,7 @@ class FlatGradients {
   /// What this replica takes; of what those that take turns have together, its part.
   [[nodiscard]] MemoryUse use() const noexcept;
   /// What a replica will take, without the sets of TurnGradients. `overlaps` as the queue.
-  [[nodiscard]] static MemoryUse predicted_use(const FlatLayout& layout,
+  [[nodiscard]] static MemoryUse predicted_use(const tree::FlatLayout& layout,
                                                const FlatGradientOptions& options, bool overlaps);
 
  private:
@@ -94,7 +95,7 @@ class FlatGradients {
     at::Tensor residual;  // what compression has left out so far
     std::size_t missing = 0;
     bool is_closed = false;
-    std::optional<AxisQueue::Call> call;
+    std::optional<collectives::AxisQueue::Call> call;
     at::Tensor message;  // under way
   };
   [[nodiscard]] bool reduces_now() const { return last_ || options_.reduces_every_microbatch; }
@@ -104,9 +105,9 @@ class FlatGradients {
   void complete_next();
   [[nodiscard]] at::Tensor compressed(std::size_t index, const at::Tensor& values);
 
-  FlatLayout layout_;
+  tree::FlatLayout layout_;
   FlatGradientOptions options_;
-  AxisQueue& queue_;
+  collectives::AxisQueue& queue_;
   std::int64_t replica_;
   std::size_t at_once_;  // buckets that are staged or under way at one time
   std::unique_ptr<LocalGradients> local_;
@@ -120,4 +121,4 @@ class FlatGradients {
   std::int64_t summed_means_ = 0;  // bytes of those of several microbatches
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::training

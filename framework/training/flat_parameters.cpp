@@ -18,7 +18,7 @@
 #include "framework/collectives/message.h"
 #include "framework/training/agreement.h"
 
-namespace lockstep {
+namespace lockstep::training {
 namespace {
 
 const void* storage_of(const at::Tensor& tensor) {
@@ -62,7 +62,7 @@ void set_storage_memory(const c10::Storage& storage, const at::Tensor& memory) {
 }  // namespace
 
 FlatParameters::FlatParameters(std::vector<std::string> names, std::vector<at::Tensor> parameters,
-                               const FlatLayout& layout, AxisNames axis_name,
+                               const tree::FlatLayout& layout, AxisNames axis_name,
                                ParameterUpdates updates)
     : names_(std::move(names)),
       parameters_(std::move(parameters)),
@@ -77,7 +77,7 @@ FlatParameters::FlatParameters(std::vector<std::string> names, std::vector<at::T
     placed_[i].dtype = parameters_[i].scalar_type();
   }
   // Bucket by bucket: each frees the memory that its parameters had.
-  for (const FlatBucket& bucket : layout_.buckets()) {
+  for (const tree::FlatBucket& bucket : layout_.buckets()) {
     CommonZeros zeros = common_zeros({bucket.size}, bucket.dtype, axis_);
     is_common_ = zeros.is_common;
     buckets_.push_back({.memory = std::move(zeros.tensor)});
@@ -114,8 +114,8 @@ FlatParameters::~FlatParameters() {
 }
 
 at::Tensor FlatParameters::place_of(std::size_t index) const {
-  const FlatPosition& place = layout_.place(index);
-  return part_of(buckets_[place.bucket].memory, place.offset, placed_[index].sizes);
+  const tree::FlatPosition& place = layout_.place(index);
+  return collectives::part_of(buckets_[place.bucket].memory, place.offset, placed_[index].sizes);
 }
 
 void FlatParameters::put(std::size_t index, const at::Tensor& memory) {
@@ -351,7 +351,7 @@ at::Tensor FlatParameters::own_shard(std::size_t index, const at::Tensor& bucket
   return bucket.narrow(0, own.offset, own.size);
 }
 
-void FlatParameters::start_gathering(std::size_t index, AxisQueue& queue) {
+void FlatParameters::start_gathering(std::size_t index, collectives::AxisQueue& queue) {
   Bucket& bucket = buckets_[index];
   if (!is_cut(index) || bucket.gathered.defined()) return;
   const c10::AutoGradMode no_grad(false);
@@ -361,7 +361,7 @@ void FlatParameters::start_gathering(std::size_t index, AxisQueue& queue) {
   bucket.gathering = queue.all_gather_into(bucket.gathered, bucket.own);
 }
 
-void FlatParameters::gather(std::size_t index, AxisQueue& queue) {
+void FlatParameters::gather(std::size_t index, collectives::AxisQueue& queue) {
   start_gathering(index, queue);
   Bucket& bucket = buckets_[index];
   if (!bucket.gathering) return;
@@ -370,7 +370,7 @@ void FlatParameters::gather(std::size_t index, AxisQueue& queue) {
   set_memory(index, bucket.gathered);
 }
 
-void FlatParameters::drop(std::size_t index, AxisQueue& queue) {
+void FlatParameters::drop(std::size_t index, collectives::AxisQueue& queue) {
   Bucket& bucket = buckets_[index];
   if (!bucket.gathered.defined()) return;
   gather(index, queue);
@@ -379,18 +379,18 @@ void FlatParameters::drop(std::size_t index, AxisQueue& queue) {
   bucket.gathered.reset();
 }
 
-std::int64_t FlatParameters::predicted_bytes(const FlatLayout& layout) {
+std::int64_t FlatParameters::predicted_bytes(const tree::FlatLayout& layout) {
   std::int64_t sum = 0;
-  for (const FlatBucket& bucket : layout.buckets()) {
+  for (const tree::FlatBucket& bucket : layout.buckets()) {
     sum += bucket.bytes(bucket.dtype) / (bucket.group != 0 ? layout.shards() : 1);
   }
   return sum;
 }
 
 // Two blocks, the largest there are.
-std::int64_t FlatParameters::predicted_gathered(const FlatLayout& layout) {
+std::int64_t FlatParameters::predicted_gathered(const tree::FlatLayout& layout) {
   std::vector<std::int64_t> blocks(2);
-  for (const FlatBucket& bucket : layout.buckets()) {
+  for (const tree::FlatBucket& bucket : layout.buckets()) {
     if (bucket.group == 0) continue;
     const auto block = static_cast<std::size_t>(bucket.group - 1);
     blocks.resize(std::max(blocks.size(), block + 1));
@@ -400,4 +400,4 @@ std::int64_t FlatParameters::predicted_gathered(const FlatLayout& layout) {
   return blocks[0] + blocks[1];
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::training

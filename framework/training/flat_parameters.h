@@ -14,7 +14,7 @@
 #include "framework/collectives/axis_queue.h"
 #include "framework/tree/flat_layout.h"
 
-namespace lockstep {
+namespace lockstep::training {
 
 /// What replica r updates: all, its shard of each bucket, or the buckets of group r + 1. Where
 /// replicas share memory `all` is its shard, too.
@@ -39,14 +39,14 @@ class FlatParameters {
   /// and for one that is a part of a storage which others use, too; CommError if the host has not
   /// enough memory.
   FlatParameters(std::vector<std::string> names, std::vector<at::Tensor> parameters,
-                 const FlatLayout& layout, AxisNames axis_name, ParameterUpdates updates);
+                 const tree::FlatLayout& layout, AxisNames axis_name, ParameterUpdates updates);
   ~FlatParameters();
   FlatParameters(const FlatParameters&) = delete;
   FlatParameters& operator=(const FlatParameters&) = delete;
 
   /// Whether the replicas hold one copy.
   [[nodiscard]] bool is_common() const noexcept { return is_common_; }
-  [[nodiscard]] const FlatLayout& layout() const noexcept { return layout_; }
+  [[nodiscard]] const tree::FlatLayout& layout() const noexcept { return layout_; }
   /// Whether each replica updates everything itself.
   [[nodiscard]] bool updates_all() const noexcept {
     return updates_ == ParameterUpdates::all && !is_common_;
@@ -70,12 +70,12 @@ class FlatParameters {
   std::vector<std::size_t> edit(const std::function<void()>& write, const AxisCall& call);
 
   /// Begins to gather a cut bucket, unless that has begun.
-  void start_gathering(std::size_t bucket, AxisQueue& queue);
+  void start_gathering(std::size_t bucket, collectives::AxisQueue& queue);
   /// Returns when it is gathered: its parameters have their values.
-  void gather(std::size_t bucket, AxisQueue& queue);
+  void gather(std::size_t bucket, collectives::AxisQueue& queue);
   /// Waits for a bucket that is being gathered, and gives its memory back: its parameters are on
   /// the meta device. Tensors that autograd has saved have values again when it is gathered again.
-  void drop(std::size_t bucket, AxisQueue& queue);
+  void drop(std::size_t bucket, collectives::AxisQueue& queue);
   [[nodiscard]] bool is_gathered(std::size_t bucket) const {
     return buckets_[bucket].gathered.defined();
   }
@@ -83,9 +83,9 @@ class FlatParameters {
   /// Bytes of this replica's own parameters; where they are common, of all replicas together.
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
   /// What bytes() will be.
-  [[nodiscard]] static std::int64_t predicted_bytes(const FlatLayout& layout);
+  [[nodiscard]] static std::int64_t predicted_bytes(const tree::FlatLayout& layout);
   /// What gathered_peak() will be where a block is gathered beside the one that runs.
-  [[nodiscard]] static std::int64_t predicted_gathered(const FlatLayout& layout);
+  [[nodiscard]] static std::int64_t predicted_gathered(const tree::FlatLayout& layout);
   /// The most bytes that were gathered at one time.
   [[nodiscard]] std::int64_t gathered_peak() const noexcept { return gathered_peak_; }
 
@@ -94,7 +94,7 @@ class FlatParameters {
     at::Tensor memory;  // all of it, flat; undefined while a cut one is not gathered
     at::Tensor own{};
     at::Tensor gathered{};  // what becomes the memory of a cut one
-    std::optional<AxisQueue::Call> gathering{};
+    std::optional<collectives::AxisQueue::Call> gathering{};
   };
   [[nodiscard]] bool is_cut(std::size_t bucket) const {
     return updates_ != ParameterUpdates::own_group && layout_.buckets()[bucket].group != 0;
@@ -115,7 +115,7 @@ class FlatParameters {
 
   std::vector<std::string> names_;
   std::vector<at::Tensor> parameters_;
-  FlatLayout layout_;
+  tree::FlatLayout layout_;
   AxisNames axis_;
   bool is_common_ = false;
   ParameterUpdates updates_;
@@ -135,4 +135,4 @@ class FlatParameters {
   std::int64_t gathered_peak_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::training

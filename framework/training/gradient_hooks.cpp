@@ -15,7 +15,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/in_place.h"
 
-namespace lockstep {
+namespace lockstep::training {
 
 struct GradientHooks::State {
   Receiver receiver;
@@ -167,4 +167,4 @@ std::vector<std::size_t> agreed_backward_order(const at::Tensor& loss,
   return {data, data + own.size()};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::training

@@ -10,7 +10,7 @@
 
 #include "framework/axes/axis_names.h"
 
-namespace lockstep {
+namespace lockstep::training {
 
 /// What a backward leaves behind, as in torch::autograd::backward.
 struct BackwardOptions {
@@ -60,4 +60,4 @@ class GradientHooks {
 [[nodiscard]] std::vector<std::size_t> agreed_backward_order(
     const at::Tensor& loss, const std::vector<at::Tensor>& parameters, const AxisNames& axis_name);
 
-}  // namespace lockstep
+}  // namespace lockstep::training

@@ -8,6 +8,7 @@
 #include "framework/training/module_parameters.h"
 #include "framework/training/sharded_update.h"
 #include "framework/training/turn_gradients.h"
+#include "framework/training/zero_stages.h"
 
 namespace lockstep {
 namespace {
@@ -28,7 +29,7 @@ void add_sets(HostMemoryUse& use, std::int64_t bytes, std::int64_t replicas, std
   for (std::int64_t worker = 0; worker < workers; ++worker) {
     const Shard here = shard(replicas, workers, worker);
     const std::int64_t sets =
-        wait_in_backward ? here.size : most_sets_in_turn(here.offset, here.size);
+        wait_in_backward ? here.size : training::most_sets_in_turn(here.offset, here.size);
     largest = std::max(largest, shard(sets * bytes, here.size, 0).size);
     use.host.gradients += sets * bytes;
   }
@@ -40,26 +41,27 @@ void add_sets(HostMemoryUse& use, std::int64_t bytes, std::int64_t replicas, std
 HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
                                const ReplicaPlacement& placement) {
   check_options(options);
-  const ModuleParameters parameters = module_parameters(module);
+  const training::ModuleParameters parameters = training::module_parameters(module);
   const bool cuts = options.stage == 3 && !placement.shares_memory;
   const std::int64_t workers = placement.workers == 0 ? placement.replicas : placement.workers;
   std::vector<std::size_t> order(parameters.tensors.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  const FlatLayout layout =
-      flat_layout(parameters, order, options.bucket_mb, placement.replicas, cuts);
+  const tree::FlatLayout layout =
+      training::flat_layout(parameters, order, options.bucket_mb, placement.replicas, cuts);
   const bool overlaps = placement.is_network && options.overlap != Overlap::off;
-  const FlatGradientOptions gradients = gradient_options(
+  const training::FlatGradientOptions gradients = training::gradient_options(
       options, layout, overlaps, workers < placement.replicas, placement.shares_memory);
 
-  MemoryUse use = FlatGradients::predicted_use(layout, gradients, overlaps);
-  use.parameters = FlatParameters::predicted_bytes(layout);
+  MemoryUse use = training::FlatGradients::predicted_use(layout, gradients, overlaps);
+  use.parameters = training::FlatParameters::predicted_bytes(layout);
   const bool updates_all = options.stage == 0 && !placement.shares_memory;
-  use.optimizer_state = ShardedUpdate::predicted_bytes(options.optimizer, layout, updates_all);
+  use.optimizer_state =
+      training::ShardedUpdate::predicted_bytes(options.optimizer, layout, updates_all);
   if (placement.shares_memory) use.shared_parameters = use.parameters;
-  if (cuts) use.communication += FlatParameters::predicted_gathered(layout);
+  if (cuts) use.communication += training::FlatParameters::predicted_gathered(layout);
   HostMemoryUse all{use, times(use, placement.replicas)};
-  if (gradients.way == GradientWay::summed_in_turns) {
-    add_sets(all, TurnGradients::bytes_of_set(layout), placement.replicas, workers,
+  if (gradients.way == training::GradientWay::summed_in_turns) {
+    add_sets(all, training::TurnGradients::bytes_of_set(layout), placement.replicas, workers,
              cuts && !parameters.blocks.empty());
   }
   return all;

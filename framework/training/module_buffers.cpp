@@ -17,7 +17,7 @@
 #include "framework/collectives/message.h"
 #include "framework/training/agreement.h"
 
-namespace lockstep {
+namespace lockstep::training {
 namespace {
 
 constexpr std::int64_t kAlignment = 16;
@@ -49,7 +49,7 @@ void move_to_means(const std::vector<at::Tensor>& buffers, std::vector<at::Tenso
   std::int64_t offset = 0;
   for (at::Tensor& value : values) {
     if (!value.is_floating_point()) continue;
-    const at::Tensor difference = part_of(means, offset, value.sizes());
+    const at::Tensor difference = collectives::part_of(means, offset, value.sizes());
     offset += value.numel();
     const at::Tensor moved = (value.to(type) + difference).to(value.scalar_type());
     value = at::where(difference.eq(0), value, moved);
@@ -75,7 +75,7 @@ ModuleBuffers::ModuleBuffers(torch::nn::Module* module, const AxisNames& axis_na
 void ModuleBuffers::check_agreement() const {
   const Named buffers = all();
   if (buffers.names.empty()) return;
-  lockstep::check_agreement(buffers.names, buffers.tensors, axis_, "buffer");
+  training::check_agreement(buffers.names, buffers.tensors, axis_, "buffer");
 }
 
 ModuleBuffers::Named ModuleBuffers::all() const {
@@ -116,4 +116,4 @@ void ModuleBuffers::synchronize(Buffers rule) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::training

@@ -12,7 +12,7 @@ namespace torch::nn {
 class Module;
 }
 
-namespace lockstep {
+namespace lockstep::training {
 
 /// A module's buffers. All replicas of an axis start with equal ones, and every step makes them
 /// equal again. A module without buffers sends nothing but, once, the check that it has none on any
@@ -47,4 +47,4 @@ class ModuleBuffers {
   at::Tensor message_;  // kept between steps
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::training

@@ -18,7 +18,7 @@
 #include "framework/collectives/in_place.h"
 #include "framework/training/block.h"
 
-namespace lockstep {
+namespace lockstep::training {
 
 void check_parameter(const std::string& name, const at::Tensor& parameter) {
   require(parameter.is_floating_point() && parameter.layout() == at::kStrided &&
@@ -131,17 +131,17 @@ ModuleParameters leaf_parameters(const std::vector<at::Tensor>& tensors) {
   return found;
 }
 
-std::vector<FlatItem> flat_items(const std::vector<at::Tensor>& tensors,
-                                 const std::vector<std::int64_t>& groups) {
-  std::vector<FlatItem> items;
+std::vector<tree::FlatItem> flat_items(const std::vector<at::Tensor>& tensors,
+                                       const std::vector<std::int64_t>& groups) {
+  std::vector<tree::FlatItem> items;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     items.push_back({tensors[i].numel(), tensors[i].scalar_type(), groups[i]});
   }
   return items;
 }
 
-FlatLayout flat_layout(const ModuleParameters& parameters, std::vector<std::size_t> order,
-                       double bucket_mb, std::int64_t shards, bool cuts) {
+tree::FlatLayout flat_layout(const ModuleParameters& parameters, std::vector<std::size_t> order,
+                             double bucket_mb, std::int64_t shards, bool cuts) {
   const std::vector<std::int64_t> uncut(parameters.tensors.size(), 0);
   const std::vector<std::int64_t>& groups = cuts ? parameters.block_of : uncut;
   std::ranges::stable_partition(order, [&](std::size_t item) { return groups[item] != 0; });
@@ -238,4 +238,4 @@ std::vector<bool> UnusedParameters::agree(const std::vector<std::string>& names,
   return on_all;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::training

@@ -18,8 +18,10 @@ class Module;
 }
 
 namespace lockstep {
-
 class Block;
+}
+
+namespace lockstep::training {
 
 /// A module's parameters, each once, under its first name.
 struct ModuleParameters {
@@ -58,14 +60,14 @@ void check_loss(const at::Tensor& loss, const AxisCall& call);
 [[nodiscard]] ModuleParameters leaf_parameters(const std::vector<at::Tensor>& tensors);
 
 /// What is to be laid out, with the tensors' groups.
-[[nodiscard]] std::vector<FlatItem> flat_items(const std::vector<at::Tensor>& tensors,
-                                               const std::vector<std::int64_t>& groups);
+[[nodiscard]] std::vector<tree::FlatItem> flat_items(const std::vector<at::Tensor>& tensors,
+                                                     const std::vector<std::int64_t>& groups);
 
 /// Those that require a gradient, laid out in `order`. Where their blocks are `cut`, each is a
 /// group, and what is in none comes behind them.
-[[nodiscard]] FlatLayout flat_layout(const ModuleParameters& parameters,
-                                     std::vector<std::size_t> order, double bucket_mb,
-                                     std::int64_t shards, bool cuts = false);
+[[nodiscard]] tree::FlatLayout flat_layout(const ModuleParameters& parameters,
+                                           std::vector<std::size_t> order, double bucket_mb,
+                                           std::int64_t shards, bool cuts = false);
 
 /// What a trainer has of a parameter.
 enum class ParameterPart { values, gradients };
@@ -105,4 +107,4 @@ class UnusedParameters {
   std::set<std::size_t> told_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::training

@@ -17,7 +17,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 
-namespace lockstep {
+namespace lockstep::training {
 namespace {
 
 // Whether the module is one of `Kinds` for which `draws` holds.
@@ -123,4 +123,4 @@ std::string RandomDraws::description() const {
       "lockstep::Dropout and lockstep::dropout draw from keys");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::training

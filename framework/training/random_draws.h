@@ -9,7 +9,7 @@
 #include "framework/training/dropout.h"
 #include "framework/training/process_generator.h"
 
-namespace lockstep {
+namespace lockstep::training {
 
 /// A trainer's part in randomness: it tells the lockstep::Dropouts of its module the step and the
 /// microbatch, and notices draws from LibTorch's process-wide generator.
@@ -41,4 +41,4 @@ class RandomDraws {
   bool told_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::training

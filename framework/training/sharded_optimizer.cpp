@@ -44,19 +44,19 @@ ShardedOptimizer::ShardedOptimizer(const std::vector<at::Tensor>& parameters, co
     : axis_(axis_name) {
   const AxisCall call{"ShardedOptimizer", axis_, where};
   const CalledFrom scope(call);
-  const auto leaves = leaf_parameters(parameters);
+  const auto leaves = training::leaf_parameters(parameters);
   const auto& names = leaves.names;
   const auto& tensors = leaves.tensors;
-  claims_ = std::make_unique<ParameterClaims>("ShardedOptimizer",
-                                              std::vector{ParameterPart::values}, names, tensors);
-  check_same_model(names, tensors, axis_);
-  start_alike(tensors, axis_);
+  claims_ = std::make_unique<training::ParameterClaims>(
+      "ShardedOptimizer", std::vector{training::ParameterPart::values}, names, tensors);
+  training::check_same_model(names, tensors, axis_);
+  training::start_alike(tensors, axis_);
   const auto groups = groups_of(tensors, axis_size(axis_));  // a bucket for each, and dtype
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  parameters_ = std::make_unique<FlatParameters>(
-      names, tensors, FlatLayout(flat_items(tensors, groups), order, 1, 1), axis_,
-      ParameterUpdates::own_group);
+  parameters_ = std::make_unique<training::FlatParameters>(
+      names, tensors, tree::FlatLayout(training::flat_items(tensors, groups), order, 1, 1), axis_,
+      training::ParameterUpdates::own_group);
   std::vector<at::Tensor> own;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (groups[i] == axis_index(axis_) + 1) own.push_back(tensors[i]);

@@ -15,8 +15,10 @@ class Optimizer;
 
 namespace lockstep {
 
+namespace training {
 class FlatParameters;
 class ParameterClaims;
+}  // namespace training
 
 /// Any of LibTorch's optimizers, cut into shards of whole parameters: each parameter's state is at
 /// one replica alone, which updates it for all of them. For what ZeroTrainer's optimizers do not
@@ -61,8 +63,8 @@ class ShardedOptimizer {
 
  private:
   AxisNames axis_;
-  std::unique_ptr<ParameterClaims> claims_;
-  std::unique_ptr<FlatParameters> parameters_;
+  std::unique_ptr<training::ParameterClaims> claims_;
+  std::unique_ptr<training::FlatParameters> parameters_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 

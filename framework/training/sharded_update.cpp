@@ -16,12 +16,12 @@
 #include "framework/collectives/psum.h"
 #include "framework/optim/global_norm.h"
 
-namespace lockstep {
+namespace lockstep::training {
 
-static_assert(FlatLayout::kBlock % kSquaresBlockElements == 0,
+static_assert(tree::FlatLayout::kBlock % kSquaresBlockElements == 0,
               "a shard must not cut what the norm adds up as one");
 
-ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const FlatLayout& layout,
+ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const tree::FlatLayout& layout,
                              const std::vector<std::string>& names,
                              const FlatParameters& parameters, const FlatGradients& gradients,
                              const AxisNames& axis_name)
@@ -47,7 +47,7 @@ ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const FlatLayout& 
     for (std::size_t i = 0; i < optimizer_->state_tensors(); ++i) {
       state.push_back(count_bytes(at::zeros({part.size}, dtype)));
     }
-    for (const FlatPiece& piece : layout.pieces(bucket, part)) {
+    for (const tree::FlatPiece& piece : layout.pieces(bucket, part)) {
       const auto cut = [&](const at::Tensor& flat) {
         return flat.narrow(0, piece.offset - part.offset, piece.size);
       };
@@ -62,10 +62,10 @@ ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const FlatLayout& 
 }
 
 std::int64_t ShardedUpdate::predicted_bytes(const OptimizerOptions& options,
-                                            const FlatLayout& layout, bool updates_all) {
+                                            const tree::FlatLayout& layout, bool updates_all) {
   const auto states = static_cast<std::int64_t>(make_optimizer(options)->state_tensors());
   std::int64_t sum = 0;
-  for (const FlatBucket& bucket : layout.buckets()) {
+  for (const tree::FlatBucket& bucket : layout.buckets()) {
     const at::ScalarType dtype = gradient_dtype(bucket);
     const std::int64_t part = bucket.bytes(dtype) / (updates_all ? 1 : layout.shards());
     sum += part * (states + (dtype != bucket.dtype ? 1 : 0));
@@ -144,4 +144,4 @@ void ShardedUpdate::refresh_masters(const std::vector<std::size_t>& parameters) 
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::training

@@ -13,7 +13,7 @@
 #include "framework/training/flat_gradients.h"
 #include "framework/training/flat_parameters.h"
 
-namespace lockstep {
+namespace lockstep::training {
 
 /// What a replica says at a step.
 struct StepVote {
@@ -37,7 +37,7 @@ class ShardedUpdate {
  public:
   /// `names` are those of the layout's parameters. The optimizer's state starts at zero, float32
   /// masters of half-type parameters at the parameters' values.
-  ShardedUpdate(const OptimizerOptions& options, const FlatLayout& layout,
+  ShardedUpdate(const OptimizerOptions& options, const tree::FlatLayout& layout,
                 const std::vector<std::string>& names, const FlatParameters& parameters,
                 const FlatGradients& gradients, const AxisNames& axis_name);
 
@@ -61,7 +61,8 @@ class ShardedUpdate {
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
   /// What that will be; `updates_all`: of all that the layout has, not of a shard.
   [[nodiscard]] static std::int64_t predicted_bytes(const OptimizerOptions& options,
-                                                    const FlatLayout& layout, bool updates_all);
+                                                    const tree::FlatLayout& layout,
+                                                    bool updates_all);
 
  private:
   struct Piece {
@@ -78,4 +79,4 @@ class ShardedUpdate {
   std::int64_t bytes_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::training

@@ -12,14 +12,14 @@
 #include "framework/reduce/reduce.h"
 #include "framework/training/flat_gradients.h"
 
-namespace lockstep {
+namespace lockstep::training {
 
 std::int64_t most_sets_in_turn(std::int64_t first, std::int64_t count) {
-  std::vector<Subtree> sums;  // each of a set: siblings are next to each other
+  std::vector<reduce::Subtree> sums;  // each of a set: siblings are next to each other
   std::size_t most = 0;
   for (std::int64_t replica = first; replica < first + count; ++replica) {
     most = std::max(most, sums.size() + 1);
-    Subtree sum{replica, 1};
+    reduce::Subtree sum{replica, 1};
     while (!sums.empty() && sums.back() == sum.sibling()) {
       sums.pop_back();
       sum = sum.parent();
@@ -31,8 +31,8 @@ std::int64_t most_sets_in_turn(std::int64_t first, std::int64_t count) {
   return std::max(static_cast<std::int64_t>(most), in_the_end + (in_the_end < count ? 1 : 0));
 }
 
-std::shared_ptr<TurnGradients> TurnGradients::of_worker(ReplicaGroup& replicas,
-                                                        const FlatLayout& layout) {
+std::shared_ptr<TurnGradients> TurnGradients::of_worker(groups::ReplicaGroup& replicas,
+                                                        const tree::FlatLayout& layout) {
   // All replicas count their calls alike, and those of one worker share their LocalReplicas.
   const auto number = current_environment()->next_call(replicas);
   const std::pair<const void*, std::uint64_t> key{current_environment()->local_replicas().get(),
@@ -58,7 +58,7 @@ TurnGradients::Set TurnGradients::any_set() {
     free_.pop_back();
     return set;
   }
-  for (const FlatBucket& bucket : layout_.buckets()) {
+  for (const tree::FlatBucket& bucket : layout_.buckets()) {
     set.push_back(at::zeros({bucket.size}, gradient_dtype(bucket)));
   }
   bytes_ += bytes_of_set(layout_);
@@ -84,9 +84,11 @@ void TurnGradients::give(std::int64_t replica, Set set) {
     sums_.erase(other);
     if (sum.of.is_left()) std::swap(left, sum);
     for (std::size_t bucket = 0; bucket < left.set.size(); ++bucket) {
-      const auto into = bytes_of(left.set[bucket]);
-      const std::array<const std::byte*, 2> inputs{into.data(), bytes_of(sum.set[bucket]).data()};
-      reduce(inputs, into, element_type(left.set[bucket].scalar_type(), call), ReduceOp::sum);
+      const auto into = collectives::bytes_of(left.set[bucket]);
+      const std::array<const std::byte*, 2> inputs{into.data(),
+                                                   collectives::bytes_of(sum.set[bucket]).data()};
+      reduce::reduce(inputs, into, collectives::element_type(left.set[bucket].scalar_type(), call),
+                     reduce::ReduceOp::sum);
     }
     free_.push_back(std::move(sum.set));
     left.of = left.of.parent();
@@ -118,9 +120,9 @@ void TurnGradients::finish() {
   given_ = 0;
 }
 
-std::int64_t TurnGradients::bytes_of_set(const FlatLayout& layout) {
+std::int64_t TurnGradients::bytes_of_set(const tree::FlatLayout& layout) {
   std::int64_t sum = 0;
-  for (const FlatBucket& bucket : layout.buckets()) {
+  for (const tree::FlatBucket& bucket : layout.buckets()) {
     sum += bucket.bytes(gradient_dtype(bucket));
   }
   return sum;
@@ -131,4 +133,4 @@ std::int64_t TurnGradients::bytes() const {
   return bytes_;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::training

@@ -11,7 +11,7 @@
 #include "framework/reduce/canonical_order.h"
 #include "framework/tree/flat_layout.h"
 
-namespace lockstep {
+namespace lockstep::training {
 
 /// How many sets the TurnGradients of replicas `first` … `first` + `count` - 1 make, where each
 /// runs from take() to give() in order. Where they wait for each other in between it is `count`.
@@ -27,10 +27,10 @@ class TurnGradients {
 
   /// The object that this worker's replicas of a group share: all call this together, and each
   /// keeps the pointer. Its buffers are like the layout's buckets, of their gradients' dtypes.
-  [[nodiscard]] static std::shared_ptr<TurnGradients> of_worker(ReplicaGroup& replicas,
-                                                                const FlatLayout& layout);
+  [[nodiscard]] static std::shared_ptr<TurnGradients> of_worker(groups::ReplicaGroup& replicas,
+                                                                const tree::FlatLayout& layout);
 
-  TurnGradients(const FlatLayout& layout, int replicas_here)
+  TurnGradients(const tree::FlatLayout& layout, int replicas_here)
       : layout_(layout), replicas_here_(replicas_here) {}
 
   /// A set whose values are anything.
@@ -44,18 +44,18 @@ class TurnGradients {
   void finish();
 
   /// Bytes of one set.
-  [[nodiscard]] static std::int64_t bytes_of_set(const FlatLayout& layout);
+  [[nodiscard]] static std::int64_t bytes_of_set(const tree::FlatLayout& layout);
   /// Bytes of all sets.
   [[nodiscard]] std::int64_t bytes() const;
 
  private:
   struct Sum {
-    Subtree of;
+    reduce::Subtree of;
     Set set;
   };
   [[nodiscard]] Set any_set();
 
-  FlatLayout layout_;
+  tree::FlatLayout layout_;
   int replicas_here_;
   mutable std::mutex mutex_;  // guards what follows
   std::vector<Set> free_;
@@ -65,4 +65,4 @@ class TurnGradients {
   std::int64_t bytes_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::training

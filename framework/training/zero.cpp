@@ -17,6 +17,7 @@
 #include "framework/comm/run_lock.h"
 #include "framework/optim/global_norm.h"
 #include "framework/training/agreement.h"
+#include "framework/training/zero_stages.h"
 
 namespace lockstep {
 namespace {
@@ -25,7 +26,7 @@ std::string microbatches_text(std::int64_t count) {
   return count == 1 ? "one microbatch" : lockstep::str(count, " microbatches");
 }
 
-void check_learning_rates(const std::vector<StepVote>& votes, const AxisCall& call) {
+void check_learning_rates(const std::vector<training::StepVote>& votes, const AxisCall& call) {
   for (std::size_t replica = 1; replica < votes.size(); ++replica) {
     call.require(votes[replica].lr == votes[0].lr, "the learning rate is ", votes[0].lr,
                  " on replica 0 and ", votes[replica].lr, " on replica ", replica,
@@ -35,22 +36,23 @@ void check_learning_rates(const std::vector<StepVote>& votes, const AxisCall& ca
 
 // Whether any of the axis' replicas do.
 bool take_turns(const AxisNames& axis) {
-  const std::int64_t own = current_run_lock() != nullptr ? 1 : 0;
+  const std::int64_t own = comm::current_run_lock() != nullptr ? 1 : 0;
   return pmax(at::zeros({}, at::kLong).fill_(own), axis).item<std::int64_t>() != 0;
 }
 
 // What a stage leaves whole, once for all replicas.
-void tell_what_stays(const ZeroOptions& options, const FlatLayout& layout,
-                     const FlatGradientOptions& how, bool cuts) {
+void tell_what_stays(const ZeroOptions& options, const tree::FlatLayout& layout,
+                     const training::FlatGradientOptions& how, bool cuts) {
   if (axis_index(options.axis_name) != 0) return;
-  if (options.stage >= 2 && how.way == GradientWay::kept && options.accumulate == 1) {
+  if (options.stage >= 2 && how.way == training::GradientWay::kept && options.accumulate == 1) {
     log_info(lockstep::str("ZeRO stage ", options.stage,
                            ": gradients stay whole until they are reduced, since the model has ",
                            counted(std::ssize(layout.buckets()), "bucket"),
                            "; a smaller bucket_mb frees them"));
   }
   std::int64_t uncut = 0;
-  for (const FlatBucket& bucket : layout.buckets()) uncut += bucket.group == 0 ? bucket.size : 0;
+  for (const tree::FlatBucket& bucket : layout.buckets())
+    uncut += bucket.group == 0 ? bucket.size : 0;
   if (!cuts || uncut == 0) return;
   log_warning(lockstep::str("ZeRO stage 3: about ", uncut, " of ", counted(layout.total(), "value"),
                             " of parameters are in no Block and stay whole on every replica"));
@@ -62,9 +64,9 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
     : options_(std::move(options)),
       axis_(options_.axis_name),
       made_{"ZeroTrainer", axis_, where},
-      parameters_(module_parameters(module)),
-      claims_("ZeroTrainer", {ParameterPart::values, ParameterPart::gradients}, parameters_.names,
-              parameters_.tensors),
+      parameters_(training::module_parameters(module)),
+      claims_("ZeroTrainer", {training::ParameterPart::values, training::ParameterPart::gradients},
+              parameters_.names, parameters_.tensors),
       hooks_(parameters_.names, parameters_.tensors,
              {.begin =
                   [this] {
@@ -76,20 +78,21 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
   check_options(options_);
   check_groups(options_.optimizer, parameters_.names);
   (void)make_optimizer(options_.optimizer);
-  check_same_model(parameters_.all_names, parameters_.all, axis_);
-  start_alike(parameters_.all, axis_);
+  training::check_same_model(parameters_.all_names, parameters_.all, axis_);
+  training::start_alike(parameters_.all, axis_);
   buffers_.emplace(&module, axis_, options_.buffers);
   random_draws_.emplace(&module, options_.seed, options_.randomness, axis_);
-  queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off, where);
-  gather_queue_ = std::make_unique<AxisQueue>(axis_, options_.overlap != Overlap::off, where);
+  queue_ = std::make_unique<collectives::AxisQueue>(axis_, options_.overlap != Overlap::off, where);
+  gather_queue_ =
+      std::make_unique<collectives::AxisQueue>(axis_, options_.overlap != Overlap::off, where);
   // What is cut must be so before the first forward.
   if (options_.stage == 3) lay_out(at::Tensor());
 }
 
-void ZeroTrainer::backward(const at::Tensor& loss, const BackwardOptions& options,
+void ZeroTrainer::backward(const at::Tensor& loss, const training::BackwardOptions& options,
                            std::source_location where) {
   const AxisCall call{"ZeroTrainer::backward", axis_, where};
-  check_loss(loss, call);
+  training::check_loss(loss, call);
   call.require(
       loss.defined() || !blocks_,
       "a loss is needed at stage 3, where all replicas run the blocks: without samples, one "
@@ -108,21 +111,21 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
   const c10::AutoGradMode no_grad(false);
   if (blocks_) blocks_->end_step();
   buffers_->synchronize();
-  StepVote own{.lr = lr,
-               .has_bad_loss = has_bad_loss_,
-               .has_replaced = flat_parameters_->check(call),
-               .has_unused = unused_.any(),
-               .has_edited_gradients = check_gradients(call)};
-  const StepVotes votes = update_->exchange(own);
+  training::StepVote own{.lr = lr,
+                         .has_bad_loss = has_bad_loss_,
+                         .has_replaced = flat_parameters_->check(call),
+                         .has_unused = unused_.any(),
+                         .has_edited_gradients = check_gradients(call)};
+  const training::StepVotes votes = update_->exchange(own);
   check_learning_rates(votes.votes, call);
-  if (votes.any(&StepVote::has_replaced)) {
+  if (votes.any(&training::StepVote::has_replaced)) {
     update_->refresh_masters(flat_parameters_->adopt(call));
   }
-  if (votes.any(&StepVote::has_edited_gradients)) {
-    lockstep::check_agreement(parameters_.names, shown_, axis_);
+  if (votes.any(&training::StepVote::has_edited_gradients)) {
+    lockstep::training::check_agreement(parameters_.names, shown_, axis_);
   }
   std::vector<bool> skipped(parameters_.tensors.size(), false);
-  if (votes.any(&StepVote::has_unused)) skipped = unused_.agree(parameters_.names, axis_);
+  if (votes.any(&training::StepVote::has_unused)) skipped = unused_.agree(parameters_.names, axis_);
   unused_.end_step();
   // The gradients of the step have been used.
   microbatch_ = 0;
@@ -152,7 +155,7 @@ void ZeroTrainer::visit_gradients(const Visit& visit, std::source_location where
   const AxisCall call{"ZeroTrainer::visit_gradients", axis_, where};
   check_whole_step(call);
   const c10::AutoGradMode no_grad(false);
-  const FlatLayout& layout = flat_parameters_->layout();
+  const tree::FlatLayout& layout = flat_parameters_->layout();
   for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
     const at::Tensor& own = gradients_->mean(bucket);
     at::Tensor mean = own;
@@ -162,8 +165,8 @@ void ZeroTrainer::visit_gradients(const Visit& visit, std::source_location where
       all_gather_into(mean, own, axis_);
     }
     for (const std::size_t item : layout.buckets()[bucket].items) {
-      visit(parameters_.names[item],
-            part_of(mean, layout.place(item).offset, parameters_.tensors[item].sizes()));
+      visit(parameters_.names[item], collectives::part_of(mean, layout.place(item).offset,
+                                                          parameters_.tensors[item].sizes()));
     }
   }
 }
@@ -175,7 +178,7 @@ void ZeroTrainer::edit_parameters(const std::function<void()>& write, std::sourc
     const c10::AutoGradMode no_grad(false);
     write();
     const CalledFrom scope(call);
-    return lockstep::check_agreement(parameters_.all_names, parameters_.all, axis_);
+    return lockstep::training::check_agreement(parameters_.all_names, parameters_.all, axis_);
   }
   (void)flat_parameters_->check(call);
   const auto held = blocks_ ? blocks_->hold_everything() : nullptr;
@@ -235,7 +238,7 @@ void ZeroTrainer::check_agreement(std::source_location where) {
     names.push_back(parameters_.all_names[i]);
     tensors.push_back(parameter);
   }
-  lockstep::check_agreement(names, tensors, axis_);
+  lockstep::training::check_agreement(names, tensors, axis_);
   buffers_->check_agreement();
 }
 
@@ -256,12 +259,12 @@ void ZeroTrainer::begin(const AxisCall& call, const at::Tensor& loss) {
                " times for a step of ", microbatches_text(options_.accumulate), ": call step()");
   call_ = call;
   const CalledFrom scope(*call_);
-  check_still_all(parameters_, call);
+  training::check_still_all(parameters_, call);
   random_draws_->begin_backward();
   if (flat_parameters_) {
     (void)flat_parameters_->check(call);
   } else {
-    lockstep::check_agreement(parameters_.all_names, parameters_.all, axis_);
+    lockstep::training::check_agreement(parameters_.all_names, parameters_.all, axis_);
     lay_out(loss);
   }
   if (loss.defined() && !std::isfinite(loss.item<double>())) has_bad_loss_ = true;
@@ -271,7 +274,7 @@ void ZeroTrainer::begin(const AxisCall& call, const at::Tensor& loss) {
 
 void ZeroTrainer::add(std::size_t index, const at::Tensor& gradient) {
   const CalledFrom scope(*call_);
-  check_dense(gradient, parameters_.names[index], *call_);
+  training::check_dense(gradient, parameters_.names[index], *call_);
   gradients_->add(index, gradient);
   if (blocks_) blocks_->gradient_ready(index);
 }
@@ -317,7 +320,7 @@ void ZeroTrainer::check_whole_step(const AxisCall& call) const {
 }
 
 // A step's report before anything is updated, the same on all replicas.
-StepReport ZeroTrainer::judged(const StepVotes& votes) {
+StepReport ZeroTrainer::judged(const training::StepVotes& votes) {
   has_bad_loss_ = false;
   StepReport report{.gradient_norm = votes.gradient_norm};
   if (!std::isfinite(report.gradient_norm)) {
@@ -327,7 +330,8 @@ StepReport ZeroTrainer::judged(const StepVotes& votes) {
       report.gradient_norm = update_->norm_of_large();
     }
   }
-  if (report.reason.empty() && votes.any(&StepVote::has_bad_loss)) report.reason = "the loss";
+  if (report.reason.empty() && votes.any(&training::StepVote::has_bad_loss))
+    report.reason = "the loss";
   report.skipped = !report.reason.empty();
   if (report.skipped) report.reason += " is not finite";
   return report;
@@ -337,22 +341,24 @@ void ZeroTrainer::lay_out(const at::Tensor& loss) {
   const c10::AutoGradMode no_grad(false);
   // What replicas hold together need not be gathered.
   const bool cuts = options_.stage == 3 && !common_zeros({1}, at::kByte, axis_).is_common;
-  const FlatLayout layout =
-      flat_layout(parameters_, agreed_backward_order(loss, parameters_.tensors, axis_),
-                  options_.bucket_mb, axis_size(axis_), cuts);
-  flat_parameters_ = std::make_unique<FlatParameters>(
+  const tree::FlatLayout layout = training::flat_layout(
+      parameters_, training::agreed_backward_order(loss, parameters_.tensors, axis_),
+      options_.bucket_mb, axis_size(axis_), cuts);
+  flat_parameters_ = std::make_unique<training::FlatParameters>(
       parameters_.names, parameters_.tensors, layout, axis_,
-      options_.stage == 0 ? ParameterUpdates::all : ParameterUpdates::own_shard);
-  const FlatGradientOptions how = gradient_options(
+      options_.stage == 0 ? training::ParameterUpdates::all
+                          : training::ParameterUpdates::own_shard);
+  const training::FlatGradientOptions how = training::gradient_options(
       options_, layout, queue_->overlaps(), take_turns(axis_), flat_parameters_->is_common());
   tell_what_stays(options_, layout, how, cuts);
-  gradients_ = std::make_unique<FlatGradients>(parameters_.tensors, layout, axis_, how, *queue_);
-  update_ = std::make_unique<ShardedUpdate>(options_.optimizer, layout, parameters_.names,
-                                            *flat_parameters_, *gradients_, axis_);
+  gradients_ =
+      std::make_unique<training::FlatGradients>(parameters_.tensors, layout, axis_, how, *queue_);
+  update_ = std::make_unique<training::ShardedUpdate>(options_.optimizer, layout, parameters_.names,
+                                                      *flat_parameters_, *gradients_, axis_);
   if (!cuts) return;
-  blocks_ =
-      std::make_shared<BlockGathering>(parameters_.blocks, *flat_parameters_, *gather_queue_,
-                                       [this](std::size_t bucket) { gradients_->close(bucket); });
+  blocks_ = std::make_shared<training::BlockGathering>(
+      parameters_.blocks, *flat_parameters_, *gather_queue_,
+      [this](std::size_t bucket) { gradients_->close(bucket); });
   for (Block* const block : parameters_.blocks) block->set_runner(blocks_);
 }
 

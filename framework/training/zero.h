@@ -85,7 +85,7 @@ class ZeroTrainer {
   /// model with collectives inside needs the same ones on all replicas. After an error the trainer
   /// is of no use. ValueError for a loss that needs no gradient or has several elements, and for
   /// one microbatch too many. With create_graph stage 3 keeps what it gathers until step().
-  void backward(const at::Tensor& loss, const BackwardOptions& options = {},
+  void backward(const at::Tensor& loss, const training::BackwardOptions& options = {},
                 std::source_location where = std::source_location::current());
   /// Clips (by max_norm / (norm + 1e-6), as PyTorch), updates all parameters with learning rate
   /// `lr`, and ends the step. Where a gradient or any replica's loss is not finite it is skipped,
@@ -148,26 +148,26 @@ class ZeroTrainer {
   void lay_out(const at::Tensor& loss);
   void check_whole_step(const AxisCall& call) const;
   [[nodiscard]] bool check_gradients(const AxisCall& call) const;
-  [[nodiscard]] StepReport judged(const StepVotes& votes);
+  [[nodiscard]] StepReport judged(const training::StepVotes& votes);
   [[nodiscard]] std::int64_t cut_block_of(const at::Tensor& parameter) const;
 
   ZeroOptions options_;
   AxisNames axis_;
   AxisCall made_;
-  ModuleParameters parameters_;
-  ParameterClaims claims_;
-  GradientHooks hooks_;
+  training::ModuleParameters parameters_;
+  training::ParameterClaims claims_;
+  training::GradientHooks hooks_;
   std::optional<AxisCall> call_;  // the backward that goes on
   // By parameter: the mean gradient that the program sees between backward and step.
   std::vector<at::Tensor> shown_ = std::vector<at::Tensor>(parameters_.tensors.size());
   std::vector<std::int64_t> shown_versions_;
-  std::unique_ptr<FlatParameters> flat_parameters_;
-  std::unique_ptr<FlatGradients> gradients_;
-  std::unique_ptr<ShardedUpdate> update_;
-  std::shared_ptr<BlockGathering> blocks_;
-  UnusedParameters unused_;
-  std::optional<ModuleBuffers> buffers_;
-  std::optional<RandomDraws> random_draws_;
+  std::unique_ptr<training::FlatParameters> flat_parameters_;
+  std::unique_ptr<training::FlatGradients> gradients_;
+  std::unique_ptr<training::ShardedUpdate> update_;
+  std::shared_ptr<training::BlockGathering> blocks_;
+  training::UnusedParameters unused_;
+  std::optional<training::ModuleBuffers> buffers_;
+  std::optional<training::RandomDraws> random_draws_;
   std::int64_t microbatch_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t updates_ = 0;
@@ -175,8 +175,8 @@ class ZeroTrainer {
   bool is_released_ = false;
   // Of gradients and, apart, of parameters: the order of the ones among the others may differ
   // between replicas that do not use the same parameters. Ended before the buffers are.
-  std::unique_ptr<AxisQueue> queue_;
-  std::unique_ptr<AxisQueue> gather_queue_;
+  std::unique_ptr<collectives::AxisQueue> queue_;
+  std::unique_ptr<collectives::AxisQueue> gather_queue_;
 };
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 #include "framework/training/zero_options.h"
 
 #include "framework/base/text.h"
-#include "framework/training/flat_gradients.h"
 
 namespace lockstep {
 
@@ -14,26 +13,6 @@ void check_options(const ZeroOptions& options) {
           "; it must be at least 1");
   require(!options.clip_norm || *options.clip_norm > 0, "ZeRO: clip_norm must be above 0");
   require(!options.clip_value || *options.clip_value > 0, "ZeRO: clip_value must be above 0");
-}
-
-FlatGradientOptions gradient_options(const ZeroOptions& options, const FlatLayout& layout,
-                                     bool overlaps, bool take_turns, bool is_common) {
-  FlatGradientOptions how{
-      .way = options.stage == 0 ? GradientWay::kept_whole : GradientWay::kept,
-      .overlap = options.overlap,
-      .reduces_every_microbatch = options.reduce_every_microbatch && options.accumulate > 1,
-      .compression = options.compression};
-  if (take_turns && options.compression == Compression::none && (options.stage > 0 || is_common)) {
-    how.way = GradientWay::summed_in_turns;
-    return how;
-  }
-  if (options.stage < 2 || (options.accumulate > 1 && !how.reduces_every_microbatch)) return how;
-  FlatGradientOptions staged = how;
-  staged.way = GradientWay::staged;
-  const auto bytes = [&](const FlatGradientOptions& each) {
-    return FlatGradients::predicted_use(layout, each, overlaps).total();
-  };
-  return bytes(staged) < bytes(how) ? staged : how;
 }
 
 }  // namespace lockstep

@@ -9,9 +9,6 @@
 
 namespace lockstep {
 
-struct FlatGradientOptions;
-class FlatLayout;
-
 /// What happens when a gradient is infinite or not a number: an Error that names its parameter, or
 /// a step that changes nothing.
 enum class NonFinite { stop, skip };
@@ -40,26 +37,5 @@ struct ZeroOptions {
 
 /// Throws ValueError, naming it, for a number out of range.
 void check_options(const ZeroOptions& options);
-
-// What each stage of ZeRO does with its buffers:
-//
-//   | stage | parameters | updates          | mean gradients | own gradients                    |
-//   |-------|------------|------------------|----------------|----------------------------------|
-//   | 0     | whole      | all of them (1)  | all of them    | kept                             |
-//   | 1     | whole      | the own shard    | the own shard  | kept                             |
-//   | 2     | whole      | the own shard    | the own shard  | staged, where that takes less (2)|
-//   | 3     | in shards  | the own shard    | the own shard  | staged, where that takes less (2)|
-//
-// (1) Replicas that share memory hold the parameters once, at every stage: then each updates its
-//     shard at stage 0, too, and nothing is in shards at stage 3.
-// (2) Not where microbatches are summed before they are reduced.
-// Replicas that take turns sum their gradients as they come, from stage 1 on and where they hold
-// the parameters once. Compressed gradients are never summed so.
-
-/// `overlaps`: reductions go on beside the backward. `take_turns`: a worker has several replicas.
-/// `is_common`: replicas hold the parameters once.
-[[nodiscard]] FlatGradientOptions gradient_options(const ZeroOptions& options,
-                                                   const FlatLayout& layout, bool overlaps,
-                                                   bool take_turns, bool is_common);
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 
 #include "framework/base/text.h"
 
-namespace lockstep {
+namespace lockstep::tree {
 namespace {
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
@@ -74,4 +74,4 @@ std::int64_t FlatLayout::total() const noexcept {
   return sum;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tree

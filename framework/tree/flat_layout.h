@@ -9,7 +9,7 @@
 
 #include "framework/base/shard.h"
 
-namespace lockstep {
+namespace lockstep::tree {
 
 /// What is to be laid out: one tensor.
 struct FlatItem {
@@ -85,4 +85,4 @@ class FlatLayout {
   std::int64_t shards_ = 1;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tree

@@ -28,9 +28,9 @@ Tensor variable_of(const Tensor& leaf, bool nested) {
 
 // In a shard_map with check_vma gradients vary as what they are by: operations see to that.
 void check_variance(const Tensor& gradient, const Tensor& leaf, std::size_t index) {
-  const Variance* const variance = current_variance();
+  const tree::Variance* const variance = tree::current_variance();
   if (variance == nullptr) return;
-  const AxisSet axes = variance->of(gradient) & ~variance->of(leaf);
+  const tree::AxisSet axes = variance->of(gradient) & ~variance->of(leaf);
   if (axes == 0) return;
   throw ValueError(
       str("grad: the gradient by leaf ", index, " varies over ", join(variance->names_of(axes)),

@@ -7,7 +7,7 @@
 
 #include "framework/base/text.h"
 
-namespace lockstep {
+namespace lockstep::tree {
 namespace {
 
 thread_local Variance* this_thread_variance = nullptr;
@@ -115,4 +115,4 @@ VarianceScope::VarianceScope(Variance& variance) noexcept
 Untracked::Untracked() noexcept
     : ScopedValue(this_thread_variance, nullptr), excluded_(kVarianceKey) {}
 
-}  // namespace lockstep
+}  // namespace lockstep::tree

@@ -12,7 +12,7 @@
 
 #include "framework/base/scoped_value.h"
 
-namespace lockstep {
+namespace lockstep::tree {
 
 /// Some axes of one map: bit a is its axis a.
 using AxisSet = std::uint64_t;
@@ -86,4 +86,4 @@ class Untracked : ScopedValue<Variance*> {
   c10::impl::ExcludeDispatchKeyGuard excluded_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tree

@@ -8,7 +8,7 @@
 #include "framework/base/text.h"
 #include "framework/watch/board_memory.h"
 
-namespace lockstep {
+namespace lockstep::watch {
 namespace {
 
 // While it lives, a seat's own thread writes the words of the seat.
@@ -56,7 +56,7 @@ std::optional<Board::Verdict> Board::published(const Seat& waiting) const {
   if (words.published.load() == 0) return std::nullopt;
   const auto seat = read_seat(state_->memory, {waiting.worker_, waiting.index_});
   if (!seat || seat->state != SeatState::waiting) return std::nullopt;
-  return lockstep::published(words, seat->key, seat->number);
+  return watch::published(words, seat->key, seat->number);
 }
 
 void Board::looked(int worker) noexcept {
@@ -148,4 +148,4 @@ void Board::Seat::fell_out(std::string_view verdict) noexcept {
   threw(str(kMismatch, verdict));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::watch

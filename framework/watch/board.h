@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::watch {
 
 /// What the text of a differentiated call has in addition to that of the same call without
 /// gradients.
@@ -172,4 +172,4 @@ class Board::Seat {
   SeatWords* words_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::watch

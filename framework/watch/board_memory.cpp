@@ -14,7 +14,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 
-namespace lockstep {
+namespace lockstep::watch {
 namespace {
 
 // A writer that was interrupted halfway is not waited for: a search tries again later.
@@ -432,4 +432,4 @@ void BoardState::sweep(int worker) noexcept {
   books.sweep_at = std::max<std::size_t>(64, 2 * books.groups.size());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::watch

@@ -18,7 +18,7 @@
 #include "framework/base/pages.h"
 #include "framework/watch/board.h"
 
-namespace lockstep {
+namespace lockstep::watch {
 
 /// The memory of a Board: what lies where, and how it is read while its owners write. All of it is
 /// Words, all zero at first. What belongs together has a version, which is odd while it is written:
@@ -284,4 +284,4 @@ struct Board::Group {
   ~Group() { state->release_group(worker, key); }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::watch

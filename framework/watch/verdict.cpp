@@ -14,7 +14,7 @@
 #include "framework/watch/board_memory.h"
 #include "framework/watch/verdict_search.h"
 
-namespace lockstep {
+namespace lockstep::watch {
 namespace {
 
 // A message names this many members at most, and counts the others.
@@ -264,7 +264,7 @@ std::optional<Board::Verdict> Board::examine(const Seat& waiting, bool settled_o
   const BoardMemory& memory = state_->memory;
   const auto seat = read_seat(memory, {waiting.worker_, waiting.index_});
   if (!seat || seat->state != SeatState::waiting) return std::nullopt;
-  const auto known = [&] { return lockstep::published(memory.common(), seat->key, seat->number); };
+  const auto known = [&] { return watch::published(memory.common(), seat->key, seat->number); };
   if (auto verdict = known()) return verdict;
   VerdictSearch search(memory);
   if (!search.find({.worker = waiting.worker_, .index = waiting.index_})) return std::nullopt;
@@ -297,4 +297,4 @@ std::string Board::pending(int worker) const {
   return "";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::watch

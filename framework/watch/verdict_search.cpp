@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-namespace lockstep {
+namespace lockstep::watch {
 namespace {
 
 bool waits_in(const SeatView& seat, const PendingCall& call) {
@@ -261,4 +261,4 @@ bool VerdictSearch::holds() const {
   return is_unchanged() && std::ranges::all_of(found_.edges, has_not_come) && is_unchanged();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::watch

@@ -10,7 +10,7 @@
 
 #include "framework/watch/board_memory.h"
 
-namespace lockstep {
+namespace lockstep::watch {
 
 /// A member that has not arrived in a call that others wait in.
 struct MissingMember {
@@ -104,4 +104,4 @@ class VerdictSearch {
   std::size_t before_end_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::watch

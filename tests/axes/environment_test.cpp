@@ -20,8 +20,8 @@ using Names = std::vector<std::string>;
 // A replica of its own, with no others in reach, at these levels.
 std::unique_ptr<Environment> environment(std::vector<AxisLevel> levels) {
   return std::make_unique<Environment>(
-      std::make_shared<LocalReplicas>(0, nullptr, std::make_shared<Board>(1)), std::move(levels),
-      std::make_shared<Cancellation>(), std::chrono::seconds(10));
+      std::make_shared<groups::LocalReplicas>(0, nullptr, std::make_shared<watch::Board>(1)),
+      std::move(levels), std::make_shared<comm::Cancellation>(), std::chrono::seconds(10));
 }
 
 AxisCall call(const AxisNames& names) {

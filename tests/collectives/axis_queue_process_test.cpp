@@ -21,15 +21,16 @@ namespace {
 // Several under way at once have the bits of those that return when they are done.
 void check_started(bool overlap, bool is_network) {
   const std::int64_t n = axis_size("data");
-  AxisQueue queue("data", overlap);
+  collectives::AxisQueue queue("data", overlap);
   expect(queue.overlaps() == (overlap && is_network), "overlaps only over a network");
   for (const std::int64_t count : {0, 1, 4099, 70001}) {
     const Tensor values = at::arange(n * count) * static_cast<double>(axis_index("data") + 3) / 7;
     const Tensor mean = values.clone();
     const Tensor slice = at::empty({count}, values.options());
     const Tensor gathered = at::empty_like(values);
-    std::vector<AxisQueue::Call> calls{queue.pmean_(mean), queue.pmean_scatter_into(slice, values),
-                                       queue.all_gather_into(gathered, slice)};
+    std::vector<collectives::AxisQueue::Call> calls{queue.pmean_(mean),
+                                                    queue.pmean_scatter_into(slice, values),
+                                                    queue.all_gather_into(gathered, slice)};
     for (int again = 0; again < 2; ++again) {
       for (auto& call : calls) queue.wait(call);
     }
@@ -61,11 +62,11 @@ TEST_CASE("a queue's calls have the results of those that return when they are d
 TEST_CASE("a replica that is lost ends all calls of a queue") {
   const Ended ended = launched(
       [] {
-        AxisQueue queue("data", true);
+        collectives::AxisQueue queue("data", true);
         meet();
         if (axis_index("data") == 1) ::_exit(0);
         const Tensor x = at::arange(1000000.);
-        std::vector<AxisQueue::Call> calls{queue.pmean_(x), queue.pmean_(x.clone())};
+        std::vector<collectives::AxisQueue::Call> calls{queue.pmean_(x), queue.pmean_(x.clone())};
         for (auto& call : calls) queue.wait(call);
       },
       {.replicas = 2, .mode = LaunchMode::processes, .backend = Backend::gloo});

@@ -41,8 +41,8 @@ using Buffer = std::vector<std::byte>;
 constexpr int kReplicas[] = {1, 2, 3, 4, 5, 6, 8, 9};
 constexpr int kReplicasAsProcesses[] = {2, 3, 5, 9};
 // Through all of a replica's chunks and once more, and a part of one.
-constexpr std::size_t kLarge =
-    HostMemory::kChunks * HostMemory::kChunkBytes + HostMemory::kChunkBytes / 3 + 1;
+constexpr std::size_t kLarge = comm::HostMemory::kChunks * comm::HostMemory::kChunkBytes +
+                               comm::HostMemory::kChunkBytes / 3 + 1;
 
 // Random bits, of each replica.
 std::vector<Buffer> random_inputs(int replicas) {
@@ -60,12 +60,13 @@ std::vector<Buffer> random_inputs(int replicas) {
 
 // A reduction of the inputs' first elements, and what one replica alone makes of them.
 struct Reduction {
-  ElementType type;
-  ReduceOp op;
+  reduce::ElementType type;
+  reduce::ReduceOp op;
   Buffer expected;
 
   [[nodiscard]] std::string text() const {
-    return str(" of ", expected.size() / size_of(type), " ", name_of(type), ", ", name_of(op));
+    return str(" of ", expected.size() / reduce::size_of(type), " ", reduce::name_of(type), ", ",
+               reduce::name_of(op));
   }
 };
 
@@ -74,15 +75,15 @@ struct Reductions {
   std::vector<Buffer> booleans;  // the same as zeros and ones
   std::vector<Reduction> all;
 
-  [[nodiscard]] const std::vector<Buffer>& inputs_of(ElementType type) const {
-    return type == ElementType::boolean ? booleans : inputs;
+  [[nodiscard]] const std::vector<Buffer>& inputs_of(reduce::ElementType type) const {
+    return type == reduce::ElementType::boolean ? booleans : inputs;
   }
 
-  void add(ElementType type, ReduceOp op, std::size_t count) {
+  void add(reduce::ElementType type, reduce::ReduceOp op, std::size_t count) {
     std::vector<const std::byte*> pointers;
     for (const Buffer& input : inputs_of(type)) pointers.push_back(input.data());
-    Buffer expected(count * size_of(type));
-    reduce(pointers, expected, type, op);
+    Buffer expected(count * reduce::size_of(type));
+    reduce::reduce(pointers, expected, type, op);
     all.push_back({type, op, std::move(expected)});
   }
 };
@@ -94,28 +95,29 @@ Reductions reductions(int replicas) {
   for (Buffer& input : reductions.booleans) {
     for (std::byte& byte : input) byte &= std::byte{1};
   }
-  for (const ElementType type : kTypes) {
-    std::vector<ReduceOp> allowed;
+  for (const reduce::ElementType type : kTypes) {
+    std::vector<reduce::ReduceOp> allowed;
     std::ranges::copy_if(kOps, std::back_inserter(allowed),
-                         [&](ReduceOp op) { return is_allowed(type, op); });
-    for (const ReduceOp op : allowed) {
+                         [&](reduce::ReduceOp op) { return is_allowed(type, op); });
+    for (const reduce::ReduceOp op : allowed) {
       reductions.add(type, op, 5);
       reductions.add(type, op, 1001);
     }
-    const ReduceOp turn = allowed[static_cast<std::size_t>(replicas) % allowed.size()];
-    reductions.add(type, turn, kLarge / size_of(type));
+    const reduce::ReduceOp turn = allowed[static_cast<std::size_t>(replicas) % allowed.size()];
+    reductions.add(type, turn, kLarge / reduce::size_of(type));
   }
   return reductions;
 }
 
-void check_reduction_of(Communicator& group, const Reductions& of, const Reduction& reduction) {
+void check_reduction_of(comm::Communicator& group, const Reductions& of,
+                        const Reduction& reduction) {
   const auto me = static_cast<std::size_t>(group.rank());
   const auto input = std::span(of.inputs_of(reduction.type)[me]).first(reduction.expected.size());
   Buffer output(input.size());
   group.all_reduce(input, output, reduction.type, reduction.op);
   expect(same(output, reduction.expected), "all_reduce" + reduction.text());
 
-  const std::size_t width = size_of(reduction.type);
+  const std::size_t width = reduce::size_of(reduction.type);
   const std::size_t slice = input.size() / width / static_cast<std::size_t>(group.size()) * width;
   output.assign(slice, std::byte{0xaa});
   group.reduce_scatter(input.first(slice * static_cast<std::size_t>(group.size())), output,
@@ -129,7 +131,7 @@ std::size_t size_between(std::size_t from, std::size_t to, std::size_t bytes, st
   return (from + 2 * to) % 4 == 3 ? 0 : bytes / count + (5 * from + 3 * to) % 7;
 }
 
-void check_moves(Communicator& group, const std::vector<Buffer>& inputs, std::size_t bytes) {
+void check_moves(comm::Communicator& group, const std::vector<Buffer>& inputs, std::size_t bytes) {
   const auto n = static_cast<std::size_t>(group.size());
   const auto me = static_cast<std::size_t>(group.rank());
   const auto sent = [&](std::size_t from) { return std::span(inputs[from]).first(bytes); };
@@ -190,7 +192,7 @@ void check_everywhere(const Prepare& prepare) {
 
 TEST_CASE("every reduction has the same bits over each backend as alone", "[communicator]") {
   check_everywhere([](int replicas) {
-    return [of = reductions(replicas)](Communicator& group) {
+    return [of = reductions(replicas)](comm::Communicator& group) {
       for (const Reduction& reduction : of.all) check_reduction_of(group, of, reduction);
     };
   });
@@ -198,9 +200,9 @@ TEST_CASE("every reduction has the same bits over each backend as alone", "[comm
 
 TEST_CASE("every byte that is moved is the same over each backend", "[communicator]") {
   check_everywhere([](int replicas) {
-    return [inputs = random_inputs(replicas)](Communicator& group) {
+    return [inputs = random_inputs(replicas)](comm::Communicator& group) {
       for (const std::size_t bytes :
-           {std::size_t{1}, std::size_t{1003}, HostMemory::kSmallBytes + 1, kLarge}) {
+           {std::size_t{1}, std::size_t{1003}, comm::HostMemory::kSmallBytes + 1, kLarge}) {
         check_moves(group, inputs, bytes);
       }
     };

@@ -31,7 +31,7 @@ using testing::Words;
 namespace {
 
 // Every verb on `count` floats, against what one replica computes alone.
-void check_verbs(Communicator& group, std::size_t count) {
+void check_verbs(comm::Communicator& group, std::size_t count) {
   const int n = group.size();
   const auto replicas = static_cast<std::size_t>(n);
   const auto me = static_cast<std::size_t>(group.rank());
@@ -39,16 +39,18 @@ void check_verbs(Communicator& group, std::size_t count) {
   const Words expected = sum_of(everyone(n), count);
 
   Words summed(count);
-  group.all_reduce(bytes(mine), bytes(summed), ElementType::float32, ReduceOp::sum);
+  group.all_reduce(bytes(mine), bytes(summed), reduce::ElementType::float32, reduce::ReduceOp::sum);
   expect(same(summed, expected), str("all_reduce of ", count));
 
   Words in_place = mine;
-  group.all_reduce(bytes(in_place), bytes(in_place), ElementType::float32, ReduceOp::sum);
+  group.all_reduce(bytes(in_place), bytes(in_place), reduce::ElementType::float32,
+                   reduce::ReduceOp::sum);
   expect(same(in_place, expected), str("all_reduce in place of ", count));
 
   const Words sliced = values_of(group.rank(), count * replicas, 5);
   Words own(count);
-  group.reduce_scatter(bytes(sliced), bytes(own), ElementType::float32, ReduceOp::sum);
+  group.reduce_scatter(bytes(sliced), bytes(own), reduce::ElementType::float32,
+                       reduce::ReduceOp::sum);
   expect(same(own, slice(sum_of(everyone(n), count * replicas, 5), me * count, count)),
          str("reduce_scatter to ", count));
 
@@ -77,11 +79,11 @@ void check_verbs(Communicator& group, std::size_t count) {
 
   // A chain: everyone sends to the next, the last to nobody.
   Words shifted(count, -1.0F);
-  const int next = group.rank() + 1 < n ? group.rank() + 1 : Communicator::kNobody;
-  const int before = group.rank() > 0 ? group.rank() - 1 : Communicator::kNobody;
+  const int next = group.rank() + 1 < n ? group.rank() + 1 : comm::Communicator::kNobody;
+  const int before = group.rank() > 0 ? group.rank() - 1 : comm::Communicator::kNobody;
   group.permute(bytes(mine), next, bytes(shifted), before);
   const Words chained =
-      before == Communicator::kNobody ? Words(count, -1.0F) : values_of(before, count);
+      before == comm::Communicator::kNobody ? Words(count, -1.0F) : values_of(before, count);
   expect(same(shifted, chained), str("permute of ", count));
 
   Words copied = mine;
@@ -100,7 +102,7 @@ TEST_CASE("every verb agrees with one replica's own computation", "[communicator
   const Backend backend = any_backend();
   INFO(name_of(backend));
   for (const int replicas : {1, 2, 3, 4, 5, 8}) {
-    const auto body = [](Communicator& group) {
+    const auto body = [](comm::Communicator& group) {
       for (const std::size_t count : {0, 1, 7, 64, 1001, 4096, 4099, 70001}) {
         check_verbs(group, count);
       }
@@ -119,15 +121,17 @@ TEST_CASE("4 to 16 MiB a slice, again and again", "[communicator][bulk]") {
     const std::size_t count = (replicas <= 3 ? 16U : 4U) * 1024 * 1024 / sizeof(float) + 3;
     const auto n = static_cast<std::size_t>(replicas);
     const Words expected = sum_of(everyone(replicas), count * n);
-    CHECK_NOTHROW(in_threads(backend, replicas, [&](Communicator& group) {
+    CHECK_NOTHROW(in_threads(backend, replicas, [&](comm::Communicator& group) {
       const auto me = static_cast<std::size_t>(group.rank());
       const Words mine = values_of(group.rank(), count * n);
       Words own(count);
       Words whole(count * n);
       for (int repetition = 0; repetition < 3; ++repetition) {
-        group.reduce_scatter(bytes(mine), bytes(own), ElementType::float32, ReduceOp::sum);
+        group.reduce_scatter(bytes(mine), bytes(own), reduce::ElementType::float32,
+                             reduce::ReduceOp::sum);
         expect(same(own, slice(expected, me * count, count)), "reduce_scatter");
-        group.all_reduce(bytes(mine), bytes(whole), ElementType::float32, ReduceOp::sum);
+        group.all_reduce(bytes(mine), bytes(whole), reduce::ElementType::float32,
+                         reduce::ReduceOp::sum);
         expect(same(whole, expected), "all_reduce");
         std::fill(whole.begin(), whole.end(), 0.0F);
         group.all_gather(bytes(own), bytes(whole));
@@ -140,7 +144,7 @@ TEST_CASE("4 to 16 MiB a slice, again and again", "[communicator][bulk]") {
 TEST_CASE("subgroups keep the order they were given and run side by side", "[communicator]") {
   const Backend backend = any_backend();
   INFO(name_of(backend));
-  const auto body = [](Communicator& world) {
+  const auto body = [](comm::Communicator& world) {
     const std::vector<std::vector<int>> groups{{0, 4}, {3, 1, 2}};
     const auto& members = groups[world.rank() == 0 || world.rank() == 4 ? 0 : 1];
     const auto group = world.subgroup(members);
@@ -150,8 +154,8 @@ TEST_CASE("subgroups keep the order they were given and run side by side", "[com
       group->all_gather(bytes(mine), bytes(ranks));
       expect(same(ranks, Words(members.begin(), members.end())), "members in order");
       Words summed(count);
-      group->all_reduce(bytes(values_of(world.rank(), count)), bytes(summed), ElementType::float32,
-                        ReduceOp::sum);
+      group->all_reduce(bytes(values_of(world.rank(), count)), bytes(summed),
+                        reduce::ElementType::float32, reduce::ReduceOp::sum);
       expect(same(summed, sum_of(members, count)), "sum over the subgroup");
     }
     // A subgroup of a subgroup counts places in its parent.
@@ -171,13 +175,13 @@ TEST_CASE("a group of any size is of no use after abort()", "[communicator]") {
   const Backend backend = any_backend();
   INFO(name_of(backend));
   for (const int replicas : {1, 2}) {
-    CHECK_NOTHROW(in_threads(backend, replicas, [](Communicator& group) {
+    CHECK_NOTHROW(in_threads(backend, replicas, [](comm::Communicator& group) {
       group.barrier();
       group.abort("enough");
       Words words(7);
       try {
-        group.all_reduce(bytes(std::as_const(words)), bytes(words), ElementType::float32,
-                         ReduceOp::sum);
+        group.all_reduce(bytes(std::as_const(words)), bytes(words), reduce::ElementType::float32,
+                         reduce::ReduceOp::sum);
       } catch (const Aborted& error) {
         return expect(std::string(error.what()).find("enough") != std::string::npos, error.what());
       }
@@ -190,7 +194,7 @@ TEST_CASE("arguments are checked with one replica as with several", "[communicat
   const Backend backend = any_backend();
   INFO(name_of(backend));
   for (const int replicas : {1, 3}) {
-    CHECK_NOTHROW(in_threads(backend, replicas, [&](Communicator& group) {
+    CHECK_NOTHROW(in_threads(backend, replicas, [&](comm::Communicator& group) {
       const auto refused = [](const auto& call, const std::string& part) {
         try {
           call();
@@ -204,14 +208,29 @@ TEST_CASE("arguments are checked with one replica as with several", "[communicat
       Words b(5);
       const auto n = static_cast<std::size_t>(replicas);
       std::vector<std::size_t> sizes(n, 4);
-      refused([&] { group.all_reduce(bytes(a), bytes(b), ElementType::float32, ReduceOp::sum); },
-              "input has 16 bytes, output 20");
-      refused([&] { group.all_reduce(bytes(a), bytes(a), ElementType::boolean, ReduceOp::sum); },
-              "booleans have no sum");
-      refused([&] { group.all_reduce(bytes(b), bytes(b), ElementType::float64, ReduceOp::max); },
-              "20 bytes, which is no whole number of float64");
       refused(
-          [&] { group.reduce_scatter(bytes(b), bytes(a), ElementType::float32, ReduceOp::sum); },
+          [&] {
+            group.all_reduce(bytes(a), bytes(b), reduce::ElementType::float32,
+                             reduce::ReduceOp::sum);
+          },
+          "input has 16 bytes, output 20");
+      refused(
+          [&] {
+            group.all_reduce(bytes(a), bytes(a), reduce::ElementType::boolean,
+                             reduce::ReduceOp::sum);
+          },
+          "booleans have no sum");
+      refused(
+          [&] {
+            group.all_reduce(bytes(b), bytes(b), reduce::ElementType::float64,
+                             reduce::ReduceOp::max);
+          },
+          "20 bytes, which is no whole number of float64");
+      refused(
+          [&] {
+            group.reduce_scatter(bytes(b), bytes(a), reduce::ElementType::float32,
+                                 reduce::ReduceOp::sum);
+          },
           str(replicas, " slices of 16"));
       refused([&] { group.all_gather(bytes(a), bytes(b)); }, str(replicas, " times 16"));
       refused([&] { group.all_to_all(bytes(b), sizes, bytes(b), sizes); }, "add up to");
@@ -232,11 +251,12 @@ TEST_CASE("a replica that fails ends the others' collectives at once, with the r
   for (int repetition = 0; repetition < 10; ++repetition) {
     const auto start = std::chrono::steady_clock::now();
     CHECK_THROWS_WITH(in_threads(backend, 4,
-                                 [](Communicator& group) {
+                                 [](comm::Communicator& group) {
                                    if (group.rank() == 2) throw std::runtime_error("root cause");
                                    Words words(100000);
                                    group.all_reduce(bytes(words), bytes(words),
-                                                    ElementType::float32, ReduceOp::sum);
+                                                    reduce::ElementType::float32,
+                                                    reduce::ReduceOp::sum);
                                  }),
                       "root cause");
     CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
@@ -248,11 +268,12 @@ TEST_CASE("a replica whose process dies is lost to the others", "[failure]") {
   INFO(name_of(backend));
   for (const std::size_t count : {1U, 2000000U}) {
     CHECK_THROWS_WITH(in_processes(backend, 3,
-                                   [&](Communicator& group) {
+                                   [&](comm::Communicator& group) {
                                      if (group.rank() == 1) ::_exit(0);
                                      Words words(count);
                                      group.all_reduce(bytes(words), bytes(words),
-                                                      ElementType::float32, ReduceOp::sum);
+                                                      reduce::ElementType::float32,
+                                                      reduce::ReduceOp::sum);
                                    }),
                       ContainsSubstring("lost its connection to replica") ||
                           ContainsSubstring("lost replica 1, whose process has ended"));

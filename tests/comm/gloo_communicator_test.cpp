@@ -23,7 +23,7 @@ using testing::Words;
 
 TEST_CASE("bytes on the wire are the optimum", "[gloo]") {
   for (const std::uint64_t n : {1, 2, 3, 4, 5, 8}) {
-    CHECK_NOTHROW(in_threads(Backend::gloo, static_cast<int>(n), [&](Communicator& group) {
+    CHECK_NOTHROW(in_threads(Backend::gloo, static_cast<int>(n), [&](comm::Communicator& group) {
       const std::size_t count = 840 * 64;  // a multiple of every group's size
       const std::uint64_t size = count * sizeof(float);
       Words words(count);
@@ -38,16 +38,19 @@ TEST_CASE("bytes on the wire are the optimum", "[gloo]") {
         const std::uint64_t now = group.ledger().rounds;
         return now - std::exchange(rounds, now);
       };
-      group.all_reduce(bytes(words), bytes(words), ElementType::float32, ReduceOp::sum);
+      group.all_reduce(bytes(words), bytes(words), reduce::ElementType::float32,
+                       reduce::ReduceOp::sum);
       expect(sent() == 2 * (n - 1) * size / n, "all_reduce sends 2 (N-1)/N");
       expect(waited() == (n == 1 ? 0 : 2), "all_reduce takes two rounds");
-      group.reduce_scatter(bytes(words), bytes(part), ElementType::float32, ReduceOp::sum);
+      group.reduce_scatter(bytes(words), bytes(part), reduce::ElementType::float32,
+                           reduce::ReduceOp::sum);
       expect(sent() == (n - 1) * size / n, "reduce_scatter sends (N-1)/N");
       group.all_gather(bytes(part), bytes(words));
       expect(sent() == (n - 1) * size / n, "all_gather sends (N-1)/N");
       expect(waited() == (n == 1 ? 0 : 2), "a round each");
       words.resize(256);
-      group.all_reduce(bytes(words), bytes(words), ElementType::float32, ReduceOp::sum);
+      group.all_reduce(bytes(words), bytes(words), reduce::ElementType::float32,
+                       reduce::ReduceOp::sum);
       expect(sent() == (n - 1) * 1024, "a small all_reduce sends N-1 times its size");
       expect(waited() == (n == 1 ? 0 : 1), "a small all_reduce takes one round");
     }));
@@ -55,26 +58,27 @@ TEST_CASE("bytes on the wire are the optimum", "[gloo]") {
 }
 
 TEST_CASE("a replica that does not arrive is a Timeout that names it", "[failure]") {
-  ConnectOptions options;
+  comm::ConnectOptions options;
   options.timeout = std::chrono::milliseconds(200);
   CHECK_THROWS_AS(in_threads(
                       Backend::gloo, 2,
-                      [](Communicator& group) {
+                      [](comm::Communicator& group) {
                         Words words(10);
                         if (group.rank() == 0) {
-                          group.all_reduce(bytes(words), bytes(words), ElementType::float32,
-                                           ReduceOp::sum);
+                          group.all_reduce(bytes(words), bytes(words), reduce::ElementType::float32,
+                                           reduce::ReduceOp::sum);
                         }
                       },
                       options),
                   Timeout);
   options.connect_timeout = std::chrono::milliseconds(200);
-  CHECK_THROWS_WITH(connect_gloo(std::make_shared<MemoryStore>(), 0, 2, options),
+  CHECK_THROWS_WITH(comm::connect_gloo(std::make_shared<comm::MemoryStore>(), 0, 2, options),
                     ContainsSubstring("nobody published 'address/1/0' within 200 ms"));
 }
 
 TEST_CASE("an address that is not this machine's is refused", "[failure]") {
-  ConnectOptions options;
+  comm::ConnectOptions options;
   options.address = "203.0.113.7";
-  CHECK_THROWS_AS(connect_gloo(std::make_shared<MemoryStore>(), 0, 2, options), CommError);
+  CHECK_THROWS_AS(comm::connect_gloo(std::make_shared<comm::MemoryStore>(), 0, 2, options),
+                  CommError);
 }

@@ -30,10 +30,11 @@ using testing::make_host_memory;
 
 TEST_CASE("a flag is waited for until it is raised, also around its end", "[shared]") {
   for (const std::uint32_t start : {0U, 0xfffffff0U}) {
-    Flag flag{};
+    comm::Flag flag{};
     flag.raise(start);
     constexpr std::uint32_t kRounds = 1000;
-    constexpr Flag::Patience patience[] = {{}, {.spins = 100}, {10, std::chrono::microseconds(20)}};
+    constexpr comm::Flag::Patience patience[] = {
+        {}, {.spins = 100}, {10, std::chrono::microseconds(20)}};
     std::atomic<bool> in_time{true};
     std::thread waiter([&] {
       for (std::uint32_t i = 1; i <= kRounds; ++i) {
@@ -78,15 +79,15 @@ TEST_CASE("parts of a region do not overlap", "[shared]") {
   std::size_t total = 0;
   for (std::size_t member = 0; member < 4; ++member) {
     for (std::size_t i = 0; i < 2; ++i) ends.insert(region->small(member, i).data());
-    for (std::size_t i = 0; i < HostMemory::kChunks; ++i) {
+    for (std::size_t i = 0; i < comm::HostMemory::kChunks; ++i) {
       ends.insert(region->chunk(member, i).data());
       total += region->chunk(member, i).size();
     }
     ends.insert(reinterpret_cast<const std::byte*>(&region->line(member)));
   }
-  CHECK(ends.size() == 4 * (2 + HostMemory::kChunks + 1));
-  CHECK(static_cast<std::size_t>(*ends.rbegin() - *ends.begin()) + HostMemory::kChunkBytes >=
-        total + 4 * 2 * HostMemory::kSmallBytes);
+  CHECK(ends.size() == 4 * (2 + comm::HostMemory::kChunks + 1));
+  CHECK(static_cast<std::size_t>(*ends.rbegin() - *ends.begin()) + comm::HostMemory::kChunkBytes >=
+        total + 4 * 2 * comm::HostMemory::kSmallBytes);
 }
 
 TEST_CASE("a region that all have let go of is cleared for the next group", "[shared]") {
@@ -94,8 +95,8 @@ TEST_CASE("a region that all have let go of is cleared for the next group", "[sh
   memory->hold(5, 2)->line(1).round.raise(3);
   const auto next = memory->hold(8, 2);
   CHECK(next->line(1).round.value() == 0);
-  std::vector<std::shared_ptr<HostMemory::Region>> held;
-  for (int i = 1; i < HostMemory::kGroups; ++i) {
+  std::vector<std::shared_ptr<comm::HostMemory::Region>> held;
+  for (int i = 1; i < comm::HostMemory::kGroups; ++i) {
     held.push_back(memory->hold(1000 + static_cast<std::uint64_t>(i), 2));
   }
   CHECK(testing::message_of<CommError>([&] { (void)memory->hold(999, 2); }) ==
@@ -106,14 +107,15 @@ TEST_CASE("a region that all have let go of is cleared for the next group", "[sh
 
 TEST_CASE("an extent takes the memory that is reserved and gives it back", "[shared]") {
   const int file = ::memfd_create("extents", MFD_CLOEXEC);
-  REQUIRE(::ftruncate(file, static_cast<off_t>(SharedExtents::kBytes)) == 0);
+  REQUIRE(::ftruncate(file, static_cast<off_t>(comm::SharedExtents::kBytes)) == 0);
   const auto used = [&] {
     struct stat status {};
     ::fstat(file, &status);
     return static_cast<std::size_t>(status.st_blocks) * 512;
   };
-  const auto extents = std::make_shared<SharedExtents>(file, 0);
-  const auto others = std::make_shared<SharedExtents>(file, 0);  // as another process has them
+  const auto extents = std::make_shared<comm::SharedExtents>(file, 0);
+  const auto others =
+      std::make_shared<comm::SharedExtents>(file, 0);  // as another process has them
   constexpr std::size_t kBytes = std::size_t{8} << 20;
   auto mine = extents->allocate(kBytes);
   auto theirs = others->attach(mine->offset(), kBytes);
@@ -128,10 +130,10 @@ TEST_CASE("an extent takes the memory that is reserved and gives it back", "[sha
   const auto second = extents->allocate(1);
   CHECK(second->offset() >= mine->offset() + kBytes);
   const auto place = extents->find(mine->data().subspan(100, 50));
-  CHECK(place == SharedPlace{mine->offset(), 100});
+  CHECK(place == comm::SharedPlace{mine->offset(), 100});
   CHECK(others->data_of(place.extent) == theirs->data().data());
-  CHECK(others->find(mine->data()) == SharedPlace{});
-  CHECK(extents->find({mine->data().data() + kBytes - 1, 2}) == SharedPlace{});
+  CHECK(others->find(mine->data()) == comm::SharedPlace{});
+  CHECK(extents->find({mine->data().data() + kBytes - 1, 2}) == comm::SharedPlace{});
 
   mine.reset();
   CHECK(used() >= kBytes / 2);
@@ -146,7 +148,7 @@ TEST_CASE("a limit on the size of files is an error that says so", "[shared]") {
     const rlimit limit{1 << 20, 1 << 20};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     const std::string text =
-        testing::message_of<CommError>([] { (void)HostMemory::make_memory(2); });
+        testing::message_of<CommError>([] { (void)comm::HostMemory::make_memory(2); });
     ::_exit(text.find("files may have no more than 1048576 bytes (ulimit -f)") < text.size() ? 0
                                                                                              : 1);
   }
@@ -156,7 +158,7 @@ TEST_CASE("a limit on the size of files is an error that says so", "[shared]") {
 }
 
 TEST_CASE("the memory of a host has no name, a fixed size and ends on exec", "[shared]") {
-  const int descriptor = HostMemory::make_memory(2);
+  const int descriptor = comm::HostMemory::make_memory(2);
   CHECK((::fcntl(descriptor, F_GETFD) & FD_CLOEXEC) != 0);
   CHECK(::ftruncate(descriptor, 1) != 0);
   std::array<char, 200> path{};
@@ -165,6 +167,6 @@ TEST_CASE("the memory of a host has no name, a fixed size and ends on exec", "[s
   CHECK_THAT(std::string(path.data()),
              ContainsSubstring("/memfd:") && ContainsSubstring("(deleted)"));
   ::close(descriptor);
-  CHECK_THAT(testing::message_of<CommError>([] { HostMemory(2, -1); }),
+  CHECK_THAT(testing::message_of<CommError>([] { comm::HostMemory(2, -1); }),
              ContainsSubstring("descriptor -1 can't be used"));
 }

@@ -23,25 +23,27 @@ const char* name_of(Backend backend) {
   return backend == Backend::gloo ? "gloo" : "shared";
 }
 
-std::shared_ptr<Communicator> connect(Backend backend, const std::shared_ptr<HostMemory>& memory,
-                                      std::shared_ptr<Store> store, int rank, int size,
-                                      const ConnectOptions& options) {
-  if (backend == Backend::gloo) return connect_gloo(std::move(store), rank, size, options);
-  return connect_shared(memory, std::move(store), rank, size, options);
+std::shared_ptr<comm::Communicator> connect(Backend backend,
+                                            const std::shared_ptr<comm::HostMemory>& memory,
+                                            std::shared_ptr<comm::Store> store, int rank, int size,
+                                            const comm::ConnectOptions& options) {
+  if (backend == Backend::gloo) return comm::connect_gloo(std::move(store), rank, size, options);
+  return comm::connect_shared(memory, std::move(store), rank, size, options);
 }
 
-std::shared_ptr<HostMemory> make_host_memory(int members) {
-  const int descriptor = HostMemory::make_memory(members);
-  auto memory = std::make_shared<HostMemory>(members, descriptor);
+std::shared_ptr<comm::HostMemory> make_host_memory(int members) {
+  const int descriptor = comm::HostMemory::make_memory(members);
+  auto memory = std::make_shared<comm::HostMemory>(members, descriptor);
   ::close(descriptor);
   return memory;
 }
 
 void in_threads(Backend backend, int replicas, const ReplicaFunction& body,
-                const ConnectOptions& options) {
+                const comm::ConnectOptions& options) {
   const auto memory = make_host_memory(replicas);
-  const auto store = std::make_shared<MemoryStore>();
-  std::vector<std::shared_ptr<Communicator>> communicators(static_cast<std::size_t>(replicas));
+  const auto store = std::make_shared<comm::MemoryStore>();
+  std::vector<std::shared_ptr<comm::Communicator>> communicators(
+      static_cast<std::size_t>(replicas));
   std::mutex mutex;
   std::exception_ptr first;
   const auto fail = [&](std::exception_ptr error) {
@@ -76,14 +78,15 @@ void in_threads(Backend backend, int replicas, const ReplicaFunction& body,
 namespace {
 
 // The child's whole life. What went wrong goes to `report`, so that the parent's test can show it.
-[[noreturn]] void replica_process(Backend backend, const std::shared_ptr<HostMemory>& memory,
+[[noreturn]] void replica_process(Backend backend, const std::shared_ptr<comm::HostMemory>& memory,
                                   int rank, int replicas, int socket, int report,
-                                  const ReplicaFunction& body, const ConnectOptions& options) {
+                                  const ReplicaFunction& body,
+                                  const comm::ConnectOptions& options) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   int status = 0;
   try {
-    auto communicator =
-        connect(backend, memory, std::make_shared<SocketStore>(socket), rank, replicas, options);
+    auto communicator = connect(backend, memory, std::make_shared<comm::SocketStore>(socket), rank,
+                                replicas, options);
     body(*communicator);
     communicator->barrier();
   } catch (const std::exception& error) {
@@ -105,14 +108,14 @@ std::string read_all(int descriptor) {
 }  // namespace
 
 void in_processes(Backend backend, int replicas, const ReplicaFunction& body,
-                  const ConnectOptions& options) {
+                  const comm::ConnectOptions& options) {
   const auto memory = make_host_memory(replicas);
   std::vector<pollfd> sockets;
   std::vector<pid_t> children;
   int report[2];
   if (::pipe(report) != 0) throw std::runtime_error("pipe");
   for (int rank = 0; rank < replicas; ++rank) {
-    const auto [ours, theirs] = make_socket_pair();
+    const auto [ours, theirs] = comm::make_socket_pair();
     const pid_t child = ::fork();
     if (child == 0) {
       for (const pollfd& other : sockets) ::close(other.fd);
@@ -125,7 +128,7 @@ void in_processes(Backend backend, int replicas, const ReplicaFunction& body,
   }
   ::close(report[1]);
 
-  StoreServer server;
+  comm::StoreServer server;
   for (std::size_t open = sockets.size(); open > 0;) {
     ::poll(sockets.data(), sockets.size(), -1);
     for (pollfd& socket : sockets) {

@@ -14,20 +14,20 @@ using namespace lockstep;
 TEST_CASE("of the threads of a run lock one runs at a time, and releases let the others run") {
   constexpr int kThreads = 8;
   constexpr int kRounds = 50;
-  RunLock run_lock;
+  comm::RunLock run_lock;
   std::atomic<int> running{0};
   std::atomic<int> most{0};
   std::mutex mutex;
   std::condition_variable arrived_changed;
   int arrived = 0;
   const auto run = [&] {
-    const RunLockScope scope(&run_lock);
+    const comm::RunLockScope scope(&run_lock);
     for (int round = 1; round <= kRounds; ++round) {
       const int now = ++running;
       if (now > most) most = now;
       --running;
       // A barrier: it completes only if whoever waits in it lets the others run.
-      const RunLockRelease others_may_run;
+      const comm::RunLockRelease others_may_run;
       std::unique_lock lock(mutex);
       if (++arrived == kThreads * round) arrived_changed.notify_all();
       arrived_changed.wait(lock, [&] { return arrived >= kThreads * round; });
@@ -41,12 +41,12 @@ TEST_CASE("of the threads of a run lock one runs at a time, and releases let the
 }
 
 TEST_CASE("a thread that does not release the lock in time is not waited for") {
-  RunLock run_lock{std::chrono::milliseconds(200)};
+  comm::RunLock run_lock{std::chrono::milliseconds(200)};
   run_lock.take();
   std::atomic<int> running{0};
   std::atomic<int> most{0};
   const auto run = [&] {
-    const RunLockScope mine(&run_lock);
+    const comm::RunLockScope mine(&run_lock);
     const int now = ++running;
     if (now > most) most = now;
     --running;
@@ -63,22 +63,22 @@ TEST_CASE("a thread that does not release the lock in time is not waited for") {
 }
 
 TEST_CASE("without a lock scopes and releases do nothing") {
-  CHECK(current_run_lock() == nullptr);
-  const RunLockRelease nothing;
-  const RunLockScope none(nullptr);
-  RunLock run_lock;
+  CHECK(comm::current_run_lock() == nullptr);
+  const comm::RunLockRelease nothing;
+  const comm::RunLockScope none(nullptr);
+  comm::RunLock run_lock;
   {
-    const RunLockScope mine(&run_lock);
-    CHECK(current_run_lock() == &run_lock);
+    const comm::RunLockScope mine(&run_lock);
+    CHECK(comm::current_run_lock() == &run_lock);
   }
-  CHECK(current_run_lock() == nullptr);
+  CHECK(comm::current_run_lock() == nullptr);
   run_lock.take();  // it was given back
   run_lock.give();
 }
 
 TEST_CASE("threads that are let go on together have the lock in the order of their line") {
   constexpr int kThreads = 8;
-  RunLock run_lock;
+  comm::RunLock run_lock;
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<std::thread::id> ids(kThreads);
@@ -88,9 +88,9 @@ TEST_CASE("threads that are let go on together have the lock in the order of the
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
-      const RunLockScope scope(&run_lock);
+      const comm::RunLockScope scope(&run_lock);
       {
-        const RunLockRelease others_may_run;
+        const comm::RunLockRelease others_may_run;
         std::unique_lock lock(mutex);
         ids[static_cast<std::size_t>(i)] = std::this_thread::get_id();
         ++arrived;
@@ -101,9 +101,9 @@ TEST_CASE("threads that are let go on together have the lock in the order of the
     });
   }
   {
-    const RunLockScope scope(&run_lock);
+    const comm::RunLockScope scope(&run_lock);
     {
-      const RunLockRelease others_may_run;
+      const comm::RunLockRelease others_may_run;
       std::unique_lock lock(mutex);
       changed.wait(lock, [&] { return arrived == kThreads; });
     }

@@ -14,7 +14,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-void check_all_sizes(Communicator& group) {
+void check_all_sizes(comm::Communicator& group) {
   for (const std::size_t count : {0, 1, 17, 4096, 4099, 70001}) check_symmetric(group, count);
 }
 
@@ -31,25 +31,26 @@ TEST_CASE("verbs on symmetric buffers agree with one replica's own computation",
 }
 
 TEST_CASE("what replicas of a host share is one memory, or symmetric copies of it", "[symmetric]") {
-  for (const Copies copies : {Copies::each, Copies::one}) {
-    const auto body = [&](Communicator& group) {
+  for (const comm::Copies copies : {comm::Copies::each, comm::Copies::one}) {
+    const auto body = [&](comm::Communicator& group) {
       const Symmetric buffer(group, 1000, copies);
-      expect(buffer.is_common() == (copies == Copies::one), "is_common()");
+      expect(buffer.is_common() == (copies == comm::Copies::one), "is_common()");
       if (group.rank() == 1) buffer.floats(0, 1)[0] = 7;
       group.barrier();
       const bool sees_it = buffer.floats(0, 1)[0] == 7;
-      expect(sees_it == (group.rank() == 1 || copies == Copies::one), "who sees what 1 wrote");
+      expect(sees_it == (group.rank() == 1 || copies == comm::Copies::one),
+             "who sees what 1 wrote");
     };
     CHECK_NOTHROW(in_threads(Backend::shared, 3, body));
     CHECK_NOTHROW(in_processes(Backend::shared, 3, body));
   }
-  CHECK_NOTHROW(in_threads(Backend::gloo, 2, [](Communicator& group) {
-    expect(!Symmetric(group, 10, Copies::one).is_common(), "over Gloo each has its own");
+  CHECK_NOTHROW(in_threads(Backend::gloo, 2, [](comm::Communicator& group) {
+    expect(!Symmetric(group, 10, comm::Copies::one).is_common(), "over Gloo each has its own");
   }));
 }
 
 TEST_CASE("a subgroup uses the buffers that the whole group has allocated", "[symmetric]") {
-  const auto body = [](Communicator& world) {
+  const auto body = [](comm::Communicator& world) {
     constexpr std::size_t kCount = 70001;
     const Symmetric buffer(world, kCount);
     const std::vector<int> members =
@@ -69,7 +70,7 @@ TEST_CASE("a subgroup uses the buffers that the whole group has allocated", "[sy
 TEST_CASE("more than the host has is an error with the numbers, on all replicas", "[symmetric]") {
   const Backend backend = GENERATE(Backend::gloo, Backend::shared);
   INFO(name_of(backend));
-  const auto body = [&](Communicator& group) {
+  const auto body = [&](comm::Communicator& group) {
     const auto refused = [&](std::size_t bytes) {
       try {
         (void)group.allocate(bytes);

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kPad = 64;  // floats
 
 // Buffers here and there, and parts that begin elsewhere on every replica.
-void check_reductions(Communicator& group, std::size_t count) {
+void check_reductions(comm::Communicator& group, std::size_t count) {
   const auto me = static_cast<std::size_t>(group.rank());
   const auto n = static_cast<std::size_t>(group.size());
   const Words mine = values_of(group.rank(), count);
@@ -55,7 +55,7 @@ void check_reductions(Communicator& group, std::size_t count) {
   }
 }
 
-void check_moves(Communicator& group, std::size_t count) {
+void check_moves(comm::Communicator& group, std::size_t count) {
   const auto me = static_cast<std::size_t>(group.rank());
   const auto n = static_cast<std::size_t>(group.size());
   const Symmetric from(group, count * n);
@@ -79,12 +79,12 @@ void check_moves(Communicator& group, std::size_t count) {
 }
 
 // One copy for all: what a replica may write is its part, between barriers.
-void check_common(Communicator& group, std::size_t count) {
+void check_common(comm::Communicator& group, std::size_t count) {
   const auto me = static_cast<std::size_t>(group.rank());
   const auto n = static_cast<std::size_t>(group.size());
   const Words mine = values_of(group.rank(), count);
   const Words sum = sum_of(everyone(group.size()), count);
-  const Symmetric common(group, count * n, Copies::one);
+  const Symmetric common(group, count * n, comm::Copies::one);
   const Symmetric input(group, count);
   Words all;
   for (int p = 0; p < group.size(); ++p) {
@@ -109,7 +109,7 @@ void check_common(Communicator& group, std::size_t count) {
 
 }  // namespace
 
-void check_symmetric(Communicator& group, std::size_t count) {
+void check_symmetric(comm::Communicator& group, std::size_t count) {
   check_reductions(group, count);
   check_moves(group, count);
   check_common(group, count);

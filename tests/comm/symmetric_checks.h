@@ -12,7 +12,7 @@ namespace lockstep::testing {
 /// Floats of one symmetric buffer.
 class Symmetric {
  public:
-  Symmetric(Communicator& group, std::size_t count, Copies copies = Copies::each)
+  Symmetric(comm::Communicator& group, std::size_t count, comm::Copies copies = comm::Copies::each)
       : buffer_(group.allocate(count * sizeof(float), copies)) {}
 
   std::span<float> floats(std::size_t offset, std::size_t count) const {
@@ -28,7 +28,7 @@ class Symmetric {
   bool is_common() const { return buffer_.is_common; }
 
  private:
-  SymmetricBuffer buffer_;
+  comm::SymmetricBuffer buffer_;
 };
 
 inline std::span<std::byte> raw(std::span<float> floats) {
@@ -37,6 +37,6 @@ inline std::span<std::byte> raw(std::span<float> floats) {
 
 /// Every verb on symmetric buffers of `count` floats and parts of them, against what one replica
 /// computes alone.
-void check_symmetric(Communicator& group, std::size_t count);
+void check_symmetric(comm::Communicator& group, std::size_t count);
 
 }  // namespace lockstep::testing

@@ -26,10 +26,10 @@ constexpr std::size_t kOffsets = 32;  // floats
 // A replica's buffers for up to `count` floats, of each kind.
 class Kinds {
  public:
-  Kinds(Communicator& group, std::size_t count)
+  Kinds(comm::Communicator& group, std::size_t count)
       : one_(group, count + kOffsets),
         other_(group, count + kOffsets),
-        common_(group, count, Copies::one) {}
+        common_(group, count, comm::Copies::one) {}
 
   std::span<float> draw(std::mt19937_64& random, std::size_t count) {
     switch (random() % 4) {
@@ -60,7 +60,7 @@ void copy_to(const Words& words, std::span<float> to) {
 // Verbs in which replica p contributes values_of(p), on buffers that are drawn.
 class Mixes {
  public:
-  Mixes(Communicator& group, std::size_t count)
+  Mixes(comm::Communicator& group, std::size_t count)
       : group_(group),
         count_(count),
         n_(static_cast<std::size_t>(group.size())),
@@ -123,7 +123,7 @@ class Mixes {
   }
 
  private:
-  Communicator& group_;
+  comm::Communicator& group_;
   std::size_t count_;
   std::size_t n_;
   std::size_t me_;
@@ -133,7 +133,7 @@ class Mixes {
   Words parts_;
 };
 
-void check_mixes(Communicator& group, std::size_t count) {
+void check_mixes(comm::Communicator& group, std::size_t count) {
   Mixes mixes(group, count);
   const Key key = Key(seed()).fold("mixes");
   std::mt19937_64 of_all(key.bits());
@@ -169,7 +169,7 @@ TEST_CASE("each replica may bring buffers of another kind", "[symmetric]") {
   for (const int replicas : {2, 3, 5}) {
     for (const std::size_t count : {0, 3, 1000, 70001}) {
       INFO(replicas << " replicas, " << count << " floats, LOCKSTEP_SEED=" << seed());
-      const auto body = [&](Communicator& group) { check_mixes(group, count); };
+      const auto body = [&](comm::Communicator& group) { check_mixes(group, count); };
       CHECK_NOTHROW(in_threads(Backend::shared, replicas, body));
       CHECK_NOTHROW(in_processes(Backend::shared, replicas, body));
     }

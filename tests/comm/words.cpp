@@ -31,7 +31,7 @@ Words sum_of(const std::vector<int>& ranks, std::size_t count, std::size_t salt)
   for (const int rank : ranks) inputs.push_back(values_of(rank, count, salt));
   for (const Words& input : inputs) pointers.push_back(bytes(input).data());
   Words output(count);
-  reduce(pointers, bytes(output), kFloat, kSum);
+  reduce::reduce(pointers, bytes(output), kFloat, kSum);
   return output;
 }
 

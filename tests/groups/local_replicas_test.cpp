@@ -36,15 +36,15 @@ class Waiting {
  public:
   explicit Waiting(int replicas) {
     for (int i = 0; i < replicas; ++i) group_.push_back({.id = static_cast<std::uint64_t>(i) + 1});
-    for (const GroupMember& member : group_) {
+    for (const watch::GroupMember& member : group_) {
       members_.push_back({.seat = board_->take_seat(0, member.id, 0, str(member.id - 1)),
-                          .cancellation = std::make_shared<Cancellation>(),
+                          .cancellation = std::make_shared<comm::Cancellation>(),
                           .timeout = seconds(60)});
     }
   }
 
-  LocalReplicas& local_replicas() { return local_; }
-  Member& member(int i) { return members_[static_cast<std::size_t>(i)]; }
+  groups::LocalReplicas& local_replicas() { return local_; }
+  groups::Member& member(int i) { return members_[static_cast<std::size_t>(i)]; }
   void start(int i, std::string_view call) {
     held_ = board_->group(0, 7, group_);
     member(i).seat->start(*held_, i, call_of(call));
@@ -62,11 +62,11 @@ class Waiting {
   }
 
  private:
-  std::shared_ptr<Board> board_ = std::make_shared<Board>(1);
-  LocalReplicas local_{0, nullptr, board_};
-  std::vector<GroupMember> group_;
-  std::vector<Member> members_;
-  std::shared_ptr<Board::Group> held_;
+  std::shared_ptr<watch::Board> board_ = std::make_shared<watch::Board>(1);
+  groups::LocalReplicas local_{0, nullptr, board_};
+  std::vector<watch::GroupMember> group_;
+  std::vector<groups::Member> members_;
+  std::shared_ptr<watch::Board::Group> held_;
 };
 
 }  // namespace
@@ -91,7 +91,7 @@ TEST_CASE("a Timeout says when everyone has arrived", "[groups]") {
 TEST_CASE("a member with a run lock is waited for as long as the lock is released", "[groups]") {
   Waiting replicas(2);
   replicas.start(0, "psum");
-  RunLock run_lock;
+  comm::RunLock run_lock;
   replicas.member(0).run_lock = &run_lock;
   CHECK(!replicas.verdict(0, seconds(60)).empty());
   run_lock.take();
@@ -142,7 +142,7 @@ TEST_CASE("a process that was paused has not waited", "[groups]") {
 
 TEST_CASE("a board tells from outside who waits, and whether it looks", "[groups]") {
   Waiting replicas(2);
-  const Board& board = replicas.local_replicas().board();
+  const watch::Board& board = replicas.local_replicas().board();
   CHECK(board.pending(0).empty());
   std::uint64_t before = board.activity(0);
   replicas.start(0, "psum");

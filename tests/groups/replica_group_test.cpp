@@ -40,24 +40,27 @@ using testing::Words;
 
 namespace {
 
-using Verbs = void (*)(ReplicaGroup& group, std::size_t count);
+using Verbs = void (*)(groups::ReplicaGroup& group, std::size_t count);
 
-void all_reduce(ReplicaGroup& group, std::size_t count) {
+void all_reduce(groups::ReplicaGroup& group, std::size_t count) {
   Words words = values_of(group.rank(), count);
   const Words expected = sum_of(everyone(group.size()), count);
   Words apart(count);
-  group.all_reduce(bytes(std::as_const(words)), bytes(apart), ElementType::float32, ReduceOp::sum);
+  group.all_reduce(bytes(std::as_const(words)), bytes(apart), reduce::ElementType::float32,
+                   reduce::ReduceOp::sum);
   expect(apart == expected, "all_reduce");
-  group.all_reduce(bytes(std::as_const(words)), bytes(words), ElementType::float32, ReduceOp::sum);
+  group.all_reduce(bytes(std::as_const(words)), bytes(words), reduce::ElementType::float32,
+                   reduce::ReduceOp::sum);
   expect(words == expected, "all_reduce in place");
 }
 
-void reduce_scatter_and_gather(ReplicaGroup& group, std::size_t count) {
+void reduce_scatter_and_gather(groups::ReplicaGroup& group, std::size_t count) {
   const auto n = static_cast<std::size_t>(group.size());
   const auto me = static_cast<std::ptrdiff_t>(group.rank());
   const Words words = values_of(group.rank(), count * n);
   Words own(count);
-  group.reduce_scatter(bytes(words), bytes(own), ElementType::float32, ReduceOp::sum);
+  group.reduce_scatter(bytes(words), bytes(own), reduce::ElementType::float32,
+                       reduce::ReduceOp::sum);
   const Words expected = sum_of(everyone(group.size()), count * n);
   const auto slice = expected.begin() + me * static_cast<std::ptrdiff_t>(count);
   expect(own == Words(slice, slice + static_cast<std::ptrdiff_t>(count)), "reduce_scatter");
@@ -67,7 +70,7 @@ void reduce_scatter_and_gather(ReplicaGroup& group, std::size_t count) {
 }
 
 // Place s sends place d (s + 2 d) % 5 words of 100 s + d.
-void all_to_all(ReplicaGroup& group, std::size_t) {
+void all_to_all(groups::ReplicaGroup& group, std::size_t) {
   const auto length = [](int source, int destination) {
     return static_cast<std::size_t>((source + 2 * destination) % 5);
   };
@@ -91,10 +94,10 @@ void all_to_all(ReplicaGroup& group, std::size_t) {
 
 // Place p sends to 3 p + 1 modulo the largest number of places that 3 does not divide; who is
 // nobody's destination receives nothing.
-void permute_and_broadcast(ReplicaGroup& group, std::size_t count) {
+void permute_and_broadcast(groups::ReplicaGroup& group, std::size_t count) {
   const int m = group.size() % 3 == 0 ? group.size() - 1 : group.size();
   const auto to = [&](int place) { return place < m ? (3 * place + 1) % m : -1; };
-  int source = Communicator::kNobody;
+  int source = comm::Communicator::kNobody;
   for (int place = 0; place < m; ++place) {
     if (to(place) == group.rank()) source = place;
   }
@@ -111,22 +114,23 @@ void permute_and_broadcast(ReplicaGroup& group, std::size_t count) {
 }
 
 // The group's places live in these workers; each is a thread, workers are joined by the backend.
-void on_workers(const std::vector<int>& worker_of, const std::function<void(ReplicaGroup&)>& body,
+void on_workers(const std::vector<int>& worker_of,
+                const std::function<void(groups::ReplicaGroup&)>& body,
                 Backend backend = Backend::gloo) {
   const int workers = *std::max_element(worker_of.begin(), worker_of.end()) + 1;
-  std::vector<GroupMember> members;
+  std::vector<watch::GroupMember> members;
   for (std::size_t place = 0; place < worker_of.size(); ++place) {
     members.push_back({.id = place + 1, .worker = worker_of[place]});
   }
-  const auto board = std::make_shared<Board>(workers);
-  lockstep::testing::in_threads(backend, workers, [&](Communicator& world) {
-    const std::shared_ptr<Communicator> outer(&world, [](Communicator*) {});
-    LocalReplicas local(world.rank(), workers > 1 ? outer : nullptr, board);
+  const auto board = std::make_shared<watch::Board>(workers);
+  lockstep::testing::in_threads(backend, workers, [&](comm::Communicator& world) {
+    const std::shared_ptr<comm::Communicator> outer(&world, [](comm::Communicator*) {});
+    groups::LocalReplicas local(world.rank(), workers > 1 ? outer : nullptr, board);
     std::mutex mutex;
     std::exception_ptr first;
-    const auto cancellation = std::make_shared<Cancellation>();
+    const auto cancellation = std::make_shared<comm::Cancellation>();
     // How each ended stays on the board until all have.
-    std::deque<Member> here;
+    std::deque<groups::Member> here;
     std::vector<std::thread> threads;
     for (std::size_t place = 0; place < worker_of.size(); ++place) {
       if (worker_of[place] != world.rank()) continue;
@@ -134,9 +138,9 @@ void on_workers(const std::vector<int>& worker_of, const std::function<void(Repl
                       cancellation, std::chrono::seconds(30)});
       threads.emplace_back([&, place, &member = here.back()] {
         try {
-          ReplicaGroup group(local.group(7, [&] { return members; }), member,
-                             static_cast<int>(place));
-          group.begin(CallRecord{1, "the test"});
+          groups::ReplicaGroup group(local.group(7, [&] { return members; }), member,
+                                     static_cast<int>(place));
+          group.begin(watch::CallRecord{1, "the test"});
           body(group);
           group.end();
         } catch (const std::exception& error) {
@@ -168,7 +172,7 @@ TEST_CASE("verbs of groups that join threads of several processes have the usual
       for (const std::size_t count : {0U, 1U, 37U, 20000U}) {
         for (const Backend backend : {Backend::gloo, Backend::shared}) {
           CHECK_NOTHROW(on_workers(
-              worker_of, [&](ReplicaGroup& group) { verbs(group, count); }, backend));
+              worker_of, [&](groups::ReplicaGroup& group) { verbs(group, count); }, backend));
         }
       }
     }
@@ -183,7 +187,7 @@ TEST_CASE("symmetric buffers of such groups are memory like any other") {
     for (const std::size_t count : {0U, 17U, 4099U, 300007U}) {
       for (const Backend backend : {Backend::gloo, Backend::shared}) {
         CHECK_NOTHROW(on_workers(
-            worker_of, [&](ReplicaGroup& group) { testing::check_symmetric(group, count); },
+            worker_of, [&](groups::ReplicaGroup& group) { testing::check_symmetric(group, count); },
             backend));
       }
     }
@@ -192,10 +196,10 @@ TEST_CASE("symmetric buffers of such groups are memory like any other") {
 
 TEST_CASE("such groups have one copy of a buffer where their processes share memory") {
   const auto is_one = [](bool expected) {
-    return [=](ReplicaGroup& group) {
-      const auto buffer = group.allocate(10, Copies::one);
+    return [=](groups::ReplicaGroup& group) {
+      const auto buffer = group.allocate(10, comm::Copies::one);
       expect(buffer.is_common == expected, "one copy for all");
-      expect(!group.allocate(10, Copies::each).is_common, "one for each");
+      expect(!group.allocate(10, comm::Copies::each).is_common, "one for each");
       if (!expected) return;
       const auto own = buffer.own;
       expect(own.size() == 10 && own[0] == std::byte{0}, "zeros");
@@ -216,11 +220,11 @@ TEST_CASE("such groups have one copy of a buffer where their processes share mem
 
 // What a replica gets of others in a common buffer it may change at once.
 TEST_CASE("a verb into a common buffer returns when all have written to it") {
-  const auto race = [](ReplicaGroup& group) {
+  const auto race = [](groups::ReplicaGroup& group) {
     const auto n = static_cast<std::size_t>(group.size());
     const auto me = static_cast<std::size_t>(group.rank());
     constexpr std::size_t kBytes = 30000;
-    const auto buffer = group.allocate(n * kBytes, Copies::one);
+    const auto buffer = group.allocate(n * kBytes, comm::Copies::one);
     const auto all = buffer.own;
     const auto own = all.subspan(me * kBytes, kBytes);
     const auto fill = [&](int round) {
@@ -240,7 +244,7 @@ TEST_CASE("a verb into a common buffer returns when all have written to it") {
       group.barrier();
       check(round, "all_gather");
       group.barrier();
-      group.all_reduce(apart, all, ElementType::uint8, ReduceOp::max);
+      group.all_reduce(apart, all, reduce::ElementType::uint8, reduce::ReduceOp::max);
       fill(round + 1);
       group.barrier();
       check(round + 1, "all_reduce");
@@ -262,34 +266,36 @@ TEST_CASE("reductions on any number of workers have the bits of one alone") {
   std::cout << "reductions on workers: LOCKSTEP_SEED=" << testing::seed() << std::endl;
   for (int replicas = 1; replicas <= 9; ++replicas) {
     struct Reduction {
-      ElementType type;
-      ReduceOp op;
+      reduce::ElementType type;
+      reduce::ReduceOp op;
       std::vector<std::vector<std::byte>> inputs;
       std::vector<std::byte> expected;
     };
     std::vector<Reduction> reductions;
-    for (const ElementType type : testing::kTypes) {
-      for (const ReduceOp op : testing::kOps) {
+    for (const reduce::ElementType type : testing::kTypes) {
+      for (const reduce::ReduceOp op : testing::kOps) {
         if (!testing::is_allowed(type, op)) continue;
         // Small ones, and of a few types some that go in slices.
-        const bool has_large = type == ElementType::float32 || type == ElementType::bfloat16 ||
-                               type == ElementType::int64;
+        const bool has_large = type == reduce::ElementType::float32 ||
+                               type == reduce::ElementType::bfloat16 ||
+                               type == reduce::ElementType::int64;
         for (const std::size_t count : {std::size_t{5}, std::size_t{2500}}) {
           if (count > 5 && !has_large) continue;
-          const std::size_t bytes = count * static_cast<std::size_t>(replicas) * size_of(type);
+          const std::size_t bytes =
+              count * static_cast<std::size_t>(replicas) * reduce::size_of(type);
           Reduction made{type, op, testing::random_inputs(replicas, bytes, type), {}};
           made.expected.resize(bytes);
           std::vector<const std::byte*> inputs;
           for (const auto& input : made.inputs) inputs.push_back(input.data());
-          reduce(inputs, made.expected, type, op);
+          reduce::reduce(inputs, made.expected, type, op);
           reductions.push_back(std::move(made));
         }
       }
     }
-    const auto check = [&](ReplicaGroup& group) {
+    const auto check = [&](groups::ReplicaGroup& group) {
       const auto me = static_cast<std::size_t>(group.rank());
       for (const Reduction& one : reductions) {
-        const std::string what = str(name_of(one.type), ", ", name_of(one.op));
+        const std::string what = str(reduce::name_of(one.type), ", ", reduce::name_of(one.op));
         std::vector<std::byte> output(one.expected.size());
         group.all_reduce(one.inputs[me], output, one.type, one.op);
         expect(output == one.expected, "all_reduce of " + what);
@@ -321,7 +327,7 @@ TEST_CASE("reductions on any number of workers have the bits of one alone") {
 }
 
 TEST_CASE("subgroups of such groups keep their order") {
-  CHECK_NOTHROW(on_workers({0, 1, 0, 1}, [](ReplicaGroup& group) {
+  CHECK_NOTHROW(on_workers({0, 1, 0, 1}, [](groups::ReplicaGroup& group) {
     const std::vector<int> members =
         group.rank() % 3 == 0 ? std::vector<int>{3, 0} : std::vector<int>{1, 2};
     const auto part = group.subgroup(members);
@@ -337,13 +343,13 @@ TEST_CASE("calls that differ end with a mismatch on every replica, and move noth
   for (const auto& worker_of : {std::vector<int>{0, 0, 0}, {0, 1, 2}, {0, 0, 1}}) {
     INFO("workers of places: " << join(worker_of));
     std::atomic<int> mismatches{0};
-    CHECK_THROWS(on_workers(worker_of, [&](ReplicaGroup& group) {
+    CHECK_THROWS(on_workers(worker_of, [&](groups::ReplicaGroup& group) {
       const bool odd = group.rank() == 2;
-      group.begin(CallRecord{odd ? 3U : 2U, odd ? "pmean at b.cpp:2" : "psum at a.cpp:1"});
+      group.begin(watch::CallRecord{odd ? 3U : 2U, odd ? "pmean at b.cpp:2" : "psum at a.cpp:1"});
       Words words(5, 1);
       try {
-        group.all_reduce(bytes(std::as_const(words)), bytes(words), ElementType::float32,
-                         ReduceOp::sum);
+        group.all_reduce(bytes(std::as_const(words)), bytes(words), reduce::ElementType::float32,
+                         reduce::ReduceOp::sum);
       } catch (const CollectiveMismatch& error) {
         const std::string text = error.what();
         // Who is told of depends on who has come by then.

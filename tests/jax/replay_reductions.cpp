@@ -47,7 +47,8 @@ Meanings reductions() {
        }},
       {"axis_index",
        [](const Step& step, const Values&) -> Values {
-         if (current_variance() != nullptr) return {axis_index_tensor(axis_of(step)).to(step.as)};
+         if (tree::current_variance() != nullptr)
+           return {axis_index_tensor(axis_of(step)).to(step.as)};
          return {number(static_cast<double>(axis_index(axis_of(step))), step.as)};
        }},
       {"axis_size",

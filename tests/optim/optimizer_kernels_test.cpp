@@ -72,18 +72,18 @@ Buffers random_buffers(std::size_t count, std::size_t offset, std::uint64_t seed
   return all;
 }
 
-const UpdateNumbers kNumbers{.gradient_scale = 0.37,
-                             .clip_value = 2.5,
-                             .weight_decay = 0.013,
-                             .lr = 0.0123,
-                             .momentum = 0.91,
-                             .of_g = 1,
-                             .of_buffer = 0.91,
-                             .beta1 = 0.9,
-                             .beta2 = 0.999,
-                             .keep = 0.9987,
-                             .root_scale = 31.7,
-                             .eps = 1e-8};
+const optim::UpdateNumbers kNumbers{.gradient_scale = 0.37,
+                                    .clip_value = 2.5,
+                                    .weight_decay = 0.013,
+                                    .lr = 0.0123,
+                                    .momentum = 0.91,
+                                    .of_g = 1,
+                                    .of_buffer = 0.91,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.999,
+                                    .keep = 0.9987,
+                                    .root_scale = 31.7,
+                                    .eps = 1e-8};
 
 // One element by the formulas in the header.
 template <typename T>
@@ -132,13 +132,14 @@ void one_at_a_time(Buffers& all, std::size_t count, void (Element<T>::*rule)()) 
 }
 
 template <typename T>
-void check_rule(ElementKernels OptimizerKernels::*elements,
-                ElementKernels::Update ElementKernels::*update, void (Element<T>::*rule)()) {
+void check_rule(optim::ElementKernels optim::OptimizerKernels::*elements,
+                optim::ElementKernels::Update optim::ElementKernels::*update,
+                void (Element<T>::*rule)()) {
   for (const std::size_t count : {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 130, 257}) {
     for (const std::size_t offset : {0, 4, 12, 60}) {
       Buffers expected = random_buffers<T>(count, offset, testing::seed() + count);
       one_at_a_time(expected, count, rule);
-      for (const OptimizerKernels& kernels : optimizer_kernels()) {
+      for (const optim::OptimizerKernels& kernels : optim::optimizer_kernels()) {
         CAPTURE(kernels.name, count, offset);
         Buffers all = random_buffers<T>(count, offset, testing::seed() + count);
         (kernels.*elements.*update)({.parameter = all.parameter.data(),
@@ -163,7 +164,7 @@ void check_rule(ElementKernels OptimizerKernels::*elements,
 template <typename T>
 double block_sum(const std::vector<T>& values, std::size_t begin) {
   double lanes[8] = {};
-  for (std::size_t i = begin; i < std::min(begin + kSquaresBlock, values.size()); ++i) {
+  for (std::size_t i = begin; i < std::min(begin + optim::kSquaresBlock, values.size()); ++i) {
     const auto value = static_cast<double>(values[i]);
     lanes[(i - begin) % 8] += value * value;
   }
@@ -172,7 +173,7 @@ double block_sum(const std::vector<T>& values, std::size_t begin) {
 }
 
 template <typename T>
-void check_squares(ElementKernels OptimizerKernels::*elements) {
+void check_squares(optim::ElementKernels optim::OptimizerKernels::*elements) {
   std::mt19937_64 random(testing::seed());
   for (const std::size_t count : {1, 7, 63, 64, 65, 127, 128, 300, 511, 512, 513, 1000, 1024}) {
     std::vector<T> values(count);
@@ -180,14 +181,14 @@ void check_squares(ElementKernels OptimizerKernels::*elements) {
       value = static_cast<T>(std::ldexp(static_cast<double>(random() >> 11) - 0x1p52,
                                         -60 + static_cast<int>(random() % 16)));
     }
-    const std::size_t blocks = (count + kSquaresBlock - 1) / kSquaresBlock;
-    for (const OptimizerKernels& kernels : optimizer_kernels()) {
+    const std::size_t blocks = (count + optim::kSquaresBlock - 1) / optim::kSquaresBlock;
+    for (const optim::OptimizerKernels& kernels : optim::optimizer_kernels()) {
       CAPTURE(kernels.name, count);
       std::vector<double> sums(blocks + 1, -1);
       (kernels.*elements)
           .sums_of_squares(reinterpret_cast<const std::byte*>(values.data()), count, sums.data());
       for (std::size_t i = 0; i < blocks; ++i) {
-        REQUIRE(sums[i] == block_sum(values, i * kSquaresBlock));
+        REQUIRE(sums[i] == block_sum(values, i * optim::kSquaresBlock));
       }
       REQUIRE(sums[blocks] == -1);
     }
@@ -198,18 +199,18 @@ void check_squares(ElementKernels OptimizerKernels::*elements) {
 
 TEST_CASE("all kernels give the bits of the formulas on one element at a time", "[optim]") {
   INFO("seed " << testing::seed());
-  const auto float32 = &OptimizerKernels::float32;
-  const auto float64 = &OptimizerKernels::float64;
-  check_rule(float32, &ElementKernels::sgd, &Element<float>::sgd);
-  check_rule(float32, &ElementKernels::momentum, &Element<float>::momentum);
-  check_rule(float32, &ElementKernels::adam, &Element<float>::adam);
-  check_rule(float64, &ElementKernels::sgd, &Element<double>::sgd);
-  check_rule(float64, &ElementKernels::momentum, &Element<double>::momentum);
-  check_rule(float64, &ElementKernels::adam, &Element<double>::adam);
+  const auto float32 = &optim::OptimizerKernels::float32;
+  const auto float64 = &optim::OptimizerKernels::float64;
+  check_rule(float32, &optim::ElementKernels::sgd, &Element<float>::sgd);
+  check_rule(float32, &optim::ElementKernels::momentum, &Element<float>::momentum);
+  check_rule(float32, &optim::ElementKernels::adam, &Element<float>::adam);
+  check_rule(float64, &optim::ElementKernels::sgd, &Element<double>::sgd);
+  check_rule(float64, &optim::ElementKernels::momentum, &Element<double>::momentum);
+  check_rule(float64, &optim::ElementKernels::adam, &Element<double>::adam);
 }
 
 TEST_CASE("all kernels sum squares in one order", "[optim]") {
   INFO("seed " << testing::seed());
-  check_squares<float>(&OptimizerKernels::float32);
-  check_squares<double>(&OptimizerKernels::float64);
+  check_squares<float>(&optim::OptimizerKernels::float32);
+  check_squares<double>(&optim::OptimizerKernels::float64);
 }

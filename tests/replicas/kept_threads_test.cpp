@@ -84,7 +84,7 @@ Tensor input(std::int64_t replicas) {
 }  // namespace
 
 TEST_CASE("kept threads: the replicas and lanes of the next map run in them") {
-  end_kept_threads();
+  replicas::end_kept_threads();
   const Crew first = crew_of(4);
   CHECK(all_differ(first.replicas));
   CHECK(all_differ(first.lanes));
@@ -110,7 +110,7 @@ TEST_CASE("kept threads: few of many are woken, and all of them do their part") 
 }
 
 TEST_CASE("kept threads: each thread that maps has its own") {
-  end_kept_threads();
+  replicas::end_kept_threads();
   const Ids own = crew_of(2).replicas;
   Ids others;
   std::thread other([&] { others = crew_of(2).replicas; });
@@ -129,7 +129,7 @@ TEST_CASE("kept threads: math threads are those of the map that runs") {
 }
 
 TEST_CASE("kept threads: after a failure they run the next map") {
-  end_kept_threads();
+  replicas::end_kept_threads();
   const Ids before = crew_of(3).replicas;
   const auto fails = [] {
     if (axis_index("i") == 1) throw std::runtime_error("on purpose");
@@ -142,17 +142,17 @@ TEST_CASE("kept threads: after a failure they run the next map") {
 TEST_CASE("kept threads: nodes of a graph are numbered before, in and after a map in this order") {
   for (const std::int64_t replicas : {1, 3, 5, 2}) {
     make_nodes(100);
-    const std::uint64_t before = next_node();
+    const std::uint64_t before = replicas::next_node();
     std::vector<std::uint64_t> starts(static_cast<std::size_t>(replicas));
     pmap(
         [&] {
           const std::int64_t own = axis_index("i");
-          starts[static_cast<std::size_t>(own)] = next_node();
+          starts[static_cast<std::size_t>(own)] = replicas::next_node();
           make_nodes(10 * (own + 1));
         },
         {.axis_name = "i", .axis_size = replicas})();
     CHECK(starts == std::vector<std::uint64_t>(starts.size(), before));
-    CHECK(next_node() >= before + static_cast<std::uint64_t>(10 * replicas));
+    CHECK(replicas::next_node() >= before + static_cast<std::uint64_t>(10 * replicas));
   }
 }
 
@@ -179,7 +179,7 @@ TEST_CASE("kept threads: the graph of an earlier map is captured, also where its
   const Tensor captured = at::ones({}, at::kDouble).requires_grad_();
   for (const bool fresh : {true, false}) {
     INFO("fresh " << fresh);
-    end_kept_threads();
+    replicas::end_kept_threads();
     const Tensor x = input(1);
     Tensor earlier;
     const auto step = pmap([&](const Tensor& row) {
@@ -188,7 +188,7 @@ TEST_CASE("kept threads: the graph of an earlier map is captured, also where its
       return earlier = result;
     });
     const Tensor first = step(x);
-    if (fresh) end_kept_threads();
+    if (fresh) replicas::end_kept_threads();
     const Tensor second = step(x);
     CHECK_THROWS_AS((first + second).sum().backward(), NameError);
   }

@@ -156,20 +156,20 @@ TEST_CASE("workers: maps in replicas that share a worker") {
 
 TEST_CASE("workers: verbs of a subgroup") {
   const auto body = [] {
-    ReplicaGroup& job = replicas_of({"a test", "data", {}}, {}, GroupSizes::any);
+    groups::ReplicaGroup& job = replicas_of({"a test", "data", {}}, {}, GroupSizes::any);
     // Those with even places, and the others, backwards.
     std::vector<int> members;
     for (int place = 0; place < job.size(); ++place) {
       if (place % 2 == job.rank() % 2) members.insert(members.begin(), place);
     }
-    job.begin(CallRecord{1, "a test"});
+    job.begin(watch::CallRecord{1, "a test"});
     const auto part = job.subgroup(members, 5);
     expect(members[static_cast<std::size_t>(part->rank())] == job.rank(), "place in the subgroup");
     std::vector<std::int64_t> own(1000, job.rank());
     std::vector<std::int64_t> sum(own.size());
     std::vector<std::int64_t> all(members.size());
     part->all_reduce(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(sum)),
-                     ElementType::int64, ReduceOp::sum);
+                     reduce::ElementType::int64, reduce::ReduceOp::sum);
     part->all_gather(std::as_bytes(std::span(own).first(1)),
                      std::as_writable_bytes(std::span(all)));
     std::int64_t expected = 0;

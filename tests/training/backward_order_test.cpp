@@ -20,7 +20,7 @@ namespace {
 std::vector<std::size_t> order_in_backward(const at::Tensor& loss,
                                            const std::vector<at::Tensor>& parameters) {
   std::vector<std::size_t> order;
-  GradientHooks hooks(
+  training::GradientHooks hooks(
       std::vector<std::string>(parameters.size()), parameters,
       {.begin = [] {},
        .ready = [&](std::size_t index, const at::Tensor&) { order.push_back(index); },
@@ -44,7 +44,7 @@ TEST_CASE("the order read from the graph is that of the backward") {
       values.push_back(random() % 3 == 0 ? at::sin(a) : a * b + parameters[random() % 8]);
     }
     const at::Tensor loss = (values.back() + at::tanh(values[values.size() - 2])).sum();
-    auto predicted = backward_order(loss, parameters);
+    auto predicted = training::backward_order(loss, parameters);
     REQUIRE(predicted.size() == parameters.size());
     const auto actual = order_in_backward(loss, parameters);
     REQUIRE(actual.size() <= predicted.size());
@@ -60,7 +60,7 @@ TEST_CASE("the order read from the graph is that of the backward") {
 TEST_CASE("without a loss the order is the reverse one") {
   std::vector<at::Tensor> parameters;
   for (int i = 0; i < 3; ++i) parameters.push_back(at::ones({1}).set_requires_grad(true));
-  CHECK(backward_order({}, parameters) == std::vector<std::size_t>{2, 1, 0});
+  CHECK(training::backward_order({}, parameters) == std::vector<std::size_t>{2, 1, 0});
 }
 
 TEST_CASE("hooks take the whole gradient, and leave other backwards alone") {
@@ -68,7 +68,7 @@ TEST_CASE("hooks take the whole gradient, and leave other backwards alone") {
   std::vector<at::Tensor> gradients;
   {
     std::string calls;
-    GradientHooks hooks(
+    training::GradientHooks hooks(
         {"used_twice"}, {used_twice},
         {.begin = [&] { calls += "begin "; },
          .ready = [&](std::size_t, const at::Tensor& gradient) { gradients.push_back(gradient); },

@@ -74,7 +74,7 @@ Parameters trained(const ZeroOptions& options) {
 
 TEST_CASE("a block under two names is one, whose parameters count once") {
   TiedModel model;
-  const ModuleParameters found = module_parameters(model);
+  const training::ModuleParameters found = training::module_parameters(model);
   CHECK(found.blocks.size() == 2);
   CHECK(found.names.size() == 2);
   CHECK(found.block_of == std::vector<std::int64_t>{1, 2});
@@ -99,6 +99,6 @@ TEST_CASE("a block that runs twice is trained at stage 3 as at stage 0") {
 
 TEST_CASE("a block inside another is refused") {
   Nested model;
-  CHECK(message_of<ValueError>([&] { (void)module_parameters(model); }) ==
+  CHECK(message_of<ValueError>([&] { (void)training::module_parameters(model); }) ==
         "a Block must not be inside another");
 }

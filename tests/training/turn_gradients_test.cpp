@@ -17,12 +17,12 @@ TEST_CASE("sums made in turn, one after the other, are those of all gradients, i
   std::mt19937_64 random(lockstep::testing::seed());
   std::normal_distribution<float> normal;
   for (int replicas = 1; replicas <= 17; ++replicas) {
-    const FlatLayout layout({{100, at::kFloat}, {70, at::kDouble}}, {0, 1}, 64, 1);
-    TurnGradients turns(layout, replicas);
+    const tree::FlatLayout layout({{100, at::kFloat}, {70, at::kDouble}}, {0, 1}, 64, 1);
+    training::TurnGradients turns(layout, replicas);
     for (int round = 0; round < 3; ++round) {
-      std::vector<TurnGradients::Set> own;
+      std::vector<training::TurnGradients::Set> own;
       for (int replica = 0; replica < replicas; ++replica) {
-        TurnGradients::Set set = turns.take();
+        training::TurnGradients::Set set = turns.take();
         own.emplace_back();
         for (const at::Tensor& values : set) {
           const at::Tensor drawn = at::empty(values.sizes(), at::kDouble);
@@ -34,17 +34,18 @@ TEST_CASE("sums made in turn, one after the other, are those of all gradients, i
         }
         turns.give(replica, std::move(set));
       }
-      std::vector<TurnGradients::Set> brought;
+      std::vector<training::TurnGradients::Set> brought;
       for (int replica = 0; replica < replicas; ++replica) {
         brought.push_back(turns.brought_by(replica));
       }
       for (std::size_t bucket = 0; bucket < 2; ++bucket) {
-        const auto sum_of = [&](const std::vector<TurnGradients::Set>& sets) {
+        const auto sum_of = [&](const std::vector<training::TurnGradients::Set>& sets) {
           const at::Tensor sum = at::empty_like(own[0][bucket]);
           std::vector<const std::byte*> inputs;
-          for (const auto& set : sets) inputs.push_back(bytes_of(set[bucket]).data());
-          reduce(inputs, bytes_of(sum), bucket == 0 ? ElementType::float32 : ElementType::float64,
-                 ReduceOp::sum);
+          for (const auto& set : sets) inputs.push_back(collectives::bytes_of(set[bucket]).data());
+          reduce::reduce(inputs, collectives::bytes_of(sum),
+                         bucket == 0 ? reduce::ElementType::float32 : reduce::ElementType::float64,
+                         reduce::ReduceOp::sum);
           return sum;
         };
         // To the sign of a zero.
@@ -56,6 +57,6 @@ TEST_CASE("sums made in turn, one after the other, are those of all gradients, i
       for (int replica = 0; replica < replicas; ++replica) turns.finish();
     }
     const std::int64_t set_bytes = 128 * 4 + 128 * 8;
-    CHECK(turns.bytes() == most_sets_in_turn(0, replicas) * set_bytes);
+    CHECK(turns.bytes() == training::most_sets_in_turn(0, replicas) * set_bytes);
   }
 }

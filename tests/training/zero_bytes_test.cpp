@@ -52,7 +52,7 @@ TEST_CASE("bytes over a network are those of the stages, and gathered blocks at 
             options.reduce_every_microbatch = microbatches.reduces_every;
             ZeroTrainer trainer(model, options);
             const AxisCall call{"test", "data", std::source_location::current()};
-            const Ledger* const ledger = &replicas_of(call, {}, GroupSizes::equal).ledger();
+            const comm::Ledger* const ledger = &replicas_of(call, {}, GroupSizes::equal).ledger();
             train_step(trainer, model, 0, microbatches.count, "data");
             const auto before = ledger->bytes_sent.load();
             train_step(trainer, model, 1, microbatches.count, "data");

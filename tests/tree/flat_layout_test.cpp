@@ -21,9 +21,9 @@ std::vector<std::size_t> in_order(std::size_t count) {
 }  // namespace
 
 TEST_CASE("a layout has every tensor once, in order, in buckets of the wanted size") {
-  const std::vector<FlatItem> items{{100, at::kFloat}, {1, at::kFloat}, {64, at::kDouble},
-                                    {300, at::kFloat}, {7, at::kFloat}, {0, at::kFloat}};
-  const FlatLayout layout(items, {4, 3, 2, 1, 0, 5}, 256 * 4, 2);
+  const std::vector<tree::FlatItem> items{{100, at::kFloat}, {1, at::kFloat}, {64, at::kDouble},
+                                          {300, at::kFloat}, {7, at::kFloat}, {0, at::kFloat}};
+  const tree::FlatLayout layout(items, {4, 3, 2, 1, 0, 5}, 256 * 4, 2);
   REQUIRE(layout.buckets().size() == 4);
   // 7 and 300 do not fit into one; the double's bucket ends before 1, 100 and 0 do.
   CHECK(layout.buckets()[0].items == std::vector<std::size_t>{4});
@@ -44,27 +44,28 @@ TEST_CASE("a layout has every tensor once, in order, in buckets of the wanted si
 }
 
 TEST_CASE("groups share no bucket and have one a dtype, however large") {
-  const std::vector<FlatItem> items{{5000, at::kFloat, 1}, {3, at::kFloat, 0},
-                                    {5000, at::kFloat, 1}, {9, at::kFloat, 2},
-                                    {4, at::kBFloat16, 2}, {2, at::kFloat, 0}};
-  const FlatLayout layout(items, in_order(items.size()), 64, 3);
+  const std::vector<tree::FlatItem> items{{5000, at::kFloat, 1}, {3, at::kFloat, 0},
+                                          {5000, at::kFloat, 1}, {9, at::kFloat, 2},
+                                          {4, at::kBFloat16, 2}, {2, at::kFloat, 0}};
+  const tree::FlatLayout layout(items, in_order(items.size()), 64, 3);
   std::vector<std::vector<std::size_t>> found;
-  for (const FlatBucket& bucket : layout.buckets()) found.push_back(bucket.items);
+  for (const tree::FlatBucket& bucket : layout.buckets()) found.push_back(bucket.items);
   CHECK(found == std::vector<std::vector<std::size_t>>{{1}, {0, 2}, {3}, {4}, {5}});
 }
 
 TEST_CASE("shards cover a bucket, and no block of a tensor is cut") {
   std::mt19937_64 random(lockstep::testing::seed());
   for (int round = 0; round < 200; ++round) {
-    std::vector<FlatItem> items(1 + random() % 12);
-    for (FlatItem& item : items) {
+    std::vector<tree::FlatItem> items(1 + random() % 12);
+    for (tree::FlatItem& item : items) {
       item.size = static_cast<std::int64_t>(random() % (random() % 2 == 0 ? 10 : 3000));
       item.dtype = random() % 4 == 0 ? at::kDouble : at::kFloat;
     }
     auto order = in_order(items.size());
     std::shuffle(order.begin(), order.end(), random);
     const auto shards = static_cast<std::int64_t>(1 + random() % 9);
-    const FlatLayout layout(items, order, static_cast<std::int64_t>(1 + random() % 20'000), shards);
+    const tree::FlatLayout layout(items, order, static_cast<std::int64_t>(1 + random() % 20'000),
+                                  shards);
     std::vector<std::int64_t> covered(items.size(), 0);
     for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
       std::int64_t end = 0;
@@ -72,10 +73,10 @@ TEST_CASE("shards cover a bucket, and no block of a tensor is cut") {
         const Shard own = layout.shard_of(bucket, index);
         REQUIRE(own.offset == end);
         end = own.offset + own.size;
-        for (const FlatPiece& piece : layout.pieces(bucket, own)) {
-          const FlatPosition& place = layout.place(piece.item);
+        for (const tree::FlatPiece& piece : layout.pieces(bucket, own)) {
+          const tree::FlatPosition& place = layout.place(piece.item);
           REQUIRE(place.bucket == bucket);
-          REQUIRE((piece.offset - place.offset) % FlatLayout::kBlock == 0);
+          REQUIRE((piece.offset - place.offset) % tree::FlatLayout::kBlock == 0);
           REQUIRE(piece.offset - place.offset == covered[piece.item]);
           covered[piece.item] += piece.size;
         }
@@ -89,9 +90,9 @@ TEST_CASE("shards cover a bucket, and no block of a tensor is cut") {
 }
 
 TEST_CASE("a layout's numbers are checked") {
-  CHECK_THROWS_WITH(FlatLayout({{1, at::kFloat}}, {0}, 0, 1),
+  CHECK_THROWS_WITH(tree::FlatLayout({{1, at::kFloat}}, {0}, 0, 1),
                     ContainsSubstring("bucket_bytes is 0, shards 1; both must be at least 1"));
-  CHECK_THROWS_AS(FlatLayout({{1, at::kFloat}}, {0}, 1, 0), ValueError);
-  CHECK_THROWS_AS(FlatLayout({{1, at::kFloat}}, {}, 1, 1), ValueError);
-  CHECK_THROWS_AS(FlatLayout({{-1, at::kFloat}}, {0}, 1, 1), ValueError);
+  CHECK_THROWS_AS(tree::FlatLayout({{1, at::kFloat}}, {0}, 1, 0), ValueError);
+  CHECK_THROWS_AS(tree::FlatLayout({{1, at::kFloat}}, {}, 1, 1), ValueError);
+  CHECK_THROWS_AS(tree::FlatLayout({{-1, at::kFloat}}, {0}, 1, 1), ValueError);
 }

@@ -56,17 +56,17 @@ class InStep {
       event.is_map = random() % 40 == 0;
     }
     const int workers = layout == Layout::one_worker ? 1 : kReplicas;
-    const int memory = HostMemory::make_memory(workers);
+    const int memory = comm::HostMemory::make_memory(workers);
     for (int i = 0; i < kReplicas; ++i) {
       if (layout == Layout::board_each || i == 0) {
-        boards_.push_back(HostMemory(workers, memory).board());
+        boards_.push_back(comm::HostMemory(workers, memory).board());
       } else {
         boards_.push_back(boards_.front());
       }
     }
     ::close(memory);
     for (int i = 0; i < kReplicas; ++i) {
-      const GroupMember self = replica(i);
+      const watch::GroupMember self = replica(i);
       seats_.push_back(board(i).take_seat(self.worker, self.id, 0, str(i)));
     }
   }
@@ -93,22 +93,22 @@ class InStep {
   int examined() const { return examined_; }
 
  private:
-  using Groups = std::map<std::uint64_t, std::shared_ptr<Board::Group>>;
+  using Groups = std::map<std::uint64_t, std::shared_ptr<watch::Board::Group>>;
 
-  Board& board(int replica) { return *boards_[static_cast<std::size_t>(replica)]; }
+  watch::Board& board(int replica) { return *boards_[static_cast<std::size_t>(replica)]; }
 
-  [[nodiscard]] GroupMember replica(int number) const {
+  [[nodiscard]] watch::GroupMember replica(int number) const {
     return {.id = static_cast<std::uint64_t>(number) + 1,
             .worker = layout_ == Layout::one_worker ? 0 : number};
   }
-  [[nodiscard]] GroupMember child(std::size_t event, int parent, int number) const {
-    GroupMember self = replica(parent);
+  [[nodiscard]] watch::GroupMember child(std::size_t event, int parent, int number) const {
+    watch::GroupMember self = replica(parent);
     self.elders[0] = self.id;
     self.id = (event + 1) * 1000 + self.id * 10 + static_cast<std::uint64_t>(number);
     return self;
   }
 
-  void examine(int replica, const Board::Seat& seat, bool settled_only) {
+  void examine(int replica, const watch::Board::Seat& seat, bool settled_only) {
     const auto verdict = board(replica).examine(seat, settled_only);
     const std::string absent = board(replica).absentees(seat);
     ++examined_;
@@ -118,8 +118,8 @@ class InStep {
     }
   }
 
-  void collective(int replica, Board::Seat& seat, std::uint64_t self,
-                  const std::vector<GroupMember>& members, std::uint64_t generation,
+  void collective(int replica, watch::Board::Seat& seat, std::uint64_t self,
+                  const std::vector<watch::GroupMember>& members, std::uint64_t generation,
                   const std::string& text, std::atomic<int>& arrived, Groups& groups) {
     std::uint64_t key = generation;
     int place = 0;
@@ -140,13 +140,13 @@ class InStep {
 
   void run_child(std::size_t at, int parent, int number) {
     Event& event = events_[at];
-    const GroupMember self = child(at, parent, number);
+    const watch::GroupMember self = child(at, parent, number);
     const auto seat = board(parent).take_seat(self.worker, self.id, self.elders[0],
                                               str("(", parent, ", ", number, ")"));
     Groups groups;
-    std::vector<GroupMember> siblings;
+    std::vector<watch::GroupMember> siblings;
     for (int i = 0; i < kChildren; ++i) siblings.push_back(child(at, parent, i));
-    std::vector<GroupMember> peers;
+    std::vector<watch::GroupMember> peers;
     for (const int other : event.replicas) peers.push_back(child(at, other, number));
     const auto own = static_cast<std::size_t>(parent);
     const auto across = static_cast<std::size_t>(kReplicas + number);
@@ -155,7 +155,7 @@ class InStep {
     seat->returned();
   }
 
-  void run_map(std::size_t at, int replica, Board::Seat& seat) {
+  void run_map(std::size_t at, int replica, watch::Board::Seat& seat) {
     seat.enter_map(call_of(str("pmap of event ", at)), kChildren);
     std::vector<std::thread> threads;
     for (int i = 0; i < kChildren; ++i) {
@@ -166,7 +166,7 @@ class InStep {
   }
 
   void run_replica(int self) {
-    Board::Seat& seat = *seats_[static_cast<std::size_t>(self)];
+    watch::Board::Seat& seat = *seats_[static_cast<std::size_t>(self)];
     Groups groups;
     for (std::size_t at = 0; at < events_.size(); ++at) {
       // Groups are let go of and others take their memory.
@@ -177,7 +177,7 @@ class InStep {
         run_map(at, self, seat);
         continue;
       }
-      std::vector<GroupMember> members;
+      std::vector<watch::GroupMember> members;
       for (const int other : event.replicas) members.push_back(replica(other));
       collective(self, seat, replica(self).id, members, 1000 + at / 50, str("psum ", at),
                  event.arrived.back(), groups);
@@ -186,12 +186,12 @@ class InStep {
   }
 
   // The last one returns, which the others must find out.
-  void fall_out_of_step(int self, Board::Seat& seat) {
+  void fall_out_of_step(int self, watch::Board::Seat& seat) {
     ++ready_;
     while (ready_ < kReplicas) std::this_thread::yield();
     may_fail_ = true;
     if (self == kReplicas - 1) return seat.returned();
-    std::vector<GroupMember> members;
+    std::vector<watch::GroupMember> members;
     for (int i = 0; i < kReplicas; ++i) members.push_back(replica(i));
     const auto group = board(self).group(seat_worker(self), 77, members);
     seat.start(*group, self, call_of("all"));
@@ -211,8 +211,8 @@ class InStep {
 
   Layout layout_;
   std::deque<Event> events_;
-  std::vector<std::shared_ptr<Board>> boards_;
-  std::vector<std::unique_ptr<Board::Seat>> seats_;
+  std::vector<std::shared_ptr<watch::Board>> boards_;
+  std::vector<std::unique_ptr<watch::Board::Seat>> seats_;
   std::atomic<int> examined_{0};
   std::atomic<int> ready_{0};
   std::atomic<int> called_{0};

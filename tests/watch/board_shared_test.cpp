@@ -37,11 +37,11 @@ class Descriptor {
 };
 
 constexpr std::uint64_t kKey = 99;
-const std::array<GroupMember, 2> kTwo = {GroupMember{.id = 1, .worker = 0},
-                                         GroupMember{.id = 2, .worker = 1}};
+const std::array<watch::GroupMember, 2> kTwo = {watch::GroupMember{.id = 1, .worker = 0},
+                                                watch::GroupMember{.id = 2, .worker = 1}};
 
-std::vector<GroupMember> on_host_0(std::size_t size) {
-  std::vector<GroupMember> members(size);
+std::vector<watch::GroupMember> on_host_0(std::size_t size) {
+  std::vector<watch::GroupMember> members(size);
   for (std::size_t i = 0; i < size; ++i) members[i].id = i + 1;
   return members;
 }
@@ -59,8 +59,8 @@ std::string error_of(const Function& function) {
 constexpr const char* kFound =
     "replica 0 called psum at a.cpp:1 while replica 1 called pmean at b.cpp:2";
 
-std::shared_ptr<Board> board_in(int memory) {
-  return HostMemory(2, memory).board();
+std::shared_ptr<watch::Board> board_in(int memory) {
+  return comm::HostMemory(2, memory).board();
 }
 
 // What the child process does, until its parent closes `go_on`: waits in another call.
@@ -81,7 +81,7 @@ std::shared_ptr<Board> board_in(int memory) {
 }  // namespace
 
 TEST_CASE("a process finds what another one waits in", "[board]") {
-  const Descriptor memory(HostMemory::make_memory(2));
+  const Descriptor memory(comm::HostMemory::make_memory(2));
   int ready[2];
   int go_on[2];
   REQUIRE((::pipe(ready) == 0 && ::pipe(go_on) == 0));
@@ -110,20 +110,21 @@ TEST_CASE("a process finds what another one waits in", "[board]") {
 }
 
 TEST_CASE("a board needs all of its memory", "[board]") {
-  const Descriptor memory(HostMemory::make_memory(1));
+  const Descriptor memory(comm::HostMemory::make_memory(1));
   const auto end = static_cast<std::size_t>(::lseek(memory.get(), 0, SEEK_END));
-  CHECK(Board::bytes_for(3) > 3 * std::size_t{8} << 20);
-  CHECK_THAT(error_of([&] { Board(1, memory.get(), end - 4096); }),
+  CHECK(watch::Board::bytes_for(3) > 3 * std::size_t{8} << 20);
+  CHECK_THAT(error_of([&] { watch::Board(1, memory.get(), end - 4096); }),
              ContainsSubstring("CommError: the board of pending calls: descriptor ") &&
                  ContainsSubstring(str(" has ", end, " bytes; a board of 1 workers at ", end - 4096,
-                                       " ends at ", end - 4096 + Board::bytes_for(1))));
-  CHECK_THAT(error_of([] { Board(1, -1, 0); }), ContainsSubstring("descriptor -1 can't be read"));
-  CHECK(error_of([] { Board(0); }) ==
+                                       " ends at ", end - 4096 + watch::Board::bytes_for(1))));
+  CHECK_THAT(error_of([] { watch::Board(1, -1, 0); }),
+             ContainsSubstring("descriptor -1 can't be read"));
+  CHECK(error_of([] { watch::Board(0); }) ==
         "ValueError: the replicas of a host run on 1 to 65536 workers, not on 0");
 }
 
 TEST_CASE("a worker's part is one Board's", "[board]") {
-  const Descriptor memory(HostMemory::make_memory(2));
+  const Descriptor memory(comm::HostMemory::make_memory(2));
   const auto first = board_in(memory.get());
   const auto second = board_in(memory.get());
   auto seat = first->take_seat(0, 1, 0, "0");
@@ -141,7 +142,7 @@ TEST_CASE("a worker's part is one Board's", "[board]") {
 }
 
 TEST_CASE("a part that was left is taken over clean", "[board]") {
-  const Descriptor memory(HostMemory::make_memory(2));
+  const Descriptor memory(comm::HostMemory::make_memory(2));
   const auto stays = board_in(memory.get());
   const auto waiting = stays->take_seat(1, 2, 0, "1");
   const auto group = stays->group(1, kKey, kTwo);
@@ -164,12 +165,12 @@ TEST_CASE("a part that was left is taken over clean", "[board]") {
 // As when its thread is taken off the core in the middle of saying what it does.
 TEST_CASE("a verdict is not settled while a member's seat is being written", "[board]") {
   const Descriptor memory(::memfd_create("board", MFD_CLOEXEC));
-  REQUIRE(::ftruncate(memory.get(), static_cast<off_t>(Board::bytes_for(1))) == 0);
-  Board board(1, memory.get(), 0);
-  const std::array<GroupMember, 3> members = {GroupMember{.id = 1}, GroupMember{.id = 2},
-                                              GroupMember{.id = 3}};
-  std::vector<std::unique_ptr<Board::Seat>> seats;
-  for (const GroupMember& member : members) {
+  REQUIRE(::ftruncate(memory.get(), static_cast<off_t>(watch::Board::bytes_for(1))) == 0);
+  watch::Board board(1, memory.get(), 0);
+  const std::array<watch::GroupMember, 3> members = {
+      watch::GroupMember{.id = 1}, watch::GroupMember{.id = 2}, watch::GroupMember{.id = 3}};
+  std::vector<std::unique_ptr<watch::Board::Seat>> seats;
+  for (const watch::GroupMember& member : members) {
     seats.push_back(board.take_seat(0, member.id, 0, str(member.id - 1)));
   }
   const auto group = board.group(0, kKey, members);
@@ -177,8 +178,8 @@ TEST_CASE("a verdict is not settled while a member's seat is being written", "[b
   seats[1]->start(*group, 1, call_of("psum"));
   seats[2]->returned();
 
-  const BoardMemory seen(1, memory.get(), 0);
-  const WorkerWords& words = seen.worker(0);
+  const watch::BoardMemory seen(1, memory.get(), 0);
+  const watch::WorkerWords& words = seen.worker(0);
   const auto index =
       static_cast<std::size_t>(std::ranges::find(words.ids, 2U, &Word::load) - words.ids);
   Word& version = seen.worker(0).seats[index].version;
@@ -191,7 +192,7 @@ TEST_CASE("a verdict is not settled while a member's seat is being written", "[b
 }
 
 TEST_CASE("who has arrived is known for as long as another worker waits", "[board]") {
-  Board board(2);
+  watch::Board board(2);
   const auto first = board.take_seat(0, 1, 0, "0");
   const auto second = board.take_seat(1, 2, 0, "1");
   const auto members = std::span(kTwo);
@@ -216,7 +217,7 @@ TEST_CASE("who has arrived is known for as long as another worker waits", "[boar
 }
 
 TEST_CASE("what is asked for wrongly names the numbers", "[board]") {
-  Board board(2);
+  watch::Board board(2);
   const auto seat = board.take_seat(0, 1, 0, "0");
   const auto group = board.group(0, kKey, kTwo);
   CHECK(error_of([&] { (void)board.take_seat(2, 1, 0, "0"); }) ==
@@ -225,7 +226,7 @@ TEST_CASE("what is asked for wrongly names the numbers", "[board]") {
              ContainsSubstring("ValueError: replica 7 has the id 0"));
   CHECK(error_of([&] { (void)board.group(0, 0, kTwo); }) ==
         "ValueError: a group's key on the board is not 0");
-  const std::array<GroupMember, 1> astray = {GroupMember{.id = 1, .worker = 2}};
+  const std::array<watch::GroupMember, 1> astray = {watch::GroupMember{.id = 1, .worker = 2}};
   CHECK(error_of([&] { (void)board.group(0, 5, astray); }) ==
         "ValueError: a member's worker is 2 on a board of 2 workers");
   CHECK(error_of([&] { (void)board.group(0, kKey, astray); }).starts_with("ValueError"));
@@ -236,11 +237,11 @@ TEST_CASE("what is asked for wrongly names the numbers", "[board]") {
 }
 
 TEST_CASE("seats are used again, and are so many", "[board]") {
-  Board board(1);
+  watch::Board board(1);
   const auto members = on_host_0(2);
   const auto group = board.group(0, kKey, members);
-  std::vector<std::unique_ptr<Board::Seat>> seats;
-  for (int i = 0; i < Board::kSeats; ++i) {
+  std::vector<std::unique_ptr<watch::Board::Seat>> seats;
+  for (int i = 0; i < watch::Board::kSeats; ++i) {
     seats.push_back(board.take_seat(0, static_cast<std::uint64_t>(i) + 1, 0, str(i)));
   }
   const auto one_more = [&] { seats.push_back(board.take_seat(0, 50000, 0, "(1, 7)")); };
@@ -260,8 +261,8 @@ TEST_CASE("seats are used again, and are so many", "[board]") {
 }
 
 TEST_CASE("the memory of groups is used again, and is finite", "[board]") {
-  Board board(2);
-  std::vector<std::shared_ptr<Board::Group>> held;
+  watch::Board board(2);
+  std::vector<std::shared_ptr<watch::Board::Group>> held;
   std::uint64_t key = 0;
   const auto add = [&](std::size_t size) {
     held.push_back(board.group(0, ++key, on_host_0(size)));
@@ -281,13 +282,13 @@ TEST_CASE("the memory of groups is used again, and is finite", "[board]") {
     add(1000);
   }
   SECTION("many") {
-    for (int i = 0; i < Board::kGroups; ++i) add(1);
+    for (int i = 0; i < watch::Board::kGroups; ++i) add(1);
     CHECK_THAT(error_of([&] { add(1); }), ContainsSubstring("hold 32768 of at most 32768 groups"));
     held.pop_back();
     add(1);
   }
   SECTION("groups that come and go, on workers that let go of them at different times") {
-    std::vector<std::shared_ptr<Board::Group>> elsewhere;
+    std::vector<std::shared_ptr<watch::Board::Group>> elsewhere;
     auto members = on_host_0(1000);
     for (std::size_t i = 500; i < 1000; ++i) members[i].worker = 1;
     for (int i = 0; i < 500; ++i) {

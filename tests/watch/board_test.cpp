@@ -136,7 +136,7 @@ TEST_CASE("calls that differ in what their texts don't show say so", "[board]") 
   const std::string longer(600, 'x');
   world.start(0, {0, 1}, longer + "a");
   world.start(1, {0, 1}, longer + "b");
-  const std::string shown = std::string(CallRecord::kShown - 3, 'x') + "...";
+  const std::string shown = std::string(watch::CallRecord::kShown - 3, 'x') + "...";
   CHECK(world.found(0) == str("mismatch: replica 0 called ", shown, " while replica 1 called ",
                               shown, "; the calls differ in what is not shown"));
 }
@@ -328,8 +328,8 @@ TEST_CASE("a message about many members stays short", "[board]") {
 TEST_CASE("a text is cut where it is too long, not inside a character", "[board]") {
   Word words[4] = {};
   const auto kept = [&](std::string_view text) {
-    write_text(words, std::size(words), text);
-    return read_text(words, std::size(words));
+    watch::write_text(words, std::size(words), text);
+    return watch::read_text(words, std::size(words));
   };
   CHECK(kept("psum") == "psum");
   CHECK(kept("").empty());

@@ -23,8 +23,8 @@ inline constexpr std::string_view kPmean =
 inline constexpr std::string_view kPmap = "pmap over 'batch' at x.cpp:7";
 
 /// The calls of a test agree exactly if their texts are the same.
-inline CallRecord call_of(std::string_view text) {
-  return CallRecord{std::hash<std::string_view>{}(text), std::string(text)};
+inline watch::CallRecord call_of(std::string_view text) {
+  return watch::CallRecord{std::hash<std::string_view>{}(text), std::string(text)};
 }
 
 /// Replicas on a board, moved by one thread: each of a worker of its own, or all of one.
@@ -43,13 +43,13 @@ class BoardWorld {
     }
   }
 
-  Board& board() { return board_; }
-  Board::Seat& seat(int member) { return *seats_.at(static_cast<std::size_t>(member)); }
+  watch::Board& board() { return board_; }
+  watch::Board::Seat& seat(int member) { return *seats_.at(static_cast<std::size_t>(member)); }
   void free_seat(int member) { seats_.at(static_cast<std::size_t>(member)).reset(); }
 
   /// A member that the map of `parent` runs, on its worker. Its number, for all that follows.
   int add_child(int parent, bool has_seat = true) {
-    const GroupMember& of = members_.at(static_cast<std::size_t>(parent));
+    const watch::GroupMember& of = members_.at(static_cast<std::size_t>(parent));
     members_.push_back({.id = members_.size() + 1,
                         .worker = of.worker,
                         .elders = {of.id, of.elders[0], of.elders[1]}});
@@ -59,14 +59,14 @@ class BoardWorld {
     return child;
   }
   void sit(int member, const std::string& name) {
-    const GroupMember& who = members_.at(static_cast<std::size_t>(member));
+    const watch::GroupMember& who = members_.at(static_cast<std::size_t>(member));
     seats_.at(static_cast<std::size_t>(member)) =
         board_.take_seat(who.worker, who.id, who.elders[0], name);
   }
 
   /// `member` waits in `text` on the group of `members`.
   void start(int member, const std::vector<int>& members, std::string_view text) {
-    std::vector<GroupMember> group;
+    std::vector<watch::GroupMember> group;
     int place = 0;
     std::uint64_t key = 17;
     for (std::size_t i = 0; i < members.size(); ++i) {
@@ -89,7 +89,7 @@ class BoardWorld {
   std::string found(int member, bool settled_only = false) {
     const auto verdict = board_.examine(seat(member), settled_only);
     if (!verdict) return "";
-    using Kind = Board::Verdict::Kind;
+    using Kind = watch::Board::Verdict::Kind;
     const char* const kind = verdict->kind == Kind::mismatch ? "mismatch: "
                              : verdict->kind == Kind::failed ? "failed: "
                                                              : "lost: ";
@@ -102,10 +102,10 @@ class BoardWorld {
   }
 
   Workers workers_;
-  Board board_;
-  std::vector<GroupMember> members_;
-  std::vector<std::unique_ptr<Board::Seat>> seats_;
-  std::vector<std::shared_ptr<Board::Group>> held_;
+  watch::Board board_;
+  std::vector<watch::GroupMember> members_;
+  std::vector<std::unique_ptr<watch::Board::Seat>> seats_;
+  std::vector<std::shared_ptr<watch::Board::Group>> held_;
 };
 
 /// Runs the rest of a test case with either.

@@ -19,7 +19,7 @@ namespace {
 
 int bench(int argc, char** argv) {
   prepare_process();
-  const ChildrenToWaitFor their_ends_are_seen;
+  const replicas::ChildrenToWaitFor their_ends_are_seen;
   if (argc > 1 && std::string(argv[1]) == "worker") return run_worker({argv + 2, argv + argc});
   const Options options = parse_flags(argc, argv);
   if (!options.text.empty()) {
@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     lockstep::log_error(stopped.what());
     return 128 + stopped.signal();
   } catch (const std::exception& error) {
-    lockstep::log_error(lockstep::text_of(error));
+    lockstep::log_error(lockstep::replicas::text_of(error));
     return lockstep::exit_status(error);
   }
 }

@@ -25,7 +25,7 @@
 #include "framework/comm/cancellation.h"
 #include "framework/comm/hierarchy.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // How long an interrupted message stays for a peer that is about to post its side.
@@ -424,4 +424,4 @@ std::shared_ptr<Communicator> connect_gloo(std::shared_ptr<Store> store, int ran
                                             std::move(everyone), rank, 0);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -5,7 +5,7 @@
 #include "framework/comm/communicator.h"
 #include "framework/comm/store.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 /// Connects replica `rank` of `size` to the others over Gloo's TCP transport; all of them call this
 /// with the same store. Throws Timeout if one does not come, CommError if the address cannot be
@@ -27,4 +27,4 @@ namespace lockstep {
                                                          int size,
                                                          const ConnectOptions& options = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

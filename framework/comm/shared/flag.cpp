@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using Atomic = std::atomic_ref<std::uint32_t>;
@@ -87,4 +87,4 @@ void Flag::reset() noexcept {
   Atomic(sleepers_).store(0);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::comm {
 
 /// A counter in memory that threads or processes share: one of them raises it, others wait for it.
 /// Zeroed memory is a flag at 0. The counter may wrap around; waiters are never more than 2^31
@@ -37,4 +37,4 @@ class Flag {
   mutable std::uint32_t sleepers_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

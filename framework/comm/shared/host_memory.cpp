@@ -17,7 +17,7 @@
 #include "framework/base/text.h"
 #include "framework/watch/board.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 constexpr std::size_t lines_bytes(std::size_t members) {
@@ -160,7 +160,7 @@ class HostMemory::Lock {
 struct HostMemory::Layout {
   explicit Layout(int members)
       : board(whole_pages(sizeof(Head))),
-        regions(board + Board::bytes_for(members)),
+        regions(board + watch::Board::bytes_for(members)),
         region(region_bytes(static_cast<std::size_t>(members))),
         extents(regions + kGroups * region) {}
 
@@ -203,7 +203,7 @@ HostMemory::HostMemory(int members, int descriptor)
       extents_(std::make_shared<SharedExtents>(descriptor, Layout(members).extents)),
       head_(std::reinterpret_pointer_cast<Head>(
           map_shared(descriptor, 0, whole_pages(sizeof(Head))))),
-      board_(std::make_shared<Board>(members, descriptor, Layout(members).board)) {}
+      board_(std::make_shared<watch::Board>(members, descriptor, Layout(members).board)) {}
 
 std::shared_ptr<HostMemory::Region> HostMemory::hold(std::uint64_t key, std::size_t members) {
   const std::lock_guard own_lock(mutex_);
@@ -255,4 +255,4 @@ HostMemory::Region::~Region() {
   memory_->release(slot_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

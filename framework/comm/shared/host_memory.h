@@ -14,9 +14,11 @@
 #include "framework/comm/communicator.h"
 #include "framework/comm/shared/flag.h"
 
-namespace lockstep {
-
+namespace lockstep::watch {
 class Board;
+}
+
+namespace lockstep::comm {
 
 /// Extents: parts of a host's shared memory that replicas allocate and map at run time. They lie at
 /// the end of its file. An extent is known by its offset, which is never used twice. Its memory
@@ -116,7 +118,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   HostMemory& operator=(const HostMemory&) = delete;
 
   /// Where the job's members publish their calls; member i is worker i.
-  [[nodiscard]] const std::shared_ptr<Board>& board() const noexcept { return board_; }
+  [[nodiscard]] const std::shared_ptr<watch::Board>& board() const noexcept { return board_; }
 
   /// What a member tells the others of its verb.
   struct Call {
@@ -183,9 +185,9 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   int members_;
   std::shared_ptr<SharedExtents> extents_;
   std::shared_ptr<Head> head_;
-  std::shared_ptr<Board> board_;
+  std::shared_ptr<watch::Board> board_;
   std::mutex mutex_;                                        // guards what follows
   std::map<std::uint64_t, std::weak_ptr<Region>> regions_;  // by key
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

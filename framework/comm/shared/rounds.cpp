@@ -15,7 +15,7 @@
 #include "framework/base/waited.h"
 #include "framework/comm/shared/shared_communicator.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // Between two looks at whether something has ended a wait.
@@ -181,4 +181,4 @@ void SharedRounds::write(ConstBytes message, Bytes to) {
   link_->ledger().bytes_sent += message.size();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

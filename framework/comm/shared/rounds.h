@@ -13,7 +13,7 @@
 #include "framework/comm/shared/host_memory.h"
 #include "framework/comm/store.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 /// What the groups of one replica share: the memory, who the others are, and what ends it.
 class SharedLink {
@@ -145,4 +145,4 @@ class SharedRounds {
   std::uint32_t round_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

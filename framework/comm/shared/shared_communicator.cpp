@@ -16,7 +16,7 @@
 #include "framework/comm/shared/rounds.h"
 #include "framework/reduce/reduce.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // Part `index` of a buffer in parts of `part` bytes; the last may be shorter, those behind it
@@ -149,11 +149,12 @@ class SharedCommunicator final : public Communicator {
     return lockstep::slice_of(buffer, kAligned, count(), place);
   }
 
-  void do_all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
+  void do_all_reduce(ConstBytes input, Bytes output, reduce::ElementType type,
+                     reduce::ReduceOp op) {
     const bool short_one = meet(Verb::Kind::all_reduce, input, output);
     const bool common = rounds_.output_is_common();
     if (short_one) {
-      if (!common || me() == 0) reduce(all_smalls(0), output, type, op);
+      if (!common || me() == 0) reduce::reduce(all_smalls(0), output, type, op);
       if (common) rounds_.finish_round();
       return;
     }
@@ -163,14 +164,15 @@ class SharedCommunicator final : public Communicator {
     const auto outputs = rounds_.outputs(offset);
     if (inputs.empty() || outputs.empty()) return all_reduce_staged(input, output, type, op);
     const std::size_t written = common ? 1 : count();
-    reduce(inputs, std::span(outputs).first(written), own.size(), type, op);
+    reduce::reduce(inputs, std::span(outputs).first(written), own.size(), type, op);
     link_->ledger().bytes_sent += own.size() * (common ? 1 : count() - 1);
     rounds_.finish_round();
   }
 
   // Of each part a replica writes for every other the slice which that one reduces, and reduces its
   // own, which stays where it is, into its output and into its chunk, where the others read it.
-  void all_reduce_staged(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
+  void all_reduce_staged(ConstBytes input, Bytes output, reduce::ElementType type,
+                         reduce::ReduceOp op) {
     const std::size_t parts = parts_in(input.size(), HostMemory::kChunkBytes);
     const bool common = rounds_.output_is_common();
     const auto slice_in_chunk = [&](std::size_t owner, std::size_t round, std::size_t place) {
@@ -193,7 +195,7 @@ class SharedCommunicator final : public Communicator {
         }
         const Bytes result = slice_in(output, before, me());
         const std::array outputs{result.data(), slice_in_chunk(me(), before, me()).data()};
-        reduce(inputs, std::span(outputs).first(common ? 1 : 2), result.size(), type, op);
+        reduce::reduce(inputs, std::span(outputs).first(common ? 1 : 2), result.size(), type, op);
         link_->ledger().bytes_sent += result.size();
       }
       for (std::size_t p = 0; round >= 2 && !common && p < count(); ++p) {
@@ -202,16 +204,18 @@ class SharedCommunicator final : public Communicator {
     });
   }
 
-  void do_reduce_scatter(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
+  void do_reduce_scatter(ConstBytes input, Bytes output, reduce::ElementType type,
+                         reduce::ReduceOp op) {
     const bool short_one = meet(Verb::Kind::reduce_scatter, input, output);
-    if (short_one) return reduce(all_smalls(me() * output.size()), output, type, op);
+    if (short_one) return reduce::reduce(all_smalls(me() * output.size()), output, type, op);
     const auto inputs = rounds_.inputs(me() * output.size());
     if (inputs.empty()) return reduce_scatter_staged(input, output, type, op);
-    reduce(inputs, output, type, op);
+    reduce::reduce(inputs, output, type, op);
     rounds_.finish_round();
   }
 
-  void reduce_scatter_staged(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
+  void reduce_scatter_staged(ConstBytes input, Bytes output, reduce::ElementType type,
+                             reduce::ReduceOp op) {
     const auto slice = [&](std::size_t place) {
       return input.subspan(place * output.size(), output.size());
     };
@@ -221,7 +225,7 @@ class SharedCommunicator final : public Communicator {
         inputs[p] = piece_of(p, part).data();
       }
       inputs[me()] = part_of(slice(me()), piece_bytes(), part).data();
-      reduce(inputs, part_of(output, piece_bytes(), part), type, op);
+      reduce::reduce(inputs, part_of(output, piece_bytes(), part), type, op);
     });
   }
 
@@ -398,4 +402,4 @@ std::shared_ptr<Communicator> connect_shared(std::shared_ptr<HostMemory> memory,
   return std::make_shared<SharedCommunicator>(std::move(link), std::move(everyone), rank, 0);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -7,7 +7,7 @@
 #include "framework/comm/shared/host_memory.h"
 #include "framework/comm/store.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 /// A ReplicaLost of one whose process has ended: all that it will ever have done is done.
 class ProcessEnded final : public ReplicaLost {
@@ -32,4 +32,4 @@ class ProcessEnded final : public ReplicaLost {
                                                            int size,
                                                            const ConnectOptions& options = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

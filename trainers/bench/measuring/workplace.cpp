@@ -119,7 +119,7 @@ int Workplace::wait_for(std::vector<pollfd>& polled) const {
 
 ProgramEnd Workplace::run(const Program& program,
                           const std::function<void(const std::string& output)>& look) const {
-  auto [output, input] = make_pipe();
+  auto [output, input] = replicas::make_pipe();
   const pid_t pid = start(program, input.get());
   input.close();
   ProgramEnd end;

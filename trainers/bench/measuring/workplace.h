@@ -56,7 +56,7 @@ class Workplace {
       const std::function<void(const std::string& output)>& look = [](const std::string&) {}) const;
 
  private:
-  StopSignals signals_;
+  replicas::StopSignals signals_;
   std::filesystem::path folder_;
 };
 

@@ -122,7 +122,7 @@ class SymmetricTensors : public Collective {
 std::vector<System> collective_systems(const std::vector<LaunchMode>& modes) {
   std::vector<System> systems;
   const auto add = [&](const std::string& way, LaunchMode mode) {
-    systems.push_back(own_system("collectives", way, way, mode, libtorch_version()));
+    systems.push_back(own_system("collectives", way, way, mode, replicas::libtorch_version()));
   };
   for (const LaunchMode mode : modes) add("symmetric", mode);
   for (const LaunchMode mode : modes) add("psum", mode);

@@ -191,21 +191,23 @@ constexpr const char* kPmeanExample =
     "trainer: {steps: 1}\n";
 
 System train_system() {
-  return {
-      .facts = {.name = "lockstep", .label = kTrain, .version = libtorch_version(), .own = true},
-      .programs = [](std::int64_t replicas, const fs::path& folder) {
-        std::ofstream(folder / "config.yaml") << kPmeanExample;
-        const fs::path binary = fs::read_symlink("/proc/self/exe").parent_path() / "train";
-        return std::vector<Program>{{{binary, "--config", folder / "config.yaml", "--replicas",
-                                      str(replicas), "--output", folder / "run"}}};
-      }};
+  return {.facts = {.name = "lockstep",
+                    .label = kTrain,
+                    .version = replicas::libtorch_version(),
+                    .own = true},
+          .programs = [](std::int64_t replicas, const fs::path& folder) {
+            std::ofstream(folder / "config.yaml") << kPmeanExample;
+            const fs::path binary = fs::read_symlink("/proc/self/exe").parent_path() / "train";
+            return std::vector<Program>{{{binary, "--config", folder / "config.yaml", "--replicas",
+                                          str(replicas), "--output", folder / "run"}}};
+          }};
 }
 
 }  // namespace
 
 std::vector<System> training_systems(const std::vector<std::int64_t>& stages,
                                      const std::vector<LaunchMode>& modes) {
-  const std::string version = str(libtorch_version(), ", ", blas().name);
+  const std::string version = str(replicas::libtorch_version(), ", ", replicas::blas().name);
   std::vector<System> systems;
   const auto add = [&](const std::string& way, LaunchMode mode) {
     systems.push_back(own_system("training", "lockstep", way, mode, version));

@@ -71,7 +71,8 @@ std::vector<System> vdot_systems() {
       {"libtorch", "at::dot on all cores"}};
   std::vector<System> systems;
   for (const auto& [way, what] : ways) {
-    const std::string version = str(libtorch_version(), ", ", blas().name, ", ", what);
+    const std::string version =
+        str(replicas::libtorch_version(), ", ", replicas::blas().name, ", ", what);
     systems.push_back(own_system("vdot", way, way, LaunchMode::processes, version));
     systems.back().facts.own = way == "pmap";
     systems.back().one_controller = true;
@@ -80,7 +81,7 @@ std::vector<System> vdot_systems() {
 }
 
 std::unique_ptr<Task> make_vdot(const std::string& way) {
-  set_math_threads(way == "libtorch" ? host_cores() : 1);
+  replicas::set_math_threads(way == "libtorch" ? replicas::host_cores() : 1);
   if (way == "pmap") return std::make_unique<Vdot>(mapped_dot, kOwnTolerance);
   return std::make_unique<Vdot>(flat_dot, kTolerance);
 }
