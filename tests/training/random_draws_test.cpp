@@ -5,6 +5,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/dropout.h>
+#include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
@@ -51,7 +52,7 @@ using torch::nn::Sequential;
 
 std::string refusal_of(const std::function<Sequential()>& make) {
   return refusal<Sequential>(make, [](Sequential& net) {
-    return net->forward(at::ones({4, 4, 4}));
+    return net->forward(at::linspace(-9, 9, 64).view({4, 4, 4}));  // RReLU draws below 0 alone
   });
 }
 
