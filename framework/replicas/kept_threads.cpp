@@ -1,8 +1,11 @@
 #include "framework/replicas/kept_threads.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cfenv>
-#include <condition_variable>
+#include <chrono>
+#include <deque>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -11,9 +14,14 @@
 #include <ATen/SequenceNumber.h>
 
 #include "framework/base/process.h"
+#include "framework/comm/shared/flag.h"
 
 namespace lockstep::replicas {
 namespace {
+
+// A short map is over before a core that sleeps would be awake again.
+constexpr comm::Flag::Patience kPatience{0, std::chrono::microseconds(200)};
+constexpr std::chrono::hours kLong{1};
 
 // The threads that stay for one thread.
 class KeptThreads {
@@ -21,62 +29,51 @@ class KeptThreads {
   const std::uint64_t process = process_generation();
 
   ~KeptThreads() {
-    {
-      const std::lock_guard lock(mutex_);
-      ending_ = true;
-    }
-    started_.notify_all();
+    ending_ = true;
+    for (comm::Flag& started : started_) started.raise(started.value() + 1);
     for (std::thread& thread : threads_) thread.join();
   }
 
   // As many threads as there are of `wanted`.
   std::int64_t have(std::int64_t wanted, FirstFailure& failure) {
-    add_threads(threads_, wanted, failure, [this](std::int64_t) { work(); });
-    return std::min(static_cast<std::int64_t>(threads_.size()), wanted);
+    while (std::ssize(started_) < wanted) started_.emplace_back();
+    add_threads(threads_, wanted, failure, [this](std::int64_t index) {
+      work(started_[static_cast<std::size_t>(index)], index);
+    });
+    return std::min(std::ssize(threads_), wanted);
   }
 
   void run(std::int64_t count, const std::function<void(std::int64_t)>& body) {
-    std::unique_lock lock(mutex_);
+    if (count == 0) return;
     body_ = &body;
-    count_ = unfinished_ = count;
-    next_ = 0;
-    ++call_;
-    if (count == static_cast<std::int64_t>(threads_.size())) {
-      lock.unlock();
-      started_.notify_all();
-      lock.lock();
-    } else {
-      // Under the lock: one that is through already would be woken in place of another.
-      for (std::int64_t i = 0; i < count; ++i) started_.notify_one();
+    unfinished_ = count;
+    for (std::int64_t i = 0; i < count; ++i) {
+      comm::Flag& started = started_[static_cast<std::size_t>(i)];
+      started.raise(started.value() + 1);
     }
-    finished_.wait(lock, [&] { return unfinished_ == 0; });
+    ++calls_;
+    while (!finished_.wait(calls_, kPatience, kLong)) {
+    }
   }
 
  private:
-  void work() {
-    std::unique_lock lock(mutex_);
-    for (std::uint64_t last = 0;;) {
-      started_.wait(lock, [&] { return ending_ || (call_ != last && next_ < count_); });
+  void work(comm::Flag& started, std::int64_t index) {
+    for (std::uint32_t call = 1;; ++call) {
+      while (!started.wait(call, {}, kLong)) {
+      }
       if (ending_) return;
-      last = call_;
-      const std::int64_t index = next_++;
-      lock.unlock();
       (*body_)(index);
-      lock.lock();
-      if (--unfinished_ == 0) finished_.notify_one();
+      if (--unfinished_ == 0) finished_.raise(finished_.value() + 1);
     }
   }
 
   std::vector<std::thread> threads_;
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable started_;
-  std::condition_variable finished_;
+  std::deque<comm::Flag> started_;  // raised for each call in which the thread takes part
+  comm::Flag finished_{};           // raised at the end of each call
+  std::uint32_t calls_ = 0;
   const std::function<void(std::int64_t)>* body_ = nullptr;
-  std::int64_t count_ = 0;
-  std::int64_t next_ = 0;
-  std::int64_t unfinished_ = 0;
-  std::uint64_t call_ = 0;
-  bool ending_ = false;
+  std::atomic<std::int64_t> unfinished_{0};
+  std::atomic<bool> ending_{false};
 };
 
 // A forked child has none of its parent's threads and can't even destroy what they wait for.

@@ -22,8 +22,13 @@
 namespace lockstep::replicas {
 namespace {
 
+// The board of this thread's last map outside of a job, for the next: a fresh one's pages cost as
+// much as waking a few threads. Not that of a map that failed, which may still show how.
+thread_local std::shared_ptr<watch::Board> kept_board;
+
 // Where a map's replicas are: what their environments are made of.
 struct Plan {
+  std::shared_ptr<watch::Board> board;  // of a map outside of a job
   std::shared_ptr<groups::LocalReplicas> local;
   std::vector<AxisLevel> outer;
   AxisLevel level;  // its rank is that of the caller's first replica
@@ -94,7 +99,7 @@ void span_job(Environment& member, const MapCall& options, Plan& plan) {
 
 Plan plan_of(const MapCall& options, Environment* caller) {
   const std::uint64_t map_call = options.backward ? options.backward->map_call : 1;
-  Plan plan{nullptr, {}, {options.axes, 0, map_call, {}}, nullptr, 1};
+  Plan plan{nullptr, nullptr, {}, {options.axes, 0, map_call, {}}, nullptr, 1};
   plan.cancellation = std::make_shared<comm::Cancellation>(
       caller != nullptr ? caller->member().cancellation : nullptr);
   if (own_math_threads() > 0 && options.threads_per_replica == 0) {
@@ -103,8 +108,9 @@ Plan plan_of(const MapCall& options, Environment* caller) {
     plan.threads = math_threads(options.threads_per_replica, options.replicas);
   }
   if (caller == nullptr) {
-    plan.local =
-        std::make_shared<groups::LocalReplicas>(0, nullptr, std::make_shared<watch::Board>(1));
+    plan.board = std::exchange(kept_board, nullptr);
+    if (!plan.board) plan.board = std::make_shared<watch::Board>(1);
+    plan.local = std::make_shared<groups::LocalReplicas>(0, nullptr, plan.board);
     return plan;
   }
   plan.local = caller->local_replicas();
@@ -236,6 +242,7 @@ void run_replica_threads(const MapCall& options,
     }
   }
   failure.rethrow();
+  kept_board = plan.board;
   if (forked_returns() != forked_returns_before) {
     throw Error(
         str(map, ": a process that a replica has forked came out of the replica's function"));
