@@ -15,19 +15,21 @@ namespace lockstep::comm {
 /// the replicas or of the one that called the map. Any thread.
 class Cancellation {
  public:
-  /// An `outer` one, of the map or connections around this, counts here, too.
+  /// Also cancelled when `outer` is: that of the map around, or of the connections used.
   explicit Cancellation(std::shared_ptr<const Cancellation> outer = nullptr)
       : outer_(std::move(outer)) {}
 
-  /// The first call counts.
-  void cancel(const std::exception_ptr& error) {
+  /// The first call counts; returns whether this was it.
+  bool cancel(const std::exception_ptr& error) {
     const std::lock_guard lock(mutex_);
-    if (is_cancelled_) return;
+    if (is_cancelled_) return false;
     error_ = error;
-    is_cancelled_ = true;
+    return is_cancelled_ = true;
   }
   /// The same with Aborted(reason).
-  void cancel(const std::string& reason) { cancel(std::make_exception_ptr(Aborted(reason))); }
+  bool cancel(const std::string& reason) {
+    return cancel(std::make_exception_ptr(Aborted(reason)));
+  }
   /// Throws the error if this or an outer one is cancelled.
   void check() const {
     if (is_cancelled_) std::rethrow_exception(error());

@@ -15,7 +15,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr std::size_t kMagicBytes = 4;
@@ -225,4 +225,4 @@ void IdxFile::fail(const std::string& rule) const {
   reader_->fail(rule);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 
 /// A file of the IDX format, the one of MNIST: two zero bytes, the element type (0x08, unsigned
 /// byte, is the only one read), the number of dimensions, each dimension's size as a big-endian
@@ -38,4 +38,4 @@ class IdxFile {
   std::size_t count_ = 1;  // of the values
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

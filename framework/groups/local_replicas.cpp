@@ -100,9 +100,9 @@ LocalReplicas::Guarded::Guarded(LocalReplicas& replicas, const Member& member,
                                 comm::Communicator& outer)
     : replicas_(replicas), member_(member), outer_(outer) {
   const std::lock_guard lock(replicas_.mutex_);
-  replicas_.waits_.push_back(this);
   if (!replicas_.watcher_.joinable())
     replicas_.watcher_ = std::thread([&replicas] { replicas.watch(); });
+  replicas_.waits_.push_back(this);  // last: nothing must throw once it is listed
 }
 
 LocalReplicas::Guarded::~Guarded() {

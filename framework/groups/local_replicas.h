@@ -89,7 +89,7 @@ class LocalReplicas {
     LocalReplicas& replicas_;
     const Member& member_;
     comm::Communicator& outer_;
-    Waited waited_;  // guarded by the mutex of the replicas
+    mutable Waited waited_;  // guarded by the mutex of the replicas, whose watch() looks
   };
 
  private:

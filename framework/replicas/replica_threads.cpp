@@ -23,7 +23,7 @@ namespace lockstep::replicas {
 namespace {
 
 // The board of this thread's last map outside of a job, for the next: a fresh one's pages cost as
-// much as waking a few threads. Not that of a map that failed, which may still show how.
+// much as waking a few threads.
 thread_local std::shared_ptr<watch::Board> kept_board;
 
 // Where a map's replicas are: what their environments are made of.
@@ -242,11 +242,11 @@ void run_replica_threads(const MapCall& options,
     }
   }
   failure.rethrow();
-  kept_board = plan.board;
   if (forked_returns() != forked_returns_before) {
     throw Error(
         str(map, ": a process that a replica has forked came out of the replica's function"));
   }
+  if (plan.board && plan.board->is_reusable()) kept_board = plan.board;
 }
 
 }  // namespace lockstep::replicas

@@ -41,9 +41,9 @@ struct Difference {
 [[nodiscard]] std::optional<Difference> first_difference(const std::vector<std::int64_t>& hashes,
                                                          const AxisNames& axis_name);
 
-/// Throws Error unless the `tensors` (of a `kind`), called `names`, have the same bytes on all
-/// replicas: it names the first that differs and the replicas that differ from replica 0. Hashes
-/// of 64 bits are compared. All replicas together.
+/// Throws Error unless the `tensors`, called `names`, have the same bytes on all replicas: it names
+/// the first that differs, as a thing of this `kind`, and the replicas that differ from replica 0.
+/// Hashes of 64 bits are compared. All replicas together.
 void check_agreement(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
                      const AxisNames& axis_name, const char* kind = "parameter");
 

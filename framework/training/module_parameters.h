@@ -38,9 +38,9 @@ struct ModuleParameters {
   std::vector<Block*> blocks;          ///< that have parameters that require a gradient
 };
 
-/// A parameter that two blocks share is of none. Throws ValueError as check_parameter() for those
-/// that require a gradient, for a module without any, for a Block inside another, and for an
-/// Embedding with max_norm.
+/// A parameter that two blocks share belongs to no block. Throws ValueError as check_parameter()
+/// for those that require a gradient, for a module without any, for a Block inside another, and for
+/// an Embedding with max_norm.
 [[nodiscard]] ModuleParameters module_parameters(torch::nn::Module& module);
 
 /// Throws ValueError, naming it, unless a parameter is a dense floating leaf on the CPU.

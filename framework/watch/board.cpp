@@ -70,6 +70,12 @@ std::uint64_t Board::activity(int worker) const {
   return sum;
 }
 
+bool Board::is_reusable() const noexcept {
+  constexpr std::uint64_t kFew = 256;
+  return state_->memory.common().begun.load() == 0 &&
+         state_->memory.worker(0).seats_used.load() <= kFew;
+}
+
 Board::Seat::Seat(std::shared_ptr<BoardState> state, int worker, std::uint64_t id,
                   std::uint64_t parent, std::string_view name)
     : state_(std::move(state)),

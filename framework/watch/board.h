@@ -57,8 +57,8 @@ struct SeatWords;
 ///
 /// Rules for callers:
 /// - An id is unique in the job and never used again: members of two calls of a map have different
-///   ids.
-/// - A group's key says who its members are, and is not used again once all workers have let it go.
+///   ids. A group's key says who its members are, and is not used again once all workers have let
+///   it go. Both may be where is_reusable().
 /// - A worker's part is used through one Board: a second throws CommError.
 /// - A map keeps its children's seats until all of them are done, and frees them before it leaves.
 /// Any thread may use a Board. Seats and groups keep its memory: they may live longer.
@@ -129,6 +129,10 @@ class Board {
   /// If a member of the worker waits for others in a call: that call, and absentees(). Otherwise
   /// "". Any process may ask, even one that is no worker.
   [[nodiscard]] std::string pending(int worker) const;
+
+  /// Once all have left it: whether ids and keys may be used again on this board of one worker.
+  /// No verdict was ever published on it, and it is small.
+  [[nodiscard]] bool is_reusable() const noexcept;
 
  private:
   std::shared_ptr<BoardState> state_;

@@ -24,7 +24,7 @@ namespace lockstep::watch {
 /// Words, all zero at first. What belongs together has a version, which is odd while it is written:
 /// who reads it takes the version before and after and reads again if it changed.
 
-/// While it lives, the only writer of what `version` guards writes it.
+/// While it lives `version` is odd: its one writer changes what it guards.
 class Writing {
  public:
   explicit Writing(Word& version) noexcept : version_(version) { step(); }

@@ -139,8 +139,8 @@ class Message {
     return str(" (", ordinal(clause.call->number), " of ", replicas(names), ")");
   }
 
-  // What two clauses about one call do not say themselves: that the calls differ unseen, or in
-  // nothing but that one of them is differentiated.
+  // What the clauses do not show: that calls with the same text differ, or that two calls differ
+  // only in that one of them is differentiated.
   [[nodiscard]] std::string hints() const {
     bool unseen = false;
     bool gradients = false;

@@ -84,6 +84,25 @@ TEST_CASE("the map lists the layers in their order") {
   CHECK(listed == kLayers);
 }
 
+TEST_CASE("namespace lockstep holds what lockstep.h shows, and each room has one for the rest") {
+  const fs::path root(LOCKSTEP_SOURCE_DIR);
+  const std::vector<std::string> shown = lines_of(root / "framework" / "lockstep.h");
+  std::size_t internal = 0;
+  for (const std::string& layer : kLayers) {
+    for (const auto& file : fs::recursive_directory_iterator(root / "framework" / layer)) {
+      if (file.path().extension() != ".h") continue;
+      const std::string name = file.path().lexically_relative(root);
+      const bool is_public =
+          layer == "base" || std::ranges::count(shown, "#include \"" + name + "\"");
+      INFO(name);
+      CHECK(std::ranges::count(lines_of(file),
+                               "namespace lockstep" + (is_public ? "" : "::" + layer) + " {") == 1);
+      if (!is_public) ++internal;
+    }
+  }
+  CHECK(internal > 40);
+}
+
 // Two types of one name in one binary break the one-definition rule, and no tool of the build says
 // so.
 TEST_CASE("a name stands for one type in a namespace") {

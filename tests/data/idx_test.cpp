@@ -13,7 +13,7 @@
 #include "tests/support/message_of.h"
 
 using lockstep::DataError;
-using lockstep::IdxFile;
+using lockstep::data::IdxFile;
 using lockstep::testing::gzip;
 using lockstep::testing::idx_header;
 using lockstep::testing::message_of;

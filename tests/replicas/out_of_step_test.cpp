@@ -7,6 +7,7 @@
 #include <future>
 #include <regex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -193,6 +194,28 @@ TEST_CASE("out of step: in a map's backward, in which replicas use results of di
       [&] { (void)grad([&](const Tensor& x) { return losses(x).sum(); })(at::full({2}, 3.0)); });
   CHECK_THAT(thrown, ContainsSubstring("CollectiveMismatch: ") && ContainsSubstring("(call 1)") &&
                          ContainsSubstring("(call 2)"));
+}
+
+TEST_CASE("out of step: a verdict that a replica has caught is not that of the next map") {
+  // Replica 0 is out of step if `is_bad`, and otherwise so late that replica 1 looks for a verdict.
+  const auto meet = [](bool is_bad) {
+    if (axis_index("i") == 0) {
+      if (is_bad) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    }
+    try {
+      (void)psum(at::ones({1}), "i");
+    } catch (const CollectiveMismatch&) {
+      if (!is_bad) throw;
+    }
+  };
+  for (const bool is_bad : {true, false}) {
+    CHECK_NOTHROW(pmap([&] { meet(is_bad); }, {.axis_name = "i", .axis_size = 2})());
+  }
+  for (const bool is_bad : {true, false}) {
+    const auto inner = [&] { pmap([&] { meet(is_bad); }, {.axis_name = "i", .axis_size = 2})(); };
+    CHECK_NOTHROW(pmap(inner, {.axis_name = "outer", .axis_size = 1})());
+  }
 }
 
 TEST_CASE("out of step: a replica that never arrives is a Timeout that says how far it came") {

@@ -145,7 +145,8 @@ class GlooLink {
   void exchange(const Cancellation& user, std::uint64_t tag, std::vector<Message> messages) {
     user.check();
     if (messages.empty()) return;
-    std::ranges::stable_partition(messages, &Message::is_received);  // buffers for what comes first
+    // What arrives early finds its buffer.
+    std::ranges::stable_partition(messages, &Message::is_received);
     struct InFlight {
       GlooLink& link;
       const Cancellation& user;
@@ -366,12 +367,10 @@ class GlooCommunicator final : public Communicator {
   }
 
   void abort(const std::string& reason) noexcept override {
-    link_->cancellation()->cancel(reason);
-    link_->end_messages_of(nullptr);
+    if (link_->cancellation()->cancel(reason)) link_->end_messages_of(nullptr);
   }
   void interrupt(const std::exception_ptr& error) noexcept override {
-    user_.cancel(error);
-    link_->end_messages_of(&user_);
+    if (user_.cancel(error)) link_->end_messages_of(&user_);
   }
   bool is_network() const noexcept override { return true; }
   const Ledger& ledger() const noexcept override { return link_->ledger(); }
