@@ -73,6 +73,8 @@ std::uint64_t slot_of(std::uint64_t tag, std::size_t bytes) {
   return (tag ^ (static_cast<std::uint64_t>(bytes) * 0x9e3779b97f4a7c15U)) * 0xff51afd7ed558ccdU;
 }
 
+}  // namespace
+
 // One message under way: its buffer is in use until this is gone.
 struct Message {
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
@@ -411,8 +413,6 @@ class GlooCommunicator final : public Communicator {
   std::uint64_t sequence_ = 0;
   Hierarchy hierarchy_;
 };
-
-}  // namespace
 
 std::shared_ptr<Communicator> connect_gloo(std::shared_ptr<Store> store, int rank, int size,
                                            const ConnectOptions& options) {
