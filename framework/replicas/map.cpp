@@ -10,6 +10,7 @@
 #include "framework/base/random.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/pbroadcast.h"
+#include "framework/replicas/own_graph.h"
 
 namespace lockstep::map_detail {
 

@@ -23,6 +23,7 @@
 #include "framework/collectives/pbroadcast.h"
 #include "framework/collectives/psum.h"
 #include "framework/replicas/kept_threads.h"
+#include "framework/replicas/own_graph.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -33,117 +34,6 @@ using torch::autograd::Node;
 using torch::autograd::variable_list;
 using torch::autograd::impl::gradient_edge;
 using Tensors = std::vector<Tensor>;
-
-// Whether autograd follows the tensor: defined, floating, and requires a gradient.
-bool is_differentiable(const Tensor& tensor) {
-  return tensor.defined() && tensor.is_floating_point() && tensor.requires_grad();
-}
-
-// Zeros of the shape and dtype of the gradients that the edge takes.
-Tensor zeros_for(const Edge& edge) {
-  if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(edge.function.get())) {
-    return at::zeros_like(leaf->variable).detach();
-  }
-  return edge.function->input_metadata(edge.input_nr).zeros_like();
-}
-
-class CountedElsewhere final : public Node {
- public:
-  std::string name() const override { return "CountedElsewhere"; }
-  variable_list apply(variable_list&& gradients) override {
-    for (Tensor& gradient : gradients) {
-      // Still a function of the gradient: the backward of a backward runs in all members, too.
-      if (gradient.defined()) gradient = following(at::zeros_like(gradient).detach(), gradient);
-    }
-    return std::move(gradients);
-  }
-
-  // `value` as a function of `source` whose gradient counts elsewhere.
-  static Tensor following(Tensor value, const Tensor& source) {
-    if (is_differentiable(source) && c10::GradMode::is_enabled()) {
-      const auto node = collectives::make_node<CountedElsewhere>();
-      node->set_next_edges({gradient_edge(source)});
-      torch::autograd::set_history(value, node);
-    }
-    return value;
-  }
-};
-
-// Stands in a replica's graph for a tensor that its function captured.
-class Captured final : public Node {
- public:
-  explicit Captured(const Edge& edge) { (void)add_input_metadata(zeros_for(edge)); }
-  std::string name() const override { return "Captured"; }
-  variable_list apply(variable_list&&) override {
-    throw NameError(
-        "a backward reaches a tensor that a map's function captured by another way than the "
-        "function's result");
-  }
-};
-
-// An end of a replica's graph at a tensor that its function captured, and where it would have gone
-// on.
-struct CapturedEnd {
-  Edge inside;  // to a node that stands for the captured tensor
-  Edge outside;
-};
-
-// The nodes that a thread made while it ran a replica: those with numbers from `begin` to before
-// `end`. The thread stays for other replicas and calls, whose nodes have other numbers.
-struct NodesOfThread {
-  std::uint64_t thread;
-  std::uint64_t begin;
-  std::uint64_t end;
-};
-
-// A replica's own part of autograd's graph, so that a map can be differentiated replica by replica:
-// what it made between its inputs and its results.
-struct OwnGraph {
-  std::vector<NodesOfThread> nodes;
-  std::set<Node*> inputs;             // where it ends as it should
-  std::vector<CapturedEnd> captured;  // in the order of walks from the results
-
-  // The edge, or what stands for it if it leads out of the graph.
-  Edge end_of(const Edge& edge) {
-    Node* const node = edge.function.get();
-    if (node == nullptr || inputs.count(node) > 0) return edge;
-    const bool leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node) != nullptr;
-    const bool is_own = !leaf && std::ranges::any_of(nodes, [&](const NodesOfThread& own) {
-      return own.thread == node->thread_id() && own.begin <= node->sequence_nr() &&
-             node->sequence_nr() < own.end;
-    });
-    if (is_own) return edge;
-    const auto known = std::ranges::find(captured, edge, &CapturedEnd::outside);
-    if (known != captured.end()) return known->inside;
-    captured.push_back({Edge(collectives::make_node<Captured>(edge), 0), edge});
-    inputs.insert(captured.back().inside.function.get());
-    return captured.back().inside;
-  }
-
-  // Ends the graph behind `results` at what was captured. Without it the replica's backward would
-  // run on into the graph outside, from one captured tensor to another.
-  void cut_off(const Tensors& results) {
-    std::set<Node*> seen;
-    std::vector<Node*> open;
-    const auto visit = [&](const Edge& edge) {
-      Node* const node = edge.function.get();
-      if (node != nullptr && inputs.count(node) == 0 && seen.insert(node).second) {
-        open.push_back(node);
-      }
-    };
-    for (const Tensor& result : results) {
-      if (is_differentiable(result)) visit(end_of(gradient_edge(result)));
-    }
-    while (!open.empty()) {
-      Node* const node = open.back();
-      open.pop_back();
-      for (Edge& edge : node->next_edges()) {
-        edge = end_of(edge);
-        visit(edge);
-      }
-    }
-  }
-};
 
 // Where gradients leave the replicas' graphs, and where they go on outside.
 struct Port {
@@ -562,10 +452,6 @@ std::vector<Tensors> attach(Recorded recorded) {
 }
 
 }  // namespace
-
-Tensor counted_elsewhere(const Tensor& result) {
-  return is_differentiable(result) ? CountedElsewhere::following(result.detach(), result) : result;
-}
 
 std::vector<std::vector<Tensor>> run_map(const MapCall& options,
                                          const std::vector<MapInput>& inputs, const MapBody& body) {

@@ -14,6 +14,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/varying.h"
+#include "framework/replicas/own_graph.h"
 
 namespace lockstep::map_detail {
 namespace {

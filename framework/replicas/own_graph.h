@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
+
+namespace lockstep::replicas {
+
+// Where one replica's part of autograd's graph ends, so that a map can be differentiated replica by
+// replica.
+
+/// An end of a replica's graph at a tensor that its function captured, and where it would have gone
+/// on.
+struct CapturedEnd {
+  torch::autograd::Edge inside;  // to a node that stands for the captured tensor
+  torch::autograd::Edge outside;
+};
+
+/// The nodes that a thread made while it ran a replica: those with numbers from `begin` to before
+/// `end`. The thread stays for other replicas and calls, whose nodes have other numbers.
+struct NodesOfThread {
+  std::uint64_t thread;
+  std::uint64_t begin;
+  std::uint64_t end;
+};
+
+/// A replica's own part of the graph: what it made between its inputs and its results.
+struct OwnGraph {
+  std::vector<NodesOfThread> nodes;
+  std::set<torch::autograd::Node*> inputs;  // where it ends as it should
+  std::vector<CapturedEnd> captured;        // in the order of walks from the results
+
+  /// The edge, or what stands for it if it leads out of the graph.
+  [[nodiscard]] torch::autograd::Edge end_of(const torch::autograd::Edge& edge);
+  /// Ends the graph behind `results` at what was captured. Without it the replica's backward would
+  /// run on into the graph outside, from one captured tensor to another.
+  void cut_off(const std::vector<at::Tensor>& results);
+};
+
+/// Whether autograd follows the tensor: defined, floating, and requires a gradient.
+[[nodiscard]] bool is_differentiable(const at::Tensor& tensor);
+
+/// Zeros of the shape and dtype of the gradients that the edge takes.
+[[nodiscard]] at::Tensor zeros_for(const torch::autograd::Edge& edge);
+
+/// A map may give several members of a job one shared value: a result, or the gradient of a shared
+/// argument. Its gradient counts only in the member that has the first replica sharing it. This
+/// function is for the other members: gradients that reach its result become zeros, so that the
+/// map's backward runs there, too.
+[[nodiscard]] at::Tensor counted_elsewhere(const at::Tensor& result);
+
+}  // namespace lockstep::replicas
