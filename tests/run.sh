@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source trainers/setup.sh
-build all_tests tests/framework_tests 10
+build all_tests tests/framework_tests 9
 exec ctest --preset release "$@"

@@ -4,6 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source trainers/setup.sh
-build train trainers/train 4
+build train trainers/train 3
 [[ $# -gt 0 ]] || set -- --config configs/pmean_linear.yaml --replicas 4
 exec build/release/trainers/train "$@"

@@ -174,14 +174,15 @@ void check_moves(comm::Communicator& group, const std::vector<Buffer>& inputs, s
 
 // With every number of replicas, over each backend, in threads and in processes.
 template <typename Prepare>
-void check_everywhere(const Prepare& prepare) {
+void check_everywhere(const char* sweep, const Prepare& prepare) {
   std::cout << "backends: LOCKSTEP_SEED=" << testing::seed() << std::endl;
+  testing::Sample sample(sweep);
   for (const int replicas : kReplicas) {
     const auto body = prepare(replicas);
     for (const Backend backend : {Backend::gloo, Backend::shared}) {
       INFO(replicas << " replicas, " << name_of(backend));
-      CHECK_NOTHROW(in_threads(backend, replicas, body));
-      if (std::ranges::count(kReplicasAsProcesses, replicas) > 0) {
+      if (sample.next()) CHECK_NOTHROW(in_threads(backend, replicas, body));
+      if (std::ranges::count(kReplicasAsProcesses, replicas) > 0 && sample.next()) {
         CHECK_NOTHROW(in_processes(backend, replicas, body));
       }
     }
@@ -191,7 +192,7 @@ void check_everywhere(const Prepare& prepare) {
 }  // namespace
 
 TEST_CASE("every reduction has the same bits over each backend as alone", "[communicator]") {
-  check_everywhere([](int replicas) {
+  check_everywhere("reductions", [](int replicas) {
     return [of = reductions(replicas)](comm::Communicator& group) {
       for (const Reduction& reduction : of.all) check_reduction_of(group, of, reduction);
     };
@@ -199,7 +200,7 @@ TEST_CASE("every reduction has the same bits over each backend as alone", "[comm
 }
 
 TEST_CASE("every byte that is moved is the same over each backend", "[communicator]") {
-  check_everywhere([](int replicas) {
+  check_everywhere("moves", [](int replicas) {
     return [inputs = random_inputs(replicas)](comm::Communicator& group) {
       for (const std::size_t bytes :
            {std::size_t{1}, std::size_t{1003}, comm::HostMemory::kSmallBytes + 1, kLarge}) {

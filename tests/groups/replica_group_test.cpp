@@ -165,12 +165,14 @@ TEST_CASE("verbs of groups that join threads of several processes have the usual
   // One process; one place each in another order; blocks; interleaved and unequal.
   const std::vector<std::vector<int>> layouts{
       {0}, {0, 0, 0}, {1, 0}, {0, 0, 1, 1}, {0, 1, 0, 2, 2, 0, 1, 0}};
+  testing::Sample sample("verbs of groups");
   for (const auto& worker_of : layouts) {
     INFO("workers of places: " << join(worker_of));
     for (const Verbs verbs :
          {all_reduce, reduce_scatter_and_gather, all_to_all, permute_and_broadcast}) {
       for (const std::size_t count : {0U, 1U, 37U, 20000U}) {
         for (const Backend backend : {Backend::gloo, Backend::shared}) {
+          if (!sample.next()) continue;
           CHECK_NOTHROW(on_workers(
               worker_of, [&](groups::ReplicaGroup& group) { verbs(group, count); }, backend));
         }
@@ -180,12 +182,14 @@ TEST_CASE("verbs of groups that join threads of several processes have the usual
 }
 
 TEST_CASE("symmetric buffers of such groups are memory like any other") {
+  testing::Sample sample("symmetric buffers of groups");
   for (const auto& worker_of :
        {std::vector<int>{0}, {0, 0, 0}, {0, 0, 0, 0, 0}, {1, 0}, {0, 1, 0, 2}}) {
     INFO("workers of places: " << join(worker_of));
     // The largest is shared among the threads of a process.
     for (const std::size_t count : {0U, 17U, 4099U, 300007U}) {
       for (const Backend backend : {Backend::gloo, Backend::shared}) {
+        if (!sample.next()) continue;
         CHECK_NOTHROW(on_workers(
             worker_of, [&](groups::ReplicaGroup& group) { testing::check_symmetric(group, count); },
             backend));
@@ -264,6 +268,7 @@ TEST_CASE("a verb into a common buffer returns when all have written to it") {
 
 TEST_CASE("reductions on any number of workers have the bits of one alone") {
   std::cout << "reductions on workers: LOCKSTEP_SEED=" << testing::seed() << std::endl;
+  testing::Sample sample("reductions on workers");
   for (int replicas = 1; replicas <= 9; ++replicas) {
     struct Reduction {
       reduce::ElementType type;
@@ -314,6 +319,7 @@ TEST_CASE("reductions on any number of workers have the bits of one alone") {
       }
     };
     for (int workers = 1; workers <= replicas; ++workers) {
+      if (!sample.next()) continue;
       std::vector<int> worker_of;
       for (int worker = 0; worker < workers; ++worker) {
         const auto size = static_cast<std::size_t>(shard(replicas, workers, worker).size);
