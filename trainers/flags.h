@@ -12,8 +12,9 @@ namespace lockstep {
 /// What train's command line asks for.
 struct Flags {
   std::filesystem::path config;
-  std::filesystem::path output;           ///< empty: a new folder under runs/
-  std::vector<keys::Override> overrides;  ///< --set, --replicas and --launch, in the order given
+  std::filesystem::path output;  ///< empty: a new folder under runs/
+  std::vector<keys::Override>
+      overrides;  ///< --set, --replicas, --workers and --launch, in their order
   bool print_config = false;
   bool dry_run = false;
   bool quiet = false;

@@ -145,8 +145,10 @@ Environment::Environment(std::shared_ptr<groups::LocalReplicas> local,
   std::vector<std::int64_t> ranks;
   for (const AxisLevel& level : levels_) ranks.push_back(level.rank);
   const watch::GroupMember self = member_at(levels_, ranks, local_->worker());
-  member_ = {local_->board().take_seat(local_->worker(), self.id, self.elders[0], name_of(levels_)),
-             std::move(cancellation), timeout};
+  member_.seat =
+      local_->board().take_seat(local_->worker(), self.id, self.elders[0], name_of(levels_));
+  member_.cancellation = std::move(cancellation);
+  member_.timeout = timeout;
 }
 
 std::string Environment::bound_names() const {

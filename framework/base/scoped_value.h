@@ -1,21 +1,21 @@
 #pragma once
 
-#include <utility>
-
 namespace lockstep {
 
-/// Gives a variable, one of this thread's, another value while it lives.
-template <typename T>
+/// Gives a variable another value while it lives. Only this thread writes to the variable; others
+/// may read it if it is atomic.
+template <typename T, typename Variable = T>
 class ScopedValue {
  public:
-  ScopedValue(T& variable, T value) noexcept
-      : variable_(variable), outer_(std::exchange(variable, value)) {}
+  ScopedValue(Variable& variable, T value) noexcept : variable_(variable), outer_(variable) {
+    variable = value;
+  }
   ~ScopedValue() { variable_ = outer_; }
   ScopedValue(const ScopedValue&) = delete;
   ScopedValue& operator=(const ScopedValue&) = delete;
 
  private:
-  T& variable_;
+  Variable& variable_;
   T outer_;
 };
 

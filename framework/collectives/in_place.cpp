@@ -57,17 +57,17 @@ CommonZeros allocate(const AxisCall& call, at::IntArrayRef sizes, at::ScalarType
                      comm::Copies copies) {
   groups::ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
   (void)collectives::element_type(dtype, call);
-  std::int64_t count = 1;
+  auto bytes = static_cast<std::int64_t>(c10::elementSize(dtype));
   for (const std::int64_t size : sizes) {
     call.require(size >= 0, "size ", size, " is negative");
-    call.require(size == 0 || count <= (std::int64_t{1} << 46) / size, "the sizes are too large");
-    count *= size;
+    call.require(size == 0 || bytes <= (std::int64_t{1} << 46) / size, "the sizes are too large");
+    bytes *= size;
   }
   // For the record alone: of that shape, without memory.
   const Tensor like = at::empty({}, dtype).expand(sizes);
   comm::SymmetricBuffer buffer;
   collectives::announced(call, replicas, {like}, "", [&] {
-    buffer = replicas.allocate(static_cast<std::size_t>(count) * like.element_size(), copies);
+    buffer = replicas.allocate(static_cast<std::size_t>(bytes), copies);
   });
   return {at::from_blob(
               buffer.own.data(), sizes, [memory = buffer.memory](void*) mutable { memory.reset(); },

@@ -395,8 +395,6 @@ Hierarchy::Hierarchy(GroupLayout layout, std::shared_ptr<Communicator> outer)
 }
 
 void Hierarchy::run(std::span<const Verb* const> verbs) {
-  // Where each worker has one member, the outer group is the group.
-  if (outer_ != nullptr && layout_.workers() == layout_.size()) return outer_->run(*verbs[0]);
   scratch_.clear();  // a verb that has thrown may have left some
   LocalVerb(layout_, verbs, exchange_, outer_.get(), scratch_).run();
   scratch_.clear();

@@ -81,9 +81,10 @@ std::exception_ptr LocalReplicas::verdict(const Member& member, Waited& waited) 
           throw Aborted(found->text);
       }
     }
-    if (waited.late() >= member.timeout) {
+    const std::chrono::milliseconds timeout = member.timeout;
+    if (waited.late() >= timeout) {
       const std::string absent = board_->absentees(*member.seat);
-      throw Timeout(str("waited ", member.timeout.count(), " ms: ",
+      throw Timeout(str("waited ", timeout.count(), " ms: ",
                         absent.empty() ? "all replicas have arrived, but not their data" : absent));
     }
   } catch (const CollectiveMismatch&) {

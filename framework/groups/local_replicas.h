@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -25,7 +26,8 @@ namespace lockstep::groups {
 struct Member {
   std::unique_ptr<watch::Board::Seat> seat;
   std::shared_ptr<comm::Cancellation> cancellation;
-  std::chrono::milliseconds timeout;  ///< how long it waits for others in a collective
+  /// How long it waits for others in a collective. Whatever thread looks after a wait reads it.
+  std::atomic<std::chrono::milliseconds> timeout;
   /// The lock under which it runs, if replicas take turns. Waits for others go on as long as the
   /// lock is handed over.
   const comm::RunLock* run_lock = nullptr;

@@ -136,7 +136,8 @@ void LocalGroup::run_all(const Member& member, std::uint64_t fingerprint,
   // The other replicas of this call have left it: nothing must be sent to them any more.
   if (replicas_.board().published(*member.seat)) explain_end();
   try {
-    hierarchy_->run(verbs);
+    // Where each worker has one member, the outer group is the group.
+    layout().workers() == layout().size() ? outer()->run(*verbs[0]) : hierarchy_->run(verbs);
   } catch (const comm::ProcessEnded&) {
     explain(replicas_, member, guarded.waited(), kBusy);
     throw;

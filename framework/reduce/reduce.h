@@ -21,7 +21,7 @@ namespace lockstep::reduce {
 ///
 /// `inputs` has N >= 1 buffers of as many bytes as `output`, a multiple of the element's size,
 /// aligned to it. `output` may be one of the inputs, and must not overlap any of them otherwise.
-/// Throws ValueError where why_not() has a reason, and for sizes that are not whole elements.
+/// The caller has checked all this, and that why_not() has no reason against it.
 void reduce(std::span<const std::byte* const> inputs, std::span<std::byte> output, ElementType type,
             ReduceOp op);
 

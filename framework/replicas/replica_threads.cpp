@@ -232,7 +232,7 @@ void run_replica_threads(const MapCall& options,
   // How the replicas ended stays to be seen until those of all processes have.
   if (plan.spans_members) {
     auto& timeout = caller->member().timeout;
-    const ScopedValue longer(timeout, std::max(timeout, options.timeout));
+    const ScopedValue longer(timeout, std::max(timeout.load(), options.timeout));
     const std::string step = "the end of " + title_of(options);
     try {
       (void)meet_members(*caller, options, {Key(0).fold(step).bits(), step}, step.c_str());

@@ -73,6 +73,38 @@ TEST_CASE("a folder of framework/ includes only those above it") {
   CHECK(files > 50);
 }
 
+// The rooms around framework/, and what they may include beside themselves.
+TEST_CASE("models, charts and the rooms of bench include only those below them") {
+  const std::map<std::string, std::vector<std::string>> below{
+      {"models", {"framework/"}},
+      {"trainers/charts", {"framework/base/"}},
+      {"trainers/bench/reports", {"framework/base/", "trainers/charts/"}},
+      {"trainers/bench/systems", {"framework/", "models/", "trainers/bench/reports/"}},
+      {"trainers/bench/measuring",
+       {"framework/", "trainers/bench/reports/", "trainers/bench/systems/"}},
+      {"trainers/bench/peers",
+       {"framework/", "trainers/bench/measuring/", "trainers/bench/reports/",
+        "trainers/bench/systems/"}}};
+  const std::regex own_include("#include \"((framework|models|trainers|tests)/.*)\"");
+  for (const auto& [room, others] : below) {
+    std::size_t includes = 0;
+    for (const auto& file : fs::directory_iterator(fs::path(LOCKSTEP_SOURCE_DIR) / room)) {
+      if (file.path().extension() != ".h" && file.path().extension() != ".cpp") continue;
+      for (const std::string& line : lines_of(file)) {
+        std::smatch match;
+        if (!std::regex_match(line, match, own_include)) continue;
+        const std::string header = match[1];
+        INFO(file.path() << ": " << line);
+        CHECK((header.starts_with(room + "/") ||
+               std::ranges::any_of(
+                   others, [&](const std::string& other) { return header.starts_with(other); })));
+        ++includes;
+      }
+    }
+    CHECK(includes > 2);
+  }
+}
+
 TEST_CASE("the map lists the layers in their order") {
   std::vector<std::string> listed;
   const std::regex row("\\| `([a-z_]+)/` \\|.*");

@@ -113,6 +113,8 @@ void refusals() {
                       [&] { all_gather_into(at::empty({12 * n + 1}), x, "i"); });
   refused<ValueError>("symmetric_zeros" + here + "size -1 is negative",
                       [&] { (void)symmetric_zeros({-1}, at::kFloat, "i"); });
+  refused<ValueError>("symmetric_zeros" + here + "the sizes are too large",
+                      [&] { (void)symmetric_zeros({std::int64_t{1} << 45}, at::kFloat, "i"); });
   psum_(x, "i");  // and the replicas are still in step
 }
 

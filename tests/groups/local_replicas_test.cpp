@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <string>
@@ -37,9 +38,8 @@ class Waiting {
   explicit Waiting(int replicas) {
     for (int i = 0; i < replicas; ++i) group_.push_back({.id = static_cast<std::uint64_t>(i) + 1});
     for (const watch::GroupMember& member : group_) {
-      members_.push_back({.seat = board_->take_seat(0, member.id, 0, str(member.id - 1)),
-                          .cancellation = std::make_shared<comm::Cancellation>(),
-                          .timeout = seconds(60)});
+      members_.emplace_back(board_->take_seat(0, member.id, 0, str(member.id - 1)),
+                            std::make_shared<comm::Cancellation>(), milliseconds(60'000));
     }
   }
 
@@ -65,7 +65,7 @@ class Waiting {
   std::shared_ptr<watch::Board> board_ = std::make_shared<watch::Board>(1);
   groups::LocalReplicas local_{0, nullptr, board_};
   std::vector<watch::GroupMember> group_;
-  std::vector<groups::Member> members_;
+  std::deque<groups::Member> members_;
   std::shared_ptr<watch::Board::Group> held_;
 };
 

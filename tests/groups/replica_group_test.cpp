@@ -134,8 +134,8 @@ void on_workers(const std::vector<int>& worker_of,
     std::vector<std::thread> threads;
     for (std::size_t place = 0; place < worker_of.size(); ++place) {
       if (worker_of[place] != world.rank()) continue;
-      here.push_back({board->take_seat(world.rank(), members[place].id, 0, str(place)),
-                      cancellation, std::chrono::seconds(30)});
+      here.emplace_back(board->take_seat(world.rank(), members[place].id, 0, str(place)),
+                        cancellation, std::chrono::milliseconds(30'000));
       threads.emplace_back([&, place, &member = here.back()] {
         try {
           groups::ReplicaGroup group(local.group(7, [&] { return members; }), member,

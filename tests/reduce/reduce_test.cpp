@@ -108,9 +108,8 @@ TEST_CASE("a mean is divided before it is rounded, and floating") {
   const std::vector<std::vector<float>> floats{{1, 2}, {2, 2}, {4, 2}};
   CHECK(reduced(floats, reduce::ElementType::float32, reduce::ReduceOp::mean) ==
         std::vector<float>{7.0F / 3.0F, 2.0F});
-  const std::vector<std::vector<std::int32_t>> integers{{1}, {2}};
-  CHECK_THROWS_WITH(reduced(integers, reduce::ElementType::int32, reduce::ReduceOp::mean),
-                    "reduce: int32 has no mean; sum it and divide");
+  CHECK(reduce::why_not(reduce::ElementType::int32, reduce::ReduceOp::mean) ==
+        "int32 has no mean; sum it and divide");
 }
 
 TEST_CASE("integers wrap around, booleans know any and all") {
@@ -126,8 +125,8 @@ TEST_CASE("integers wrap around, booleans know any and all") {
         std::vector<std::uint8_t>{0, 1, 1});
   CHECK(reduced(flags, reduce::ElementType::boolean, reduce::ReduceOp::min) ==
         std::vector<std::uint8_t>{0, 0, 1});
-  CHECK_THROWS_WITH(reduced(flags, reduce::ElementType::boolean, reduce::ReduceOp::sum),
-                    ContainsSubstring("booleans have no sum"));
+  CHECK(reduce::why_not(reduce::ElementType::boolean, reduce::ReduceOp::sum) ==
+        "booleans have no sum; count them in int64");
 }
 
 TEST_CASE("a NaN anywhere is the result of max and min") {
