@@ -31,7 +31,7 @@ class Cnn : public Model {
 };
 
 /// For the registry. Throws ValueError for widths below 1, for features that are no square, and for
-/// images that are gone before the last pooling.
+/// images that become empty before the last pooling.
 [[nodiscard]] std::shared_ptr<Model> make_cnn(const ModelOptions& options, std::int64_t features,
                                               std::int64_t outputs, const Key& key);
 

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// A network: a torch::nn::Module with a forward of its own. What it draws at random it draws from
-/// keys (framework/base/random.h), never from LibTorch's process-wide generator.
+/// A network: a torch::nn::Module with a forward of its own. Its randomness comes from keys
+/// (framework/base/random.h), never from LibTorch's process-wide generator.
 class Model : public torch::nn::Module {
  public:
   /// The outputs (samples, outputs) for `inputs` (samples, features). Throws ValueError for inputs
@@ -26,8 +26,8 @@ class Model : public torch::nn::Module {
 [[nodiscard]] std::shared_ptr<Model> make_model(const ModelOptions& options, std::int64_t features,
                                                 std::int64_t outputs, std::uint64_t seed);
 
-/// While it lives, models that this thread makes have parameters without values or memory, on the
-/// meta device: to look at their shapes.
+/// While this lives, models that this thread makes have parameters on the meta device, without
+/// values or memory. For looking at their shapes.
 class ShapesOnly {
  public:
   ShapesOnly();
@@ -39,13 +39,13 @@ class ShapesOnly {
   bool outer_;
 };
 
-/// model.forward(inputs) for float32 `inputs`, computed in the dtype of the model's parameters, in
-/// float32.
+/// model.forward(inputs) for float32 `inputs`, computed in the dtype of the model's parameters. The
+/// result is float32.
 [[nodiscard]] at::Tensor outputs_of(Model& model, const at::Tensor& inputs);
 
 /// The module's parameters by name, sharing their memory.
 [[nodiscard]] std::map<std::string, at::Tensor> parameter_map(const torch::nn::Module& module);
-/// Its buffers likewise.
+/// The module's buffers by name, sharing their memory.
 [[nodiscard]] std::map<std::string, at::Tensor> buffer_map(const torch::nn::Module& module);
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Which model, as a config's `model` section says it.
+/// The model, as in a config's `model` section.
 struct ModelOptions {
   std::string name = "linear";
   std::vector<std::int64_t> hidden{1024, 1024};  // mlp: widths of the hidden layers

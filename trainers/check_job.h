@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-/// Throws ValueError for what a config alone does not show to be wrong: more microbatches than the
+/// Throws ValueError for errors that a config alone does not show: more microbatches than the
 /// training set has samples, a warm-up longer than the run, parameter groups that hold for none of
-/// the model's parameters. Nothing of the model is allocated. For the launcher, before replicas
+/// the model's parameters. Allocates nothing of the model. The launcher calls it before replicas
 /// start.
 void check_job(const Config& config, const DataSets& data);
 

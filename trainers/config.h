@@ -17,10 +17,10 @@
 
 namespace lockstep {
 
-/// In what numbers forward and backward compute.
+/// The type of numbers in forward and backward.
 enum class Precision { fp32, bf16 };
 
-/// Who runs the job, as a config's `parallel` section says it.
+/// How the job runs, as in a config's `parallel` section.
 struct ParallelOptions {
   int replicas = 1;
   int workers = 0;
@@ -51,8 +51,8 @@ struct TrainerOptions {
   std::int64_t eval_every = 0;
 };
 
-/// All that `train` is told about a job; what each value means stands in config_table(). Options
-/// that don't belong to the chosen model, data set, optimizer or schedule have their defaults.
+/// A job for `train`; config_table() says what each value means. Options that don't belong to the
+/// chosen model, data set, optimizer or schedule have their defaults.
 struct Config {
   ModelOptions model;
   DataOptions data;
@@ -67,26 +67,26 @@ struct Config {
   friend bool operator==(const Config& a, const Config& b);
 };
 
-/// Every key that a config may have, once, with its variable in `config`. A new key is a variable
-/// in one of these structs and a line there.
+/// Every key of a config, once, with its variable in `config`. A new key needs a variable in one of
+/// these structs and a line in this table.
 [[nodiscard]] std::vector<keys::Section> config_table(Config& config);
 
-/// The config in `file`, with `overrides` winning over it. DataError if the file cannot be read or
-/// is longer than 256 KiB. ValueError with all that is wrong in it, as read_keys() tells it.
+/// Reads the config in `file`; `overrides` win over it. DataError if the file cannot be read or is
+/// longer than 256 KiB. ValueError with all that is wrong in it, as read_keys() throws it.
 [[nodiscard]] Config load_config(const std::filesystem::path& file,
                                  const std::vector<keys::Override>& overrides = {});
 
-/// The same of a file's `text`, which messages call `name`.
+/// The same for a file's `text`, which messages call `name`.
 [[nodiscard]] Config parse_config(const std::string& text, const std::string& name,
                                   const std::vector<keys::Override>& overrides = {});
 
-/// Each key's value as YAML, by "section.key", also of those that do not apply.
+/// Each key's value as YAML, by "section.key", including keys that do not apply.
 [[nodiscard]] std::map<std::string, std::string> values_of(Config config);
 
 /// The resolved config: every key that applies, with its value. parse_config gives an equal Config.
 [[nodiscard]] std::string to_yaml(Config config);
 
-/// What each key is for, what may stand there and its default, for people.
+/// For people: the purpose of each key, its possible values and its default.
 [[nodiscard]] std::string config_help();
 
 }  // namespace lockstep

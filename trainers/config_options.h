@@ -12,13 +12,13 @@
 
 namespace lockstep {
 
-/// What a config says to the parts of the framework.
+/// A config as options for the parts of the framework.
 
 [[nodiscard]] LaunchOptions launch_options(const Config& config);
 
 [[nodiscard]] ZeroOptions zero_options(const Config& config);
 
-/// Of the training set in a job of `replicas`.
+/// For the training set in a job of `replicas`.
 [[nodiscard]] SamplerOptions sampler_options(const Config& config, const DataSets& data,
                                              std::int64_t replicas);
 

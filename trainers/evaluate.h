@@ -9,9 +9,9 @@
 
 namespace lockstep {
 
-/// The model on all of `data`: "loss", the mean over its samples, and for classification
+/// Evaluates the model on all of `data`: "loss", the mean over its samples, and for classification
 /// "accuracy", the part of the samples whose largest output is their class. The replicas of the
-/// axis share the samples; the result is the same on each.
+/// axis share the samples. The result is the same on each.
 [[nodiscard]] std::map<std::string, double> evaluate(Model& model, const Dataset& data,
                                                      const AxisNames& axis_name);
 

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What train's command line asks for.
+/// What the command line of train asks for.
 struct Flags {
   std::filesystem::path config;
   std::filesystem::path output;  ///< empty: a new folder under runs/
@@ -21,7 +21,7 @@ struct Flags {
   std::optional<std::string> text;  ///< --help and the like: to be printed, and nothing else done
 };
 
-/// Throws ValueError for flags that are not known or lack their value, and for more than 1000 that
+/// Throws ValueError for unknown flags, flags without their value, and more than 1000 flags that
 /// set keys.
 [[nodiscard]] Flags parse_flags(int argc, const char* const* argv);
 

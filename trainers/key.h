@@ -16,7 +16,7 @@
 
 namespace lockstep::keys {
 
-/// What must hold for a value, with the words for it: "must be " + text.
+/// A condition for a value, and the text for messages: "must be " + text.
 template <typename T>
 struct Rule {
   std::string text;
@@ -40,17 +40,17 @@ template <typename T>
 struct Key;
 using Keys = std::vector<Key>;
 
-/// Takes what is wrong with a value, and where that stands.
+/// Called with what is wrong with a value, and the place of the value.
 using Report = std::function<void(const YamlPosition& place, const std::string& message)>;
 
-/// A variable as the value of a key. The functions below make one each for a type of variables;
-/// the variable must outlive it.
+/// A variable as the value of a key. The functions below make Values for different types. The
+/// variable must outlive the Value.
 struct Value {
   std::string words;  ///< what may stand there: "a number, greater than 0"
   /// Sets the variable, or reports what is wrong and leaves it.
   std::function<void(const YamlNode& node, const Report& report)> read;
   std::function<std::string()> print;  ///< the variable as YAML; "" where its key is left out
-  /// Of a list of maps, which has no read(): makes it of that length and returns each map's keys.
+  /// Only for a list of maps, which has no read(): sets its length and returns each map's keys.
   std::function<std::vector<Keys>(std::size_t)> resize = {};
 };
 
@@ -61,7 +61,7 @@ struct Value {
 template <typename T>
 [[nodiscard]] Value number(T& variable, const Rule<T>& rule);
 [[nodiscard]] Value number_or_null(std::optional<double>& variable, const Rule<double>& rule);
-/// Its key is left out where it has no value; where one is read, `other` loses its own.
+/// Its key is left out while it has no value. Reading a value clears `other`.
 [[nodiscard]] Value number_instead(std::optional<std::int64_t>& variable,
                                    std::optional<std::int64_t>& other,
                                    const Rule<std::int64_t>& rule);
@@ -82,7 +82,7 @@ requires std::is_enum_v<Enum>
       [&variable, names] { return names.at(static_cast<std::size_t>(variable)); });
 }
 
-/// What few keys have. The choice is the value of the section's first key.
+/// Rare properties of a key. The choice is the value of the section's first key.
 struct KeyTraits {
   std::vector<std::string> owners = {};  ///< the choices that the key belongs to; none: all
   bool required = false;
@@ -92,7 +92,7 @@ struct KeyTraits {
   std::vector<std::string> others = {};              ///< these keys of the section
 };
 
-/// All that there is to know of a key of a config.
+/// A key of a config.
 struct Key {
   std::string name;
   Value value;
@@ -107,7 +107,7 @@ struct Section {
 
 [[nodiscard]] std::string print_maps(const std::vector<Keys>& maps);
 
-/// A list of maps, whose keys `keys_of` gives for each.
+/// A list of maps. `keys_of` returns the keys of one map.
 template <typename T>
 [[nodiscard]] Value maps(std::vector<T>& variable, Keys (*keys_of)(T&)) {
   const auto keys = [&variable, keys_of] {
@@ -124,7 +124,7 @@ template <typename T>
           }};
 }
 
-/// Whether `node` is a list, of at most 1000 `items`; reports what is wrong.
+/// Whether `node` is a list of at most 1000 `items`. Otherwise reports what is wrong.
 [[nodiscard]] bool is_list(const YamlNode& node, const std::string& items, const Report& report);
 
 }  // namespace lockstep::keys

@@ -15,31 +15,31 @@ struct Override {
   std::string origin;  ///< as the user wrote it, for messages: "--set optimizer.lr=0.1"
 };
 
-/// The argument of --set: "optimizer.lr=0.1". ValueError if it has no '=' or no key before it.
-/// Messages show the beginning of a long one.
+/// Parses the argument of --set: "optimizer.lr=0.1". ValueError if it has no '=' or no key before
+/// it. Messages show only the beginning of a long one.
 [[nodiscard]] Override parse_set(const std::string& argument);
 
-/// Where each key was written, as messages begin: by "section.key", or by "section.key.key" for
-/// those of a list of maps, in its order.
+/// The place of each key, as messages begin with it: by "section.key", or by "section.key.key" for
+/// keys of a list of maps, in its order.
 using KeyPlaces = std::map<std::string, std::vector<std::string>>;
 
 /// A table of keys is a list of sections, whose values are variables of the caller's.
 
-/// Sets the variables of those keys that stand in `text`, which messages call `name`, or in the
-/// overrides. These win over the text, later ones over earlier ones; setting a key removes the one
-/// of the text that it stands instead of. ValueError (YamlProblems) with all that is not known,
-/// not of the right type, impossible or missing; of a text that is not YAML (parse_yaml), only
-/// this.
+/// Sets the variables of the keys in `text`, which messages call `name`, and in the overrides.
+/// Overrides win over the text, later ones over earlier ones. A key removes the key of the text
+/// that it stands instead of. ValueError (YamlProblems) with every key and value that is unknown,
+/// of the wrong type, impossible or missing. If the text is not YAML (parse_yaml), only this is
+/// reported.
 KeyPlaces read_keys(const std::string& text, const std::string& name,
                     const std::vector<Section>& table, const std::vector<Override>& overrides = {});
 
-/// The keys that apply, with their values: a text that read_keys takes.
+/// The keys that apply, with their values, as a text for read_keys.
 [[nodiscard]] std::string keys_text(const std::vector<Section>& table);
 
-/// Each key's value as YAML, by "section.key", also of those that do not apply.
+/// Each key's value as YAML, by "section.key", including keys that do not apply.
 [[nodiscard]] std::map<std::string, std::string> key_values(const std::vector<Section>& table);
 
-/// Two lines a key for people: what it is for, what may stand there, and its default, which is the
+/// Two lines a key for people: its purpose, its possible values and its default, which is the
 /// variable's value. Gives lists of maps one entry.
 [[nodiscard]] std::string keys_help(const std::vector<Section>& table);
 

@@ -10,16 +10,16 @@
 
 namespace lockstep {
 
-/// What the model's training will take by category, without allocating any of it.
+/// Predicts the memory of the model's training by category, without allocating any.
 [[nodiscard]] HostMemoryUse predicted_memory(const Config& config, const DataSets& data);
 
-/// Throws ValueError with the numbers if this host has not as much left.
+/// Throws ValueError with the numbers if this host has less memory left than that.
 void check_memory(const Config& config, const DataSets& data);
 
-/// A table of it for people: of a replica and of the host, and whether it fits.
+/// A table for people: memory of a replica and of the host, and whether it fits.
 [[nodiscard]] std::string dry_run_text(const Config& config, const DataSets& data);
 
-/// Two lines of what was measured beside what was predicted.
+/// Two lines for people: measured memory beside predicted memory.
 [[nodiscard]] std::string memory_text(const MemoryReport& report);
 
 }  // namespace lockstep

@@ -25,11 +25,11 @@ struct YamlPosition {
   }
 };
 
-/// What is wrong with a file and the flags that win over it, to be told all at once.
+/// All problems of a file and of the flags that win over it, reported at once.
 class YamlProblems {
  public:
-  /// Adds a problem. `words` returns its message and is called only where it may be shown: a text
-  /// may have thousands of problems.
+  /// Adds a problem. `words` returns its message, and is called only if the message may be shown: a
+  /// text may have thousands of problems.
   template <typename Words>
   void report(const YamlPosition& place, const Words& words) {
     const bool is_shown = first_.size() < kMostShown || place < first_.rbegin()->first;
@@ -41,7 +41,7 @@ class YamlProblems {
   [[nodiscard]] std::size_t count() const { return count_; }
 
   /// Throws a ValueError if there are problems: a line "place: message" for each, in the order of
-  /// their places. Of more than 20 it has the first, and how many more there are.
+  /// their places. With more than 20 it has the first 20 and the number of the others.
   void finish() const {
     if (count_ == 0) return;
     std::vector<std::string> lines;

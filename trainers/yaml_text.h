@@ -5,8 +5,8 @@
 
 namespace lockstep::keys {
 
-/// A value as YAML that reads back as the same: a finite number in the fewest digits, a string
-/// without quotes where no reader of YAML, of any version, takes it for anything else.
+/// A value as YAML that reads back as the same value. A finite number has the fewest digits. A
+/// string has no quotes if every YAML reader, of any version, reads it as that string.
 [[nodiscard]] std::string yaml_text(bool value);
 [[nodiscard]] std::string yaml_text(double value);
 [[nodiscard]] std::string yaml_text(const std::string& value);

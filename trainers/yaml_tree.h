@@ -9,7 +9,7 @@
 
 namespace lockstep::keys {
 
-/// What a text is: a file, or the value of one of several flags.
+/// The source of a text: a file, or the value of a flag.
 struct YamlSource {
   std::string name;  ///< the file's path, or the flag as it was typed
   int flag = -1;     ///< the flag's index, -1 for a file
@@ -37,15 +37,15 @@ struct YamlEntry {
   std::shared_ptr<const YamlNode> value;
 };
 
-/// The one YAML document in `text`, or null where there is none (nothing but comments and blanks).
-/// Anchors and aliases are resolved. Stricter than YAML: duplicate keys, keys that are no scalars
-/// and tags are problems, and left out of the tree. Also null, with one problem, for what is not
-/// YAML, tabs in the indentation, control characters, a second document, an alias inside of what it
-/// stands for and more than 64 levels of nesting.
+/// The one YAML document in `text`, or null if there is none (only comments and blanks). Anchors
+/// and aliases are resolved. Stricter than YAML: duplicate keys, keys that are no scalars and tags
+/// are problems, and left out of the tree. Null, with one problem, for text that is not YAML, tabs
+/// in the indentation, control characters, a second document, an alias inside of its own anchor and
+/// more than 64 levels of nesting.
 [[nodiscard]] std::shared_ptr<const YamlNode> parse_yaml(std::string text, const YamlSource& source,
                                                          YamlProblems& problems);
 
-/// What a node is, for a message: "'fast'", "the string '3'", "a list", "a map", "nothing".
+/// Describes a node for a message: "'fast'", "the string '3'", "a list", "a map", "nothing".
 [[nodiscard]] std::string yaml_described(const YamlNode& node);
 
 }  // namespace lockstep::keys

@@ -21,7 +21,7 @@ class AxisNames {
 
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
 
-  /// As messages show it: 'data', or ('data', 'model').
+  /// The names in messages: 'data', or ('data', 'model').
   [[nodiscard]] std::string text() const {
     if (names_.size() == 1) return "'" + names_[0] + "'";
     return names_.empty() ? "()" : "('" + join(names_, "', '") + "')";

@@ -19,32 +19,32 @@
 
 namespace lockstep {
 
-/// A partition of an axis: every index once. Inside a group, order is the order written. Empty: the
-/// whole axis is one group.
+/// A partition of an axis: every index is in exactly one group. Order within a group is as written.
+/// Empty: the whole axis is one group.
 using AxisIndexGroups = std::vector<std::vector<std::int64_t>>;
 
 /// "[[0, 2], [3, 1]]"
 [[nodiscard]] std::string text_of(const AxisIndexGroups& groups);
 
-/// The name of a map's axis if the map is given none, unless an outer map has that name.
+/// The name of a map's axis if none is given, unless an outer map has this name already.
 inline constexpr const char* kDefaultAxisName = "i";
 
 struct NamedAxis {
   std::string name;
   std::int64_t size;
-  /// Whether the map was given no name while the default one was taken: then no collective can name
-  /// this axis.
+  /// Whether the map was given no name and an outer map has the default name already. Then no
+  /// collective can name this axis.
   bool nameless = false;
 };
 
 /// The replicas of one map or job, as one of them sees them. They are counted row-major over the
-/// axes that it binds.
+/// axes of the map or job.
 struct AxisLevel {
   std::vector<NamedAxis> axes;
   std::int64_t rank;           ///< this replica's
-  std::uint64_t map_call;      ///< which call it is of those that the same replica makes
-  std::vector<int> workers{};  ///< that of each rank; empty: all in this one
-  /// In a map of a job's replicas: which of them has called for each rank.
+  std::uint64_t map_call;      ///< number of this call among those of the same replica
+  std::vector<int> workers{};  ///< the worker of each rank; empty: all in this one
+  /// In a map of a job's replicas: the job's replica that called the map for each rank.
   std::vector<std::int64_t> callers{};
 
   [[nodiscard]] std::int64_t size() const;
@@ -60,12 +60,11 @@ struct AxisCall {
   AxisNames axes;
   std::source_location where;
 
-  /// The call that messages name instead of this one: see CalledFrom.
+  /// The call that messages name in place of this one: see CalledFrom.
   [[nodiscard]] const AxisCall& shown() const noexcept;
   /// "psum over 'data' (model.cpp:41)"
   [[nodiscard]] std::string text() const;
-  /// Throws the ValueError "text(): parts", the `parts` as str() puts them together, unless
-  /// `holds`.
+  /// Unless `holds`, throws the ValueError "text(): parts", with the `parts` put together by str().
   template <typename... Parts>
   void require(bool holds, const Parts&... parts) const {
     lockstep::require(holds, *this, ": ", parts...);
@@ -75,8 +74,8 @@ struct AxisCall {
   }
 };
 
-/// While it lives, messages about this thread's collectives name the function that the user called,
-/// and its line, in place of the collective's own.
+/// While this lives, messages about this thread's collectives name the function that the user
+/// called, and its line, instead of the collective and its line.
 class CalledFrom : ScopedValue<const AxisCall*> {
  public:
   explicit CalledFrom(const AxisCall& call) noexcept;
@@ -85,18 +84,18 @@ class CalledFrom : ScopedValue<const AxisCall*> {
 /// "model.cpp:41"
 [[nodiscard]] std::string text_of(const std::source_location& where);
 
-/// Why this thread's collectives, maps and launches are refused, as the innermost CallsRefused
-/// says; nullptr: they are not.
+/// Why this thread's collectives, maps and launches are refused, from the innermost CallsRefused;
+/// nullptr if they are not refused.
 inline constinit thread_local const char* refusal_here = nullptr;
 
-/// While it lives, this thread's collectives, maps and launches are Errors that end with `reason`:
-/// for what must not wait for others.
+/// While this lives, collectives, maps and launches of this thread throw Errors that end with
+/// `reason`. For code that must not wait for others.
 class CallsRefused : ScopedValue<const char*> {
  public:
   explicit CallsRefused(const char* reason) noexcept : ScopedValue(refusal_here, reason) {}
 };
 
-/// Throws Error where they are refused; `call` names what was called.
+/// Throws the Error for a refused call; `call` names the function.
 [[noreturn]] inline void throw_refused(const std::string& call) {
   throw Error(call + ": " + refusal_here);
 }
@@ -104,12 +103,12 @@ class CallsRefused : ScopedValue<const char*> {
 /// Whether the groups of axis_index_groups may differ in size.
 enum class GroupSizes { equal, any };
 
-/// Where one replica is: the maps around it, outermost first, with their named axes, and the groups
-/// that it has used. Used by the replica's thread, which it outlives.
+/// What one replica knows of its place: the maps around it, outermost first, with their named axes,
+/// and the groups that it has used. Used by the replica's thread, which ends before it.
 class Environment {
  public:
-  /// Takes a seat on the board of `local`. `identity` is that of the replica whose backward this
-  /// one runs; a new one otherwise.
+  /// Takes a seat on the board of `local`. If this replica runs the backward of another, `identity`
+  /// is that replica's; otherwise a new one is made.
   Environment(std::shared_ptr<groups::LocalReplicas> local, std::vector<AxisLevel> levels,
               std::shared_ptr<comm::Cancellation> cancellation, std::chrono::milliseconds timeout,
               std::shared_ptr<const int> identity = nullptr);
@@ -123,9 +122,9 @@ class Environment {
   [[nodiscard]] groups::Member& member() noexcept { return member_; }
   /// The same object in a forward and in its backward.
   [[nodiscard]] const std::shared_ptr<const int>& identity() const noexcept { return identity_; }
-  /// The call of the next map that this replica makes, never 0. Those that span the job are counted
-  /// apart, so that a member may run maps of its own between them; not where the collectives of
-  /// such maps name the job's axis, too: all members call those alike.
+  /// The number of the next map that this replica calls, never 0. Maps that span the job are
+  /// counted apart, so that a member may run other maps in between. The exception are maps whose
+  /// collectives name the job's axis, too: all members must call them alike.
   [[nodiscard]] std::uint64_t next_map_call(bool spans_job) noexcept {
     return spans_job ? 2 * ++spanning_maps_ : 2 * ++own_maps_ + 1;
   }
@@ -142,7 +141,7 @@ class Environment {
     std::uint64_t number;  ///< among this replica's calls on the group, from 1
     std::uint64_t key;     ///< of group and number: equal for the group's replicas
   };
-  /// Counts a call on a group that group() gave.
+  /// Counts a call on a group that group() returned.
   [[nodiscard]] CallNumber next_call(const groups::ReplicaGroup& replicas);
   /// This replica's row-major index over the call's axes, and how many there are.
   struct AxisIndex {
@@ -181,20 +180,20 @@ class Environment {
   std::map<GroupKey, KnownGroup> groups_;
 };
 
-/// That of the replica which this thread runs, or nullptr outside of maps and jobs.
+/// The Environment of the replica that this thread runs, or nullptr outside of maps and jobs.
 [[nodiscard]] Environment* current_environment() noexcept;
 
-/// Replaces this thread's environment while it lives: a map runs its function under one.
+/// While this lives, this thread has another environment: a map runs its function in it.
 class EnvironmentScope : ScopedValue<Environment*> {
  public:
   explicit EnvironmentScope(Environment* environment) noexcept;
 };
 
-/// The replicas that a call works on: those of its axes, row-major in the order in which it names
-/// them, or of the group that this replica is in. Throws NameError, with the names that are bound,
-/// if a name is not bound or is the default name of several maps. Throws ValueError if no name is
-/// given, a name stands twice, or the groups do not cover every index exactly once in sizes that
-/// the operation allows. The result lives as long as the environment.
+/// The replicas that a call works on: all replicas of its axes, row-major in the order in which the
+/// call names them, or only the group of this replica. Throws NameError, with the bound names, if a
+/// name is not bound or is the default name of several maps. Throws ValueError if no name is given,
+/// a name is repeated, or the groups do not cover every index exactly once in sizes that the
+/// operation allows. The result lives as long as the environment.
 [[nodiscard]] groups::ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups,
                                                 GroupSizes sizes);
 

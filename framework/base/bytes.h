@@ -19,8 +19,8 @@ inline void copy_bytes(ConstBytes from, Bytes to) {
   if (!from.empty() && from.data() != to.data()) std::memmove(to.data(), from.data(), from.size());
 }
 
-/// Part `index` of a buffer that is cut into `parts`, as even as can be, at multiples of `unit`
-/// bytes.
+/// Part `index` of a buffer that is cut into `parts` parts of nearly equal size. Cuts are at
+/// multiples of `unit` bytes.
 template <typename Buffer>
 [[nodiscard]] Buffer slice_of(Buffer buffer, std::size_t unit, std::size_t parts,
                               std::size_t index) {

@@ -52,7 +52,7 @@ class CollectiveMismatch : public CommError {
   [[noreturn]] void rethrow_with(const std::string& prefix) const override {
     throw CollectiveMismatch(prefix + what(), prefix.size() + prefix_);
   }
-  /// The message without what rethrow_with has put before it: the same on all replicas.
+  /// The message without the prefixes that rethrow_with() added. It is the same on all replicas.
   [[nodiscard]] const char* verdict() const noexcept { return what() + prefix_; }
 
  private:
@@ -65,8 +65,8 @@ LOCKSTEP_ERROR_TYPE(Timeout, CommError);
 /// std::rethrow_if_nested gives it back.
 LOCKSTEP_ERROR_TYPE(ReplicaError, Error);
 
-/// Thrown in replicas that were blocked in a collective when another replica failed: a follower,
-/// never the root cause.
+/// Thrown in replicas that were blocked in a collective when another replica failed. It is a
+/// consequence, never the root cause.
 LOCKSTEP_ERROR_TYPE(Aborted, CommError);
 
 /// The status with which a program ends on `error` (and `lockstep::launch` returns): 2 for

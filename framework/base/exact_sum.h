@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-/// A sum of float64 values, all at least 0, that is exact: a fixed-point number of 2098 bits. So
-/// its value does not depend on the order of adding, nor on how the values are divided: the limbs
-/// of partial sums, added as int64 (psum), are those of the whole sum. Up to 2^31 values in all.
+/// An exact sum of float64 values that are at least 0, kept as a fixed-point number of 2098 bits.
+/// Its value does not depend on the order of adding. To add partial sums, add their limbs as int64
+/// (psum). The sum holds up to 2^31 values in all.
 class ExactSum {
  public:
   static constexpr std::size_t kLimbs = 68;

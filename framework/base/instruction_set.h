@@ -10,7 +10,7 @@ enum class InstructionSet {
   avx512,  ///< AVX-512 F, BW, DQ and VL as well
 };
 
-/// The last of them that this CPU can run.
+/// The largest instruction set that this CPU can run.
 [[nodiscard]] inline InstructionSet best_instruction_set() {
 #ifdef __x86_64__
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {

@@ -12,7 +12,7 @@ namespace lockstep {
 [[nodiscard]] std::size_t available_memory();
 
 /// Bytes that the control groups (versions 1 and 2) of this process still allow, read from
-/// proc/self/cgroup and sys/fs/cgroup below `root`. The largest std::int64_t without a limit.
+/// proc/self/cgroup and sys/fs/cgroup below `root`. Without a limit: the largest std::int64_t.
 [[nodiscard]] std::size_t left_in_control_groups(const std::filesystem::path& root = "/");
 
 /// The numbers for a message that memory has run out: this process' peak, what is still available,
@@ -26,10 +26,10 @@ namespace lockstep {
 /// them, so that the sum over processes is what they use together.
 [[nodiscard]] std::size_t resident_memory();
 
-/// From now on blocks of up to 32 MiB that this process frees stay with it, for its next
-/// allocations: glibc otherwise hands what a training step frees back to the kernel, which clears
-/// every page of it anew in the next step, at a third of a convolution's time and more. Done once,
-/// from any thread. A program with malloc settings of its own keeps those.
+/// From now on this process keeps freed blocks of up to 32 MiB for its next allocations. Otherwise
+/// glibc returns what a training step frees to the kernel, which clears every page again in the
+/// next step; that takes a third of a convolution's time or more. Later calls do nothing. Any
+/// thread may call it. If the program has malloc settings of its own, they stay.
 void keep_freed_memory();
 
 /// Whether the environment has malloc settings: `MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`,

@@ -13,16 +13,16 @@ inline constexpr std::size_t kPage = 4096;
   return (bytes + kPage - 1) / kPage * kPage;
 }
 
-/// Maps `bytes` of a file from `offset` on, both whole pages, for reading and writing, shared and
-/// left out of core dumps; unmapped when the last pointer is gone. CommError if the system refuses.
+/// Maps `bytes` of a file from `offset` on (both whole pages) for reading and writing, shared and
+/// left out of core dumps. Unmapped when the last pointer is gone. CommError if the system refuses.
 [[nodiscard]] std::shared_ptr<std::byte> map_shared(int descriptor, std::size_t offset,
                                                     std::size_t bytes);
-/// Maps `bytes` of zeros that belong to this process alone, likewise.
+/// The same for `bytes` of zeros that belong to this process alone.
 [[nodiscard]] std::shared_ptr<std::byte> map_private(std::size_t bytes);
 
-/// A word that threads and processes share. All loads acquire and all stores release. So words that
-/// a version guards are ordered against the version without fences, which the thread sanitizer does
-/// not know; on x86 that costs nothing.
+/// A word that threads and processes share. All loads acquire and all stores release. This orders a
+/// version and the words that it guards without fences, which the thread sanitizer does not know.
+/// On x86 it costs nothing.
 class Word {
  public:
   [[nodiscard]] std::uint64_t load() const noexcept {

@@ -2,8 +2,8 @@
 
 namespace lockstep {
 
-/// Gives a variable another value while it lives. Only this thread writes to the variable; others
-/// may read it if it is atomic.
+/// Sets a variable to another value, and restores it when destroyed. Only this thread writes to the
+/// variable; other threads may read it if it is atomic.
 template <typename T, typename Variable = T>
 class ScopedValue {
  public:

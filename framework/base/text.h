@@ -19,7 +19,7 @@ template <typename... Parts>
   return out.str();
 }
 
-/// Throws a ValueError of the `parts`, as str() puts them together, unless `holds`.
+/// Throws a ValueError with the text str(parts...) unless `holds`.
 template <typename... Parts>
 void require(bool holds, const Parts&... parts) {
   if (!holds) [[unlikely]] {
@@ -44,16 +44,16 @@ template <typename Range>
 [[nodiscard]] std::string counted(std::int64_t count, std::string_view one,
                                   std::string_view many = {});
 
-/// A text of up to `most` bytes as it is; of a longer one the first so many, or a few less where a
-/// letter of UTF-8 would be cut, and "…".
+/// `text`, if it has at most `most` bytes. Otherwise its first `most` bytes and "…", or a few bytes
+/// less so that no UTF-8 letter is cut.
 [[nodiscard]] std::string cut(std::string_view text, std::size_t most = 60);
 
-/// `text`. If it is longer than `most` bytes, its beginning and how much was left out.
+/// `text`. If it is longer than `most` bytes: its beginning, and how many bytes were left out.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t most);
 
 /// The candidate nearest to `word` by edit distance (letters inserted, deleted, substituted, or
-/// swapped with a neighbour), the first of several; "" if none is near enough to be what was meant:
-/// at most a third of the longer word's letters and at least one may differ.
+/// swapped with a neighbour), or the first of several. "" if none is near enough: at most a third
+/// of the longer word's letters may differ, but always one.
 [[nodiscard]] std::string nearest(std::string_view word,
                                   const std::vector<std::string>& candidates);
 

@@ -19,8 +19,8 @@ class Waited {
 
   explicit Waited(Clock::time_point begin = Clock::now()) noexcept : last_(begin) {}
 
-  /// How long the wait has lasted by now. If `late_from` is later than the last look, nobody was
-  /// late before it.
+  /// Returns how long the wait has lasted. If `late_from` is later than the last look, late()
+  /// counts from there.
   Clock::duration look(Clock::time_point late_from = never(),
                        Clock::time_point now = Clock::now()) noexcept {
     const Clock::duration gap = std::min<Clock::duration>(now - last_, kLongestGap);

@@ -16,24 +16,24 @@
 
 namespace lockstep::collectives {
 
-/// The collectives of in_place.h as calls that are started now and waited for later, so that a
-/// network carries bytes while the replica computes. All replicas start the same in the same order
-/// and wait for the same; calls end in that order, and tensors are in use until the wait is over.
-/// Where overlap gains nothing (in shared memory, where a collective is work for the CPU; where a
-/// process runs several of the axis' replicas), or is switched off, starting a call also completes
-/// it. For one thread, within the axis' map or job. Errors of calls under way come from wait();
-/// after a failure of the job every later call has that error.
+/// Starts the collectives of in_place.h now and waits for them later, so that a network carries
+/// bytes while the replica computes. All replicas start the same calls in the same order and wait
+/// for the same ones. Calls end in that order; their tensors are in use until the wait is over.
+/// Without overlap, starting a call also completes it: if overlap is switched off, and where it
+/// gains nothing (in shared memory, where a collective is work for the CPU; where a process runs
+/// several of the axis' replicas). For one thread, within the axis' map or job. Errors of calls
+/// under way come from wait(). After a failure of the job every later call has that error.
 class AxisQueue {
  public:
   AxisQueue(AxisNames axis_name, bool overlap,
             std::source_location where = std::source_location::current());
-  /// Gives up calls that are under way: others who need this replica for them wait until they are
-  /// told otherwise, or for their timeout.
+  /// Gives up calls that are under way. Replicas that need this one for them wait until something
+  /// ends them, or until their timeout.
   ~AxisQueue();
   AxisQueue(const AxisQueue&) = delete;
   AxisQueue& operator=(const AxisQueue&) = delete;
 
-  /// Whether calls go on after they were started.
+  /// Whether a call goes on while its caller does other work.
   [[nodiscard]] bool overlaps() const noexcept { return group_ != nullptr; }
 
   class Call {
@@ -45,7 +45,7 @@ class AxisQueue {
   [[nodiscard]] Call pmean_(const Tensor& x);
   [[nodiscard]] Call pmean_scatter_into(const Tensor& output, const Tensor& input);
   [[nodiscard]] Call all_gather_into(const Tensor& output, const Tensor& input);
-  /// Waits until the call has ended. If it was waited for before, returns at once.
+  /// Waits until the call has ended. Returns at once if an earlier wait() for it has returned.
   void wait(Call& call);
 
  private:

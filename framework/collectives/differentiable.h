@@ -21,7 +21,7 @@ namespace lockstep::collectives {
 /// A call whose backward may run.
 struct ForwardCall {
   AxisCall call;
-  /// Equal for the replicas of this call, and for those of no other.
+  /// The same on all replicas of this call; no other call has it.
   std::uint64_t id;
   /// "psum over 'data' at model.cpp:44 (call 3)": its third on those axes and groups.
   std::string text;

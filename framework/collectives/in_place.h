@@ -10,9 +10,9 @@
 
 namespace lockstep {
 
-// Collectives that write where they are told instead of into fresh memory, for flat buffers of
-// gradients and parameters. They have no derivative. Tensors are dense and contiguous, on the CPU;
-// one that requires a gradient is refused while gradients are recorded. Errors: as psum.
+// Collectives that write into given tensors, not into fresh memory, for flat buffers of gradients
+// and parameters. They have no derivative. Tensors are dense and contiguous, on the CPU. A tensor
+// that requires a gradient is refused while gradients are recorded. Errors: as psum.
 
 /// A tensor of zeros for each replica of the axis, allocated by all of them together. If the
 /// replicas are processes or threads of a job on one host, this memory is shared. The functions
@@ -50,7 +50,7 @@ void pbroadcast_(const Tensor& x, const AxisNames& axis_name, std::int64_t sourc
 void psum_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options = {},
            std::source_location where = std::source_location::current());
 
-/// x = pmean(x), of floating types.
+/// x = pmean(x). Floating types only.
 void pmean_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options = {},
             std::source_location where = std::source_location::current());
 
@@ -60,13 +60,13 @@ void psum_scatter_into(const Tensor& output, const Tensor& input, const AxisName
                        const AxisIndexGroups& axis_index_groups = {},
                        std::source_location where = std::source_location::current());
 
-/// The same of pmean(input), of floating types.
+/// The same with pmean(input). Floating types only.
 void pmean_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                         const AxisIndexGroups& axis_index_groups = {},
                         std::source_location where = std::source_location::current());
 
-/// output = the replicas' inputs one behind the other, taken as flat. `input` may be the replica's
-/// own slice of `output`; otherwise no overlap.
+/// output = the replicas' inputs end to end, taken as flat. `input` may be the replica's own slice
+/// of `output`; otherwise no overlap.
 void all_gather_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                      const AxisIndexGroups& axis_index_groups = {},
                      std::source_location where = std::source_location::current());

@@ -17,15 +17,15 @@ namespace lockstep::collectives {
 
 // What collectives share: leaves become messages, one a dtype, and messages become leaves.
 
-/// The wire's name for a dtype. Throws ValueError, naming `call`, for those that collectives do not
-/// know (complex, quantized).
+/// The wire's name for a dtype. Throws ValueError, naming `call`, for dtypes that collectives do
+/// not support (complex, quantized).
 [[nodiscard]] reduce::ElementType element_type(at::ScalarType type, const AxisCall& call);
 
 /// Throws ValueError unless every leaf is a defined dense tensor on the CPU of a dtype that
 /// collectives know.
 void check_leaves(const Leaves& leaves, const AxisCall& call);
 
-/// The tensor's values in memory, one behind the other: a copy unless they are that already. A view
+/// The tensor's values in contiguous memory: a copy, unless they are contiguous already. A view
 /// that is negated lazily (a conjugate's imaginary part, for example) is negated.
 [[nodiscard]] at::Tensor as_message(const at::Tensor& tensor);
 
@@ -41,16 +41,16 @@ void check_leaves(const Leaves& leaves, const AxisCall& call);
 [[nodiscard]] at::Tensor part_of(const at::Tensor& flat, std::int64_t offset,
                                  at::IntArrayRef sizes);
 
-/// A contiguous tensor for a collective's result, not initialized, as at::empty gives it. A large
-/// one's memory is kept when it is freed, for the next of about that size: pages that are new to a
+/// A contiguous tensor for a collective's result, not initialized, like at::empty's. The memory of
+/// a large one is kept when it is freed, for the next of about that size: pages that are new to a
 /// process cost more than the collective itself (on a 2-core machine two processes touch 64 MiB of
-/// them in 35 to 100 ms, and reduce as much in 9). What is kept is bounded. Any thread.
+/// them in 35 to 100 ms, and reduce as much in 9). The memory kept is bounded. Any thread.
 [[nodiscard]] at::Tensor result_memory(at::IntArrayRef sizes, const at::TensorOptions& options);
 
 /// The same of the shape and dtype of `tensor`.
 [[nodiscard]] at::Tensor result_memory_like(const at::Tensor& tensor);
 
-/// Makes a contiguous message of another one. That one may be overwritten if it `is_copy`;
+/// Makes a new contiguous message from `message`. If `is_copy`, `message` may be overwritten;
 /// otherwise it may be a leaf's own memory.
 using Transfer = std::function<at::Tensor(const at::Tensor& message, bool is_copy)>;
 
@@ -61,7 +61,7 @@ using Transfer = std::function<at::Tensor(const at::Tensor& message, bool is_cop
 [[nodiscard]] Leaves in_messages(const Leaves& leaves, std::int64_t slices,
                                  const Transfer& transfer);
 
-/// Runs `transfer`; what fails in it gains the call's description.
+/// Runs `transfer`. Its CommErrors gain the call's description.
 template <typename F>
 void communicate(const AxisCall& call, const F& transfer) {
   try {
@@ -76,22 +76,22 @@ void communicate(const AxisCall& call, const F& transfer) {
                                           const char* what, const AxisCall& call);
 
 /// How leaves are cut along one dimension of each into one slice a replica. Untiled: the dimension
-/// is as long as there are slices, which no longer have it. Tiled: it is cut into equal parts, and
-/// each slice keeps its part.
+/// is as long as the number of slices, and slices do not have it. Tiled: the dimension is cut into
+/// equal parts, and each slice keeps its part.
 struct Cut {
   std::vector<std::int64_t> dimensions;  ///< of each leaf, counted from the front
   bool tiled;
 };
 
-/// Throws ValueError, with what the caller's argument is called, for a leaf that cannot be cut into
-/// so many slices along `dimension`, which counts from the end if negative.
+/// Throws ValueError, naming the caller's `argument`, for a leaf that cannot be cut into `slices`
+/// along `dimension`, which counts from the end if negative.
 [[nodiscard]] Cut cut_of(const Leaves& leaves, std::int64_t dimension, const char* argument,
                          std::int64_t slices, bool tiled, const AxisCall& call);
 
 /// Leaves of shape (…, d, …) as (slices, …): views where the strides allow it.
 [[nodiscard]] Leaves slices_along(const Cut& cut, const Leaves& leaves, std::int64_t slices);
 
-/// The inverse: contiguous tensors that no one else has.
+/// The inverse of slices_along(): contiguous tensors that share no memory.
 [[nodiscard]] Leaves joined_along(const Cut& cut, const Leaves& slices);
 
 }  // namespace lockstep::collectives

@@ -12,9 +12,9 @@ namespace collectives_detail {
 Leaves index_of_extremum(const AxisCall& call, reduce::ReduceOp extremum, const Leaves& leaves);
 }  // namespace collectives_detail
 
-/// The index along the axis (of several names the row-major index over them) of the replica that
-/// holds the largest value, element by element, the same on each: int64 tensors of the leaves'
-/// shapes. The lowest index among equals; a NaN counts as the largest. All replicas call it with
+/// For each element, the index along the axis (of several names the row-major index) of the replica
+/// that holds the largest value. The same on all replicas: int64 tensors of the leaves' shapes. Of
+/// equal values the lowest index counts; a NaN counts as the largest. All replicas call it with
 /// trees of the same shapes; leaves of one dtype travel in one message. As jax.lax.pargmax, which
 /// does not say what NaNs do.
 ///

@@ -12,9 +12,9 @@ namespace collectives_detail {
 Leaves pbroadcast_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t source);
 }  // namespace collectives_detail
 
-/// The value of replica `source` of the axis, on every replica; the others' values do not matter,
-/// their shapes and dtypes do: all replicas call it with trees of the same shapes and the same
-/// source. Leaves of one dtype travel in one message. As jax.lax.pbroadcast.
+/// The value of replica `source` of the axis, on every replica. All replicas call it with the same
+/// source and trees of the same shapes and dtypes; the others' values do not matter. Leaves of one
+/// dtype travel in one message. As jax.lax.pbroadcast.
 ///
 /// Derivative: the source gets the psum of the gradients, the others get zeros. Throws as psum; a
 /// ValueError too if `source` is not on the axis.

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Who sends to whom: pairs of source and destination, indices along an axis.
+/// Pairs of source and destination, as indices along an axis.
 using SourceDestinationPairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 namespace collectives_detail {
@@ -20,8 +20,8 @@ Leaves pshuffle_leaves(const AxisCall& call, const Leaves& leaves,
                        const std::vector<std::int64_t>& perm);
 }  // namespace collectives_detail
 
-/// The value of the replica that `perm` pairs with this one as its destination; zeros on a replica
-/// that is nobody's destination:
+/// Sends values along pairs: each destination in `perm` gets its source's value. A replica that is
+/// no destination gets zeros:
 ///
 ///   x = ppermute(x, "stage", {{0, 1}, {1, 2}, {2, 3}});  // one stage on; stage 0 gets zeros
 ///
@@ -37,7 +37,7 @@ template <Tree T>
       x, collectives_detail::ppermute_leaves({"ppermute", axis_name, where}, tree_leaves(x), perm));
 }
 
-/// The value of replica perm[i], on replica i: `perm` is a permutation of all indices of the axis.
+/// On replica i, the value of replica perm[i]. `perm` is a permutation of all indices of the axis.
 /// As jax.lax.pshuffle.
 ///
 /// Derivative: pshuffle of the gradients by the inverse permutation. Throws as psum; a ValueError

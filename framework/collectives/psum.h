@@ -74,8 +74,8 @@ template <collectives_detail::Reducible T>
 }
 
 /// psum for a result that all replicas of the axis use alike, as one value. Its derivative is
-/// pvary: each replica gets its own gradient, not the sum of all. See pvary, its transpose. As what
-/// jax.lax.psum is in a shard_map with check_vma. Errors: as psum.
+/// pvary: each replica gets its own gradient, not the sum of all. See pvary, its transpose. As
+/// jax.lax.psum in a shard_map with check_vma. Errors: as psum.
 template <Tree T>
 [[nodiscard]] T psum_invariant(const T& x, const AxisNames& axis_name,
                                std::source_location where = std::source_location::current()) {
@@ -85,13 +85,13 @@ template <Tree T>
 
 /// A copy of `x`, which is the same on all replicas of the axis, for each replica to use in its own
 /// way. Its derivative is psum_invariant of the gradients, so that every replica gets the gradient
-/// of all uses. With psum_invariant the pair that tensor parallelism stands on:
+/// of all uses. Tensor parallelism stands on this pair, pvary and psum_invariant:
 ///
 ///   const Tensor hidden = at::relu(at::matmul(pvary(x, "model"), own_columns_of_w1));
 ///   return psum_invariant(at::matmul(hidden, own_rows_of_w2), "model");
 ///
-/// All replicas call it. As jax.lax.pcast(x, axis_name, to="varying"), once jax.lax.pvary, which is
-/// nothing at all without check_vma; here it is the same in every map. Throws as psum.
+/// All replicas call it. As jax.lax.pcast(x, axis_name, to="varying"), once jax.lax.pvary. JAX's
+/// does nothing without check_vma; this one is the same in every map. Throws as psum.
 template <Tree T>
 [[nodiscard]] T pvary(const T& x, const AxisNames& axis_name,
                       std::source_location where = std::source_location::current()) {

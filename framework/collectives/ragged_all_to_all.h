@@ -23,21 +23,20 @@ Leaves ragged_all_to_all_leaves(const AxisCall& call, const Leaves& operands, co
 
 /// all_to_all of pieces that differ in length: this replica sends replica j the send_sizes[j] rows
 /// (slices along dimension 0) of `operand` from input_offsets[j] on. The result is `output` with
-/// what arrives written into it: recv_sizes[k] rows from replica k. The sender says where its rows
-/// go: output_offsets[j] is the row of *replica j's* output at which this replica's rows for j
+/// the received rows written into it: recv_sizes[k] rows from replica k. The sender says where its
+/// rows go: output_offsets[j] is the row of *replica j's* output at which this replica's rows for j
 /// begin. The arguments are not changed. As jax.lax.ragged_all_to_all.
 ///
 /// With two replicas, the first of which has operand [1 2 2], input_offsets [0 1], send_sizes
 /// [1 2], output_offsets [0 0] and recv_sizes [1 1], the second [3 4 0], [0 1], [1 1], [1 2] and
 /// [2 1], zeros (4) become [1 3 0 0] and [2 2 4 0].
 ///
-/// The tables are integers of one dimension and one length: with N replicas N, or a multiple m N
-/// for m pieces a pair, those for (or from) replica j at j m … j m + m-1. They may differ from
-/// replica to replica; the length may not, nor may the shapes and dtypes of `operand` and `output`
-/// (CollectiveMismatch): give them room for the largest exchange. These two are trees built alike;
-/// a leaf of one has the dtype and shape of the other's but for dimension 0, and the tables apply
-/// to every leaf. Leaves of one dtype travel in one message, after one in which the tables are
-/// exchanged.
+/// The tables are one-dimensional tensors of integers, of one length: N with N replicas, or m N for
+/// m pieces a pair. Entries j m … j m + m-1 are for (or from) replica j. Their values may differ
+/// between replicas. Their length may not, nor may the shapes and dtypes of `operand` and `output`
+/// (CollectiveMismatch): give these room for the largest exchange. `operand` and `output` are trees
+/// built alike; their leaves differ in dimension 0 at most. The tables apply to every leaf. Leaves
+/// of one dtype travel in one message, after a message with the tables.
 ///
 /// Derivative: linear in both. The gradients of received rows go back to where the rows came from
 /// (and add up where a row was sent more than once); the output's gradient is zero where rows were

@@ -12,7 +12,7 @@ namespace lockstep::collectives {
 /// Over which of the map's axes a collective's result varies.
 enum class ResultAxes {
   as_operand,  ///< over the operand's axes, which are made to include the call's
-  dropped,     ///< over those without the call's
+  dropped,     ///< over the operand's axes without the call's
   as_all,      ///< over the axes of all operands together
   gained,      ///< over the operand's axes and the call's
 };
@@ -26,19 +26,19 @@ enum class ResultAxes {
 /// varies over them.
 [[nodiscard]] Leaves tracked_operands(const AxisCall& call, const Leaves& leaves,
                                       ResultAxes result);
-/// The results of such a call, of which is known now over which axes they vary.
+/// The results of such a call, marked with the axes over which they vary.
 [[nodiscard]] Leaves tracked_results(const AxisCall& call, const Leaves& operands,
                                      const Leaves& results, ResultAxes result);
 
-/// Whether psum and its like give what is the same along the call's axes: in a replica that is
-/// tracked over them, without groups.
+/// Whether results of psum and the like are the same along the call's axes: true without groups, in
+/// a replica that is tracked over these axes.
 [[nodiscard]] bool gives_invariant(const AxisNames& axes, const AxisIndexGroups& groups);
 
 /// ValueError if a leaf varies over some of the call's axes only: psum would multiply along others.
 void check_one_kind(const AxisCall& call, const Leaves& leaves);
 
-/// ValueError in a replica that is tracked: the call works on memory, or gives numbers, that cannot
-/// be followed.
+/// ValueError in a tracked replica, for a call that works on memory or returns numbers: these
+/// cannot be tracked.
 void refuse_if_tracked(const AxisCall& call, const char* instead);
 
 }  // namespace lockstep::collectives

@@ -11,15 +11,15 @@
 
 namespace lockstep::comm {
 
-/// Ends the replicas of a map or job, or a group's verbs. It is set once, by the failure of one of
-/// the replicas or of the one that called the map. Any thread.
+/// Ends the replicas of a map or job, or a group's verbs. It is set once: when a replica or the
+/// caller of the map fails. Any thread.
 class Cancellation {
  public:
-  /// Also cancelled when `outer` is: that of the map around, or of the connections used.
+  /// Also cancelled when `outer` is: the Cancellation of the outer map, or of the connections used.
   explicit Cancellation(std::shared_ptr<const Cancellation> outer = nullptr)
       : outer_(std::move(outer)) {}
 
-  /// The first call counts; returns whether this was it.
+  /// Cancels with `error`, unless cancelled before. Returns whether this call was the first.
   bool cancel(const std::exception_ptr& error) {
     const std::lock_guard lock(mutex_);
     if (is_cancelled_) return false;
@@ -30,7 +30,7 @@ class Cancellation {
   bool cancel(const std::string& reason) {
     return cancel(std::make_exception_ptr(Aborted(reason)));
   }
-  /// Throws the error if this or an outer one is cancelled.
+  /// Throws the error if this or an outer Cancellation is cancelled.
   void check() const {
     if (is_cancelled_) std::rethrow_exception(error());
     if (outer_) outer_->check();
@@ -38,7 +38,7 @@ class Cancellation {
   [[nodiscard]] bool is_cancelled() const noexcept {
     return is_cancelled_ || (outer_ && outer_->is_cancelled());
   }
-  /// What this one was cancelled with, not an outer one; nullptr if it was not.
+  /// The error that this Cancellation, not an outer one, was cancelled with; nullptr if it was not.
   [[nodiscard]] std::exception_ptr error() const noexcept {
     const std::lock_guard lock(mutex_);
     return error_;

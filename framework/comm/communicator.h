@@ -27,10 +27,10 @@ struct SymmetricBuffer {
   std::shared_ptr<const void> memory;
 };
 
-/// Where something is in memory that the replicas of a host share.
+/// A place in memory that the replicas of a host share.
 struct SharedPlace {
-  std::uint64_t extent = 0;  ///< which allocation; 0: none
-  std::uint64_t at = 0;      ///< in it
+  std::uint64_t extent = 0;  ///< the allocation; 0: none
+  std::uint64_t at = 0;      ///< bytes from its start
 
   bool operator==(const SharedPlace&) const = default;
 };
@@ -39,11 +39,11 @@ struct SharedPlace {
 /// takes.
 void check_memory_left(std::size_t bytes);
 
-/// One that is this replica's alone. CommError as above.
+/// A buffer for this replica alone, zero at first. CommError as check_memory_left().
 [[nodiscard]] SymmetricBuffer private_buffer(std::size_t bytes, bool is_common = false);
 
-/// One call of a Communicator's method with its arguments; see the method for what they mean.
-/// Buffers belong to the caller.
+/// One call of a Communicator's method, with its arguments: see the method. Buffers belong to the
+/// caller.
 struct Verb {
   enum class Kind {
     all_reduce,
@@ -70,22 +70,22 @@ struct Verb {
   void check(int rank, int size) const;
 };
 
-/// What one replica has put on the wire, payload only. Any thread may read it while a collective
-/// counts.
+/// Counts what one replica has sent, payload only. Any thread may read it, even during a
+/// collective.
 struct Ledger {
   std::atomic<std::uint64_t> bytes_sent{0};
-  /// Times a replica sent to all its peers and waited for all of theirs.
+  /// How often the replica sent to all its peers and waited for all their messages.
   std::atomic<std::uint64_t> rounds{0};
 };
 
-/// How the bytes of one replica reach the others of its group. All replicas of a group call the
-/// same verbs with the same sizes in the same order; a verb returns once this replica's result is
-/// there. Buffers are the caller's, aligned to their element type, and may be used again when the
-/// verb returns. One thread at a time, abort() and ledger() excepted. A group of one takes part in
-/// nothing but has its arguments checked all the same; empty buffers are fine everywhere.
+/// Moves bytes between the replicas of a group. All replicas of a group call the same verbs with
+/// the same sizes in the same order. A verb returns once this replica's result is there. Buffers
+/// are the caller's, aligned to their element type, and may be used again when the verb returns.
+/// One thread at a time, except for abort() and ledger(). A group of one sends nothing, but its
+/// arguments are checked all the same. Empty buffers are fine everywhere.
 ///
 /// Sizes that break a verb's rule are ValueErrors and leave the group usable. Failures of the job
-/// are ReplicaLost, Timeout and Aborted: the group is of no use afterwards.
+/// are ReplicaLost, Timeout and Aborted. After one of these the group can't be used any more.
 class Communicator {
  public:
   /// In permute(): no replica.
@@ -104,25 +104,25 @@ class Communicator {
   /// replica. `input` and `output` have the same size and are the same buffer or do not overlap.
   void all_reduce(ConstBytes input, Bytes output, reduce::ElementType type, reduce::ReduceOp op);
 
-  /// output = the slice of all_reduce's result that is this replica's: `input` is size() slices of
-  /// output.size() bytes each, and replica r gets slice r. They may overlap only if `output` is
-  /// exactly the own slice of `input`.
+  /// output = this replica's slice of all_reduce's result. `input` is size() slices of
+  /// output.size() bytes each; replica r gets slice r. Input and output may overlap only if
+  /// `output` is exactly the own slice of `input`.
   void reduce_scatter(ConstBytes input, Bytes output, reduce::ElementType type,
                       reduce::ReduceOp op);
 
-  /// output = the inputs of all replicas in their order, input.size() bytes each. They may overlap
-  /// only if `input` is exactly the own slice of `output`.
+  /// output = the inputs of all replicas in their order, input.size() bytes each. Input and output
+  /// may overlap only if `input` is exactly the own slice of `output`.
   void all_gather(ConstBytes input, Bytes output);
 
-  /// Sends send_sizes[r] bytes of `input` to each replica r, taken one after another, and puts the
-  /// recv_sizes[r] bytes that come from each replica r into `output`, likewise. send_sizes[r] here
-  /// and recv_sizes[rank()] on replica r must be equal. No overlap.
+  /// Sends send_sizes[r] bytes of `input` to each replica r, and writes the recv_sizes[r] bytes
+  /// that come from replica r to `output`. Both buffers are in the order of r, end to end.
+  /// send_sizes[r] here and recv_sizes[rank()] on replica r must be equal. No overlap.
   void all_to_all(ConstBytes input, std::span<const std::size_t> send_sizes, Bytes output,
                   std::span<const std::size_t> recv_sizes);
 
-  /// Sends `input` to `destination` and receives `output` from `source`; either may be kNobody, and
-  /// its buffer is then left alone. A source and its destination must name each other, with the
-  /// same size. No overlap.
+  /// Sends `input` to `destination` and receives `output` from `source`. With kNobody as either,
+  /// its buffer is not used. A source and its destination must name each other, with the same size.
+  /// No overlap.
   void permute(ConstBytes input, int destination, Bytes output, int source);
 
   /// data = replica `root`'s data.
@@ -132,22 +132,21 @@ class Communicator {
   void barrier();
 
   /// Allocates `bytes` of memory for each replica. All replicas call this together with the same
-  /// arguments. Where replicas share memory (one host, not over Gloo) it is symmetric: verbs on
-  /// such buffers, or on parts of them, copy nothing. Each replica reduces its part straight from
-  /// all the others' buffers, and reads what it wants of others where it is. For that the inputs of
-  /// all must be in buffers of one call; for all_reduce the outputs, too. Elsewhere it is ordinary
-  /// memory.
+  /// arguments. Where replicas share memory (one host, not over Gloo) the memory is symmetric:
+  /// verbs on such buffers, or on parts of them, copy nothing. Each replica reads the others'
+  /// buffers in place. For that the inputs of all replicas must be in buffers of one call; for
+  /// all_reduce the outputs, too. Elsewhere it is ordinary memory.
   ///
-  /// With Copies::one there is a single copy a host: an all_gather into it costs the writing of the
-  /// own part (none at all if that is there already) and a barrier. Callers must make sure that no
-  /// replica reads what another is writing; is_common says whether there is one copy for the
-  /// whole group. Over Gloo each replica has its own.
+  /// With Copies::one there is a single copy on a host: an all_gather into it only writes the own
+  /// part (nothing if that is in place already) and waits at a barrier. Callers must make sure that
+  /// no replica reads what another is writing. is_common says whether the whole group has one copy.
+  /// Over Gloo each replica has its own.
   ///
-  /// Throws CommError if the host has not enough memory, where replicas share it on all of them.
-  /// After a failure of the job in a verb, others may still write to a buffer's output.
+  /// Throws CommError on all replicas that share memory if their host has not enough. After a
+  /// failure of the job in a verb, others may still write to a buffer's output.
   [[nodiscard]] SymmetricBuffer allocate(std::size_t bytes, Copies copies = Copies::each);
 
-  /// Does `verb` as the methods above do, which all call this.
+  /// Does `verb`. The methods above all call this.
   void call(const Verb& verb) {
     verb.check(rank_, size_);
     run(verb);
@@ -162,8 +161,8 @@ class Communicator {
   [[nodiscard]] std::shared_ptr<Communicator> subgroup(std::span<const int> members,
                                                        std::uint64_t channel = 0);
 
-  /// Marks the verbs that follow: they meet only verbs with the same mark on the other replicas, so
-  /// that calls which differ wait instead of mixing their data.
+  /// Marks the verbs that follow. They meet only verbs with the same mark on other replicas. So
+  /// calls that differ wait, and never mix their data.
   void mark(std::uint64_t fingerprint) noexcept { mark_ = fingerprint; }
 
   /// Ends this replica's verb under way on this group, and every later one, with `error`. Other
@@ -173,12 +172,12 @@ class Communicator {
   /// Ends this replica's verb under way, and every later one, with Aborted(`reason`). Any thread.
   virtual void abort(const std::string& reason) noexcept = 0;
 
-  /// Whether bytes travel over a network, which takes time but leaves the CPU free; in shared
+  /// Whether bytes travel over a network, which takes time but leaves the CPU free. In shared
   /// memory a verb is work for the CPU.
   [[nodiscard]] virtual bool is_network() const noexcept = 0;
 
-  /// Where some memory is in memory that the replicas of a host share; {} if it is in none. The
-  /// same place is the same memory.
+  /// The place of `memory`, if it is in memory that the replicas of a host share; otherwise {}.
+  /// Equal places are the same memory.
   [[nodiscard]] virtual SharedPlace place_of(ConstBytes /*memory*/) const { return {}; }
 
   /// What this replica has sent, over all groups that share its connections. Any thread.

@@ -19,21 +19,21 @@ class GroupLayout {
  public:
   /// As seen from worker `own_worker`, which has members in the group.
   GroupLayout(std::span<const watch::GroupMember> members, int own_worker);
-  /// Of a group with one member in each of `workers` workers, as seen from that of member `own`.
+  /// A group with one member in each of `workers` workers, as seen from the worker of member `own`.
   [[nodiscard]] static GroupLayout one_each(int workers, int own);
 
   /// The job's number of each of the group's workers.
   [[nodiscard]] const std::vector<int>& worker_numbers() const noexcept { return numbers_; }
   [[nodiscard]] std::size_t workers() const noexcept { return numbers_.size(); }
-  /// Which of them the own worker is.
+  /// The own worker's index among the group's workers.
   [[nodiscard]] std::size_t own() const noexcept { return own_; }
 
   [[nodiscard]] std::size_t size() const noexcept { return worker_of_.size(); }
-  /// The worker of the member at `place`: which of the group's, not its number in the job.
+  /// The worker of the member at `place`: its index in the group, not its number in the job.
   [[nodiscard]] std::size_t worker_of(std::integral auto place) const {
     return worker_of_[static_cast<std::size_t>(place)];
   }
-  /// Its index among the members of its worker.
+  /// The member's index among the members of its worker.
   [[nodiscard]] std::size_t index_of(std::integral auto place) const {
     return index_of_[static_cast<std::size_t>(place)];
   }
@@ -53,10 +53,10 @@ class GroupLayout {
 /// cost more than the copies into them.
 class Scratch {
  public:
-  /// More than a bucket of gradients has by default.
+  /// Larger than a bucket of gradients is by default.
   static constexpr std::size_t kKept = std::size_t{32} << 20;
 
-  /// `bytes` that are the caller's until clear(). They are not zeroed.
+  /// `bytes` of memory for the caller until clear(). It is not zeroed.
   [[nodiscard]] Bytes take(std::size_t bytes) {
     if (used_ == blocks_.size()) blocks_.emplace_back();
     Block& block = blocks_[used_++];
@@ -66,7 +66,7 @@ class Scratch {
     }
     return {block.memory.get(), bytes};
   }
-  /// Gives all that was taken back.
+  /// Takes back all memory that take() gave.
   void clear() noexcept {
     for (Block& block : blocks_) {
       if (block.size > kKept) block = {};
@@ -83,30 +83,30 @@ class Scratch {
   std::size_t used_ = 0;
 };
 
-/// A group whose members are spread over workers: those of this worker share memory and do each
-/// verb together; messages between workers do the rest. The members may be threads of a process
-/// joined by a Communicator of the processes, or one a process joined by a network. Results have
-/// the bits of any other Communicator.
+/// A group whose members are spread over workers. The members in this worker share memory and do
+/// each verb together; messages between workers do the rest. The members are threads of processes
+/// that a Communicator joins, or one a process, joined by a network. Results have the bits of any
+/// other Communicator.
 ///
-/// Of inputs to be reduced, workers send each other the sums of the subtrees of the canonical order
-/// that they have completely: see partial_sums.h. For one thread at a time.
+/// In reductions, each worker sends the sums of the subtrees of the canonical order that it has
+/// completely: see partial_sums.h. For one thread at a time.
 class Hierarchy {
  public:
-  /// A message to come. Where `data` is null, the exchange says where it has put it.
+  /// A message to be received. If `data` is null, the exchange sets it to where the message is.
   struct Incoming {
     std::size_t size;
     std::byte* data = nullptr;
   };
-  /// The messages to each worker of the group, in its order, and from each.
+  /// The messages to (Outbox) or from (Inbox) each worker of the group, in its order.
   using Outbox = std::vector<std::vector<ConstBytes>>;
   using Inbox = std::vector<std::vector<Incoming>>;
-  /// Sends every other worker its messages in `out` and receives those in `in`; the entries of the
-  /// own worker are left alone. Memory for what is received comes from the Scratch.
+  /// Sends the messages in `out` to the other workers and receives those in `in`. The own worker's
+  /// entries are left alone. Received messages are put into memory of the Scratch.
   using Exchange = std::function<void(const Outbox& out, Inbox& in, Scratch& scratch)>;
 
   /// The workers of `layout` reach each other by `exchange`.
   Hierarchy(GroupLayout layout, Exchange exchange);
-  /// `outer` joins the workers of `layout` in its order; nullptr: all members are here.
+  /// `outer` joins the workers of `layout` in its order; nullptr if this worker has all members.
   Hierarchy(GroupLayout layout, std::shared_ptr<Communicator> outer);
 
   Hierarchy(const Hierarchy&) = delete;
@@ -115,8 +115,8 @@ class Hierarchy {
   [[nodiscard]] const GroupLayout& layout() const noexcept { return layout_; }
   [[nodiscard]] Communicator* outer() const noexcept { return outer_.get(); }
 
-  /// Does a verb, whose arguments were checked: `verbs` are those of the members here, in the order
-  /// of their places.
+  /// Does a verb whose arguments were checked. `verbs` has the calls of the members in this worker,
+  /// in the order of their places.
   void run(std::span<const Verb* const> verbs);
 
  private:

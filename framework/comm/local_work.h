@@ -10,17 +10,17 @@
 
 namespace lockstep::comm {
 
-/// A verb on large buffers of replicas that are all threads of this worker. It is cut into parts,
-/// which the threads do side by side; each reads the others' buffers where they are.
+/// A verb on large buffers, of replicas that are all threads of this worker. It is cut into parts,
+/// which the threads do side by side, each reading the others' buffers in place.
 class LocalWork {
  public:
-  /// Of an all_reduce, reduce_scatter or all_gather. `verbs` are those of all replicas in the order
-  /// of their places; they and their buffers stay until all parts are done.
+  /// For an all_reduce, reduce_scatter or all_gather. `verbs` has the calls of all replicas in the
+  /// order of their places. They and their buffers must stay until all parts are done.
   explicit LocalWork(std::span<const Verb* const> verbs);
-  /// None for a verb that one thread does as fast.
+  /// nullptr for a verb that one thread does as fast.
   [[nodiscard]] static std::unique_ptr<LocalWork> of(std::span<const Verb* const> verbs);
 
-  /// Does parts that nobody else has taken until there are no more. Several threads at once.
+  /// Does parts that no other thread has taken, until none is left. Several threads at once.
   void help() noexcept;
 
  private:

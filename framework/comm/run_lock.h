@@ -29,8 +29,8 @@ class RunLock {
   /// over.
   void give() noexcept;
   /// Puts a thread in line that has handed the lock over and is about to take it again. So threads
-  /// that are let go together run in the order of these calls, not in that of waking up. The thread
-  /// must then take the lock.
+  /// that are released together run in the order of these calls, not in the order in which they
+  /// wake up. The thread must then take the lock.
   void line_up(std::thread::id thread);
   /// When the lock was last released. Its waiters do not count as late before that. Any thread.
   [[nodiscard]] std::chrono::steady_clock::time_point given_last() const noexcept {
@@ -59,8 +59,8 @@ class RunLock {
 /// The lock that this thread runs under, or nullptr.
 [[nodiscard]] RunLock* current_run_lock() noexcept;
 
-/// While this lives the calling thread holds the lock and runs under it; with nullptr it runs under
-/// none.
+/// While this lives, the calling thread holds the lock and runs under it. With nullptr it runs
+/// under no lock.
 class RunLockScope {
  public:
   explicit RunLockScope(RunLock* run_lock);
@@ -72,8 +72,8 @@ class RunLockScope {
   RunLock* outer_;
 };
 
-/// While it lives the calling thread waits for something and has released the lock that it runs
-/// under, if there is one.
+/// While this lives, the calling thread waits for something and has released its lock, if it has
+/// one.
 class RunLockRelease {
  public:
   RunLockRelease() noexcept;

@@ -32,7 +32,7 @@ struct ConnectOptions {
   std::string address = "127.0.0.1";
   /// How long to wait for a replica in every collective.
   std::chrono::milliseconds timeout{60'000};
-  /// How long to wait for each of them when connecting.
+  /// How long to wait for each replica when connecting.
   std::chrono::milliseconds connect_timeout{60'000};
 };
 
@@ -51,12 +51,13 @@ class MemoryStore final : public Store {
   Cancellation cancellation_;
 };
 
-/// A connected pair of local sockets that keep message boundaries, closed on exec. It has no name:
-/// only this process and those that inherit an end can reach it. Throws CommError.
+/// Makes a connected pair of local sockets, which keep message boundaries and are closed on exec.
+/// They have no name: only this process and children that inherit an end can reach them. Throws
+/// CommError.
 [[nodiscard]] std::pair<int, int> make_socket_pair();
 
-/// A store for replicas that are processes of one host: this end asks, a StoreServer in the parent
-/// answers. It has no name on the host, and nothing remains of it when the processes are gone.
+/// A store for replicas that are processes of one host. It sends requests to a StoreServer in the
+/// parent. It has no name on the host, and nothing remains of it when the processes are gone.
 class SocketStore final : public Store {
  public:
   /// Takes over `socket`, an end of make_socket_pair().
@@ -79,8 +80,8 @@ class SocketStore final : public Store {
 /// The parent's side of the SocketStores of its children: one map that all of them see.
 class StoreServer {
  public:
-  /// Answers the request that waits on `socket`. False if the other end is closed. A malformed
-  /// request is answered as one for an unknown key.
+  /// Answers the request that waits on `socket`. False if the other end is closed. The answer to a
+  /// malformed request is the same as for an unknown key.
   bool answer(int socket);
 
  private:

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// What a set's targets are: numbers to come near to, or the class of each sample.
+/// What a set's targets are: numbers to predict, or the class of each sample.
 enum class Task { regression, classification };
 
 /// Some samples of a dataset, in the order asked for. With `count` of them:
@@ -47,7 +47,7 @@ class Dataset {
   Dataset& operator=(const Dataset&) = default;
 
  private:
-  /// What batch() returns; every index is known to be one of a sample.
+  /// What batch() returns. Every index was checked.
   [[nodiscard]] virtual Batch gather(std::span<const std::int64_t> indices) const = 0;
 };
 
@@ -67,8 +67,8 @@ struct DataSets {
 /// The names that load_data knows, sorted.
 [[nodiscard]] const std::vector<std::string>& data_names();
 
-/// Loads the sets of that name for a job of `replicas` replicas. An unknown name and less than one
-/// replica are ValueErrors, files that are missing or damaged a DataError.
+/// Loads the sets called `options.name` for a job of `replicas` replicas. ValueError for an unknown
+/// name and less than one replica, DataError for files that are missing or damaged.
 ///
 /// fashion_mnist is FashionMnist. pmean_example has four samples a replica and no test set: inputs
 /// x = 0, 1, …, 4·replicas-1, targets 2x + 0.5. Taken in order and cut over the replicas, replica r

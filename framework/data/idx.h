@@ -12,10 +12,9 @@ namespace lockstep::data {
 /// byte, is the only one read), the number of dimensions, each dimension's size as a big-endian
 /// 32-bit number, then the values to the end of the file. Plain or gzip, whatever its name.
 ///
-/// What is wrong with it is a DataError that names the file: if it is missing, unreadable, not in
-/// this format, of other than `dimensions` dimensions, shorter or longer than its header says, or
-/// damaged according to gzip's checksum. What the file's own size shows to be wrong is found before
-/// any value is read.
+/// Throws DataError, naming the file, if it is missing, unreadable, not in this format, of other
+/// than `dimensions` dimensions, shorter or longer than its header says, or damaged according to
+/// gzip's checksum. A wrong size of the file itself is found before any value is read.
 class IdxFile {
  public:
   /// Reads the header. `dimensions` is 1 … 255.

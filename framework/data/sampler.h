@@ -14,30 +14,27 @@ struct SamplerOptions {
 };
 
 /// Which samples each replica takes in each step. An epoch's order is a pure function of (seed,
-/// epoch, size), the same on every replica, machine and run. Step s takes the next
-/// batch_size · replicas samples of it, the global batch, and cuts them over the replicas with
-/// shard(): an epoch uses every sample exactly once. Only the last step's global batch may be
-/// smaller; its shards then may differ by one, and some are empty where samples are fewer than
-/// replicas.
+/// epoch, size), the same on every replica, machine and run. Step s takes the next batch_size ·
+/// replicas samples, the global batch, and cuts them over the replicas with shard(). An epoch uses
+/// every sample exactly once. Only the last step's global batch may be smaller: its shards may
+/// differ by one, and some are empty if there are fewer samples than replicas.
 ///
-/// One thread at a time, since the order of the last epoch asked for is kept: each replica owns its
-/// sampler.
+/// One thread at a time, since it keeps the last epoch's order. Each replica owns its sampler.
 class Sampler {
  public:
-  /// `size`, `batch_size`, `replicas` and their products must be at least 1 and fit in an int64, or
-  /// a ValueError is thrown.
+  /// Throws ValueError unless `size`, `batch_size`, `replicas` and their products are at least 1
+  /// and fit in an int64.
   explicit Sampler(const SamplerOptions& options);
 
-  /// Steps that an epoch takes, the last one included that may be smaller.
+  /// Steps in an epoch, including the last one, which may be smaller.
   [[nodiscard]] std::int64_t steps_per_epoch() const noexcept;
 
   /// Samples of all replicas together in this step of any epoch, at least 1. `step` counts from 0
-  /// in each epoch; one outside it is a ValueError.
+  /// in each epoch. ValueError if the epoch has no such step.
   [[nodiscard]] std::int64_t global_batch(std::int64_t step) const;
 
-  /// The samples of one replica in one step of an epoch, in order; none if there are fewer than
-  /// replicas. A negative epoch, a step that the epoch has not and a replica that the job has not
-  /// are ValueErrors.
+  /// The samples of one replica in one step of an epoch, in order. None if the step has too few for
+  /// this replica. ValueError for a negative epoch, or for a step or replica that does not exist.
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch, std::int64_t step,
                                                   std::int64_t replica);
 

@@ -26,25 +26,25 @@ namespace lockstep::groups {
 struct Member {
   std::unique_ptr<watch::Board::Seat> seat;
   std::shared_ptr<comm::Cancellation> cancellation;
-  /// How long it waits for others in a collective. Whatever thread looks after a wait reads it.
+  /// How long it waits for others in a collective. Any thread that watches a wait reads it.
   std::atomic<std::chrono::milliseconds> timeout;
-  /// The lock under which it runs, if replicas take turns. Waits for others go on as long as the
+  /// The lock under which it runs, if replicas take turns. A wait does not time out as long as the
   /// lock is handed over.
   const comm::RunLock* run_lock = nullptr;
 };
 
 class LocalGroup;
 
-/// The replicas that one worker runs: the groups in which they meet, and the watch over their
-/// waits. A worker is a process, or a thread of a job in threads; a map outside of a job has one of
-/// its own. Any thread.
+/// The replicas that one worker runs: their groups, and a watch over their waits. A worker is a
+/// process, or a thread of a job in threads. A map outside of a job has a worker of its own. Any
+/// thread.
 class LocalReplicas {
  public:
-  /// How often a wait is looked after.
+  /// How often a wait is checked.
   static constexpr std::chrono::milliseconds kLookAround{50};
 
-  /// Those of worker `worker`, of the workers that `world` joins (nullptr: it is the only one) and
-  /// that share `board`.
+  /// The replicas of worker `worker`. `world` joins all workers, nullptr if this is the only one.
+  /// They share `board`.
   LocalReplicas(int worker, std::shared_ptr<comm::Communicator> world,
                 std::shared_ptr<watch::Board> board);
   ~LocalReplicas();
@@ -52,15 +52,15 @@ class LocalReplicas {
   LocalReplicas& operator=(const LocalReplicas&) = delete;
 
   [[nodiscard]] int worker() const noexcept { return worker_; }
-  /// Throws ValueError in a process that a replica has forked: it has copies of them, which must
-  /// not take part in their collectives.
+  /// Throws ValueError in a process that a replica has forked. Such a process has copies of the
+  /// replicas, which must not take part in their collectives.
   void check_process() const;
   [[nodiscard]] watch::Board& board() const noexcept { return *board_; }
   /// Joins the workers; nullptr where there is one.
   [[nodiscard]] comm::Communicator* world() const noexcept { return world_.get(); }
 
-  /// The group called `key`, whose members `members` lists when it has to be made. All of the
-  /// group's replicas use the same key, and no other group does.
+  /// The group called `key`. `members` gives its members and is called if the group has to be made.
+  /// All replicas of the group use the same key, and no other group uses it.
   [[nodiscard]] std::shared_ptr<LocalGroup> group(
       std::uint64_t key, const std::function<std::vector<watch::GroupMember>()>& members);
 
@@ -74,8 +74,7 @@ class LocalReplicas {
   /// count.
   [[nodiscard]] std::exception_ptr verdict(const Member& member, Waited& waited) const;
 
-  /// Looks after a replica's wait on other workers, in which it cannot look around itself, while
-  /// this lives.
+  /// While this lives, checks a replica's wait on other workers, since the waiting thread can't.
   class Guarded {
    public:
     Guarded(LocalReplicas& replicas, const Member& member, comm::Communicator& outer);
@@ -83,7 +82,7 @@ class LocalReplicas {
     Guarded(const Guarded&) = delete;
     Guarded& operator=(const Guarded&) = delete;
 
-    /// How long it has been by now.
+    /// How long the wait has lasted.
     [[nodiscard]] Waited waited() const;
 
    private:

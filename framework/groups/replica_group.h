@@ -22,10 +22,10 @@
 
 namespace lockstep::groups {
 
-/// The members of one group that one worker runs: where their verbs meet. Any thread.
+/// The members of one group that one worker runs. Their verbs meet here. Any thread.
 class LocalGroup {
  public:
-  /// `members` are all of the group, in the order of their places.
+  /// `members` are all members of the group, in the order of their places.
   LocalGroup(LocalReplicas& replicas, std::uint64_t key, std::vector<watch::GroupMember> members);
 
   [[nodiscard]] const std::vector<watch::GroupMember>& members() const noexcept { return members_; }
@@ -38,9 +38,9 @@ class LocalGroup {
     return outer() != nullptr && outer()->is_network();
   }
 
-  /// Does the verb, whose arguments were checked, together with the group's other members;
-  /// `fingerprint` must be theirs, too. Throws what LocalReplicas::verdict says when that cannot
-  /// be. The member at `place` hands over its run lock while it waits.
+  /// Does the verb, whose arguments were checked, together with the group's other members.
+  /// `fingerprint` must be the same for all members. Throws LocalReplicas::verdict()'s error if the
+  /// verb cannot end. The member at `place` hands over its run lock while it waits.
   void run(const Member& member, int place, std::uint64_t fingerprint, const comm::Verb& verb);
 
   /// See LocalReplicas::wake_all and Communicator::interrupt.
@@ -82,18 +82,18 @@ class LocalGroup {
   std::exception_ptr error_;
 };
 
-/// The Communicator of the replicas that a collective works on: threads of this worker, of others,
-/// or both. Calls are announced on the Board before data moves, so that replicas which are out of
-/// step find out. Used by one replica's thread.
+/// The Communicator for the replicas of a collective: threads of this worker, of others, or both.
+/// It announces calls on the Board before data moves, so that replicas notice when they are out of
+/// step. Used by one replica's thread.
 class ReplicaGroup final : public comm::Communicator {
  public:
   ReplicaGroup(std::shared_ptr<LocalGroup> local, const Member& member, int place);
 
-  /// Brackets the verbs of one call of a collective, which `call` describes.
+  /// begin() and end() enclose the verbs of one call of a collective. `call` describes it.
   void begin(const watch::CallRecord& call);
   void end() { member_.seat->finish(); }
 
-  /// Which of its replicas are in which worker.
+  /// Which of the group's replicas are in which worker.
   [[nodiscard]] const comm::GroupLayout& layout() const noexcept { return local_->layout(); }
 
   void run(const comm::Verb& verb) override;

@@ -23,17 +23,17 @@ struct OptimizerSlice {
   at::Tensor rounded = {};
 };
 
-/// What one update is told beside the optimizer's options.
+/// The numbers of one update, beside the optimizer's options.
 struct UpdateSettings {
   std::int64_t step = 1;                  ///< counted from 1
   double lr = 0;                          ///< of this step and these parameters
   double weight_decay = 0;                ///< of these parameters
-  double gradient_scale = 1;              ///< times the gradient, before
+  double gradient_scale = 1;              ///< multiplies the gradient first
   std::optional<double> clip_value = {};  ///< each of its values is brought within ± this
 };
 
-/// How parameters follow from gradients. It keeps nothing: what is to be remembered is the slices'
-/// state. It may be used from several threads.
+/// Computes new parameters from gradients. It has no state of its own: that is in the slices.
+/// Several threads may use it.
 class Optimizer {
  public:
   Optimizer() = default;
@@ -41,13 +41,13 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer() = default;
 
-  /// What the tensors of a slice's state are, by torch.optim's names ("exp_avg").
+  /// The names of the tensors in a slice's state, as torch.optim has them ("exp_avg").
   [[nodiscard]] virtual const std::vector<std::string>& state_names() const = 0;
   [[nodiscard]] std::size_t state_tensors() const { return state_names().size(); }
 
-  /// One step of a slice, in place, in one pass over its memory. Elementwise: the bits of a result
-  /// depend on no CPU, and not on how buffers are cut into slices. Throws ValueError for a slice
-  /// that is not as above, a step below 1 and a clip_value that is not above 0.
+  /// Does one step of a slice, in place, in one pass over its memory. Elementwise: the bits do not
+  /// depend on the CPU, nor on how buffers are cut into slices. Throws ValueError for a slice that
+  /// is not as above, a step below 1 and a clip_value that is not above 0.
   virtual void update(const OptimizerSlice& slice, const UpdateSettings& settings) const = 0;
 };
 

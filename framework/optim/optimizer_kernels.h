@@ -37,29 +37,29 @@ struct UpdateNumbers {
 };
 
 /// The inner loops on one type of element. Each operation is done in this type, on its own, and
-/// rounded as IEEE 754 says: what an element becomes depends on nothing but itself, on no CPU.
-/// (Which NaN something is that is not a number is left open.)
+/// rounded as IEEE 754 says. So a result depends only on the element itself, not on the CPU. (If it
+/// is NaN, which NaN is left open.)
 struct ElementKernels {
   using Update = void (*)(const UpdateBuffers&, const UpdateNumbers&);
   Update sgd;
   Update momentum;
   Update adam;
 
-  /// The sums, in float64 and a fixed order, of the squares of every kSquaresBlock values, the last
-  /// of which may be fewer.
+  /// The sums of the squares of every kSquaresBlock values, in float64 and a fixed order. The last
+  /// block may be shorter.
   void (*sums_of_squares)(const std::byte* values, std::size_t count, double* sums);
 };
 
 inline constexpr std::size_t kSquaresBlock = 64;
 
-/// All of them, compiled for one kind of CPU. Every set gives the same bits.
+/// All kernels, compiled for one kind of CPU. Every set gives the same bits.
 struct OptimizerKernels {
   const char* name;
   ElementKernels float32;
   ElementKernels float64;
 };
 
-/// The sets that this CPU can run, the best, which optimizers take, last.
+/// The sets that this CPU can run. The last is the best, and optimizers use it.
 [[nodiscard]] std::span<const OptimizerKernels> optimizer_kernels();
 
 extern const OptimizerKernels kPlainOptimizerKernels;

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// What holds for the parameters that a pattern names.
+/// Options for the parameters that match a pattern.
 struct ParameterGroup {
   std::string pattern;  ///< a shell's ("*.bias") for the whole name; * takes dots too
   std::optional<double> weight_decay = {};  ///< none: the optimizer's
@@ -23,8 +23,8 @@ struct OptimizerOptions {
   double lr = 0.01;
   double momentum = 0.0;  ///< sgd
   bool nesterov = false;  ///< sgd, needs momentum
-  /// sgd and adam: times the parameter, added to the gradient; adamw: a part of the parameter that
-  /// is taken off beside the update, times lr.
+  /// sgd, adam: weight_decay * parameter is added to the gradient. adamw: lr * weight_decay *
+  /// parameter is subtracted beside the update.
   double weight_decay = 0.0;
   std::array<double, 2> betas{0.9, 0.999};  ///< adam, adamw
   double eps = 1e-8;                        ///< adam, adamw
@@ -36,7 +36,7 @@ struct OptimizerOptions {
 /// The names that make_optimizer (framework/optim/optimizer.h) knows.
 [[nodiscard]] const std::vector<std::string>& optimizer_names();
 
-/// What holds for one parameter.
+/// Options that hold for one parameter.
 struct ParameterSettings {
   double weight_decay;
   double lr_scale;
@@ -44,13 +44,13 @@ struct ParameterSettings {
   bool operator==(const ParameterSettings&) const = default;
 };
 
-/// Those of the parameter called `name`: of the first of the options' groups whose pattern it
-/// matches (as fnmatch(3) has it, without flags), or else of the options themselves.
+/// The settings of the parameter called `name`: from the first group whose pattern matches it (as
+/// fnmatch(3) without flags), or else from the options themselves.
 [[nodiscard]] ParameterSettings parameter_settings(const OptimizerOptions& options,
                                                    const std::string& name);
 
-/// Throws ValueError if one of the options' groups holds for none of the parameters called `names`,
-/// and says whether its pattern matches none or earlier groups take all that it matches.
+/// Throws ValueError if one of the options' groups holds for none of the parameters called `names`.
+/// It says whether the pattern matches none, or earlier groups take all matches.
 void check_groups(const OptimizerOptions& options, std::span<const std::string> names);
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Along what the learning rate goes from one value to another: half a cosine or a line.
+/// The curve between two learning rates: half a cosine or a line.
 enum class Anneal { cosine, linear };
 
 /// How the learning rate goes over a run, as a config's `schedule` section says it. Names are those

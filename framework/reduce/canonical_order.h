@@ -5,9 +5,9 @@
 
 namespace lockstep::reduce {
 
-/// A node of the canonical order, in which every reduction adds: the replicas below it. The order
-/// is the binary tree over replica index that splits N replicas at the largest power of two below
-/// N. Three is (0+1)+2, five ((0+1)+(2+3))+4, six ((0+1)+(2+3))+(4+5).
+/// A node of the canonical order: a range of replicas. Every reduction adds in this order. It is
+/// the binary tree over replica index that splits N replicas at the largest power of two below N.
+/// Three is (0+1)+2, five ((0+1)+(2+3))+4, six ((0+1)+(2+3))+(4+5).
 struct Subtree {
   std::int64_t first;
   std::int64_t count;
@@ -22,7 +22,7 @@ struct Subtree {
   // The rest is for complete subtrees, whose count is a power of two.
 
   [[nodiscard]] bool is_left() const { return first % (2 * count) == 0; }
-  /// The other part of parent(), if that is complete.
+  /// The other half of parent(), if parent() is complete.
   [[nodiscard]] Subtree sibling() const {
     return {is_left() ? first + count : first - count, count};
   }

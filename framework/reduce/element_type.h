@@ -18,10 +18,10 @@ enum class ElementType {
   boolean,
 };
 
-/// How elements of several replicas become one. On booleans sum is not defined (count them in
-/// int64), max is "any" and min is "all". Integers wrap around. A NaN in a max or min is the
-/// result. mean is the sum divided by the number of replicas before it is rounded to the type, of
-/// floating types only.
+/// How elements of several replicas become one. On booleans, sum is not defined (count them in
+/// int64), max is "any" and min is "all". Integers wrap around. If an input is NaN, max and min are
+/// NaN. The mean, of floating types only, is the sum divided by the number of replicas and then
+/// rounded to the type.
 enum class ReduceOp { sum, mean, max, min };
 
 [[nodiscard]] bool is_floating(ElementType type);

@@ -7,7 +7,7 @@
 
 namespace lockstep::reduce {
 
-/// The arguments of reduce(), valid: `input_count` >= 2 buffers of `bytes` into `output_count`.
+/// The checked arguments of reduce(): `input_count` >= 2 inputs of `bytes` each, and the outputs.
 struct Reduction {
   const std::byte* const* inputs;
   std::size_t input_count;
@@ -16,8 +16,8 @@ struct Reduction {
   std::size_t bytes;
   ElementType type;
   ReduceOp op;
-  /// Whether outputs of 2 or 4 inputs are written past the caches where the CPU can: for large
-  /// ones.
+  /// Whether to write outputs of 2 or 4 inputs past the caches, where the CPU can. For large
+  /// outputs.
   bool past_caches;
 };
 
@@ -27,7 +27,7 @@ struct ReduceKernels {
   void (*reduce)(const Reduction& reduction);
 };
 
-/// The sets that this CPU can run, the best, which reduce() takes, last.
+/// The kernels that this CPU can run. The last are the best, and reduce() uses them.
 [[nodiscard]] std::span<const ReduceKernels> reduce_kernels();
 
 extern const ReduceKernels kPlainReduceKernels;

@@ -10,41 +10,41 @@
 
 namespace lockstep::reduce {
 
-// A reduction whose inputs are in several workers: which parts each worker can reduce alone, and
-// how these make the whole, with the bits of reduce().
+// Reductions whose inputs are spread over workers: the parts that each worker reduces alone, and
+// how to combine these parts. The bits are those of reduce().
 
-/// The largest subtrees of the canonical order over `places` whose places are all in `own`
+/// The largest subtrees of the canonical order over `places` replicas that lie within `own`
 /// (ascending), in order. For a contiguous `own` there are at most 2 log2(places).
 [[nodiscard]] std::vector<Subtree> subtrees_of(std::span<const int> own, int places);
 
-/// Whether the results of subtrees can be reduced further with the same bits as all inputs at once.
-/// Not so for sums and means of half floats: these are accumulated in float32 and rounded once.
+/// Whether reducing the results of subtrees gives the same bits as reducing all inputs at once.
+/// False for sums and means of half floats: they are accumulated in float32 and rounded once.
 [[nodiscard]] bool has_partial_sums(ElementType type, ReduceOp op);
 
 /// The operation within a subtree: sum for a mean, else `op`.
 [[nodiscard]] ReduceOp partial_op(ReduceOp op);
 
-/// A subtree and the reduction of its inputs by partial_op(), or its only input.
+/// A subtree and its inputs reduced by partial_op(), or its only input.
 struct PartialSum {
   Subtree of;
   const std::byte* data;
 };
 
-/// Which subtrees each worker of a group reduces alone. Without has_partial_sums(type, op) each has
-/// one input.
+/// The subtrees that each worker of a group reduces alone. Unless has_partial_sums(type, op), each
+/// subtree is a single input.
 class ReductionPlan {
  public:
-  /// `places` are those of each worker, ascending.
+  /// `places` has each worker's places in the group, ascending.
   ReductionPlan(const std::vector<std::vector<int>>& places, ElementType type, ReduceOp op);
 
   [[nodiscard]] const std::vector<Subtree>& subtrees(std::size_t worker) const {
     return subtrees_[worker];
   }
-  /// Whether each worker has one subtree, and reduce() of their sums, in the order of the workers,
-  /// has the bits of reduce() of all inputs.
+  /// Whether each worker has exactly one subtree, and reduce() over their sums, in the order of the
+  /// workers, gives the bits of reduce() over all inputs.
   [[nodiscard]] bool is_one_sum_each() const;
-  /// The partial sums of all subtrees, in order. Each worker has `stride` pieces of each of its
-  /// subtrees in `pieces`; number `part` of them is taken.
+  /// The partial sums of all subtrees, in order. `pieces` has `stride` pieces for each subtree of
+  /// each worker; piece number `part` of each subtree is taken.
   [[nodiscard]] std::vector<PartialSum> in_order(const std::vector<std::vector<ConstBytes>>& pieces,
                                                  std::size_t part, std::size_t stride) const;
 
@@ -53,13 +53,13 @@ class ReductionPlan {
   std::vector<std::vector<Subtree>> subtrees_;
 };
 
-/// output = reduce() of the inputs at all `places`, from partial sums that have all places, in
-/// order. `output` may be one of them, as with reduce(). Unless has_partial_sums(type, op), these
-/// are the inputs.
+/// output = reduce() over the inputs at all `places`, from the partial sums `parts`. They cover all
+/// places and are in order. Unless has_partial_sums(type, op), they are the inputs themselves.
+/// `output` may be one of them, as with reduce().
 void combine(std::span<const PartialSum> parts, int places, std::span<std::byte> output,
              ElementType type, ReduceOp op);
 
-/// Makes a sum of float32 or float64 over `places` their mean.
+/// Turns a float32 or float64 sum over `places` replicas into their mean.
 void divide(std::span<std::byte> sum, int places, ElementType type);
 
 }  // namespace lockstep::reduce

@@ -16,23 +16,23 @@ namespace lockstep::reduce {
 /// float16 and bfloat16 are accumulated in float32 and rounded once, to nearest even. One input is
 /// copied.
 ///
-/// The bits are the same whatever vectors the CPU has, also of NaNs: a sum or mean that is NaN is
-/// the positive quiet one, a max or min the first of them (as a half float it becomes quiet).
+/// The bits do not depend on the CPU, even those of NaNs. A NaN sum or mean is the positive quiet
+/// NaN. A NaN max or min is the first NaN of the inputs (made quiet in half floats).
 ///
-/// `inputs` has N >= 1 buffers of as many bytes as `output`, a multiple of the element's size,
-/// aligned to it. `output` may be one of the inputs, and must not overlap any of them otherwise.
-/// The caller has checked all this, and that why_not() has no reason against it.
+/// `inputs` has N >= 1 buffers as long as `output`: a multiple of the element's size, and aligned
+/// to it. `output` may be one of the inputs; otherwise it must not overlap them. The caller has
+/// checked all this, and that why_not() finds no fault.
 void reduce(std::span<const std::byte* const> inputs, std::span<std::byte> output, ElementType type,
             ReduceOp op);
 
-/// The same result to each of `outputs`, which are `bytes` long, as the inputs are. Each may be one
-/// of the inputs, and must not overlap any of them, or another output, otherwise; all may be the
-/// inputs themselves.
+/// Writes the same result to each of `outputs`. All buffers have `bytes` bytes. An output may be
+/// one of the inputs; otherwise it must not overlap any input or other output. All outputs may be
+/// the inputs themselves.
 void reduce(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
             std::size_t bytes, ElementType type, ReduceOp op);
 
-/// Why there is no such reduction: booleans have no sum, and only floating types have a mean. "" if
-/// there is one.
+/// Says why `op` is not defined for `type`: booleans have no sum, and only floating types have a
+/// mean. "" if it is defined.
 [[nodiscard]] std::string why_not(ElementType type, ReduceOp op);
 
 }  // namespace lockstep::reduce

@@ -26,7 +26,7 @@ class FirstFailure {
   /// `first`.
   FirstFailure(std::int64_t first, std::function<void(const std::string&)> end_others);
 
-  /// Replica `index`, counted from 0, has failed with the error: in a catch block, that caught.
+  /// Records that replica `index`, counted from 0, has failed; by default with the caught error.
   void record(std::int64_t index,
               const std::exception_ptr& error = std::current_exception()) noexcept;
 
@@ -57,8 +57,8 @@ class FirstFailure {
 void add_threads(std::vector<std::thread>& threads, std::int64_t count, FirstFailure& failure,
                  const std::function<void(std::int64_t)>& body, std::int64_t first = 0);
 
-/// The text of an exception, without the backtrace that LibTorch's have, and cut where it is longer
-/// than anybody reads; memory that has run out is told with the numbers.
+/// The text of an exception, without LibTorch's backtraces, and cut if it is very long. If memory
+/// has run out, the text has the numbers.
 [[nodiscard]] std::string text_of(const std::exception& error);
 [[nodiscard]] std::string text_of(const std::exception_ptr& error);
 

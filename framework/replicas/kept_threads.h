@@ -8,17 +8,16 @@
 namespace lockstep::replicas {
 
 /// Runs `body` with each index from 0 to `count` - 1, each in a thread of its own, and returns when
-/// all are over. What a body throws, `failure` records with its index; so it does for a thread that
-/// the system does not start, and for none after it.
+/// all have ended. `failure` records each error of a body, with its index. If the system does not
+/// start a thread, its index has failed, and no further thread is started.
 ///
 /// The threads stay for the next call by the same thread, and end with it. LibTorch's math threads
 /// stay with them. A forked child has threads of its own.
 ///
 /// LibTorch numbers the nodes of a graph thread by thread, and runs a backward in the order of
-/// these numbers, the highest first. All bodies start at `first_node`, and the caller goes on
-/// behind the highest of theirs: what is made before the call, in it and after it has numbers in
-/// this order, on all replicas alike. So they call the collectives of a derivative's backward in
-/// the same order.
+/// these numbers, the highest first. All bodies start at `first_node`, and the caller goes on after
+/// their highest number. So nodes made before the call, in it and after it are numbered in this
+/// order, alike on all replicas, and a backward calls collectives in the same order everywhere.
 void run_in_kept_threads(std::int64_t count, std::uint64_t first_node, FirstFailure& failure,
                          const std::function<void(std::int64_t)>& body);
 

@@ -41,15 +41,15 @@ struct LaunchOptions {
 ///   3    a process with replicas died
 ///   130  Ctrl-C (SIGINT), 143 SIGTERM
 ///
-/// What went wrong is the last thing on stderr: which replica, its process, its exit status or
-/// signal and its last lines; the root cause, not the replicas that failed because of it. The
+/// The last thing on stderr is what went wrong: which replica, its process, its exit status or
+/// signal and its last lines. This is the root cause, not a replica that failed because of it. The
 /// others end within 2 seconds. Throws ValueError for options out of range, and for a call while
 /// another thread is in launch().
 ///
-/// With `workers` W < N replicas, each worker (a process, or threads) runs its part of the
-/// replicas, shard() of them, as threads of which one runs at a time and hands over where it waits
-/// for others; one that has not done so for `timeout` is no longer waited for. Results have the
-/// same bits: a job can be repeated on a smaller machine.
+/// With `workers` W < N replicas, each worker (a process, or threads) runs its shard() of the
+/// replicas as threads. One of them runs at a time and hands over when it waits for others; after
+/// `timeout` without that, the others no longer wait for it. Results have the same bits: a job can
+/// be repeated on a smaller machine.
 ///
 /// What a process with replicas frees stays with it (keep_freed_memory() in base/memory.h).
 /// Processes are children of this one. They are forked if that is safe, which is while this process
@@ -60,10 +60,10 @@ struct LaunchOptions {
 /// that has several replicas. Threads write as they are. What runs (replicas, workers, math
 /// threads, LibTorch, BLAS) is told on stderr first, unless set_quiet() (base/logging.h) is on.
 ///
-/// A job that is paused as a whole (Ctrl-Z, a freezer) has not waited; workers that somebody has
+/// Time in which the whole job is paused (Ctrl-Z, a freezer) is no waiting. Workers that are
 /// stopped for longer than `timeout` while the launcher runs are a Timeout. A replica that ends the
-/// program (exit(), a crash) ends the job as one that died; a process that it forks must end with
-/// _exit() or exec(), and ends the job if it returns from the function.
+/// program (exit(), a crash) ends the job as one that died. A process that a replica forks must end
+/// with _exit() or exec(); it ends the job if it returns from the function.
 [[nodiscard]] int launch(const std::function<void()>& replica, const LaunchOptions& options = {},
                          std::source_location where = std::source_location::current());
 

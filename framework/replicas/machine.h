@@ -15,7 +15,7 @@ namespace lockstep::replicas {
 /// Sets LibTorch's math threads for the calling thread, a replica's.
 void set_math_threads(std::int64_t threads);
 
-/// What was set for this thread; 0 in one that is no replica's.
+/// The number that was set for this thread; 0 if the thread is no replica's.
 [[nodiscard]] std::int64_t own_math_threads() noexcept;
 
 /// The BLAS that LibTorch's matrix products run on.

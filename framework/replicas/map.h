@@ -32,12 +32,12 @@ using OutAxes = PrefixTree<std::optional<std::int64_t>>;
 // What pmap, vmap and shard_map share.
 namespace map_detail {
 
-/// The axis of a map with this axis_name. One without a name, in a map that has none either, gets
-/// one that nobody can use.
+/// The axis of a map with this axis_name. A map without a name gets kDefaultAxisName or, where an
+/// outer map has that, an axis that no collective can name.
 [[nodiscard]] NamedAxis named_axis(const std::optional<std::string>& name, std::int64_t size,
                                    bool lanes);
 
-/// A leaf of an argument, what is said of it, and what messages call it.
+/// A leaf of an argument, its entry in the prefix, and its name in messages.
 template <typename Entry>
 struct ArgumentLeaf {
   Tensor leaf;
@@ -72,8 +72,8 @@ std::vector<Entry> entries_of(const PrefixTree<Entry>& prefix, const PrefixTree<
   return entries;
 }
 
-/// The leaves of the arguments, of which `prefix` says one thing for all or has an entry each;
-/// `name` is what the caller calls it.
+/// The leaves of the arguments. `prefix` is one entry for all arguments or has one for each;
+/// messages call it `name`.
 template <typename Entry, typename... Args>
 std::vector<ArgumentLeaf<Entry>> describe(const PrefixTree<Entry>& prefix, const char* name,
                                           const Args&... args) {
@@ -93,7 +93,7 @@ std::vector<ArgumentLeaf<Entry>> describe(const PrefixTree<Entry>& prefix, const
   return described;
 }
 
-/// What is said of result `element` of `elements`; `name` is what the caller calls it.
+/// The entry of result `element` of `elements`. Messages call the prefix `name`.
 template <typename Entry>
 const PrefixTree<Entry>& entry_of_result(const PrefixTree<Entry>& prefix, const char* name,
                                          std::size_t element, std::size_t elements) {
@@ -116,13 +116,13 @@ void check_leaf(const Tensor& leaf, const std::string& what);
 void check_same_form(const Tensor& first, const Tensor& leaf, const std::string& what,
                      std::size_t r);
 
-/// The leaves of all arguments of a pmap or vmap, cut as they say; what they say is checked, and
-/// gives the map's number of replicas.
+/// The leaves of all arguments of a pmap or vmap, cut as their entries say. Checks the entries and
+/// sets the map's number of replicas.
 [[nodiscard]] std::vector<replicas::MapInput> cut(
     replicas::MapCall& map_call,
     const std::vector<ArgumentLeaf<std::optional<std::int64_t>>>& arguments);
 
-/// What a process' replicas returned for one leaf of an element of the result.
+/// One leaf of an element of the result, as each of this process' replicas returned it.
 struct ResultLeaf {
   Leaves of_replicas;
   std::size_t element;
@@ -130,7 +130,7 @@ struct ResultLeaf {
   std::int64_t first;  ///< along the axis, of this process' first replica
 };
 
-/// The leaf of all replicas, stacked along `axis`; for std::nullopt that of the axis' first one.
+/// The leaf of all replicas, stacked along `axis`; for std::nullopt the first replica's leaf.
 [[nodiscard]] Tensor combine(const ResultLeaf& result, const std::optional<std::int64_t>& axis);
 
 /// In a map that spans processes: replaces leaves whose axis is std::nullopt by those of the axis'
@@ -138,7 +138,7 @@ struct ResultLeaf {
 void take_first_replicas(const replicas::MapCall& map_call, Leaves& leaves,
                          const std::vector<std::optional<std::int64_t>>& axes);
 
-/// What replicas tell each other to find out whether they have the same.
+/// What replicas exchange to check that they have the same.
 struct Comparison {
   std::array<std::uint64_t, 3> digests{};
   std::array<char, 248> text{};  ///< as much of it as fits, and a zero
@@ -146,7 +146,7 @@ struct Comparison {
   explicit Comparison(std::array<std::uint64_t, 3> all_digests, const std::string& whole = "");
 };
 
-/// `own` of each replica of the axes, some of the map's. Messages call it by `step`.
+/// Returns `own` of every replica along `axes` (some of the map's). Messages call this `step`.
 [[nodiscard]] std::vector<Comparison> compared(const replicas::MapCall& map_call,
                                                const AxisNames& axes, const std::string& step,
                                                const Comparison& own);
@@ -155,7 +155,7 @@ struct Comparison {
 /// static values that they return.
 void check_same_values(const replicas::MapCall& map_call, const std::vector<std::string>& texts);
 
-/// Runs `body`; ValueErrors gain what the map is and where it was made.
+/// Runs `body`. Its ValueErrors gain the map and the place where it was made.
 template <typename Body>
 decltype(auto) with_title(const replicas::MapCall& map_call, const Body& body) {
   try {
@@ -198,8 +198,8 @@ template <typename A>
 using OfReplica = std::remove_cvref_t<decltype(of_replica(
     std::declval<const A&>(), std::declval<const Leaves&>(), std::declval<std::size_t&>()))>;
 
-/// Calls `f` with the arguments, trees replaced by those that the leaves make, all arguments' one
-/// behind the other.
+/// Calls `f` with the arguments. Trees are built from `leaves`, which has the leaves of all
+/// arguments end to end.
 template <typename F, typename... Args>
 decltype(auto) call_with_leaves(const F& f, const Leaves& leaves, const Args&... args) {
   [[maybe_unused]] std::size_t next = 0;
@@ -233,10 +233,10 @@ consteval bool check_call() {
   return false;
 }
 
-/// Runs `f` on all replicas. Gives what combined(ResultLeaf, entry) makes of every leaf of its
-/// result, of which `out` (which the caller calls `name`) says `entry`. In a replica's thread,
-/// finish(place, leaves, entries as a function, element's index, count) may change its leaves of an
-/// element of the result.
+/// Runs `f` on all replicas. Each leaf of the result is what `combined` makes of the replicas'
+/// leaves (ResultLeaf) and the leaf's entry in `out`, which messages call `name`. In a replica's
+/// thread, finish(place, leaves, entries as a function, element's index, count) may change its
+/// leaves of an element of the result.
 template <typename Entry, typename F, typename Finish, typename Combine, typename... Args>
 auto run(const replicas::MapCall& map_call, const std::vector<replicas::MapInput>& inputs,
          const PrefixTree<Entry>& out, const char* name, const F& f, const Finish& finish,
@@ -299,7 +299,7 @@ auto run(const replicas::MapCall& map_call, const std::vector<replicas::MapInput
   }
 }
 
-/// The function that pmap or vmap gives; `map_call` says what their options do not have in common.
+/// The function that pmap or vmap returns. `map_call` has what differs between the two.
 template <typename F, typename Options>
 auto axis_map(const replicas::MapCall& map_call, F f, Options options) {
   return [map_call, f = std::move(f),

@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-/// Replicas laid out along named axes, row-major: `Mesh({{"data", 4}, {"model", 2}})` has 8 of
-/// them, and those of one data index are neighbours. In a launched job the mesh is laid over the
-/// replicas of all its members, in order. As jax.sharding.Mesh.
+/// Replicas laid out along named axes, row-major: `Mesh({{"data", 4}, {"model", 2}})` has 8
+/// replicas, and replicas of one data index are neighbours. In a launched job the mesh is laid over
+/// the replicas of all members, in order. As jax.sharding.Mesh.
 class Mesh {
  public:
   using Axes = std::vector<std::pair<std::string, std::int64_t>>;

@@ -33,7 +33,7 @@ struct OwnGraph {
   std::set<torch::autograd::Node*> inputs;  // where it ends as it should
   std::vector<CapturedEnd> captured;        // in the order of walks from the results
 
-  /// The edge, or what stands for it if it leads out of the graph.
+  /// The edge or, if it leads out of the graph, the edge that replaces it.
   [[nodiscard]] torch::autograd::Edge end_of(const torch::autograd::Edge& edge);
   /// Ends the graph behind `results` at what was captured. Without it the replica's backward would
   /// run on into the graph outside, from one captured tensor to another.

@@ -49,20 +49,20 @@ struct PmapOptions {
 /// (the job's own axis is not bound in it): each passes the part of its own replicas and gets their
 /// results; the number of replicas may differ.
 ///
-/// Differentiable from outside, as one node whose backward runs every replica's backward: the
-/// gradient of an argument that all replicas share, and of whatever `f` captures, is the sum over
-/// all replicas. A result that replicas share (std::nullopt in out_axes) is one value. In a job its
-/// gradient is taken from the member that has the axis' first replica; the gradients that other
-/// members have for it count as zeros. Members of a job differentiate by the same arguments, else
-/// it is a CollectiveMismatch; they cannot tell each other what `f` captures, so that the backward
-/// then throws a ValueError: pass it as an argument with std::nullopt in in_axes. Nor are complex
-/// tensors differentiated: one that requires a gradient is a ValueError.
+/// Differentiable from outside, as one node whose backward runs every replica's backward. The
+/// gradient of an argument that all replicas share, and of a tensor that `f` captures, is the sum
+/// over all replicas. A result that replicas share (std::nullopt in out_axes) is one value. In a
+/// job its gradient is taken from the member that has the axis' first replica; other members'
+/// gradients for it count as zeros. Members of a job must differentiate by the same arguments, else
+/// it is a CollectiveMismatch. They cannot tell each other what `f` captures, so the backward then
+/// throws a ValueError: pass it as an argument with std::nullopt in in_axes. A complex tensor that
+/// requires a gradient is a ValueError.
 ///
-/// A result may share memory with an argument where `f` returns it or a view of it: changing the
-/// result in place then changes the argument.
+/// If `f` returns an argument or a view of one, the result shares its memory: changing the result
+/// in place changes the argument.
 ///
-/// If a replica throws, the others' collectives end and the call throws that first error: one of
-/// ours keeps its type and gains the replica's index, another is nested in a ReplicaError.
+/// If a replica throws, the others' collectives end and the call throws that first error. An Error
+/// keeps its type and gains the replica's index; other exceptions are nested in a ReplicaError.
 /// ValueErrors name lengths, ranks and axes that do not fit. `where` is for messages.
 template <typename F>
 [[nodiscard]] auto pmap(F f, PmapOptions options = {},

@@ -13,7 +13,7 @@
 
 namespace lockstep::replicas {
 
-/// Which call of a map replicas run the backward of.
+/// The call of a map whose backward replicas run.
 struct BackwardCall {
   std::uint64_t map_call;  ///< this backward's own, unlike that of any other call
   std::uint64_t number;    ///< of the map among the caller's, from 1; 0: nobody counts them
@@ -48,7 +48,7 @@ inline constexpr std::uint64_t kJobCall = 0;
 /// threads of maps.
 [[nodiscard]] bool in_job() noexcept;
 
-/// Whether the map's replicas are those of all members of a job.
+/// Whether the map spans the replicas of all members of a job.
 [[nodiscard]] bool spans_job(const MapCall& options);
 
 /// Which replica a thread of a map is.
@@ -59,18 +59,18 @@ struct ReplicaThread {
   Environment* environment;
 };
 
-/// Whose backward the replicas run, by local index. Empty: nobody's.
+/// By local index, the identity of the replica whose backward runs. Empty: no backward.
 using Identities = std::vector<std::shared_ptr<const int>>;
 
-/// Runs `body` in the environment, and leaves on its board how it ended.
+/// Runs `body` in the environment, and records on the board how it ended.
 void run_as(Environment& environment, const std::function<void()>& body);
 
-/// Runs `body` once a replica, each in a thread of its own in which the axes are
-/// bound, and returns when all have. Called by a replica of a job, a map of replicas (not lanes)
-/// spans all of the job's members, in order, with as many replicas in each as each asks for, and
-/// the job's own axis is not bound in it. Everywhere else it is the replicas of this process, and
-/// outer axes stay bound. When one throws, the others' collectives end, and the call throws that
-/// first error as FirstFailure does. Threads inherit the caller's autograd state.
+/// Runs `body` once a replica, each in a thread of its own in which the axes are bound, and returns
+/// when all have ended. A map of replicas (not lanes) that a job's replica calls spans all of the
+/// job's members, in order; each member chooses its number of replicas. The job's own axis is not
+/// bound in it. Any other map has the replicas of this process, and outer axes stay bound. When a
+/// replica throws, the others' collectives end, and the call throws the error that FirstFailure
+/// finds. Threads inherit the caller's autograd state.
 ///
 /// The threads are kept_threads.h's. The members of a job start them at the same node of their
 /// graphs.

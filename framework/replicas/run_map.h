@@ -19,7 +19,7 @@ struct MapInput {
   std::vector<std::string> shared_over;
 };
 
-/// What a map does in one replica, from its leaves to those of its result.
+/// A map's function in one replica, from its leaves to the result's leaves.
 using MapBody = std::function<std::vector<at::Tensor>(const ReplicaThread&,
                                                       const std::vector<at::Tensor>& leaves)>;
 
@@ -29,10 +29,10 @@ using MapBody = std::function<std::vector<at::Tensor>(const ReplicaThread&,
 /// uses without being given them, are summed over those replicas in the canonical order. The
 /// backward must run where the map was called; it can be differentiated in turn.
 ///
-/// With check_vma the replicas are tracked (tree/variance.h): what comes in varies over the map's
-/// axes that it is not shared over, and nothing is summed on the way out, since a gradient is there
-/// as often as its value was. Results must then be typed: see ShardMapOptions. A map that is called
-/// in such a replica is a ValueError.
+/// With check_vma the replicas are tracked (tree/variance.h). An input varies over the map's axes
+/// that it is not shared over. Nothing is summed on the way out, since a gradient is there as often
+/// as its value was. Results must then be typed: see ShardMapOptions. Calling another map in such a
+/// replica is a ValueError.
 ///
 /// Throws ValueError for a complex result that requires a gradient and, from the backward of a map
 /// that spans a job, for a tensor that `body` uses without being given it: members cannot know

@@ -44,7 +44,7 @@ class LocalMesh {
   void check(const PrefixTree<PartitionSpec>& specs, const std::string& what) const;
   /// The leaf as blocks of equal size, one for each of this process' index combinations.
   [[nodiscard]] replicas::MapInput cut(const ArgumentLeaf<PartitionSpec>& argument) const;
-  /// What cut() would make the replicas' blocks of.
+  /// The inverse of cut(): the whole that the replicas' blocks make.
   [[nodiscard]] Tensor join(const ResultLeaf& result, const PartitionSpec& spec) const;
   /// The mesh's axes that the spec does not name.
   [[nodiscard]] std::vector<std::string> unnamed(const PartitionSpec& spec) const;
@@ -66,7 +66,7 @@ class LocalMesh {
   std::vector<Axis> axes_;
 };
 
-/// The leaves of one result in a replica: of which result, and each leaf's spec.
+/// The leaves of one result in a replica, each leaf's spec, and the result's index.
 struct ResultLeaves {
   const Leaves& leaves;
   const std::vector<PartitionSpec>& specs;
@@ -80,7 +80,7 @@ void check_replicated(const LocalMesh& local, const replicas::MapCall& map_call,
                       const PrefixTree<PartitionSpec>& specs, const ResultLeaves& result);
 
 /// With check_vma, in each replica: ValueError if a leaf of a result varies over an axis that its
-/// spec does not name. Gives the leaves as ones that vary over all that it names.
+/// spec does not name. Returns the leaves, now varying over all axes that their specs name.
 [[nodiscard]] Leaves check_vma(const LocalMesh& local, const replicas::MapCall& map_call,
                                const ResultLeaves& result);
 

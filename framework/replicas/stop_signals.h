@@ -9,7 +9,7 @@
 
 namespace lockstep::replicas {
 
-/// While it lives SIGINT and SIGTERM call `handler`, except one that the program ignores.
+/// While this lives, SIGINT and SIGTERM call `handler`, unless the program ignores the signal.
 class StopHandler {
  public:
   explicit StopHandler(void (*handler)(int));
@@ -21,8 +21,8 @@ class StopHandler {
   std::array<struct sigaction, 2> old_;
 };
 
-/// Catches SIGINT and SIGTERM while it lives, one object at a time in a process, and makes them a
-/// descriptor that poll() can wait for.
+/// While this lives, catches SIGINT and SIGTERM and makes a descriptor readable for poll(). A
+/// process may have one such object at a time.
 class StopSignals {
  public:
   StopSignals();

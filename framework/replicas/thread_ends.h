@@ -31,7 +31,7 @@ void run_in_one_process(
     const std::string& replica, const std::function<void()>& function,
     const std::function<void(const std::string&)>& tell = [](const std::string&) {});
 
-/// In how many such processes run_in_one_process has ended so far.
+/// The number of such processes that run_in_one_process has ended so far.
 [[nodiscard]] std::uint64_t forked_returns();
 
 }  // namespace lockstep::replicas

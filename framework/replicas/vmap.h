@@ -19,15 +19,15 @@ struct VmapOptions {
   OutAxes out_axes = 0;
   /// The number of lanes; 0: what the arguments' lengths say.
   std::int64_t axis_size = 0;
-  /// How long a lane waits for the others in a collective, from when a lane has handed over last.
+  /// How long a lane waits for the others in a collective, from the last time that any handed over.
   std::chrono::milliseconds timeout{60'000};
 };
 
-/// As pmap, with lanes instead of replicas: threads of which one runs at a time and hands over
-/// where it waits for others in a collective, so that there may be a thousand of them. They are
-/// always this process': in a launched job a vmap's axis has the lanes of this replica alone, and
-/// its collectives may name the job's axis beside the own one. Gives the bits of a pmap with as
-/// many replicas. As jax.vmap with an axis name; functions are run lane by lane, not rewritten.
+/// As pmap, with lanes instead of replicas. Lanes are threads of which one runs at a time; it hands
+/// over when it waits for others in a collective. So there may be a thousand lanes. All are in this
+/// process: in a launched job a vmap's axis has the lanes of this replica alone, and its
+/// collectives may also name the job's axis. Gives the bits of a pmap with as many replicas. As
+/// jax.vmap with an axis name, but functions run lane by lane and are not rewritten.
 template <typename F>
 [[nodiscard]] auto vmap(F f, VmapOptions options = {},
                         std::source_location where = std::source_location::current()) {

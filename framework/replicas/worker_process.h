@@ -55,7 +55,7 @@ struct LaunchCall {
   std::string where;
 };
 
-/// What a started worker was given.
+/// What the launcher gives a worker when it starts it.
 struct WorkerPlace {
   LaunchCall call;
   std::int64_t index;
@@ -69,14 +69,15 @@ struct WorkerPlace {
 /// This process' place, if it is a worker that was started anew.
 [[nodiscard]] const std::optional<WorkerPlace>& inherited_place();
 
-/// Starts the worker of `place`, whose store and report it makes: forked into `run`, which does not
-/// return, if this process has one thread, started anew otherwise. `earlier` are the job's workers
-/// so far, whose descriptors a fork must not keep. Throws CommError if the system refuses.
+/// Starts the worker of `place` and makes its store and report. If this process has one thread, the
+/// worker is forked and calls `run`, which does not return; otherwise the program is started anew.
+/// A fork closes the descriptors of `earlier`, the job's workers so far. Throws CommError if the
+/// system refuses.
 [[nodiscard]] WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlier,
                                          const std::function<void(const WorkerPlace&)>& run);
 
-/// While it lives this process' children can be waited for: where SIGCHLD is ignored, also by who
-/// started this program, the system would reap them unseen.
+/// While this lives, this process' children can be waited for. If SIGCHLD is ignored (a parent may
+/// have set that), the system would reap them unseen.
 class ChildrenToWaitFor {
  public:
   ChildrenToWaitFor() noexcept;
@@ -88,7 +89,7 @@ class ChildrenToWaitFor {
   struct sigaction own_;
 };
 
-/// How a worker's replicas ended, as it travels to the launcher. Of several the first error counts.
+/// How a worker's replicas ended, as sent to the launcher. Of several errors the first counts.
 struct Report {
   std::int64_t replica = 0;  ///< the one whose error is the root cause
   std::string type;          ///< of that error; "" if all their functions returned
@@ -97,10 +98,10 @@ struct Report {
 
   [[nodiscard]] bool done() const noexcept { return type.empty(); }
 };
-/// A message is cut, so that a report never waits for its reader.
+/// Sends a report. Long messages are cut, so that the worker never waits for the reader.
 void send_report(int descriptor, const Report& report) noexcept;
-/// Adds to `text` what can be read without waiting, and closes the pipe at its end. Returns what
-/// counts of all that the text has so far.
+/// Adds to `text` what can be read without waiting, and closes the pipe at its end. Returns the
+/// report that counts among all in `text`.
 [[nodiscard]] std::optional<Report> read_report(Descriptor& pipe, std::string& text);
 
 }  // namespace lockstep::replicas

@@ -9,8 +9,8 @@ namespace lockstep {
 /// reason.
 class File {
  public:
-  /// `flags` as open(2) takes them; a new file gets the permissions that the umask leaves. Messages
-  /// call it `name`, which is the path if it is left out.
+  /// `flags` as open(2) takes them. A new file gets the permissions that the umask leaves. Messages
+  /// call the file `name`; the default is the path.
   File(const std::filesystem::path& path, int flags, std::filesystem::path name = {});
   File(const File&) = delete;
   File& operator=(const File&) = delete;
@@ -24,8 +24,8 @@ class File {
   /// Waits until what was written is on the disk.
   void sync() const;
 
-  /// Whether its name still leads to it: nobody has removed, renamed or replaced it or a folder
-  /// above it.
+  /// Whether the name still leads to this file: nobody has removed, renamed or replaced it or a
+  /// folder above it.
   [[nodiscard]] bool is_in_place() const noexcept;
 
  private:
@@ -33,17 +33,17 @@ class File {
   int descriptor_;
 };
 
-/// Makes `path` a file that holds `text`: whoever opens it, even after a crash, finds the old file
-/// or the new one, never a part. Throws Error where it can't be written; nothing is left behind
-/// then, nor by what kills the process (but see sweep_temporary_files()).
+/// Writes `text` to the file `path`. A reader finds the old file or the new one, never a part, even
+/// after a crash. Throws Error if the file can't be written. Then nothing is left behind; nor if
+/// the process is killed (but see sweep_temporary_files()).
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// The same for a file that does not exist yet; false if it does. Of several processes that write
-/// it at once, one gets true.
+/// The same for a new file. False if it exists. Of several processes that write it at once, one
+/// gets true.
 [[nodiscard]] bool write_new_file(const std::filesystem::path& path, std::string_view text);
 
-/// Removes what these leave of `path` where they were killed and the file system knows no files
-/// without names (O_TMPFILE).
+/// Removes temporary files of killed writers of `path`. They remain only on file systems that know
+/// no files without names (O_TMPFILE).
 void sweep_temporary_files(const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -16,12 +16,12 @@
 
 namespace lockstep {
 
-/// One value of a metrics line. A double that is not finite is written as null: JSON has no other
-/// way to say it.
+/// One value of a metrics line. A double that is not finite is written as null, since JSON has no
+/// word for it.
 using MetricValue = std::variant<std::int64_t, double, std::string>;
 
-/// The double that is written as the shortest decimal that reads back as `value`: 0.16 for 0.16f,
-/// where static_cast<double>(0.16f) is written as 0.1599999964237213.
+/// The double that prints as the shortest decimal that reads back as `value`: 0.16 for 0.16f, where
+/// static_cast<double>(0.16f) prints as 0.1599999964237213.
 [[nodiscard]] double shortest_decimal(float value);
 
 /// Appends to metrics.jsonl in a run's folder, one JSON object a line. A line is handed to the
@@ -36,7 +36,7 @@ class MetricsWriter {
   /// as check_place().
   void write(const std::vector<std::pair<std::string, MetricValue>>& values);
 
-  /// Throws Error if the file is no longer where it was made: what is written to it would be lost.
+  /// Throws Error if the file was moved or removed: new lines would be lost.
   void check_place() const;
 
  private:
@@ -44,7 +44,7 @@ class MetricsWriter {
   File file_;
 };
 
-/// What a run's memory came to.
+/// The memory that a run took, and the prediction.
 struct MemoryReport {
   HostMemoryUse predicted;
   HostMemoryUse measured;
@@ -73,10 +73,10 @@ struct RunResult {
   std::string libtorch{};    // its version
 };
 
-/// The text of result.json: the fields in the order of RunResult, `skipped_steps`, `parameters` and
-/// `buffers_sha256` only where there are some (a number for a tensor of one element, else nested
-/// lists). Numbers of float32 and narrower are written as shortest_decimal has them; what is not
-/// finite is null.
+/// The text of result.json: the fields in the order of RunResult. `skipped_steps`, `parameters` and
+/// `buffers_sha256` are left out if empty. A tensor of one element is a number, others are nested
+/// lists. Numbers of float32 and narrower are written as by shortest_decimal(); numbers that are
+/// not finite are null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 
 /// Writes result.json into a run's folder, atomically. Throws Error where it can't be written.

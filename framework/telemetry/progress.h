@@ -28,8 +28,8 @@ struct ProgressState {
 
 /// The whole state on one line, for a log:
 ///   step 20/200  epoch 1  loss 0.4312  10500 samples/s  0:09 left
-/// What is not known yet is left out. What is left is the mean time a step has taken, times the
-/// steps to come: --:-- before one is done, at least a second before the last.
+/// Unknown values are left out. The time left is the mean time of a step times the steps to come:
+/// --:-- before the first step is done, at least a second before the last.
 [[nodiscard]] std::string progress_text(const ProgressState& state);
 
 /// The same in fewer than `columns` characters (the last column of some terminals wraps), with a
@@ -38,8 +38,8 @@ struct ProgressState {
 /// Where it doesn't fit, samples/s go first, then the epoch, then the time left, then the loss.
 [[nodiscard]] std::string progress_bar(const ProgressState& state, int columns);
 
-/// How wide the terminal is that `stream` writes to, right now: 80 where it doesn't tell; nothing
-/// where it is no terminal.
+/// The width of the terminal that `stream` writes to, now. 80 if the terminal does not tell;
+/// nothing if `stream` is no terminal.
 [[nodiscard]] std::optional<int> terminal_columns(std::FILE* stream);
 
 /// Shows progress on `stream`: on a terminal as one line that is redrawn, fitted to its width, at
@@ -61,16 +61,16 @@ class Progress {
   /// Shows this state at once.
   void update(const ProgressState& state);
 
-  /// Takes note of the state, for the next time something is due. As cheap as that: for every step.
+  /// Keeps the state for the next line that is due. Cheap enough for every step.
   void note(const ProgressState& state);
 
-  /// Draws anew what is due: on a terminal, where time has passed or its width has changed.
+  /// Draws again if due: on a terminal, if time has passed or its width has changed.
   void tick();
 
-  /// Shows a line of the caller's, on a terminal above the one that is redrawn.
+  /// Prints a line of the caller's. On a terminal it goes above the progress line.
   void print(std::string_view line);
 
-  /// Ends the line that is redrawn, so that others may write. More updates may follow.
+  /// Ends the progress line, so that others may write. More updates may follow.
   void finish();
 
   [[nodiscard]] bool on_terminal() const noexcept { return on_terminal_; }
@@ -93,8 +93,8 @@ class Progress {
   std::string drawn_;                   // the line on the terminal that is not ended yet
 };
 
-/// A thread that ticks until it is stopped, ten times a second; none unless on a terminal. It must
-/// end before `progress`.
+/// A thread that calls tick() ten times a second until it is stopped; none unless on a terminal. It
+/// must end before `progress`.
 [[nodiscard]] std::jthread progress_ticks(Progress& progress);
 
 }  // namespace lockstep

@@ -16,11 +16,11 @@ namespace lockstep::training {
 void start_alike(const std::vector<at::Tensor>& tensors, const AxisNames& axis_name);
 
 /// Throws ValueError unless the replicas' parameters have the same names, shapes and dtypes, in the
-/// same order, and the same ones of them require a gradient: it names the first that differs and
-/// the replicas. All replicas together.
+/// same order, and the same parameters require a gradient. The message names the first that differs
+/// and the replicas. All replicas together.
 void check_same_model(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
                       const AxisNames& axis_name);
-/// The same of what else a model has: things of a `kind`, each described in a line.
+/// The same check for other parts of a model: things of a `kind`, each described in a line.
 void check_same_model(const char* kind, const std::vector<std::string>& lines,
                       const AxisNames& axis_name);
 /// "'weight' (3, 5) Float"
@@ -29,21 +29,21 @@ void check_same_model(const char* kind, const std::vector<std::string>& lines,
 /// A hash of a tensor's bytes, the same on machines of one kind.
 [[nodiscard]] std::int64_t hash_of(const at::Tensor& tensor);
 
-/// For two tensors of one dtype and shape, however they lie.
+/// Compares two tensors of one dtype and shape. Their strides may differ.
 [[nodiscard]] bool has_same_bytes(const at::Tensor& a, const at::Tensor& b);
 
-/// Which one is not alike on all replicas, and the replicas that differ from replica 0.
+/// The index of a tensor that differs, and the replicas on which it differs from replica 0's.
 struct Difference {
   std::size_t index;
   std::vector<std::int64_t> replicas;
 };
-/// The first of the replicas' hashes, as many on each, that differs. All replicas together.
+/// The first of `hashes` (as many on each replica) that differs. All replicas together.
 [[nodiscard]] std::optional<Difference> first_difference(const std::vector<std::int64_t>& hashes,
                                                          const AxisNames& axis_name);
 
-/// Throws Error unless the `tensors`, called `names`, have the same bytes on all replicas: it names
-/// the first that differs, as a thing of this `kind`, and the replicas that differ from replica 0.
-/// Hashes of 64 bits are compared. All replicas together.
+/// Throws Error unless the `tensors`, called `names`, have the same bytes on all replicas. The
+/// message names the first that differs, as a `kind`, and the replicas that differ from replica 0.
+/// Compares hashes of 64 bits. All replicas together.
 void check_agreement(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
                      const AxisNames& axis_name, const char* kind = "parameter");
 

@@ -12,14 +12,14 @@
 
 namespace lockstep::training {
 
-/// Gathers blocks' parameters when they run and drops them after it, in forward and backward. At
-/// most two blocks are there at a time: the one that runs, and the one before (in a backward) or,
-/// where a network carries bytes meanwhile, the next in the last forward's order.
+/// Gathers blocks' parameters when they run and drops them afterwards, in forward and backward. At
+/// most two blocks are gathered at a time: the one that runs, and the one before (in a backward)
+/// or, over a network, the next one in the last forward's order.
 class BlockGathering final : public std::enable_shared_from_this<BlockGathering> {
  public:
-  /// `blocks` are the groups 1, 2, … of the parameters' layout. `left` is called with each bucket
-  /// of a block whose backward is over, at the same places on all replicas; not for a block that
-  /// ran on an input without a gradient.
+  /// `blocks` are the groups 1, 2, … of the parameters' layout. `left` is called for each bucket of
+  /// a block whose backward is over, at the same places on all replicas. It is not called for a
+  /// block that ran on an input without a gradient.
   BlockGathering(const std::vector<Block*>& blocks, FlatParameters& parameters,
                  collectives::AxisQueue& queue, std::function<void(std::size_t bucket)> left);
 
@@ -27,19 +27,19 @@ class BlockGathering final : public std::enable_shared_from_this<BlockGathering>
   at::Tensor run(Block& block, const at::Tensor& input);
 
   [[nodiscard]] bool keeps_everything() const noexcept { return keeps_everything_ > 0; }
-  /// A backward of the trainer begins: `left` is called until it ends. In others, of
-  /// autograd::grad, blocks are gathered and dropped all the same.
+  /// A backward of the trainer begins: `left` is called until it ends. Other backwards
+  /// (autograd::grad) gather and drop blocks without these calls.
   void begin_backward();
-  /// The gradients of parameter `item` are there.
+  /// The gradient of parameter `item` has been computed.
   void gradient_ready(std::size_t item);
-  /// A backward has ended: drops what is still there.
+  /// A backward has ended: drops blocks that are still gathered.
   void end_backward();
-  /// A step ends: drops what a backward with create_graph has left for the next one.
+  /// A step ends: drops blocks that a backward with create_graph has kept.
   void end_step();
 
-  /// Gathers all blocks, which stay until end_backward(); while they are held longer.
+  /// Gathers all blocks until end_backward(), or longer while they are held.
   void gather_everything();
-  /// The parameters of blocks[part], or of all, are there while the result lives.
+  /// While the result lives, the parameters of blocks[part], or of all blocks, are gathered.
   [[nodiscard]] std::shared_ptr<void> hold(std::size_t part);
   [[nodiscard]] std::shared_ptr<void> hold_everything();
 

@@ -44,10 +44,10 @@ struct DataParallelOptions {
 /// everything alike, in the same order; for one thread.
 class DataParallel {
  public:
-  /// For the module's parameters that require a gradient, and its buffers; the module lives as long
-  /// as this is used. Throws ValueError for ones that are not floating and dense, that another
-  /// trainer has, for models that differ between replicas, for an Embedding with max_norm (its
-  /// forward makes replicas differ), and for options out of range.
+  /// Averages the module's parameters that require a gradient, and its buffers. The module must
+  /// live as long as this is used. Throws ValueError for parameters that are not floating and dense
+  /// or that another trainer has, for models that differ between replicas, for an Embedding with
+  /// max_norm (its forward makes replicas differ), and for options out of range.
   explicit DataParallel(torch::nn::Module& module, const AxisNames& axis_name = "data",
                         const DataParallelOptions& options = {},
                         std::source_location where = std::source_location::current());
@@ -60,20 +60,19 @@ class DataParallel {
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  /// What loss.backward() does with this trainer alive, of one loss: each parameter's .grad()
-  /// becomes the mean over the replicas of this loss' gradients and those accumulated since the
-  /// last call. loss.backward() itself adds to what .grad() held, as autograd has it, and averages
-  /// that; here it is replaced. An undefined loss has none: of a replica without samples.
-  /// ValueError for a loss that needs no gradient or has several elements, and for gradients that
-  /// are not dense.
+  /// Runs loss.backward() for one loss: each parameter's .grad() becomes the mean over the replicas
+  /// of this loss' gradients and those accumulated since the last call. What .grad() held before is
+  /// replaced; a plain loss.backward() adds to it, as autograd does, and averages the sum. A
+  /// replica without samples passes an undefined loss, which has no gradients. ValueError for a
+  /// loss that needs no gradient or has several elements, and for gradients that are not dense.
   void backward(const at::Tensor& loss, const training::BackwardOptions& options = {},
                 std::source_location where = std::source_location::current());
-  /// loss.backward() of a microbatch: its gradients are added to the next backward's. Nothing is
+  /// loss.backward() of a microbatch. Its gradients are added to the next backward's. Nothing is
   /// sent.
   void accumulate(const at::Tensor& loss,
                   std::source_location where = std::source_location::current());
-  /// Throws Error unless all replicas have equal parameters and buffers, which names the first that
-  /// differs and the replicas that differ from replica 0. All replicas together.
+  /// Throws Error unless all replicas have equal parameters and buffers. The message names the
+  /// first that differs and the replicas that differ from replica 0. All replicas together.
   void check_agreement(std::source_location where = std::source_location::current());
   /// Whether training is known to have drawn from LibTorch's process-wide generator: threads,
   /// processes and fewer workers then need not give the same bits.
@@ -82,8 +81,8 @@ class DataParallel {
  private:
   DataParallel(const std::vector<at::Tensor>& leaves, const AxisNames& axis_name,
                const DataParallelOptions& options, std::source_location where);
-  // Of `parameters` those that require a gradient are averaged; all start alike. They are those of
-  // `module`, or of a tree (nullptr).
+  // Averages those of `parameters` that require a gradient; all start alike. They are the
+  // parameters of `module`, or of a tree (nullptr).
   DataParallel(torch::nn::Module* module, training::ModuleParameters parameters,
                const AxisNames& axis_name, const DataParallelOptions& options,
                std::source_location where);

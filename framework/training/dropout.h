@@ -13,12 +13,12 @@
 
 namespace lockstep {
 
-/// `input` with each element zero with probability `p` and divided by 1 - p otherwise: which ones
-/// is a pure function of `key` and the sizes. Throws ValueError for a `p` outside of [0, 1] and an
-/// input that is not floating.
+/// `input`, with each element set to zero with probability `p` and otherwise divided by 1 - p. The
+/// choice is a pure function of `key` and the sizes. Throws ValueError for a `p` outside of [0, 1]
+/// and an input that is not floating.
 [[nodiscard]] at::Tensor dropout(const at::Tensor& input, double p, const Key& key);
 
-/// Where a trainer is, for what its module draws at random.
+/// A trainer's position in training, from which its module draws at random.
 struct RandomPosition {
   Key key;  ///< of seed and replica
   std::int64_t step = 0;
@@ -38,9 +38,9 @@ struct RandomPosition {
 ///   torch::nn::Sequential net(torch::nn::Linear(64, 64), lockstep::Dropout(0.1));
 ///   ZeroTrainer trainer(*net, {.seed = 7});
 ///
-/// In evaluation mode (and with p = 0) forward gives its input. In training mode it throws Error
-/// unless a trainer (ZeroTrainer, DataParallel) lives that was made for a module with this one in
-/// its tree, and where it runs in a map inside the replica: use dropout() with a key there.
+/// In evaluation mode (and with p = 0) forward returns its input. In training mode it throws Error
+/// unless a trainer (ZeroTrainer, DataParallel) of a module that contains this one is alive, and in
+/// a map inside the replica: use dropout() with a key there.
 class DropoutImpl : public torch::nn::Cloneable<DropoutImpl> {
  public:
   /// Throws ValueError for a `p` outside of [0, 1].
@@ -51,7 +51,7 @@ class DropoutImpl : public torch::nn::Cloneable<DropoutImpl> {
   void reset() override {}
   void pretty_print(std::ostream& stream) const override;
 
-  /// Called by a trainer whose module has this one at `path`.
+  /// Called by a trainer whose module has this Dropout at `path`.
   void follow(std::weak_ptr<const RandomPosition> place, std::string path);
 
  private:

@@ -20,10 +20,10 @@ namespace lockstep::training {
 class LocalGradients;
 class StagingBuffers;
 
-/// Where a replica's own gradients are until they are reduced, and what it gets of the means.
+/// Where a replica keeps its own gradients until they are reduced, and its part of the means.
 enum class GradientWay {
-  kept_whole,       ///< in memory of their own; all of the means
-  kept,             ///< in memory of their own; its shard of each bucket, as with the others
+  kept_whole,       ///< in memory of their own; gets all of the means
+  kept,             ///< in memory of their own; gets its shard of each bucket, as below
   staged,           ///< each bucket's in one of a few staging buffers, while it is reduced
   summed_in_turns,  ///< in TurnGradients, which replicas that take turns share
 };
@@ -33,23 +33,24 @@ struct FlatGradientOptions {
   /// Whether kept gradients are reduced in the midst of the backward. Staged ones always are, those
   /// summed in turns never.
   Overlap overlap = Overlap::automatic;
-  /// Each microbatch's gradients are reduced, and the means are summed; otherwise each replica sums
-  /// its own first, which staged ones cannot.
+  /// Whether each microbatch's gradients are reduced, and the means summed. Otherwise each replica
+  /// sums its own gradients first, which is impossible for staged ones.
   bool reduces_every_microbatch = false;
   Compression compression = Compression::none;  ///< not of what is summed in turns
 };
 
-/// The dtype of a bucket's gradients: those of half types are summed and sent in float32.
+/// The dtype of a bucket's gradients. Half types are summed and sent in float32.
 [[nodiscard]] at::ScalarType gradient_dtype(const tree::FlatBucket& bucket);
 
-/// Gradients in flat buckets, and their means over an axis: a reduction (sum, then one division) a
-/// bucket. Between begin() and finish() the gradients of one backward are added, each as it comes.
-/// All replicas begin, close and finish alike; which parameters have a gradient may differ.
+/// Gradients in flat buckets, and their means over an axis: one reduction (sum, then one division)
+/// for each bucket. Between begin() and finish() the gradients of one backward are added, each as
+/// it comes. All replicas begin, close and finish alike. They may differ in which parameters have a
+/// gradient.
 class FlatGradients {
  public:
-  /// For parameters laid out by `layout`, buckets of group 0 behind the others. The reductions go
-  /// through `queue`, until the last finish(); it must end before this, whose buffers may be under
-  /// way. All replicas together.
+  /// For parameters laid out by `layout`, in which buckets of group 0 come last. The reductions go
+  /// through `queue` until the last finish(). The queue must end before this object, whose buffers
+  /// it may be using. All replicas together.
   FlatGradients(const std::vector<at::Tensor>& parameters, const tree::FlatLayout& layout,
                 const AxisNames& axis_name, const FlatGradientOptions& options,
                 collectives::AxisQueue& queue);
@@ -57,15 +58,16 @@ class FlatGradients {
 
   /// Begins a microbatch, which may be the first or the last of a step.
   void begin(bool first, bool last);
-  /// The gradient of parameter `index` is there.
+  /// Takes the gradient of parameter `index`.
   void add(std::size_t index, const at::Tensor& gradient);
-  /// Whether it has come in this microbatch.
+  /// Whether the gradient of parameter `index` has come in this microbatch.
   [[nodiscard]] bool has(std::size_t index) const { return has_[index]; }
-  /// No more gradients come for a bucket of a layout with groups, which is reduced after this or
-  /// finish(): so all replicas reduce at the same places among their other collectives.
+  /// For a layout with groups: no more gradients come for this bucket. It is reduced after this
+  /// call or finish(), so that all replicas reduce it at the same place among their other
+  /// collectives.
   void close(std::size_t bucket);
-  /// Ends the microbatch; after the last the means are there. Parameters without a gradient count
-  /// as zeros; returns them.
+  /// Ends the microbatch. After the last one the means are complete. Parameters without a gradient
+  /// count as zeros; returns their indices.
   std::vector<std::size_t> finish();
 
   /// Whether this replica gets the whole mean, not its shard of each bucket.
@@ -73,18 +75,18 @@ class FlatGradients {
     return options_.way == GradientWay::kept_whole;
   }
 
-  /// Forgets what compression has left out: gradients that are not finite have spoiled it.
+  /// Forgets what compression has left out, since gradients that are not finite have spoiled it.
   void forget_residuals();
 
-  /// The mean of a bucket, flat: of all of it or of this replica's shard. After the last finish()
-  /// and until the next begin().
+  /// The mean of a bucket, flat: the whole bucket or this replica's shard. Valid from the last
+  /// finish() until the next begin().
   [[nodiscard]] const at::Tensor& mean(std::size_t bucket) const { return buckets_[bucket].mean; }
   /// A parameter's mean gradient. Needs has_whole_means().
   [[nodiscard]] at::Tensor mean_of(std::size_t index) const;
 
-  /// What this replica takes; of what those that take turns have together, its part.
+  /// Memory of this replica. If replicas take turns: its part of their common memory.
   [[nodiscard]] MemoryUse use() const noexcept;
-  /// What a replica will take, without the sets of TurnGradients. `overlaps` as the queue.
+  /// Predicts a replica's memory, without the sets of TurnGradients. `overlaps` as the queue's.
   [[nodiscard]] static MemoryUse predicted_use(const tree::FlatLayout& layout,
                                                const FlatGradientOptions& options, bool overlaps);
 

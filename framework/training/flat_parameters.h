@@ -16,27 +16,26 @@
 
 namespace lockstep::training {
 
-/// What replica r updates: all, its shard of each bucket, or the buckets of group r + 1. Where
-/// replicas share memory `all` is its shard, too.
+/// What replica r updates: everything, its shard of each bucket, or the buckets of group r + 1. If
+/// replicas share memory, `all` means its shard, too.
 enum class ParameterUpdates { all, own_shard, own_group };
 
-/// A module's parameters while a trainer keeps their values in flat buckets. Where all replicas of
-/// the axis can share memory they hold one copy together, and a barrier stands for every exchange.
-/// The memory under a parameter's storage is what changes, so that tensors which share that storage
-/// (tied ones, views that a module keeps) go with it; at the end each parameter has ordinary memory
-/// of its own again.
+/// Keeps a module's parameters in flat buckets for a trainer. If all replicas of the axis can share
+/// memory they hold one copy together, and a barrier replaces every exchange. It changes the memory
+/// under a parameter's storage, so tensors that share the storage (tied ones, views that a module
+/// keeps) follow. At the end each parameter has ordinary memory of its own again.
 ///
-/// Unless groups are what replicas own, buckets of groups other than 0 are cut (replicas that share
-/// memory have none): each replica has its shard, and all while they are gathered.
+/// Buckets of groups other than 0 are cut, unless replicas own groups or share memory. Of a cut
+/// bucket each replica has its shard, and all of it while it is gathered.
 ///
-/// What a program may do with its parameters meanwhile, ZeroTrainer (zero.h) says. Writes show in
-/// LibTorch's version counters and in a few elements of each parameter, which are remembered.
+/// ZeroTrainer (zero.h) says what a program may do with its parameters meanwhile. Writes are
+/// noticed by LibTorch's version counters and by a few remembered elements of each parameter.
 /// (Read-only pages would show all writes, and cost 2 % of a step.)
 class FlatParameters {
  public:
-  /// Puts the `parameters`, which keep their values, into buckets that `layout` describes. All
-  /// replicas together, with equal values. ValueError, naming them, for parameters that overlap,
-  /// and for one that is a part of a storage which others use, too; CommError if the host has not
+  /// Moves the `parameters`, which keep their values, into the buckets of `layout`. All replicas
+  /// together, with equal values. Throws ValueError, naming them, for parameters that overlap, and
+  /// for one that is a part of a storage which other tensors use. CommError if the host has not
   /// enough memory.
   FlatParameters(std::vector<std::string> names, std::vector<at::Tensor> parameters,
                  const tree::FlatLayout& layout, AxisNames axis_name, ParameterUpdates updates);
@@ -52,39 +51,39 @@ class FlatParameters {
     return updates_ == ParameterUpdates::all && !is_common_;
   }
 
-  /// What this replica updates of a bucket, flat, unless it owns groups.
+  /// The part of a bucket that this replica updates, flat. Not if replicas own groups.
   [[nodiscard]] const at::Tensor& own(std::size_t bucket) const { return buckets_[bucket].own; }
-  /// After all replicas have updated what is theirs: makes it everybody's. Graphs that have saved
-  /// older values are refused. All replicas together.
+  /// Call it after all replicas have updated their parts: all replicas then see all updates. Graphs
+  /// that have saved older values are refused. All replicas together.
   void publish();
 
-  /// Throws ValueError, naming it, for a parameter that was written outside of edit(), or replaced
-  /// by what does not fit. Returns whether any was replaced by what fits: for adopt().
+  /// Throws ValueError, naming the parameter, if one was written outside of edit(), or replaced by
+  /// a tensor that does not fit. Returns whether any was replaced by one that fits: for adopt().
   [[nodiscard]] bool check(const AxisCall& call) const;
-  /// Takes over the values that all replicas have replaced; returns whose those are. Error, naming
-  /// parameter and replicas, where they have not done the same. All replicas together.
+  /// Takes over values that all replicas have replaced; returns the parameters' indices. Error,
+  /// naming parameter and replicas, if they did not do the same. All replicas together.
   std::vector<std::size_t> adopt(const AxisCall& call);
-  /// Calls `write`, in which this replica writes parameters as it likes, and takes over what it has
-  /// changed, as adopt(). If `write` throws nothing has changed. All replicas together, while all
-  /// cut buckets are gathered.
+  /// Calls `write`, which may write this replica's parameters, and takes over the changes, as
+  /// adopt() does. If `write` throws, nothing has changed. All cut buckets must be gathered. All
+  /// replicas together.
   std::vector<std::size_t> edit(const std::function<void()>& write, const AxisCall& call);
 
-  /// Begins to gather a cut bucket, unless that has begun.
+  /// Starts to gather a cut bucket, unless that has been started.
   void start_gathering(std::size_t bucket, collectives::AxisQueue& queue);
-  /// Returns when it is gathered: its parameters have their values.
+  /// Returns when the bucket is gathered and its parameters have their values.
   void gather(std::size_t bucket, collectives::AxisQueue& queue);
-  /// Waits for a bucket that is being gathered, and gives its memory back: its parameters are on
-  /// the meta device. Tensors that autograd has saved have values again when it is gathered again.
+  /// Waits for a bucket that is being gathered, and frees its memory. Its parameters are then on
+  /// the meta device. Tensors that autograd has saved have values again once it is gathered again.
   void drop(std::size_t bucket, collectives::AxisQueue& queue);
   [[nodiscard]] bool is_gathered(std::size_t bucket) const {
     return buckets_[bucket].gathered.defined();
   }
 
-  /// Bytes of this replica's own parameters; where they are common, of all replicas together.
+  /// Bytes of this replica's own parameters. If they are common: of all replicas together.
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
-  /// What bytes() will be.
+  /// Predicts bytes().
   [[nodiscard]] static std::int64_t predicted_bytes(const tree::FlatLayout& layout);
-  /// What gathered_peak() will be where a block is gathered beside the one that runs.
+  /// Predicts gathered_peak(), with a block gathered beside the one that runs.
   [[nodiscard]] static std::int64_t predicted_gathered(const tree::FlatLayout& layout);
   /// The most bytes that were gathered at one time.
   [[nodiscard]] std::int64_t gathered_peak() const noexcept { return gathered_peak_; }

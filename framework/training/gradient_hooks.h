@@ -19,17 +19,16 @@ struct BackwardOptions {
 };
 
 /// Hands each parameter's gradient to the receiver as soon as a backward has completed it, in the
-/// thread that runs the backward. The parameter's .grad() stays undefined. Backwards are those of
-/// backward() and any other that reaches a parameter's .grad(), such as loss.backward(); not
-/// autograd::grad. A parameter without a gradient is not called for. An exception ends the
-/// backward.
+/// thread that runs the backward. The parameter's .grad() stays undefined. This holds for
+/// backward() and for any other backward that reaches .grad(), such as loss.backward(), but not for
+/// autograd::grad. Parameters without a gradient are left out. An exception ends the backward.
 class GradientHooks {
  public:
   struct Receiver {
-    /// A backward that backward() has not started has come to its first parameter.
+    /// Called when a backward that backward() did not start reaches its first parameter.
     std::function<void()> begin;
     std::function<void(std::size_t index, const at::Tensor& gradient)> ready;
-    /// That backward is over.
+    /// Called when that backward is over.
     std::function<void()> end;
   };
 
@@ -40,7 +39,7 @@ class GradientHooks {
   GradientHooks(const GradientHooks&) = delete;
   GradientHooks& operator=(const GradientHooks&) = delete;
 
-  /// loss.backward(), in which what .grad() held before does not count.
+  /// loss.backward(), ignoring what .grad() held before.
   void backward(const at::Tensor& loss, const BackwardOptions& options);
 
  private:
@@ -50,13 +49,13 @@ class GradientHooks {
 };
 
 /// The indices of `parameters` (leaves that require a gradient) in the order in which the backward
-/// of `loss` will have their gradients ready: those it does not reach come last, in reverse order.
-/// Read from autograd's graph, which the engine walks by the number that each node got in the
-/// forward, the latest first; nothing is run. `loss` may be undefined: it reaches none.
+/// of `loss` will complete their gradients. Parameters that it does not reach come last, in reverse
+/// order. Read from autograd's graph, which the engine walks by the numbers that nodes got in the
+/// forward, the latest first; nothing is run. An undefined `loss` reaches none.
 [[nodiscard]] std::vector<std::size_t> backward_order(const at::Tensor& loss,
                                                       const std::vector<at::Tensor>& parameters);
 
-/// That of the axis' first replica, for all of them.
+/// backward_order() of the axis' first replica, on all replicas.
 [[nodiscard]] std::vector<std::size_t> agreed_backward_order(
     const at::Tensor& loss, const std::vector<at::Tensor>& parameters, const AxisNames& axis_name);
 

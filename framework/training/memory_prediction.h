@@ -10,7 +10,7 @@ class Module;
 
 namespace lockstep {
 
-/// Bytes by what they are for.
+/// Bytes by purpose.
 struct MemoryUse {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
@@ -25,16 +25,16 @@ struct MemoryUse {
   bool operator==(const MemoryUse&) const = default;
 };
 
-/// What the replicas of a host take.
+/// The memory of the replicas of a host.
 struct HostMemoryUse {
-  MemoryUse largest;  ///< of a replica: by category, the most that any has
-  MemoryUse host;     ///< of all of them: what they hold together counts once
+  MemoryUse largest;  ///< in each category, the most that any replica has
+  MemoryUse host;     ///< of all replicas; shared memory counts once
 };
 
 /// How the replicas of an axis are placed.
 struct ReplicaPlacement {
   std::int64_t replicas = 1;
-  /// How many of them run at once: each worker has its shard() of them, who take turns. 0: all.
+  /// How many replicas run at once. Each worker has its shard() of them, which take turns. 0: all.
   std::int64_t workers = 0;
   /// One host whose replicas hold the parameters once.
   bool shares_memory = true;
@@ -42,14 +42,13 @@ struct ReplicaPlacement {
   bool is_network = false;
 };
 
-/// What ZeroTrainer's buffers will take, before anything is allocated: `module`
-/// may be on the meta device. For Ψ float32 parameters, Adam and one microbatch that is, without
-/// padding and without what is for communication, 16Ψ at stage 0, 8Ψ + 8Ψ/N at 1, 4Ψ + 12Ψ/N at 2
-/// and 16Ψ/N at 3 (Rajbhandari et al., arXiv:1910.02054, for all in float32). Replicas that share
-/// memory hold 4Ψ of it once, and update as at stage 1 at stage 0 too. Replicas that take turns
-/// have 4Ψ/N and a part of their worker's sets of gradients (TurnGradients), 4Ψ each, of which a
-/// model with collectives in its backward takes one a replica: that is predicted for gathered
-/// blocks, and not for collectives of the model's own.
+/// Predicts the memory of ZeroTrainer's buffers before any is allocated: `module` may be on the
+/// meta device. For Ψ float32 parameters, Adam and one microbatch it is 16Ψ at stage 0, 8Ψ + 8Ψ/N
+/// at 1, 4Ψ + 12Ψ/N at 2 and 16Ψ/N at 3, without padding and communication (Rajbhandari et al.,
+/// arXiv:1910.02054, for all in float32). Replicas that share memory hold 4Ψ of it once, and update
+/// as at stage 1 at stage 0 too. Replicas that take turns have 4Ψ/N and a part of their worker's
+/// sets of gradients (TurnGradients), 4Ψ each. A model with collectives in its backward takes one
+/// set a replica. This is predicted for gathered blocks, not for the model's own collectives.
 [[nodiscard]] HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
                                              const ReplicaPlacement& placement);
 

@@ -15,21 +15,20 @@ class Module;
 namespace lockstep::training {
 
 /// A module's buffers. All replicas of an axis start with equal ones, and every step makes them
-/// equal again. A module without buffers sends nothing but, once, the check that it has none on any
-/// replica.
+/// equal again. If there are none, only one message is sent: the check that no replica has any.
 class ModuleBuffers {
  public:
-  /// Gives all replicas replica 0's. `module` may be nullptr, and otherwise lives as long as this
-  /// is used. Throws ValueError for buffers that are not dense and on the CPU, and that do not have
-  /// the same names, shapes and dtypes on all replicas. All replicas together.
+  /// Gives all replicas the buffers of replica 0. `module` may be nullptr; otherwise it must live
+  /// as long as this is used. Throws ValueError for buffers that are not dense and on the CPU, or
+  /// that differ in name, shape or dtype between replicas. All replicas together.
   ModuleBuffers(torch::nn::Module* module, const AxisNames& axis_name, Buffers rule);
 
-  /// Makes the buffers equal, by the rule, those with it that were registered meanwhile. A buffer
-  /// that is equal on all replicas keeps its bits. All replicas together.
+  /// Makes the buffers equal, by the rule, including buffers registered since the last call. A
+  /// buffer that is equal on all replicas keeps its bits. All replicas together.
   void synchronize() { synchronize(rule_); }
 
-  /// Throws Error unless all replicas have equal buffers, which names the first that differs and
-  /// the replicas that differ from replica 0. All replicas together.
+  /// Throws Error unless all replicas have equal buffers. The message names the first that differs
+  /// and the replicas that differ from replica 0. All replicas together.
   void check_agreement() const;
 
  private:

@@ -49,8 +49,8 @@ void check_parameter(const std::string& name, const at::Tensor& parameter);
 /// Throws ValueError, naming it, for the gradient of parameter `name` unless it is dense.
 void check_dense(const at::Tensor& gradient, const std::string& name, const AxisCall& call);
 
-/// Throws ValueError, naming it, for a parameter that requires a gradient now and did not when
-/// `parameters` were taken from their module, or was not registered then.
+/// Throws ValueError, naming it, for a parameter that requires a gradient now, but did not or was
+/// not registered when `parameters` were taken from their module.
 void check_still_all(const ModuleParameters& parameters, const AxisCall& call);
 
 /// Throws ValueError unless `loss` is undefined, or one element that depends on parameters.
@@ -59,25 +59,25 @@ void check_loss(const at::Tensor& loss, const AxisCall& call);
 /// The tensors that require a gradient, each once and checked as above; their names are numbers.
 [[nodiscard]] ModuleParameters leaf_parameters(const std::vector<at::Tensor>& tensors);
 
-/// What is to be laid out, with the tensors' groups.
+/// The tensors as items to be laid out, with their groups.
 [[nodiscard]] std::vector<tree::FlatItem> flat_items(const std::vector<at::Tensor>& tensors,
                                                      const std::vector<std::int64_t>& groups);
 
-/// Those that require a gradient, laid out in `order`. Where their blocks are `cut`, each is a
-/// group, and what is in none comes behind them.
+/// Lays out the parameters that require a gradient, in `order`. With `cuts` each block is a group,
+/// and parameters of no block come behind them.
 [[nodiscard]] tree::FlatLayout flat_layout(const ModuleParameters& parameters,
                                            std::vector<std::size_t> order, double bucket_mb,
                                            std::int64_t shards, bool cuts = false);
 
-/// What a trainer has of a parameter.
+/// A part of a parameter that a trainer can have.
 enum class ParameterPart { values, gradients };
 
-/// The parameters that a trainer has, for as long as it lives: no two trainers of a program can
-/// keep the values of one parameter, nor average its gradients.
+/// The parameters that a trainer has while it lives. No two trainers of a program can keep the
+/// values of one parameter, or average its gradients.
 class ParameterClaims {
  public:
-  /// `owner` is what messages call the trainer. ValueError, naming it, for a parameter of which a
-  /// trainer that lives has one of these parts.
+  /// Messages call the trainer `owner`. Throws ValueError, naming the parameter, if a living
+  /// trainer has one of these parts of it.
   ParameterClaims(const char* owner, std::vector<ParameterPart> parts,
                   const std::vector<std::string>& names, std::vector<at::Tensor> parameters);
   ~ParameterClaims();
@@ -92,9 +92,9 @@ class ParameterClaims {
 /// Which parameters the losses of a step do not depend on; replica 0 logs each once.
 class UnusedParameters {
  public:
-  /// After a microbatch's backward: those of these `indices` had no gradient.
+  /// After a microbatch's backward: the parameters `indices` had no gradient.
   void add(const std::vector<std::size_t>& indices);
-  /// Whether this replica has any in this step; one without a loss has all.
+  /// Whether this replica has unused parameters in this step. Without a loss, all are unused.
   [[nodiscard]] bool any() const { return !unused_ || !unused_->empty(); }
   /// By parameter, whether no replica's losses of this step depend on it. All replicas together.
   [[nodiscard]] std::vector<bool> agree(const std::vector<std::string>& names,

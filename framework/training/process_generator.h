@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// LibTorch's default generator, which a process has once: its threads race for it, and processes
-// each have their own.
+// LibTorch's default generator exists once in a process: its threads race for it, and each process
+// has its own.
 
 /// While it lives, what this thread draws from LibTorch's default generator is a pure function of
 /// `seed`: the default initialization of LibTorch's modules and torch::nn::init give the same bits
@@ -23,9 +23,9 @@ namespace lockstep {
 ///
 ///   const lockstep::SeededInitialization guard(seed);
 ///
-/// The threads of a process take turns: another one's guard waits for the end of this one's, so
-/// collectives, maps and launch() are an Error while it lives. Who draws without a guard at the
-/// same time disturbs it. After it the generator is what it was. Guards of one thread nest.
+/// The threads of a process take turns: a second guard waits for the end of the first, so
+/// collectives, maps and launch() are an Error while one lives. A draw without a guard at the same
+/// time disturbs it. Afterwards the generator is what it was. Guards of one thread nest.
 class SeededInitialization {
  public:
   explicit SeededInitialization(std::uint64_t seed);
@@ -39,22 +39,22 @@ class SeededInitialization {
   at::Tensor outer_state_;
 };
 
-/// The result of make(), which is called under such a guard.
+/// Calls make() under such a guard and returns its result.
 template <typename Make>
 [[nodiscard]] auto seeded(std::uint64_t seed, Make&& make) {
   const SeededInitialization guard(seed);
   return std::forward<Make>(make)();
 }
 
-/// Notices draws from LibTorch's default generator by any of the process' threads, but for those
-/// under a guard. To seed it is no draw.
+/// Notices draws from LibTorch's default generator by any thread of the process, except draws under
+/// a guard. Seeding is no draw.
 class DrawWatch {
  public:
-  /// All draws until now have initialized modules: no watch counts them.
+  /// Says that all draws until now have initialized modules: no watch counts them.
   static void note_initialization();
 
-  /// Whether there was a draw since the last look or, if that is later, note_initialization(),
-  /// which has been called before.
+  /// Whether there was a draw since the last look(), or since note_initialization() if that is
+  /// later. note_initialization() must have been called before.
   [[nodiscard]] bool look();
 
  private:

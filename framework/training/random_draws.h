@@ -15,18 +15,18 @@ namespace lockstep::training {
 /// microbatch, and notices draws from LibTorch's process-wide generator.
 class RandomDraws {
  public:
-  /// `module` may be nullptr, and otherwise lives as long as this is used.
+  /// `module` may be nullptr; otherwise it must live as long as this is used.
   RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomness randomness,
               const AxisNames& axis_name);
 
-  /// A microbatch's backward begins: notices whether its forward has drawn. ValueError where that
-  /// is not allowed.
+  /// A microbatch's backward begins: checks whether its forward has drawn. ValueError if that is
+  /// not allowed.
   void begin_backward();
-  /// The microbatch's backward is over, the last one of a step or not. At the end of the first step
-  /// all replicas call it together, and replica 0 warns for all; later each warns of its own draws.
+  /// The microbatch's backward is over; `is_last`: the step's last one. At the end of the first
+  /// step all replicas call it together, and replica 0 warns for all. Later each warns for itself.
   void end_backward(bool is_last);
 
-  /// Whether this replica knows of a draw: of its own or, from the first step, of any replica.
+  /// Whether this replica knows of a draw: its own, or any replica's in the first step.
   [[nodiscard]] bool seen() const noexcept { return seen_; }
 
  private:

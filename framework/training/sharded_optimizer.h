@@ -20,9 +20,9 @@ class FlatParameters;
 class ParameterClaims;
 }  // namespace training
 
-/// Any of LibTorch's optimizers, cut into shards of whole parameters: each parameter's state is at
-/// one replica alone, which updates it for all of them. For what ZeroTrainer's optimizers do not
-/// have; with gradients that are equal on all replicas, as DataParallel leaves them:
+/// Any of LibTorch's optimizers, cut into shards of whole parameters: one replica holds each
+/// parameter's state, and updates it for all. For optimizers that ZeroTrainer does not have.
+/// Gradients must be equal on all replicas, as DataParallel leaves them:
 ///
 ///   DataParallel parallel(*model, "data");
 ///   ShardedOptimizer optimizer(model->parameters(), [](std::vector<at::Tensor> own) {
@@ -31,19 +31,19 @@ class ParameterClaims;
 ///   parallel.backward(loss);
 ///   optimizer.step();
 ///
-/// The parameters lie in a flat buffer for each owner, which replicas that share memory hold
-/// together, once; a program replaces and writes them as those of a ZeroTrainer (zero.h). When it
-/// ends each replica owns ordinary parameters again. All replicas call everything alike; for one
-/// thread.
+/// The parameters lie in one flat buffer for each owner. Replicas that share memory hold these
+/// once. A program replaces and writes parameters as with a ZeroTrainer (zero.h). When the
+/// optimizer ends each replica owns ordinary parameters again. All replicas call everything alike;
+/// for one thread.
 class ShardedOptimizer {
  public:
-  /// Makes the optimizer of the parameters that are this replica's.
+  /// Makes the optimizer for the parameters that this replica owns.
   using Make = std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor> own)>;
 
-  /// Each parameter once, even if it stands in `parameters` twice; those that require no gradient
-  /// are left out. Larger ones go first, to the replica that has least: owners depend on sizes
-  /// alone. Throws ValueError for parameters that are not floating and dense, that overlap, that
-  /// another trainer has, and that differ in shape or dtype between replicas.
+  /// Repeated `parameters` count once; those that require no gradient are left out. Owners depend
+  /// on sizes alone: larger parameters go first, each to the replica that has least. Throws
+  /// ValueError for parameters that are not floating and dense, that overlap, that another trainer
+  /// has, and that differ in shape or dtype between replicas.
   ShardedOptimizer(const std::vector<at::Tensor>& parameters, const Make& make,
                    const AxisNames& axis_name = "data",
                    std::source_location where = std::source_location::current());
@@ -51,14 +51,14 @@ class ShardedOptimizer {
   ShardedOptimizer(const ShardedOptimizer&) = delete;
   ShardedOptimizer& operator=(const ShardedOptimizer&) = delete;
 
-  /// Updates the own parameters from their .grad(), and gives all replicas everybody's. A backward
-  /// of what was computed before it is an error of autograd's.
+  /// Updates the own parameters from their .grad(), and gives all replicas all updates. A backward
+  /// of a graph from before this call is autograd's error.
   void step(std::source_location where = std::source_location::current());
   /// As ZeroTrainer::edit_parameters().
   void edit_parameters(const std::function<void()>& write,
                        std::source_location where = std::source_location::current());
 
-  /// This replica's optimizer, to set a learning rate, for example; nullptr if no parameter is its.
+  /// This replica's optimizer, for example to set a learning rate; nullptr if it owns no parameter.
   [[nodiscard]] torch::optim::Optimizer* own() const noexcept { return optimizer_.get(); }
 
  private:

@@ -13,13 +13,13 @@
 
 namespace lockstep::training {
 
-/// How many sets the TurnGradients of replicas `first` … `first` + `count` - 1 make, where each
-/// runs from take() to give() in order. Where they wait for each other in between it is `count`.
+/// The number of sets that TurnGradients make for the replicas `first` … `first` + `count` - 1, if
+/// each runs from take() to give() in order. If they wait for each other in between it is `count`.
 [[nodiscard]] std::int64_t most_sets_in_turn(std::int64_t first, std::int64_t count);
 
-/// Gradients of the replicas that take turns in one worker. Each of them fills a set of buffers
-/// and gives it away; complete subtrees of the canonical order are summed at once, so that n
-/// replicas that run one after the other need about log2(n) sets (most_sets_in_turn()).
+/// Gradients of the replicas that take turns in one worker. Each replica fills a set of buffers and
+/// gives it away. Complete subtrees of the canonical order are summed at once, so n replicas that
+/// run one after the other need about log2(n) sets (most_sets_in_turn()).
 class TurnGradients {
  public:
   /// A flat tensor a bucket.
@@ -33,14 +33,14 @@ class TurnGradients {
   TurnGradients(const tree::FlatLayout& layout, int replicas_here)
       : layout_(layout), replicas_here_(replicas_here) {}
 
-  /// A set whose values are anything.
+  /// A set with arbitrary values.
   [[nodiscard]] Set take();
   /// Replica `replica` of the axis gives its gradients away.
   void give(std::int64_t replica, Set set);
-  /// After all replicas of the axis have given: what `replica` brings to the reduction over all of
-  /// them. That is the sum of the subtree that begins with it, or -0, which changes no sum.
+  /// After all replicas of the axis have given: what `replica` contributes to the reduction over
+  /// all of them. That is the sum of the subtree that begins with it, or -0, which changes no sum.
   [[nodiscard]] Set brought_by(std::int64_t replica);
-  /// All reductions are over for a replica, and so for all of this worker: sets are free again.
+  /// A replica's reductions are over, and so are all of this worker's: sets are free again.
   void finish();
 
   /// Bytes of one set.

@@ -22,11 +22,11 @@
 
 namespace lockstep {
 
-/// What a step has come to, the same on all replicas.
+/// The outcome of a step, the same on all replicas.
 struct StepReport {
   double gradient_norm = 0;  ///< of the mean gradients, before clipping
-  bool skipped = false;      ///< they or a loss were not finite, and nothing has changed
-  std::string reason{};      ///< what was not: "the gradient of parameter 'w' is not finite"
+  bool skipped = false;      ///< a gradient or loss was not finite; nothing has changed
+  std::string reason{};      ///< why: "the gradient of parameter 'w' is not finite"
 };
 
 /// Synchronized data-parallel training of a module by the replicas of an axis, with optimizer
@@ -37,38 +37,39 @@ struct StepReport {
 ///   trainer.backward(loss(model->forward(inputs), targets));
 ///   trainer.step(1e-3);
 ///
-/// Parameters lie in flat buckets, of which replicas that share memory hold one copy together; the
-/// module stays an ordinary one, and tensors that share a parameter's storage go along. For Ψ bytes
-/// of parameters and N replicas a replica sends 2(N-1)/N Ψ a step over a network at stages 0 to 2,
-/// and (1 + 2m)(N-1)/N Ψ at stage 3 with m microbatches; with reduce_every_microbatch 2m, 1 + m,
-/// 1 + m and 3m times (N-1)/N Ψ.
+/// Parameters lie in flat buckets; replicas that share memory hold one copy. The module stays an
+/// ordinary one, and tensors that share a parameter's storage follow it. For Ψ bytes of parameters,
+/// N replicas and m microbatches, a replica sends this much over a network in each step:
+/// 2(N-1)/N Ψ at stages 0 to 2, (1 + 2m)(N-1)/N Ψ at stage 3. With reduce_every_microbatch it is
+/// 2m, 1 + m, 1 + m and 3m times (N-1)/N Ψ at stages 0, 1, 2 and 3.
 ///
-/// Between the trainer's calls a program may replace values as a whole (torch::load, set_data):
-/// they are trained on from the next step on, if they are alike on all replicas. It writes into
-/// parameters in edit_parameters() alone; anything else that writes them is a ValueError of the
-/// next backward() or step(), with every placement. Before the first backward() all writes are
-/// allowed that are alike on all replicas. A write that LibTorch's version counters do not count
-/// (through data_ptr(), or p.data().mul_()) is noticed only if it changes one of four elements of
-/// the parameter: do not write so. A change of dtype or shape needs a new trainer, and so does a
-/// parameter that is unfrozen. step() leaves a parameter as it is that is frozen, or that no
-/// replica's loss depends on, as PyTorch's optimizers do.
+/// Between the trainer's calls a program may replace values as a whole (torch::load, set_data). If
+/// they are alike on all replicas, training goes on with them from the next step. Writing into
+/// parameters is allowed in edit_parameters() alone, and before the first backward() if alike on
+/// all replicas. Any other write is a ValueError of the next backward() or step(), with every
+/// placement. A write that LibTorch's version counters do not count (through data_ptr(), or
+/// p.data().mul_()) is noticed only if it changes one of four elements of the parameter: do not
+/// write so. A change of dtype or shape needs a new trainer, and so does an unfrozen parameter. As
+/// PyTorch's optimizers do, step() leaves parameters as they are that are frozen, or that no
+/// replica's loss depends on.
 ///
 /// Forwards on different samples make buffers differ between replicas. step() makes them equal
 /// again (`buffers`; by default floating ones become their mean): an evaluation sees one model.
 ///
-/// At stage 3 a Block's parameters (block.h) are there while it runs, in its backward and under
-/// whole_parameters(); at other times they are tensors on the meta device. Where replicas share
-/// memory, and outside of blocks, they are always there. When the trainer ends each replica owns
-/// ordinary parameters again; those that are in shards only after release_parameters(). Half types
-/// are trained on float32 masters in the optimizer's state. All replicas call everything alike, in
-/// the same order; for one thread.
+/// At stage 3 a Block's parameters (block.h) have values while it runs, in its backward and under
+/// whole_parameters(); at other times they are tensors on the meta device. Other parameters, and
+/// all where replicas share memory, always have values. When the trainer ends each replica owns
+/// ordinary parameters again; parameters in shards only after release_parameters(). Half types are
+/// trained on float32 masters in the optimizer's state. All replicas call everything alike, in the
+/// same order; for one thread.
 class ZeroTrainer {
  public:
-  /// All replicas start from replica 0's parameters and buffers; the module lives as long as the
-  /// trainer is used. Throws ValueError for options out of range, parameters that are not floating
-  /// or dense, that overlap, that another trainer has, for models that differ between replicas, for
-  /// an Embedding with max_norm (its forward writes), and as the optimizer. Buckets are made now at
-  /// stage 3, otherwise in the first backward(): CommError if the host has not enough memory.
+  /// All replicas start from replica 0's parameters and buffers. The module must live as long as
+  /// the trainer is used. Throws ValueError for options out of range, parameters that are not
+  /// floating or dense, that overlap or that another trainer has, for models that differ between
+  /// replicas, for an Embedding with max_norm (its forward writes), and as the optimizer. Buckets
+  /// are made now at stage 3, otherwise in the first backward(): CommError if the host has not
+  /// enough memory.
   ZeroTrainer(torch::nn::Module& module, ZeroOptions options,
               std::source_location where = std::source_location::current());
   ZeroTrainer(const ZeroTrainer&) = delete;
@@ -88,8 +89,8 @@ class ZeroTrainer {
   void backward(const at::Tensor& loss, const training::BackwardOptions& options = {},
                 std::source_location where = std::source_location::current());
   /// Clips (by max_norm / (norm + 1e-6), as PyTorch), updates all parameters with learning rate
-  /// `lr`, and ends the step. Where a gradient or any replica's loss is not finite it is skipped,
-  /// or an Error says so, as the options have it. Error unless `lr` is the same on all replicas.
+  /// `lr`, and ends the step. If a gradient or any replica's loss is not finite, the step is
+  /// skipped or throws Error, as the options say. Error unless `lr` is the same on all replicas.
   StepReport step(double lr, std::source_location where = std::source_location::current());
   /// After a step's last backward and before step(): calls `visit` with each mean gradient, before
   /// clipping, in float32 for half types. One bucket is gathered at a time. All replicas together.
@@ -98,21 +99,20 @@ class ZeroTrainer {
   /// undefined. A .grad() that the program sets is a ValueError of step().
   void visit_gradients(const Visit& visit,
                        std::source_location where = std::source_location::current());
-  /// Calls `write`, which may write all parameters as it likes and must do so alike on all
-  /// replicas: an average of weights that is swapped in, torch::load, a constraint. All parameters
-  /// have their values in it, of each replica's own. Error, naming parameter and replicas, where
-  /// they came to differ; if `write` throws, nothing has changed (after the first backward()). All
-  /// replicas together.
+  /// Calls `write`, which may write all parameters, alike on all replicas: an average of weights
+  /// that is swapped in, torch::load, a constraint. In it all parameters have their values, in
+  /// memory of each replica's own. Error, naming parameter and replicas, if they came to differ. If
+  /// `write` throws, nothing has changed (after the first backward()). All replicas together.
   void edit_parameters(const std::function<void()>& write,
                        std::source_location where = std::source_location::current());
-  /// Calls `visit` with each parameter, once under each of its names and in their order, while it
-  /// has its value: for a digest or a checkpoint. At stage 3 one block is gathered at a time. All
+  /// Calls `visit` with each parameter while it has its value, once under each of its names and in
+  /// their order: for a digest or a checkpoint. At stage 3 one block is gathered at a time. All
   /// replicas together.
   void visit_parameters(const Visit& visit,
                         std::source_location where = std::source_location::current());
-  /// All parameters have their values while it lives: for an evaluation in which replicas do not
-  /// run the same blocks. For reading: a write is an error later. All replicas together. No
-  /// step meanwhile, and not longer than the trainer.
+  /// While this lives, all parameters have their values: for an evaluation in which replicas do not
+  /// run the same blocks. For reading: a write is an error later. All replicas together. No step
+  /// meanwhile. It must end before the trainer.
   class WholeParameters {
    public:
     explicit WholeParameters(std::shared_ptr<void> held) : held_(std::move(held)) {}
@@ -123,20 +123,20 @@ class ZeroTrainer {
   [[nodiscard]] std::unique_ptr<WholeParameters> whole_parameters(
       std::source_location where = std::source_location::current());
 
-  /// Throws Error unless all replicas have equal parameters and buffers, which names the first that
-  /// differs and the replicas that differ from replica 0. Nothing is there to compare of what they
-  /// hold once.
+  /// Throws Error unless all replicas have equal parameters and buffers. The message names the
+  /// first that differs and the replicas that differ from replica 0. Parameters that replicas hold
+  /// once are not compared.
   void check_agreement(std::source_location where = std::source_location::current());
   /// Whether training is known to have drawn from LibTorch's process-wide generator: threads,
   /// processes and fewer workers then need not give the same bits.
   [[nodiscard]] bool has_random_draws() const noexcept { return random_draws_->seen(); }
 
-  /// Ends the training where parameters are in shards: gathers them, and gives each replica
-  /// ordinary parameters of its own, as the trainer's end does elsewhere. The trainer is of no use
-  /// after it. All replicas together.
+  /// Ends the training if parameters are in shards: gathers them, and gives each replica ordinary
+  /// parameters of its own, as otherwise the trainer's end does. The trainer can't be used any
+  /// more. All replicas together.
   void release_parameters(std::source_location where = std::source_location::current());
 
-  /// What this replica holds now, as its buffers say it: nothing before they are made.
+  /// What this replica's buffers hold now: nothing before they are made.
   [[nodiscard]] MemoryUse memory() const;
   /// Steps done.
   [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }

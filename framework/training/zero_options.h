@@ -22,8 +22,8 @@ struct ZeroOptions {
   Overlap overlap = Overlap::automatic;
   /// Backwards a step.
   std::int64_t accumulate = 1;
-  /// Reduce after each of them, which saves memory at stages 2 and 3 and costs as many times the
-  /// bytes; otherwise each replica sums its own first.
+  /// Reduce after each backward. This saves memory at stages 2 and 3 and sends `accumulate` times
+  /// the bytes. Otherwise each replica sums its own gradients first.
   bool reduce_every_microbatch = false;
   Compression compression = Compression::none;
   OptimizerOptions optimizer{};

@@ -11,7 +11,7 @@
 
 namespace lockstep::tree {
 
-/// What is to be laid out: one tensor.
+/// A tensor to be laid out.
 struct FlatItem {
   std::int64_t size;  ///< elements
   at::ScalarType dtype;
@@ -33,7 +33,7 @@ struct FlatBucket {
   std::int64_t size;               ///< elements, with padding: a multiple of shards * kBlock
   std::vector<std::size_t> items;  ///< in the order of their offsets
 
-  /// Bytes of so many elements of `type`; none where that is undefined.
+  /// Bytes of `size` elements of `type`; 0 if `type` is undefined.
   [[nodiscard]] std::int64_t bytes(at::ScalarType type) const {
     if (type == at::ScalarType::Undefined) return 0;
     return size * static_cast<std::int64_t>(c10::elementSize(type));
@@ -69,7 +69,7 @@ class FlatLayout {
   [[nodiscard]] Shard shard_of(std::size_t bucket, std::int64_t index) const {
     return shard(buckets_[bucket].size, shards_, index);
   }
-  /// What lies in `part` of a bucket, without the padding.
+  /// The pieces of tensors that lie in `part` of a bucket, without the padding.
   [[nodiscard]] std::vector<FlatPiece> pieces(std::size_t bucket, const Shard& part) const;
   /// Whether any bucket is of a group other than 0.
   [[nodiscard]] bool has_groups() const noexcept {

@@ -10,8 +10,8 @@
 namespace lockstep {
 
 /// How many functions this thread is running for value_and_grad, one inside another. Code that runs
-/// a caller's function on other threads gives it the caller's value there, so that derivatives
-/// inside know that they are nested.
+/// a caller's function on other threads sets the caller's value there, so that derivatives inside
+/// know that they are nested.
 inline constinit thread_local int grad_depth = 0;
 
 namespace tree_detail {
@@ -74,10 +74,10 @@ template <typename F>
   };
 }
 
-/// For a function that returns the pair of its value and something else (any type; metrics, for
-/// example), which is not differentiated: the pair of f's pair and the gradient. If the something
-/// is a tree, its leaves keep a graph where value and gradient do, and are detached elsewhere; what
-/// is no tree keeps what it has. As jax.value_and_grad(f, has_aux=True).
+/// For a function that returns a pair: its value, and an auxiliary result of any type (metrics, for
+/// example), which is not differentiated. Returns f's pair and the gradient. If the auxiliary
+/// result is a tree, its leaves keep a graph where value and gradient do, and are detached
+/// elsewhere. If it is no tree, it is unchanged. As jax.value_and_grad(f, has_aux=True).
 template <typename F>
 [[nodiscard]] auto value_and_grad(F f, HasAux) {
   return [f = std::move(f)]<Tree T, typename... Args>(const T& tree, const Args&... args) {

@@ -42,7 +42,7 @@ class PrefixTree {
     std::string name;
   };
 
-  /// Nothing is said: is_left_out().
+  /// An empty prefix: is_left_out().
   PrefixTree() = default;
   template <typename T>
   requires(!std::is_same_v<T, PrefixTree> && std::is_convertible_v<const T&, Entry>)
@@ -72,14 +72,14 @@ class PrefixTree {
 
   [[nodiscard]] bool is_left_out() const noexcept { return form_ == Form::left_out; }
   [[nodiscard]] bool is_list() const noexcept { return form_ == Form::list; }
-  /// What it says where it is no list: Entry() if it is left out.
+  /// The entry, if this is no list. Entry() if it is left out.
   [[nodiscard]] const Entry& entry() const noexcept { return entry_; }
-  /// What the list says.
+  /// The parts of the list.
   [[nodiscard]] const std::vector<PrefixTree>& parts() const noexcept { return parts_; }
-  /// The keys of the parts, if they have such.
+  /// The keys of the parts; empty if they have none.
   [[nodiscard]] const std::vector<std::string>& keys() const noexcept { return keys_; }
 
-  /// Calls visit(entry) for every one there is.
+  /// Calls visit(entry) for each entry in the prefix.
   template <typename Visit>
   void for_each(const Visit& visit) const {
     if (!is_list()) visit(entry_);
@@ -116,9 +116,9 @@ void check_parts(const PrefixTree<Entry>& prefix, std::size_t count, bool keyed,
   }
 }
 
-// Calls visit(entry) for each leaf of the tree, in order, with what the prefix says of it. Throws
-// ValueError, starting with `where`, if it is not built like the tree, says nothing of a leaf, or
-// says of a static value anything but Entry().
+// Calls visit(entry) for each leaf of the tree, in order, with the prefix' entry for it. Throws
+// ValueError, starting with `where`, if the prefix is not built like the tree, has no entry for a
+// leaf, or has another entry than Entry() for a static value.
 template <typename Entry, typename T, typename Visit>
 void for_each_entry(const PrefixTree<Entry>& prefix, const T& tree, const std::string& where,
                     const Visit& visit) {

@@ -26,14 +26,14 @@ namespace lockstep {
 using Tensor = at::Tensor;
 using Leaves = std::vector<Tensor>;
 
-/// What static_argument() gives.
+/// The result of static_argument().
 template <typename T>
 struct StaticArgument {
   T value;
 };
 
-/// `x` as an argument of a map, or a part of a tree, that every replica gets whole: for classes
-/// that are no trees. A mapped function takes it as what it is, `const T&`:
+/// Marks `x`, whose class is no tree, as an argument of a map or a part of a tree that every
+/// replica gets whole. A mapped function takes it as a `const T&`:
 ///
 ///   pmap(step)(parameters, static_argument(config))
 ///
@@ -52,8 +52,8 @@ concept NamedStruct = requires(T& value) {
   lockstep_tree_members(value);
 };
 
-// Whether T has an operator(), also one that is a template or overloaded: then that of a class
-// which inherits it beside another is ambiguous.
+// Whether T has an operator(), even an overloaded one or a template. A class that inherits it and
+// OtherCall's has two, so that its own is ambiguous.
 struct OtherCall {
   void operator()();
 };
@@ -67,7 +67,7 @@ concept HasCall = requires {
 
 template <typename T>
 concept Text = std::convertible_to<const T&, std::string_view> && !std::is_null_pointer_v<T>;
-// What a map of a tree may have as keys: they are in the same order in every process.
+// Types of keys in a tree's maps. Their order is the same in every process.
 template <typename T>
 concept Key = std::integral<T> || std::is_enum_v<T> || std::same_as<T, std::string>;
 
@@ -86,7 +86,7 @@ inline constexpr bool is_sequence<std::array<T, N>> = true;
 template <typename T>
 inline constexpr bool is_tuple = is_a<T, std::tuple> || is_a<T, std::pair>;
 
-// What a type is in a tree: it has tensors, it is static, or nobody has said.
+// A type's role in a tree: it has tensors, it is static, or its role is unknown.
 enum class Kind { tree, fixed, unknown };
 
 template <typename T>
@@ -140,9 +140,9 @@ inline constexpr Kind kind = kind_of<std::remove_cvref_t<T>>();
 ///
 /// Numbers, enums, strings, pointers and callables are static, and so are containers, pairs and
 /// tuples of nothing else. Beside trees in a pair, tuple or struct they are no leaves: operations
-/// on trees work on the tensors alone and give these values on as they are. Numbers, enums and
-/// strings must be equal where trees must be built alike. Whatever else there is is neither tree
-/// nor static, which a static_assert says where a map meets it: see static_argument().
+/// on trees pass them on unchanged. Numbers, enums and strings must be equal where trees must be
+/// built alike. Any other type is neither tree nor static; a static_assert says so when a map gets
+/// one: see static_argument().
 template <typename T>
 concept Tree = tree_detail::kind<T>
 == tree_detail::Kind::tree;
@@ -170,7 +170,7 @@ void for_each_in_order(Map& map, const Visit& visit) {
   }
 }
 
-// What has parts of several types: a struct that is named, or a tuple. T may be const.
+// Types whose parts have several types: a named struct, or a tuple. T may be const.
 template <typename T>
 concept HasParts = NamedStruct<T> || is_tuple<std::remove_const_t<T>>;
 
@@ -222,7 +222,7 @@ Leaves leaves_of(const T& tree) {
   return leaves;
 }
 
-// Static values that trees which are built alike have in common.
+// Types of static values that must be equal in trees that are built alike.
 template <typename T>
 concept Compared = std::is_arithmetic_v<T> || std::is_enum_v<T> || Text<T>;
 
@@ -246,7 +246,7 @@ bool equal(const T& a, const T& b) {
   }
 }
 
-// As messages show it; other values have another text.
+// The value as messages show it. Different values have different texts.
 template <Compared T>
 std::string text_of_value(const T& value) {
   if constexpr (Text<T>) {

@@ -20,11 +20,11 @@
 
 namespace lockstep::watch {
 
-/// The memory of a Board: what lies where, and how it is read while its owners write. All of it is
-/// Words, all zero at first. What belongs together has a version, which is odd while it is written:
-/// who reads it takes the version before and after and reads again if it changed.
+/// The layout of a Board's memory, and how to read it while its owners write. All of it is Words,
+/// zero at first. Each record has a version, which is odd while the record is written. A reader
+/// loads the version before and after, and reads again if it changed.
 
-/// While it lives `version` is odd: its one writer changes what it guards.
+/// Keeps `version` odd while its one writer changes the record.
 class Writing {
  public:
   explicit Writing(Word& version) noexcept : version_(version) { step(); }
@@ -37,7 +37,7 @@ class Writing {
   Word& version_;
 };
 
-/// Writes `text` and a zero behind it; what does not fit is left out for "...".
+/// Writes `text` and a zero. A text that does not fit is cut and ends with "...".
 void write_text(Word* words, std::size_t count, std::string_view text) noexcept;
 [[nodiscard]] std::string read_text(const Word* words, std::size_t count);
 
@@ -46,21 +46,21 @@ struct RecordWords {
   Word text[(CallRecord::kShown + 1) / sizeof(Word)];
 };
 
-/// What a member does. Messages name the states in this order.
+/// A member's state. Messages name the states in this order.
 enum class SeatState : std::uint64_t { free, running, map, returned, waiting, threw };
 
 struct SeatWords {
   Word version;
   Word state;
-  /// The call: its group's key, and its number there from 1. They stay when it ends: who has thrown
-  /// out of a call has these, and `finished` is 0 or 1 for whether it was completed.
+  /// The group's key, and the call's number in that group, from 1. They stay after the call: a
+  /// member that threw out of a call has them. `completed` is 1 if the call was completed.
   Word key;
   Word number;
   Word completed;
-  /// Of the map it is in.
+  /// How many members the map runs that it is in.
   Word children;
-  /// How many calls it has finished, and which of the records is the last; the other one is what it
-  /// does now: the call, the map, or what it has thrown.
+  /// How many calls it has finished, and which record is of the last. The other record is of what
+  /// it does now: the call, the map, or what it has thrown.
   Word finished;
   Word last;
   Word name[8];
@@ -68,12 +68,13 @@ struct SeatWords {
 };
 static_assert(sizeof(SeatWords) == 1024);
 
-/// A member in a group's entry. An entry is a word with the number of members, then these.
+/// A member in a group's entry. An entry is a word with the number of members, then one of these
+/// for each member.
 struct MemberWords {
   Word id;
   Word elders[3];
   Word worker;
-  /// In how many calls it has arrived; counted only in the entry of its own worker.
+  /// How many calls it has arrived in. Counted only in the entry of its own worker.
   Word arrived;
 };
 
@@ -82,19 +83,19 @@ struct WorkerWords {
 
   /// The Board that uses this.
   Word owner;
-  /// How many of the seats and of the groups have ever been used: the rest is not touched.
+  /// How many of the seats and groups have ever been used. Later ones are untouched.
   Word seats_used;
   Word groups_used;
   /// How often members have looked after their waits.
   Word looks;
 
-  /// Of each seat, guarded by its version; beside each other, to be searched.
+  /// The id and parent of each seat, guarded by the seat's version. Side by side for searching.
   Word ids[Board::kSeats];
   Word parents[Board::kSeats];
 
-  /// Of each group: the key (0 for none), the version that guards the rest and the entry, where in
-  /// the arena that is, and whether someone here holds it. One that is not held stays for the
-  /// members elsewhere which have yet to see who has arrived.
+  /// For each group: its key (0 for none), the version that guards the rest and the entry, the
+  /// entry's offset in the arena, and whether a member here holds it. A group that nobody holds
+  /// stays while members elsewhere may still ask who has arrived.
   Word keys[Board::kGroups];
   Word versions[Board::kGroups];
   Word offsets[Board::kGroups];
@@ -110,10 +111,10 @@ struct WorkerWords {
   }
 };
 
-/// A verdict on a call, for all who wait in it.
+/// A verdict on a call, for all members that wait in it.
 struct PublishedWords {
   Word version;
-  Word order;  ///< the least of those on one call is the one that counts; 0 for none
+  Word order;  ///< of several on one call the least counts; 0 for none
   Word key;
   Word number;
   Word kind;
@@ -125,8 +126,8 @@ static_assert(sizeof(PublishedWords) == 4096);
 /// The last verdicts, in a ring.
 struct PublicWords {
   static constexpr std::size_t kKept = 64;
-  alignas(4096) Word begun;  ///< how many ever
-  Word published;            ///< of these, how many have been written
+  alignas(4096) Word begun;  ///< how many verdicts were ever begun
+  Word published;            ///< how many of these are written
   alignas(4096) PublishedWords verdicts[kKept];
 };
 
@@ -145,7 +146,7 @@ class BoardMemory {
   std::shared_ptr<std::byte> data_;
 };
 
-/// Which of a worker's seats.
+/// The index of a seat, and its worker.
 struct SeatIndex {
   int worker = 0;
   std::uint32_t index = 0;
@@ -164,11 +165,11 @@ struct SeatView {
   bool completed = false;
   std::uint64_t children = 0;
   std::uint64_t finished = 0;
-  /// Of what it does now.
+  /// Fingerprint of the call or map that the member is in.
   std::uint64_t fingerprint = 0;
 };
 
-/// None if it is free, or does not stop changing: nothing is known of it.
+/// None if the seat is free, or changes too fast to be read.
 [[nodiscard]] std::optional<SeatView> read_seat(const BoardMemory& memory, SeatIndex place);
 
 struct SeatTexts {
@@ -189,7 +190,7 @@ struct GroupView {
   bool held = false;
 };
 
-/// None if the worker has no such group. One that does not stop changing looks so, too.
+/// None if the worker has no such group, or if it changes too fast to be read.
 [[nodiscard]] std::optional<GroupView> find_group(const WorkerWords& worker, std::uint64_t key);
 [[nodiscard]] MemberWords* members_at(WorkerWords& worker, std::uint64_t offset) noexcept;
 /// The members; empty if the group has gone.
@@ -198,11 +199,11 @@ struct GroupView {
 /// A call number that stands for a member's end: `key` is then the member's id, and the verdict is
 /// what it ended with.
 inline constexpr std::uint64_t kOwnEnd = ~std::uint64_t{0};
-/// How the text of a seat begins whose member has fallen out of step.
+/// The beginning of a seat's text if its member has fallen out of step.
 inline constexpr std::string_view kMismatch = "CollectiveMismatch: ";
 
-/// Puts a verdict on call `number` of the group `key` where all members of the job find it. The
-/// first on a call counts; the board keeps the last PublicWords::kKept of all calls.
+/// Publishes a verdict on call `number` of the group `key` for all members of the job. The first
+/// verdict on a call counts. The board keeps the last PublicWords::kKept of all calls.
 void publish(PublicWords& words, std::uint64_t key, std::uint64_t number,
              const Board::Verdict& verdict) noexcept;
 
@@ -210,12 +211,12 @@ void publish(PublicWords& words, std::uint64_t key, std::uint64_t number,
 [[nodiscard]] std::optional<Board::Verdict> published(const PublicWords& words, std::uint64_t key,
                                                       std::uint64_t number);
 
-/// Pieces of an arena, in words. First fit; neighbours that are free are one.
+/// Allocates pieces of an arena, in words. First fit; free neighbours are merged.
 class Arena {
  public:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
 
-  /// Where `size` words lie; kNone if no piece is large enough.
+  /// The offset of `size` free words; kNone if no piece is large enough.
   [[nodiscard]] std::uint64_t take(std::uint64_t size);
   void give(std::uint64_t offset, std::uint64_t size);
   struct Left {
@@ -228,8 +229,8 @@ class Arena {
   std::map<std::uint64_t, std::uint64_t> pieces_{{0, WorkerWords::kArenaWords}};
 };
 
-/// A Board's memory, and which seats and groups of its workers are taken: one Board owns a worker's
-/// part, so that it keeps that to itself. Thread-safe.
+/// A Board's memory, and the books of its workers' taken seats and groups. A worker's part belongs
+/// to one Board, so these books are private to it. Thread-safe.
 struct BoardState : std::enable_shared_from_this<BoardState> {
   explicit BoardState(BoardMemory memory);
   /// Leaves its workers' parts to others.
@@ -259,7 +260,7 @@ struct BoardState : std::enable_shared_from_this<BoardState> {
     std::set<std::uint32_t> free_groups;
     Arena arena;
     std::unordered_map<std::uint64_t, Registered> groups;
-    /// When there are so many groups, those that nobody holds any more are swept.
+    /// At so many groups, those that nobody holds any more are removed.
     std::size_t sweep_at = 64;
   };
 

@@ -16,8 +16,8 @@ namespace lockstep::watch {
 struct MissingMember {
   int place = 0;
   GroupMember member;
-  /// Its own seat or, if it has none, that of the nearest of its elders that has one.
-  /// None if neither has one, or if the map that the elder is in may yet start the member.
+  /// Its own seat. If it has none: the seat of its nearest elder that has one. None if no elder has
+  /// a seat, or if that elder's map may yet start the member.
   std::optional<SeatView> seat;
   bool is_own = true;
 };
@@ -29,9 +29,9 @@ struct PendingCall {
   std::vector<GroupMember> members;
   std::vector<SeatView> waiting;
   std::vector<MissingMember> missing;
-  /// Arrived, and left by throwing or returning without having finished it.
+  /// Members that arrived and then threw or returned without finishing the call.
   std::vector<SeatView> left;
-  /// Whether a member could not be read, because what it does was changing: it is in none of these.
+  /// Whether a member changed too fast to be read. It is in none of these lists.
   bool has_unread = false;
 };
 
@@ -42,38 +42,39 @@ struct Edge {
 };
 
 /// Searches for the reason why a call can never complete, along a graph of waits: a call waits for
-/// the members that are missing in it; a member waits for the call that it is in, or for the
-/// members that its map runs. A wait can never end if its way leads to a member that has returned
-/// or thrown, to a call on which members disagree, or back to a call on the way.
+/// its missing members; a member waits for the call that it is in, or for the members that its map
+/// runs. A wait can never end if its path leads to a member that has returned or thrown, to a call
+/// on which members disagree, or back to a call on the path.
 ///
-/// One of a map's replicas that can never go on will throw, and the member that has called the map
-/// may catch that and arrive: from a map the way leads only back to what lies before it.
+/// Some paths through a map prove nothing. A replica that can never go on will throw; the caller of
+/// its map may catch the error and arrive after all. So beyond a map only paths that lead back to a
+/// call before the map count.
 class VerdictSearch {
  public:
   explicit VerdictSearch(const BoardMemory& memory) : memory_(memory) {}
 
-  /// The call that a seat waits in, with who is in it; null if it does not wait.
+  /// The call in which a seat waits, with its members; null if the seat does not wait.
   const PendingCall* call_of(SeatIndex place);
-  /// Whether there is a verdict on the call that a seat waits in.
+  /// Whether there is a verdict on the call in which a seat waits.
   [[nodiscard]] bool find(SeatIndex waiting);
 
-  /// The way of the search and, once it has found something, where that ends.
+  /// The path of the search and, once it has found a reason, where it ends.
   struct Found {
-    /// Seats as they were when the search went on through them, whatever it has read since.
+    /// The seats on the path, as they were when the search passed them.
     std::vector<SeatView> way;
     std::vector<const PendingCall*> calls;
     std::vector<SeatView> maps;
     std::vector<Edge> edges;
-    /// Members of the last call who have returned or thrown, or elders of some.
+    /// Members of the last call that have returned or thrown, or such elders of missing members.
     std::vector<SeatView> gone;
-    /// Whether one of these has thrown.
+    /// Whether one of `gone` has thrown.
     bool has_failed = false;
   };
   [[nodiscard]] const Found& found() const noexcept { return found_; }
-  /// Whether every member of these calls was read, and all that are missing are part of what was
+  /// Whether every member of these calls was read, and every missing member is part of what was
   /// found.
   [[nodiscard]] bool is_settled() const;
-  /// Whether all of it holds now, at one moment: read again after what was read for it.
+  /// Reads everything again that the result rests on: whether it holds now, at one moment.
   [[nodiscard]] bool holds() const;
 
  private:
@@ -100,7 +101,7 @@ class VerdictSearch {
   std::map<std::pair<std::uint64_t, std::uint64_t>, PendingCall> known_calls_;
   std::set<SeatIndex> seen_maps_;
   Found found_;
-  /// How many calls of the way lie before the one that it ends in or comes back to.
+  /// How many calls on the path lie before the call that ends it.
   std::size_t before_end_ = 0;
 };
 

@@ -10,7 +10,7 @@
 
 namespace lockstep::bench {
 
-/// What the command line asks for; flags that a measurement has not keep their defaults.
+/// What the command line asks for. Flags that a measurement does not have keep their defaults.
 struct Options {
   std::string measurement;  ///< "collectives", "vdot" or "training"
   std::string text;         ///< --help or --version: to be printed, and nothing else done
@@ -38,10 +38,10 @@ struct Options {
   std::int64_t batch = 64;                       ///< samples a replica
 };
 
-/// Throws ValueError for what is not known, lacks its value or breaks a rule.
+/// Throws ValueError for a flag that is unknown, lacks its value or breaks a rule.
 [[nodiscard]] Options parse_flags(int argc, const char* const* argv);
 
-/// What `bench --help` prints: the commands, their flags, and how is measured.
+/// The text of `bench --help`: the commands, their flags, and how bench measures.
 [[nodiscard]] std::string help_text();
 
 }  // namespace lockstep::bench

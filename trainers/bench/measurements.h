@@ -4,7 +4,7 @@
 
 namespace lockstep::bench {
 
-// Each measures, prints its tables to stdout and writes the files that are asked for.
+// Each function measures, prints its tables to stdout and writes the requested files.
 
 void run_collectives(const Options& options);
 void run_vdot(const Options& options);

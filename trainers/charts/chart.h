@@ -10,7 +10,7 @@ namespace lockstep::charts {
 
 // A picture is plain data, which to_svg() draws. It knows nothing of where its numbers come from.
 
-/// How values become places along an axis.
+/// Maps values to places along an axis.
 struct Scale {
   double low = 0;  ///< values at the axis' two ends
   double high = 1;
@@ -46,8 +46,7 @@ using Label = std::function<std::string(double value)>;
 [[nodiscard]] Axis binary_axis(double low, double high, const std::string& title,
                                const Label& label);
 
-/// A value, and the range from `low` to `high` that its whisker shows; without one if they are
-/// equal.
+/// A value, and a whisker from `low` to `high`. No whisker if they are equal.
 struct Point {
   double x = 0;
   double y = 0;
@@ -55,8 +54,8 @@ struct Point {
   double high = 0;
 };
 
-/// What tells a series from others: a colour and a marker of that number, and whether it is set
-/// back (a dashed line, a fainter bar).
+/// The look of a series: its number gives the colour and the marker; `back` sets it back (a dashed
+/// line, a fainter bar).
 struct Style {
   std::size_t number = 0;
   bool back = false;
@@ -105,14 +104,14 @@ struct Panel {
   std::variant<LineChart, BarChart> chart;
 };
 
-/// What a style stands for. A legend shows lines with markers if its picture has lines, else
+/// The meaning of a style. A legend shows lines with markers if its picture has lines, else
 /// squares.
 struct LegendEntry {
   Style style;
   std::string label;
 };
 
-/// A word of the picture and what it means, in sentences.
+/// A term in the picture and its meaning, in sentences.
 struct Note {
   std::string term;
   std::string text;

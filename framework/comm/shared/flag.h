@@ -13,23 +13,23 @@ namespace lockstep::comm {
 /// What is written before a raise() is seen after a wait() for it.
 class Flag {
  public:
-  /// Raises it to `value` and wakes those who sleep: no system call if nobody does.
+  /// Raises it to `value` and wakes threads that sleep. No system call if none does.
   void raise(std::uint32_t value) noexcept;
 
   [[nodiscard]] std::uint32_t value() const noexcept;
   [[nodiscard]] bool reached(std::uint32_t value) const noexcept;
 
-  /// How long it is looked at before a wait sleeps: so many times without pause, then for so long
-  /// letting others have the core in between.
+  /// How a wait behaves before it sleeps: it looks at the flag `spins` times without pause, then
+  /// for the time `yielding`, giving other threads the core between looks.
   struct Patience {
     int spins = 0;
     std::chrono::nanoseconds yielding{0};
   };
-  /// Whether it reached `value` within `limit` of the end of patience.
+  /// Waits. False if the flag has not reached `value` at `limit` after the end of patience.
   [[nodiscard]] bool wait(std::uint32_t value, Patience patience,
                           std::chrono::nanoseconds limit) const noexcept;
 
-  /// Back to 0, while nobody uses it.
+  /// Back to 0. Nobody may use it meanwhile.
   void reset() noexcept;
 
  private:

@@ -20,9 +20,9 @@ class Board;
 
 namespace lockstep::comm {
 
-/// Extents: parts of a host's shared memory that replicas allocate and map at run time. They lie at
-/// the end of its file. An extent is known by its offset, which is never used twice. Its memory
-/// returns to the system when all have let it go. Any thread.
+/// Extents: parts of a host's shared memory that replicas allocate and map at run time, at the end
+/// of its file. An extent is known by its offset, which is never used twice. Its memory returns to
+/// the system when all have let it go. Any thread.
 class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
  public:
   /// Addresses for extents in the file, not memory.
@@ -42,12 +42,12 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
     [[nodiscard]] std::span<std::byte> data() const noexcept {
       return {mapping_.get() + kPage, bytes_};
     }
-    /// Takes memory for a part of data(), so that it is there when it is used. CommError if the
-    /// system has none.
+    /// Takes memory for a part of data() now, not at its first use. CommError if the system has
+    /// none.
     void reserve(std::span<const std::byte> part) const;
 
    private:
-    // In the first page. Counts only up: those who have come and those who have gone.
+    // In the first page: how many have ever mapped the extent, and how many have unmapped it.
     struct Head {
       Word came;
       Word gone;
@@ -60,21 +60,21 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
     std::shared_ptr<std::byte> mapping_;
   };
 
-  /// The extents in the kBytes of a file that begin at `start`, a page's; all zeros at first.
+  /// Uses kBytes of a file from `start` (a page boundary) on. They must be zeros at first.
   SharedExtents(int descriptor, std::size_t start);
   ~SharedExtents();
   SharedExtents(const SharedExtents&) = delete;
   SharedExtents& operator=(const SharedExtents&) = delete;
 
-  /// The file's, which this object keeps open.
+  /// The file's descriptor, which this object keeps open.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
   /// A new extent of `bytes`. CommError if the host has less memory than that.
   [[nodiscard]] std::shared_ptr<Extent> allocate(std::size_t bytes);
-  /// The one at `offset`, which somebody holds: the same object for all of this process.
+  /// The extent at `offset`, which somebody must hold. One object for the whole process.
   [[nodiscard]] std::shared_ptr<Extent> attach(std::size_t offset, std::size_t bytes);
 
-  /// Where a buffer is: the offset of its extent, and where in the extent's data().
+  /// The extent of `buffer` (its offset), and where `buffer` begins in the extent's data().
   [[nodiscard]] SharedPlace find(std::span<const std::byte> buffer) const;
   /// The data of an extent that this process holds.
   [[nodiscard]] std::byte* data_of(std::uint64_t extent) const;
@@ -94,36 +94,35 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
   std::vector<Known> known_;           // those of this process
 };
 
-/// Memory that the members of a job on one host share, threads or processes: the job's board and a
-/// region for each group of them. It has no name, and only what is used of it takes memory. Any
-/// thread.
+/// Memory that the members of a job on one host share, as threads or processes: the job's board,
+/// and a region for each group. It has no name, and only the used part takes memory. Any thread.
 class HostMemory : public std::enable_shared_from_this<HostMemory> {
  public:
   /// Groups that may be held at once.
   static constexpr int kGroups = 4096;
-  /// Each member's room for a message that takes one round: two of them, for this verb and the
-  /// next.
+  /// The size of a member's buffer for a message of one round. A member has two of these: for this
+  /// verb and the next.
   static constexpr std::size_t kSmallBytes = std::size_t{16} << 10;
-  /// Each member's room for a part of a longer one: three of them.
+  /// The size of a member's buffer for a part of a longer message. A member has kChunks of these.
   static constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
   static constexpr int kChunks = 3;
 
-  /// Memory for a job of `members`: a descriptor, closed on exec, of a size that is sealed.
-  /// CommError if the system has none.
+  /// Makes memory for a job of `members` and returns a descriptor that is closed on exec. Its size
+  /// is sealed. CommError if the system has none.
   [[nodiscard]] static int make_memory(int members);
-  /// The memory behind a descriptor, which make_memory(members) made; it stays the caller's and may
-  /// be closed. CommError if it is not large enough.
+  /// The memory behind a descriptor from make_memory(members). The descriptor stays the caller's
+  /// and may be closed. CommError if the memory is not large enough.
   HostMemory(int members, int descriptor);
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
 
-  /// Where the job's members publish their calls; member i is worker i.
+  /// The board on which the job's members publish their calls. Member i is worker i.
   [[nodiscard]] const std::shared_ptr<watch::Board>& board() const noexcept { return board_; }
 
-  /// What a member tells the others of its verb.
+  /// What a member tells the others about its verb.
   struct Call {
     Word mark;
-    /// Where its buffers are: see SharedExtents::find.
+    /// Where a buffer is: see SharedExtents::find.
     struct Buffer {
       Word extent;
       Word at;
@@ -142,8 +141,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
     Call calls[2];
   };
 
-  /// Where one group meets. The same memory for all who hold it, and the same addresses for those
-  /// of one process.
+  /// The memory in which one group meets. All that hold it share it; in one process they use the
+  /// same addresses.
   class Region {
    public:
     /// Use HostMemory::hold().
@@ -170,8 +169,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
     std::byte* chunks_;
   };
 
-  /// The region of the group called `key`, which has `members`; cleared when nobody else holds it.
-  /// CommError when kGroups are held.
+  /// The region of the group `key`, which has `members`. It is cleared if nobody else holds it.
+  /// CommError when kGroups regions are held.
   [[nodiscard]] std::shared_ptr<Region> hold(std::uint64_t key, std::size_t members);
 
   [[nodiscard]] const std::shared_ptr<SharedExtents>& extents() const noexcept { return extents_; }

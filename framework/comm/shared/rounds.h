@@ -15,7 +15,7 @@
 
 namespace lockstep::comm {
 
-/// What the groups of one replica share: the memory, who the others are, and what ends it.
+/// What all groups of one replica use: the memory, the other replicas, and the Cancellation.
 class SharedLink {
  public:
   SharedLink(std::shared_ptr<HostMemory> memory, Store& store, int rank, int size,
@@ -26,14 +26,15 @@ class SharedLink {
 
   [[nodiscard]] HostMemory& memory() const noexcept { return *memory_; }
   [[nodiscard]] Ledger& ledger() noexcept { return ledger_; }
-  /// What ends the waits of all groups.
+  /// Cancelling this ends the waits of all groups.
   [[nodiscard]] const std::shared_ptr<Cancellation>& cancellation() const noexcept {
     return cancellation_;
   }
 
   /// Waits until the flag of replica `peer`, one of `group`, has reached `round`. Throws
-  /// ProcessEnded if one of the group has died before that, Timeout, or what `user` was cancelled
-  /// with. With `same_core` the peer was on this thread's core when it was last heard of.
+  /// ProcessEnded if a replica of the group has died before that, Timeout, or the error of `user`
+  /// if it is cancelled. `same_core`: the peer was on this thread's core when it last finished a
+  /// round.
   void wait(const Cancellation& user, const Flag& flag, std::uint32_t round, int peer,
             const std::vector<int>& group, bool same_core);
 
@@ -49,8 +50,7 @@ class SharedLink {
   std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
 };
 
-/// One group of a replica in the memory that it shares with the others: what they know of each
-/// other, and when.
+/// One group of a replica in shared memory: how its members know what the others have done.
 ///
 /// Each member has a flag, which only it raises: the number of rounds that it has finished. A round
 /// ends with finish_round(): raise the own flag to r, then wait until everybody's is r at least.
@@ -62,25 +62,26 @@ class SharedLink {
 ///            already at work in round r + 1, but not behind that, since they would wait for this
 ///            flag. What round r wrote may be read by them from now on.
 ///
-/// From which follows what memory may be used for:
-/// - What round r writes is read in round r + 1, and may be written again in r + 2: for two rounds
-///   in a row there are two places, and whoever writes in round r + 2 knows that all have left
-///   round r + 1.
-/// - A verb takes any number of rounds, the same for all members. In its first one, meet(), each
-///   says what it calls, how long it is and where its buffers are; the next verb's is said in the
-///   other of two places. All members read the same, hence decide alike how they go on.
-/// - Buffers of symmetric memory may be read and written by all members from the verb's second
-///   round on, because all have called it, up to the end of its last, because none has returned.
+/// What memory may be used for follows from this:
+/// - What round r writes is read in round r + 1 and may be overwritten in round r + 2, since all
+///   members have then left round r + 1. So two buffers are enough for any number of rounds.
+/// - A verb takes any number of rounds, the same for all members. In the first, meet(), each member
+///   says what it calls, how long it is and where its buffers are; verbs use two places for this in
+///   turn. All members read the same, so they all decide alike how to go on.
+/// - Symmetric buffers may be read and written by all members from the verb's second round on,
+///   since all have then called it, until the end of its last round, since none has returned
+///   before.
 ///
-/// A member that has died or given up leaves its flag where it is. The others wait for it in vain,
-/// and end by themselves: see SharedLink::wait. After that nothing holds, and the group is of no
-/// more use; no memory that somebody may still read is taken away before the others have gone, too.
+/// A member that has died or given up no longer raises its flag. The others wait for it in vain,
+/// and end by themselves: see SharedLink::wait. Then the rules above no longer hold, and the group
+/// can't be used any more. Memory that a member may still read stays until that member has gone,
+/// too.
 ///
-/// A raise releases and a wait acquires (Flag), and nothing else orders what members write: no
-/// fence, no lock.
+/// A raise releases and a wait acquires (Flag). Nothing else orders what members write: no fence,
+/// no lock.
 class SharedRounds {
  public:
-  /// The group of `members`, ranks on the link, of which this replica is number `own_place`.
+  /// The group of `members` (ranks on the link), in which this replica has the index `own_place`.
   SharedRounds(std::shared_ptr<SharedLink> link, std::vector<int> members, std::size_t own_place,
                std::uint64_t channel);
 
@@ -89,17 +90,16 @@ class SharedRounds {
   [[nodiscard]] std::size_t me() const noexcept { return own_place_; }
   [[nodiscard]] std::size_t count() const noexcept { return members_.size(); }
 
-  /// Begins a verb: small() is that of this one, of which the own part may be written.
+  /// Begins a verb. From now on small() is this verb's, and the own part of it may be written.
   void next_verb();
-  /// Its first round. `mark` and `bytes` must be those of all members, or it is a
-  /// CollectiveMismatch; `said` bytes stand in the own small(); `input` and `output` are the
-  /// caller's buffers.
+  /// Does the verb's first round. CollectiveMismatch unless `mark` and `bytes` are the same for all
+  /// members. The message is the first `said` bytes of the own small(). `input` and `output` are
+  /// the caller's buffers.
   void meet(Verb::Kind verb, std::uint64_t mark, std::size_t bytes, std::size_t said,
             ConstBytes input, ConstBytes output);
-  /// This replica has finished a round; returns when all have.
+  /// Finishes a round of this replica, and returns when all members have finished it.
   void finish_round();
-  /// Rounds 0 to `rounds` - 1 of a longer message, in each of which `step` does this replica's
-  /// part.
+  /// Does rounds 0 to `rounds` - 1 of a longer message. `step` does this replica's part of a round.
   template <typename Step>
   void pass(std::size_t rounds, const Step& step) {
     for (std::size_t round = 0; round < rounds; ++round) {
@@ -114,8 +114,8 @@ class SharedRounds {
     return region_->chunk(place, round % HostMemory::kChunks);
   }
 
-  /// After meet(): the members' inputs or outputs from `offset` on, if they are all in one
-  /// symmetric allocation; otherwise none. The same for all members.
+  /// After meet(): the members' inputs or outputs from `offset` on, if all are in one symmetric
+  /// allocation; otherwise an empty list. The same for all members.
   [[nodiscard]] std::vector<std::byte*> inputs(std::size_t offset = 0) const {
     return all_of(&HostMemory::Call::input, offset);
   }
@@ -125,7 +125,7 @@ class SharedRounds {
   /// Whether the members' outputs are one and the same symmetric memory.
   [[nodiscard]] bool output_is_common() const;
 
-  /// Copies into memory of which others read.
+  /// Copies into memory that others read.
   void write(ConstBytes message, Bytes to);
 
  private:

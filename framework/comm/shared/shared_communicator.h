@@ -9,7 +9,7 @@
 
 namespace lockstep::comm {
 
-/// A ReplicaLost of one whose process has ended: all that it will ever have done is done.
+/// The ReplicaLost for a replica whose process has ended: it will write nothing more.
 class ProcessEnded final : public ReplicaLost {
  public:
   using ReplicaLost::ReplicaLost;
@@ -19,14 +19,14 @@ class ProcessEnded final : public ReplicaLost {
 /// through memory that they share; all of them call this with the same memory and store. Throws
 /// Timeout if one does not come. Results have the bits of any other Communicator's.
 ///
-/// Messages of up to HostMemory::kSmallBytes a replica take one round of flags and, while all are
-/// running, no system call. Longer ones pass through three chunks a replica, which stay in the
-/// caches: while a replica writes one part of its message, the others reduce or read the parts
-/// before it. Symmetric buffers (Communicator::allocate) are read and written where they are. A
-/// wait looks a bounded number of times before it sleeps, giving way to others on its core; where
-/// there are more replicas than cores it does so from the start. The death of a replica's process
-/// is a ReplicaLost for those who wait for it, within 20 ms on a machine that has time. The ledger
-/// counts the bytes that a replica writes for others.
+/// Messages of up to HostMemory::kSmallBytes a replica take one round of flags and, while all
+/// replicas are running, no system call. Longer messages pass through three chunks a replica, which
+/// stay in the caches: while a replica writes one part of its message, the others reduce or read
+/// the parts before it. Symmetric buffers (Communicator::allocate) are read and written in place. A
+/// wait looks a bounded number of times before it sleeps, giving way to others on its core; with
+/// more replicas than cores it gives way from the start. If a replica's process dies, replicas that
+/// wait for it throw ReplicaLost within 20 ms on an idle machine. The ledger counts the bytes that
+/// a replica writes for others.
 [[nodiscard]] std::shared_ptr<Communicator> connect_shared(std::shared_ptr<HostMemory> memory,
                                                            std::shared_ptr<Store> store, int rank,
                                                            int size,

@@ -16,7 +16,7 @@
 
 namespace lockstep::bench {
 
-/// What a batch of calls took.
+/// The time that a batch of calls took.
 struct Ran {
   double seconds = 0;              ///< from the first replica's begin to the last one's end
   std::vector<double> parts = {};  ///< of them, mean over the replicas; see Task::parts()
@@ -27,9 +27,9 @@ struct Ran {
 /// Stopped when a signal comes.
 class Workers {
  public:
-  /// Starts them; await_start() waits until they are ready.
+  /// Starts the replicas; await_start() waits until they are ready.
   Workers(const Workplace& workplace, const System& system, std::int64_t replicas);
-  /// Ends them, if finish() was not called with little patience.
+  /// Ends the replicas, with little patience if finish() was not called.
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
@@ -39,10 +39,10 @@ class Workers {
   void await_start();
   /// Makes the buffers of an operation; see Task::prepare. Returns replica 0's note.
   std::string prepare(const std::string& operation, std::int64_t bytes);
-  /// Runs a batch of so many calls.
+  /// Runs a batch of `calls` calls.
   Ran run(std::int64_t calls);
   [[nodiscard]] MemoryUse memory();
-  /// Asks them to end. The destructor waits for that as long as `patience`, then it makes them.
+  /// Asks the replicas to end. The destructor waits for `patience`, then it kills them.
   void finish(std::chrono::milliseconds patience);
 
  private:
@@ -73,16 +73,16 @@ class Workers {
 /// All systems of a measurement at once.
 class Crew {
  public:
-  /// Starts them side by side, each with so many replicas, and waits until all are ready.
+  /// Starts all systems side by side, with `replicas` replicas each, and waits until all are ready.
   Crew(const Workplace& workplace, const std::vector<System>& systems, std::int64_t replicas);
-  /// Ends them side by side, those of a finished crew with more patience.
+  /// Ends all systems side by side, unless finish() has done so.
   ~Crew();
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
   [[nodiscard]] std::size_t size() const noexcept { return members_.size(); }
   [[nodiscard]] Workers& operator[](std::size_t i) const { return *members_[i]; }
-  /// No more measurements are to come.
+  /// Ends all systems side by side, with more patience: no more measurements come.
   void finish();
 
  private:

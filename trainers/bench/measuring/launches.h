@@ -11,9 +11,9 @@ namespace lockstep::bench {
 
 inline constexpr std::int64_t kLaunchedReplicas = 4;
 
-/// Seconds from starting each system's program to the line of its output that begins with "step 1",
-/// in turn, `repetitions` times. Throws CommError if a program fails or ends in another result than
-/// w = 2.625, the pmean example's with 4 replicas.
+/// For each system in turn, `repetitions` times: the seconds from starting its program to the line
+/// of its output that begins with "step 1". Throws CommError if a program fails or its result is
+/// not w = 2.625, the pmean example's with 4 replicas.
 [[nodiscard]] std::vector<Measurement> measure_launches(const Workplace& workplace,
                                                         const std::vector<System>& systems,
                                                         std::int64_t repetitions,

@@ -8,9 +8,9 @@ namespace lockstep::bench {
 
 [[nodiscard]] MachineFacts machine_facts();
 
-/// Measures the memory's bandwidth: each thread copies a buffer of its own, far larger than any
-/// cache, onto another, with normal stores, with non-temporal ones and by memcpy; the best of
-/// several rounds of all counts. Takes about a second.
+/// Measures the memory's bandwidth. Each thread copies between buffers of its own that are far
+/// larger than any cache: with normal stores, with non-temporal ones and by memcpy. Of several
+/// rounds of all three the best counts. Takes about a second.
 [[nodiscard]] MemoryBandwidth measure_memory_bandwidth(std::int64_t threads);
 
 }  // namespace lockstep::bench

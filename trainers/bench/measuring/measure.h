@@ -10,7 +10,7 @@
 
 namespace lockstep::bench {
 
-/// How much is measured of a case.
+/// How much to measure of a case.
 struct Pace {
   double batch_seconds = 3e-3;        ///< a batch has as many calls as take so long, at least one
   std::int64_t repetitions = 0;       ///< batches; 0: as follows
@@ -19,10 +19,10 @@ struct Pace {
   std::int64_t most = 25;             ///< at most so many
 };
 
-/// Measures an operation on all systems, in the order given, interleaved: each repetition runs one
-/// batch of every system in turn, beginning with another one each time, so that whatever else
-/// happens on the machine meets all alike. A batch's time divided by its calls is a sample. Each
-/// system's result is checked and a batch run before that. `amount` is what Task::prepare() takes.
+/// Measures an operation on all systems. Each repetition runs one batch of every system in turn,
+/// beginning with another system each time, so that other work on the machine disturbs all alike. A
+/// sample is a batch's time divided by its calls. Before that each system's result is checked and
+/// one batch is run. `amount` is Task::prepare()'s.
 [[nodiscard]] std::vector<Measurement> measure(const Crew& systems, const std::string& operation,
                                                std::int64_t amount, const Pace& pace);
 

@@ -7,7 +7,7 @@
 
 namespace lockstep::bench {
 
-/// One line on a terminal's stderr that says what is being done; nothing where stderr is none.
+/// A line on stderr that shows what bench is doing. Nothing if stderr is no terminal.
 class ProgressLine {
  public:
   ProgressLine() = default;

@@ -14,7 +14,7 @@
 
 namespace lockstep::bench {
 
-/// Thrown where the driver waits when Ctrl-C or SIGTERM comes.
+/// Thrown where the driver waits, after Ctrl-C or SIGTERM.
 class Stopped : public Error {
  public:
   explicit Stopped(int signal);
@@ -31,12 +31,12 @@ struct ProgramEnd {
   std::string output;   ///< all that it printed
 };
 
-/// Where the driver works, one in a process: a temporary folder that only this user can open, the
-/// signals that end the measurement, and all processes below this one: whatever of them still runs
-/// when it is destroyed is killed and reaped, also what others have started and left behind.
+/// The driver's surroundings, one object in a process: a temporary folder that only this user can
+/// open, the signals that end the measurement, and all processes below this one. Its destructor
+/// kills and reaps those that still run, even if other processes have started them.
 class Workplace {
  public:
-  /// Who says nothing for so long has failed.
+  /// A program that says nothing for so long has failed.
   static constexpr std::chrono::seconds kSilence{120};
 
   Workplace();
@@ -46,10 +46,10 @@ class Workplace {
 
   /// A new folder below the temporary one.
   [[nodiscard]] std::filesystem::path make_folder() const;
-  /// poll() that throws Stopped when a signal comes, and returns 0 once this process has waited for
-  /// kSilence, pauses of it not counted.
+  /// poll() that throws Stopped when a signal comes, and returns 0 after kSilence. Pauses of this
+  /// process do not count.
   [[nodiscard]] int wait_for(std::vector<pollfd>& polled) const;
-  /// Starts a program and waits for its end. `look` sees what it has printed whenever it has
+  /// Starts a program and waits for its end. Calls `look` with all of its output whenever it has
   /// printed more.
   ProgramEnd run(
       const Program& program,
@@ -61,8 +61,9 @@ class Workplace {
 };
 
 /// Starts a program in a process group of its own (Ctrl-C is for the driver), without input and
-/// with stdout and stderr to `output`; it gets SIGTERM when this process ends. What cannot be run
-/// says so there and ends with status 127. Throws Error if there can be no process.
+/// with stdout and stderr to `output`. It gets SIGTERM when this process ends. A program that
+/// cannot be run writes an error to `output` and ends with status 127. Throws Error if no process
+/// can be made.
 [[nodiscard]] pid_t start(const Program& program, int output);
 
 }  // namespace lockstep::bench

@@ -5,29 +5,29 @@
 
 namespace lockstep::bench {
 
-/// What a collective does with float32 buffers of S bytes on N replicas. all_reduce: each gives S
-/// and gets the sum of all. reduce_scatter: each gives S and gets its own N-th of the sum.
-/// all_gather: each gives S/N and gets all of them.
+/// What a collective does with float32 buffers of S bytes on N replicas. all_reduce: each replica
+/// gives S and gets the sum. reduce_scatter: each gives S and gets its own N-th of the sum.
+/// all_gather: each gives S/N and gets the parts of all.
 enum class Operation { all_reduce, reduce_scatter, all_gather };
 
 [[nodiscard]] const char* name_of(Operation operation);
 
-/// ValueError if there is none of that name.
+/// ValueError for an unknown name.
 [[nodiscard]] Operation parse_operation(const std::string& name);
 
-/// The smallest size from `bytes` on that the operation can have: a whole number of floats, for
-/// those that cut the buffer into one part a replica a whole number in each.
+/// The smallest possible size of at least `bytes`: a whole number of floats. Operations that cut
+/// the buffer need a whole number of floats for each replica.
 [[nodiscard]] std::int64_t usable_size(Operation operation, std::int64_t replicas,
                                        std::int64_t bytes);
 
-/// What crosses from replica to replica in the best of algorithms, as NCCL's tests count it: over a
-/// call's time it is the bus bandwidth, which compares sizes, operations and numbers of replicas.
-/// all_reduce 2 (N-1)/N S, the others (N-1)/N S.
+/// Bytes that cross between replicas in the best algorithm, as NCCL's tests count them: all_reduce
+/// 2 (N-1)/N S, the others (N-1)/N S. Divided by a call's time this is the bus bandwidth, which
+/// compares sizes, operations and numbers of replicas.
 [[nodiscard]] double bus_bytes(Operation operation, std::int64_t replicas, std::int64_t bytes);
 
-/// What memory must read and write at the least, all replicas together, if buffers are shared and
-/// all of them are in memory, none in a cache: all_reduce N S read + N S written; reduce_scatter N
-/// S + S; all_gather (N-1) S + (N-1) S.
+/// Bytes that memory must at least read and write for all replicas together, if buffers are shared
+/// and none is in a cache: all_reduce N S read + N S written; reduce_scatter N S + S; all_gather
+/// (N-1) S + (N-1) S.
 [[nodiscard]] double moved_bytes(Operation operation, std::int64_t replicas, std::int64_t bytes);
 
 }  // namespace lockstep::bench

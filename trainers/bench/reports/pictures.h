@@ -5,12 +5,12 @@
 
 namespace lockstep::bench {
 
-/// For each operation on each number of replicas two panels, time a call and bus bandwidth over
-/// size, a line a system, dashed for peers.
+/// For each operation and number of replicas two panels: time of a call and bus bandwidth, over
+/// size. One line for each system, dashed for peers.
 [[nodiscard]] charts::Picture picture_of(const CollectivesReport& report);
 
-/// For each model on each number of replicas a panel with a bar a system, the parts of its step one
-/// behind the other (peers' fainter), and the floor; and one of the launches.
+/// For each model and number of replicas a panel with a bar for each system: the parts of its step
+/// end to end (peers' fainter), and the floor. Another panel shows the launches.
 [[nodiscard]] charts::Picture picture_of(const TrainingReport& report);
 
 }  // namespace lockstep::bench

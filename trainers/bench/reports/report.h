@@ -11,9 +11,9 @@
 
 namespace lockstep::bench {
 
-// What bench finds out, as data, and the figures that follow from it.
+// The results of bench, as data, and figures computed from them.
 
-/// What figures depend on.
+/// Facts about the machine that figures depend on.
 struct MachineFacts {
   std::string cpu;           ///< its model's name
   std::int64_t cores = 0;    ///< that this process may run on
@@ -25,14 +25,14 @@ struct MachineFacts {
   std::string date;    ///< today, in UTC: "2026-11-21"
 };
 
-/// What this machine's memory gives to so many threads at once.
+/// The bandwidth of this machine's memory for so many threads at once.
 struct MemoryBandwidth {
   std::int64_t threads = 0;
   double bytes_per_second = 0;  ///< read and written together
   std::string how;              ///< the kind of copy that was the fastest
 };
 
-/// A library in one way of using it.
+/// A library in one mode of use.
 struct SystemFacts {
   std::string name;     ///< as --systems has it: "psum", "c10d"
   std::string label;    ///< as tables have it: "psum threads", "c10d 1.13"
@@ -57,9 +57,8 @@ struct Quartiles {
 /// percentile does). ValueError without any.
 [[nodiscard]] Quartiles quartiles(std::vector<double> samples);
 
-/// What a training step consists of. Communication is what a replica waits for others or moves
-/// bytes to them; where it is in the midst of other parts, only exposed_parts() tells it from
-/// these.
+/// The parts of a training step. Communication is the time in which a replica waits for others or
+/// moves bytes to them. Where it runs during other parts, only exposed_parts() separates it.
 enum class StepPart : std::size_t { data, forward, backward, communication, update };
 
 inline constexpr std::array<const char*, 5> kStepPartNames{"data", "forward", "backward",
@@ -68,13 +67,13 @@ inline constexpr std::array<const char*, 5> kStepPartNames{"data", "forward", "b
 /// Seconds of each part.
 using StepParts = std::array<double, kStepPartNames.size()>;
 
-/// What a system's replicas take of the memory.
+/// The memory of a system's replicas.
 struct MemoryUse {
   std::int64_t peak_bytes = 0;  ///< of the process that had the most
   std::int64_t host_bytes = 0;  ///< now, of all processes, pages that they share counted once
 };
 
-/// What one system took for one case.
+/// The time of one system for one case.
 struct Measurement {
   SystemFacts system;
   std::vector<double> samples = {};  ///< seconds a call, in the order measured
@@ -85,14 +84,14 @@ struct Measurement {
   MemoryUse memory = {};             ///< of training
 };
 
-/// What all reports have.
+/// The beginning of every report.
 struct Heading {
   MachineFacts machine;
   std::vector<SystemFacts> systems;
   std::vector<LeftOut> left_out;
 };
 
-/// All systems on one size; in the order of the report's.
+/// All systems on one size, in the order of the report's systems.
 struct SizeResult {
   std::int64_t bytes = 0;
   std::vector<Measurement> measurements;
@@ -107,13 +106,13 @@ struct OperationResult {
   std::vector<std::string> notes = {};  ///< what a reader should know of these figures
 };
 
-/// All that `bench collectives` finds out.
+/// The results of `bench collectives`.
 struct CollectivesReport {
   Heading heading;
   std::vector<OperationResult> results = {};
 };
 
-/// All that `bench vdot` finds out.
+/// The results of `bench vdot`.
 struct VdotReport {
   Heading heading;
   std::int64_t replicas = 0;
@@ -131,7 +130,7 @@ struct TrainingResult {
   std::vector<Measurement> measurements = {};  ///< in the order of the report's systems
 };
 
-/// All that `bench training` finds out.
+/// The results of `bench training`.
 struct TrainingReport {
   Heading heading;
   std::vector<TrainingResult> results = {};
@@ -143,41 +142,41 @@ struct TrainingReport {
 [[nodiscard]] double bus_bandwidth(const OperationResult& result, const SizeResult& size,
                                    const Measurement& measurement);
 
-/// Part of the memory's bandwidth that a system makes use of: 1 if it takes as long as the bytes
-/// that must move (moved_bytes()) take at the least. What stays in a cache may be faster than that.
+/// The part of the memory's bandwidth that a system uses: 1 if a call takes the least time for the
+/// bytes that must move (moved_bytes()). It may be more than 1 with buffers in a cache.
 [[nodiscard]] double share_of_limit(const OperationResult& result, const SizeResult& size,
                                     const Measurement& measurement);
 
-/// The label of the way to train that is what every step needs with nothing else: forward,
-/// backward, and the update of the replica's share of the parameters.
+/// The label of training with nothing but what every step needs: forward, backward, and the update
+/// of the replica's share of the parameters.
 inline constexpr const char* kAlone = "alone";
 
-/// The name of systems that have one replica among others that have more, and what is appended to
-/// the label of the system that they are.
+/// The name of systems with one replica, measured among systems with more. The suffix is appended
+/// to the label of the system that runs with one replica.
 inline constexpr const char* kSingle = "single";
 inline constexpr const char* kSingleSuffix = ", 1 replica";
 
-/// What is measured for the sake of the others: what they take alone, and one replica of them.
+/// Whether it is measured only for comparison: kAlone, or a system with one replica.
 [[nodiscard]] bool is_reference(const Measurement& measurement);
 
-/// What a step takes at the least.
+/// The least time of a step.
 struct Floor {
   double compute = 0;  ///< forward and backward, as "alone" takes them
   double update = 0;   ///< Adam's 28 bytes a parameter, each once, at the memory's speed
   [[nodiscard]] double seconds() const { return compute + update; }
 };
 
-/// The result's floor; none without "alone".
+/// The result's floor; none if "alone" was not measured.
 [[nodiscard]] std::optional<Floor> floor_of(const TrainingResult& result);
 
-/// The parts of a system's step with the communication that is exposed: forward, backward and
-/// update are what they take alone, and all else that the step takes longer is communication. For
-/// Lockstep's, "alone" has these; for a peer's the plain loop of its version, where zero's update
-/// is its replica's share of that. As the replicas measured them if there is no such.
+/// The parts of a system's step with exposed communication: forward, backward and update are what
+/// they take alone; the rest of the step is communication. Lockstep's systems take these from
+/// "alone", peers from the plain loop of their version (zero: the replica's share of its update).
+/// Without such a measurement, the parts are as the replicas measured them.
 [[nodiscard]] StepParts exposed_parts(const TrainingResult& result, const Measurement& measurement);
 
-/// Weak scaling: the time of one replica over the time here, both from the same turns. One replica
-/// trains in the first of Lockstep's ways, or in the plain loop of a peer's version. None if the
+/// Weak scaling: the time of one replica divided by the time here, both from the same turns. One
+/// replica trains in Lockstep's first mode, or in the plain loop of a peer's version. None if the
 /// result has no such time.
 [[nodiscard]] std::optional<double> efficiency(const TrainingResult& result,
                                                const Measurement& measurement);

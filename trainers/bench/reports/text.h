@@ -6,21 +6,20 @@
 
 namespace lockstep::bench {
 
-/// The machine, the systems and what was left out: what stands above the tables.
+/// The text above the tables: the machine, the systems and what was left out.
 [[nodiscard]] std::string heading_text(const Heading& heading);
 
 /// One operation on one number of replicas: times; bus bandwidth, with Lockstep's share of the
-/// memory's bandwidth from 1 MiB on; how many times as fast as each peer each of Lockstep's ways
-/// is.
+/// memory's bandwidth from 1 MiB on; the speed of each of Lockstep's modes relative to each peer.
 [[nodiscard]] std::string result_text(const CollectivesReport& report,
                                       const OperationResult& result);
 
-/// The time of each system, what it reads of memory a second, and how many times as fast as it each
-/// of Lockstep's is.
+/// Each system's time, the memory that it reads in a second, and the speed of each of Lockstep's
+/// systems relative to it.
 [[nodiscard]] std::string vdot_text(const VdotReport& report);
 
-/// One model on one number of replicas: steps with their parts; how many times as fast as each peer
-/// each of Lockstep's ways is.
+/// One model on one number of replicas: steps with their parts; the speed of each of Lockstep's
+/// modes relative to each peer.
 [[nodiscard]] std::string result_text(const TrainingResult& result);
 
 [[nodiscard]] std::string launches_text(const TrainingReport& report);

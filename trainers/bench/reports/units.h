@@ -9,10 +9,10 @@ namespace lockstep::bench {
 /// anything else, also for none at all and for more than 1 TiB.
 [[nodiscard]] std::int64_t parse_size(const std::string& text);
 
-/// The other way round, in the largest unit that it is a whole number of: "64 KiB".
+/// The inverse, in the largest unit that gives a whole number: "64 KiB".
 [[nodiscard]] std::string size_text(std::int64_t bytes);
 
-/// A number as three digits say it: "0.0123", "1.23", "12.3", "123", "1234".
+/// A number with three digits: "0.0123", "1.23", "12.3", "123", "1234".
 [[nodiscard]] std::string digits_text(double value);
 
 /// A duration in three digits: "3.02 us", "12.4 ms", "1.25 s".

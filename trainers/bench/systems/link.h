@@ -9,19 +9,19 @@
 
 namespace lockstep::bench {
 
-/// One replica of a system that is measured, as its worker implements it. All replicas get the same
+/// One replica of a measured system, as its worker implements it. All replicas get the same
 /// requests in the same order.
 class Task {
  public:
   virtual ~Task() = default;
-  /// Makes the buffers of an operation (those of the one before are gone then), calls it once and
-  /// throws if the result is wrong. Returns what a reader of the figures should know, mostly "".
+  /// Makes the buffers of an operation in place of the last one's, calls it once and throws if the
+  /// result is wrong. Returns a note for readers of the figures, mostly "".
   [[nodiscard]] virtual std::string prepare(const std::string& operation, std::int64_t bytes) = 0;
   /// Returns when all replicas have called it.
   virtual void barrier() = 0;
-  /// The operation, once.
+  /// Runs the operation once.
   virtual void call() = 0;
-  /// Seconds that parts of the calls since the last time took, if the operation has parts.
+  /// Seconds of each part of the calls since the last parts(), if the operation has parts.
   [[nodiscard]] virtual std::vector<double> parts() { return {}; }
 };
 

@@ -16,7 +16,7 @@ namespace lockstep::bench {
 
 inline constexpr const char* kAxis = "replicas";  ///< over which the replicas of a worker talk
 
-/// Lockstep's ways to run collectives, each in all of these modes that it can: in memory that the
+/// Lockstep's ways to run collectives, each in those of `modes` that it can: in memory that the
 /// replicas share, on ordinary tensors, inside a pmap, over Gloo.
 [[nodiscard]] std::vector<System> collective_systems(const std::vector<LaunchMode>& modes);
 [[nodiscard]] std::unique_ptr<Task> make_collective(const std::string& way);
@@ -31,20 +31,20 @@ inline constexpr std::int64_t kVdotColumns = 3;
 
 /// Lockstep's training: kAlone, each of these stages of ZeRO in each of these modes, and the
 /// `train` binary beside this one, which trains one step of the pmean example and prints "step 1"
-/// when it is done. An operation is a model's name, its amount the samples of a replica's batch.
+/// at its end. The operation is a model's name, its amount the samples of a replica's batch.
 [[nodiscard]] std::vector<System> training_systems(const std::vector<std::int64_t>& stages,
                                                    const std::vector<LaunchMode>& modes);
 [[nodiscard]] std::unique_ptr<Task> make_training(const std::string& way);
 inline constexpr const char* kTrain = "train";  ///< the label of that binary
-/// How many parameters such a model has.
+/// The number of parameters of the model called `model`.
 [[nodiscard]] std::int64_t parameters_of(const std::string& model);
 
-/// A system of this binary, Lockstep's. Its label is `way`, with " threads" behind it in that mode.
+/// A system of this binary. Its label is `way`, followed by " threads" in that mode.
 [[nodiscard]] System own_system(const std::string& measurement, const std::string& name,
                                 const std::string& way, LaunchMode mode,
                                 const std::string& version);
 
-/// The worker, with what follows "worker" on its command line: serves until the driver hangs up.
+/// Runs the worker until the driver hangs up. `arguments` follow "worker" on its command line.
 /// Returns the exit status.
 [[nodiscard]] int run_worker(const std::vector<std::string>& arguments);
 
