@@ -18,8 +18,8 @@ namespace {
 
 // Microbatches without a sample cost as much as others: far too many of them look like a hang.
 void check_accumulate(const Config& config, const DataSets& data) {
-  const std::int64_t accumulate = config.trainer.accumulate;
-  const std::int64_t replicas = config.parallel.replicas;
+  const std::int64_t accumulate = config.zero.accumulate;
+  const std::int64_t replicas = config.launch.replicas;
   const std::int64_t samples = data.train->size();
   if (accumulate == 1 || accumulate * replicas <= samples) return;
   throw ValueError(
@@ -39,7 +39,7 @@ std::string place_of(const Config& config, const std::string& key, std::size_t i
 // Such a run would end before it has reached its learning rate.
 void check_warmup(const Config& config, const DataSets& data) {
   const std::int64_t per_epoch =
-      Sampler(sampler_options(config, data, config.parallel.replicas)).steps_per_epoch();
+      Sampler(sampler_options(config, data, config.launch.replicas)).steps_per_epoch();
   const std::int64_t steps = total_steps(config, per_epoch);
   if (config.schedule.warmup_steps <= steps) return;
   const std::string length = config.trainer.steps
@@ -53,13 +53,13 @@ void check_warmup(const Config& config, const DataSets& data) {
 
 // One after the other, for the first that is wrong to be known.
 void check_parameter_groups(const Config& config, const DataSets& data) {
-  if (config.optimizer.groups.empty()) return;
+  if (config.zero.optimizer.groups.empty()) return;
   const ShapesOnly scope;
   const auto model = make_model(config, data);
   const std::vector<std::string> names = training::module_parameters(*model).names;
   OptimizerOptions upto;
-  for (std::size_t i = 0; i < config.optimizer.groups.size(); ++i) {
-    upto.groups.push_back(config.optimizer.groups[i]);
+  for (std::size_t i = 0; i < config.zero.optimizer.groups.size(); ++i) {
+    upto.groups.push_back(config.zero.optimizer.groups[i]);
     try {
       check_groups(upto, names);
     } catch (const ValueError& error) {

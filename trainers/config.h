@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "framework/data/data.h"
-#include "framework/optim/optimizer_options.h"
 #include "framework/optim/schedule.h"
 #include "framework/replicas/launch.h"
 #include "framework/training/zero_options.h"
@@ -20,47 +19,29 @@ namespace lockstep {
 /// The type of numbers in forward and backward.
 enum class Precision { fp32, bf16 };
 
-/// How the job runs, as in a config's `parallel` section.
-struct ParallelOptions {
-  int replicas = 1;
-  int workers = 0;
-  LaunchMode launch = LaunchMode::processes;
-  std::string axis_name = "data";
-  Backend backend = Backend::automatic;
-  int threads_per_replica = 0;
-  double timeout_s = 60;
-  int zero_stage = 0;
-  double bucket_mb = 25;
-  Overlap overlap = Overlap::automatic;
-  Compression compression = Compression::none;
-  bool reduce_every_microbatch = false;
-};
-
-/// How long and how a job trains, as a config's `trainer` section says it.
+/// What only the trainer needs of a config's `trainer` section.
 struct TrainerOptions {
   std::optional<std::int64_t> epochs = 1;  ///< either these …
   std::optional<std::int64_t> steps;       ///< … or these: exactly one has a value
-  std::uint64_t seed = 0;
-  std::int64_t accumulate = 1;
   Precision precision = Precision::fp32;
-  NonFinite non_finite = NonFinite::stop;
   std::int64_t check_every = 0;
-  std::optional<double> clip_norm;
-  std::optional<double> clip_value;
   std::int64_t log_every = 20;
   std::int64_t eval_every = 0;
 };
 
 /// A job for `train`; config_table() says what each value means. Options that don't belong to the
-/// chosen model, data set, optimizer or schedule have their defaults.
+/// chosen model, data set, optimizer or schedule have their defaults. What launch() and ZeroTrainer
+/// take is in their own structs, in whatever section a key stands.
 struct Config {
   ModelOptions model;
   DataOptions data;
   std::int64_t batch_size = 64;
   bool shuffle = true;
-  OptimizerOptions optimizer;
   ScheduleOptions schedule;
-  ParallelOptions parallel;
+  LaunchOptions launch;
+  /// Nothing is drawn that comes not again. The seed is that of all that is random. The axis is
+  /// that of `launch`: see zero_options() in config_options.h.
+  ZeroOptions zero{.randomness = Randomness::strict};
   TrainerOptions trainer;
   keys::KeyPlaces places;  ///< of what was read; not compared
 

@@ -5,7 +5,6 @@
 
 #include "framework/data/data.h"
 #include "framework/data/sampler.h"
-#include "framework/replicas/launch.h"
 #include "framework/training/zero_options.h"
 #include "models/model.h"
 #include "trainers/config.h"
@@ -14,8 +13,7 @@ namespace lockstep {
 
 /// A config as options for the parts of the framework.
 
-[[nodiscard]] LaunchOptions launch_options(const Config& config);
-
+/// config.zero over the axis that launch() binds.
 [[nodiscard]] ZeroOptions zero_options(const Config& config);
 
 /// For the training set in a job of `replicas`.

@@ -28,8 +28,8 @@ const Rule<std::string> kIdentifier{"1 to 100 letters, digits and _, and begin w
                                     is_identifier};
 const Rule<double> kBucket{"greater than 0 and at most 1000000",
                            [](double mb) { return mb > 0 && mb <= 1e6; }};
-const Rule<int> kReplicas = from_to(1, 1024);
-const Rule<int> kUpToReplicas = from_to(0, 1024);
+const Rule<std::int64_t> kReplicas = from_to<std::int64_t>(1, 1024);
+const Rule<std::int64_t> kUpToReplicas = from_to<std::int64_t>(0, 1024);
 const Rule<std::int64_t> kMillion = from_to<std::int64_t>(1, 1'000'000);
 // What a step takes, over all microbatches and replicas, fits in 63 bits.
 const Rule<std::int64_t> kBillion = from_to<std::int64_t>(1, 1'000'000'000);
@@ -134,55 +134,54 @@ Keys schedule_keys(ScheduleOptions& schedule) {
   };
 }
 
-Keys parallel_keys(ParallelOptions& parallel) {
-  const auto workers_problem = [&parallel] {
-    if (parallel.workers <= parallel.replicas) return std::string();
-    return str("must be at most parallel.replicas, which is ", parallel.replicas,
-               ", or 0 for as many; is ", parallel.workers);
+Keys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
+  const auto workers_problem = [&launch] {
+    if (launch.workers <= launch.replicas) return std::string();
+    return str("must be at most parallel.replicas, which is ", launch.replicas,
+               ", or 0 for as many; is ", launch.workers);
   };
   const KeyTraits workers{.problem = workers_problem, .others = {"replicas"}};
   return {
-      {"replicas", number(parallel.replicas, kReplicas), "number of replicas"},
-      {"workers", number(parallel.workers, kUpToReplicas), "how many replicas run at once; 0: all",
+      {"replicas", number(launch.replicas, kReplicas), "number of replicas"},
+      {"workers", number(launch.workers, kUpToReplicas), "how many replicas run at once; 0: all",
        workers},
-      {"launch", one_of(parallel.launch, {"processes", "threads"}),
+      {"launch", one_of(launch.mode, {"processes", "threads"}),
        "replicas are processes or threads"},
-      {"axis_name", text(parallel.axis_name, kIdentifier), "the replicas' axis in collectives"},
-      {"backend", one_of(parallel.backend, {"auto", "gloo"}),
+      {"axis_name", text(launch.axis_name, kIdentifier), "the replicas' axis in collectives"},
+      {"backend", one_of(launch.backend, {"auto", "gloo"}),
        "how replicas exchange bytes; auto: in memory that they share"},
-      {"threads_per_replica", number(parallel.threads_per_replica, kUpToReplicas),
+      {"threads_per_replica", number(launch.threads_per_replica, kUpToReplicas),
        "math threads; 0: the host's cores / replicas, at least 1"},
-      {"timeout_s", number(parallel.timeout_s, kTimeout),
-       "seconds that a replica waits for another"},
-      {"zero_stage", number(parallel.zero_stage, from_to(0, 3)),
+      {"timeout_s", seconds(launch.timeout, kTimeout), "seconds that a replica waits for another"},
+      {"zero_stage", number(zero.stage, from_to(0, 3)),
        "ZeRO shards from 1 the optimizer's state, 2 also gradients, 3 also parameters"},
-      {"bucket_mb", number(parallel.bucket_mb, kBucket), "MB of gradients that travel together"},
-      {"overlap", one_of(parallel.overlap, {"auto", "on", "off"}),
+      {"bucket_mb", number(zero.bucket_mb, kBucket), "MB of gradients that travel together"},
+      {"overlap", one_of(zero.overlap, {"auto", "on", "off"}),
        "reduce gradients during the backward; auto: over a network"},
-      {"compression", one_of(parallel.compression, {"none", "bf16"}),
+      {"compression", one_of(zero.compression, {"none", "bf16"}),
        "type in which gradients travel; bf16 changes the results"},
-      {"reduce_every_microbatch", flag(parallel.reduce_every_microbatch),
+      {"reduce_every_microbatch", flag(zero.reduce_every_microbatch),
        "sends more bytes for less memory at stages 2 and 3"},
   };
 }
 
-Keys trainer_keys(TrainerOptions& trainer) {
+Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero) {
   return {
       {"epochs", number_instead(trainer.epochs, trainer.steps, kBillion),
        "the run's length in passes over the data", instead_of("steps")},
       {"steps", number_instead(trainer.steps, trainer.epochs, kBillion),
        "the run's length in updates", instead_of("epochs")},
-      {"seed", number(trainer.seed, at_least<std::uint64_t>(0)), "seed of all that is random"},
-      {"accumulate", number(trainer.accumulate, kMillion), "microbatches a replica and step"},
+      {"seed", number(zero.seed, at_least<std::uint64_t>(0)), "seed of all that is random"},
+      {"accumulate", number(zero.accumulate, kMillion), "microbatches a replica and step"},
       {"precision", one_of(trainer.precision, {"fp32", "bf16"}),
        "type in which forward and backward compute"},
-      {"non_finite", one_of(trainer.non_finite, {"stop", "skip"}),
+      {"non_finite", one_of(zero.non_finite, {"stop", "skip"}),
        "where the loss or a gradient is not finite, stop the run or skip the step"},
       {"check_every", number(trainer.check_every, kNatural),
        "after each so many steps replicas compare their parameters; 0: never"},
-      {"clip_norm", number_or_null(trainer.clip_norm, kAbove0),
+      {"clip_norm", number_or_null(zero.clip_norm, kAbove0),
        "largest norm that the gradients may have; null: any"},
-      {"clip_value", number_or_null(trainer.clip_value, kAbove0),
+      {"clip_value", number_or_null(zero.clip_value, kAbove0),
        "largest value that a gradient may have; null: any"},
       {"log_every", number(trainer.log_every, kBillion), "steps between lines of metrics"},
       {"eval_every", number(trainer.eval_every, kNatural),
@@ -197,10 +196,10 @@ std::vector<keys::Section> config_table(Config& config) {
   using namespace keys;
   return {{"model", model_keys(config.model)},
           {"data", data_keys(config)},
-          {"optimizer", optimizer_keys(config.optimizer)},
+          {"optimizer", optimizer_keys(config.zero.optimizer)},
           {"schedule", schedule_keys(config.schedule)},
-          {"parallel", parallel_keys(config.parallel)},
-          {"trainer", trainer_keys(config.trainer)}};
+          {"parallel", parallel_keys(config.launch, config.zero)},
+          {"trainer", trainer_keys(config.trainer, config.zero)}};
 }
 
 }  // namespace lockstep

@@ -151,6 +151,15 @@ Value number_or_null(std::optional<double>& variable, const Rule<double>& rule) 
           [&variable] { return variable ? yaml_text(*variable) : "null"; }};
 }
 
+Value seconds(std::chrono::milliseconds& variable, const Rule<double>& rule) {
+  const auto read = [&variable, rule](const YamlNode& node, const Report& report) {
+    const auto value = obeying(rule, node, report);
+    if (value) variable = std::chrono::milliseconds(std::llround(*value * 1000));
+  };
+  return {"a number, " + rule.text, read,
+          [&variable] { return yaml_text(static_cast<double>(variable.count()) / 1000); }};
+}
+
 Value number_instead(std::optional<std::int64_t>& variable, std::optional<std::int64_t>& other,
                      const Rule<std::int64_t>& rule) {
   const auto read = [&variable, &other, rule](const YamlNode& node, const Report& report) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -61,6 +62,8 @@ struct Value {
 template <typename T>
 [[nodiscard]] Value number(T& variable, const Rule<T>& rule);
 [[nodiscard]] Value number_or_null(std::optional<double>& variable, const Rule<double>& rule);
+/// Seconds. The variable keeps the nearest milliseconds.
+[[nodiscard]] Value seconds(std::chrono::milliseconds& variable, const Rule<double>& rule);
 /// Its key is left out while it has no value. Reading a value clears `other`.
 [[nodiscard]] Value number_instead(std::optional<std::int64_t>& variable,
                                    std::optional<std::int64_t>& other,

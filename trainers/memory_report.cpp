@@ -30,13 +30,13 @@ std::shared_ptr<Model> shapes_of(const Config& config, const DataSets& data) {
   return make_model(config, data);
 }
 
-ReplicaPlacement placement_of(const ParallelOptions& parallel) {
-  const bool is_gloo = parallel.backend == Backend::gloo;
-  const int workers = parallel.workers == 0 ? parallel.replicas : parallel.workers;
-  return {.replicas = parallel.replicas,
+ReplicaPlacement placement_of(const LaunchOptions& launch) {
+  const bool is_gloo = launch.backend == Backend::gloo;
+  const std::int64_t workers = launch.workers == 0 ? launch.replicas : launch.workers;
+  return {.replicas = launch.replicas,
           .workers = workers,
           .shares_memory = !is_gloo || workers == 1,
-          .is_network = is_gloo && workers == parallel.replicas && workers > 1};
+          .is_network = is_gloo && workers == launch.replicas && workers > 1};
 }
 
 std::string row(const std::string& name, const std::string& replica, const std::string& host) {
@@ -50,7 +50,7 @@ std::string row(const std::string& name, const std::string& replica, const std::
 
 HostMemoryUse predicted_memory(const Config& config, const DataSets& data) {
   const auto model = shapes_of(config, data);
-  return predicted_memory(*model, zero_options(config), placement_of(config.parallel));
+  return predicted_memory(*model, zero_options(config), placement_of(config.launch));
 }
 
 void check_memory(const Config& config, const DataSets& data) {
@@ -73,10 +73,10 @@ std::string dry_run_text(const Config& config, const DataSets& data) {
   std::int64_t count = 0;
   for (const at::Tensor& parameter : model->parameters()) count += parameter.numel();
   const HostMemoryUse use = predicted_memory(config, data);
-  const std::int64_t replicas = config.parallel.replicas;
+  const std::int64_t replicas = config.launch.replicas;
   std::string text =
       str(counted(count, "parameter"), ", ", counted(replicas, "replica"), ", ZeRO stage ",
-          config.parallel.zero_stage, ", optimizer ", config.optimizer.name, ". Memory:\n");
+          config.zero.stage, ", optimizer ", config.zero.optimizer.name, ". Memory:\n");
   text += row("", "a replica", "the host");
   for (const Category& category : kCategories) {
     const bool is_common =

@@ -75,7 +75,7 @@ class TrainingRun {
   TrainingRun(const Config& config, const DataSets& data, const RunOptions& options)
       : config_(config),
         data_(data),
-        axis_(config.parallel.axis_name),
+        axis_(config.launch.axis_name),
         replicas_(axis_size(axis_)),
         replica_(axis_index(axis_)),
         sampler_(sampler_options(config, data, replicas_)),
@@ -126,7 +126,7 @@ class TrainingRun {
     const std::int64_t global_batch = sampler_.global_batch(step_of_epoch);
     const auto indices = sampler_.indices(epoch, step_of_epoch, replica_);
 
-    const std::int64_t microbatches = config_.trainer.accumulate;
+    const std::int64_t microbatches = config_.zero.accumulate;
     loss_ = at::zeros({});
     for (std::int64_t m = 0; m < microbatches; ++m) {
       const auto part = shard(static_cast<std::int64_t>(indices.size()), microbatches, m);
@@ -137,7 +137,7 @@ class TrainingRun {
       trainer_->backward(local);
       loss_ = loss_.add(local.detach());
     }
-    lr_ = learning_rate(config_.schedule, config_.optimizer.lr, step, total_steps_);
+    lr_ = learning_rate(config_.schedule, config_.zero.optimizer.lr, step, total_steps_);
     step_report_ = trainer_->step(lr_);
     if (step_report_.skipped) count_skipped(step);
     const std::int64_t check_every = config_.trainer.check_every;
@@ -170,7 +170,7 @@ class TrainingRun {
   void check_loss(std::int64_t step) {
     loss_ = pmean(loss_, axis_);
     const double value = loss_.item<double>();
-    if (std::isfinite(value) || config_.trainer.non_finite == NonFinite::skip) return;
+    if (std::isfinite(value) || config_.zero.non_finite == NonFinite::skip) return;
     throw Error(str("the loss is ", value, " at step ", step + 1,
                     "; training has diverged: try a smaller optimizer.lr or a trainer.clip_norm"));
   }
@@ -309,24 +309,23 @@ class TrainingRun {
     reporter_->progress.finish();
     if (is_readable()) print_parameters("updated parameters:  ");
     const auto buffers = buffer_map(*model_);
-    RunResult result{
-        .steps = total_steps_,
-        .skipped_steps = skipped_steps_,
-        .replicas = replicas_,
-        .zero_stage = config_.parallel.zero_stage,
-        .loss = shortest_decimal(loss_.item<float>()),
-        .eval = eval_,
-        .parameters = whole ? named_ : std::map<std::string, at::Tensor>{},
-        .parameters_sha256 = digest.finish(),
-        .buffers_sha256 = buffers.empty() ? "" : parameters_sha256(buffers),
-        .memory = memory,
-        .threads_per_replica =
-            replicas::math_threads(config_.parallel.threads_per_replica, replicas_),
-        .workers = config_.parallel.workers > 0 ? config_.parallel.workers : replicas_,
-        .launch = values_of(config_).at("parallel.launch"),
-        .backend = config_.parallel.backend == Backend::gloo ? "gloo" : "shared_memory",
-        .blas = replicas::blas().name,
-        .libtorch = replicas::libtorch_version()};
+    RunResult result{.steps = total_steps_,
+                     .skipped_steps = skipped_steps_,
+                     .replicas = replicas_,
+                     .zero_stage = config_.zero.stage,
+                     .loss = shortest_decimal(loss_.item<float>()),
+                     .eval = eval_,
+                     .parameters = whole ? named_ : std::map<std::string, at::Tensor>{},
+                     .parameters_sha256 = digest.finish(),
+                     .buffers_sha256 = buffers.empty() ? "" : parameters_sha256(buffers),
+                     .memory = memory,
+                     .threads_per_replica =
+                         replicas::math_threads(config_.launch.threads_per_replica, replicas_),
+                     .workers = config_.launch.workers > 0 ? config_.launch.workers : replicas_,
+                     .launch = values_of(config_).at("parallel.launch"),
+                     .backend = config_.launch.backend == Backend::gloo ? "gloo" : "shared_memory",
+                     .blas = replicas::blas().name,
+                     .libtorch = replicas::libtorch_version()};
     write_files(true, [&] { write_result(reporter_->folder, result); });
     if (skipped_steps_ > 0) {
       reporter_->progress.print(str("skipped steps:       ", skipped_steps_, " of ", total_steps_,

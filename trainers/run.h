@@ -15,7 +15,7 @@ struct RunOptions {
   bool quiet = false;            ///< no progress, no summary
 };
 
-/// Trains as `config` says. Runs in each replica of launch(), with config.parallel.axis_name bound.
+/// Trains as `config` says. Runs in each replica of launch(), with config.launch.axis_name bound.
 /// Replica 0 writes the output folder and stdout. Throws ValueError if the folder already holds a
 /// run or the config does not suit the data, Error if the loss is no finite number.
 void run_training(const Config& config, const DataSets& data, const RunOptions& options);

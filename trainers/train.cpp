@@ -13,7 +13,6 @@
 #include "framework/replicas/launch.h"
 #include "trainers/check_job.h"
 #include "trainers/config.h"
-#include "trainers/config_options.h"
 #include "trainers/flags.h"
 #include "trainers/memory_report.h"
 #include "trainers/run.h"
@@ -34,13 +33,13 @@ int train(int argc, char** argv) {
   if (flags.print_config) return print(to_yaml(config));
   set_quiet(flags.quiet);
   // Read before the replicas start: they share the memory, and a bad file is one error, not N.
-  const DataSets data = load_data(config.data, config.parallel.replicas);
+  const DataSets data = load_data(config.data, config.launch.replicas);
   check_job(config, data);
   if (flags.dry_run) return print(dry_run_text(config, data));
   check_memory(config, data);
   const RunOptions options{
       .output = flags.output, .name = flags.config.stem(), .quiet = flags.quiet};
-  return launch([&] { run_training(config, data, options); }, launch_options(config));
+  return launch([&] { run_training(config, data, options); }, config.launch);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ std::filesystem::path committed(const std::string& name) {
 TEST_CASE("a config is read from its file, whose path begins the messages") {
   const TempFile good("good.yaml", kNames);
   CHECK(load_config(good.path()).data.name == "pmean_example");
-  CHECK(load_config(good.path(), {keys::parse_set("trainer.seed=3")}).trainer.seed == 3);
+  CHECK(load_config(good.path(), {keys::parse_set("trainer.seed=3")}).zero.seed == 3);
   const TempFile bad("bad.yaml", kNames + "optimizer:\n  lrr: 1\n");
   CHECK_THROWS_WITH(
       load_config(bad.path()),
@@ -74,17 +74,17 @@ TEST_CASE("the committed configs load") {
   CHECK(linear.data.name == "pmean_example");
   CHECK(linear.batch_size == 4);
   CHECK_FALSE(linear.shuffle);
-  CHECK(linear.optimizer == OptimizerOptions{});
-  CHECK(linear.parallel.replicas == 4);
+  CHECK(linear.zero.optimizer == OptimizerOptions{});
+  CHECK(linear.launch.replicas == 4);
   CHECK(linear.trainer.steps == 1);
 
   const Config mlp = load_config(committed("fashion_mnist_mlp.yaml"));
   CHECK(mlp.model.hidden == std::vector<std::int64_t>{1024, 1024});
   CHECK(mlp.data.name == "fashion_mnist");
   CHECK(mlp.batch_size == 64);
-  CHECK(mlp.optimizer.name == "adam");
-  CHECK(mlp.optimizer.lr == 0.0004);
-  CHECK(mlp.parallel.replicas == 2);
+  CHECK(mlp.zero.optimizer.name == "adam");
+  CHECK(mlp.zero.optimizer.lr == 0.0004);
+  CHECK(mlp.launch.replicas == 2);
   CHECK(mlp.trainer.epochs == 8);
   CHECK(mlp.trainer.log_every == 100);
 
@@ -93,8 +93,8 @@ TEST_CASE("the committed configs load") {
   CHECK(cnn.model.channels == std::vector<std::int64_t>{32, 64});
   CHECK(cnn.model.dense == std::vector<std::int64_t>{128});
   CHECK(cnn.data.name == "fashion_mnist");
-  CHECK(cnn.optimizer.name == "adam");
-  CHECK(cnn.parallel.replicas == 2);
+  CHECK(cnn.zero.optimizer.name == "adam");
+  CHECK(cnn.launch.replicas == 2);
 }
 
 }  // namespace lockstep

@@ -59,7 +59,7 @@ const std::vector<Sample> kSamples{
     {"parallel.axis_name", {"batch"}, "2d"},
     {"parallel.backend", {"gloo"}, "mpi"},
     {"parallel.threads_per_replica", {"3"}, "-1"},
-    {"parallel.timeout_s", {"0.001", "1000000"}, "1000001"},
+    {"parallel.timeout_s", {"0.001", "2.3", "1000000"}, "1000001"},
     {"parallel.zero_stage", {"1", "2", "3"}, "4"},
     {"parallel.bucket_mb", {"0.5", "1000000"}, "0"},
     {"parallel.overlap", {"\"on\"", "\"off\""}, "yes"},
@@ -126,25 +126,28 @@ TEST_CASE("every key's rule refuses what breaks it") {
 }
 
 TEST_CASE("each name of an enum is that of its value") {
-  const auto parallel = [](const std::string& key, const std::string& name) {
-    return config_with({"parallel." + key + "=" + name}).parallel;
+  const auto launch = [](const std::string& key, const std::string& name) {
+    return config_with({"parallel." + key + "=" + name}).launch;
   };
-  CHECK(parallel("launch", "processes").launch == LaunchMode::processes);
-  CHECK(parallel("launch", "threads").launch == LaunchMode::threads);
-  CHECK(parallel("backend", "auto").backend == Backend::automatic);
-  CHECK(parallel("backend", "gloo").backend == Backend::gloo);
-  CHECK(parallel("overlap", "auto").overlap == Overlap::automatic);
-  CHECK(parallel("overlap", "on").overlap == Overlap::on);
-  CHECK(parallel("overlap", "off").overlap == Overlap::off);
-  CHECK(parallel("compression", "none").compression == Compression::none);
-  CHECK(parallel("compression", "bf16").compression == Compression::bf16);
-  const auto trainer = [](const std::string& key, const std::string& name) {
-    return config_with({"trainer." + key + "=" + name}).trainer;
+  const auto zero = [](const std::string& key, const std::string& name) {
+    return config_with({key + "=" + name}).zero;
   };
-  CHECK(trainer("precision", "fp32").precision == Precision::fp32);
-  CHECK(trainer("precision", "bf16").precision == Precision::bf16);
-  CHECK(trainer("non_finite", "stop").non_finite == NonFinite::stop);
-  CHECK(trainer("non_finite", "skip").non_finite == NonFinite::skip);
+  CHECK(launch("launch", "processes").mode == LaunchMode::processes);
+  CHECK(launch("launch", "threads").mode == LaunchMode::threads);
+  CHECK(launch("backend", "auto").backend == Backend::automatic);
+  CHECK(launch("backend", "gloo").backend == Backend::gloo);
+  CHECK(zero("parallel.overlap", "auto").overlap == Overlap::automatic);
+  CHECK(zero("parallel.overlap", "on").overlap == Overlap::on);
+  CHECK(zero("parallel.overlap", "off").overlap == Overlap::off);
+  CHECK(zero("parallel.compression", "none").compression == Compression::none);
+  CHECK(zero("parallel.compression", "bf16").compression == Compression::bf16);
+  const auto precision = [](const std::string& name) {
+    return config_with({"trainer.precision=" + name}).trainer.precision;
+  };
+  CHECK(precision("fp32") == Precision::fp32);
+  CHECK(precision("bf16") == Precision::bf16);
+  CHECK(zero("trainer.non_finite", "stop").non_finite == NonFinite::stop);
+  CHECK(zero("trainer.non_finite", "skip").non_finite == NonFinite::skip);
   const auto anneal = [](const std::string& name) {
     return config_with({"schedule.name=one_cycle", "schedule.anneal_strategy=" + name})
         .schedule.anneal_strategy;

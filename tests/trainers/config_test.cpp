@@ -1,6 +1,7 @@
 #include "trainers/config.h"
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -37,20 +38,20 @@ TEST_CASE("a config that says only what it must has the documented defaults") {
   CHECK(config.model.name == "linear");
   CHECK(config.batch_size == 4);
   CHECK(config.shuffle);
-  CHECK(config.optimizer == OptimizerOptions{});
+  CHECK(config.zero.optimizer == OptimizerOptions{});
   CHECK(config.schedule == ScheduleOptions{});
-  CHECK(config.parallel.replicas == 1);
-  CHECK(config.parallel.workers == 0);
-  CHECK(config.parallel.launch == LaunchMode::processes);
-  CHECK(config.parallel.backend == Backend::automatic);
-  CHECK(config.parallel.axis_name == "data");
-  CHECK(config.parallel.threads_per_replica == 0);
-  CHECK(config.parallel.timeout_s == 60);
+  CHECK(config.launch.replicas == 1);
+  CHECK(config.launch.workers == 0);
+  CHECK(config.launch.mode == LaunchMode::processes);
+  CHECK(config.launch.backend == Backend::automatic);
+  CHECK(config.launch.axis_name == "data");
+  CHECK(config.launch.threads_per_replica == 0);
+  CHECK(config.launch.timeout == std::chrono::seconds(60));
   CHECK(config.trainer.epochs == 1);
   CHECK_FALSE(config.trainer.steps.has_value());
-  CHECK(config.trainer.seed == 0);
-  CHECK_FALSE(config.trainer.clip_norm.has_value());
-  CHECK_FALSE(config.trainer.clip_value.has_value());
+  CHECK(config.zero.seed == 0);
+  CHECK_FALSE(config.zero.clip_norm.has_value());
+  CHECK_FALSE(config.zero.clip_value.has_value());
   CHECK(config.trainer.log_every == 20);
   CHECK(config.trainer.eval_every == 0);
 
@@ -74,29 +75,29 @@ TEST_CASE("a config's values arrive") {
   CHECK(config.data.root == "/data/fashion mnist");
   CHECK(config.batch_size == 32);
   CHECK_FALSE(config.shuffle);
-  CHECK(config.optimizer.name == "adam");
-  CHECK(config.optimizer.lr == 0.001);
-  CHECK(config.optimizer.betas == std::array<double, 2>{0.8, 0.99});
-  CHECK(config.optimizer.eps == 1e-7);
-  CHECK(config.optimizer.weight_decay == 0.1);
-  CHECK(config.parallel.replicas == 8);
-  CHECK(config.parallel.workers == 3);
-  CHECK(config.parallel.launch == LaunchMode::threads);
-  CHECK(config.parallel.backend == Backend::gloo);
-  CHECK(config.parallel.axis_name == "batch");
-  CHECK(config.parallel.threads_per_replica == 2);
-  CHECK(config.parallel.timeout_s == 2.5);
+  CHECK(config.zero.optimizer.name == "adam");
+  CHECK(config.zero.optimizer.lr == 0.001);
+  CHECK(config.zero.optimizer.betas == std::array<double, 2>{0.8, 0.99});
+  CHECK(config.zero.optimizer.eps == 1e-7);
+  CHECK(config.zero.optimizer.weight_decay == 0.1);
+  CHECK(config.launch.replicas == 8);
+  CHECK(config.launch.workers == 3);
+  CHECK(config.launch.mode == LaunchMode::threads);
+  CHECK(config.launch.backend == Backend::gloo);
+  CHECK(config.launch.axis_name == "batch");
+  CHECK(config.launch.threads_per_replica == 2);
+  CHECK(config.launch.timeout == std::chrono::milliseconds(2500));
   CHECK_FALSE(config.trainer.epochs.has_value());
   CHECK(config.trainer.steps == 100);
-  CHECK(config.trainer.seed == 18446744073709551615U);
-  CHECK(config.trainer.clip_norm == 1.0);
-  CHECK(config.trainer.clip_value == 0.25);
+  CHECK(config.zero.seed == 18446744073709551615U);
+  CHECK(config.zero.clip_norm == 1.0);
+  CHECK(config.zero.clip_value == 0.25);
   CHECK(config.trainer.log_every == 5);
   CHECK(config.trainer.eval_every == 10);
 
   const Config sgd = parse(kNames + "optimizer: {momentum: 0.9, nesterov: true}");
-  CHECK(sgd.optimizer.momentum == 0.9);
-  CHECK(sgd.optimizer.nesterov);
+  CHECK(sgd.zero.optimizer.momentum == 0.9);
+  CHECK(sgd.zero.optimizer.nesterov);
 }
 
 TEST_CASE("parameter groups and schedules arrive") {
@@ -108,10 +109,10 @@ TEST_CASE("parameter groups and schedules arrive") {
                              "    - {pattern: \"*.bias\", weight_decay: 0}\n"
                              "    - {pattern: head.*, lr_scale: 0.1}\n"
                              "schedule: {name: cosine, warmup_steps: 100, eta_min: 1e-5}\n");
-  CHECK(adamw.optimizer.betas == std::array<double, 2>{0.8, 0.99});
-  REQUIRE(adamw.optimizer.groups.size() == 2);
-  CHECK(adamw.optimizer.groups[0] == ParameterGroup{.pattern = "*.bias", .weight_decay = 0.0});
-  CHECK(adamw.optimizer.groups[1] == ParameterGroup{.pattern = "head.*", .lr_scale = 0.1});
+  CHECK(adamw.zero.optimizer.betas == std::array<double, 2>{0.8, 0.99});
+  REQUIRE(adamw.zero.optimizer.groups.size() == 2);
+  CHECK(adamw.zero.optimizer.groups[0] == ParameterGroup{.pattern = "*.bias", .weight_decay = 0.0});
+  CHECK(adamw.zero.optimizer.groups[1] == ParameterGroup{.pattern = "head.*", .lr_scale = 0.1});
   CHECK(adamw.schedule == ScheduleOptions{.name = "cosine", .warmup_steps = 100, .eta_min = 1e-5});
   CHECK(parse(kNames + "schedule: {name: linear, end_factor: 0.5}").schedule ==
         ScheduleOptions{.name = "linear", .end_factor = 0.5});
@@ -127,8 +128,8 @@ TEST_CASE("parameter groups and schedules arrive") {
                                               .final_div_factor = 100,
                                               .anneal_strategy = Anneal::linear});
   const Config flags = parse(kNames, {"optimizer.groups=[{pattern: w}]"});
-  REQUIRE(flags.optimizer.groups.size() == 1);
-  CHECK(flags.optimizer.groups[0] == ParameterGroup{.pattern = "w"});
+  REQUIRE(flags.zero.optimizer.groups.size() == 1);
+  CHECK(flags.zero.optimizer.groups[0] == ParameterGroup{.pattern = "w"});
   CHECK(flags.places.at("optimizer.groups.pattern") ==
         std::vector<std::string>{"--set optimizer.groups=[{pattern: w}]"});
   CHECK(adamw.places.at("optimizer.groups.pattern") ==
@@ -324,9 +325,9 @@ TEST_CASE("flags win over the file") {
                    "optimizer.betas=[0.9,0.99]", "parallel.replicas=2", "parallel.replicas=3"});
   CHECK(config.trainer.steps == 5);
   CHECK_FALSE(config.trainer.epochs.has_value());
-  CHECK_FALSE(config.trainer.clip_norm.has_value());
-  CHECK(config.optimizer.betas == std::array<double, 2>{0.9, 0.99});
-  CHECK(config.parallel.replicas == 3);
+  CHECK_FALSE(config.zero.clip_norm.has_value());
+  CHECK(config.zero.optimizer.betas == std::array<double, 2>{0.9, 0.99});
+  CHECK(config.launch.replicas == 3);
   CHECK(parse(text, {"trainer.steps=5", "trainer.steps=2"}).trainer.steps == 2);
   CHECK(parse("data: {name: pmean_example}", {"model.name=mlp"}).model.name == "mlp");
   CHECK(error_of_all(kNames, {"optimizer.lrr=1"}) ==

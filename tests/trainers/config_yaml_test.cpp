@@ -1,3 +1,4 @@
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -37,33 +38,33 @@ class RandomConfig {
       config.data.root = pick({"x", "/", ".", "3"}) + letters();
     config.batch_size = 1 + static_cast<std::int64_t>(below(1'000'000'000));
     config.shuffle = coin();
-    optimizer(config.optimizer);
+    optimizer(config.zero.optimizer);
     schedule(config.schedule);
-    config.parallel.replicas = 1 + static_cast<int>(below(1024));
-    config.parallel.workers = static_cast<int>(below(config.parallel.replicas + 1));
-    config.parallel.launch = static_cast<LaunchMode>(below(2));
-    config.parallel.backend = static_cast<Backend>(below(2));
-    config.parallel.axis_name = pick({"data", "_a1", "TRUE", "null", "n", "e1"});
-    config.parallel.threads_per_replica = static_cast<int>(below(1025));
-    config.parallel.timeout_s = 0.001 + unit() * 9e5;
-    config.parallel.zero_stage = static_cast<int>(below(4));
-    config.parallel.bucket_mb = unit() * 1e6;
-    config.parallel.overlap = static_cast<Overlap>(below(3));
-    config.parallel.compression = static_cast<Compression>(below(2));
-    config.parallel.reduce_every_microbatch = coin();
+    config.launch.replicas = 1 + static_cast<std::int64_t>(below(1024));
+    config.launch.workers = static_cast<std::int64_t>(below(config.launch.replicas + 1));
+    config.launch.mode = static_cast<LaunchMode>(below(2));
+    config.launch.backend = static_cast<Backend>(below(2));
+    config.launch.axis_name = pick({"data", "_a1", "TRUE", "null", "n", "e1"});
+    config.launch.threads_per_replica = static_cast<std::int64_t>(below(1025));
+    config.launch.timeout = std::chrono::milliseconds(1 + below(1000000000));
+    config.zero.stage = static_cast<int>(below(4));
+    config.zero.bucket_mb = unit() * 1e6;
+    config.zero.overlap = static_cast<Overlap>(below(3));
+    config.zero.compression = static_cast<Compression>(below(2));
+    config.zero.reduce_every_microbatch = coin();
     if (coin()) {
       config.trainer.epochs.reset();
       config.trainer.steps = 1 + below(1000000000);
     } else {
       config.trainer.epochs = 1 + below(1000000000);
     }
-    config.trainer.seed = random_();
-    config.trainer.accumulate = 1 + static_cast<std::int64_t>(below(1'000'000));
+    config.zero.seed = random_();
+    config.zero.accumulate = 1 + static_cast<std::int64_t>(below(1'000'000));
     config.trainer.precision = static_cast<Precision>(below(2));
-    config.trainer.non_finite = static_cast<NonFinite>(below(2));
+    config.zero.non_finite = static_cast<NonFinite>(below(2));
     config.trainer.check_every = positive() - 1;
-    if (coin()) config.trainer.clip_norm = any_positive();
-    if (coin()) config.trainer.clip_value = any_positive();
+    if (coin()) config.zero.clip_norm = any_positive();
+    if (coin()) config.zero.clip_value = any_positive();
     config.trainer.log_every = 1 + below(1000000000);
     config.trainer.eval_every = positive() - 1;
     return config;
@@ -211,7 +212,7 @@ TEST_CASE("configs that differ in one value are not equal") {
   other.batch_size = 3;
   CHECK_FALSE(other == config);
   other = config;
-  other.trainer.clip_norm = 1;
+  other.zero.clip_norm = 1;
   CHECK_FALSE(other == config);
   other = config;
   other.schedule.warmup_steps = 1;
