@@ -39,7 +39,7 @@ struct Config {
   bool shuffle = true;
   ScheduleOptions schedule;
   LaunchOptions launch;
-  /// Nothing is drawn that comes not again. The seed is that of all that is random. The axis is
+  /// `seed` is for everything random; a draw from LibTorch's own generator is an error. The axis is
   /// that of `launch`: see zero_options() in config_options.h.
   ZeroOptions zero{.randomness = Randomness::strict};
   TrainerOptions trainer;
