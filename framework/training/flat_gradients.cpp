@@ -370,8 +370,8 @@ void FlatGradients::add(std::size_t index, const at::Tensor& gradient) {
   const std::size_t bucket = layout_.place(index).bucket;
   if (bucket < next_) {
     throw Error(
-        "a gradient came in parts or late, after others of its bucket were sent: switch "
-        "overlap off");
+        "a gradient came in parts or late, after others of its bucket were sent: switch overlap "
+        "off, and use ZeRO stage 1 in place of 2 or 3");
   }
   const bool is_further_part = has_[index];  // the graph was cut in two: a part comes by itself
   local_->add(index, gradient, is_further_part);

@@ -6,8 +6,10 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -233,4 +235,32 @@ TEST_CASE("a graph from before a step is not taken for one from after it") {
         return at::zeros({});
       },
       {.axis_size = 2})();
+}
+
+TEST_CASE(
+    "a gradient that comes again after its bucket was sent is an error that says what helps") {
+  const auto replica = [](training::GradientWay way, bool is_early) {
+    const std::vector<at::Tensor> parameters{at::zeros({128}), at::zeros({128})};
+    const tree::FlatLayout layout({{128, at::kFloat}, {128, at::kFloat}}, {0, 1}, 512, 2);
+    collectives::AxisQueue queue("data", /*overlap=*/false);
+    training::FlatGradients gradients(parameters, layout, "data", {.way = way}, queue);
+    gradients.begin(/*first=*/true, /*last=*/true);
+    gradients.add(0, at::ones({128}));
+    std::string message;
+    if (is_early) {
+      message = message_of<Error>([&] { gradients.add(0, at::ones({128})); });
+    } else {
+      gradients.add(0, at::ones({128}));
+      gradients.finish();
+      expect(gradients.mean(0)[0].item<float>() == 2, "the parts are summed");
+    }
+    expect(message == (is_early ? "a gradient came in parts or late, after others of its bucket "
+                                  "were sent: switch overlap off, and use ZeRO stage 1 in place "
+                                  "of 2 or 3"
+                                : ""),
+           message);
+  };
+  const LaunchOptions job = threads(2, Backend::automatic);
+  CHECK(launch([&] { replica(training::GradientWay::staged, true); }, job) == 0);
+  CHECK(launch([&] { replica(training::GradientWay::kept, false); }, job) == 0);
 }
