@@ -33,10 +33,8 @@ std::shared_ptr<Model> shapes_of(const Config& config, const DataSets& data) {
 ReplicaPlacement placement_of(const LaunchOptions& launch) {
   const bool is_gloo = launch.backend == Backend::gloo;
   const std::int64_t workers = launch.workers == 0 ? launch.replicas : launch.workers;
-  return {.replicas = launch.replicas,
-          .workers = workers,
-          .shares_memory = !is_gloo || workers == 1,
-          .is_network = is_gloo && workers == launch.replicas && workers > 1};
+  return {
+      .replicas = launch.replicas, .workers = workers, .shares_memory = !is_gloo || workers == 1};
 }
 
 std::string row(const std::string& name, const std::string& replica, const std::string& host) {

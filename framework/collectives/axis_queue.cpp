@@ -17,7 +17,7 @@ AxisQueue::AxisQueue(AxisNames axis_name, bool overlap, std::source_location whe
   const AxisCall call{"collectives that are started", axis_, where_};
   groups::ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
   const bool several_in_a_worker = replicas.layout().workers() < replicas.layout().size();
-  if (!overlap || !replicas.is_network() || several_in_a_worker) return;
+  if (!would_overlap(overlap, replicas.is_network(), several_in_a_worker)) return;
   std::vector<int> everyone(static_cast<std::size_t>(replicas.size()));
   std::iota(everyone.begin(), everyone.end(), 0);
   // A channel that nobody else has: the number of this call, which all replicas count alike.

@@ -35,6 +35,10 @@ class AxisQueue {
 
   /// Whether a call goes on while its caller does other work.
   [[nodiscard]] bool overlaps() const noexcept { return group_ != nullptr; }
+  /// Whether they would, `overlap` as the constructor's.
+  [[nodiscard]] static bool would_overlap(bool overlap, bool is_network, bool several_in_a_worker) {
+    return overlap && is_network && !several_in_a_worker;
+  }
 
   class Call {
    private:

@@ -47,8 +47,9 @@ class FlatParameters {
   [[nodiscard]] bool is_common() const noexcept { return is_common_; }
   [[nodiscard]] const tree::FlatLayout& layout() const noexcept { return layout_; }
   /// Whether each replica updates everything itself.
-  [[nodiscard]] bool updates_all() const noexcept {
-    return updates_ == ParameterUpdates::all && !is_common_;
+  [[nodiscard]] bool updates_all() const noexcept { return updates_all(updates_, is_common_); }
+  [[nodiscard]] static bool updates_all(ParameterUpdates updates, bool is_common) noexcept {
+    return updates == ParameterUpdates::all && !is_common;
   }
 
   /// The part of a bucket that this replica updates, flat. Not if replicas own groups.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "framework/base/shard.h"
+#include "framework/collectives/axis_queue.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/sharded_update.h"
 #include "framework/training/turn_gradients.h"
@@ -42,19 +43,23 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
                                const ReplicaPlacement& placement) {
   check_options(options);
   const training::ModuleParameters parameters = training::module_parameters(module);
-  const bool cuts = options.stage == 3 && !placement.shares_memory;
+  const auto is_common = [&] { return placement.shares_memory; };
+  const bool cuts = training::cuts_parameters(options.stage, is_common);
   const std::int64_t workers = placement.workers == 0 ? placement.replicas : placement.workers;
   std::vector<std::size_t> order(parameters.tensors.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   const tree::FlatLayout layout =
       training::flat_layout(parameters, order, options.bucket_mb, placement.replicas, cuts);
-  const bool overlaps = placement.is_network && options.overlap != Overlap::off;
-  const training::FlatGradientOptions gradients = training::gradient_options(
-      options, layout, overlaps, workers < placement.replicas, placement.shares_memory);
+  const bool take_turns = workers < placement.replicas;
+  const bool overlaps = collectives::AxisQueue::would_overlap(options.overlap != Overlap::off,
+                                                              !placement.shares_memory, take_turns);
+  const training::FlatGradientOptions gradients =
+      training::gradient_options(options, layout, overlaps, take_turns, placement.shares_memory);
 
   MemoryUse use = training::FlatGradients::predicted_use(layout, gradients, overlaps);
   use.parameters = training::FlatParameters::predicted_bytes(layout);
-  const bool updates_all = options.stage == 0 && !placement.shares_memory;
+  const bool updates_all = training::FlatParameters::updates_all(
+      training::parameter_updates(options.stage), placement.shares_memory);
   use.optimizer_state =
       training::ShardedUpdate::predicted_bytes(options.optimizer, layout, updates_all);
   if (placement.shares_memory) use.shared_parameters = use.parameters;

@@ -36,10 +36,8 @@ struct ReplicaPlacement {
   std::int64_t replicas = 1;
   /// How many replicas run at once. Each worker has its shard() of them, which take turns. 0: all.
   std::int64_t workers = 0;
-  /// One host whose replicas hold the parameters once.
+  /// One host whose replicas hold the parameters once; otherwise bytes travel over a network.
   bool shares_memory = true;
-  /// Bytes travel over a network, each replica in a process of its own.
-  bool is_network = false;
 };
 
 /// Predicts the memory of ZeroTrainer's buffers before any is allocated: `module` may be on the

@@ -340,14 +340,14 @@ StepReport ZeroTrainer::judged(const training::StepVotes& votes) {
 void ZeroTrainer::lay_out(const at::Tensor& loss) {
   const c10::AutoGradMode no_grad(false);
   // What replicas hold together need not be gathered.
-  const bool cuts = options_.stage == 3 && !common_zeros({1}, at::kByte, axis_).is_common;
+  const bool cuts = training::cuts_parameters(
+      options_.stage, [&] { return common_zeros({1}, at::kByte, axis_).is_common; });
   const tree::FlatLayout layout = training::flat_layout(
       parameters_, training::agreed_backward_order(loss, parameters_.tensors, axis_),
       options_.bucket_mb, axis_size(axis_), cuts);
   flat_parameters_ = std::make_unique<training::FlatParameters>(
       parameters_.names, parameters_.tensors, layout, axis_,
-      options_.stage == 0 ? training::ParameterUpdates::all
-                          : training::ParameterUpdates::own_shard);
+      training::parameter_updates(options_.stage));
   const training::FlatGradientOptions how = training::gradient_options(
       options_, layout, queue_->overlaps(), take_turns(axis_), flat_parameters_->is_common());
   tell_what_stays(options_, layout, how, cuts);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "framework/training/flat_gradients.h"
+#include "framework/training/flat_parameters.h"
 #include "framework/training/zero_options.h"
 #include "framework/tree/flat_layout.h"
 
@@ -20,6 +21,17 @@ namespace lockstep::training {
 // (2) Not where microbatches are summed before they are reduced.
 // Replicas that take turns sum their gradients as they come, from stage 1 on and where they hold
 // the parameters once. Compressed gradients are never summed so.
+
+/// Whether blocks' parameters are cut into shards. `is_common()` says whether replicas hold the
+/// parameters once; it is called at stage 3 alone.
+[[nodiscard]] inline bool cuts_parameters(int stage, const auto& is_common) {
+  return stage == 3 && !is_common();
+}
+
+/// What each replica updates.
+[[nodiscard]] inline ParameterUpdates parameter_updates(int stage) {
+  return stage == 0 ? ParameterUpdates::all : ParameterUpdates::own_shard;
+}
 
 /// `overlaps`: reductions go on beside the backward. `take_turns`: a worker has several replicas.
 /// `is_common`: replicas hold the parameters once.

@@ -49,7 +49,7 @@ TEST_CASE("predictions are the ZeRO paper's formulas, without allocating anythin
   constexpr std::int64_t kPsi = 100 * kSize;  // of a model that no host can hold
   Shapes module(100, kSize);
   constexpr std::int64_t kN = 4;
-  const ReplicaPlacement apart{.replicas = kN, .shares_memory = false, .is_network = true};
+  const ReplicaPlacement apart{.replicas = kN, .shares_memory = false};
   const auto state_of = [&](int stage, const ReplicaPlacement& placement) {
     const MemoryUse use = predicted_memory(module, unclipped_adam(stage), placement).largest;
     return use.parameters + use.gradients + use.optimizer_state;
@@ -79,9 +79,7 @@ TEST_CASE("at stage 3 blocks are cut") {
   const std::int64_t block = 1600 * 1600 + 1600;
   const std::int64_t psi = 9 * block + 160 * 1600 + 160;
   const MemoryUse use =
-      predicted_memory(*model, unclipped_adam(3),
-                       {.replicas = 4, .shares_memory = false, .is_network = true})
-          .largest;
+      predicted_memory(*model, unclipped_adam(3), {.replicas = 4, .shares_memory = false}).largest;
   CHECK(use.parameters + use.gradients + use.optimizer_state >= 16 * psi / 4);
   CHECK(use.parameters + use.gradients + use.optimizer_state <= 16 * psi / 4 + 16 * 10 * 256);
   // Two blocks gathered, two buckets on their way.
@@ -108,10 +106,9 @@ TEST_CASE("what a trainer holds is what was predicted") {
                 [&] {
                   OddModel model(5000);
                   const MemoryUse before =
-                      predicted_memory(model, options,
-                                       {.replicas = 3,
-                                        .shares_memory = backend == Backend::automatic,
-                                        .is_network = backend == Backend::gloo})
+                      predicted_memory(
+                          model, options,
+                          {.replicas = 3, .shares_memory = backend == Backend::automatic})
                           .largest;
                   ZeroTrainer trainer(model, options);
                   for (std::int64_t m = 0; m < 2 * accumulate; ++m) {
