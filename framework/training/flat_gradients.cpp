@@ -22,6 +22,14 @@ at::ScalarType gradient_dtype(const tree::FlatBucket& bucket) {
   return is_half ? at::kFloat : bucket.dtype;
 }
 
+std::int64_t gradient_bytes(const tree::FlatLayout& layout, std::int64_t shards) {
+  std::int64_t sum = 0;
+  for (const tree::FlatBucket& bucket : layout.buckets()) {
+    sum += bucket.bytes(gradient_dtype(bucket)) / shards;
+  }
+  return sum;
+}
+
 // Memory for the few buckets that are reduced at one time, in which replicas reach each other's
 // where they share memory.
 class StagingBuffers {
@@ -77,6 +85,8 @@ class LocalGradients {
   // The microbatch has no gradient for parameter `index`: it counts as zeros.
   virtual void add_none(std::size_t index) = 0;
 
+  // Whether buckets are reduced before all gradients are there; `overlaps`: where that is a choice.
+  virtual bool is_early(bool overlaps) const = 0;
   // All gradients are there and will be reduced. All replicas together.
   virtual void collect() {}
   // What this replica brings to the reduction of a bucket.
@@ -115,16 +125,10 @@ class LocalGradients {
 
 namespace {
 
-class KeptGradients : public LocalGradients {
+// In buckets that hold all of them.
+class GradientsInBuckets : public LocalGradients {
  public:
-  KeptGradients(const std::vector<at::Tensor>& parameters, const tree::FlatLayout& layout,
-                const AxisNames& axis_name)
-      : LocalGradients(parameters, layout) {
-    for (const tree::FlatBucket& bucket : layout.buckets()) {
-      buckets_.push_back(
-          count_bytes(symmetric_zeros({bucket.size}, gradient_dtype(bucket), axis_name)));
-    }
-  }
+  using LocalGradients::LocalGradients;
 
   void begin(bool adds) override { adds_ = adds; }
 
@@ -143,26 +147,35 @@ class KeptGradients : public LocalGradients {
 
   at::Tensor values(std::size_t bucket) override { return buckets_[bucket]; }
 
-  at::Tensor result(std::size_t bucket, const Shard& part) override {
-    if (buckets_.empty()) return LocalGradients::result(bucket, part);
-    return buckets_[bucket].narrow(0, part.offset, part.size);
-  }
-
  protected:
-  // Without buckets.
-  using LocalGradients::LocalGradients;
-
   std::vector<at::Tensor> buckets_;
 
  private:
   bool adds_ = false;
 };
 
-class GradientsInTurns final : public KeptGradients {
+class KeptGradients final : public GradientsInBuckets {
+ public:
+  KeptGradients(const std::vector<at::Tensor>& parameters, const tree::FlatLayout& layout,
+                const AxisNames& axis_name)
+      : GradientsInBuckets(parameters, layout) {
+    for (const tree::FlatBucket& bucket : layout.buckets()) {
+      buckets_.push_back(
+          count_bytes(symmetric_zeros({bucket.size}, gradient_dtype(bucket), axis_name)));
+    }
+  }
+
+  bool is_early(bool overlaps) const override { return overlaps; }
+  at::Tensor result(std::size_t bucket, const Shard& part) override {
+    return buckets_[bucket].narrow(0, part.offset, part.size);
+  }
+};
+
+class GradientsInTurns final : public GradientsInBuckets {
  public:
   GradientsInTurns(const std::vector<at::Tensor>& parameters, const tree::FlatLayout& layout,
                    const AxisNames& axis_name)
-      : KeptGradients(parameters, layout), axis_(axis_name) {
+      : GradientsInBuckets(parameters, layout), axis_(axis_name) {
     const AxisCall call{"gradients", axis_, std::source_location::current()};
     groups::ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
     sums_ = TurnGradients::of_worker(all, layout);
@@ -170,9 +183,10 @@ class GradientsInTurns final : public KeptGradients {
     place_here_ = static_cast<std::int64_t>(all.layout().index_of(all.rank()));
   }
 
+  bool is_early(bool /*overlaps*/) const override { return false; }
   void begin(bool adds) override {
     if (!adds) buckets_ = sums_->take();
-    KeptGradients::begin(adds);
+    GradientsInBuckets::begin(adds);
   }
 
   // The own gradients become a part of sums; one of these may be what this replica brings.
@@ -207,6 +221,7 @@ class StagedGradients final : public LocalGradients {
         at_once_(at_once),
         held_(parameters.size()) {}
 
+  bool is_early(bool /*overlaps*/) const override { return true; }
   void begin(bool /*adds*/) override {
     released_ = 0;
     for (at::Tensor& gradient : held_) gradient.reset();  // of a backward that has thrown
@@ -317,23 +332,19 @@ MemoryUse FlatGradients::use() const noexcept {
 MemoryUse FlatGradients::predicted_use(const tree::FlatLayout& layout,
                                        const FlatGradientOptions& options, bool overlaps) {
   const std::size_t at_once = reductions_at_once(layout, overlaps);
-  const bool is_whole = options.way == GradientWay::kept_whole;
-  MemoryUse use;
-  for (const tree::FlatBucket& bucket : layout.buckets()) {
-    const std::int64_t whole = bucket.bytes(gradient_dtype(bucket));
-    const std::int64_t mean = is_whole ? whole : whole / layout.shards();
-    use.gradients += options.way == GradientWay::kept ? whole : mean;
-    if (options.reduces_every_microbatch) use.gradients += mean;
-    if (options.compression != Compression::none && gradient_dtype(bucket) == at::kFloat) {
-      use.communication += whole;
-    }
-  }
+  const std::int64_t whole = gradient_bytes(layout);
+  const std::int64_t means =
+      options.way == GradientWay::kept_whole ? whole : gradient_bytes(layout, layout.shards());
+  MemoryUse use{.gradients = options.way == GradientWay::kept ? whole : means};
+  if (options.reduces_every_microbatch) use.gradients += means;
   if (options.way == GradientWay::staged) {
-    use.communication += StagingBuffers::bytes(layout, at_once, gradient_dtype);
+    use.communication = StagingBuffers::bytes(layout, at_once, gradient_dtype);
   }
-  if (options.compression != Compression::none) {
-    use.communication += StagingBuffers::bytes(layout, at_once, wire_type);
+  if (options.compression == Compression::none) return use;
+  for (const tree::FlatBucket& bucket : layout.buckets()) {
+    if (gradient_dtype(bucket) == at::kFloat) use.communication += bucket.bytes(at::kFloat);
   }
+  use.communication += StagingBuffers::bytes(layout, at_once, wire_type);
   return use;
 }
 
@@ -382,9 +393,7 @@ void FlatGradients::add(std::size_t index, const at::Tensor& gradient) {
 
 void FlatGradients::close(std::size_t bucket) {
   buckets_[bucket].is_closed = true;
-  const bool is_early =
-      options_.way == GradientWay::staged || queue_.overlaps() || options_.overlap == Overlap::on;
-  if (is_early && options_.way != GradientWay::summed_in_turns) start_closed();
+  if (local_->is_early(queue_.overlaps() || options_.overlap == Overlap::on)) start_closed();
 }
 
 void FlatGradients::start_closed() {

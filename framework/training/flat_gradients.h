@@ -41,6 +41,8 @@ struct FlatGradientOptions {
 
 /// The dtype of a bucket's gradients. Half types are summed and sent in float32.
 [[nodiscard]] at::ScalarType gradient_dtype(const tree::FlatBucket& bucket);
+/// Bytes of the gradients of all buckets, or of one of `shards` of each.
+[[nodiscard]] std::int64_t gradient_bytes(const tree::FlatLayout& layout, std::int64_t shards = 1);
 
 /// Gradients in flat buckets, and their means over an axis: one reduction (sum, then one division)
 /// for each bucket. Between begin() and finish() the gradients of one backward are added, each as

@@ -66,7 +66,7 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
   if (cuts) use.communication += training::FlatParameters::predicted_gathered(layout);
   HostMemoryUse all{use, times(use, placement.replicas)};
   if (gradients.way == training::GradientWay::summed_in_turns) {
-    add_sets(all, training::TurnGradients::bytes_of_set(layout), placement.replicas, workers,
+    add_sets(all, training::gradient_bytes(layout), placement.replicas, workers,
              cuts && !parameters.blocks.empty());
   }
   return all;

@@ -61,7 +61,7 @@ TurnGradients::Set TurnGradients::any_set() {
   for (const tree::FlatBucket& bucket : layout_.buckets()) {
     set.push_back(at::zeros({bucket.size}, gradient_dtype(bucket)));
   }
-  bytes_ += bytes_of_set(layout_);
+  bytes_ += gradient_bytes(layout_);
   return set;
 }
 
@@ -118,14 +118,6 @@ void TurnGradients::finish() {
   sums_.clear();
   negative_zeros_.clear();
   given_ = 0;
-}
-
-std::int64_t TurnGradients::bytes_of_set(const tree::FlatLayout& layout) {
-  std::int64_t sum = 0;
-  for (const tree::FlatBucket& bucket : layout.buckets()) {
-    sum += bucket.bytes(gradient_dtype(bucket));
-  }
-  return sum;
 }
 
 std::int64_t TurnGradients::bytes() const {

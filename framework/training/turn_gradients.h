@@ -43,8 +43,6 @@ class TurnGradients {
   /// A replica's reductions are over, and so are all of this worker's: sets are free again.
   void finish();
 
-  /// Bytes of one set.
-  [[nodiscard]] static std::int64_t bytes_of_set(const tree::FlatLayout& layout);
   /// Bytes of all sets.
   [[nodiscard]] std::int64_t bytes() const;
 
