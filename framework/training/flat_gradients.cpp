@@ -13,7 +13,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
-#include "framework/training/turn_gradients.h"
+#include "framework/training/worker_gradient_sums.h"
 
 namespace lockstep::training {
 
@@ -70,13 +70,13 @@ class StagingBuffers {
 // microbatch: begin(), add() or add_none() for every parameter, collect(), then values() and
 // release() for each bucket in turn, end(). Where reductions start in the midst of the backward,
 // values() and release() come between add()s.
-class LocalGradients {
+class OwnGradients {
  public:
-  LocalGradients(const std::vector<at::Tensor>& parameters, const tree::FlatLayout& layout)
+  OwnGradients(const std::vector<at::Tensor>& parameters, const tree::FlatLayout& layout)
       : layout_(layout) {
     for (const at::Tensor& parameter : parameters) sizes_.push_back(parameter.sizes().vec());
   }
-  virtual ~LocalGradients() = default;
+  virtual ~OwnGradients() = default;
 
   // A microbatch begins: its gradients are added to those that are there, or replace them.
   virtual void begin(bool adds) = 0;
@@ -126,9 +126,9 @@ class LocalGradients {
 namespace {
 
 // In buckets that hold all of them.
-class GradientsInBuckets : public LocalGradients {
+class GradientsInBuckets : public OwnGradients {
  public:
-  using LocalGradients::LocalGradients;
+  using OwnGradients::OwnGradients;
 
   void begin(bool adds) override { adds_ = adds; }
 
@@ -171,14 +171,14 @@ class KeptGradients final : public GradientsInBuckets {
   }
 };
 
-class GradientsInTurns final : public GradientsInBuckets {
+class SummedInTurns final : public GradientsInBuckets {
  public:
-  GradientsInTurns(const std::vector<at::Tensor>& parameters, const tree::FlatLayout& layout,
-                   const AxisNames& axis_name)
+  SummedInTurns(const std::vector<at::Tensor>& parameters, const tree::FlatLayout& layout,
+                const AxisNames& axis_name)
       : GradientsInBuckets(parameters, layout), axis_(axis_name) {
     const AxisCall call{"gradients", axis_, std::source_location::current()};
     groups::ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
-    sums_ = TurnGradients::of_worker(all, layout);
+    sums_ = WorkerGradientSums::of_worker(all, layout);
     replicas_here_ = static_cast<std::int64_t>(all.layout().own_places().size());
     place_here_ = static_cast<std::int64_t>(all.layout().index_of(all.rank()));
   }
@@ -202,21 +202,21 @@ class GradientsInTurns final : public GradientsInBuckets {
   }
 
   std::int64_t bytes() const noexcept override {
-    return LocalGradients::bytes() + shard(sums_->bytes(), replicas_here_, place_here_).size;
+    return OwnGradients::bytes() + shard(sums_->bytes(), replicas_here_, place_here_).size;
   }
 
  private:
   AxisNames axis_;
-  std::shared_ptr<TurnGradients> sums_;
+  std::shared_ptr<WorkerGradientSums> sums_;
   std::int64_t replicas_here_ = 1;
   std::int64_t place_here_ = 0;
 };
 
-class StagedGradients final : public LocalGradients {
+class StagedGradients final : public OwnGradients {
  public:
   StagedGradients(const std::vector<at::Tensor>& parameters, const tree::FlatLayout& layout,
                   const AxisNames& axis_name, std::size_t at_once)
-      : LocalGradients(parameters, layout),
+      : OwnGradients(parameters, layout),
         staging_(layout, axis_name, at_once, gradient_dtype),
         at_once_(at_once),
         held_(parameters.size()) {}
@@ -269,15 +269,14 @@ class StagedGradients final : public LocalGradients {
   std::vector<at::Tensor> held_;  // by parameter: its gradient until its bucket is reduced
 };
 
-std::unique_ptr<LocalGradients> make_local(GradientWay way,
-                                           const std::vector<at::Tensor>& parameters,
-                                           const tree::FlatLayout& layout,
-                                           const AxisNames& axis_name, std::size_t at_once) {
+std::unique_ptr<OwnGradients> make_own(GradientWay way, const std::vector<at::Tensor>& parameters,
+                                       const tree::FlatLayout& layout, const AxisNames& axis_name,
+                                       std::size_t at_once) {
   if (way == GradientWay::staged) {
     return std::make_unique<StagedGradients>(parameters, layout, axis_name, at_once);
   }
   if (way == GradientWay::summed_in_turns) {
-    return std::make_unique<GradientsInTurns>(parameters, layout, axis_name);
+    return std::make_unique<SummedInTurns>(parameters, layout, axis_name);
   }
   return std::make_unique<KeptGradients>(parameters, layout, axis_name);
 }
@@ -301,12 +300,12 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters,
       queue_(queue),
       replica_(axis_index(axis_name)),
       at_once_(reductions_at_once(layout, queue.overlaps())),
-      local_(make_local(options.way, parameters, layout_, axis_name, at_once_)),
+      own_(make_own(options.way, parameters, layout_, axis_name, at_once_)),
       buckets_(layout.buckets().size()),
       has_(parameters.size(), false) {
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     Bucket& bucket = buckets_[index];
-    bucket.reduced = local_->result(index, part_of_mean(index));
+    bucket.reduced = own_->result(index, part_of_mean(index));
     bucket.mean = bucket.reduced;
     if (options_.reduces_every_microbatch) {
       bucket.mean = at::zeros_like(bucket.reduced);
@@ -325,7 +324,7 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters,
 FlatGradients::~FlatGradients() = default;
 
 MemoryUse FlatGradients::use() const noexcept {
-  return {.gradients = local_->bytes() + summed_means_,
+  return {.gradients = own_->bytes() + summed_means_,
           .communication = predicted_use(layout_, options_, queue_.overlaps()).communication};
 }
 
@@ -349,7 +348,7 @@ MemoryUse FlatGradients::predicted_use(const tree::FlatLayout& layout,
 }
 
 at::Tensor FlatGradients::mean_of(std::size_t index) const {
-  return local_->view_of(mean(layout_.place(index).bucket), index);
+  return own_->view_of(mean(layout_.place(index).bucket), index);
 }
 
 Shard FlatGradients::part_of_mean(std::size_t bucket) const {
@@ -368,7 +367,7 @@ void FlatGradients::begin(bool first, bool last) {
   last_ = last;
   next_ = 0;
   completed_ = 0;
-  local_->begin(!first && !options_.reduces_every_microbatch);
+  own_->begin(!first && !options_.reduces_every_microbatch);
   std::fill(has_.begin(), has_.end(), false);
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     buckets_[index].missing = layout_.buckets()[index].items.size();
@@ -385,7 +384,7 @@ void FlatGradients::add(std::size_t index, const at::Tensor& gradient) {
         "off, and use ZeRO stage 1 in place of 2 or 3");
   }
   const bool is_further_part = has_[index];  // the graph was cut in two: a part comes by itself
-  local_->add(index, gradient, is_further_part);
+  own_->add(index, gradient, is_further_part);
   if (is_further_part) return;
   has_[index] = true;
   if (--buckets_[bucket].missing == 0 && !layout_.has_groups()) close(bucket);
@@ -393,7 +392,7 @@ void FlatGradients::add(std::size_t index, const at::Tensor& gradient) {
 
 void FlatGradients::close(std::size_t bucket) {
   buckets_[bucket].is_closed = true;
-  if (local_->is_early(queue_.overlaps() || options_.overlap == Overlap::on)) start_closed();
+  if (own_->is_early(queue_.overlaps() || options_.overlap == Overlap::on)) start_closed();
 }
 
 void FlatGradients::start_closed() {
@@ -407,14 +406,14 @@ std::vector<std::size_t> FlatGradients::finish() {
   for (std::size_t index = 0; index < has_.size(); ++index) {
     if (has_[index]) continue;
     without.push_back(index);
-    local_->add_none(index);
+    own_->add_none(index);
   }
   for (Bucket& bucket : buckets_) bucket.is_closed = true;
   if (!reduces_now()) return without;
-  local_->collect();
+  own_->collect();
   start_closed();
   while (completed_ < next_) complete_next();
-  local_->end();
+  own_->end();
   return without;
 }
 
@@ -432,7 +431,7 @@ void FlatGradients::start(std::size_t index) {
   Bucket& bucket = buckets_[index];
   // Those whose staging is used again.
   while (completed_ + at_once_ <= index) complete_next();
-  const at::Tensor values = local_->values(index);
+  const at::Tensor values = own_->values(index);
   const bool is_compressed = bucket.residual.defined();
   bucket.message = is_compressed ? compressed(index, values) : values;
   if (has_whole_means()) {
@@ -457,7 +456,7 @@ void FlatGradients::complete_next() {
     bucket.reduced.copy_(bucket.message.narrow(0, part.offset, part.size));
   }
   bucket.message.reset();
-  local_->release();
+  own_->release();
   if (!options_.reduces_every_microbatch) return;
   if (first_) {
     bucket.mean.copy_(bucket.reduced);

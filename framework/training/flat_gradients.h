@@ -17,7 +17,7 @@
 
 namespace lockstep::training {
 
-class LocalGradients;
+class OwnGradients;
 class StagingBuffers;
 
 /// Where a replica keeps its own gradients until they are reduced, and its part of the means.
@@ -25,7 +25,7 @@ enum class GradientWay {
   kept_whole,       ///< in memory of their own; gets all of the means
   kept,             ///< in memory of their own; gets its shard of each bucket, as below
   staged,           ///< each bucket's in one of a few staging buffers, while it is reduced
-  summed_in_turns,  ///< in TurnGradients, which replicas that take turns share
+  summed_in_turns,  ///< in WorkerGradientSums, which replicas that take turns share
 };
 
 struct FlatGradientOptions {
@@ -88,13 +88,14 @@ class FlatGradients {
 
   /// Memory of this replica. If replicas take turns: its part of their common memory.
   [[nodiscard]] MemoryUse use() const noexcept;
-  /// Predicts a replica's memory, without the sets of TurnGradients. `overlaps` as the queue's.
+  /// Predicts a replica's memory, without the sets of WorkerGradientSums. `overlaps` as the
+  /// queue's.
   [[nodiscard]] static MemoryUse predicted_use(const tree::FlatLayout& layout,
                                                const FlatGradientOptions& options, bool overlaps);
 
  private:
   struct Bucket {
-    at::Tensor mean;      // what the reduction gives, or their sum: may be part of the local values
+    at::Tensor mean;      // what the reduction gives, or their sum: may be part of the own values
     at::Tensor reduced;   // what one reduction gives
     at::Tensor residual;  // what compression has left out so far
     std::size_t missing = 0;
@@ -114,7 +115,7 @@ class FlatGradients {
   collectives::AxisQueue& queue_;
   std::int64_t replica_;
   std::size_t at_once_;  // buckets that are staged or under way at one time
-  std::unique_ptr<LocalGradients> local_;
+  std::unique_ptr<OwnGradients> own_;
   std::unique_ptr<StagingBuffers> wire_;  // buckets as they travel
   std::vector<Bucket> buckets_;
   std::vector<bool> has_;      // by parameter

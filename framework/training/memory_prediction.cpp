@@ -8,7 +8,7 @@
 #include "framework/collectives/axis_queue.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/sharded_update.h"
-#include "framework/training/turn_gradients.h"
+#include "framework/training/worker_gradient_sums.h"
 #include "framework/training/zero_stages.h"
 
 namespace lockstep {

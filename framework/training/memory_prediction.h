@@ -45,8 +45,8 @@ struct ReplicaPlacement {
 /// at 1, 4Ψ + 12Ψ/N at 2 and 16Ψ/N at 3, without padding and communication (Rajbhandari et al.,
 /// arXiv:1910.02054, for all in float32). Replicas that share memory hold 4Ψ of it once, and update
 /// as at stage 1 at stage 0 too. Replicas that take turns have 4Ψ/N and a part of their worker's
-/// sets of gradients (TurnGradients), 4Ψ each. A model with collectives in its backward takes one
-/// set a replica. This is predicted for gathered blocks, not for the model's own collectives.
+/// sets of gradients (WorkerGradientSums), 4Ψ each. A model with collectives in its backward takes
+/// one set a replica. This is predicted for gathered blocks, not for the model's own collectives.
 [[nodiscard]] HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
                                              const ReplicaPlacement& placement);
 

@@ -1,4 +1,4 @@
-#include "framework/training/turn_gradients.h"
+#include "framework/training/worker_gradient_sums.h"
 
 #include <algorithm>
 #include <array>
@@ -31,19 +31,19 @@ std::int64_t most_sets_in_turn(std::int64_t first, std::int64_t count) {
   return std::max(static_cast<std::int64_t>(most), in_the_end + (in_the_end < count ? 1 : 0));
 }
 
-std::shared_ptr<TurnGradients> TurnGradients::of_worker(groups::ReplicaGroup& replicas,
-                                                        const tree::FlatLayout& layout) {
+std::shared_ptr<WorkerGradientSums> WorkerGradientSums::of_worker(groups::ReplicaGroup& replicas,
+                                                                  const tree::FlatLayout& layout) {
   // All replicas count their calls alike, and those of one worker share their LocalReplicas.
   const auto number = current_environment()->next_call(replicas);
   const std::pair<const void*, std::uint64_t> key{current_environment()->local_replicas().get(),
                                                   number.key};
   static std::mutex mutex;
-  static std::map<std::pair<const void*, std::uint64_t>, std::weak_ptr<TurnGradients>> all;
+  static std::map<std::pair<const void*, std::uint64_t>, std::weak_ptr<WorkerGradientSums>> all;
   const std::lock_guard lock(mutex);
   std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
   auto found = all[key].lock();
   if (!found) {
-    found = std::make_shared<TurnGradients>(
+    found = std::make_shared<WorkerGradientSums>(
         layout, static_cast<int>(replicas.layout().own_places().size()));
     all[key] = found;
   }
@@ -51,7 +51,7 @@ std::shared_ptr<TurnGradients> TurnGradients::of_worker(groups::ReplicaGroup& re
 }
 
 // With mutex_ held.
-TurnGradients::Set TurnGradients::any_set() {
+WorkerGradientSums::Set WorkerGradientSums::any_set() {
   Set set;
   if (!free_.empty()) {
     set = std::move(free_.back());
@@ -65,12 +65,12 @@ TurnGradients::Set TurnGradients::any_set() {
   return set;
 }
 
-TurnGradients::Set TurnGradients::take() {
+WorkerGradientSums::Set WorkerGradientSums::take() {
   const std::lock_guard lock(mutex_);
   return any_set();
 }
 
-void TurnGradients::give(std::int64_t replica, Set set) {
+void WorkerGradientSums::give(std::int64_t replica, Set set) {
   const std::lock_guard lock(mutex_);
   ++given_;
   Sum sum{{replica, 1}, std::move(set)};
@@ -97,7 +97,7 @@ void TurnGradients::give(std::int64_t replica, Set set) {
   sums_.push_back(std::move(sum));
 }
 
-TurnGradients::Set TurnGradients::brought_by(std::int64_t replica) {
+WorkerGradientSums::Set WorkerGradientSums::brought_by(std::int64_t replica) {
   const std::lock_guard lock(mutex_);
   for (const Sum& sum : sums_) {
     if (sum.of.first == replica) return sum.set;
@@ -109,7 +109,7 @@ TurnGradients::Set TurnGradients::brought_by(std::int64_t replica) {
   return negative_zeros_;
 }
 
-void TurnGradients::finish() {
+void WorkerGradientSums::finish() {
   const std::lock_guard lock(mutex_);
   // Another has said so before, and may have given its next gradients.
   if (given_ < replicas_here_) return;
@@ -120,7 +120,7 @@ void TurnGradients::finish() {
   given_ = 0;
 }
 
-std::int64_t TurnGradients::bytes() const {
+std::int64_t WorkerGradientSums::bytes() const {
   const std::lock_guard lock(mutex_);
   return bytes_;
 }

@@ -1,4 +1,4 @@
-#include "framework/training/turn_gradients.h"
+#include "framework/training/worker_gradient_sums.h"
 
 #include <cstring>
 #include <random>
@@ -18,11 +18,11 @@ TEST_CASE("sums made in turn, one after the other, are those of all gradients, i
   std::normal_distribution<float> normal;
   for (int replicas = 1; replicas <= 17; ++replicas) {
     const tree::FlatLayout layout({{100, at::kFloat}, {70, at::kDouble}}, {0, 1}, 64, 1);
-    training::TurnGradients turns(layout, replicas);
+    training::WorkerGradientSums turns(layout, replicas);
     for (int round = 0; round < 3; ++round) {
-      std::vector<training::TurnGradients::Set> own;
+      std::vector<training::WorkerGradientSums::Set> own;
       for (int replica = 0; replica < replicas; ++replica) {
-        training::TurnGradients::Set set = turns.take();
+        training::WorkerGradientSums::Set set = turns.take();
         own.emplace_back();
         for (const at::Tensor& values : set) {
           const at::Tensor drawn = at::empty(values.sizes(), at::kDouble);
@@ -34,12 +34,12 @@ TEST_CASE("sums made in turn, one after the other, are those of all gradients, i
         }
         turns.give(replica, std::move(set));
       }
-      std::vector<training::TurnGradients::Set> brought;
+      std::vector<training::WorkerGradientSums::Set> brought;
       for (int replica = 0; replica < replicas; ++replica) {
         brought.push_back(turns.brought_by(replica));
       }
       for (std::size_t bucket = 0; bucket < 2; ++bucket) {
-        const auto sum_of = [&](const std::vector<training::TurnGradients::Set>& sets) {
+        const auto sum_of = [&](const std::vector<training::WorkerGradientSums::Set>& sets) {
           const at::Tensor sum = at::empty_like(own[0][bucket]);
           std::vector<const std::byte*> inputs;
           for (const auto& set : sets) inputs.push_back(collectives::bytes_of(set[bucket]).data());

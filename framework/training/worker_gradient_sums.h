@@ -13,24 +13,25 @@
 
 namespace lockstep::training {
 
-/// The number of sets that TurnGradients make for the replicas `first` … `first` + `count` - 1, if
-/// each runs from take() to give() in order. If they wait for each other in between it is `count`.
+/// The number of sets that WorkerGradientSums make for the replicas `first` … `first` + `count` -
+/// 1, if each runs from take() to give() in order. If they wait for each other in between it is
+/// `count`.
 [[nodiscard]] std::int64_t most_sets_in_turn(std::int64_t first, std::int64_t count);
 
 /// Gradients of the replicas that take turns in one worker. Each replica fills a set of buffers and
 /// gives it away. Complete subtrees of the canonical order are summed at once, so n replicas that
 /// run one after the other need about log2(n) sets (most_sets_in_turn()).
-class TurnGradients {
+class WorkerGradientSums {
  public:
   /// A flat tensor a bucket.
   using Set = std::vector<at::Tensor>;
 
   /// The object that this worker's replicas of a group share: all call this together, and each
   /// keeps the pointer. Its buffers are like the layout's buckets, of their gradients' dtypes.
-  [[nodiscard]] static std::shared_ptr<TurnGradients> of_worker(groups::ReplicaGroup& replicas,
-                                                                const tree::FlatLayout& layout);
+  [[nodiscard]] static std::shared_ptr<WorkerGradientSums> of_worker(
+      groups::ReplicaGroup& replicas, const tree::FlatLayout& layout);
 
-  TurnGradients(const tree::FlatLayout& layout, int replicas_here)
+  WorkerGradientSums(const tree::FlatLayout& layout, int replicas_here)
       : layout_(layout), replicas_here_(replicas_here) {}
 
   /// A set with arbitrary values.
