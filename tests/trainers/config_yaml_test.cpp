@@ -202,6 +202,17 @@ TEST_CASE("any resolved config loads again as the same config") {
   }
 }
 
+TEST_CASE("a timeout is kept to the nearest millisecond") {
+  const auto timeout = [](const std::string& text) {
+    const Config config = parse(kNames + "parallel: {timeout_s: " + text + "}");
+    CHECK(config.launch.timeout.count() == 2300);
+    return values_of(config).at("parallel.timeout_s");
+  };
+  CHECK(timeout("2.3") == "2.3");
+  CHECK(timeout("2.2996") == "2.3");
+  CHECK(timeout("+2300e-3") == "2.3");
+}
+
 TEST_CASE("configs that differ in one value are not equal") {
   const Config config;
   Config other = config;
