@@ -26,13 +26,6 @@ double one_cycle(const ScheduleOptions& options, double max_lr, double step, dou
   return annealed(strategy, max_lr, last_lr, length > 0 ? (step - peak) / length : 1);
 }
 
-}  // namespace
-
-const std::vector<std::string>& schedule_names() {
-  static const std::vector<std::string> names{"constant", "linear", "cosine", "step", "one_cycle"};
-  return names;
-}
-
 void check_schedule(const ScheduleOptions& options) {
   const std::vector<std::string>& names = schedule_names();
   if (std::ranges::count(names, options.name) == 0) {
@@ -62,6 +55,13 @@ void check_schedule(const ScheduleOptions& options) {
   check("final_div_factor", &Options::final_div_factor, is("one_cycle"),
         options.final_div_factor > 0, "above 0");
   check("anneal_strategy", &Options::anneal_strategy, is("one_cycle"), true, "");
+}
+
+}  // namespace
+
+const std::vector<std::string>& schedule_names() {
+  static const std::vector<std::string> names{"constant", "linear", "cosine", "step", "one_cycle"};
+  return names;
 }
 
 double learning_rate(const ScheduleOptions& options, double base_lr, std::int64_t step,

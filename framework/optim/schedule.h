@@ -29,10 +29,6 @@ struct ScheduleOptions {
 /// The names that learning_rate knows.
 [[nodiscard]] const std::vector<std::string>& schedule_names();
 
-/// Throws ValueError for an unknown name, for numbers outside their range, and for an option that
-/// is set but that this schedule doesn't have.
-void check_schedule(const ScheduleOptions& options);
-
 /// The learning rate of `step`, from 0, of `total_steps`. After a warm-up of W steps, in which it
 /// is base_lr * (step + 1) / (W + 1), with t = step - W and T = total_steps - W it is
 ///
@@ -42,8 +38,9 @@ void check_schedule(const ScheduleOptions& options);
 ///   step       base_lr * gamma^floor(t / step_size)                     (StepLR)
 ///   one_cycle  OneCycleLR's, of two phases, whose max_lr is base_lr
 ///
-/// Throws ValueError where check_schedule does, unless 0 <= step < total_steps, and where W is
-/// greater than total_steps: a warm-up longer than the run.
+/// Throws ValueError for an unknown name, for numbers outside their range, for an option that is
+/// set but that this schedule doesn't have, unless 0 <= step < total_steps, and where W is greater
+/// than total_steps: a warm-up longer than the run.
 [[nodiscard]] double learning_rate(const ScheduleOptions& options, double base_lr,
                                    std::int64_t step, std::int64_t total_steps);
 

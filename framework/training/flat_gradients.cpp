@@ -109,13 +109,13 @@ class OwnGradients {
     return collectives::part_of(bucket, layout_.place(index).offset, sizes_[index]);
   }
 
- protected:
   // Returns the tensor, whose bytes count from now on.
   at::Tensor count_bytes(at::Tensor tensor) {
     bytes_ += static_cast<std::int64_t>(tensor.nbytes());
     return tensor;
   }
 
+ protected:
   const tree::FlatLayout& layout_;
 
  private:
@@ -306,11 +306,9 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters,
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     Bucket& bucket = buckets_[index];
     bucket.reduced = own_->result(index, part_of_mean(index));
-    bucket.mean = bucket.reduced;
-    if (options_.reduces_every_microbatch) {
-      bucket.mean = at::zeros_like(bucket.reduced);
-      summed_means_ += static_cast<std::int64_t>(bucket.mean.nbytes());
-    }
+    bucket.mean = options_.reduces_every_microbatch
+                      ? own_->count_bytes(at::zeros_like(bucket.reduced))
+                      : bucket.reduced;
     const tree::FlatBucket& shape = layout_.buckets()[index];
     if (options_.compression != Compression::none && gradient_dtype(shape) == at::kFloat) {
       bucket.residual = at::zeros({shape.size}, at::kFloat);
@@ -324,7 +322,7 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters,
 FlatGradients::~FlatGradients() = default;
 
 MemoryUse FlatGradients::use() const noexcept {
-  return {.gradients = own_->bytes() + summed_means_,
+  return {.gradients = own_->bytes(),
           .communication = predicted_use(layout_, options_, queue_.overlaps()).communication};
 }
 
@@ -458,11 +456,7 @@ void FlatGradients::complete_next() {
   bucket.message.reset();
   own_->release();
   if (!options_.reduces_every_microbatch) return;
-  if (first_) {
-    bucket.mean.copy_(bucket.reduced);
-  } else {
-    bucket.mean.add_(bucket.reduced);
-  }
+  first_ ? bucket.mean.copy_(bucket.reduced) : bucket.mean.add_(bucket.reduced);
 }
 
 }  // namespace lockstep::training

@@ -73,9 +73,7 @@ class FlatGradients {
   std::vector<std::size_t> finish();
 
   /// Whether this replica gets the whole mean, not its shard of each bucket.
-  [[nodiscard]] bool has_whole_means() const noexcept {
-    return options_.way == GradientWay::kept_whole;
-  }
+  [[nodiscard]] bool has_whole_means() const { return options_.way == GradientWay::kept_whole; }
 
   /// Forgets what compression has left out, since gradients that are not finite have spoiled it.
   void forget_residuals();
@@ -123,7 +121,6 @@ class FlatGradients {
   std::size_t completed_ = 0;  // the first whose reduction is not complete
   bool first_ = true;
   bool last_ = true;
-  std::int64_t summed_means_ = 0;  // bytes of those of several microbatches
 };
 
 }  // namespace lockstep::training

@@ -117,8 +117,7 @@ std::unordered_map<const Node*, int> dependencies_of(Node* root) {
   return dependencies;
 }
 
-}  // namespace
-
+// agreed_backward_order(), by this replica's graph.
 std::vector<std::size_t> backward_order(const at::Tensor& loss,
                                         const std::vector<at::Tensor>& parameters) {
   std::unordered_map<const Node*, std::size_t> index_of;
@@ -155,6 +154,8 @@ std::vector<std::size_t> backward_order(const at::Tensor& loss,
   }
   return order;
 }
+
+}  // namespace
 
 std::vector<std::size_t> agreed_backward_order(const at::Tensor& loss,
                                                const std::vector<at::Tensor>& parameters,

@@ -14,8 +14,7 @@
 namespace lockstep::training {
 
 /// The number of sets that WorkerGradientSums make for the replicas `first` … `first` + `count` -
-/// 1, if each runs from take() to give() in order. If they wait for each other in between it is
-/// `count`.
+/// 1, if each runs from take() to give() in order. If they wait for each other in between: `count`.
 [[nodiscard]] std::int64_t most_sets_in_turn(std::int64_t first, std::int64_t count);
 
 /// Gradients of the replicas that take turns in one worker. Each replica fills a set of buffers and
