@@ -21,12 +21,12 @@
 
 namespace lockstep::groups {
 
-/// A replica as its groups see it. Only its own thread uses it, except for its seat's board and its
-/// cancellation.
+/// A replica as its groups see it. Its own thread uses it; any thread that watches a wait reads it.
 struct Member {
   std::unique_ptr<watch::Board::Seat> seat;
   std::shared_ptr<comm::Cancellation> cancellation;
-  /// How long it waits for others in a collective. Any thread that watches a wait reads it.
+  /// How long it waits for others in a collective. Its thread changes this while others may read
+  /// it.
   std::atomic<std::chrono::milliseconds> timeout;
   /// The lock under which it runs, if replicas take turns. A wait does not time out as long as the
   /// lock is handed over.

@@ -379,7 +379,7 @@ void FlatGradients::add(std::size_t index, const at::Tensor& gradient) {
   if (bucket < next_) {
     throw Error(
         "a gradient came in parts or late, after others of its bucket were sent: switch overlap "
-        "off, and use ZeRO stage 1 in place of 2 or 3");
+        "off, and at ZeRO stages 2 and 3 use stage 1");
   }
   const bool is_further_part = has_[index];  // the graph was cut in two: a part comes by itself
   own_->add(index, gradient, is_further_part);

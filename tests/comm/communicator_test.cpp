@@ -102,7 +102,7 @@ Backend any_backend() {
 TEST_CASE("every verb agrees with one replica's own computation", "[communicator]") {
   const Backend backend = any_backend();
   INFO(name_of(backend));
-  testing::Sample sample(name_of(backend));
+  testing::Sample sample(str("verbs, ", name_of(backend)));
   for (const int replicas : {1, 2, 3, 4, 5, 8}) {
     const auto body = [](comm::Communicator& group) {
       for (const std::size_t count : {0, 1, 7, 64, 1001, 4096, 4099, 70001}) {

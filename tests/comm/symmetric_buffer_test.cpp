@@ -24,7 +24,7 @@ void check_all_sizes(comm::Communicator& group) {
 TEST_CASE("verbs on symmetric buffers agree with one replica's own computation", "[symmetric]") {
   const Backend backend = GENERATE(Backend::gloo, Backend::shared);
   INFO(name_of(backend));
-  Sample sample(name_of(backend));
+  Sample sample(str("symmetric buffers, ", name_of(backend)));
   for (const int replicas : {1, 2, 3, 4, 5, 8}) {
     INFO(replicas << " replicas");
     if (sample.next()) CHECK_NOTHROW(in_threads(backend, replicas, check_all_sizes));

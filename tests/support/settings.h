@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <iostream>
 #include <string>
 #include <string_view>
 
@@ -24,13 +26,17 @@ namespace lockstep::testing {
 }
 
 /// The cases of a sweep that run: all of them, or with LOCKSTEP_SAMPLE=K one of each K in a row,
-/// drawn by seed(). The gate does so under sanitizers, where a case takes ten times as long.
+/// drawn by seed(), which it prints. The gate does so under sanitizers, where a case takes ten
+/// times as long.
 class Sample {
  public:
   /// `sweep` tells the draws from those of other sweeps.
   explicit Sample(std::string_view sweep) : key_(Key(seed()).fold(sweep)) {
     const char* const text = std::getenv("LOCKSTEP_SAMPLE");
-    if (text != nullptr) one_in_ = std::stoull(text);
+    if (text == nullptr) return;
+    one_in_ = std::max<std::uint64_t>(1, std::stoull(text));
+    std::cout << sweep << ": LOCKSTEP_SAMPLE=" << one_in_ << " LOCKSTEP_SEED=" << seed()
+              << std::endl;
   }
 
   /// Whether the sweep's next case runs.

@@ -64,7 +64,7 @@ class SharedLink {
 ///
 /// What memory may be used for follows from this:
 /// - What round r writes is read in round r + 1 and may be overwritten in round r + 2, since all
-///   members have then left round r + 1. So two buffers are enough for any number of rounds.
+///   members have then left round r + 1. So data that is read once needs two buffers.
 /// - A verb takes any number of rounds, the same for all members. In the first, meet(), each member
 ///   says what it calls, how long it is and where its buffers are; verbs use two places for this in
 ///   turn. All members read the same, so they all decide alike how to go on.
