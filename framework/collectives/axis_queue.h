@@ -35,7 +35,7 @@ class AxisQueue {
 
   /// Whether a call goes on while its caller does other work.
   [[nodiscard]] bool overlaps() const noexcept { return group_ != nullptr; }
-  /// Whether they would, `overlap` as the constructor's.
+  /// Whether the calls of a queue made with `overlap` would go on so.
   [[nodiscard]] static bool would_overlap(bool overlap, bool is_network, bool several_in_a_worker) {
     return overlap && is_network && !several_in_a_worker;
   }

@@ -85,7 +85,7 @@ class OwnGradients {
   // The microbatch has no gradient for parameter `index`: it counts as zeros.
   virtual void add_none(std::size_t index) = 0;
 
-  // Whether buckets are reduced before all gradients are there; `overlaps`: where that is a choice.
+  // Whether a bucket is reduced as soon as it is complete. `overlaps` decides where both ways work.
   virtual bool is_early(bool overlaps) const = 0;
   // All gradients are there and will be reduced. All replicas together.
   virtual void collect() {}
@@ -125,7 +125,7 @@ class OwnGradients {
 
 namespace {
 
-// In buckets that hold all of them.
+// Keeps all gradients in buckets.
 class GradientsInBuckets : public OwnGradients {
  public:
   using OwnGradients::OwnGradients;
