@@ -23,48 +23,16 @@ using Sizes = std::vector<std::size_t>;
 // Up to here workers send each other their whole inputs, which takes one round instead of two.
 constexpr std::size_t kOneRoundBytes = 16 * 1024;
 
-// Messages through a Communicator of the workers: one to and one from each.
-void exchange_by(Communicator& outer, const Hierarchy::Outbox& out, Hierarchy::Inbox& in,
-                 Scratch& scratch) {
-  const auto own = static_cast<std::size_t>(outer.rank());
-  Sizes send_sizes(out.size(), 0);
-  Sizes recv_sizes(in.size(), 0);
-  for (std::size_t worker = 0; worker < out.size(); ++worker) {
-    if (worker == own) continue;
-    for (const ConstBytes piece : out[worker]) send_sizes[worker] += piece.size();
-    for (const auto& piece : in[worker]) recv_sizes[worker] += piece.size;
-  }
-  const auto total = [](const Sizes& sizes) {
-    return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
-  };
-  const Bytes sent = scratch.take(total(send_sizes));
-  std::byte* to = sent.data();
-  for (std::size_t worker = 0; worker < out.size(); ++worker) {
-    if (worker == own) continue;
-    for (const ConstBytes piece : out[worker]) {
-      copy_bytes(piece, {to, piece.size()});
-      to += piece.size();
-    }
-  }
-  const Bytes received = scratch.take(total(recv_sizes));
-  outer.all_to_all(sent, send_sizes, received, recv_sizes);
-  std::byte* from = received.data();
-  for (std::size_t worker = 0; worker < in.size(); ++worker) {
-    if (worker == own) continue;
-    for (auto& piece : in[worker]) {
-      if (piece.data == nullptr) piece.data = from;
-      copy_bytes({from, piece.size}, {piece.data, piece.size});
-      from += piece.size;
-    }
-  }
-}
-
 // One verb of all the members here.
 class LocalVerb {
  public:
-  LocalVerb(const GroupLayout& layout, std::span<const Verb* const> verbs,
-            const Hierarchy::Exchange& exchange, Communicator* outer, Scratch& scratch)
-      : layout_(layout), verbs_(verbs), exchange_(exchange), outer_(outer), scratch_(scratch) {}
+  LocalVerb(LocalMembers& members, std::span<const Verb* const> verbs, Communicator* outer,
+            Scratch& scratch)
+      : members_(members),
+        layout_(members.layout()),
+        verbs_(verbs),
+        outer_(outer),
+        scratch_(scratch) {}
 
   void run() {
     switch (verbs_[0]->kind) {
@@ -86,8 +54,8 @@ class LocalVerb {
   }
 
  private:
-  using Outbox = Hierarchy::Outbox;
-  using Inbox = Hierarchy::Inbox;
+  using Outbox = LocalMembers::Outbox;
+  using Inbox = LocalMembers::Inbox;
 
   bool all_are_here() const { return layout_.workers() == 1; }
 
@@ -97,7 +65,7 @@ class LocalVerb {
   // What came from each worker; from this one what was to be sent to it.
   std::vector<Pieces> exchange(Outbox out, Inbox in) {
     if (all_are_here()) return out;
-    exchange_(out, in, scratch_);
+    members_.exchange(out, in);
     for (std::size_t worker = 0; worker < in.size(); ++worker) {
       if (worker == layout_.own()) continue;
       out[worker].clear();
@@ -352,9 +320,9 @@ class LocalVerb {
     }
   }
 
+  LocalMembers& members_;
   const GroupLayout& layout_;
   std::span<const Verb* const> verbs_;
-  const Hierarchy::Exchange& exchange_;
   Communicator* outer_;
   Scratch& scratch_;
 };
@@ -384,19 +352,46 @@ GroupLayout GroupLayout::one_each(int workers, int own) {
   return {members, own};
 }
 
-Hierarchy::Hierarchy(GroupLayout layout, Exchange exchange)
-    : layout_(std::move(layout)), exchange_(std::move(exchange)) {}
-
-Hierarchy::Hierarchy(GroupLayout layout, std::shared_ptr<Communicator> outer)
-    : layout_(std::move(layout)), outer_(std::move(outer)) {
-  exchange_ = [this](const Outbox& out, Inbox& in, Scratch& scratch) {
-    exchange_by(*outer_, out, in, scratch);
+// Through the outer Communicator there is one message to and one from each worker.
+void LocalMembers::exchange(const Outbox& out, Inbox& in) {
+  const auto own = static_cast<std::size_t>(outer_->rank());
+  Sizes send_sizes(out.size(), 0);
+  Sizes recv_sizes(in.size(), 0);
+  for (std::size_t worker = 0; worker < out.size(); ++worker) {
+    if (worker == own) continue;
+    for (const ConstBytes piece : out[worker]) send_sizes[worker] += piece.size();
+    for (const auto& piece : in[worker]) recv_sizes[worker] += piece.size;
+  }
+  const auto total = [](const Sizes& sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
   };
+  const Bytes sent = scratch_.take(total(send_sizes));
+  std::byte* to = sent.data();
+  for (std::size_t worker = 0; worker < out.size(); ++worker) {
+    if (worker == own) continue;
+    for (const ConstBytes piece : out[worker]) {
+      copy_bytes(piece, {to, piece.size()});
+      to += piece.size();
+    }
+  }
+  const Bytes received = scratch_.take(total(recv_sizes));
+  outer_->all_to_all(sent, send_sizes, received, recv_sizes);
+  std::byte* from = received.data();
+  for (std::size_t worker = 0; worker < in.size(); ++worker) {
+    if (worker == own) continue;
+    for (auto& piece : in[worker]) {
+      if (piece.data == nullptr) piece.data = from;
+      copy_bytes({from, piece.size}, {piece.data, piece.size});
+      from += piece.size;
+    }
+  }
 }
 
-void Hierarchy::run(std::span<const Verb* const> verbs) {
+void LocalMembers::run_all(std::span<const Verb* const> verbs) {
+  // Where each worker has one member, the outer group is the group.
+  if (outer_ && layout_.workers() == layout_.size()) return outer_->run(*verbs[0]);
   scratch_.clear();  // a verb that has thrown may have left some
-  LocalVerb(layout_, verbs, exchange_, outer_.get(), scratch_).run();
+  LocalVerb(*this, verbs, outer_.get(), scratch_).run();
   scratch_.clear();
 }
 

@@ -2,12 +2,17 @@
 
 #include <concepts>
 #include <cstddef>
-#include <functional>
+#include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/base/bytes.h"
+#include "framework/base/errors.h"
+#include "framework/base/random.h"
 #include "framework/comm/communicator.h"
 #include "framework/watch/board.h"
 
@@ -83,15 +88,42 @@ class Scratch {
   std::size_t used_ = 0;
 };
 
-/// A group whose members are spread over workers. The members in this worker share memory and do
-/// each verb together; messages between workers do the rest. The members are threads of processes
-/// that a Communicator joins, or one a process, joined by a network. Results have the bits of any
-/// other Communicator.
+/// The members of a group that share memory: the threads of a worker, or one process by itself.
+/// They do each verb together: one of them does it for all. Messages to the group's other workers
+/// do the rest. Derived classes say how the members meet.
 ///
 /// In reductions, each worker sends the sums of the subtrees of the canonical order that it has
-/// completely: see partial_sums.h. For one thread at a time.
-class Hierarchy {
+/// completely: see partial_sums.h.
+class LocalMembers {
  public:
+  /// `outer` joins the workers of `layout` in its order. It is nullptr if this worker has all
+  /// members, or if exchange() does without.
+  explicit LocalMembers(GroupLayout layout, std::shared_ptr<Communicator> outer = nullptr)
+      : layout_(std::move(layout)), outer_(std::move(outer)) {}
+  virtual ~LocalMembers() = default;
+  LocalMembers(const LocalMembers&) = delete;
+  LocalMembers& operator=(const LocalMembers&) = delete;
+
+  [[nodiscard]] const GroupLayout& layout() const noexcept { return layout_; }
+
+  /// Does `verb`, whose arguments were checked, of the member at `place` together with those of all
+  /// other members, here and elsewhere. Each member here calls this, with the same `mark`.
+  virtual void meet(int place, std::uint64_t mark, const Verb& verb) = 0;
+
+  /// The members here of a subgroup. A member calls this whose place there will be `place`. See
+  /// Communicator for this and for what follows.
+  [[nodiscard]] virtual std::shared_ptr<LocalMembers> subgroup(std::span<const int> members,
+                                                               int place,
+                                                               std::uint64_t channel) = 0;
+  virtual void interrupt(const std::exception_ptr& error) noexcept = 0;
+  virtual void abort(const std::string& reason) noexcept {
+    interrupt(std::make_exception_ptr(Aborted(reason)));
+  }
+  [[nodiscard]] virtual bool is_network() const noexcept { return outer_ && outer_->is_network(); }
+  [[nodiscard]] virtual const Ledger& ledger() const noexcept {
+    return outer_ ? outer_->ledger() : own_ledger_;
+  }
+
   /// A message to be received. If `data` is null, the exchange sets it to where the message is.
   struct Incoming {
     std::size_t size;
@@ -101,29 +133,51 @@ class Hierarchy {
   using Outbox = std::vector<std::vector<ConstBytes>>;
   using Inbox = std::vector<std::vector<Incoming>>;
   /// Sends the messages in `out` to the other workers and receives those in `in`. The own worker's
-  /// entries are left alone. Received messages are put into memory of the Scratch.
-  using Exchange = std::function<void(const Outbox& out, Inbox& in, Scratch& scratch)>;
+  /// entries are left alone. Received messages are put into memory of scratch().
+  virtual void exchange(const Outbox& out, Inbox& in);
 
-  /// The workers of `layout` reach each other by `exchange`.
-  Hierarchy(GroupLayout layout, Exchange exchange);
-  /// `outer` joins the workers of `layout` in its order; nullptr if this worker has all members.
-  Hierarchy(GroupLayout layout, std::shared_ptr<Communicator> outer);
-
-  Hierarchy(const Hierarchy&) = delete;
-  Hierarchy& operator=(const Hierarchy&) = delete;
-
-  [[nodiscard]] const GroupLayout& layout() const noexcept { return layout_; }
+ protected:
   [[nodiscard]] Communicator* outer() const noexcept { return outer_.get(); }
-
-  /// Does a verb whose arguments were checked. `verbs` has the calls of the members in this worker,
-  /// in the order of their places.
-  void run(std::span<const Verb* const> verbs);
+  [[nodiscard]] Scratch& scratch() noexcept { return scratch_; }
+  /// Does a verb. `verbs` has the calls of the members here, in the order of their places. One
+  /// thread at a time.
+  void run_all(std::span<const Verb* const> verbs);
 
  private:
   GroupLayout layout_;
-  Exchange exchange_;
   std::shared_ptr<Communicator> outer_;
   Scratch scratch_;
+  Ledger own_ledger_;
+};
+
+/// A group whose members are spread over workers: members that share memory, and an outer
+/// Communicator that joins them with those of other workers. Results have the bits of any other
+/// Communicator.
+class Hierarchy : public Communicator {
+ public:
+  /// The Communicator of the member at `place`, one of `local`.
+  Hierarchy(std::shared_ptr<LocalMembers> local, int place)
+      : Communicator(place, static_cast<int>(local->layout().size())), local_(std::move(local)) {}
+
+  /// Which of the group's members are in which worker.
+  [[nodiscard]] const GroupLayout& layout() const noexcept { return local_->layout(); }
+
+  void run(const Verb& verb) override {
+    local_->meet(rank(), Key(current_mark()).fold(verbs_++).bits(), verb);
+  }
+  void abort(const std::string& reason) noexcept override { local_->abort(reason); }
+  void interrupt(const std::exception_ptr& error) noexcept override { local_->interrupt(error); }
+  [[nodiscard]] bool is_network() const noexcept override { return local_->is_network(); }
+  [[nodiscard]] const Ledger& ledger() const noexcept override { return local_->ledger(); }
+
+ private:
+  [[nodiscard]] std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int place,
+                                                          std::uint64_t channel) override {
+    return std::make_shared<Hierarchy>(local_->subgroup(members, place, channel), place);
+  }
+
+  std::shared_ptr<LocalMembers> local_;
+  std::uint64_t verbs_ = 0;
 };
 
 }  // namespace lockstep::comm

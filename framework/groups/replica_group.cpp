@@ -29,41 +29,61 @@ void explain(const LocalReplicas& replicas, const Member& member, Waited waited,
   } while (asked.look() < patience);
 }
 
+// Joins the workers of the group's members; nullptr if there is one.
+std::shared_ptr<comm::Communicator> outer_of(const LocalReplicas& replicas, std::uint64_t key,
+                                             std::span<const watch::GroupMember> members) {
+  const comm::GroupLayout layout(members, replicas.worker());
+  return layout.workers() > 1 ? replicas.world()->subgroup(layout.worker_numbers(), key) : nullptr;
+}
+
 }  // namespace
 
 LocalGroup::LocalGroup(LocalReplicas& replicas, std::uint64_t key,
                        std::vector<watch::GroupMember> members)
-    : replicas_(replicas), key_(key), members_(std::move(members)) {
-  comm::GroupLayout layout(members_, replicas.worker());
-  board_group_ = replicas.board().group(replicas.worker(), key, members_);
-  std::shared_ptr<comm::Communicator> outer;
-  if (layout.workers() > 1) outer = replicas.world()->subgroup(layout.worker_numbers(), key);
-  verbs_.resize(layout.own_places().size());
-  waiting_.resize(verbs_.size());
-  hierarchy_.emplace(std::move(layout), std::move(outer));
+    : LocalMembers(comm::GroupLayout(members, replicas.worker()), outer_of(replicas, key, members)),
+      replicas_(replicas),
+      key_(key),
+      members_(std::move(members)),
+      board_group_(replicas.board().group(replicas.worker(), key, members_)),
+      own_members_(layout().own_places().size()),
+      verbs_(own_members_.size()),
+      waiting_(own_members_.size()) {}
+
+void LocalGroup::join(int place, const Member& member) {
+  own_members_[layout().index_of(place)] = &member;
 }
 
-const comm::Ledger& LocalGroup::ledger() const noexcept {
-  return outer() != nullptr ? outer()->ledger() : own_ledger_;
+std::shared_ptr<comm::LocalMembers> LocalGroup::subgroup(std::span<const int> members, int place,
+                                                         std::uint64_t channel) {
+  Key key = Key(key_).fold("subgroup").fold(channel);
+  for (const int member : members) key = key.fold(static_cast<std::uint64_t>(member));
+  auto group = replicas_.group(key.bits(), [&] {
+    std::vector<watch::GroupMember> chosen;
+    for (const int member : members) chosen.push_back(members_[static_cast<std::size_t>(member)]);
+    return chosen;
+  });
+  const int own = members[static_cast<std::size_t>(place)];
+  group->join(place, *own_members_[layout().index_of(own)]);
+  return group;
 }
 
-void LocalGroup::run(const Member& member, int place, std::uint64_t fingerprint,
-                     const comm::Verb& verb) {
+void LocalGroup::meet(int place, std::uint64_t mark, const comm::Verb& verb) {
+  const std::size_t index = layout().index_of(place);
+  const Member& member = *own_members_[index];
   replicas_.check_process();
   member.cancellation->check();
   std::unique_lock lock(mutex_);
   if (error_) std::rethrow_exception(error_);
   if (verbs_.size() == 1) {
     lock.unlock();
-    return run_alone(member, fingerprint, verb);
+    return run_alone(member, mark, verb);
   }
   const bool first = arrived_ == 0;
-  if (first) fingerprint_ = fingerprint;
-  if (fingerprint != fingerprint_) {
+  if (first) mark_ = mark;
+  if (mark != mark_) {
     lock.unlock();
     fall_out(member);
   }
-  const std::size_t index = layout().index_of(place);
   verbs_[index] = &verb;
   waiting_[index] = {comm::current_run_lock(), std::this_thread::get_id()};
   if (++arrived_ < verbs_.size()) {
@@ -82,11 +102,10 @@ void LocalGroup::run(const Member& member, int place, std::uint64_t fingerprint,
 }
 
 // No other member is here to meet.
-void LocalGroup::run_alone(const Member& member, std::uint64_t fingerprint,
-                           const comm::Verb& verb) {
+void LocalGroup::run_alone(const Member& member, std::uint64_t mark, const comm::Verb& verb) {
   const comm::Verb* const only = &verb;
   try {
-    run_all(member, fingerprint, {&only, 1});
+    run_outside(member, mark, {&only, 1});
   } catch (...) {
     const std::lock_guard lock(mutex_);
     fail(std::current_exception());
@@ -100,7 +119,7 @@ void LocalGroup::run_last(std::unique_lock<std::mutex>& lock, const Member& memb
   working_ = true;
   std::exception_ptr error;
   try {
-    const std::uint64_t fingerprint = fingerprint_;
+    const std::uint64_t mark = mark_;
     if (outer() == nullptr) work_ = comm::LocalWork::of(verbs_);
     if (work_) {
       changed_.notify_all();
@@ -108,7 +127,7 @@ void LocalGroup::run_last(std::unique_lock<std::mutex>& lock, const Member& memb
       changed_.wait(lock, [&] { return helpers_ == 0; });
     } else {
       lock.unlock();
-      run_all(member, fingerprint, verbs_);
+      run_outside(member, mark, verbs_);
     }
   } catch (...) {
     error = std::current_exception();
@@ -125,19 +144,19 @@ void LocalGroup::run_last(std::unique_lock<std::mutex>& lock, const Member& memb
   changed_.notify_all();
 }
 
-void LocalGroup::run_all(const Member& member, std::uint64_t fingerprint,
-                         std::span<const comm::Verb* const> verbs) {
-  if (outer() == nullptr) return hierarchy_->run(verbs);
+// Watches the wait for other workers while the verb is under way.
+void LocalGroup::run_outside(const Member& member, std::uint64_t mark,
+                             std::span<const comm::Verb* const> verbs) {
+  if (outer() == nullptr) return run_all(verbs);
   const comm::RunLockRelease others_may_run;
   const LocalReplicas::Guarded guarded(replicas_, member, *outer());
-  outer()->mark(fingerprint);
+  outer()->mark(mark);
   // The others do not meet: throws why, if the board knows or gets to know in a moment.
   const auto explain_end = [&] { explain(replicas_, member, guarded.waited(), kAftermath); };
   // The other replicas of this call have left it: nothing must be sent to them any more.
   if (replicas_.board().published(*member.seat)) explain_end();
   try {
-    // Where each worker has one member, the outer group is the group.
-    layout().workers() == layout().size() ? outer()->run(*verbs[0]) : hierarchy_->run(verbs);
+    run_all(verbs);
   } catch (const comm::ProcessEnded&) {
     explain(replicas_, member, guarded.waited(), kBusy);
     throw;
@@ -228,37 +247,18 @@ void LocalGroup::interrupt(const std::exception_ptr& error) noexcept {
   fail(error);
 }
 
-ReplicaGroup::ReplicaGroup(std::shared_ptr<LocalGroup> local, const Member& member, int place)
-    : comm::Communicator(place, static_cast<int>(local->layout().size())),
-      local_(std::move(local)),
-      member_(member) {}
+ReplicaGroup::ReplicaGroup(const std::shared_ptr<LocalGroup>& local, const Member& member,
+                           int place)
+    : Hierarchy(local, place), local_(*local), member_(member) {
+  local_.join(place, member);
+}
 
 void ReplicaGroup::begin(const watch::CallRecord& call) {
-  local_->replicas().check_process();
+  local_.replicas().check_process();
   mark(call.fingerprint);
-  verbs_ = 0;
   // A cancelled replica leaves its last call on the board: others may still look at it.
   if (!member_.cancellation->is_cancelled())
-    member_.seat->start(local_->board_group(), rank(), call);
-}
-
-void ReplicaGroup::run(const comm::Verb& verb) {
-  local_->run(member_, rank(), Key(current_mark()).fold(verbs_++).bits(), verb);
-}
-
-std::shared_ptr<comm::Communicator> ReplicaGroup::do_subgroup(std::span<const int> members,
-                                                              int own_place,
-                                                              std::uint64_t channel) {
-  Key key = Key(local_->key()).fold("subgroup").fold(channel);
-  for (const int member : members) key = key.fold(static_cast<std::uint64_t>(member));
-  auto local = local_->replicas().group(key.bits(), [&] {
-    std::vector<watch::GroupMember> chosen;
-    for (const int member : members) {
-      chosen.push_back(local_->members()[static_cast<std::size_t>(member)]);
-    }
-    return chosen;
-  });
-  return std::make_shared<ReplicaGroup>(std::move(local), member_, own_place);
+    member_.seat->start(local_.board_group(), rank(), call);
 }
 
 }  // namespace lockstep::groups

@@ -40,9 +40,9 @@ using testing::Words;
 
 namespace {
 
-using Verbs = void (*)(groups::ReplicaGroup& group, std::size_t count);
+using Verbs = void (*)(comm::Communicator& group, std::size_t count);
 
-void all_reduce(groups::ReplicaGroup& group, std::size_t count) {
+void all_reduce(comm::Communicator& group, std::size_t count) {
   Words words = values_of(group.rank(), count);
   const Words expected = sum_of(everyone(group.size()), count);
   Words apart(count);
@@ -54,7 +54,7 @@ void all_reduce(groups::ReplicaGroup& group, std::size_t count) {
   expect(words == expected, "all_reduce in place");
 }
 
-void reduce_scatter_and_gather(groups::ReplicaGroup& group, std::size_t count) {
+void reduce_scatter_and_gather(comm::Communicator& group, std::size_t count) {
   const auto n = static_cast<std::size_t>(group.size());
   const auto me = static_cast<std::ptrdiff_t>(group.rank());
   const Words words = values_of(group.rank(), count * n);
@@ -70,7 +70,7 @@ void reduce_scatter_and_gather(groups::ReplicaGroup& group, std::size_t count) {
 }
 
 // Place s sends place d (s + 2 d) % 5 words of 100 s + d.
-void all_to_all(groups::ReplicaGroup& group, std::size_t) {
+void all_to_all(comm::Communicator& group, std::size_t) {
   const auto length = [](int source, int destination) {
     return static_cast<std::size_t>((source + 2 * destination) % 5);
   };
@@ -94,7 +94,7 @@ void all_to_all(groups::ReplicaGroup& group, std::size_t) {
 
 // Place p sends to 3 p + 1 modulo the largest number of places that 3 does not divide; who is
 // nobody's destination receives nothing.
-void permute_and_broadcast(groups::ReplicaGroup& group, std::size_t count) {
+void permute_and_broadcast(comm::Communicator& group, std::size_t count) {
   const int m = group.size() % 3 == 0 ? group.size() - 1 : group.size();
   const auto to = [&](int place) { return place < m ? (3 * place + 1) % m : -1; };
   int source = comm::Communicator::kNobody;
@@ -112,6 +112,9 @@ void permute_and_broadcast(groups::ReplicaGroup& group, std::size_t count) {
   }
   group.barrier();
 }
+
+constexpr Verbs kAllVerbs[] = {all_reduce, reduce_scatter_and_gather, all_to_all,
+                               permute_and_broadcast};
 
 // The group's places live in these workers; each is a thread, workers are joined by the backend.
 void on_workers(const std::vector<int>& worker_of,
@@ -159,6 +162,70 @@ void on_workers(const std::vector<int>& worker_of,
   });
 }
 
+// The processes of a host as members that share memory. Each has room in it for its buffers. There
+// the first one does their verbs.
+class ProcessesOfHost final : public comm::LocalMembers {
+ public:
+  ProcessesOfHost(comm::GroupLayout layout, std::shared_ptr<comm::Communicator> outer,
+                  std::shared_ptr<comm::Communicator> host)
+      : LocalMembers(std::move(layout), std::move(outer)),
+        host_(std::move(host)),
+        common_(
+            host_->allocate(static_cast<std::size_t>(host_->size()) * kRoom, comm::Copies::one)) {}
+
+  void meet(int, std::uint64_t, const comm::Verb& verb) override {
+    const Room own = room(host_->rank());
+    own.sizes[0] = verb.input.size();
+    own.sizes[1] = verb.output.size();
+    std::ranges::copy(verb.send_sizes, own.sizes.begin() + 2);
+    std::ranges::copy(verb.recv_sizes, own.sizes.begin() + 2 + kMost);
+    std::ranges::copy(verb.input, own.bytes.begin());
+    const Bytes output = own.bytes.subspan(verb.input.size(), verb.output.size());
+    std::ranges::copy(verb.output, output.begin());
+    host_->barrier();
+    if (host_->rank() == 0) run_all_in_rooms(verb);
+    host_->barrier();
+    std::ranges::copy(output, verb.output.begin());
+  }
+  std::shared_ptr<LocalMembers> subgroup(std::span<const int>, int, std::uint64_t) override {
+    throw std::logic_error("not for subgroups");
+  }
+  void interrupt(const std::exception_ptr& error) noexcept override { host_->interrupt(error); }
+
+ private:
+  static constexpr std::size_t kRoom = std::size_t{1} << 20;
+  static constexpr std::size_t kMost = 8;
+  struct Room {
+    std::span<std::size_t> sizes;  // of input and output, then an all_to_all's
+    Bytes bytes;                   // input and output, end to end
+  };
+  Room room(int member) const {
+    const Bytes all = common_.own.subspan(static_cast<std::size_t>(member) * kRoom, kRoom);
+    constexpr std::size_t kSizes = 2 + 2 * kMost;
+    return {{reinterpret_cast<std::size_t*>(all.data()), kSizes},
+            all.subspan(kSizes * sizeof(std::size_t))};
+  }
+
+  void run_all_in_rooms(const comm::Verb& own) {
+    std::vector<comm::Verb> verbs;
+    std::vector<const comm::Verb*> pointers;
+    for (int member = 0; member < host_->size(); ++member) {
+      const auto [sizes, bytes] = room(member);
+      comm::Verb verb = own;
+      verb.input = bytes.first(sizes[0]);
+      verb.output = bytes.subspan(sizes[0], sizes[1]);
+      verb.send_sizes = sizes.subspan(2, own.send_sizes.size());
+      verb.recv_sizes = sizes.subspan(2 + kMost, own.recv_sizes.size());
+      verbs.push_back(verb);
+    }
+    for (const comm::Verb& verb : verbs) pointers.push_back(&verb);
+    run_all(pointers);
+  }
+
+  std::shared_ptr<comm::Communicator> host_;
+  comm::SymmetricBuffer common_;
+};
+
 }  // namespace
 
 TEST_CASE("verbs of groups that join threads of several processes have the usual bits") {
@@ -168,8 +235,7 @@ TEST_CASE("verbs of groups that join threads of several processes have the usual
   testing::Sample sample("verbs of groups");
   for (const auto& worker_of : layouts) {
     INFO("workers of places: " << join(worker_of));
-    for (const Verbs verbs :
-         {all_reduce, reduce_scatter_and_gather, all_to_all, permute_and_broadcast}) {
+    for (const Verbs verbs : kAllVerbs) {
       for (const std::size_t count : {0U, 1U, 37U, 20000U}) {
         for (const Backend backend : {Backend::gloo, Backend::shared}) {
           if (!sample.next()) continue;
@@ -178,6 +244,29 @@ TEST_CASE("verbs of groups that join threads of several processes have the usual
         }
       }
     }
+  }
+}
+
+TEST_CASE("members of a group may be processes of several hosts as well as threads") {
+  for (const auto& host_of : {std::vector<int>{0, 0}, {1, 0}, {0, 0, 1, 1}, {0, 1, 0, 2, 2}}) {
+    INFO("hosts of places: " << join(host_of));
+    const auto all_verbs = [&](comm::Communicator& world) {
+      std::vector<watch::GroupMember> members;
+      for (const int host : host_of) members.push_back({.id = 1, .worker = host});
+      comm::GroupLayout layout(members, host_of[static_cast<std::size_t>(world.rank())]);
+      const auto host = world.subgroup(layout.own_places(), 1);
+      std::vector<int> firsts;
+      for (const auto& places : layout.places()) firsts.push_back(places[0]);
+      const bool joins_hosts = host->rank() == 0 && firsts.size() > 1;
+      comm::Hierarchy group(std::make_shared<ProcessesOfHost>(
+                                layout, joins_hosts ? world.subgroup(firsts, 2) : nullptr, host),
+                            world.rank());
+      for (const std::size_t count : {0U, 1U, 37U, 20000U}) {
+        for (const Verbs verbs : kAllVerbs) verbs(group, count);
+      }
+    };
+    CHECK_NOTHROW(
+        testing::in_processes(Backend::shared, static_cast<int>(host_of.size()), all_verbs));
   }
 }
 

@@ -347,71 +347,67 @@ class GlooLink {
   gloo::transport::UnboundBuffer* watched_ = nullptr;  // what the watcher waits for
 };
 
-class GlooCommunicator final : public Communicator {
+// A member alone in its process. Messages to the others' processes go over the link.
+class GlooMember final : public LocalMembers {
  public:
-  GlooCommunicator(std::shared_ptr<GlooLink> link, std::vector<int> members, int rank,
-                   std::uint64_t channel)
-      : Communicator(rank, static_cast<int>(members.size())),
+  GlooMember(std::shared_ptr<GlooLink> link, std::vector<int> members, int place,
+             std::uint64_t channel)
+      : LocalMembers(GroupLayout::one_each(static_cast<int>(members.size()), place)),
         link_(std::move(link)),
         members_(std::move(members)),
         user_(link_->cancellation()),
-        key_(channel),
-        hierarchy_(
-            GroupLayout::one_each(size(), rank),
-            [this](const auto& out, auto& in, Scratch& scratch) { exchange(out, in, scratch); }) {
+        key_(channel) {
     for (const int member : members_) key_ = key_.fold(static_cast<std::uint64_t>(member));
   }
 
-  void run(const Verb& verb) override {
-    if (size() == 1) user_.check();  // it sends no message, which would do so
+  void meet(int, std::uint64_t mark, const Verb& verb) override {
+    if (members_.size() == 1) user_.check();  // it sends no message, which would do so
+    mark_ = mark;
     const Verb* const own = &verb;
-    hierarchy_.run({&own, 1});
+    run_all({&own, 1});
   }
-
-  void abort(const std::string& reason) noexcept override {
-    if (link_->cancellation()->cancel(reason)) link_->end_messages_of(nullptr);
+  std::shared_ptr<LocalMembers> subgroup(std::span<const int> members, int place,
+                                         std::uint64_t channel) override {
+    std::vector<int> in_world;
+    for (const int member : members) in_world.push_back(world(static_cast<std::size_t>(member)));
+    return std::make_shared<GlooMember>(link_, std::move(in_world), place, channel);
   }
   void interrupt(const std::exception_ptr& error) noexcept override {
     if (user_.cancel(error)) link_->end_messages_of(&user_);
   }
+  void abort(const std::string& reason) noexcept override {
+    if (link_->cancellation()->cancel(reason)) link_->end_messages_of(nullptr);
+  }
   bool is_network() const noexcept override { return true; }
   const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
- private:
-  int world(int place) const { return members_[static_cast<std::size_t>(place)]; }
-  std::uint64_t next_tag() { return key_.fold(sequence_++).fold(current_mark()).bits(); }
-
   // The other replicas, starting with the next: so that not all send to the same one at once.
-  void exchange(const Hierarchy::Outbox& out, Hierarchy::Inbox& in, Scratch& scratch) {
+  void exchange(const Outbox& out, Inbox& in) override {
     std::vector<Message> messages;
-    for (int step = 1; step < size(); ++step) {
-      const int place = (rank() + step) % size();
-      for (const ConstBytes piece : out[static_cast<std::size_t>(place)]) {
+    for (std::size_t step = 1; step < members_.size(); ++step) {
+      const std::size_t place = (layout().own() + step) % members_.size();
+      for (const ConstBytes piece : out[place]) {
         // Gloo takes a pointer to mutable bytes for both directions; a send only reads.
         auto* const data = const_cast<std::byte*>(piece.data());
         link_->add(messages, user_, world(place), false, data, piece.size());
       }
-      for (auto& piece : in[static_cast<std::size_t>(place)]) {
-        if (piece.data == nullptr) piece.data = scratch.take(piece.size).data();
+      for (Incoming& piece : in[place]) {
+        if (piece.data == nullptr) piece.data = scratch().take(piece.size).data();
         link_->add(messages, user_, world(place), true, piece.data, piece.size);
       }
     }
-    link_->exchange(user_, next_tag(), std::move(messages));
+    link_->exchange(user_, key_.fold(sequence_++).fold(mark_).bits(), std::move(messages));
   }
 
-  std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
-                                            std::uint64_t channel) override {
-    std::vector<int> in_world;
-    for (const int member : members) in_world.push_back(world(member));
-    return std::make_shared<GlooCommunicator>(link_, std::move(in_world), own_place, channel);
-  }
+ private:
+  int world(std::size_t place) const { return members_[place]; }
 
   std::shared_ptr<GlooLink> link_;
   std::vector<int> members_;  // their ranks on the link, in the group's order
   Cancellation user_;
-  Key key_;  // tells this group's messages from those of others
+  Key key_;                 // tells this group's messages from those of others
+  std::uint64_t mark_ = 0;  // of the verb under way
   std::uint64_t sequence_ = 0;
-  Hierarchy hierarchy_;
 };
 
 std::shared_ptr<Communicator> connect_gloo(std::shared_ptr<Store> store, int rank, int size,
@@ -419,8 +415,9 @@ std::shared_ptr<Communicator> connect_gloo(std::shared_ptr<Store> store, int ran
   require(rank >= 0 && rank < size, "connect_gloo: rank ", rank, " is not in a group of ", size);
   std::vector<int> everyone(static_cast<std::size_t>(size));
   std::iota(everyone.begin(), everyone.end(), 0);
-  return std::make_shared<GlooCommunicator>(std::make_shared<GlooLink>(*store, rank, size, options),
-                                            std::move(everyone), rank, 0);
+  auto link = std::make_shared<GlooLink>(*store, rank, size, options);
+  return std::make_shared<Hierarchy>(
+      std::make_shared<GlooMember>(std::move(link), std::move(everyone), rank, 0), rank);
 }
 
 }  // namespace lockstep::comm
