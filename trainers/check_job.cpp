@@ -12,58 +12,65 @@
 #include "framework/training/module_parameters.h"
 #include "models/model.h"
 #include "trainers/config_options.h"
+#include "trainers/yaml_problems.h"
 
 namespace lockstep {
 namespace {
 
+// Where the key was written; no place in a config that was not read from a file.
+keys::YamlPosition place_of(const Config& config, const std::string& key, std::size_t index = 0) {
+  const auto found = config.places.find(key);
+  const bool is_known = found != config.places.end() && index < found->second.size();
+  return is_known ? found->second[index] : keys::YamlPosition();
+}
+
 // Microbatches without a sample cost as much as others: far too many of them look like a hang.
-void check_accumulate(const Config& config, const DataSets& data) {
+void check_accumulate(const Config& config, const DataSets& data, keys::YamlProblems& problems) {
   const std::int64_t accumulate = config.zero.accumulate;
   const std::int64_t replicas = config.launch.replicas;
   const std::int64_t samples = data.train->size();
   if (accumulate == 1 || accumulate * replicas <= samples) return;
-  throw ValueError(
-      str("trainer.accumulate: times parallel.replicas it must be at most the training "
-          "set's samples, of which there are ",
-          samples, "; is ", accumulate, " times ", replicas));
-}
-
-// Where the key was written, as messages begin; "" in a config that was not read from a file.
-std::string place_of(const Config& config, const std::string& key, std::size_t index = 0) {
-  const auto found = config.places.find(key);
-  return found == config.places.end() || index >= found->second.size()
-             ? ""
-             : found->second[index] + ": ";
+  problems.report(place_of(config, "trainer.accumulate"), [&] {
+    return str(
+        "trainer.accumulate: times parallel.replicas it must be at most the training set's "
+        "samples, of which there are ",
+        samples, "; is ", accumulate, " times ", replicas);
+  });
 }
 
 // Such a run would end before it has reached its learning rate.
-void check_warmup(const Config& config, const DataSets& data) {
+void check_warmup(const Config& config, const DataSets& data, keys::YamlProblems& problems) {
   const std::int64_t per_epoch =
       Sampler(sampler_options(config, data, config.launch.replicas)).steps_per_epoch();
   const std::int64_t steps = total_steps(config, per_epoch);
   if (config.schedule.warmup_steps <= steps) return;
-  const std::string length = config.trainer.steps
-                                 ? "trainer.steps"
-                                 : str("trainer.epochs ", *config.trainer.epochs, " of ",
-                                       counted(per_epoch, "step"), " each");
-  throw ValueError(str(place_of(config, "schedule.warmup_steps"),
-                       "schedule.warmup_steps: must be at most the run's ", counted(steps, "step"),
-                       " (", length, "), is ", config.schedule.warmup_steps));
+  problems.report(place_of(config, "schedule.warmup_steps"), [&] {
+    const std::string length = config.trainer.steps
+                                   ? "trainer.steps"
+                                   : str("trainer.epochs ", *config.trainer.epochs, " of ",
+                                         counted(per_epoch, "step"), " each");
+    return str("schedule.warmup_steps: must be at most the run's ", counted(steps, "step"), " (",
+               length, "), is ", config.schedule.warmup_steps);
+  });
 }
 
-// One after the other, for the first that is wrong to be known.
-void check_parameter_groups(const Config& config, const DataSets& data) {
+// One after the other, for each that is wrong to be known. Those hold for no parameter, so the
+// others mean the same without them.
+void check_parameter_groups(const Config& config, const DataSets& data,
+                            keys::YamlProblems& problems) {
   if (config.zero.optimizer.groups.empty()) return;
   const ShapesOnly scope;
   const auto model = make_model(config, data);
   const std::vector<std::string> names = training::module_parameters(*model).names;
-  OptimizerOptions upto;
+  OptimizerOptions right;
   for (std::size_t i = 0; i < config.zero.optimizer.groups.size(); ++i) {
-    upto.groups.push_back(config.zero.optimizer.groups[i]);
+    right.groups.push_back(config.zero.optimizer.groups[i]);
     try {
-      check_groups(upto, names);
+      check_groups(right, names);
     } catch (const ValueError& error) {
-      error.rethrow_with(place_of(config, "optimizer.groups.pattern", i));
+      problems.report(place_of(config, "optimizer.groups.pattern", i),
+                      [&] { return std::string(error.what()); });
+      right.groups.pop_back();
     }
   }
 }
@@ -71,9 +78,11 @@ void check_parameter_groups(const Config& config, const DataSets& data) {
 }  // namespace
 
 void check_job(const Config& config, const DataSets& data) {
-  check_accumulate(config, data);
-  check_warmup(config, data);
-  check_parameter_groups(config, data);
+  keys::YamlProblems problems;
+  check_accumulate(config, data, problems);
+  check_warmup(config, data, problems);
+  check_parameter_groups(config, data, problems);
+  problems.finish();
 }
 
 }  // namespace lockstep

@@ -193,7 +193,7 @@ class Reading {
         report(entry->place, str(name, ": belongs to ", path, " ", join(key.traits.owners, " or "),
                                  ", not to ", choice));
       } else if (entry != nullptr) {
-        places_[name].push_back(entry->place.text);
+        places_[name].push_back(entry->place);
         read_value(name, *entry->value, key.value);
       } else if (key.traits.required) {
         wrong.insert(key.name);

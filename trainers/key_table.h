@@ -19,9 +19,9 @@ struct Override {
 /// it. Messages show only the beginning of a long one.
 [[nodiscard]] Override parse_set(const std::string& argument);
 
-/// The place of each key, as messages begin with it: by "section.key", or by "section.key.key" for
-/// keys of a list of maps, in its order.
-using KeyPlaces = std::map<std::string, std::vector<std::string>>;
+/// The place of each key: by "section.key", or by "section.key.key" for keys of a list of maps, in
+/// its order.
+using KeyPlaces = std::map<std::string, std::vector<YamlPosition>>;
 
 /// A table of keys is a list of sections, whose values are variables of the caller's.
 

@@ -41,11 +41,14 @@ class YamlProblems {
   [[nodiscard]] std::size_t count() const { return count_; }
 
   /// Throws a ValueError if there are problems: a line "place: message" for each, in the order of
-  /// their places. With more than 20 it has the first 20 and the number of the others.
+  /// their places. Problems without a place come first. With more than 20 it has the first 20 and
+  /// the number of the others.
   void finish() const {
     if (count_ == 0) return;
     std::vector<std::string> lines;
-    for (const auto& [place, message] : first_) lines.push_back(place.text + ": " + message);
+    for (const auto& [place, message] : first_) {
+      lines.push_back(place.text + (place.text.empty() ? "" : ": ") + message);
+    }
     if (count_ > first_.size()) lines.push_back(str("and ", count_ - first_.size(), " more"));
     throw ValueError(join(lines, "\n"));
   }

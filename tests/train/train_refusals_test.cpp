@@ -152,10 +152,10 @@ TEST_CASE("jobs that do not suit their data are refused before they start, also 
       "of which there are ";
   refuse({"--config", config_file("fashion_mnist_mlp.yaml"), "--replicas", "2", "--set",
           "trainer.accumulate=1000000"},
-         accumulate + "60000; is 1000000 times 2");
+         "--set trainer.accumulate=1000000: " + accumulate + "60000; is 1000000 times 2");
   refuse({"--config", config_file("pmean_linear.yaml"), "--replicas", "3", "--set",
           "trainer.accumulate=5"},
-         accumulate + "12; is 5 times 3");
+         "--set trainer.accumulate=5: " + accumulate + "12; is 5 times 3");
   write_text(folder.path() / "warmup.yaml",
              "model: {name: linear}\ndata: {name: pmean_example, batch_size: 2}\n"
              "schedule:\n  name: cosine\n  warmup_steps: 7\ntrainer: {epochs: 3}\n");
@@ -168,6 +168,10 @@ TEST_CASE("jobs that do not suit their data are refused before they start, also 
              "warmup.yaml:5:3: " + warmup + "7");
     }
   }
+  refuse({"--config", "warmup.yaml", "--set", "trainer.accumulate=5"},
+         "warmup.yaml:5:3: schedule.warmup_steps: must be at most the run's 3 steps "
+         "(trainer.epochs 3 of 1 step each), is 7\n--set trainer.accumulate=5: " +
+             accumulate + "4; is 5 times 1");
   refuse({"--config", "warmup.yaml", "--set", "schedule.warmup_steps=8"},
          "--set schedule.warmup_steps=8: " + warmup + "8");
   refuse({"--config", "warmup.yaml", "--set", "trainer.steps=1"},

@@ -108,8 +108,8 @@ TEST_CASE("every key's value arrives, is printed, loads again and counts in comp
       const Config again = parse_config(to_yaml(config), "again.yaml");
       CHECK(again == config);
       CHECK(to_yaml(again) == to_yaml(config));
-      CHECK(config.places.at(sample.key) ==
-            std::vector<std::string>{"--set " + sample.key + "=" + good});
+      REQUIRE(config.places.at(sample.key).size() == 1);
+      CHECK(config.places.at(sample.key)[0].text == "--set " + sample.key + "=" + good);
     }
   }
 }

@@ -1,0 +1,70 @@
+#include "trainers/check_job.h"
+
+#include <string>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/data/data.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "tests/trainers/parsed_config.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+std::string message_of_job(const Config& config) {
+  const DataSets data = load_data(config.data, config.launch.replicas);
+  return message_of<ValueError>([&] { check_job(config, data); });
+}
+
+const std::string kWarmup =
+    "schedule.warmup_steps: must be at most the run's 1 step (trainer.epochs 1 of 1 step each), "
+    "is 7";
+const std::string kAccumulate =
+    "trainer.accumulate: times parallel.replicas it must be at most the training set's samples, of "
+    "which there are 4; is 5 times 1";
+
+std::string no_match(const std::string& pattern) {
+  return "optimizer.groups: no parameter matches the pattern '" + pattern +
+         "'; the parameters are w, b";
+}
+
+std::string taken(const std::string& pattern, const std::string& names) {
+  return "optimizer.groups: earlier groups match all that the pattern '" + pattern +
+         "' does: " + names;
+}
+
+}  // namespace
+
+TEST_CASE("all that does not suit a job's data is reported at once, sorted by line") {
+  const std::string text = kNames +
+                           "trainer: {accumulate: 5}\n"
+                           "optimizer:\n"
+                           "  groups:\n"
+                           "    - {pattern: norm}\n"
+                           "    - {pattern: \"?\"}\n"
+                           "    - {pattern: w}\n"
+                           "    - {pattern: head, lr_scale: 2}\n"
+                           "schedule: {name: cosine, warmup_steps: 7}\n";
+  CHECK(message_of_job(parse(text)) == "c.yaml:3:11: " + kAccumulate +            //
+                                           "\nc.yaml:6:8: " + no_match("norm") +  //
+                                           "\nc.yaml:8:8: " + taken("w", "w") +   //
+                                           "\nc.yaml:9:8: " + no_match("head") +  //
+                                           "\nc.yaml:10:26: " + kWarmup);
+  // The flags come last.
+  const std::string groups = "optimizer.groups=[{pattern: x}, {pattern: y}]";
+  CHECK(message_of_job(parse(text, {"trainer.accumulate=5", groups})) ==
+        "c.yaml:10:26: " + kWarmup + "\n--set trainer.accumulate=5: " + kAccumulate + "\n--set " +
+            groups + ": " + no_match("x") + "\n--set " + groups + ": " + no_match("y"));
+}
+
+TEST_CASE("what does not suit the data of a job without a file has no place") {
+  Config config = parse(kNames + "schedule: {name: cosine, warmup_steps: 7}\n");
+  config.zero.accumulate = 5;
+  config.places.clear();
+  CHECK(message_of_job(config) == kWarmup + "\n" + kAccumulate);
+  config.schedule.warmup_steps = 0;
+  CHECK(message_of_job(config) == kAccumulate);
+}
