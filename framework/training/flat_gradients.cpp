@@ -39,10 +39,9 @@ class StagingBuffers {
 
   StagingBuffers(const tree::FlatLayout& layout, const AxisNames& axis_name, std::size_t at_once,
                  TypeOf type_of)
-      : type_of_(type_of) {
-    const std::int64_t largest = bytes(layout, 1, type_of);
-    for (std::size_t slot = 0; largest > 0 && slot < at_once; ++slot) {
-      buffers_.push_back(symmetric_zeros({largest}, at::kByte, axis_name));
+      : type_of_(type_of), largest_(predicted_bytes(layout, 1, type_of)) {
+    for (std::size_t slot = 0; largest_ > 0 && slot < at_once; ++slot) {
+      buffers_.push_back(symmetric_zeros({largest_}, at::kByte, axis_name));
     }
   }
 
@@ -52,8 +51,9 @@ class StagingBuffers {
     return buffers_[index % buffers_.size()].narrow(0, 0, bucket.bytes(type)).view(type);
   }
 
-  // What they take.
-  static std::int64_t bytes(const tree::FlatLayout& layout, std::size_t at_once, TypeOf type_of) {
+  std::int64_t bytes() const noexcept { return std::ssize(buffers_) * largest_; }
+  static std::int64_t predicted_bytes(const tree::FlatLayout& layout, std::size_t at_once,
+                                      TypeOf type_of) {
     std::int64_t largest = 0;
     for (const tree::FlatBucket& bucket : layout.buckets()) {
       largest = std::max(largest, bucket.bytes(type_of(bucket)));
@@ -63,6 +63,7 @@ class StagingBuffers {
 
  private:
   TypeOf type_of_;
+  std::int64_t largest_;  // bytes of a buffer: those of the largest bucket
   std::vector<at::Tensor> buffers_;
 };
 
@@ -101,8 +102,9 @@ class OwnGradients {
     return count_bytes(at::zeros({part.size}, gradient_dtype(layout_.buckets()[bucket])));
   }
 
-  // Bytes of all this; of replicas that take turns this one's part.
+  // Bytes of all this without staging; of replicas that take turns this one's part.
   virtual std::int64_t bytes() const noexcept { return bytes_; }
+  virtual std::int64_t staging_bytes() const noexcept { return 0; }
 
   // Parameter `index` in a flat tensor that is laid out as its bucket.
   at::Tensor view_of(const at::Tensor& bucket, std::size_t index) const {
@@ -257,6 +259,7 @@ class StagedGradients final : public OwnGradients {
   }
 
   void release() override { ++released_; }
+  std::int64_t staging_bytes() const noexcept override { return staging_.bytes(); }
 
  private:
   at::Tensor staged(std::size_t bucket) const {
@@ -322,26 +325,29 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters,
 FlatGradients::~FlatGradients() = default;
 
 MemoryUse FlatGradients::use() const noexcept {
-  return {.gradients = own_->bytes(),
-          .communication = predicted_use(layout_, options_, queue_.overlaps()).communication};
+  MemoryUse use{.gradients = own_->bytes(), .communication = own_->staging_bytes()};
+  if (wire_) use.communication += wire_->bytes();
+  for (const Bucket& bucket : buckets_) {
+    if (bucket.residual.defined()) use.communication += bucket.residual.nbytes();
+  }
+  return use;
 }
 
 MemoryUse FlatGradients::predicted_use(const tree::FlatLayout& layout,
                                        const FlatGradientOptions& options, bool overlaps) {
   const std::size_t at_once = reductions_at_once(layout, overlaps);
-  const std::int64_t whole = gradient_bytes(layout);
   const std::int64_t means =
-      options.way == GradientWay::kept_whole ? whole : gradient_bytes(layout, layout.shards());
-  MemoryUse use{.gradients = options.way == GradientWay::kept ? whole : means};
+      gradient_bytes(layout, options.way == GradientWay::kept_whole ? 1 : layout.shards());
+  MemoryUse use{.gradients = options.way == GradientWay::kept ? gradient_bytes(layout) : means};
   if (options.reduces_every_microbatch) use.gradients += means;
   if (options.way == GradientWay::staged) {
-    use.communication = StagingBuffers::bytes(layout, at_once, gradient_dtype);
+    use.communication = StagingBuffers::predicted_bytes(layout, at_once, gradient_dtype);
   }
   if (options.compression == Compression::none) return use;
   for (const tree::FlatBucket& bucket : layout.buckets()) {
     if (gradient_dtype(bucket) == at::kFloat) use.communication += bucket.bytes(at::kFloat);
   }
-  use.communication += StagingBuffers::bytes(layout, at_once, wire_type);
+  use.communication += StagingBuffers::predicted_bytes(layout, at_once, wire_type);
   return use;
 }
 

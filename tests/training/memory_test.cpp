@@ -129,7 +129,11 @@ TEST_CASE("what a trainer holds is what was predicted") {
             CHECK(measured.shared_parameters / 1000 == predicted.shared_parameters / 1000);
             CHECK(close(measured.gradients, predicted.gradients));
             CHECK(close(measured.optimizer_state, predicted.optimizer_state));
-            CHECK(measured.communication <= predicted.communication * 21 / 20 + 4096);
+            // Fewer bytes may be gathered at one time than the two largest blocks have.
+            CHECK(measured.communication <= predicted.communication);
+            if (stage < 3 || backend == Backend::automatic) {
+              CHECK(measured.communication == predicted.communication);
+            }
           }
         }
       }
