@@ -18,7 +18,7 @@ namespace lockstep {
 namespace {
 
 // Where the key was written; no place in a config that was not read from a file.
-keys::YamlPosition place_of(const Config& config, const std::string& key, std::size_t index = 0) {
+keys::YamlPosition written_at(const Config& config, const std::string& key, std::size_t index = 0) {
   const auto found = config.places.find(key);
   const bool is_known = found != config.places.end() && index < found->second.size();
   return is_known ? found->second[index] : keys::YamlPosition();
@@ -30,7 +30,7 @@ void check_accumulate(const Config& config, const DataSets& data, keys::YamlProb
   const std::int64_t replicas = config.launch.replicas;
   const std::int64_t samples = data.train->size();
   if (accumulate == 1 || accumulate * replicas <= samples) return;
-  problems.report(place_of(config, "trainer.accumulate"), [&] {
+  problems.report(written_at(config, "trainer.accumulate"), [&] {
     return str(
         "trainer.accumulate: times parallel.replicas it must be at most the training set's "
         "samples, of which there are ",
@@ -44,7 +44,7 @@ void check_warmup(const Config& config, const DataSets& data, keys::YamlProblems
       Sampler(sampler_options(config, data, config.launch.replicas)).steps_per_epoch();
   const std::int64_t steps = total_steps(config, per_epoch);
   if (config.schedule.warmup_steps <= steps) return;
-  problems.report(place_of(config, "schedule.warmup_steps"), [&] {
+  problems.report(written_at(config, "schedule.warmup_steps"), [&] {
     const std::string length = config.trainer.steps
                                    ? "trainer.steps"
                                    : str("trainer.epochs ", *config.trainer.epochs, " of ",
@@ -68,7 +68,7 @@ void check_parameter_groups(const Config& config, const DataSets& data,
     try {
       check_groups(right, names);
     } catch (const ValueError& error) {
-      problems.report(place_of(config, "optimizer.groups.pattern", i),
+      problems.report(written_at(config, "optimizer.groups.pattern", i),
                       [&] { return std::string(error.what()); });
       right.groups.pop_back();
     }

@@ -189,7 +189,7 @@ std::vector<Environment::BoundAxis> Environment::resolve(const AxisCall& call) c
   return axes;
 }
 
-Environment::AxisIndex Environment::place(const AxisCall& call) const {
+Environment::AxisIndex Environment::axis_index(const AxisCall& call) const {
   AxisIndex place{0, 1};
   for (const BoundAxis& bound : resolve(call)) {
     const std::int64_t size = bound.of(levels_).size;
@@ -243,7 +243,7 @@ groups::ReplicaGroup& Environment::group(const AxisCall& call, const AxisIndexGr
   auto& known = groups_[{call.axes.names(), groups, sizes}];
   if (known.replicas) return *known.replicas;
   const auto axes = resolve(call);
-  const AxisIndex whole = place(call);
+  const AxisIndex whole = axis_index(call);
   if (!groups.empty()) check_groups(call, groups, whole.size, sizes);
   const auto [group, index] = own_group(groups, whole.index);
   known.key = key_of(axes, group);
@@ -275,8 +275,8 @@ groups::ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& g
   return environment_of(call).group(call, groups, sizes);
 }
 
-Environment::AxisIndex place_of(const AxisCall& call) {
-  return environment_of(call).place(call);
+Environment::AxisIndex axis_index_of(const AxisCall& call) {
+  return environment_of(call).axis_index(call);
 }
 
 }  // namespace lockstep

@@ -148,7 +148,7 @@ class Environment {
     std::int64_t index;
     std::int64_t size;
   };
-  [[nodiscard]] AxisIndex place(const AxisCall& call) const;
+  [[nodiscard]] AxisIndex axis_index(const AxisCall& call) const;
 
  private:
   struct BoundAxis {
@@ -198,6 +198,6 @@ class EnvironmentScope : ScopedValue<Environment*> {
                                                 GroupSizes sizes);
 
 /// This replica's index over the axes that `call` names, and their size; throws as replicas_of.
-[[nodiscard]] Environment::AxisIndex place_of(const AxisCall& call);
+[[nodiscard]] Environment::AxisIndex axis_index_of(const AxisCall& call);
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@ namespace lockstep {
 
 std::int64_t axis_index(const AxisNames& axis_name, std::source_location where) {
   const AxisCall call{"axis_index", axis_name, where};
-  const std::int64_t index = place_of(call).index;
+  const std::int64_t index = axis_index_of(call).index;
   collectives::refuse_if_tracked(
       call,
       "nothing can follow what C++ makes of a number that replicas have each their "
@@ -19,8 +19,8 @@ std::int64_t axis_index(const AxisNames& axis_name, std::source_location where) 
 }
 
 Tensor axis_index_tensor(const AxisNames& axis_name, std::source_location where) {
-  const Environment::AxisIndex place = place_of({"axis_index_tensor", axis_name, where});
-  Tensor index = at::scalar_tensor(place.index, at::kLong);
+  const AxisCall call{"axis_index_tensor", axis_name, where};
+  Tensor index = at::scalar_tensor(axis_index_of(call).index, at::kLong);
   if (tree::Variance* const variance = tree::current_variance()) {
     variance->add(index, variance->set_of(axis_name.names()));
   }
@@ -28,7 +28,7 @@ Tensor axis_index_tensor(const AxisNames& axis_name, std::source_location where)
 }
 
 std::int64_t axis_size(const AxisNames& axis_name, std::source_location where) {
-  return place_of({"axis_size", axis_name, where}).size;
+  return axis_index_of({"axis_size", axis_name, where}).size;
 }
 
 }  // namespace lockstep

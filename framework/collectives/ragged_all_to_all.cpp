@@ -372,7 +372,7 @@ std::int64_t shortest(const Leaves& leaves) {
 // The group's members as indices along the axis.
 std::vector<std::int64_t> names_of_members(const AxisCall& call, const AxisIndexGroups& groups,
                                            std::int64_t size) {
-  const std::int64_t index = place_of(call).index;
+  const std::int64_t index = axis_index_of(call).index;
   for (const auto& group : groups) {
     if (std::find(group.begin(), group.end(), index) != group.end()) return group;
   }

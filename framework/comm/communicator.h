@@ -28,11 +28,11 @@ struct SymmetricBuffer {
 };
 
 /// A place in memory that the replicas of a host share.
-struct SharedPlace {
+struct SharedAddress {
   std::uint64_t extent = 0;  ///< the allocation; 0: none
   std::uint64_t at = 0;      ///< bytes from its start
 
-  bool operator==(const SharedPlace&) const = default;
+  bool operator==(const SharedAddress&) const = default;
 };
 
 /// Throws CommError with the numbers if the host has less memory left than a buffer of `bytes`
@@ -178,7 +178,7 @@ class Communicator {
 
   /// The place of `memory`, if it is in memory that the replicas of a host share; otherwise {}.
   /// Equal places are the same memory.
-  [[nodiscard]] virtual SharedPlace place_of(ConstBytes /*memory*/) const { return {}; }
+  [[nodiscard]] virtual SharedAddress shared_address(ConstBytes /*memory*/) const { return {}; }
 
   /// What this replica has sent, over all groups that share its connections. Any thread.
   [[nodiscard]] virtual const Ledger& ledger() const noexcept = 0;

@@ -104,18 +104,18 @@ class LocalVerb {
   };
   Outputs outputs() {
     if (outer_ == nullptr || outer_->is_network()) return {};
-    SharedPlace own;
+    SharedAddress own;
     bool is_one = true;
     for (const Verb* mine : verbs_) {
-      const SharedPlace place = outer_->place_of(mine->output);
+      const SharedAddress place = outer_->shared_address(mine->output);
       if (place.extent != 0) own = place;
       is_one = is_one && mine->output.data() == verbs_[0]->output.data();
     }
     if (!is_one && own.extent != 0) own.at = ~layout_.own();  // like no other worker's
-    std::vector<SharedPlace> all(layout_.workers());
+    std::vector<SharedAddress> all(layout_.workers());
     outer_->all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
-    const auto is_shared = [](const SharedPlace& place) { return place.extent != 0; };
-    const auto is_same = [&](const SharedPlace& place) { return place == all[0]; };
+    const auto is_shared = [](const SharedAddress& place) { return place.extent != 0; };
+    const auto is_same = [&](const SharedAddress& place) { return place == all[0]; };
     return {std::ranges::any_of(all, is_shared),
             is_shared(all[0]) && std::ranges::all_of(all, is_same)};
   }

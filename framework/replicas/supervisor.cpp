@@ -196,13 +196,13 @@ std::string replicas_of(const Watched& worker) {
 }
 
 // " (pid 17)", and which worker that is where replicas share one.
-std::string place_of(const Watched& worker) {
+std::string origin_text(const Watched& worker) {
   if (worker.replicas.size == 1) return str(" (pid ", worker.pid, ")");
   return str(" (worker ", worker.index, ", pid ", worker.pid, ")");
 }
 
 std::string text_of(const Watched& worker) {
-  return replicas_of(worker) + place_of(worker);
+  return replicas_of(worker) + origin_text(worker);
 }
 
 int doubt(const Watched& worker) {
@@ -373,7 +373,7 @@ class Supervisor {
     if (root.reported && !root.reported->done()) {
       const Report& report = *root.reported;
       end.status = report.status;
-      end.text = str("replica ", report.replica, place_of(root), " failed with ", report.type,
+      end.text = str("replica ", report.replica, origin_text(root), " failed with ", report.type,
                      ", exit status ", report.status, ": ", report.message);
     } else if (root.wait_status == kTaken) {
       end.text = str(lost, "ended", before, "; the program has taken its exit status elsewhere");

@@ -83,10 +83,10 @@ FlatParameters::FlatParameters(std::vector<std::string> names, std::vector<at::T
     buckets_.push_back({.memory = std::move(zeros.tensor)});
     const bool writes = !is_common_ || axis_index(axis_) == 0;
     for (const std::size_t item : bucket.items) {
-      if (writes) place_of(item).copy_(parameters_[item]);
+      if (writes) memory_of(item).copy_(parameters_[item]);
     }
     if (is_common_) barrier(axis_);
-    for (const std::size_t item : bucket.items) put(item, place_of(item));
+    for (const std::size_t item : bucket.items) put(item, memory_of(item));
   }
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     Bucket& made = buckets_[index];
@@ -113,7 +113,7 @@ FlatParameters::~FlatParameters() {
   }
 }
 
-at::Tensor FlatParameters::place_of(std::size_t index) const {
+at::Tensor FlatParameters::memory_of(std::size_t index) const {
   const tree::FlatPosition& place = layout_.place(index);
   return collectives::part_of(buckets_[place.bucket].memory, place.offset, placed_[index].sizes);
 }
@@ -140,7 +140,7 @@ bool FlatParameters::has_storage(std::size_t index) const {
 void FlatParameters::let_go(std::size_t index) {
   const bool is_here = buckets_[layout_.place(index).bucket].memory.defined();
   if (!is_here || has_storage(index) || placed_[index].storage.use_count() <= 1) return;
-  set_storage_memory(placed_[index].storage, place_of(index).clone());
+  set_storage_memory(placed_[index].storage, memory_of(index).clone());
   placed_[index].storage = {};
 }
 
@@ -250,14 +250,14 @@ std::vector<std::size_t> FlatParameters::edit(const std::function<void()>& write
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       // What was replaced before is a change like those that follow.
       const at::Tensor values =
-          state_of(i) == State::replaced ? parameters_[i].detach() : place_of(i);
+          state_of(i) == State::replaced ? parameters_[i].detach() : memory_of(i);
       put_anew(i, values.clone(at::MemoryFormat::Contiguous));
     }
     write();
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       check_fit(i, call);
       const at::Tensor values = parameters_[i].detach().contiguous();
-      if (!has_same_bytes(values, place_of(i))) fresh[i] = values.clone();
+      if (!has_same_bytes(values, memory_of(i))) fresh[i] = values.clone();
     }
     const auto changed = take(fresh, call);
     for (std::size_t index = 0; index < buckets_.size(); ++index) {
@@ -265,7 +265,7 @@ std::vector<std::size_t> FlatParameters::edit(const std::function<void()>& write
     }
     return changed;
   } catch (...) {
-    for (std::size_t i = 0; i < parameters_.size(); ++i) put_anew(i, place_of(i));
+    for (std::size_t i = 0; i < parameters_.size(); ++i) put_anew(i, memory_of(i));
     throw;
   }
 }
@@ -289,11 +289,11 @@ std::vector<std::size_t> FlatParameters::take(const std::vector<at::Tensor>& fre
   }
   const bool writes = !is_common_ || axis_index(axis_) == 0;
   for (const std::size_t index : taken) {
-    if (writes) place_of(index).copy_(fresh[index]);
+    if (writes) memory_of(index).copy_(fresh[index]);
   }
   if (is_common_) barrier(axis_);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (buckets_[layout_.place(i).bucket].memory.defined()) put_anew(i, place_of(i));
+    if (buckets_[layout_.place(i).bucket].memory.defined()) put_anew(i, memory_of(i));
   }
   for (const std::size_t index : taken) {
     parameters_[index].unsafeGetTensorImpl()->bump_version();
@@ -333,7 +333,7 @@ void FlatParameters::set_memory(std::size_t bucket, const at::Tensor& memory) {
         parameter.unsafeGetTensorImpl()->shallow_copy_from(placed.hidden.getIntrusivePtr());
         placed.hidden.reset();
       }
-      if (has_storage(item)) put(item, place_of(item));
+      if (has_storage(item)) put(item, memory_of(item));
     } else if (has_storage(item)) {
       const at::Tensor nothing =
           at::empty(parameter.sizes(), parameter.options().device(at::kMeta).requires_grad(false));

@@ -103,7 +103,7 @@ class FlatParameters {
   void set_memory(std::size_t bucket, const at::Tensor& memory);
   enum class State { in_place, replaced, written, unfit };
   [[nodiscard]] State state_of(std::size_t index) const;
-  [[nodiscard]] at::Tensor place_of(std::size_t index) const;
+  [[nodiscard]] at::Tensor memory_of(std::size_t index) const;
   void put(std::size_t index, const at::Tensor& memory);
   void note(std::size_t index);
   void put_anew(std::size_t index, const at::Tensor& memory);

@@ -56,7 +56,7 @@ std::vector<SeatIndex> VerdictSearch::children_of(std::uint64_t id) const {
   return children;
 }
 
-std::optional<SeatIndex> VerdictSearch::place_of(std::uint64_t id, int worker, bool anywhere) {
+std::optional<SeatIndex> VerdictSearch::seat_of(std::uint64_t id, int worker, bool anywhere) {
   const auto on = [&](int where) -> std::optional<SeatIndex> {
     const Index& seats = seats_of(where);
     const auto found = seats.find(id);
@@ -83,7 +83,7 @@ PendingCall& VerdictSearch::gather(const SeatView& waiting) {
 // The seat is read before the count: a member that has gone on from the call had arrived before.
 void VerdictSearch::place_member(PendingCall& call, int place) {
   const GroupMember& member = call.members[static_cast<std::size_t>(place)];
-  const auto own = place_of(member.id, member.worker, false);
+  const auto own = seat_of(member.id, member.worker, false);
   std::optional<SeatView> seat;
   if (own) {
     seat = read_seat(memory_, *own);
@@ -117,7 +117,7 @@ void VerdictSearch::find_elder(MissingMember& missing) {
   const GroupMember& member = missing.member;
   for (const std::uint64_t id : member.elders) {
     if (id == 0) return;
-    const auto place = place_of(id, member.worker, true);
+    const auto place = seat_of(id, member.worker, true);
     if (!place) continue;
     const auto elder = read_seat(memory_, *place);
     if (!elder || elder->id != id) return;

@@ -83,7 +83,7 @@ class VerdictSearch {
   const Index& seats_of(int worker);
   [[nodiscard]] std::vector<SeatIndex> children_of(std::uint64_t id) const;
   /// The place of a member's seat, first on `worker`, then (for elders) elsewhere.
-  std::optional<SeatIndex> place_of(std::uint64_t id, int worker, bool anywhere);
+  std::optional<SeatIndex> seat_of(std::uint64_t id, int worker, bool anywhere);
 
   PendingCall& gather(const SeatView& waiting);
   void place_member(PendingCall& call, int place);

@@ -41,12 +41,12 @@ TEST_CASE("a scope binds its axes while it lives, and restores those before") {
   {
     const EnvironmentScope scope(outer.get());
     CHECK(bound() == "'data'");
-    CHECK(place_of(call("data")).index == 1);
-    CHECK(place_of(call("data")).size == 4);
+    CHECK(axis_index_of(call("data")).index == 1);
+    CHECK(axis_index_of(call("data")).size == 4);
     {
       const EnvironmentScope deeper(inner.get());
       CHECK(bound() == "'lane'");
-      CHECK_THROWS_AS(place_of(call("data")), NameError);
+      CHECK_THROWS_AS(axis_index_of(call("data")), NameError);
     }
     CHECK(bound() == "'data'");
     try {
@@ -71,27 +71,28 @@ TEST_CASE("axes are bound in one thread") {
 
 TEST_CASE("an axis that is not bound is named, with those that are") {
   CHECK_THROWS_WITH(
-      place_of(call("data")),
+      axis_index_of(call("data")),
       ContainsSubstring("psum over 'data' (environment_test.cpp:") &&
           ContainsSubstring("): axis 'data' is not bound here; no axis is: collectives run inside "
                             "a function that pmap, vmap, shard_map or launch runs"));
   const auto here = environment({{{{"data", 2}}, 0, 1, {}}, {{{"model", 3}}, 1, 1, {}}});
   const EnvironmentScope scope(here.get());
-  CHECK_THROWS_AS(place_of(call("date")), NameError);
-  CHECK_THROWS_WITH(place_of(call("date")),
+  CHECK_THROWS_AS(axis_index_of(call("date")), NameError);
+  CHECK_THROWS_WITH(axis_index_of(call("date")),
                     ContainsSubstring("axis 'date' is not bound here; bound: 'data', 'model'"));
-  CHECK_THROWS_WITH(place_of(call("")), ContainsSubstring("axis '' is not bound here"));
+  CHECK_THROWS_WITH(axis_index_of(call("")), ContainsSubstring("axis '' is not bound here"));
 }
 
 TEST_CASE("axis names are each bound, and stand once") {
   const auto here = environment({{{{"data", 2}}, 0, 1, {}}});
   const EnvironmentScope scope(here.get());
-  CHECK_THROWS_AS(place_of(call(Names{})), ValueError);
-  CHECK_THROWS_WITH(place_of(call(Names{})), ContainsSubstring("at least one axis name is needed"));
-  CHECK_THROWS_WITH(place_of(call({"data", "data"})),
+  CHECK_THROWS_AS(axis_index_of(call(Names{})), ValueError);
+  CHECK_THROWS_WITH(axis_index_of(call(Names{})),
+                    ContainsSubstring("at least one axis name is needed"));
+  CHECK_THROWS_WITH(axis_index_of(call({"data", "data"})),
                     ContainsSubstring("psum over ('data', 'data')") &&
                         ContainsSubstring("axis 'data' stands twice"));
-  CHECK_THROWS_WITH(place_of(call({"data", "model"})),
+  CHECK_THROWS_WITH(axis_index_of(call({"data", "model"})),
                     ContainsSubstring("axis 'model' is not bound here; bound: 'data'"));
 }
 
@@ -100,13 +101,13 @@ TEST_CASE("several names count row-major in the order in which they are written"
   const auto here =
       environment({{{{"row", 2}, {"column", 3}}, 5, 1, {}}, {{{"lane", 5}}, 3, 1, {}}});
   const EnvironmentScope scope(here.get());
-  CHECK(place_of(call("row")).index == 1);
-  CHECK(place_of(call("column")).index == 2);
-  CHECK(place_of(call({"row", "column"})).index == 5);
-  CHECK(place_of(call({"column", "row"})).index == 5);
-  CHECK(place_of(call({"lane", "row"})).index == 7);
-  CHECK(place_of(call({"column", "lane"})).index == 13);
-  CHECK(place_of(call({"column", "lane"})).size == 15);
+  CHECK(axis_index_of(call("row")).index == 1);
+  CHECK(axis_index_of(call("column")).index == 2);
+  CHECK(axis_index_of(call({"row", "column"})).index == 5);
+  CHECK(axis_index_of(call({"column", "row"})).index == 5);
+  CHECK(axis_index_of(call({"lane", "row"})).index == 7);
+  CHECK(axis_index_of(call({"column", "lane"})).index == 13);
+  CHECK(axis_index_of(call({"column", "lane"})).size == 15);
   const auto* const replicas = &replicas_of(call({"row", "lane"}), {}, GroupSizes::equal);
   CHECK(replicas->rank() == 8);
   CHECK(replicas->size() == 10);

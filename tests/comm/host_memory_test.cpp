@@ -130,10 +130,10 @@ TEST_CASE("an extent takes the memory that is reserved and gives it back", "[sha
   const auto second = extents->allocate(1);
   CHECK(second->offset() >= mine->offset() + kBytes);
   const auto place = extents->find(mine->data().subspan(100, 50));
-  CHECK(place == comm::SharedPlace{mine->offset(), 100});
+  CHECK(place == comm::SharedAddress{mine->offset(), 100});
   CHECK(others->data_of(place.extent) == theirs->data().data());
-  CHECK(others->find(mine->data()) == comm::SharedPlace{});
-  CHECK(extents->find({mine->data().data() + kBytes - 1, 2}) == comm::SharedPlace{});
+  CHECK(others->find(mine->data()) == comm::SharedAddress{});
+  CHECK(extents->find({mine->data().data() + kBytes - 1, 2}) == comm::SharedAddress{});
 
   mine.reset();
   CHECK(used() >= kBytes / 2);

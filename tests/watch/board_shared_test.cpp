@@ -40,7 +40,7 @@ constexpr std::uint64_t kKey = 99;
 const std::array<watch::GroupMember, 2> kTwo = {watch::GroupMember{.id = 1, .worker = 0},
                                                 watch::GroupMember{.id = 2, .worker = 1}};
 
-std::vector<watch::GroupMember> on_host_0(std::size_t size) {
+std::vector<watch::GroupMember> on_worker_0(std::size_t size) {
   std::vector<watch::GroupMember> members(size);
   for (std::size_t i = 0; i < size; ++i) members[i].id = i + 1;
   return members;
@@ -230,7 +230,7 @@ TEST_CASE("what is asked for wrongly names the numbers", "[board]") {
   CHECK(error_of([&] { (void)board.group(0, 5, astray); }) ==
         "ValueError: a member's worker is 2 on a board of 2 workers");
   CHECK(error_of([&] { (void)board.group(0, kKey, astray); }).starts_with("ValueError"));
-  CHECK(error_of([&] { (void)board.group(0, kKey, on_host_0(3)); }) ==
+  CHECK(error_of([&] { (void)board.group(0, kKey, on_worker_0(3)); }) ==
         "CommError: two groups of worker 0 have the key 99: one of 2 members and one of 3");
   CHECK(error_of([&] { seat->start(*group, 2, call_of("a")); }) ==
         "ValueError: place 2 in a group of 2 of worker 0 is not of a member of worker 0");
@@ -238,7 +238,7 @@ TEST_CASE("what is asked for wrongly names the numbers", "[board]") {
 
 TEST_CASE("seats are used again, and are so many", "[board]") {
   watch::Board board(1);
-  const auto members = on_host_0(2);
+  const auto members = on_worker_0(2);
   const auto group = board.group(0, kKey, members);
   std::vector<std::unique_ptr<watch::Board::Seat>> seats;
   for (int i = 0; i < watch::Board::kSeats; ++i) {
@@ -265,7 +265,7 @@ TEST_CASE("the memory of groups is used again, and is finite", "[board]") {
   std::vector<std::shared_ptr<watch::Board::Group>> held;
   std::uint64_t key = 0;
   const auto add = [&](std::size_t size) {
-    held.push_back(board.group(0, ++key, on_host_0(size)));
+    held.push_back(board.group(0, ++key, on_worker_0(size)));
   };
   SECTION("large ones") {
     for (int i = 0; i < 87; ++i) add(1000);
@@ -289,7 +289,7 @@ TEST_CASE("the memory of groups is used again, and is finite", "[board]") {
   }
   SECTION("groups that come and go, on workers that let go of them at different times") {
     std::vector<std::shared_ptr<watch::Board::Group>> elsewhere;
-    auto members = on_host_0(1000);
+    auto members = on_worker_0(1000);
     for (std::size_t i = 500; i < 1000; ++i) members[i].worker = 1;
     for (int i = 0; i < 500; ++i) {
       held.push_back(board.group(0, ++key, members));

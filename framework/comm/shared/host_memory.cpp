@@ -113,7 +113,7 @@ void SharedExtents::forget(const Extent& extent) noexcept {
   count_ = known_.size();
 }
 
-SharedPlace SharedExtents::find(std::span<const std::byte> buffer) const {
+SharedAddress SharedExtents::find(std::span<const std::byte> buffer) const {
   if (count_ == 0 || buffer.empty()) return {};
   const std::shared_lock lock(mutex_);
   for (const Known& known : known_) {

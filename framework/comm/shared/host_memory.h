@@ -75,7 +75,7 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
   [[nodiscard]] std::shared_ptr<Extent> attach(std::size_t offset, std::size_t bytes);
 
   /// The extent of `buffer` (its offset), and where `buffer` begins in the extent's data().
-  [[nodiscard]] SharedPlace find(std::span<const std::byte> buffer) const;
+  [[nodiscard]] SharedAddress find(std::span<const std::byte> buffer) const;
   /// The data of an extent that this process holds.
   [[nodiscard]] std::byte* data_of(std::uint64_t extent) const;
 
@@ -127,8 +127,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
       Word extent;
       Word at;
 
-      [[nodiscard]] SharedPlace load() const noexcept { return {extent.load(), at.load()}; }
-      void store(const SharedPlace& place) noexcept {
+      [[nodiscard]] SharedAddress load() const noexcept { return {extent.load(), at.load()}; }
+      void store(const SharedAddress& place) noexcept {
         extent.store(place.extent);
         at.store(place.at);
       }

@@ -160,7 +160,7 @@ std::vector<std::byte*> SharedRounds::all_of(Buffer HostMemory::Call::*buffer,
   std::byte* const data = link_->memory().extents()->data_of(extent);
   std::vector<std::byte*> all;
   for (std::size_t place = 0; place < count(); ++place) {
-    const SharedPlace theirs = (call_of(place).*buffer).load();
+    const SharedAddress theirs = (call_of(place).*buffer).load();
     if (theirs.extent != extent) return {};
     all.push_back(data + theirs.at + offset);
   }
@@ -168,7 +168,7 @@ std::vector<std::byte*> SharedRounds::all_of(Buffer HostMemory::Call::*buffer,
 }
 
 bool SharedRounds::output_is_common() const {
-  const SharedPlace own = call_of(me()).output.load();
+  const SharedAddress own = call_of(me()).output.load();
   bool is_common = own.extent != 0;
   for (std::size_t place = 0; is_common && place < count(); ++place) {
     is_common = call_of(place).output.load() == own;

@@ -106,7 +106,7 @@ class SharedCommunicator final : public Communicator {
     rounds_.user().cancel(error);
   }
   bool is_network() const noexcept override { return false; }
-  SharedPlace place_of(ConstBytes memory) const override {
+  SharedAddress shared_address(ConstBytes memory) const override {
     return link_->memory().extents()->find(memory);
   }
   const Ledger& ledger() const noexcept override { return link_->ledger(); }
@@ -230,36 +230,36 @@ class SharedCommunicator final : public Communicator {
   }
 
   void do_all_gather(ConstBytes input, Bytes output) {
-    const auto place_of = [&](std::size_t p) {
+    const auto part_of_replica = [&](std::size_t p) {
       return output.subspan(p * input.size(), input.size());
     };
     const bool short_one = meet(Verb::Kind::all_gather, input, output);
-    copy_bytes(input, place_of(me()));
+    copy_bytes(input, part_of_replica(me()));
     if (rounds_.output_is_common()) return rounds_.finish_round();
     const auto gather = [&](const auto& from) {
       for (std::size_t step = 1; step < count(); ++step) {
         const std::size_t p = (me() + step) % count();
-        copy_bytes({from(p), input.size()}, place_of(p));
+        copy_bytes({from(p), input.size()}, part_of_replica(p));
       }
     };
     if (short_one) return gather([&](std::size_t p) { return rounds_.small(p).data(); });
     const auto inputs = rounds_.inputs();
-    if (inputs.empty()) return share(input, input.size(), place_of);
+    if (inputs.empty()) return share(input, input.size(), part_of_replica);
     gather([&](std::size_t p) { return inputs[p]; });
     rounds_.finish_round();
   }
 
   // Passes `own` to all others, and what they pass, which has `bytes` or nothing, to where
-  // `place_of` them says.
-  template <typename PlaceOf>
-  void share(ConstBytes own, std::size_t bytes, const PlaceOf& place_of) {
+  // `incoming` of them says.
+  template <typename Incoming>
+  void share(ConstBytes own, std::size_t bytes, const Incoming& incoming) {
     constexpr std::size_t kPart = HostMemory::kChunkBytes;
     const std::size_t parts = parts_in(bytes, kPart);
     rounds_.pass(parts + 1, [&](std::size_t round) {
       if (round < parts) rounds_.write(part_of(own, kPart, round), rounds_.chunk(me(), round));
       for (std::size_t p = 0; round > 0 && p < count(); ++p) {
         if (p == me()) continue;
-        const Bytes to = part_of(place_of(p), kPart, round - 1);
+        const Bytes to = part_of(incoming(p), kPart, round - 1);
         copy_bytes(rounds_.chunk(p, round - 1).first(to.size()), to);
       }
     });

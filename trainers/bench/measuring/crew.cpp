@@ -201,8 +201,8 @@ Ran Workers::run(std::int64_t calls) {
   return ran;
 }
 
-MemoryUse Workers::memory() {
-  MemoryUse use;
+ProcessMemory Workers::memory() {
+  ProcessMemory use;
   std::set<std::int64_t> counted;  // replicas that are threads are in one process
   for (const std::string& answer : ask("memory", "memory")) {
     std::istringstream numbers(answer);

@@ -19,7 +19,7 @@ namespace lockstep::bench {
 /// The time that a batch of calls took.
 struct Ran {
   double seconds = 0;              ///< from the first replica's begin to the last one's end
-  std::vector<double> parts = {};  ///< of them, mean over the replicas; see Task::parts()
+  std::vector<double> parts = {};  ///< of them, mean over the replicas; see ReplicaTask::parts()
 };
 
 /// The running replicas of a system. Errors name the system; a process that ends, or says nothing
@@ -37,11 +37,11 @@ class Workers {
   [[nodiscard]] const System& system() const noexcept { return *system_; }
 
   void await_start();
-  /// Makes the buffers of an operation; see Task::prepare. Returns replica 0's note.
+  /// Makes the buffers of an operation; see ReplicaTask::prepare. Returns replica 0's note.
   std::string prepare(const std::string& operation, std::int64_t bytes);
   /// Runs a batch of `calls` calls.
   Ran run(std::int64_t calls);
-  [[nodiscard]] MemoryUse memory();
+  [[nodiscard]] ProcessMemory memory();
   /// Asks the replicas to end. The destructor waits for `patience`, then it kills them.
   void finish(std::chrono::milliseconds patience);
 

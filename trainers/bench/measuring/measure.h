@@ -22,7 +22,7 @@ struct Pace {
 /// Measures an operation on all systems. Each repetition runs one batch of every system in turn,
 /// beginning with another system each time, so that other work on the machine disturbs all alike. A
 /// sample is a batch's time divided by its calls. Before that each system's result is checked and
-/// one batch is run. `amount` is Task::prepare()'s.
+/// one batch is run. `amount` is ReplicaTask::prepare()'s.
 [[nodiscard]] std::vector<Measurement> measure(const Crew& systems, const std::string& operation,
                                                std::int64_t amount, const Pace& pace);
 

@@ -22,7 +22,7 @@
 namespace lockstep::bench {
 namespace {
 
-class MpiCollectives : public Task {
+class MpiCollectives : public ReplicaTask {
  public:
   MpiCollectives(int rank, int replicas) : rank_(rank), replicas_(replicas) {}
 

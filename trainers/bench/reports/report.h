@@ -68,7 +68,7 @@ inline constexpr std::array<const char*, 5> kStepPartNames{"data", "forward", "b
 using StepParts = std::array<double, kStepPartNames.size()>;
 
 /// The memory of a system's replicas.
-struct MemoryUse {
+struct ProcessMemory {
   std::int64_t peak_bytes = 0;  ///< of the process that had the most
   std::int64_t host_bytes = 0;  ///< now, of all processes, pages that they share counted once
 };
@@ -81,7 +81,7 @@ struct Measurement {
   std::int64_t calls = 1;            ///< in a sample
   std::string note = {};             ///< what a reader should know of how it was done; mostly ""
   StepParts parts = {};              ///< of a training step: medians, as the replicas measured them
-  MemoryUse memory = {};             ///< of training
+  ProcessMemory memory = {};         ///< of training
 };
 
 /// The beginning of every report.

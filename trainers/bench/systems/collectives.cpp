@@ -16,7 +16,7 @@ namespace lockstep::bench {
 namespace {
 
 // A replica's operation on buffers that begin as its index + 1.
-class Collective : public Task {
+class Collective : public ReplicaTask {
  public:
   std::string prepare(const std::string& name, std::int64_t bytes) override {
     operation_ = parse_operation(name);
@@ -131,7 +131,7 @@ std::vector<System> collective_systems(const std::vector<LaunchMode>& modes) {
   return systems;
 }
 
-std::unique_ptr<Task> make_collective(const std::string& way) {
+std::unique_ptr<ReplicaTask> make_collective(const std::string& way) {
   if (way == "symmetric") return std::make_unique<SymmetricTensors>();
   return std::make_unique<OrdinaryTensors>();
 }

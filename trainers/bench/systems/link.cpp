@@ -35,7 +35,7 @@ std::int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(since_boot).count();
 }
 
-std::string run(Task& task, std::int64_t calls) {
+std::string run(ReplicaTask& task, std::int64_t calls) {
   task.barrier();
   (void)task.parts();
   const std::int64_t begin = now();
@@ -57,7 +57,7 @@ std::int64_t kilobytes(const std::string& file, const std::string& name) {
 
 }  // namespace
 
-void serve(Task& task, const std::filesystem::path& folder, std::int64_t rank) {
+void serve(ReplicaTask& task, const std::filesystem::path& folder, std::int64_t rank) {
   Answers answers(folder, rank);
   std::ifstream commands(folder / str("commands.", rank));
   if (!commands) throw Error(str("bench: cannot open ", folder, "/commands.", rank));

@@ -11,9 +11,9 @@ namespace lockstep::bench {
 
 /// One replica of a measured system, as its worker implements it. All replicas get the same
 /// requests in the same order.
-class Task {
+class ReplicaTask {
  public:
-  virtual ~Task() = default;
+  virtual ~ReplicaTask() = default;
   /// Makes the buffers of an operation in place of the last one's, calls it once and throws if the
   /// result is wrong. Returns a note for readers of the figures, mostly "".
   [[nodiscard]] virtual std::string prepare(const std::string& operation, std::int64_t bytes) = 0;
@@ -37,6 +37,6 @@ class Task {
 /// Python's time.monotonic_ns), which all processes of a host share. PEAK is the most memory that
 /// the process had resident so far (VmHWM), SHARE what it has now, where pages of several processes
 /// count in parts (Pss), in KiB. The first line, unasked, is "RANK hello".
-void serve(Task& task, const std::filesystem::path& folder, std::int64_t rank);
+void serve(ReplicaTask& task, const std::filesystem::path& folder, std::int64_t rank);
 
 }  // namespace lockstep::bench

@@ -11,7 +11,7 @@
 namespace lockstep::bench {
 namespace {
 
-std::unique_ptr<Task> make_task(const std::string& measurement, const std::string& way) {
+std::unique_ptr<ReplicaTask> make_task(const std::string& measurement, const std::string& way) {
   if (measurement == "collectives") return make_collective(way);
   if (measurement == "vdot") return make_vdot(way);
   if (measurement == "training") return make_training(way);

@@ -19,7 +19,7 @@ inline constexpr const char* kAxis = "replicas";  ///< over which the replicas o
 /// Lockstep's ways to run collectives, each in those of `modes` that it can: in memory that the
 /// replicas share, on ordinary tensors, inside a pmap, over Gloo.
 [[nodiscard]] std::vector<System> collective_systems(const std::vector<LaunchMode>& modes);
-[[nodiscard]] std::unique_ptr<Task> make_collective(const std::string& way);
+[[nodiscard]] std::unique_ptr<ReplicaTask> make_collective(const std::string& way);
 
 /// The dot product of two arrays of 10,000,000 x 3 float32 values in 8 parts, by Lockstep's pmap
 /// and by LibTorch in one thread and on all cores.
@@ -27,14 +27,14 @@ inline constexpr std::int64_t kVdotReplicas = 8;
 inline constexpr std::int64_t kVdotRows = 10'000'000;
 inline constexpr std::int64_t kVdotColumns = 3;
 [[nodiscard]] std::vector<System> vdot_systems();
-[[nodiscard]] std::unique_ptr<Task> make_vdot(const std::string& way);
+[[nodiscard]] std::unique_ptr<ReplicaTask> make_vdot(const std::string& way);
 
 /// Lockstep's training: kAlone, each of these stages of ZeRO in each of these modes, and the
 /// `train` binary beside this one, which trains one step of the pmean example and prints "step 1"
 /// at its end. The operation is a model's name, its amount the samples of a replica's batch.
 [[nodiscard]] std::vector<System> training_systems(const std::vector<std::int64_t>& stages,
                                                    const std::vector<LaunchMode>& modes);
-[[nodiscard]] std::unique_ptr<Task> make_training(const std::string& way);
+[[nodiscard]] std::unique_ptr<ReplicaTask> make_training(const std::string& way);
 inline constexpr const char* kTrain = "train";  ///< the label of that binary
 /// The number of parameters of the model called `model`.
 [[nodiscard]] std::int64_t parameters_of(const std::string& model);

@@ -76,7 +76,7 @@ class Images {
 };
 
 // A replica's step, whose parts it times.
-class Training : public Task {
+class Training : public ReplicaTask {
  public:
   std::string prepare(const std::string& model, std::int64_t batch) override {
     if (batch > kImages) throw ValueError(str("a batch has at most ", kImages, " samples"));
@@ -97,8 +97,7 @@ class Training : public Task {
     const Batch batch = images_.next(batch_);
     lap(StepPart::data);
     begin_step();
-    const Tensor value =
-        loss(lockstep::Task::classification, model_->forward(batch.inputs), batch.targets);
+    const Tensor value = loss(Task::classification, model_->forward(batch.inputs), batch.targets);
     lap(StepPart::forward);
     backward(value);
     lap(StepPart::backward);
@@ -220,7 +219,7 @@ std::vector<System> training_systems(const std::vector<std::int64_t>& stages,
   return systems;
 }
 
-std::unique_ptr<Task> make_training(const std::string& way) {
+std::unique_ptr<ReplicaTask> make_training(const std::string& way) {
   if (way == kAlone) return std::make_unique<Alone>();
   return std::make_unique<Synchronized>(std::stoi(way.substr(std::string(kStage).size())));
 }

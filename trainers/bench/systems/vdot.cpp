@@ -35,7 +35,7 @@ Tensor mapped_dot(const Tensor& x, const Tensor& y) {
   return pmap(part, {.axis_name = "i", .in_axes = {0, 0}, .out_axes = std::nullopt})(x, y);
 }
 
-class Vdot : public Task {
+class Vdot : public ReplicaTask {
  public:
   Vdot(Dot dot, double tolerance) : dot_(std::move(dot)), tolerance_(tolerance) {}
 
@@ -80,7 +80,7 @@ std::vector<System> vdot_systems() {
   return systems;
 }
 
-std::unique_ptr<Task> make_vdot(const std::string& way) {
+std::unique_ptr<ReplicaTask> make_vdot(const std::string& way) {
   replicas::set_math_threads(way == "libtorch" ? replicas::host_cores() : 1);
   if (way == "pmap") return std::make_unique<Vdot>(mapped_dot, kOwnTolerance);
   return std::make_unique<Vdot>(flat_dot, kTolerance);
