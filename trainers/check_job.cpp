@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-// Where the key was written; no place in a config that was not read from a file.
+// The place where the key was written; none in a config that was not read from a file.
 keys::YamlPosition written_at(const Config& config, const std::string& key, std::size_t index = 0) {
   const auto found = config.places.find(key);
   const bool is_known = found != config.places.end() && index < found->second.size();

@@ -31,8 +31,8 @@ std::map<std::string, double> evaluate(Model& model, const Dataset& data,
   // Sums over this replica's samples, then over all: loss in float64, hits counted.
   double loss_sum = 0.0;
   std::int64_t correct = 0;
-  // All replicas run the model as often, as models with collectives or blocks inside need it: who
-  // has no samples left runs it on one that does not count.
+  // All replicas run the model equally often: collectives or blocks inside need that. A replica
+  // that has no samples left runs it on a sample that does not count.
   const std::int64_t most = shard(data.size(), axis_size(axis_name), 0).size;
   for (std::int64_t start = 0; start < most; start += kSamplesAtOnce) {
     const std::int64_t count = std::clamp<std::int64_t>(own.size - start, 0, kSamplesAtOnce);

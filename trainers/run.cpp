@@ -47,7 +47,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What replica 0 writes and shows; the other replicas have none.
+// The output of replica 0; the other replicas have none.
 struct Reporter {
   Reporter(const Config& config, const RunOptions& options)
       : folder(options.output.empty() ? new_run_folder(options.name) : options.output),
@@ -64,7 +64,7 @@ struct Reporter {
   std::string lost_folder{};  // what became of it where it was too late to stop for it
 };
 
-// Of this process, before the first of its replicas has made a model.
+// The memory of this process before the first of its replicas has made a model.
 double resident_at_start() {
   static const auto bytes = static_cast<double>(resident_memory());
   return bytes;
@@ -153,7 +153,7 @@ class TrainingRun {
                     " (said once; skipped_steps counts them)"));
   }
 
-  // What the samples' losses contribute to the mean over the replicas of the sums over
+  // The contribution of the samples' losses to the mean over the replicas of the sums over
   // microbatches: that is the mean over all samples of the step.
   at::Tensor microbatch_loss(std::span<const std::int64_t> indices, std::int64_t global_batch) {
     // Without samples the model is run all the same, on one that does not count: others may wait

@@ -165,7 +165,7 @@ class TreeBuilder : public YAML::EventHandler {
   std::map<YAML::anchor_t, std::shared_ptr<YamlNode>> anchors_;
 };
 
-// What yaml-cpp reads otherwise than people expect: it ends a file at a 0x04, for one.
+// Refuses what yaml-cpp reads otherwise than people expect: it ends a file at a 0x04, for one.
 void check_text(const std::string& text, const YamlSource& source) {
   std::istringstream lines(text);
   std::string line;

@@ -22,7 +22,7 @@ thread_local const AxisCall* called_from = nullptr;
                                     : "bound: " + bound));
 }
 
-// That in which the call looks for its axes.
+// The environment in which the call looks for its axes.
 Environment& environment_of(const AxisCall& call) {
   call.require(!call.axes.names().empty(), "at least one axis name is needed");
   if (this_thread_environment == nullptr) throw_unbound(call, call.axes.names()[0], "");

@@ -44,7 +44,7 @@ std::optional<std::size_t> number_in(const fs::path& file) {
   return std::nullopt;
 }
 
-// What a version of control groups calls its files.
+// The names of files in a version of control groups.
 struct GroupFiles {
   const char* limit;
   const char* used;
@@ -54,7 +54,7 @@ constexpr GroupFiles kVersion2{"memory.max", "memory.current", "inactive_file"};
 constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
                                "total_inactive_file"};
 
-// What a control group leaves: pages of files count as used there, but can be had.
+// The bytes that a control group leaves: pages of files count as used there, but can be had.
 std::size_t left_in(const fs::path& group, const GroupFiles& files) {
   const auto limit = number_in(group / files.limit);
   const auto used = number_in(group / files.used);

@@ -99,7 +99,7 @@ Key fingerprint_of(const AxisCall& call, const Leaves& leaves, const std::string
   return key;
 }
 
-// What the other replicas compare and print of a call: see differentiable().
+// The record of a call, which other replicas compare and print: see differentiable().
 watch::CallRecord record_of(const AxisCall& call, const Leaves& leaves, const std::string& detail,
                             bool differentiated) {
   std::string text = title_of(call);

@@ -43,13 +43,13 @@ using BackwardRule = std::function<Leaves(const Leaves& result_gradients)>;
 void announced(const AxisCall& call, groups::ReplicaGroup& replicas, const Leaves& leaves,
                const std::string& detail, const std::function<void()>& run);
 
-/// Announces the call to `replicas`, who compare it with theirs: operation, axes, dtypes and shapes
-/// of the leaves, `detail` (options, for people), and whether it is differentiated. A CommError
-/// from `forward` gains the call's description. Runs `forward` on the leaves as one node of
-/// autograd's graph whose backward is `rule`. The backward must run in the replica whose forward it
-/// is; elsewhere it is a NameError. Results that nothing depends on count as zeros. Without a leaf
-/// that requires a gradient this is just forward(leaves). `axes` says over which axes the results
-/// vary. It matters only in a shard_map with check_vma, which tracks this.
+/// Announces the call to `replicas`, which compare it with theirs: operation, axes, dtypes and
+/// shapes of the leaves, `detail` (options, for people), and whether it is differentiated. A
+/// CommError from `forward` gains the call's description. Runs `forward` on the leaves as one node
+/// of autograd's graph whose backward is `rule`. The backward must run in the replica whose forward
+/// it is; elsewhere it is a NameError. Results that nothing depends on count as zeros. Without a
+/// leaf that requires a gradient this is just forward(leaves). `axes` says over which axes the
+/// results vary. It matters only in a shard_map with check_vma, which tracks this.
 [[nodiscard]] Leaves differentiable(const AxisCall& call, groups::ReplicaGroup& replicas,
                                     const Leaves& leaves, const std::string& detail,
                                     const std::function<Leaves(const Leaves&)>& forward,

@@ -21,8 +21,8 @@ reduce::ReduceOp op_of(Reduction reduction, reduce::ElementType type) {
                                                                    : reduce::ReduceOp::sum;
 }
 
-// What a leaf is summed as: booleans are counted, and the mean of integers must not overflow
-// theirs.
+// The leaf in the type in which it is summed: booleans are counted, and the mean of integers must
+// not overflow theirs.
 Tensor operand_of(const Tensor& leaf, Reduction reduction) {
   const bool counts = leaf.scalar_type() == at::kBool && is_linear(reduction);
   const bool widens = reduction == Reduction::mean && !leaf.is_floating_point();

@@ -51,7 +51,7 @@ std::optional<std::pair<std::size_t, std::size_t>> find_overlap(const Pieces& pi
   return std::pair(*found, *std::next(found));
 }
 
-// Which rows one replica moves.
+// The rows that one replica moves.
 struct Route {
   Pieces sent;      // for each receiver: rows of the own operand
   Pieces received;  // for each sender: rows of the own result
@@ -63,7 +63,7 @@ enum Table : std::int64_t { kInputOffsets, kSendSizes, kOutputOffsets, kRecvSize
 constexpr const char* kTableNames[] = {"input_offsets", "send_sizes", "output_offsets",
                                        "recv_sizes"};
 
-// What all replicas have given.
+// The arguments of all replicas.
 struct Plan {
   const AxisCall& call;
   Tensor tables;              // int64, contiguous: a row a replica, which has its tables end to end
@@ -79,7 +79,7 @@ struct Plan {
   [[nodiscard]] std::int64_t at(std::int64_t replica, Table table, std::int64_t slot) const {
     return values[(replica * kTables + table) * slots + slot];
   }
-  // Of piece `index` from one replica to another, as that one's table of offsets says.
+  // The rows of piece `index` from `sender` to `receiver`, by the sender's table `offsets`.
   [[nodiscard]] Rows piece(std::int64_t sender, std::int64_t receiver, std::int64_t index,
                            Table offsets) const {
     const std::int64_t slot = receiver * pieces + index;
@@ -419,7 +419,7 @@ Leaves ragged_all_to_all_leaves(const AxisCall& call, const Leaves& operands, co
       exchanged_route(call, groups, tables, shortest(operands), shortest(outputs)));
   const tree::Variance* const variance = tree::current_variance();
   if (variance == nullptr) return move_rows(call, groups, route, operands, outputs);
-  // Where rows go is read from the tables: it is in all results.
+  // The tables say where rows go. So results vary over the axes of the tables, too.
   tree::AxisSet axes = 0;
   for (const Tensor& table : tables) axes |= variance->of(table);
   return move_rows(call, groups, route, collectives::varying_over(axes, operands),

@@ -107,7 +107,7 @@ class Operation {
       const ScopedValue deeper(variance_.depth, variance_.depth + 1);
       op_.redispatchBoxed(below_, &stack_);
     }
-    // What a part has read as a number may be in all that comes of it.
+    // A number that a part of the operation has read may be in all results.
     if (const tree::AxisSet escaped = variance_.escaped; variance_.depth == 0 && escaped != 0) {
       refuse_number(escaped);
       for (const at::Tensor& tensor : written_) variance_.add_written(tensor, escaped);

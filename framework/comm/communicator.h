@@ -27,7 +27,7 @@ struct SymmetricBuffer {
   std::shared_ptr<const void> memory;
 };
 
-/// A place in memory that the replicas of a host share.
+/// An address in memory that the replicas of a host share.
 struct SharedAddress {
   std::uint64_t extent = 0;  ///< the allocation; 0: none
   std::uint64_t at = 0;      ///< bytes from its start
@@ -35,15 +35,13 @@ struct SharedAddress {
   bool operator==(const SharedAddress&) const = default;
 };
 
-/// Throws CommError with the numbers if the host has less memory left than a buffer of `bytes`
-/// takes.
+/// Throws CommError with the numbers if the host has less than `bytes` of memory left.
 void check_memory_left(std::size_t bytes);
 
 /// A buffer for this replica alone, zero at first. CommError as check_memory_left().
 [[nodiscard]] SymmetricBuffer private_buffer(std::size_t bytes, bool is_common = false);
 
-/// One call of a Communicator's method, with its arguments: see the method. Buffers belong to the
-/// caller.
+/// One call of a Communicator's method, with its arguments. Buffers belong to the caller.
 struct Verb {
   enum class Kind {
     all_reduce,
@@ -70,8 +68,7 @@ struct Verb {
   void check(int rank, int size) const;
 };
 
-/// Counts what one replica has sent, payload only. Any thread may read it, even during a
-/// collective.
+/// Counts what one replica has sent, payload only. Any thread may read it at any time.
 struct Ledger {
   std::atomic<std::uint64_t> bytes_sent{0};
   /// How often the replica sent to all its peers and waited for all their messages.
@@ -81,11 +78,12 @@ struct Ledger {
 /// Moves bytes between the replicas of a group. All replicas of a group call the same verbs with
 /// the same sizes in the same order. A verb returns once this replica's result is there. Buffers
 /// are the caller's, aligned to their element type, and may be used again when the verb returns.
-/// One thread at a time, except for abort() and ledger(). A group of one sends nothing, but its
-/// arguments are checked all the same. Empty buffers are fine everywhere.
+/// One thread at a time, except for interrupt(), abort() and ledger(). A group of one sends
+/// nothing, but its arguments are checked all the same. Empty buffers are fine everywhere.
 ///
 /// Sizes that break a verb's rule are ValueErrors and leave the group usable. Failures of the job
-/// are ReplicaLost, Timeout and Aborted. After one of these the group can't be used any more.
+/// are CollectiveMismatch, ReplicaLost, Timeout and Aborted. After one of these the group can't be
+/// used any more.
 class Communicator {
  public:
   /// In permute(): no replica.
@@ -156,8 +154,9 @@ class Communicator {
 
   /// The group of `members` (ranks in this group, each at most once, this replica among them) in
   /// the order given. Every member asks for the same list; no message is sent. It shares this
-  /// group's connections and ledger, and abort() on either ends both. Groups of the same members
-  /// on different channels are different groups; different groups may be used by different threads.
+  /// group's connections and ledger. abort() on either ends both; on a group of threads (groups/)
+  /// it ends that group alone. Groups of the same members on different channels are different
+  /// groups; different groups may be used by different threads.
   [[nodiscard]] std::shared_ptr<Communicator> subgroup(std::span<const int> members,
                                                        std::uint64_t channel = 0);
 
@@ -176,8 +175,7 @@ class Communicator {
   /// memory a verb is work for the CPU.
   [[nodiscard]] virtual bool is_network() const noexcept = 0;
 
-  /// The place of `memory`, if it is in memory that the replicas of a host share; otherwise {}.
-  /// Equal places are the same memory.
+  /// The address of `memory`, or {} if replicas do not share it. Equal ones are the same memory.
   [[nodiscard]] virtual SharedAddress shared_address(ConstBytes /*memory*/) const { return {}; }
 
   /// What this replica has sent, over all groups that share its connections. Any thread.

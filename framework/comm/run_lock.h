@@ -59,8 +59,7 @@ class RunLock {
 /// The lock that this thread runs under, or nullptr.
 [[nodiscard]] RunLock* current_run_lock() noexcept;
 
-/// While this lives, the calling thread holds the lock and runs under it. With nullptr it runs
-/// under no lock.
+/// While this lives, the calling thread holds the lock and runs under it; with nullptr, under none.
 class RunLockScope {
  public:
   explicit RunLockScope(RunLock* run_lock);

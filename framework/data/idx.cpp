@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kSizeBytes = 4;
 constexpr std::uint8_t kUnsignedByte = 0x08;
-// How many bytes each of deflate's can stand for: two bits for 258 of them.
+// Each byte of deflate can stand for this many: two bits for 258 of them.
 constexpr std::size_t kDeflateRatio = 1032;
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 constexpr std::size_t kBufferBytes = std::size_t{1} << 18;  // for the bytes of a gzip file
@@ -61,7 +61,7 @@ class IdxFile::Reader {
     return count;
   }
 
-  // How many bytes of content the file should have in all, and what they are.
+  // Sets how many bytes of content the file should have in all, and what they are.
   void expect(std::size_t bytes, std::string meaning) {
     expected_ = bytes;
     meaning_ = std::move(meaning);
@@ -72,7 +72,7 @@ class IdxFile::Reader {
     if (read(into) < into.size()) fail_short(bytes_);
   }
 
-  // What the file's own size tells of what is expected, without reading on.
+  // Checks the file's own size against what is expected, without reading on.
   void check_size() const {
     if (gzip_ && expected_ / kDeflateRatio > size_) {
       fail(str("it is cut short: its ", size_, " bytes of gzip data can't hold ", expected_, " (",

@@ -27,7 +27,7 @@ std::int64_t first_place(const PartialSum& sum) {
   return sum.of.first;
 }
 
-// How many of the parts, which have all of the node's places, are in its left part.
+// The number of parts in the node's left part. `parts` have all of the node's places.
 std::size_t split(std::span<const PartialSum> parts, Subtree node) {
   const std::int64_t middle = node.right().first;
   const auto right = std::ranges::lower_bound(parts, middle, {}, first_place);

@@ -70,7 +70,7 @@ void announce(const LaunchOptions& options) {
   if (!library.warning.empty()) log_warning(library.warning);
 }
 
-// How long a replica waits for those of other workers, all of which run one after another.
+// The time that a replica waits for those of other workers, all of which run one after another.
 std::chrono::milliseconds patience_of(const LaunchOptions& options) {
   const std::int64_t most = shard(options.replicas, options.workers, 0).size;
   return options.workers == 1 ? options.timeout : options.timeout * most;
@@ -123,7 +123,7 @@ class Worker {
     }
   }
 
-  // Which of the job's replicas it runs.
+  // The replicas of the job that this worker runs.
   [[nodiscard]] const Shard& replicas() const noexcept { return replicas_; }
 
   // Runs `function` as `replica`, one of its own, in the calling thread, with the axis bound.
@@ -222,8 +222,8 @@ class RunningThreads {
   std::vector<std::thread> threads_;
 };
 
-// How long the replicas of a process have, after one has failed because of something else, to fail
-// with the root cause. The supervisor waits for that, too.
+// After a replica has failed because of something else, the replicas of its process have this long
+// to fail with the root cause. The supervisor waits for that, too.
 constexpr std::chrono::milliseconds kReplicasGrace{200};
 
 replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {

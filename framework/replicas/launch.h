@@ -41,29 +41,27 @@ struct LaunchOptions {
 ///   3    a process with replicas died
 ///   130  Ctrl-C (SIGINT), 143 SIGTERM
 ///
-/// The last thing on stderr is what went wrong: which replica, its process, its exit status or
-/// signal and its last lines. This is the root cause, not a replica that failed because of it. The
-/// others end within 2 seconds. Throws ValueError for options out of range, and for a call while
-/// another thread is in launch().
-///
-/// With `workers` W < N replicas, each worker (a process, or threads) runs its shard() of the
-/// replicas as threads. One of them runs at a time and hands over when it waits for others; after
-/// `timeout` without that, the others no longer wait for it. Results have the same bits: a job can
-/// be repeated on a smaller machine.
-///
-/// What a process with replicas frees stays with it (keep_freed_memory() in base/memory.h).
-/// Processes are children of this one. They are forked if that is safe, which is while this process
-/// has one thread; otherwise the program is started again with the same arguments. If this is the
-/// program's n-th call of launch(), the new process becomes a worker in its n-th call, and its
-/// earlier calls return 0 at once. Children end with this process, however it ends. Worker 0 writes
-/// to this process' stdout and stderr; lines of others gain "[replica 1] ", or "[worker 1] " where
-/// that has several replicas. Threads write as they are. What runs (replicas, workers, math
-/// threads, LibTorch, BLAS) is told on stderr first, unless set_quiet() (base/logging.h) is on.
-///
-/// Time in which the whole job is paused (Ctrl-Z, a freezer) is no waiting. Workers that are
-/// stopped for longer than `timeout` while the launcher runs are a Timeout. A replica that ends the
-/// program (exit(), a crash) ends the job as one that died. A process that a replica forks must end
-/// with _exit() or exec(); it ends the job if it returns from the function.
+/// - **Failures.** The last thing on stderr is the root cause: which replica, its process, its exit
+///   status or signal and its last lines. The other replicas end within 2 seconds. A replica that
+///   ends the program (exit(), a crash) ends the job as one that died. Throws ValueError for
+///   options out of range, and for a call while another thread is in launch().
+/// - **Fewer workers.** With `workers` W < N replicas, each worker (a process, or threads) runs its
+///   shard() of the replicas as threads. One of them runs at a time and hands over when it waits
+///   for others; after `timeout` without that, the others no longer wait for it. Results have the
+///   same bits: a job can be repeated on a smaller machine.
+/// - **Processes** are children of this one and end with it, however it ends. They are forked while
+///   this process has one thread, which is safe. Otherwise the program is started again with the
+///   same arguments: in this program's n-th call of launch() the new process becomes a worker in
+///   its n-th call, and its earlier calls return 0 at once. What a process with replicas frees
+///   stays with it (keep_freed_memory() in base/memory.h).
+/// - **Forks.** A process that a replica forks must end with _exit() or exec(). It ends the job if
+///   it returns from the function.
+/// - **Output.** Worker 0 writes to this process' stdout and stderr; lines of others gain a prefix:
+///   "[replica 1] ", or "[worker 1] " if that has several replicas. Threads write as they are.
+///   Unless set_quiet() (base/logging.h) is on, stderr first tells what runs: replicas, workers,
+///   math threads, LibTorch, BLAS.
+/// - **Pauses.** Time in which the whole job is paused (Ctrl-Z, a freezer) is no waiting. Workers
+///   that are stopped for longer than `timeout` while the launcher runs are a Timeout.
 [[nodiscard]] int launch(const std::function<void()>& replica, const LaunchOptions& options = {},
                          std::source_location where = std::source_location::current());
 

@@ -129,7 +129,7 @@ std::vector<Comparison> compared(const replicas::MapCall& map_call, const AxisNa
 }
 
 void check_same_values(const replicas::MapCall& map_call, const std::vector<std::string>& texts) {
-  // What of the texts does not fit is compared all the same.
+  // The digest also compares what does not fit of the texts.
   const std::string whole = join(texts);
   const auto all = compared(map_call, replicas::names_of(map_call),
                             "comparing the static values that its replicas return",

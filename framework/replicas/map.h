@@ -179,7 +179,7 @@ void for_each_result(R& result, const Visit& visit) {
 }
 
 /// The argument as a replica gets it: a tree of its own leaves, taken from `leaves` from `next` on,
-/// or what it is.
+/// or, if it is static, the argument itself.
 template <typename A>
 decltype(auto) of_replica(const A& argument, const Leaves& leaves, std::size_t& next) {
   if constexpr (Tree<A>) {

@@ -33,37 +33,32 @@ struct PmapOptions {
 ///   auto step = pmap(f, {.axis_name = "batch", .in_axes = {std::nullopt, 0}});
 ///   auto result = step(parameters, batch);
 ///
-/// Arguments that are trees are cut along their entry of in_axes, which is removed: replica i gets
-/// slice i. All mapped leaves are equally long there: that is the number of replicas. A number, an
-/// enum, a string or a callable is static: every replica gets it by reference, as any other object
-/// x that is given as static_argument(x).
-/// Arguments are shared with the caller, not copied: `f` must not change them in place. `f` is
-/// called from several threads at once. It returns a tree or nothing; results are stacked as
-/// out_axes says. Static values in them must be the same on all replicas.
-///
-/// The threads stay for later maps of the same caller, with what `f` leaves in thread_local
-/// variables, and end with the caller's thread.
-///
-/// Maps nest: in a replica of a map the inner map runs here, and its function reaches all outer
-/// axes by name. In the function of a launched job the axis spans all of the job's members instead
-/// (the job's own axis is not bound in it): each passes the part of its own replicas and gets their
-/// results; the number of replicas may differ.
-///
-/// Differentiable from outside, as one node whose backward runs every replica's backward. The
-/// gradient of an argument that all replicas share, and of a tensor that `f` captures, is the sum
-/// over all replicas. A result that replicas share (std::nullopt in out_axes) is one value. In a
-/// job its gradient is taken from the member that has the axis' first replica; other members'
-/// gradients for it count as zeros. Members of a job must differentiate by the same arguments, else
-/// it is a CollectiveMismatch. They cannot tell each other what `f` captures, so the backward then
-/// throws a ValueError: pass it as an argument with std::nullopt in in_axes. A complex tensor that
-/// requires a gradient is a ValueError.
-///
-/// If `f` returns an argument or a view of one, the result shares its memory: changing the result
-/// in place changes the argument.
-///
-/// If a replica throws, the others' collectives end and the call throws that first error. An Error
-/// keeps its type and gains the replica's index; other exceptions are nested in a ReplicaError.
-/// ValueErrors name lengths, ranks and axes that do not fit. `where` is for messages.
+/// - **Arguments** that are trees are cut along their entry of in_axes, which is removed: replica i
+///   gets slice i. All mapped leaves have the same length there, the number of replicas. A number,
+///   an enum, a string or a callable is static: every replica gets it by reference. So is any other
+///   object x given as static_argument(x).
+/// - **Sharing.** Arguments are shared with the caller, not copied. `f` must not change them in
+///   place: several threads call it at once. If `f` returns an argument or a view of one, the
+///   result shares its memory: changing one in place changes the other.
+/// - **Results** are a tree or nothing, stacked as out_axes says. Static values in them must be the
+///   same on all replicas.
+/// - **Threads** stay for later maps of the same caller, with what `f` leaves in thread_local
+///   variables. They end with the caller's thread.
+/// - **Nesting.** In a replica of a map the inner map runs here, and its function reaches all outer
+///   axes by name. In a launched job's function the axis spans all of the job's members instead,
+///   and the job's own axis is not bound in it. Each member passes the part of its own replicas and
+///   gets their results; their numbers may differ.
+/// - **Derivatives.** Seen from outside, a map is one node of autograd's graph, whose backward runs
+///   every replica's. The gradient of an argument that all replicas share, and of a tensor that `f`
+///   captures, is the sum over all replicas. A result that replicas share (std::nullopt in
+///   out_axes) is one value. A complex tensor that requires a gradient is a ValueError.
+/// - **Derivatives in a job.** A shared result's gradient is that of the member with the axis'
+///   first replica; other members' count as zeros. Members must differentiate by the same
+///   arguments, else it is a CollectiveMismatch. They cannot tell each other what `f` captures, so
+///   the backward then throws a ValueError: pass it as an argument with std::nullopt in in_axes.
+/// - **Errors.** If a replica throws, the others' collectives end and the call throws that first
+///   error. An Error keeps its type and gains the replica's index; other exceptions are nested in a
+///   ReplicaError. ValueErrors name lengths, ranks and axes that do not fit, and `where`.
 template <typename F>
 [[nodiscard]] auto pmap(F f, PmapOptions options = {},
                         std::source_location where = std::source_location::current()) {

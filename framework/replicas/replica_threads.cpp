@@ -26,7 +26,7 @@ namespace {
 // much as waking a few threads.
 thread_local std::shared_ptr<watch::Board> kept_board;
 
-// Where a map's replicas are: what their environments are made of.
+// The parts of the environments of a map's replicas.
 struct Plan {
   std::shared_ptr<watch::Board> board;  // of a map outside of a job
   std::shared_ptr<groups::LocalReplicas> local;
@@ -45,7 +45,7 @@ std::string title_of(const MapCall& options) {
   return str(backwards, options.map, " over ", names_of(options).text());
 }
 
-// What a member of a job says of itself at the begin and at the end of a map.
+// The message of a member of a job at the begin and at the end of a map.
 struct MemberState {
   std::int64_t replicas;
   std::uint64_t next_node;
@@ -229,7 +229,7 @@ void run_replica_threads(const MapCall& options,
     run_in_kept_threads(options.replicas, next_node(), failure, run_replica);
   }
   if (caller != nullptr) caller->member().seat->leave_map();
-  // How the replicas ended stays to be seen until those of all processes have.
+  // The seats show how the replicas ended until those of all processes have.
   if (plan.spans_members) {
     auto& timeout = caller->member().timeout;
     const ScopedValue longer(timeout, std::max(timeout.load(), options.timeout));

@@ -22,8 +22,9 @@ struct BackwardCall {
 
 /// One call of a map: what it needs to know to run its replicas.
 struct MapCall {
-  const char* map;                       ///< "pmap", for messages
-  std::vector<NamedAxis> axes = {};      ///< with one axis its size is what the replicas add up to
+  const char* map;  ///< "pmap", for messages
+  /// If there is one axis, its size is the sum of all members' replicas.
+  std::vector<NamedAxis> axes = {};
   std::int64_t replicas = 0;             ///< the caller's
   bool lanes = false;                    ///< one runs at a time; never spans a job's members
   std::int64_t threads_per_replica = 0;  ///< 0: the host's cores / its replicas
@@ -41,7 +42,7 @@ struct MapCall {
 /// The names of its axes.
 [[nodiscard]] AxisNames names_of(const MapCall& options);
 
-/// The map_call in the level of a job's own replicas. No map has it.
+/// The `map_call` of a job's own level. Maps count from 1.
 inline constexpr std::uint64_t kJobCall = 0;
 
 /// Whether this thread runs the function of a launched job: false outside launch() and in the
@@ -55,7 +56,7 @@ inline constexpr std::uint64_t kJobCall = 0;
 struct ReplicaThread {
   std::int64_t local;  ///< among the caller's
   std::int64_t first;  ///< along the axis, of the caller's first replica
-  bool spans_members;
+  bool spans_members;  ///< whether the map has replicas of several members of a job
   Environment* environment;
 };
 

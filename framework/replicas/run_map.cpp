@@ -35,7 +35,7 @@ using torch::autograd::variable_list;
 using torch::autograd::impl::gradient_edge;
 using Tensors = std::vector<Tensor>;
 
-// Where gradients leave the replicas' graphs, and where they go on outside.
+// A differentiated tensor: gradients leave the replicas' graphs at `inside`, and go on `outside`.
 struct Port {
   std::vector<Edge> inside;              // by replica; not valid where the replica does not use it
   std::vector<Edge> outside;             // by part
@@ -97,8 +97,7 @@ MapCall differentiated_by(MapCall options, const std::vector<MapInput>& inputs) 
   return options;
 }
 
-// The call that runs a map's backward for the `run`-th time. Its number is its own, and follows
-// from the map's.
+// The call that runs a map's backward for the `run`-th time. Its own number follows from the map's.
 MapCall call_of_backward(const Recorded& forward, std::uint64_t run, bool differentiated) {
   Key key = Key(run).fold("backward");
   for (const std::uint64_t map_call : forward.map_calls) key = key.fold(map_call);
@@ -278,7 +277,7 @@ void share_starts(const Recorded& recorded, std::size_t replica, Tensors& starts
   }
 }
 
-// Gradients vary as what they are by.
+// A gradient varies over the axes of the value that it is by; ValueError if over more.
 void type_gradients(const Recorded& recorded, std::size_t replica, Tensors& gradients) {
   const tree::Variance& variance = *recorded.variances[replica];
   for (std::size_t p = 0; p < gradients.size(); ++p) {

@@ -30,9 +30,8 @@ using MapBody = std::function<std::vector<at::Tensor>(const ReplicaThread&,
 /// backward must run where the map was called; it can be differentiated in turn.
 ///
 /// With check_vma the replicas are tracked (tree/variance.h). An input varies over the map's axes
-/// that it is not shared over. Nothing is summed on the way out, since a gradient is there as often
-/// as its value was. Results must then be typed: see ShardMapOptions. Calling another map in such a
-/// replica is a ValueError.
+/// that it is not shared over. Input gradients are not summed here: the graph inside does that.
+/// Results must then be typed: see ShardMapOptions. Calling another map there is a ValueError.
 ///
 /// Throws ValueError for a complex result that requires a gradient and, from the backward of a map
 /// that spans a job, for a tensor that `body` uses without being given it: members cannot know

@@ -34,16 +34,16 @@ using std::chrono::milliseconds;
 
 // A worker that failed because another did may be seen first: wait this long for the root cause.
 constexpr milliseconds kProcessesGrace{400};
-// Between asking a worker to end and killing it, and between that and giving up on it.
+// The time between asking a worker to end and killing it, and between that and giving up on it.
 constexpr milliseconds kTermGrace{500};
 constexpr milliseconds kReapInterval{2};
 constexpr milliseconds kPatrolInterval{100};
-// Beyond what those that wait allow each other, so that they are the first to say it.
+// The supervisor waits this much longer than workers for each other: they are to report first.
 constexpr milliseconds kStillGrace{1000};
-// A longer one that is to have a prefix becomes several.
+// A longer line that is to have a prefix becomes several.
 constexpr std::size_t kLongestLine = std::size_t{64} << 10;
 
-// Writes it all, unless nobody reads any more or a signal asks to end while nobody does.
+// Writes all of `text`, unless nobody reads any more or a signal asks to end while nobody does.
 void write_all(int descriptor, std::string_view text, const StopSignals& stop) {
   while (!text.empty()) {
     pollfd polled[2] = {{descriptor, POLLOUT, 0},
@@ -61,8 +61,8 @@ void write_all(int descriptor, std::string_view text, const StopSignals& stop) {
   }
 }
 
-// What a terminal would show last of a text: of a line that is written over (a progress bar's) what
-// came last, and of long ones the beginning.
+// The last lines of a text as a terminal shows them: of a line that is written over (a progress
+// bar's) the last version, of long lines the beginning.
 class LastLines {
  public:
   void add(std::string_view text) {
@@ -128,8 +128,8 @@ class Relay {
     return text.size();
   }
 
-  // Once its writer has ended: passes on what that has left. Programs that it started may still
-  // hold the other end: what they write from now on is not waited for.
+  // After the writer has ended: passes on what it has left. Programs that it started may still hold
+  // the other end. What they write from now on is not waited for.
   void finish() {
     int left = 0;
     if (!source_.open() || ::ioctl(source_.get(), FIONREAD, &left) != 0) return;
@@ -160,10 +160,10 @@ class Relay {
   LastLines last_lines_;
 };
 
-// The wait status of one for which something else in this program has waited; no process has it.
+// The wait status of a process for which something else in this program has waited.
 constexpr int kTaken = -1;
 
-// What its lines are told apart by; "" for the one whose lines pass as they are.
+// The prefix of its lines; "" for the worker whose lines pass as they are.
 std::string prefix_of(const WorkerProcess& process) {
   if (process.index == 0) return "";
   if (process.replicas.size > 1) return str("[worker ", process.index, "] ");
@@ -195,7 +195,7 @@ std::string replicas_of(const Watched& worker) {
   return str("replicas ", first, count == 2 ? " and " : " to ", first + count - 1);
 }
 
-// " (pid 17)", and which worker that is where replicas share one.
+// " (pid 17)"; where replicas share a worker, " (worker 1, pid 17)".
 std::string origin_text(const Watched& worker) {
   if (worker.replicas.size == 1) return str(" (pid ", worker.pid, ")");
   return str(" (worker ", worker.index, ", pid ", worker.pid, ")");
@@ -268,12 +268,12 @@ class Supervisor {
         std::ranges::count_if(workers_, [](const Watched& w) { return !w.wait_status; }));
   }
 
-  // Of several equally doubtful ones the first that was seen.
+  // Of several equally doubtful workers the one that was seen first.
   const Watched* root_cause() const {
     return *std::ranges::min_element(failed_, {}, [](const Watched* w) { return doubt(*w); });
   }
 
-  // Handles what happens until then, while workers run and it is not `enough`.
+  // Handles what happens until `deadline`, while workers run and it is not `enough`.
   void step_until(Clock::time_point deadline, const std::function<bool()>& enough) {
     while (running() > 0 && !enough() && Clock::now() < deadline) {
       step(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()) + milliseconds(1));
@@ -284,8 +284,8 @@ class Supervisor {
   void step(milliseconds timeout) {
     std::vector<pollfd> polled{{stop_.signal() == 0 ? stop_.descriptor() : -1, POLLIN, 0}};
     for (const Watched& w : workers_) {
-      // What closed its store is about to end, which no descriptor tells: look again soon. A
-      // program that it started may hold its descriptors open beyond its end: look now and then.
+      // A worker that closed its store is about to end, which no descriptor tells: look again soon.
+      // A program that it started may hold its descriptors open beyond its end: look now and then.
       if (!w.wait_status) timeout = std::min(timeout, w.ending ? kReapInterval : kPatrolInterval);
       for (const int fd : {w.store.get(), w.report.get(), w.out_relay.fd(), w.err_relay.fd()}) {
         polled.push_back({fd, POLLIN, 0});
@@ -356,7 +356,7 @@ class Supervisor {
     if (!succeeded(worker)) note_failed(worker);
   }
 
-  // What ended workers have written and nobody has read yet.
+  // Passes on what ended workers have written and nobody has read yet.
   void drain() {
     for (Watched& w : workers_) {
       w.out_relay.finish();

@@ -102,7 +102,7 @@ void handle_ends() {
   (void)done;
 }
 
-// What this thread's handlers run on: a stack that has overflowed has no room for them.
+// The stack on which this thread's handlers run: a stack that has overflowed has no room for them.
 class HandlerStack {
  public:
   HandlerStack() {
@@ -125,7 +125,7 @@ class HandlerStack {
   std::unique_ptr<char[]> memory_;
 };
 
-// What forked_returns() counts, in memory that forked processes share with this one.
+// The count of forked_returns(), in memory that forked processes share with this one.
 std::atomic<std::uint64_t>* shared_count() {
   static auto* const count = [] {
     void* const page = ::mmap(nullptr, sizeof(std::atomic<std::uint64_t>), PROT_READ | PROT_WRITE,

@@ -32,7 +32,7 @@ namespace {
 // report memory where".
 constexpr const char* kPlaceVariable = "LOCKSTEP_WORKER";
 
-// What a pipe that nobody reads yet has room for.
+// A pipe that nobody reads yet has room for this.
 constexpr std::size_t kLongestMessage = std::size_t{16} << 10;
 
 std::array<int, 3> descriptors_of(const WorkerPlace& place) {

@@ -49,7 +49,7 @@ struct WorkerProcess {
   Descriptor err;     ///< its stderr
 };
 
-/// Which call of launch() in the program it is, from 0, and where it stands.
+/// The number of this launch() call, from 0, and its source line.
 struct LaunchCall {
   std::int64_t number;
   std::string where;

@@ -66,7 +66,7 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// How names of temporary files next to `path` begin and end.
+// Names of temporary files next to `path` begin and end so.
 std::string prefix_of(const fs::path& path) {
   return str(".", path.filename().string(), ".");
 }
@@ -103,7 +103,7 @@ class NewFile {
   [[nodiscard]] bool publish() {
     const int reason = link_as(path_);
     if (reason == 0) return true;
-    // Whoever has published meanwhile may have swept this one's temporary name away.
+    // A writer that has published meanwhile may have swept this temporary name away.
     std::error_code error;
     if (reason == EEXIST || fs::exists(fs::symlink_status(path_, error))) return false;
     fail(path_, "written", reason);

@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 namespace lockstep {
 namespace {
 
-// What a folder with a run in it has; the first is there from the beginning.
+// The files of a run's folder; the first is there from the beginning.
 constexpr std::array<const char*, 3> kRunFiles{"config.yaml", "metrics.jsonl", "result.json"};
 
 void check_made(const fs::path& folder, const std::error_code& error) {

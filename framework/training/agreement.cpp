@@ -22,7 +22,7 @@ namespace lockstep::training {
 void start_alike(const std::vector<at::Tensor>& tensors, const AxisNames& axis_name) {
   const c10::AutoGradMode no_grad(false);
   for (const at::Tensor& tensor : tensors) {
-    // Of a version of its own: another trainer that has the parameter may go on.
+    // variable_data() counts versions of its own: another trainer of the parameter may go on.
     const at::Tensor values = tensor.variable_data();
     const at::Tensor message = values.contiguous();
     pbroadcast_(message, axis_name, 0);

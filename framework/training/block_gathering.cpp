@@ -126,7 +126,7 @@ void BlockGathering::after_backward(std::size_t part) {
   if (done.ends_at_input && is_own_) {
     for (const std::size_t bucket : done.buckets) left_(bucket);
   }
-  // What comes next ran before it in the forward; that may have begun already.
+  // The block that ran before this one in the forward comes next, unless its backward has begun.
   std::size_t place = order_.size();
   while (place > 0 && order_[place - 1] != part) --place;
   while (place-- > 1) {

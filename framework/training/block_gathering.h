@@ -48,8 +48,8 @@ class BlockGathering final : public std::enable_shared_from_this<BlockGathering>
     std::vector<std::size_t> buckets;
     std::size_t items = 0;
     bool ends_at_input = true;  // a run's backward is over when its input's gradient is there
-    int users = 0;              // runs whose backward goes on
-    std::size_t missing = 0;    // gradients, of the backward that goes on
+    int users = 0;              // runs whose backward has begun and not ended
+    std::size_t missing = 0;    // gradients, of the current backward
   };
   void gather(std::size_t part);
   void drop(std::size_t part);
@@ -66,7 +66,7 @@ class BlockGathering final : public std::enable_shared_from_this<BlockGathering>
   std::vector<std::size_t> order_;       // in this one, so far
   int keeps_everything_ = 0;             // how many ask for it
   bool keeps_graph_ = false;             // a graph of the backward may need all that was gathered
-  bool is_own_ = false;                  // the backward that goes on is the trainer's
+  bool is_own_ = false;                  // the current backward is the trainer's
   bool is_other_ = false;                // or another, whose end is awaited
 };
 

@@ -81,7 +81,7 @@ void DataParallel::add(std::size_t index, const at::Tensor& gradient) {
   gradients_->add(index, gradient);
 }
 
-// Of a plain backward: what .grad() holds of a parameter that it has not come to counts, too.
+// Ends a plain loss.backward(). Parameters that it did not reach count with what .grad() holds.
 void DataParallel::end_plain() {
   for (std::size_t i = 0; i < all_.tensors.size(); ++i) {
     const at::Tensor& gradient = all_.tensors[i].grad();

@@ -33,15 +33,17 @@ struct DataParallelOptions {
 ///   loss(model->forward(inputs), targets).backward();
 ///   optimizer.step();
 ///
-/// All replicas start from replica 0's parameters and buffers, and after each backward .grad() is
-/// the mean over the axis: sent in a few buckets, in the midst of the backward where that is
-/// faster. ZeroTrainer (zero.h) also cuts optimizer state, gradients and parameters into shards.
-/// Gradients of autograd::grad are the replica's own. A parameter that no replica's loss depends on
-/// has no gradient, and optimizers leave it as it is; what some replicas leave out counts as zeros
-/// there. Both are named once in the log. Forwards on different samples make buffers
-/// differ between replicas; each backward but accumulate() makes them equal again (`buffers`; by
-/// default floating ones become their mean): an evaluation sees one model. All replicas call
-/// everything alike, in the same order; for one thread.
+/// All replicas start from replica 0's parameters and buffers. After each backward .grad() is the
+/// mean over the axis: sent in a few buckets, in the midst of the backward where that is faster.
+/// ZeroTrainer (zero.h) also cuts optimizer state, gradients and parameters into shards.
+///
+/// - **Gradients.** Those of autograd::grad are the replica's own. If no replica's loss depends on
+///   a parameter, it has no gradient, and optimizers leave it as it is. If only some replicas'
+///   losses depend on it, the others count as zeros. Both are logged once.
+/// - **Buffers** differ between replicas after forwards on different samples. Each backward but
+///   accumulate() makes them equal again (`buffers`; by default floating ones become their mean):
+///   an evaluation sees one model.
+/// - **Calls.** All replicas call everything alike, in the same order; for one thread.
 class DataParallel {
  public:
   /// Averages the module's parameters that require a gradient, and its buffers. The module must
@@ -67,8 +69,8 @@ class DataParallel {
   /// loss that needs no gradient or has several elements, and for gradients that are not dense.
   void backward(const at::Tensor& loss, const training::BackwardOptions& options = {},
                 std::source_location where = std::source_location::current());
-  /// loss.backward() of a microbatch. Its gradients are added to the next backward's. Nothing is
-  /// sent.
+  /// A microbatch's loss.backward(), whose gradients are added to the next backward's. Sends
+  /// nothing.
   void accumulate(const at::Tensor& loss,
                   std::source_location where = std::source_location::current());
   /// Throws Error unless all replicas have equal parameters and buffers. The message names the
@@ -106,7 +108,7 @@ class DataParallel {
   training::UnusedParameters unused_;
   std::optional<training::ModuleBuffers> buffers_;
   std::optional<training::RandomDraws> random_draws_;
-  std::optional<AxisCall> call_;  // the backward that goes on
+  std::optional<AxisCall> call_;  // the current backward
   bool is_first_ = true;          // it is the first one since the last reduction
   bool is_last_ = true;           // its gradients are reduced
 };

@@ -135,8 +135,7 @@ bool FlatParameters::has_storage(std::size_t index) const {
   return storage_of(parameters_[index]) == placed_[index].storage.unsafeGetStorageImpl();
 }
 
-// Where a parameter was given another storage, tensors that use the old one keep its values, and
-// leave the bucket.
+// When a parameter gets another storage, tensors on the old one leave the bucket with its values.
 void FlatParameters::let_go(std::size_t index) {
   const bool is_here = buckets_[layout_.place(index).bucket].memory.defined();
   if (!is_here || has_storage(index) || placed_[index].storage.use_count() <= 1) return;
@@ -248,7 +247,7 @@ std::vector<std::size_t> FlatParameters::edit(const std::function<void()>& write
   std::vector<at::Tensor> fresh(parameters_.size());
   try {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      // What was replaced before is a change like those that follow.
+      // A value that was replaced before counts as a change, too.
       const at::Tensor values =
           state_of(i) == State::replaced ? parameters_[i].detach() : memory_of(i);
       put_anew(i, values.clone(at::MemoryFormat::Contiguous));

@@ -28,8 +28,8 @@ std::int64_t room_for(const at::Tensor& tensor) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Makes replica 0's `values` of floating `buffers` the replicas' mean: they plus the mean of the
-// differences, so that where all are equal the mean is it exactly.
+// Turns replica 0's `values` of floating `buffers` into the replicas' mean: the values plus the
+// mean of the differences. So if all are equal, the mean is exactly their value.
 void move_to_means(const std::vector<at::Tensor>& buffers, std::vector<at::Tensor>& values,
                    const AxisNames& axis_name) {
   at::ScalarType type = at::kFloat;
@@ -39,7 +39,7 @@ void move_to_means(const std::vector<at::Tensor>& buffers, std::vector<at::Tenso
   std::vector<at::Tensor> differences;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     if (!buffers[i].is_floating_point()) continue;
-    // Not of what is equal: infinities have no difference.
+    // Equal values differ by 0, infinities too, whose subtraction gives NaN.
     const at::Tensor difference = buffers[i].to(type) - values[i].to(type);
     differences.push_back(difference.masked_fill_(buffers[i].eq(values[i]), 0).flatten());
   }

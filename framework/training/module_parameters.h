@@ -25,13 +25,13 @@ namespace lockstep::training {
 
 /// A module's parameters, each once, under its first name.
 struct ModuleParameters {
-  torch::nn::Module* module = nullptr;  ///< which lives as long; nullptr: they are of a tree
+  torch::nn::Module* module = nullptr;  ///< must outlive this; nullptr for a tree's leaves
   std::size_t count = 0;                ///< of its parameters, each as often as it is registered
   std::vector<std::string> all_names;
   std::vector<at::Tensor> all;
   std::vector<bool> is_frozen;                ///< by tensor of `all`: requires no gradient
   std::map<std::string, at::Tensor> by_name;  ///< the same, under all of their names
-  // Of these, those that require a gradient:
+  // Those of `all` that require a gradient:
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;
   std::vector<std::int64_t> block_of;  ///< by tensor: 1 for those of blocks[0], …; 0: of none

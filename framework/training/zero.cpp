@@ -40,7 +40,7 @@ bool take_turns(const AxisNames& axis) {
   return pmax(at::zeros({}, at::kLong).fill_(own), axis).item<std::int64_t>() != 0;
 }
 
-// What a stage leaves whole, once for all replicas.
+// Logs once, for all replicas, what a stage leaves whole.
 void tell_what_stays(const ZeroOptions& options, const tree::FlatLayout& layout,
                      const training::FlatGradientOptions& how, bool cuts) {
   if (axis_index(options.axis_name) != 0) return;
@@ -85,7 +85,7 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
   queue_ = std::make_unique<collectives::AxisQueue>(axis_, options_.overlap != Overlap::off, where);
   gather_queue_ =
       std::make_unique<collectives::AxisQueue>(axis_, options_.overlap != Overlap::off, where);
-  // What is cut must be so before the first forward.
+  // Parameters must be cut before the first forward.
   if (options_.stage == 3) lay_out(at::Tensor());
 }
 
@@ -146,7 +146,7 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
       options_.clip_norm ? clip_scale(report.gradient_norm, *options_.clip_norm) : 1.0;
   update_->update({.lr = lr, .gradient_scale = scale, .clip_value = options_.clip_value}, skipped);
   flat_parameters_->publish();
-  // What the module was made in, and the parts of the first step that come but once.
+  // The memory in which the module was made, and parts of the first step that come but once.
   if (updates_++ == 0) release_freed_memory();
   return report;
 }
@@ -339,7 +339,7 @@ StepReport ZeroTrainer::judged(const training::StepVotes& votes) {
 
 void ZeroTrainer::lay_out(const at::Tensor& loss) {
   const c10::AutoGradMode no_grad(false);
-  // What replicas hold together need not be gathered.
+  // Parameters that replicas hold together need not be gathered.
   const bool cuts = training::cuts_parameters(
       options_.stage, [&] { return common_zeros({1}, at::kByte, axis_).is_common; });
   const tree::FlatLayout layout = training::flat_layout(

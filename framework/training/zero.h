@@ -29,39 +29,39 @@ struct StepReport {
   std::string reason{};      ///< why: "the gradient of parameter 'w' is not finite"
 };
 
-/// Synchronized data-parallel training of a module by the replicas of an axis, with optimizer
-/// state, gradients and parameters cut into shards as ZeRO's stages have it (Rajbhandari et al.,
+/// Synchronized data-parallel training of a module by the replicas of an axis. Optimizer state,
+/// gradients and parameters are cut into shards as ZeRO's stages have it (Rajbhandari et al.,
 /// arXiv:1910.02054). All stages give the same bits, whatever the placement, buckets and overlap.
 ///
 ///   ZeroTrainer trainer(*model, {.stage = 2, .optimizer = {.name = "adam", .lr = 1e-3}});
 ///   trainer.backward(loss(model->forward(inputs), targets));
 ///   trainer.step(1e-3);
 ///
-/// Parameters lie in flat buckets; replicas that share memory hold one copy. The module stays an
-/// ordinary one, and tensors that share a parameter's storage follow it. For Ψ bytes of parameters,
-/// N replicas and m microbatches, a replica sends this much over a network in each step:
-/// 2(N-1)/N Ψ at stages 0 to 2, (1 + 2m)(N-1)/N Ψ at stage 3. With reduce_every_microbatch it is
-/// 2m, 1 + m, 1 + m and 3m times (N-1)/N Ψ at stages 0, 1, 2 and 3.
-///
-/// Between the trainer's calls a program may replace values as a whole (torch::load, set_data). If
-/// they are alike on all replicas, training goes on with them from the next step. Writing into
-/// parameters is allowed in edit_parameters() alone, and before the first backward() if alike on
-/// all replicas. Any other write is a ValueError of the next backward() or step(), with every
-/// placement. A write that LibTorch's version counters do not count (through data_ptr(), or
-/// p.data().mul_()) is noticed only if it changes one of four elements of the parameter: do not
-/// write so. A change of dtype or shape needs a new trainer, and so does an unfrozen parameter. As
-/// PyTorch's optimizers do, step() leaves parameters as they are that are frozen, or that no
-/// replica's loss depends on.
-///
-/// Forwards on different samples make buffers differ between replicas. step() makes them equal
-/// again (`buffers`; by default floating ones become their mean): an evaluation sees one model.
-///
-/// At stage 3 a Block's parameters (block.h) have values while it runs, in its backward and under
-/// whole_parameters(); at other times they are tensors on the meta device. Other parameters, and
-/// all where replicas share memory, always have values. When the trainer ends each replica owns
-/// ordinary parameters again; parameters in shards only after release_parameters(). Half types are
-/// trained on float32 masters in the optimizer's state. All replicas call everything alike, in the
-/// same order; for one thread.
+/// - **Memory.** Parameters lie in flat buckets; replicas that share memory hold one copy. The
+///   module stays an ordinary one, and tensors that share a parameter's storage follow it. Half
+///   types are trained on float32 masters in the optimizer's state.
+/// - **Bytes sent** over a network by a replica in a step, for Ψ bytes of parameters, N replicas
+///   and m microbatches: 2(N-1)/N Ψ at stages 0 to 2, (1 + 2m)(N-1)/N Ψ at stage 3. With
+///   reduce_every_microbatch: 2m, 1 + m, 1 + m and 3m times (N-1)/N Ψ at stages 0, 1, 2 and 3.
+/// - **New values.** Between the trainer's calls a program may replace values as a whole
+///   (torch::load, set_data). If they are alike on all replicas, training goes on with them from
+///   the next step. A change of dtype or shape needs a new trainer.
+/// - **Writes** into parameters are allowed in edit_parameters(), and before the first backward()
+///   if alike on all replicas. Any other write is a ValueError of the next backward() or step(),
+///   with every placement. Do not write past LibTorch's version counters (data_ptr(),
+///   p.data().mul_()): that is noticed only if it changes one of four sampled elements of the
+///   parameter.
+/// - **Left alone.** As in PyTorch, step() changes no parameter that is frozen or that no replica's
+///   loss depends on. An unfrozen parameter needs a new trainer.
+/// - **Buffers** differ between replicas after forwards on different samples. step() makes them
+///   equal again (`buffers`; by default floating ones become their mean): an evaluation sees one
+///   model.
+/// - **Stage 3.** A Block's parameters (block.h) have values while it runs, in its backward and
+///   under whole_parameters(); at other times they are on the meta device. Other parameters, and
+///   all where replicas share memory, always have values.
+/// - **The end** gives each replica ordinary parameters again. Parameters in shards need
+///   release_parameters() for that.
+/// - **Calls.** All replicas call everything alike, in the same order; for one thread.
 class ZeroTrainer {
  public:
   /// All replicas start from replica 0's parameters and buffers. The module must live as long as
@@ -157,7 +157,7 @@ class ZeroTrainer {
   training::ModuleParameters parameters_;
   training::ParameterClaims claims_;
   training::GradientHooks hooks_;
-  std::optional<AxisCall> call_;  // the backward that goes on
+  std::optional<AxisCall> call_;  // the current backward
   // By parameter: the mean gradient that the program sees between backward and step.
   std::vector<at::Tensor> shown_ = std::vector<at::Tensor>(parameters_.tensors.size());
   std::vector<std::int64_t> shown_versions_;
@@ -173,8 +173,8 @@ class ZeroTrainer {
   std::int64_t updates_ = 0;
   bool has_bad_loss_ = false;  // one of the step was not finite
   bool is_released_ = false;
-  // Of gradients and, apart, of parameters: the order of the ones among the others may differ
-  // between replicas that do not use the same parameters. Ended before the buffers are.
+  // Two queues: replicas may interleave gradient and parameter calls differently. They end before
+  // the buffers do.
   std::unique_ptr<collectives::AxisQueue> queue_;
   std::unique_ptr<collectives::AxisQueue> gather_queue_;
 };

@@ -19,8 +19,8 @@ namespace lockstep::training {
 // (1) Replicas that share memory hold the parameters once, at every stage: then each updates its
 //     shard at stage 0, too, and nothing is in shards at stage 3.
 // (2) Not where microbatches are summed before they are reduced.
-// Replicas that take turns sum their gradients as they come, from stage 1 on and where they hold
-// the parameters once. Compressed gradients are never summed so.
+// Replicas that take turns sum their gradients as they come, from stage 1 on or where they hold the
+// parameters once. Compressed gradients are never summed so.
 
 /// Whether blocks' parameters are cut into shards. `is_common()` says whether replicas hold the
 /// parameters once; it is called at stage 3 alone.

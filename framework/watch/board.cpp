@@ -18,7 +18,7 @@ struct SeatWriting : Writing {
   }
 };
 
-// What the member does now.
+// Writes what the member does now.
 void write_now(SeatWords& words, std::uint64_t fingerprint, std::string_view text) noexcept {
   RecordWords& record = words.records[1 - words.last.load()];
   record.fingerprint.store(fingerprint);
@@ -88,7 +88,7 @@ Board::Seat::Seat(std::shared_ptr<BoardState> state, int worker, std::uint64_t i
   words_->finished.store(0);
   words_->last.store(0);
   write_text(words_->name, std::size(words_->name), name);
-  // The parent last, and gone first: who counts a map's children finds each by its id.
+  // The parent is written last and removed first: threads that count children find each by its id.
   words.ids[index_].store(id);
   words.parents[index_].store(parent);
 }
@@ -116,7 +116,7 @@ void Board::Seat::start(Group& group, int place, const CallRecord& call) {
     words_->completed.store(0);
     write_now(*words_, call.fingerprint, call.text);
   }
-  // After the rest: who sees that the member has arrived can see what it has called.
+  // Written after the rest: a thread that sees the arrival can see what the member has called.
   arrived.store(number);
 }
 
@@ -146,7 +146,7 @@ void Board::Seat::threw(std::string_view text) noexcept {
   write_now(*words_, 0, text);
 }
 
-// First where there is room for all of it.
+// The verdict is published first, where there is room for all of it.
 void Board::Seat::fell_out(std::string_view verdict) noexcept {
   const std::uint64_t id = state_->memory.worker(worker_).ids[index_].load();
   const Board::Verdict whole{.text = std::string(verdict)};

@@ -22,7 +22,7 @@ constexpr int kTries = 64;
 
 static_assert(sizeof(WorkerWords) % kPage == 0 && sizeof(PublicWords) % kPage == 0);
 
-// Of a group's entry: the number of its members, then theirs.
+// The size of a group's entry, in words: the number of its members, then the members.
 std::uint64_t words_of(std::size_t members) {
   return 1 + members * sizeof(MemberWords) / sizeof(Word);
 }
@@ -405,8 +405,8 @@ void BoardState::remove_group(int worker, std::uint64_t key) noexcept {
   books.groups.erase(key);
 }
 
-// Whoever waits in a call of the group holds it, and reads from this entry whether this worker's
-// members have arrived, maybe long after they have gone on and let go of it.
+// A member that waits in a call of the group holds it. It reads from this entry whether this
+// worker's members have arrived, maybe long after they have gone on and let go of it.
 bool BoardState::is_held_elsewhere(int worker, std::uint64_t key, std::uint64_t offset) const {
   WorkerWords& words = memory.worker(worker);
   const MemberWords* entry = members_at(words, offset);

@@ -59,8 +59,8 @@ struct SeatWords {
   Word completed;
   /// How many members the map runs that it is in.
   Word children;
-  /// How many calls it has finished, and which record is of the last. The other record is of what
-  /// it does now: the call, the map, or what it has thrown.
+  /// How many calls it has finished. `last` is the record of the last finished call; the other
+  /// record holds the current call, map or error.
   Word finished;
   Word last;
   Word name[8];

@@ -54,7 +54,7 @@ std::string name_of(const BoardMemory& memory, SeatIndex place) {
   return read_text(seat.name, std::size(seat.name));
 }
 
-// Members of whom a message says the same.
+// Members of which a message says the same.
 struct Clause {
   SeatState state;
   std::string text;
@@ -72,8 +72,7 @@ class Message {
  public:
   explicit Message(const BoardMemory& memory) : memory_(memory) {}
 
-  // Adds what a member does; `call` is what it waits in. A member counts once. False if its seat
-  // has changed.
+  // Adds what a member does, once; `call` is what it waits in. False if its seat has changed.
   bool add(const SeatView& seat, const PendingCall* call) {
     if (!seen_.insert(seat.place).second) return true;
     const auto texts = read_texts(memory_, seat);
@@ -124,7 +123,7 @@ class Message {
     return str(who, one ? " has thrown: " : " have thrown: ", clause.text);
   }
 
-  // Which call it is, where another one that is not the same looks like it.
+  // Tells this call from another one with the same text; "" if there is none.
   [[nodiscard]] std::string which(const Clause& clause) const {
     const bool alike = std::ranges::any_of(clauses_, [&](const Clause& other) {
       return other.call != nullptr && other.text == clause.text && other.call != clause.call;
@@ -139,8 +138,8 @@ class Message {
     return str(" (", ordinal(clause.call->number), " of ", replicas(names), ")");
   }
 
-  // What the clauses do not show: that calls with the same text differ, or that two calls differ
-  // only in that one of them is differentiated.
+  // Says what the clauses do not show: that calls with the same text differ, or that two calls
+  // differ only in that one of them is differentiated.
   [[nodiscard]] std::string hints() const {
     bool unseen = false;
     bool gradients = false;
@@ -184,8 +183,8 @@ std::string describe(const BoardMemory& memory, const MissingMember& missing) {
              doing(memory, *missing.seat));
 }
 
-// How near to the cause what a member has thrown is: the cause, a loss that a cause may have had,
-// what came of what another has thrown. Who has returned has thrown nothing.
+// How near to the cause a member's error is: it is the cause; a loss, which may have a cause; or it
+// follows from another member's error. A member that has returned has no error.
 enum class Origin { none, cause, loss, follower };
 
 Origin origin_of(const BoardMemory& memory, const SeatView& seat) {
@@ -196,7 +195,7 @@ Origin origin_of(const BoardMemory& memory, const SeatView& seat) {
   return Origin::cause;
 }
 
-// What the search has found, as a message about all whom it has come by.
+// What the search has found, as a message about all members on its path.
 std::optional<Board::Verdict> described(const BoardMemory& memory, const VerdictSearch& search) {
   Message message(memory);
   bool is_same = true;
@@ -221,7 +220,7 @@ std::optional<Board::Verdict> described(const BoardMemory& memory, const Verdict
                         .settled = search.found().has_failed || search.is_settled()};
 }
 
-// Who has come by another way to what others have found before.
+// A verdict that other members have published on a call of this path: they found it by another way.
 std::optional<Board::Verdict> known_on_the_way(const BoardMemory& memory,
                                                const VerdictSearch& search) {
   for (const PendingCall* call : search.found().calls) {
@@ -230,7 +229,7 @@ std::optional<Board::Verdict> known_on_the_way(const BoardMemory& memory,
   return std::nullopt;
 }
 
-// Who waits for one that has ended with a mismatch ends with the same.
+// A member that waits for one that has ended with a mismatch ends with the same mismatch.
 std::optional<Board::Verdict> inherited(const BoardMemory& memory, const VerdictSearch& search) {
   for (const SeatView& seat : search.found().gone) {
     if (seat.state != SeatState::threw) continue;
@@ -242,7 +241,7 @@ std::optional<Board::Verdict> inherited(const BoardMemory& memory, const Verdict
   return std::nullopt;
 }
 
-// Board::absentees() for who sits at `place`.
+// Board::absentees() for the member at `place`.
 std::string absentees_of(const BoardMemory& memory, SeatIndex place) {
   VerdictSearch search(memory);
   const PendingCall* call = search.call_of(place);

@@ -188,7 +188,8 @@ bool VerdictSearch::visit_map(const SeatView& seat) {
   return false;
 }
 
-// Who has thrown is the cause of all else; then what the members in the call have called.
+// Whether the call can never end: a member of it has ended, or the waiting members' calls differ.
+// If one has thrown, that is the cause.
 bool VerdictSearch::is_final(const PendingCall& call) {
   std::vector<SeatView> gone = call.left;
   for (const MissingMember& missing : call.missing) {

@@ -18,7 +18,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// What a value must be, one function a kind: each takes the text, or says what is wrong with it.
+// The rules of values, one function a kind: each takes the text, or says what is wrong with it.
 
 std::function<std::int64_t(const std::string&)> count_up_to(std::int64_t high) {
   return [high](const std::string& text) {
@@ -77,7 +77,7 @@ std::filesystem::path output_file(const std::string& text) {
   return file;
 }
 
-// What `parse` finds wrong with the flag's value gains the flag.
+// Calls `parse`, and adds the flag to what it finds wrong with the value.
 template <typename Parse>
 auto parse_value(const std::string& flag, const std::string& text, const Parse& parse) {
   try {
@@ -152,7 +152,7 @@ const std::vector<Flag>& all_flags() {
   return flags;
 }
 
-// That of `--help` or `--version`, "" for anything else.
+// The text of `--help` or `--version`, "" for anything else.
 std::string text_for(const std::string& flag) {
   return flag == "--help"      ? help_text()
          : flag == "--version" ? "lockstep " LOCKSTEP_VERSION "\n"

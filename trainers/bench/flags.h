@@ -21,17 +21,17 @@ struct Options {
   std::filesystem::path json;    ///< empty: none
   std::filesystem::path plot;    ///< empty: none
 
-  // Of collectives and training.
+  // For collectives and training.
   std::vector<std::int64_t> replicas{2, 4};
   std::vector<LaunchMode> launch{LaunchMode::processes};
 
-  // Of collectives.
+  // For collectives.
   std::vector<Operation> operations{Operation::all_reduce, Operation::reduce_scatter,
                                     Operation::all_gather};
   std::vector<std::int64_t> sizes{8,         64,      1 << 10, 8 << 10,  64 << 10,
                                   256 << 10, 1 << 20, 8 << 20, 64 << 20, 256 << 20};  ///< ascending
 
-  // Of training.
+  // For training.
   std::vector<std::string> measured{"steps", "launches"};
   std::vector<std::string> models{"mlp", "cnn"};
   std::vector<std::int64_t> stages{0, 1, 2, 3};  ///< of ZeRO

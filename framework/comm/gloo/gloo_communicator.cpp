@@ -95,8 +95,8 @@ struct Message {
 };
 
 // One replica's TCP connections to all others, over Gloo's transport: a full mesh of pairs that
-// found each other through a store. It moves messages and does not know what they mean. Those of a
-// user, which is known by its Cancellation, can be interrupted without those of others.
+// found each other through a store. It moves messages and does not know what they mean. Each
+// belongs to a user, known by its Cancellation, and one user's messages can be interrupted alone.
 class GlooLink {
  public:
   GlooLink(Store& store, int rank, int size, const ConnectOptions& options)
@@ -128,7 +128,7 @@ class GlooLink {
   GlooLink& operator=(const GlooLink&) = delete;
 
   [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
-  // What ends all users.
+  // Cancelling this ends the messages of all users.
   [[nodiscard]] const std::shared_ptr<Cancellation>& cancellation() const noexcept {
     return cancellation_;
   }
@@ -147,7 +147,7 @@ class GlooLink {
   void exchange(const Cancellation& user, std::uint64_t tag, std::vector<Message> messages) {
     user.check();
     if (messages.empty()) return;
-    // What arrives early finds its buffer.
+    // Receives come first: a message that arrives early finds its buffer.
     std::ranges::stable_partition(messages, &Message::is_received);
     struct InFlight {
       GlooLink& link;
@@ -203,8 +203,8 @@ class GlooLink {
   }
 
  private:
-  // Every pair has an address of its own, which the other end must know: each replica publishes one
-  // an other replica, then connects to all.
+  // Every pair has an address of its own, which the other end must know. Each replica publishes an
+  // address for each other replica, then connects to all.
   void connect(Store& store, const ConnectOptions& options) {
     {
       const WithoutPreemption for_its_thread;
@@ -224,17 +224,17 @@ class GlooLink {
       const std::string address = store.get(address_key(peer, rank_), options.connect_timeout);
       context_->getPair(peer)->connect(std::vector<char>(address.begin(), address.end()));
     }
-    // Gloo's connect waits for the peer and cannot be interrupted. So nobody returns, and fails
-    // perhaps, before all have connected: a failure would end those who still look for addresses,
-    // and whoever waits for one of them would wait until the timeout.
+    // Gloo's connect waits for the peer and cannot be interrupted. So no replica returns, and fails
+    // perhaps, before all have connected. A failure would end replicas that still look for
+    // addresses, and others that wait for one of these would wait until the timeout.
     store.set(connected_key(rank_), "");
     for (int peer = 0; peer < size_; ++peer)
       (void)store.get(connected_key(peer), options.connect_timeout);
   }
 
-  // Where a connection ends, Gloo tells those whose messages have not begun, and forgets the one
-  // that is half read or half written: its waiter would wait in vain. So one message from every
-  // peer never begins, and whoever waits for these tells all others.
+  // If a connection ends, Gloo tells the waiters of messages that have not begun. It forgets a
+  // message that is half read or half written: its waiter would wait in vain. So one message from
+  // every peer never begins, and the thread that waits for these tells all other waiters.
   void watch() {
     std::vector<int> peers;
     for (int peer = 0; peer < size_; ++peer) {
@@ -261,7 +261,7 @@ class GlooLink {
       try {
         closing = !message->waitRecv(kForever);
       } catch (const std::exception&) {
-        // Which one it was shows when the next message is to come from it.
+        // The next recv() from the lost peer throws, and so shows which one it is.
       }
       const std::lock_guard lock(mutex_);
       watched_ = nullptr;
@@ -381,7 +381,7 @@ class GlooMember final : public LocalMembers {
   bool is_network() const noexcept override { return true; }
   const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
-  // The other replicas, starting with the next: so that not all send to the same one at once.
+  // Messages go to the next replica first: so that not all send to the same one at once.
   void exchange(const Outbox& out, Inbox& in) override {
     std::vector<Message> messages;
     for (std::size_t step = 1; step < members_.size(); ++step) {

@@ -142,7 +142,7 @@ struct HostMemory::Head {
   } slots[kGroups];
 };
 
-// Who dies while it holds the lock leaves a table in which a region is held for good at worst.
+// A process that dies while it holds the lock leaves, at worst, a region that is held for good.
 class HostMemory::Lock {
  public:
   explicit Lock(pthread_mutex_t& mutex) : mutex_(mutex) {

@@ -18,12 +18,11 @@
 namespace lockstep::comm {
 namespace {
 
-// Between two looks at whether something has ended a wait.
+// The time between two looks at whether something has ended a wait.
 constexpr std::chrono::milliseconds kSlice{10};
-// How long a replica that comes later than this one is looked out for before it is worth a system
-// call: about 3 microseconds on a core of its own, then for longer than a sleeper takes to wake on
-// one that others may have meanwhile. Two that take turns in waking each other would do nothing
-// else.
+// A wait looks for a later replica this long before it makes a system call: about 3 microseconds on
+// a core of its own, then for longer than a sleeper takes to wake on a core that others may have
+// meanwhile. Two replicas that wake each other in turn would do nothing else.
 constexpr int kSpins = 100;
 constexpr std::chrono::microseconds kYielding{100};
 
@@ -91,7 +90,7 @@ void SharedLink::wait(const Cancellation& user, const Flag& flag, std::uint32_t 
   while (!flag.wait(round, {}, kSlice)) {
     user.check();
     const int lost = lost_one_of(group);
-    // What it did before it ended counts.
+    // What the lost replica did before its end counts.
     if (lost >= 0 && !flag.reached(round)) {
       throw ProcessEnded(
           str("replica ", rank_, " lost replica ", lost, ", whose process has ended"));
@@ -113,7 +112,7 @@ SharedRounds::SharedRounds(std::shared_ptr<SharedLink> link, std::vector<int> me
   Key key(channel);
   for (const int member : members_) key = key.fold(static_cast<std::uint64_t>(member));
   region_ = link_->memory().hold(key.bits(), count());
-  // It goes on where this replica has left off with an object before this.
+  // The counts go on where an earlier object of this replica and group has left off.
   round_ = region_->line(me()).round.value();
   verbs_ = region_->line(me()).verbs.load();
 }

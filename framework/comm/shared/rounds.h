@@ -57,10 +57,11 @@ class SharedLink {
 /// So a member is always in one of two states:
 ///
 ///   working  in round r (flag at r - 1): everybody has finished round r - 1. What any member wrote
-///            before that may be read. What is written now is nobody else's to touch.
+///            before that may be read. No other member may touch the memory that this member
+///            writes now.
 ///   waiting  at the end of round r (flag at r): the others are in round r, or at its end, or
 ///            already at work in round r + 1, but not behind that, since they would wait for this
-///            flag. What round r wrote may be read by them from now on.
+///            flag. They may read what round r wrote from now on.
 ///
 /// What memory may be used for follows from this:
 /// - What round r writes is read in round r + 1 and may be overwritten in round r + 2, since all

@@ -38,7 +38,7 @@ std::vector<std::size_t> offsets_of(std::span<const std::size_t> sizes) {
   return starts;
 }
 
-// What each member tells the others of an attempt.
+// The message of each member about its attempt.
 struct Outcome {
   std::uint64_t offset = 0;
   std::array<char, 248> error{};  ///< ends with a zero; empty: it went well
@@ -125,8 +125,8 @@ class SharedCommunicator final : public Communicator {
     }
   }
 
-  // The first round of a verb. Whether `input` is short: then those who `say` something have said
-  // all of it.
+  // The first round of a verb. Returns whether `input` is short: then the replicas that `say`
+  // something have said all of it.
   bool meet(Verb::Kind verb, ConstBytes input, Bytes output, bool says = true) {
     const bool short_one = is_short(input.size());
     const ConstBytes said = short_one && says ? input : ConstBytes();
@@ -169,8 +169,8 @@ class SharedCommunicator final : public Communicator {
     rounds_.finish_round();
   }
 
-  // Of each part a replica writes for every other the slice which that one reduces, and reduces its
-  // own, which stays where it is, into its output and into its chunk, where the others read it.
+  // Of each part, a replica writes the slices that others reduce into its chunk. It reduces its own
+  // slice, which stays in place, into its output and its chunk, where the others read it.
   void all_reduce_staged(ConstBytes input, Bytes output, reduce::ElementType type,
                          reduce::ReduceOp op) {
     const std::size_t parts = parts_in(input.size(), HostMemory::kChunkBytes);
@@ -249,8 +249,7 @@ class SharedCommunicator final : public Communicator {
     rounds_.finish_round();
   }
 
-  // Passes `own` to all others, and what they pass, which has `bytes` or nothing, to where
-  // `incoming` of them says.
+  // Passes `own` to all others. Receives `bytes` or nothing from each replica p into incoming(p).
   template <typename Incoming>
   void share(ConstBytes own, std::size_t bytes, const Incoming& incoming) {
     constexpr std::size_t kPart = HostMemory::kChunkBytes;
@@ -273,7 +272,7 @@ class SharedCommunicator final : public Communicator {
     const auto incoming = [&](std::size_t p) { return output.subspan(recv_at[p], recv_sizes[p]); };
     copy_bytes(outgoing(me()), incoming(me()));
     rounds_.next_verb();
-    // What is sent to each replica comes first; then, if it fits, all of it.
+    // The sizes for each replica come first; then, if they fit, the bytes themselves.
     const Bytes table = rounds_.own_small().first(count() * sizeof(std::size_t));
     std::memcpy(table.data(), send_sizes.data(), table.size());
     const bool own_is_short = is_short(table.size() + input.size());
@@ -314,7 +313,7 @@ class SharedCommunicator final : public Communicator {
     });
   }
 
-  // What is `outgoing` to each replica in up to `parts` pieces; `read` reads those of each part.
+  // Sends outgoing(p) to each replica p in up to `parts` pieces. read(part) reads those of a part.
   template <typename Outgoing, typename Read>
   void pass_pieces(std::size_t parts, const Outgoing& outgoing, const Read& read) {
     const std::size_t piece = piece_bytes();
@@ -345,8 +344,8 @@ class SharedCommunicator final : public Communicator {
           [&](std::size_t p) { return p == from ? data : Bytes(); });
   }
 
-  // The first member's extent, which the others attach to while it holds it. Each then takes the
-  // memory of a part itself, so that it is near to the core that runs it.
+  // The first member allocates the extent, and the others attach to it while it holds it. Each then
+  // takes the memory of a part itself, so that this part is near to the core that runs it.
   SymmetricBuffer do_allocate(std::size_t bytes, Copies copies) {
     SharedExtents& extents = *link_->memory().extents();
     const std::size_t stride = whole_pages(bytes);
@@ -376,12 +375,12 @@ class SharedCommunicator final : public Communicator {
     return std::make_shared<SharedCommunicator>(link_, std::move(in_world), own_place, channel);
   }
 
-  // Where a chunk has a piece for each replica: pieces begin at whole elements and cache lines.
+  // The size of a replica's piece of a chunk: pieces begin at whole elements and cache lines.
   std::size_t piece_bytes() const {
     return HostMemory::kChunkBytes / count() / kAligned * kAligned;
   }
   static constexpr std::size_t kAligned = 64;
-  // What `from` has written for this replica.
+  // The piece that `from` has written for this replica.
   ConstBytes piece_of(std::size_t from, std::size_t part) const {
     return rounds_.chunk(from, part).subspan(me() * piece_bytes(), piece_bytes());
   }

@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Who ends by itself cleans up what it has on this machine.
+// A system that ends by itself cleans up what it has on this machine.
 constexpr std::chrono::seconds kFinishPatience{10};
 constexpr std::chrono::milliseconds kStopPatience{1500};
 constexpr std::chrono::seconds kTermPatience{2};

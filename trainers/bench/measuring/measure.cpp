@@ -22,7 +22,7 @@ std::int64_t calls_of_batch(Workers& workers, double batch_seconds) {
   }
 }
 
-// What a system's batches took, added up to a measurement in the end.
+// A system's batches, added up to a measurement in the end.
 struct Batches {
   Measurement measurement;
   std::vector<std::vector<double>> parts{kStepPartNames.size()};

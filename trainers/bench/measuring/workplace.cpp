@@ -47,7 +47,7 @@ std::vector<pid_t> children() {
   return found;
 }
 
-// Those of a killed process become this one's, and are next.
+// Children of a killed process become children of this one, and are next.
 void end_children() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   while (std::chrono::steady_clock::now() < deadline) {

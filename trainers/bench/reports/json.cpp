@@ -92,7 +92,7 @@ Json training_json(const TrainingResult& result) {
   return json;
 }
 
-// What all reports have.
+// The part that all reports have.
 Json heading_json(const char* measurement, const Heading& heading) {
   const MachineFacts& machine = heading.machine;
   const auto system_json = [](const SystemFacts& system) {

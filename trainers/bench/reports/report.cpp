@@ -21,7 +21,7 @@ std::string plain_label(const SystemFacts& peer) {
   return "plain" + peer.label.substr(peer.name.size());
 }
 
-// Of the first of Lockstep's ways to train.
+// The label of the first of Lockstep's ways to train.
 std::string first_own_label(const TrainingResult& result) {
   for (const Measurement& measurement : result.measurements) {
     if (measurement.system.own && !is_reference(measurement)) return measurement.system.label;

@@ -121,7 +121,7 @@ class Training : public ReplicaTask {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // What has passed since the last lap was for `part`.
+  // Counts the time since the last lap for `part`.
   void lap(StepPart part) {
     const Clock::time_point now = Clock::now();
     parts_[static_cast<std::size_t>(part)] += std::chrono::duration<double>(now - last_).count();
@@ -137,8 +137,8 @@ class Training : public ReplicaTask {
   Tensor token_ = at::zeros({1});
 };
 
-// What a replica cannot do without: forward, backward into fresh gradients, and the update of its
-// share of as many values as the model has.
+// The parts that a replica cannot do without: forward, backward into fresh gradients, and the
+// update of its share of as many values as the model has.
 class Alone : public Training {
   void train(Model& model) override {
     parameters_ = model.parameters();
