@@ -61,38 +61,41 @@ A system that this machine lacks is left out, with a line that says why; one tha
 must be there.
 
 Sizes. A size S is that of the whole buffer: all_reduce takes S and gives S on each of N replicas,
-reduce_scatter takes S and gives S/N, all_gather takes S/N and gives S. For these sizes that are no
-whole number of floats a replica are rounded up.
+reduce_scatter takes S and gives S/N, all_gather takes S/N and gives S. In reduce_scatter and
+all_gather, S is rounded up to a whole number of floats for each replica.
 
-How is measured. All systems run at the same time, each as N replicas that sleep until it is their
-turn. For each case (operation, replicas, size) each makes its buffers, and its result is checked.
-Then, again and again, every system in turn runs one batch: a barrier, and as many calls one after
-another as take about 3 ms, at least one. A sample is the time from the first replica's begin to the
-last one's end, divided by the calls. Tables show the median, and by how many percent the lower and
-the upper quartile differ from it.
+How is measured. All systems run at the same time, each as N replicas. These sleep until it is their
+turn. For each case (operation, replicas, size) each system makes its buffers, and its result is
+checked. Then the systems take turns again and again. In its turn a system runs one batch: a
+barrier, then calls one after another for about 3 ms, at least one. A sample is the time from the
+first replica's begin to the last one's end, divided by the calls. Tables show the median, and by
+how many percent the lower and the upper quartile differ from it.
 
 Bus bandwidth is as NCCL's tests define it, so that sizes, operations and numbers of replicas can be
 compared: for a call that takes t, all_reduce 2 (N-1)/N S/t, the others (N-1)/N S/t.
 
-The limit is this machine's memory: what min(N, cores) threads copy from buffers larger than any
-cache to others, bytes read and written together, with normal or non-temporal stores or memcpy,
-whichever is the fastest. In parentheses stands, from 1 MiB on, which part of it a system uses for
-what must be read and written at the least, all replicas together: all_reduce N S read and N S
-written, reduce_scatter N S and S, all_gather (N-1) S and (N-1) S. What stays in caches can be more
-than 100%.
+The limit is this machine's memory: min(N, cores) threads copy from buffers larger than any cache to
+others. Bytes read and written count together. Normal stores, non-temporal stores and memcpy are
+tried; the fastest counts. From 1 MiB on, the number in parentheses is the part of the limit that a
+system uses for what must be read and written at the least. That is, for all replicas together:
+all_reduce N S read and N S written, reduce_scatter N S and S, all_gather (N-1) S and (N-1) S. What
+stays in caches can be more than 100%.
 
-bench training: a sample is a batch of steps of about 60 ms, divided by them; each model on each
-number of replicas has processes of its own. Parts of a step are medians of the replicas' own
-clocks. Forward, backward and update are what they take alone, in processes that do nothing else,
-as many and at the same time (for PyTorch: in its plain loop); what the step takes longer than
-these and the data is communication, which noise can make less than nothing. The floor is forward
-and backward alone, and Adam's 28 bytes a parameter at the memory's speed as above, each parameter
-updated once by one of the replicas. Efficiency is the time of one replica (PyTorch: of the plain
-loop) that takes its turns among the others, over the time here, where each replica has a core.
-Memory is the largest replica's peak (VmHWM) and what all have in the end, shared pages counted
-once (Pss).
-Launches: 4 processes train one step of the pmean example; from the start of the program to the
-line that says that the step is done, 5 times in turn if --repetitions does not say otherwise.
+bench training: a sample is a batch of steps of about 60 ms, divided by the steps. Each model on
+each number of replicas has processes of its own.
+- Parts of a step are medians of the replicas' own clocks. Forward, backward and update are measured
+  alone: in as many processes, at the same time, that do nothing else (PyTorch: in its plain loop).
+  Communication is what a step takes longer than these and the data. Noise can make it less than
+  nothing.
+- The floor is forward and backward alone, and Adam's 28 bytes a parameter at the memory's speed as
+  above. One of the replicas updates each parameter, once.
+- Efficiency is the time of one replica (PyTorch: of the plain loop) that takes its turns among the
+  others, over the time here. It is there if each replica has a core.
+- Memory is the largest replica's peak (VmHWM) and what all have in the end, shared pages counted
+  once (Pss).
+- Launches: 4 processes train one step of the pmean example. Measured is the time from the start of
+  the program to the line that says that the step is done, 5 times in turn unless --repetitions says
+  otherwise.
 
 Exit status: 0 done; 2 arguments; 3 a system failed; 1 any other error; 130 Ctrl-C; 143 SIGTERM.
 
