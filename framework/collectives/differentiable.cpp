@@ -15,8 +15,8 @@
 namespace lockstep::collectives {
 namespace {
 
-// What is said of leaves must fit into a record's text beside the rest of it, and as much be said
-// of leaves that are alike.
+// The text about leaves ends here: it must fit into a record beside the rest, and calls with the
+// same leaves must list equally many.
 constexpr std::size_t kListedText = 150;
 constexpr std::size_t kDigests = 6;
 

@@ -79,7 +79,7 @@ std::chrono::milliseconds patience_of(const LaunchOptions& options) {
 std::shared_ptr<comm::Communicator> make_communicator(
     const LaunchOptions& options, std::int64_t index, const std::shared_ptr<comm::Store>& store,
     const std::shared_ptr<comm::HostMemory>& memory) {
-  // Whoever waits is ended with the names of the absent first: see LocalReplicas::verdict.
+  // LocalReplicas::verdict ends waits first, with the names of the absent: this limit is later.
   constexpr std::chrono::seconds kLater{10};
   const auto rank = static_cast<int>(index);
   const auto size = static_cast<int>(options.workers);
@@ -91,9 +91,8 @@ std::shared_ptr<comm::Communicator> make_communicator(
 }
 
 // One of the workers that run the job's replicas, connected with the others. Its replicas are
-// threads of which one runs at a time and hands over where it waits for others (RunLock); one that
-// has a single replica runs it without one. How they ended is on the board while the object is
-// there.
+// threads of which one runs at a time and hands over where it waits for others (RunLock). A single
+// replica runs without one. While the object lives, the board shows how its replicas ended.
 class Worker {
  public:
   // Connects it. All workers meet in `store` and share `memory`, whose members they are. `report`

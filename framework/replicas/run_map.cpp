@@ -393,7 +393,7 @@ variable_list MapBackward::apply(variable_list&& gradients) {
           share_starts(recorded_, r, starts[r]);
         }
         for (std::size_t k = 0; create_graph && k < starts[r].size(); ++k) {
-          // Also where nothing came in: replicas must agree on what is differentiated.
+          // Also if no gradient came in: replicas must agree on what is differentiated.
           if (is_differentiable(recorded_.results[r][k])) {
             starts[r][k] = start_graph(second, first_start + k, r, starts[r][k]);
           }

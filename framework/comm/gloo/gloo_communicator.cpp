@@ -381,7 +381,7 @@ class GlooMember final : public LocalMembers {
   bool is_network() const noexcept override { return true; }
   const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
-  // Messages go to the next replica first: so that not all send to the same one at once.
+  // Messages go to the next replica first, so that not all send to the same one at once.
   void exchange(const Outbox& out, Inbox& in) override {
     std::vector<Message> messages;
     for (std::size_t step = 1; step < members_.size(); ++step) {

@@ -47,7 +47,7 @@ std::vector<pid_t> children() {
   return found;
 }
 
-// Children of a killed process become children of this one, and are next.
+// The children of a killed process become children of this one, and are killed next.
 void end_children() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   while (std::chrono::steady_clock::now() < deadline) {
