@@ -9,6 +9,7 @@
 #include <string>
 
 #include "framework/base/bytes.h"
+#include "framework/base/random.h"
 #include "framework/reduce/element_type.h"
 
 namespace lockstep::comm {
@@ -162,7 +163,10 @@ class Communicator {
 
   /// Marks the verbs that follow. They meet only verbs with the same mark on other replicas. So
   /// calls that differ wait, and never mix their data.
-  void mark(std::uint64_t fingerprint) noexcept { mark_ = fingerprint; }
+  void mark(std::uint64_t fingerprint) noexcept {
+    mark_ = fingerprint;
+    marked_verbs_ = 0;
+  }
 
   /// Ends this replica's verb under way on this group, and every later one, with `error`. Other
   /// groups that share its connections go on. Any thread.
@@ -183,6 +187,10 @@ class Communicator {
 
  protected:
   [[nodiscard]] std::uint64_t current_mark() const noexcept { return mark_; }
+  /// The same for the verb that begins now, unlike those of the verbs before it since mark().
+  [[nodiscard]] std::uint64_t next_mark() noexcept {
+    return Key(mark_).fold(marked_verbs_++).bits();
+  }
 
  private:
   [[nodiscard]] virtual std::shared_ptr<Communicator> do_subgroup(std::span<const int> members,
@@ -192,6 +200,7 @@ class Communicator {
   int rank_;
   int size_;
   std::uint64_t mark_ = 0;
+  std::uint64_t marked_verbs_ = 0;
 };
 
 }  // namespace lockstep::comm

@@ -23,16 +23,17 @@ using Sizes = std::vector<std::size_t>;
 // Up to here workers send each other their whole inputs, which takes one round instead of two.
 constexpr std::size_t kOneRoundBytes = 16 * 1024;
 
+}  // namespace
+
 // One verb of all the members here.
-class LocalVerb {
+class LocalMembers::Together {
  public:
-  LocalVerb(LocalMembers& members, std::span<const Verb* const> verbs, Communicator* outer,
-            Scratch& scratch)
+  Together(LocalMembers& members, std::uint64_t mark, std::span<const Verb* const> verbs)
       : members_(members),
-        layout_(members.layout()),
-        verbs_(verbs),
-        outer_(outer),
-        scratch_(scratch) {}
+        layout_(members.layout_),
+        outer_(members.outer()),
+        mark_(mark),
+        verbs_(verbs) {}
 
   void run() {
     switch (verbs_[0]->kind) {
@@ -54,9 +55,6 @@ class LocalVerb {
   }
 
  private:
-  using Outbox = LocalMembers::Outbox;
-  using Inbox = LocalMembers::Inbox;
-
   bool all_are_here() const { return layout_.workers() == 1; }
 
   Outbox outbox() const { return Outbox(layout_.workers()); }
@@ -65,7 +63,7 @@ class LocalVerb {
   // What came from each worker; from this one what was to be sent to it.
   std::vector<Pieces> exchange(Outbox out, Inbox in) {
     if (all_are_here()) return out;
-    members_.exchange(out, in);
+    members_.exchange(mark_, out, in, members_.scratch_);
     for (std::size_t worker = 0; worker < in.size(); ++worker) {
       if (worker == layout_.own()) continue;
       out[worker].clear();
@@ -133,7 +131,7 @@ class LocalVerb {
       for (std::int64_t i = 0; i < subtree.count; ++i) {
         inputs.push_back(verb_of(static_cast<int>(subtree.first + i)).input.data());
       }
-      const Bytes sum = scratch_.take(first.size());
+      const Bytes sum = members_.scratch_.take(first.size());
       reduce::reduce(inputs, sum, reduction.type, reduce::partial_op(reduction.op));
       sums.push_back(sum);
     }
@@ -322,12 +320,10 @@ class LocalVerb {
 
   LocalMembers& members_;
   const GroupLayout& layout_;
-  std::span<const Verb* const> verbs_;
   Communicator* outer_;
-  Scratch& scratch_;
+  std::uint64_t mark_;
+  std::span<const Verb* const> verbs_;
 };
-
-}  // namespace
 
 GroupLayout::GroupLayout(std::span<const watch::GroupMember> members, int own_worker) {
   for (const watch::GroupMember& member : members) {
@@ -353,7 +349,7 @@ GroupLayout GroupLayout::one_each(int workers, int own) {
 }
 
 // Through the outer Communicator there is one message to and one from each worker.
-void LocalMembers::exchange(const Outbox& out, Inbox& in) {
+void LocalMembers::exchange(std::uint64_t, const Outbox& out, Inbox& in, Scratch& scratch) {
   const auto own = static_cast<std::size_t>(outer_->rank());
   Sizes send_sizes(out.size(), 0);
   Sizes recv_sizes(in.size(), 0);
@@ -365,7 +361,7 @@ void LocalMembers::exchange(const Outbox& out, Inbox& in) {
   const auto total = [](const Sizes& sizes) {
     return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
   };
-  const Bytes sent = scratch_.take(total(send_sizes));
+  const Bytes sent = scratch.take(total(send_sizes));
   std::byte* to = sent.data();
   for (std::size_t worker = 0; worker < out.size(); ++worker) {
     if (worker == own) continue;
@@ -374,7 +370,7 @@ void LocalMembers::exchange(const Outbox& out, Inbox& in) {
       to += piece.size();
     }
   }
-  const Bytes received = scratch_.take(total(recv_sizes));
+  const Bytes received = scratch.take(total(recv_sizes));
   outer_->all_to_all(sent, send_sizes, received, recv_sizes);
   std::byte* from = received.data();
   for (std::size_t worker = 0; worker < in.size(); ++worker) {
@@ -387,11 +383,12 @@ void LocalMembers::exchange(const Outbox& out, Inbox& in) {
   }
 }
 
-void LocalMembers::run_all(std::span<const Verb* const> verbs) {
+void LocalMembers::run_all(std::uint64_t mark, std::span<const Verb* const> verbs) {
+  if (outer_) outer_->mark(mark);
   // Where each worker has one member, the outer group is the group.
   if (outer_ && layout_.workers() == layout_.size()) return outer_->run(*verbs[0]);
   scratch_.clear();  // a verb that has thrown may have left some
-  LocalVerb(*this, verbs, outer_.get(), scratch_).run();
+  Together(*this, mark, verbs).run();
   scratch_.clear();
 }
 

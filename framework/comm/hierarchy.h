@@ -12,7 +12,6 @@
 
 #include "framework/base/bytes.h"
 #include "framework/base/errors.h"
-#include "framework/base/random.h"
 #include "framework/comm/communicator.h"
 #include "framework/watch/board.h"
 
@@ -88,16 +87,16 @@ class Scratch {
   std::size_t used_ = 0;
 };
 
-/// The members of a group that share memory: the threads of a worker, or one process by itself.
-/// They do each verb together: one of them does it for all. Messages to the group's other workers
-/// do the rest. Derived classes say how the members meet.
+/// The members of a group that share memory: the threads of a worker, the processes of a host, or
+/// one process by itself. They do each verb together. Messages to the group's other workers do the
+/// rest. Derived classes say how the members meet.
 ///
 /// In reductions, each worker sends the sums of the subtrees of the canonical order that it has
 /// completely: see partial_sums.h.
 class LocalMembers {
  public:
   /// `outer` joins the workers of `layout` in its order. It is nullptr if this worker has all
-  /// members, or if exchange() does without.
+  /// members, or if the derived class does without.
   explicit LocalMembers(GroupLayout layout, std::shared_ptr<Communicator> outer = nullptr)
       : layout_(std::move(layout)), outer_(std::move(outer)) {}
   virtual ~LocalMembers() = default;
@@ -110,20 +109,27 @@ class LocalMembers {
   /// other members, here and elsewhere. Each member here calls this, with the same `mark`.
   virtual void meet(int place, std::uint64_t mark, const Verb& verb) = 0;
 
-  /// The members here of a subgroup. A member calls this whose place there will be `place`. See
-  /// Communicator for this and for what follows.
+  // What follows does what Communicator's methods of these names say.
+
+  /// Called by the member that will be at `place` there.
   [[nodiscard]] virtual std::shared_ptr<LocalMembers> subgroup(std::span<const int> members,
                                                                int place,
                                                                std::uint64_t channel) = 0;
+  /// Ends the verbs of all members here.
   virtual void interrupt(const std::exception_ptr& error) noexcept = 0;
+  /// The same; a backend ends all groups that share its connections.
   virtual void abort(const std::string& reason) noexcept {
     interrupt(std::make_exception_ptr(Aborted(reason)));
   }
   [[nodiscard]] virtual bool is_network() const noexcept { return outer_ && outer_->is_network(); }
+  [[nodiscard]] virtual SharedAddress shared_address(ConstBytes memory) const {
+    return outer_ ? outer_->shared_address(memory) : SharedAddress{};
+  }
   [[nodiscard]] virtual const Ledger& ledger() const noexcept {
     return outer_ ? outer_->ledger() : own_ledger_;
   }
 
+ protected:
   /// A message to be received. If `data` is null, the exchange sets it to where the message is.
   struct Incoming {
     std::size_t size;
@@ -132,26 +138,26 @@ class LocalMembers {
   /// The messages to (Outbox) or from (Inbox) each worker of the group, in its order.
   using Outbox = std::vector<std::vector<ConstBytes>>;
   using Inbox = std::vector<std::vector<Incoming>>;
-  /// Sends the messages in `out` to the other workers and receives those in `in`. The own worker's
-  /// entries are left alone. Received messages are put into memory of scratch().
-  virtual void exchange(const Outbox& out, Inbox& in);
 
- protected:
   [[nodiscard]] Communicator* outer() const noexcept { return outer_.get(); }
-  [[nodiscard]] Scratch& scratch() noexcept { return scratch_; }
   /// Does a verb. `verbs` has the calls of the members here, in the order of their places. One
   /// thread at a time.
-  void run_all(std::span<const Verb* const> verbs);
+  void run_all(std::uint64_t mark, std::span<const Verb* const> verbs);
+  /// Sends the messages in `out` to the other workers and receives those in `in`. The own worker's
+  /// entries are left alone. Received messages are put into memory of `scratch`.
+  virtual void exchange(std::uint64_t mark, const Outbox& out, Inbox& in, Scratch& scratch);
 
  private:
+  class Together;
+
   GroupLayout layout_;
   std::shared_ptr<Communicator> outer_;
   Scratch scratch_;
   Ledger own_ledger_;
 };
 
-/// A group whose members are spread over workers: members that share memory, and an outer
-/// Communicator that joins them with those of other workers. Results have the bits of any other
+/// A group whose members are spread over workers: members that share memory, joined with those of
+/// other workers, as a rule by an outer Communicator. Results have the bits of any other
 /// Communicator.
 class Hierarchy : public Communicator {
  public:
@@ -162,12 +168,13 @@ class Hierarchy : public Communicator {
   /// Which of the group's members are in which worker.
   [[nodiscard]] const GroupLayout& layout() const noexcept { return local_->layout(); }
 
-  void run(const Verb& verb) override {
-    local_->meet(rank(), Key(current_mark()).fold(verbs_++).bits(), verb);
-  }
+  void run(const Verb& verb) override { local_->meet(rank(), next_mark(), verb); }
   void abort(const std::string& reason) noexcept override { local_->abort(reason); }
   void interrupt(const std::exception_ptr& error) noexcept override { local_->interrupt(error); }
   [[nodiscard]] bool is_network() const noexcept override { return local_->is_network(); }
+  [[nodiscard]] SharedAddress shared_address(ConstBytes memory) const override {
+    return local_->shared_address(memory);
+  }
   [[nodiscard]] const Ledger& ledger() const noexcept override { return local_->ledger(); }
 
  private:
@@ -177,7 +184,6 @@ class Hierarchy : public Communicator {
   }
 
   std::shared_ptr<LocalMembers> local_;
-  std::uint64_t verbs_ = 0;
 };
 
 }  // namespace lockstep::comm

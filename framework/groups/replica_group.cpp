@@ -147,16 +147,15 @@ void LocalGroup::run_last(std::unique_lock<std::mutex>& lock, const Member& memb
 // Watches the wait for other workers while the verb is under way.
 void LocalGroup::run_outside(const Member& member, std::uint64_t mark,
                              std::span<const comm::Verb* const> verbs) {
-  if (outer() == nullptr) return run_all(verbs);
+  if (outer() == nullptr) return run_all(mark, verbs);
   const comm::RunLockRelease others_may_run;
   const LocalReplicas::Guarded guarded(replicas_, member, *outer());
-  outer()->mark(mark);
   // The others do not meet: throws why, if the board knows or gets to know in a moment.
   const auto explain_end = [&] { explain(replicas_, member, guarded.waited(), kAftermath); };
   // The other replicas of this call have left it: nothing must be sent to them any more.
   if (replicas_.board().published(*member.seat)) explain_end();
   try {
-    run_all(verbs);
+    run_all(mark, verbs);
   } catch (const comm::ProcessEnded&) {
     explain(replicas_, member, guarded.waited(), kBusy);
     throw;
@@ -249,16 +248,16 @@ void LocalGroup::interrupt(const std::exception_ptr& error) noexcept {
 
 ReplicaGroup::ReplicaGroup(const std::shared_ptr<LocalGroup>& local, const Member& member,
                            int place)
-    : Hierarchy(local, place), local_(*local), member_(member) {
-  local_.join(place, member);
+    : Hierarchy(local, place), group_(*local), member_(member) {
+  group_.join(place, member);
 }
 
 void ReplicaGroup::begin(const watch::CallRecord& call) {
-  local_.replicas().check_process();
+  group_.replicas().check_process();
   mark(call.fingerprint);
   // A cancelled replica leaves its last call on the board: others may still look at it.
   if (!member_.cancellation->is_cancelled())
-    member_.seat->start(local_.board_group(), rank(), call);
+    member_.seat->start(group_.board_group(), rank(), call);
 }
 
 }  // namespace lockstep::groups

@@ -6,13 +6,10 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
-#include <string>
 #include <thread>
 #include <vector>
 
-#include "framework/base/errors.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/hierarchy.h"
 #include "framework/comm/local_work.h"
@@ -29,7 +26,6 @@ class LocalGroup final : public comm::LocalMembers {
   /// `members` are all members of the group, in the order of their places.
   LocalGroup(LocalReplicas& replicas, std::uint64_t key, std::vector<watch::GroupMember> members);
 
-  [[nodiscard]] const std::vector<watch::GroupMember>& members() const noexcept { return members_; }
   [[nodiscard]] LocalReplicas& replicas() const noexcept { return replicas_; }
   [[nodiscard]] watch::Board::Group& board_group() const noexcept { return *board_group_; }
 
@@ -92,7 +88,7 @@ class ReplicaGroup final : public comm::Hierarchy {
   void end() { member_.seat->finish(); }
 
  private:
-  LocalGroup& local_;  // the base class keeps it
+  LocalGroup& group_;  // the base class keeps it
   const Member& member_;
 };
 

@@ -34,6 +34,8 @@ using testing::Backend;
 using testing::bytes;
 using testing::everyone;
 using testing::expect;
+using testing::kFloat;
+using testing::kSum;
 using testing::sum_of;
 using testing::values_of;
 using testing::Words;
@@ -119,7 +121,8 @@ constexpr Verbs kAllVerbs[] = {all_reduce, reduce_scatter_and_gather, all_to_all
 // The group's places live in these workers; each is a thread, workers are joined by the backend.
 void on_workers(const std::vector<int>& worker_of,
                 const std::function<void(groups::ReplicaGroup&)>& body,
-                Backend backend = Backend::gloo) {
+                Backend backend = Backend::gloo,
+                std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
   const int workers = *std::max_element(worker_of.begin(), worker_of.end()) + 1;
   std::vector<watch::GroupMember> members;
   for (std::size_t place = 0; place < worker_of.size(); ++place) {
@@ -138,7 +141,7 @@ void on_workers(const std::vector<int>& worker_of,
     for (std::size_t place = 0; place < worker_of.size(); ++place) {
       if (worker_of[place] != world.rank()) continue;
       here.emplace_back(board->take_seat(world.rank(), members[place].id, 0, str(place)),
-                        cancellation, std::chrono::milliseconds(30'000));
+                        cancellation, timeout);
       threads.emplace_back([&, place, &member = here.back()] {
         try {
           groups::ReplicaGroup group(local.group(7, [&] { return members; }), member,
@@ -173,7 +176,8 @@ class ProcessesOfHost final : public comm::LocalMembers {
         common_(
             host_->allocate(static_cast<std::size_t>(host_->size()) * kRoom, comm::Copies::one)) {}
 
-  void meet(int, std::uint64_t, const comm::Verb& verb) override {
+  void meet(int, std::uint64_t mark, const comm::Verb& verb) override {
+    if (verb.kind == comm::Verb::Kind::allocate) throw std::logic_error("allocates nothing");
     const Room own = room(host_->rank());
     own.sizes[0] = verb.input.size();
     own.sizes[1] = verb.output.size();
@@ -183,7 +187,7 @@ class ProcessesOfHost final : public comm::LocalMembers {
     const Bytes output = own.bytes.subspan(verb.input.size(), verb.output.size());
     std::ranges::copy(verb.output, output.begin());
     host_->barrier();
-    if (host_->rank() == 0) run_all_in_rooms(verb);
+    if (host_->rank() == 0) run_all_in_rooms(mark, verb);
     host_->barrier();
     std::ranges::copy(output, verb.output.begin());
   }
@@ -206,7 +210,7 @@ class ProcessesOfHost final : public comm::LocalMembers {
             all.subspan(kSizes * sizeof(std::size_t))};
   }
 
-  void run_all_in_rooms(const comm::Verb& own) {
+  void run_all_in_rooms(std::uint64_t mark, const comm::Verb& own) {
     std::vector<comm::Verb> verbs;
     std::vector<const comm::Verb*> pointers;
     for (int member = 0; member < host_->size(); ++member) {
@@ -219,7 +223,7 @@ class ProcessesOfHost final : public comm::LocalMembers {
       verbs.push_back(verb);
     }
     for (const comm::Verb& verb : verbs) pointers.push_back(&verb);
-    run_all(pointers);
+    run_all(mark, pointers);
   }
 
   std::shared_ptr<comm::Communicator> host_;
@@ -457,5 +461,28 @@ TEST_CASE("calls that differ end with a mismatch on every replica, and move noth
       }
     }));
     CHECK(mismatches == 3);
+  }
+}
+
+TEST_CASE("a call that is begun again meets none of the verbs of the one before", "[failure]") {
+  for (const auto& worker_of : {std::vector<int>{0, 0}, {0, 1}}) {
+    INFO("workers of places: " << join(worker_of));
+    const auto cut_short = [](groups::ReplicaGroup& group) {
+      Words few(5, 1);
+      Words many(5000, 1);
+      group.all_reduce(bytes(std::as_const(few)), bytes(few), kFloat, kSum);
+      const bool odd = group.rank() == 1;
+      if (odd) group.begin(watch::CallRecord{1, "the test"});
+      Words& words = odd ? few : many;
+      const Words before = words;
+      try {
+        group.all_reduce(bytes(std::as_const(words)), bytes(words), kFloat, kSum);
+      } catch (const CommError&) {
+        expect(words == before, "data has moved");
+        throw;
+      }
+    };
+    CHECK_THROWS_AS(on_workers(worker_of, cut_short, Backend::gloo, std::chrono::milliseconds(200)),
+                    CommError);
   }
 }

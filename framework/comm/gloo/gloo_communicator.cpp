@@ -362,9 +362,8 @@ class GlooMember final : public LocalMembers {
 
   void meet(int, std::uint64_t mark, const Verb& verb) override {
     if (members_.size() == 1) user_.check();  // it sends no message, which would do so
-    mark_ = mark;
     const Verb* const own = &verb;
-    run_all({&own, 1});
+    run_all(mark, {&own, 1});
   }
   std::shared_ptr<LocalMembers> subgroup(std::span<const int> members, int place,
                                          std::uint64_t channel) override {
@@ -381,8 +380,9 @@ class GlooMember final : public LocalMembers {
   bool is_network() const noexcept override { return true; }
   const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
+ private:
   // Messages go to the next replica first, so that not all send to the same one at once.
-  void exchange(const Outbox& out, Inbox& in) override {
+  void exchange(std::uint64_t mark, const Outbox& out, Inbox& in, Scratch& scratch) override {
     std::vector<Message> messages;
     for (std::size_t step = 1; step < members_.size(); ++step) {
       const std::size_t place = (layout().own() + step) % members_.size();
@@ -392,21 +392,19 @@ class GlooMember final : public LocalMembers {
         link_->add(messages, user_, world(place), false, data, piece.size());
       }
       for (Incoming& piece : in[place]) {
-        if (piece.data == nullptr) piece.data = scratch().take(piece.size).data();
+        if (piece.data == nullptr) piece.data = scratch.take(piece.size).data();
         link_->add(messages, user_, world(place), true, piece.data, piece.size);
       }
     }
-    link_->exchange(user_, key_.fold(sequence_++).fold(mark_).bits(), std::move(messages));
+    link_->exchange(user_, key_.fold(sequence_++).fold(mark).bits(), std::move(messages));
   }
 
- private:
   int world(std::size_t place) const { return members_[place]; }
 
   std::shared_ptr<GlooLink> link_;
   std::vector<int> members_;  // their ranks on the link, in the group's order
   Cancellation user_;
-  Key key_;                 // tells this group's messages from those of others
-  std::uint64_t mark_ = 0;  // of the verb under way
+  Key key_;  // tells this group's messages from those of others
   std::uint64_t sequence_ = 0;
 };
 
