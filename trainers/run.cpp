@@ -322,7 +322,7 @@ class TrainingRun {
                      .threads_per_replica =
                          replicas::math_threads(config_.launch.threads_per_replica, replicas_),
                      .workers = config_.launch.workers > 0 ? config_.launch.workers : replicas_,
-                     .launch = values_of(config_).at("parallel.launch"),
+                     .launch = name_of(config_.launch.mode),
                      .backend = config_.launch.backend == Backend::gloo ? "gloo" : "shared_memory",
                      .blas = replicas::blas().name,
                      .libtorch = replicas::libtorch_version()};

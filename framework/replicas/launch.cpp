@@ -60,7 +60,7 @@ void announce(const LaunchOptions& options) {
   const std::int64_t threads =
       replicas::math_threads(options.threads_per_replica, options.replicas);
   const replicas::Blas library = replicas::blas();
-  const char* const how = options.mode == LaunchMode::processes ? "processes" : "threads";
+  const char* const how = name_of(options.mode);
   log_info(str(counted(options.replicas, "replica"),
                options.workers == options.replicas
                    ? str(" as ", how)

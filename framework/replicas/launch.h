@@ -10,6 +10,10 @@ namespace lockstep {
 
 enum class LaunchMode { processes, threads };
 
+[[nodiscard]] constexpr const char* name_of(LaunchMode mode) {
+  return mode == LaunchMode::processes ? "processes" : "threads";
+}
+
 /// How replicas pass their bytes on: `automatic` is memory that they share, since they are on one
 /// host; `gloo` is TCP on loopback. The results have the same bits.
 enum class Backend { automatic, gloo };

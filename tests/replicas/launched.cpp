@@ -19,10 +19,6 @@
 
 namespace lockstep::testing {
 
-const char* name_of(LaunchMode mode) {
-  return mode == LaunchMode::processes ? "processes" : "threads";
-}
-
 SharedNumbers::SharedNumbers(std::size_t count) : count_(count) {
   void* const memory = ::mmap(nullptr, count * sizeof *numbers_, PROT_READ | PROT_WRITE,
                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -15,7 +15,6 @@
 namespace lockstep::testing {
 
 inline constexpr LaunchMode kModes[] = {LaunchMode::processes, LaunchMode::threads};
-[[nodiscard]] const char* name_of(LaunchMode mode);
 
 /// Numbers that this process shares with those that it forks, all 0 at first.
 class SharedNumbers {

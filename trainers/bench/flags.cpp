@@ -52,8 +52,9 @@ std::int64_t float_size(const std::string& text) {
 }
 
 LaunchMode launch_mode(const std::string& text) {
-  if (text == "processes") return LaunchMode::processes;
-  if (text == "threads") return LaunchMode::threads;
+  for (const LaunchMode mode : {LaunchMode::processes, LaunchMode::threads}) {
+    if (text == name_of(mode)) return mode;
+  }
   throw ValueError(str("'", text, "' is neither processes nor threads"));
 }
 

@@ -22,23 +22,22 @@ std::unique_ptr<ReplicaTask> make_task(const std::string& measurement, const std
 
 System own_system(const std::string& measurement, const std::string& name, const std::string& way,
                   LaunchMode mode, const std::string& version) {
-  const bool threads = mode == LaunchMode::threads;
-  return {
-      .facts = {.name = name,
-                .label = threads ? way + " threads" : way,
-                .version = version,
-                .own = true},
-      .programs = [=](std::int64_t replicas, const std::filesystem::path& folder) {
-        return std::vector<Program>{{{"/proc/self/exe", "worker", measurement, way,
-                                      threads ? "threads" : "processes", str(replicas), folder}}};
-      }};
+  return {.facts = {.name = name,
+                    .label = mode == LaunchMode::threads ? way + " threads" : way,
+                    .version = version,
+                    .own = true},
+          .programs = [=](std::int64_t replicas, const std::filesystem::path& folder) {
+            return std::vector<Program>{{{"/proc/self/exe", "worker", measurement, way,
+                                          name_of(mode), str(replicas), folder}}};
+          }};
 }
 
 int run_worker(const std::vector<std::string>& arguments) {
   if (arguments.size() != 5) throw ValueError("bench worker is started by bench alone");
   const std::string& measurement = arguments[0];
   const std::string& way = arguments[1];
-  const LaunchMode mode = arguments[2] == "threads" ? LaunchMode::threads : LaunchMode::processes;
+  const LaunchMode mode =
+      arguments[2] == name_of(LaunchMode::threads) ? LaunchMode::threads : LaunchMode::processes;
   const std::int64_t replicas = std::stoll(arguments[3]);
   const std::filesystem::path folder = arguments[4];
   set_quiet(true);
