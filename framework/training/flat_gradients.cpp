@@ -181,7 +181,6 @@ class SummedInTurns final : public GradientsInBuckets {
     const AxisCall call{"gradients", axis_, std::source_location::current()};
     groups::ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
     sums_ = WorkerGradientSums::of_worker(all, layout);
-    replicas_here_ = static_cast<std::int64_t>(all.layout().own_places().size());
     place_here_ = static_cast<std::int64_t>(all.layout().index_of(all.rank()));
   }
 
@@ -204,13 +203,12 @@ class SummedInTurns final : public GradientsInBuckets {
   }
 
   std::int64_t bytes() const noexcept override {
-    return OwnGradients::bytes() + shard(sums_->bytes(), replicas_here_, place_here_).size;
+    return OwnGradients::bytes() + sums_->bytes(place_here_);
   }
 
  private:
   AxisNames axis_;
   std::shared_ptr<WorkerGradientSums> sums_;
-  std::int64_t replicas_here_ = 1;
   std::int64_t place_here_ = 0;
 };
 

@@ -23,20 +23,6 @@ MemoryUse times(const MemoryUse& use, std::int64_t replicas) {
           .shared_parameters = use.shared_parameters};
 }
 
-// The sets of gradients of replicas that take turns, which a worker's have together.
-void add_sets(HostMemoryUse& use, std::int64_t bytes, std::int64_t replicas, std::int64_t workers,
-              bool wait_in_backward) {
-  std::int64_t largest = 0;
-  for (std::int64_t worker = 0; worker < workers; ++worker) {
-    const Shard here = shard(replicas, workers, worker);
-    const std::int64_t sets =
-        wait_in_backward ? here.size : training::most_sets_in_turn(here.offset, here.size);
-    largest = std::max(largest, shard(sets * bytes, here.size, 0).size);
-    use.host.gradients += sets * bytes;
-  }
-  use.largest.gradients += largest;
-}
-
 }  // namespace
 
 HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
@@ -66,8 +52,16 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
   if (cuts) use.communication += training::FlatParameters::predicted_gathered(layout);
   HostMemoryUse all{use, times(use, placement.replicas)};
   if (gradients.way == training::GradientWay::summed_in_turns) {
-    add_sets(all, training::gradient_bytes(layout), placement.replicas, workers,
-             cuts && !parameters.blocks.empty());
+    const bool wait_in_backward = cuts && !parameters.blocks.empty();
+    for (std::int64_t worker = 0; worker < workers; ++worker) {
+      const Shard here = shard(placement.replicas, workers, worker);
+      for (std::int64_t place = 0; place < here.size; ++place) {
+        const std::int64_t bytes =
+            training::WorkerGradientSums::predicted_bytes(layout, here, wait_in_backward, place);
+        all.host.gradients += bytes;
+        all.largest.gradients = std::max(all.largest.gradients, use.gradients + bytes);
+      }
+    }
   }
   return all;
 }

@@ -14,23 +14,6 @@
 
 namespace lockstep::training {
 
-std::int64_t most_sets_in_turn(std::int64_t first, std::int64_t count) {
-  std::vector<reduce::Subtree> sums;  // each of a set: siblings are next to each other
-  std::size_t most = 0;
-  for (std::int64_t replica = first; replica < first + count; ++replica) {
-    most = std::max(most, sums.size() + 1);
-    reduce::Subtree sum{replica, 1};
-    while (!sums.empty() && sums.back() == sum.sibling()) {
-      sums.pop_back();
-      sum = sum.parent();
-    }
-    sums.push_back(sum);
-  }
-  const auto in_the_end = static_cast<std::int64_t>(sums.size());
-  // Replicas whose gradients are in another's sum bring -0.
-  return std::max(static_cast<std::int64_t>(most), in_the_end + (in_the_end < count ? 1 : 0));
-}
-
 std::shared_ptr<WorkerGradientSums> WorkerGradientSums::of_worker(groups::ReplicaGroup& replicas,
                                                                   const tree::FlatLayout& layout) {
   // All replicas count their calls alike, and those of one worker share their LocalReplicas.
@@ -120,9 +103,28 @@ void WorkerGradientSums::finish() {
   given_ = 0;
 }
 
-std::int64_t WorkerGradientSums::bytes() const {
+std::int64_t WorkerGradientSums::bytes(std::int64_t place) const {
   const std::lock_guard lock(mutex_);
-  return bytes_;
+  return shard(bytes_, replicas_here_, place).size;
+}
+
+std::int64_t WorkerGradientSums::predicted_bytes(const tree::FlatLayout& layout,
+                                                 const Shard& replicas, bool wait,
+                                                 std::int64_t place) {
+  std::vector<reduce::Subtree> sums;  // each of a set: siblings are next to each other
+  std::int64_t sets = wait ? replicas.size : 0;
+  for (std::int64_t i = 0; i < replicas.size; ++i) {
+    sets = std::max(sets, std::ssize(sums) + 1);
+    reduce::Subtree sum{replicas.offset + i, 1};
+    while (!sums.empty() && sums.back() == sum.sibling()) {
+      sums.pop_back();
+      sum = sum.parent();
+    }
+    sums.push_back(sum);
+  }
+  // Replicas whose gradients are in another's sum bring -0.
+  if (std::ssize(sums) < replicas.size) sets = std::max(sets, std::ssize(sums) + 1);
+  return shard(sets * gradient_bytes(layout), replicas.size, place).size;
 }
 
 }  // namespace lockstep::training

@@ -7,19 +7,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/base/shard.h"
 #include "framework/groups/replica_group.h"
 #include "framework/reduce/canonical_order.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep::training {
 
-/// The number of sets that WorkerGradientSums make for the replicas `first` … `first` + `count` -
-/// 1, if each runs from take() to give() in order. If they wait for each other in between: `count`.
-[[nodiscard]] std::int64_t most_sets_in_turn(std::int64_t first, std::int64_t count);
-
 /// Gradients of the replicas that take turns in one worker. Each replica fills a set of buffers and
 /// gives it away. Complete subtrees of the canonical order are summed at once, so n replicas that
-/// run one after the other need about log2(n) sets (most_sets_in_turn()).
+/// run one after the other need about log2(n) sets.
 class WorkerGradientSums {
  public:
   /// A flat tensor a bucket.
@@ -43,8 +40,13 @@ class WorkerGradientSums {
   /// A replica's reductions are over, and so are all of this worker's: sets are free again.
   void finish();
 
-  /// Bytes of all sets.
-  [[nodiscard]] std::int64_t bytes() const;
+  /// Bytes of all sets: the part of the worker's replica at `place`.
+  [[nodiscard]] std::int64_t bytes(std::int64_t place) const;
+  /// Predicts it for a worker's `replicas`, which may `wait` for each other between take() and
+  /// give().
+  [[nodiscard]] static std::int64_t predicted_bytes(const tree::FlatLayout& layout,
+                                                    const Shard& replicas, bool wait,
+                                                    std::int64_t place);
 
  private:
   struct Sum {
