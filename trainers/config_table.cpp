@@ -26,8 +26,7 @@ bool is_identifier(const std::string& text) {
 
 const Rule<std::string> kIdentifier{"1 to 100 letters, digits and _, and begin with no digit",
                                     is_identifier};
-const Rule<double> kBucket{"greater than 0 and at most 1000000",
-                           [](double mb) { return mb > 0 && mb <= 1e6; }};
+const Rule<double> kBucket{"greater than 0 and at most 1000000", is_bucket_mb};
 const Rule<std::int64_t> kReplicas = from_to<std::int64_t>(1, 1024);
 const Rule<std::int64_t> kUpToReplicas = from_to<std::int64_t>(0, 1024);
 const Rule<std::int64_t> kMillion = from_to<std::int64_t>(1, 1'000'000);

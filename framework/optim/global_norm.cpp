@@ -6,12 +6,9 @@
 #include <cstddef>
 
 #include "framework/base/text.h"
-#include "framework/optim/optimizer_kernels.h"
 
 namespace lockstep {
 namespace {
-
-static_assert(kSquaresBlockElements == optim::kSquaresBlock);
 
 void add_elements(const optim::ElementKernels& kernels, const at::Tensor& values, ExactSum& sum) {
   constexpr std::size_t kBlocksAtOnce = 16;

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/base/exact_sum.h"
+#include "framework/optim/optimizer_kernels.h"
 
 namespace lockstep {
 
@@ -13,7 +14,7 @@ namespace lockstep {
 
 /// Parts of a parameter's gradient must begin a multiple of so many elements after its first. Then
 /// the sum has the same bits however the gradients are cut.
-inline constexpr std::int64_t kSquaresBlockElements = 64;
+inline constexpr std::int64_t kSquaresBlockElements = optim::kSquaresBlock;
 
 /// Adds the squares of a part of one parameter's gradient: of one dimension, contiguous, on the
 /// CPU, in float32 or float64. The squares of each 64 elements are added in float64, in a fixed

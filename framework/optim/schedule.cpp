@@ -9,6 +9,9 @@
 namespace lockstep {
 namespace {
 
+// As schedule_names() calls them.
+enum class Curve { constant, linear, cosine, step, one_cycle };
+
 // From `start` to `end` as `part` goes from 0 to 1, along half a cosine or a line.
 double annealed(Anneal strategy, double start, double end, double part) {
   if (strategy == Anneal::linear) return start + (end - start) * part;
@@ -26,35 +29,38 @@ double one_cycle(const ScheduleOptions& options, double max_lr, double step, dou
   return annealed(strategy, max_lr, last_lr, length > 0 ? (step - peak) / length : 1);
 }
 
-void check_schedule(const ScheduleOptions& options) {
+// The curve that checked options name.
+Curve curve_of(const ScheduleOptions& options) {
   const std::vector<std::string>& names = schedule_names();
-  if (std::ranges::count(names, options.name) == 0) {
+  const auto found = std::ranges::find(names, options.name);
+  if (found == names.end()) {
     throw ValueError(str("unknown schedule '", options.name, "'", did_you_mean(options.name, names),
                          "; known are ", join(names)));
   }
+  const auto curve = static_cast<Curve>(found - names.begin());
   const auto check = [&](const char* name, auto ScheduleOptions::*option, bool is_its, bool holds,
                          const char* rule) {
-    const auto value = options.*option;
-    require(is_its || value == ScheduleOptions().*option, "schedule ", options.name, ": ", name,
-            " is not an option of it");
-    const auto number = static_cast<double>(value);
+    require(is_its || options.*option == ScheduleOptions().*option, "schedule ", options.name, ": ",
+            name, " is not an option of it");
+    const auto number = static_cast<double>(options.*option);
     require(!is_its || (holds && std::isfinite(number)), "schedule ", options.name, ": ", name,
             " must be ", rule, ", not ", number);
   };
+  using enum Curve;
   using Options = ScheduleOptions;
-  const auto is = [&](const char* name) { return options.name == name; };
-  check("warmup_steps", &Options::warmup_steps, !is("one_cycle"), options.warmup_steps >= 0,
+  check("warmup_steps", &Options::warmup_steps, curve != one_cycle, options.warmup_steps >= 0,
         "at least 0");
-  check("end_factor", &Options::end_factor, is("linear"), options.end_factor >= 0, "at least 0");
-  check("eta_min", &Options::eta_min, is("cosine"), options.eta_min >= 0, "at least 0");
-  check("step_size", &Options::step_size, is("step"), options.step_size >= 1, "at least 1");
-  check("gamma", &Options::gamma, is("step"), options.gamma > 0, "above 0");
-  check("pct_start", &Options::pct_start, is("one_cycle"),
+  check("end_factor", &Options::end_factor, curve == linear, options.end_factor >= 0, "at least 0");
+  check("eta_min", &Options::eta_min, curve == cosine, options.eta_min >= 0, "at least 0");
+  check("step_size", &Options::step_size, curve == step, options.step_size >= 1, "at least 1");
+  check("gamma", &Options::gamma, curve == step, options.gamma > 0, "above 0");
+  check("pct_start", &Options::pct_start, curve == one_cycle,
         options.pct_start >= 0 && options.pct_start <= 1, "from 0 to 1");
-  check("div_factor", &Options::div_factor, is("one_cycle"), options.div_factor > 0, "above 0");
-  check("final_div_factor", &Options::final_div_factor, is("one_cycle"),
+  check("div_factor", &Options::div_factor, curve == one_cycle, options.div_factor > 0, "above 0");
+  check("final_div_factor", &Options::final_div_factor, curve == one_cycle,
         options.final_div_factor > 0, "above 0");
-  check("anneal_strategy", &Options::anneal_strategy, is("one_cycle"), true, "");
+  check("anneal_strategy", &Options::anneal_strategy, curve == one_cycle, true, "");
+  return curve;
 }
 
 }  // namespace
@@ -66,25 +72,24 @@ const std::vector<std::string>& schedule_names() {
 
 double learning_rate(const ScheduleOptions& options, double base_lr, std::int64_t step,
                      std::int64_t total_steps) {
-  check_schedule(options);
+  const Curve curve = curve_of(options);
   require(step >= 0 && step < total_steps, "learning_rate: step ", step, " is not one of 0 to ",
           total_steps - 1);
   const std::int64_t warmup = options.warmup_steps;
   require(warmup <= total_steps, "schedule ", options.name, ": warmup_steps is ", warmup,
-          ", but the run has ", total_steps, total_steps == 1 ? " step" : " steps");
+          ", but the run has ", counted(total_steps, "step"));
   if (step < warmup) {
     return base_lr * (static_cast<double>(step + 1) / static_cast<double>(warmup + 1));
   }
   const auto t = static_cast<double>(step - warmup);
   const auto total = static_cast<double>(total_steps - warmup);
-  if (options.name == "linear") return base_lr * (1 + (options.end_factor - 1) * (t / total));
-  if (options.name == "cosine")
-    return annealed(Anneal::cosine, base_lr, options.eta_min, t / total);
-  if (options.name == "step") {
+  if (curve == Curve::linear) return base_lr * (1 + (options.end_factor - 1) * (t / total));
+  if (curve == Curve::cosine) return annealed(Anneal::cosine, base_lr, options.eta_min, t / total);
+  if (curve == Curve::step) {
     return base_lr *
            std::pow(options.gamma, static_cast<double>((step - warmup) / options.step_size));
   }
-  if (options.name == "one_cycle") return one_cycle(options, base_lr, t, total);
+  if (curve == Curve::one_cycle) return one_cycle(options, base_lr, t, total);
   return base_lr;
 }
 

@@ -6,6 +6,11 @@ namespace lockstep {
 /// bytes take time but no work; in shared memory a reduction is work.
 enum class Overlap { automatic, on, off };
 
+/// Whether an option called bucket_mb may be so many MB.
+[[nodiscard]] constexpr bool is_bucket_mb(double mb) {
+  return mb > 0 && mb <= 1e6;
+}
+
 /// The type in which gradients travel between replicas. bf16 sends float32 gradients as bfloat16,
 /// and adds each replica's rounding error to its next gradient (error feedback).
 enum class Compression { none, bf16 };

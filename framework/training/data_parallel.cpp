@@ -39,8 +39,8 @@ DataParallel::DataParallel(torch::nn::Module* module, training::ModuleParameters
               .end = std::bind_front(&DataParallel::end_plain, this)}),
       queue_(axis_, options.overlap != Overlap::off, where) {
   const CalledFrom scope(made_);
-  require(options_.bucket_mb > 0 && options_.bucket_mb <= 1e6, "DataParallel: bucket_mb is ",
-          options_.bucket_mb, "; it must be above 0 and at most 1000000");
+  require(is_bucket_mb(options_.bucket_mb), "DataParallel: bucket_mb is ", options_.bucket_mb,
+          "; it must be above 0 and at most 1000000");
   training::check_same_model(all_.all_names, all_.all, axis_);
   training::start_alike(all_.all, axis_);
   buffers_.emplace(module, axis_, options_.buffers);
