@@ -45,8 +45,7 @@ void check_tensor(const char* what, const at::Tensor& tensor, const at::Tensor& 
   check(tensor.device().is_cpu() && tensor.dim() == 1 && tensor.is_contiguous(),
         "must have one dimension and be contiguous on the CPU, it is of shape ", tensor.sizes(),
         " on ", tensor.device());
-  const std::int64_t count = tensor.numel();
-  check(count == parameter.numel(), "has ", count, count == 1 ? " element" : " elements",
+  check(tensor.numel() == parameter.numel(), "has ", counted(tensor.numel(), "element"),
         ", its parameter ", parameter.numel());
   check(dtype_fits, "is ", tensor.scalar_type(), ", must be ", dtypes, ", with a parameter in ",
         parameter.scalar_type());
@@ -63,9 +62,8 @@ void check_slice(const OptimizerSlice& slice, std::size_t state_tensors) {
     check_tensor(what, tensor, parameter, is_same, "of the same dtype");
   };
   check_same("gradient", slice.gradient);
-  const std::size_t states = slice.state.size();
-  require(states == state_tensors, "optimizer: a slice has ", states,
-          states == 1 ? " tensor" : " tensors", " of state, the optimizer ", state_tensors);
+  require(slice.state.size() == state_tensors, "optimizer: a slice has ",
+          counted(std::ssize(slice.state), "tensor"), " of state, the optimizer ", state_tensors);
   for (const at::Tensor& state : slice.state) check_same("state", state);
   if (slice.rounded.defined()) {
     const at::ScalarType type = slice.rounded.scalar_type();
@@ -200,12 +198,9 @@ void check_common(const OptimizerOptions& options) {
 
 }  // namespace
 
-const std::vector<std::string>& optimizer_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const Registered& optimizer : kOptimizers) all.emplace_back(optimizer.name);
-    return all;
-  }();
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const Registered& optimizer : kOptimizers) names.emplace_back(optimizer.name);
   return names;
 }
 

@@ -34,7 +34,7 @@ struct OptimizerOptions {
 };
 
 /// The names that make_optimizer (framework/optim/optimizer.h) knows.
-[[nodiscard]] const std::vector<std::string>& optimizer_names();
+[[nodiscard]] std::vector<std::string> optimizer_names();
 
 /// Options that hold for one parameter.
 struct ParameterSettings {

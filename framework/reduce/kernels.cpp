@@ -14,8 +14,7 @@ std::span<const ReduceKernels> reduce_kernels() {
       kAvx512ReduceKernels,
 #endif
   };
-  static const InstructionSet best = best_instruction_set();
-  return std::span(in_order_of_sets).first(static_cast<std::size_t>(best) + 1);
+  return std::span(in_order_of_sets).first(static_cast<std::size_t>(best_instruction_set()) + 1);
 }
 
 }  // namespace lockstep::reduce

@@ -42,8 +42,7 @@ class WorkerGradientSums {
 
   /// Bytes of all sets: the part of the worker's replica at `place`.
   [[nodiscard]] std::int64_t bytes(std::int64_t place) const;
-  /// Predicts it for a worker's `replicas`, which may `wait` for each other between take() and
-  /// give().
+  /// Predicts it: `replicas` go from take() to give() one by one or `wait` for each other there.
   [[nodiscard]] static std::int64_t predicted_bytes(const tree::FlatLayout& layout,
                                                     const Shard& replicas, bool wait,
                                                     std::int64_t place);
