@@ -15,8 +15,8 @@
 namespace lockstep::collectives {
 namespace {
 
-// The text about leaves ends here: it must fit into a record beside the rest, and calls with the
-// same leaves must list equally many.
+// The list of leaves ends before this length, since it must fit into a record beside the rest.
+// Digests of the others follow. Calls with the same leaves must list equally many.
 constexpr std::size_t kListedText = 150;
 constexpr std::size_t kDigests = 6;
 

@@ -161,8 +161,9 @@ class Communicator {
   [[nodiscard]] std::shared_ptr<Communicator> subgroup(std::span<const int> members,
                                                        std::uint64_t channel = 0);
 
-  /// Marks the verbs that follow. They meet only verbs with the same mark on other replicas. So
-  /// calls that differ wait, and never mix their data.
+  /// Marks the verbs that follow. They meet only verbs with the same mark on other replicas, and in
+  /// a Hierarchy the n-th since mark() only the n-th. So calls that differ never mix their data:
+  /// they wait, or in shared memory end with a CollectiveMismatch.
   void mark(std::uint64_t fingerprint) noexcept {
     mark_ = fingerprint;
     marked_verbs_ = 0;

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/waited.h"
 #include "framework/comm/shared/shared_communicator.h"

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// As schedule_names() calls them.
+// In the order of schedule_names().
 enum class Curve { constant, linear, cosine, step, one_cycle };
 
 // From `start` to `end` as `part` goes from 0 to 1, along half a cosine or a line.

@@ -56,8 +56,9 @@ struct LaunchOptions {
 /// - **Processes** are children of this one and end with it, however it ends. They are forked while
 ///   this process has one thread, which is safe. Otherwise the program is started again with the
 ///   same arguments: in this program's n-th call of launch() the new process becomes a worker in
-///   its n-th call, and its earlier calls return 0 at once. What a process with replicas frees
-///   stays with it (keep_freed_memory() in base/memory.h).
+///   its n-th call, and its earlier calls return 0 at once.
+/// - **Memory.** What a process with replicas frees stays with it, also if they are threads
+///   (keep_freed_memory() in base/memory.h).
 /// - **Forks.** A process that a replica forks must end with _exit() or exec(). It ends the job if
 ///   it returns from the function.
 /// - **Output.** Worker 0 writes to this process' stdout and stderr; lines of others gain a prefix:

@@ -37,8 +37,8 @@ struct PmapOptions {
 ///   gets slice i. All mapped leaves have the same length there, the number of replicas. A number,
 ///   an enum, a string or a callable is static: every replica gets it by reference. So is any other
 ///   object x given as static_argument(x).
-/// - **Sharing.** Arguments are shared with the caller, not copied. `f` must not change them in
-///   place: several threads call it at once. If `f` returns an argument or a view of one, the
+/// - **Sharing.** Arguments are shared with the caller and among the threads that run `f`, not
+///   copied: `f` must not change them in place. If `f` returns an argument or a view of one, the
 ///   result shares its memory: changing one in place changes the other.
 /// - **Results** are a tree or nothing, stacked as out_axes says. Static values in them must be the
 ///   same on all replicas.
@@ -58,7 +58,7 @@ struct PmapOptions {
 ///   the backward then throws a ValueError: pass it as an argument with std::nullopt in in_axes.
 /// - **Errors.** If a replica throws, the others' collectives end and the call throws that first
 ///   error. An Error keeps its type and gains the replica's index; other exceptions are nested in a
-///   ReplicaError. ValueErrors name lengths, ranks and axes that do not fit, and `where`.
+///   ReplicaError. ValueErrors name lengths, ranks and axes that do not fit. Messages name `where`.
 template <typename F>
 [[nodiscard]] auto pmap(F f, PmapOptions options = {},
                         std::source_location where = std::source_location::current()) {

@@ -42,7 +42,7 @@ struct MapCall {
 /// The names of its axes.
 [[nodiscard]] AxisNames names_of(const MapCall& options);
 
-/// The `map_call` of a job's own level. Maps count from 1.
+/// The `map_call` of a job's own level. No map has it: next_map_call() is never 0.
 inline constexpr std::uint64_t kJobCall = 0;
 
 /// Whether this thread runs the function of a launched job: false outside launch() and in the

@@ -99,7 +99,8 @@ void check_replicated(const LocalMesh& local, const replicas::MapCall& map_call,
 ///   taken from the first replica along them, and counts once in gradients.
 /// - **In a launched job** each member passes and gets the blocks of its own replicas, which must
 ///   be a box of the mesh. What `f` captures must be an argument with the spec P() where members
-///   need its gradient. A shared result counts in the member with the first of its replicas.
+///   need its gradient. A shared result's gradient is that of the member with the first replica
+///   along the axes that the result's spec does not name.
 /// - **As pmap:** nesting, derivatives, memory that results share with arguments, and errors.
 /// - **Gradients that `f` takes itself** differ from JAX's unless options.check_vma is set. Without
 ///   it (as JAX's check_vma=False) they are those of the sum of all replicas' values, whatever the
@@ -107,18 +108,17 @@ void check_replicated(const LocalMesh& local, const replicas::MapCall& map_call,
 /// - **check_vma** gives JAX's default. An argument is one value along the axes that its spec does
 ///   not name, and so is a psum's result. Where such a value meets one that varies, a pvary stands
 ///   in the graph. So the gradient by shared parameters is the sum over the replicas that use them,
-///   with no psum of one's own:
+///   with no psum of one's own (the example). What varies is known from specs, collectives and
+///   every operation on the way, never from values. A result that varies over an axis which its
+///   spec does not name is a ValueError. So is what cannot be followed: axis_index
+///   (axis_index_tensor can), numbers read from what varies (item), draws of LibTorch's generators,
+///   in-place collectives, trainers (they average themselves), nested maps. Memory that is read or
+///   written by pointers is not seen.
 ///
 ///   // P() parameters, P("data") batch: JAX's default is the whole batch's gradient.
 ///   auto step = shard_map([](const Tensor& w, const Tensor& x) {
 ///     return grad([&](const Tensor& at) { return pmean((at * x).sum(), "data"); })(w);
 ///   }, Mesh({{"data", 4}}), {P(), P("data")}, P(), {.check_vma = true});
-///
-/// With check_vma, what varies is known from specs, collectives and every operation on the way,
-/// never from values. A result that varies over an axis which its spec does not name is a
-/// ValueError. So is what cannot be followed: axis_index (axis_index_tensor can), numbers read from
-/// what varies (item), draws of LibTorch's generators, in-place collectives, trainers (they average
-/// themselves), nested maps. Memory that is read or written by pointers is not seen.
 template <typename F>
 [[nodiscard]] auto shard_map(F f, Mesh mesh, InSpecs in_specs, OutSpecs out_specs,
                              ShardMapOptions options = {},

@@ -1,7 +1,6 @@
 #include "trainers/check_job.h"
 
 #include <string>
-#include <vector>
 
 #include "framework/base/errors.h"
 #include "framework/data/data.h"
