@@ -54,8 +54,8 @@ void check_warmup(const Config& config, const DataSets& data, keys::YamlProblems
   });
 }
 
-// One after the other, for each that is wrong to be known. Those hold for no parameter, so the
-// others mean the same without them.
+// Checks the groups one after the other, to report each that is wrong. Such a group holds for no
+// parameter, so the others mean the same without it.
 void check_parameter_groups(const Config& config, const DataSets& data,
                             keys::YamlProblems& problems) {
   if (config.zero.optimizer.groups.empty()) return;

@@ -188,7 +188,7 @@ class Communicator {
 
  protected:
   [[nodiscard]] std::uint64_t current_mark() const noexcept { return mark_; }
-  /// The same for the verb that begins now, unlike those of the verbs before it since mark().
+  /// The mark of the verb that begins now. Each verb since mark() has another one.
   [[nodiscard]] std::uint64_t next_mark() noexcept {
     return Key(mark_).fold(marked_verbs_++).bits();
   }

@@ -109,9 +109,9 @@ class LocalMembers {
   /// other members, here and elsewhere. Each member here calls this, with the same `mark`.
   virtual void meet(int place, std::uint64_t mark, const Verb& verb) = 0;
 
-  // What follows does what Communicator's methods of these names say.
+  // The methods below do what Communicator's methods of the same names do.
 
-  /// Called by the member that will be at `place` there.
+  /// The members here of a subgroup. Its caller is the member that will be at `place` there.
   [[nodiscard]] virtual std::shared_ptr<LocalMembers> subgroup(std::span<const int> members,
                                                                int place,
                                                                std::uint64_t channel) = 0;

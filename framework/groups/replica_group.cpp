@@ -30,7 +30,7 @@ void explain(const LocalReplicas& replicas, const Member& member, Waited waited,
   } while (asked.look() < patience);
 }
 
-// Joins the workers of the group's members; nullptr if there is one.
+// The Communicator that joins the workers of the group's members; nullptr if there is one worker.
 std::shared_ptr<comm::Communicator> outer_of(const LocalReplicas& replicas, std::uint64_t key,
                                              std::span<const watch::GroupMember> members) {
   const comm::GroupLayout layout(members, replicas.worker());
@@ -145,7 +145,7 @@ void LocalGroup::run_last(std::unique_lock<std::mutex>& lock, const Member& memb
   changed_.notify_all();
 }
 
-// Watches the wait for other workers while the verb is under way.
+// Does the verb, and lets the wait for other workers be watched meanwhile.
 void LocalGroup::run_outside(const Member& member, std::uint64_t mark,
                              std::span<const comm::Verb* const> verbs) {
   if (outer() == nullptr) return run_all(mark, verbs);

@@ -42,7 +42,8 @@ class WorkerGradientSums {
 
   /// Bytes of all sets: the part of the worker's replica at `place`.
   [[nodiscard]] std::int64_t bytes(std::int64_t place) const;
-  /// Predicts it: `replicas` go from take() to give() one by one or `wait` for each other there.
+  /// The bytes() of a worker with `replicas`. They go from take() to give() one by one, or `wait`
+  /// for each other in between.
   [[nodiscard]] static std::int64_t predicted_bytes(const tree::FlatLayout& layout,
                                                     const Shard& replicas, bool wait,
                                                     std::int64_t place);

@@ -165,8 +165,8 @@ void on_workers(const std::vector<int>& worker_of,
   });
 }
 
-// The processes of a host as members that share memory. Each has room in it for its buffers. There
-// the first one does their verbs.
+// The processes of a host as members that share memory. Each process copies its buffers to its room
+// in that memory, where the first process does the verbs of all.
 class ProcessesOfHost final : public comm::LocalMembers {
  public:
   ProcessesOfHost(comm::GroupLayout layout, std::shared_ptr<comm::Communicator> outer,

@@ -90,7 +90,7 @@ each number of replicas has processes of its own.
 - The floor is forward and backward alone, and Adam's 28 bytes a parameter at the memory's speed as
   above. One of the replicas updates each parameter, once.
 - Efficiency is the time of one replica (PyTorch: of the plain loop) that takes its turns among the
-  others, over the time here. It is there if each replica has a core.
+  others, over the time here. It is given where each replica has a core.
 - Memory is the largest replica's peak (VmHWM) and what all have in the end, shared pages counted
   once (Pss).
 - Launches: 4 processes train one step of the pmean example. Measured is the time from the start of
