@@ -4,7 +4,7 @@
 
 [[ -v extra_packages ]] || extra_packages=()
 packages=(g++ cmake ninja-build libgloo-dev libopenblas0-openmp libcxxopts-dev libyaml-cpp-dev
-          nlohmann-json3-dev libspdlog-dev zlib1g-dev libssl-dev catch2 dataset-fashion-mnist
+          nlohmann-json3-dev libspdlog-dev libxxhash-dev zlib1g-dev libssl-dev catch2 dataset-fashion-mnist
           "${extra_packages[@]}")
 # A LibTorch of one's own is picked by CMAKE_PREFIX_PATH.
 [[ -n ${CMAKE_PREFIX_PATH-} ]] || packages+=(libtorch-dev)
@@ -34,7 +34,7 @@ say_what_to_install() {
 
 The build could not be configured. Lockstep needs: a C++20 compiler (g++ 12 or newer), CMake 3.25 or
 newer, Ninja, LibTorch 1.13 or newer (CMAKE_PREFIX_PATH picks one), Gloo, cxxopts, yaml-cpp,
-nlohmann-json, spdlog, zlib, OpenSSL, and for the tests Catch2 and the Fashion-MNIST files that
+nlohmann-json, spdlog, xxHash, zlib, OpenSSL, and for the tests Catch2 and the Fashion-MNIST files that
 Debian's package dataset-fashion-mnist has. A fast BLAS such as OpenBLAS with OpenMP is strongly advised.
 LIST
   return 2

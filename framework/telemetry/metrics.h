@@ -11,7 +11,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "framework/telemetry/file.h"
+#include "framework/storage/file.h"
 #include "framework/training/memory_prediction.h"
 
 namespace lockstep {

@@ -4,7 +4,7 @@
 #include <system_error>
 
 #include "framework/base/text.h"
-#include "framework/telemetry/file.h"
+#include "framework/storage/file.h"
 
 namespace fs = std::filesystem;
 

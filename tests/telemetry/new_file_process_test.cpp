@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <string>
 
-#include "framework/telemetry/file.h"
+#include "framework/storage/file.h"
 #include "tests/catch.h"
 #include "tests/support/child_program.h"
 #include "tests/support/temporary_folder.h"

@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 
 #include "framework/base/errors.h"
-#include "framework/telemetry/file.h"
+#include "framework/storage/file.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 

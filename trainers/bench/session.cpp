@@ -7,7 +7,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/telemetry/file.h"
+#include "framework/storage/file.h"
 #include "trainers/bench/measuring/machine.h"
 
 namespace lockstep::bench {

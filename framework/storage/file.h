@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string_view>
+
+#include "framework/base/bytes.h"
 
 namespace lockstep {
 
@@ -9,9 +12,10 @@ namespace lockstep {
 /// reason.
 class File {
  public:
-  /// `flags` as open(2) takes them. A new file gets the permissions that the umask leaves. Messages
-  /// call the file `name`; the default is the path.
-  File(const std::filesystem::path& path, int flags, std::filesystem::path name = {});
+  /// `flags` as open(2) takes them. A new file gets the permissions of `mode` that the umask
+  /// leaves. Messages call the file `name`; the default is the path.
+  File(const std::filesystem::path& path, int flags, std::filesystem::path name = {},
+       unsigned mode = 0666);
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   ~File();
@@ -20,6 +24,11 @@ class File {
 
   /// Hands all of `text` to the kernel, in one call where it takes that much.
   void write(std::string_view text) const;
+
+  [[nodiscard]] std::uint64_t size() const;
+
+  /// Reads the bytes from `offset` on, as many as `to` has. Error if the file ends before.
+  void read(std::uint64_t offset, Bytes to) const;
 
   /// Waits until what was written is on the disk.
   void sync() const;

@@ -1,4 +1,4 @@
-#include "framework/telemetry/file.h"
+#include "framework/storage/file.h"
 
 #include <atomic>
 #include <cerrno>
@@ -27,9 +27,9 @@ namespace {
 
 }  // namespace
 
-File::File(const fs::path& path, int flags, fs::path name)
+File::File(const fs::path& path, int flags, fs::path name, unsigned mode)
     : name_(name.empty() ? path : std::move(name)),
-      descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+      descriptor_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {
   if (descriptor_ < 0) fail(name_, "opened");
 }
 
@@ -44,6 +44,25 @@ void File::write(std::string_view text) const {
       text.remove_prefix(static_cast<std::size_t>(count));
     } else if (errno != EINTR) {
       fail(name_, "written");
+    }
+  }
+}
+
+std::uint64_t File::size() const {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0) fail(name_, "read");
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+void File::read(std::uint64_t offset, Bytes to) const {
+  while (!to.empty()) {
+    const ssize_t count = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
+    if (count == 0) throw Error(str(name_.string(), " ends at byte ", offset, ", too early"));
+    if (count > 0) {
+      offset += static_cast<std::uint64_t>(count);
+      to = to.subspan(static_cast<std::size_t>(count));
+    } else if (errno != EINTR) {
+      fail(name_, "read");
     }
   }
 }

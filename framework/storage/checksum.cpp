@@ -1,0 +1,31 @@
+#include "framework/storage/checksum.h"
+
+#include <array>
+#include <cstdio>
+#include <new>
+
+#include <xxhash.h>
+
+namespace lockstep::storage {
+
+void Checksum::Free::operator()(XXH3_state_s* state) const {
+  ::XXH3_freeState(state);
+}
+
+Checksum::Checksum() : state_(::XXH3_createState()) {
+  if (!state_) throw std::bad_alloc();
+  ::XXH3_64bits_reset(state_.get());
+}
+
+void Checksum::add(ConstBytes bytes) {
+  ::XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
+}
+
+std::string Checksum::text() const {
+  std::array<char, 17> digits{};
+  std::snprintf(digits.data(), digits.size(), "%016llx",
+                static_cast<unsigned long long>(::XXH3_64bits_digest(state_.get())));
+  return digits.data();
+}
+
+}  // namespace lockstep::storage

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/base/bytes.h"
+#include "framework/storage/file.h"
+
+namespace lockstep::storage {
+
+/// One tensor of a safetensors file. Its elements lie there in row-major order, little-endian.
+struct StoredTensor {
+  std::string name = {};
+  std::string dtype = {};  ///< as the format has it: "F32", "BF16", "I64", "BOOL", …
+  std::vector<std::uint64_t> shape = {};
+  std::uint64_t begin = 0;  ///< of its bytes, counted from the end of the header
+  std::uint64_t end = 0;
+
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return end - begin; }
+  bool operator==(const StoredTensor&) const = default;
+};
+
+/// What the beginning of a safetensors file says of the rest: an 8-byte length, then JSON.
+/// Source: https://huggingface.co/docs/safetensors.
+struct SafetensorsHeader {
+  std::map<std::string, std::string> metadata;
+  /// In the order of their bytes, which fill the file without gaps.
+  std::vector<StoredTensor> tensors;
+
+  bool operator==(const SafetensorsHeader&) const = default;
+};
+
+/// Bytes of an element; 0 for a `dtype` that the format does not have.
+[[nodiscard]] std::size_t element_bytes(std::string_view dtype);
+
+/// The beginning of a file with this header. Data follow it at once. Sets each tensor's begin and
+/// end: tensors lie end to end in the order given. ValueError for a name that occurs twice or is no
+/// UTF-8, for an unknown dtype and for sizes of more than 64 bits.
+[[nodiscard]] std::string write_header(SafetensorsHeader& header);
+
+/// The header whose JSON is `text`, for `data_bytes` of data. DataError, naming the rule, for
+/// anything that the format does not allow. It takes no more memory than a small multiple of the
+/// text.
+[[nodiscard]] SafetensorsHeader parse_header(std::string_view text, std::uint64_t data_bytes);
+
+/// A safetensors file to read. Any thread.
+class SafetensorsFile {
+ public:
+  /// Reads and checks the header. Error if the file can't be read, DataError if it breaks a rule of
+  /// the format. Both name the file.
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  [[nodiscard]] const SafetensorsHeader& header() const noexcept { return header_; }
+  /// nullptr if there is none of this name.
+  [[nodiscard]] const StoredTensor* find(std::string_view name) const noexcept;
+
+  /// Reads the part of a tensor that begins `offset` bytes into it and is as long as `to`.
+  void read(const StoredTensor& tensor, std::uint64_t offset, Bytes to) const;
+
+ private:
+  File file_;
+  std::uint64_t data_ = 0;  // where the data begin
+  SafetensorsHeader header_;
+};
+
+}  // namespace lockstep::storage

@@ -1,0 +1,177 @@
+#include "framework/storage/safetensors.h"
+
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "tests/support/settings.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace lockstep;
+using storage::parse_header;
+using storage::SafetensorsHeader;
+using storage::StoredTensor;
+
+namespace {
+
+SafetensorsHeader sample_header() {
+  SafetensorsHeader header;
+  header.metadata = {{"format", "pt"}, {"step", "12"}};
+  header.tensors = {{.name = "layers.0.weight", .dtype = "F32", .shape = {3, 5}},
+                    {.name = "größe \"1\"", .dtype = "BF16", .shape = {}},
+                    {.name = "empty", .dtype = "I64", .shape = {4, 0, 7}},
+                    {.name = "flags", .dtype = "BOOL", .shape = {3}}};
+  return header;
+}
+
+// The JSON of a file's beginning.
+std::string json_of(const std::string& beginning) {
+  return beginning.substr(sizeof(std::uint64_t));
+}
+
+std::string tensor(const std::string& dtype, const std::string& shape, const std::string& offsets) {
+  return R"({"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
+}
+
+}  // namespace
+
+TEST_CASE("a safetensors header is read as it was written") {
+  SafetensorsHeader header = sample_header();
+  const std::string beginning = write_header(header);
+  std::uint64_t length = 0;
+  std::memcpy(&length, beginning.data(), sizeof length);
+  CHECK(length == beginning.size() - sizeof length);
+  CHECK(beginning.size() % 64 == 0);
+  CHECK(header.tensors[3].begin == 62);
+  CHECK(header.tensors[3].end == 65);
+  CHECK(parse_header(json_of(beginning), 65) == header);
+}
+
+TEST_CASE("tensors of a safetensors file are read, whole or in part") {
+  const testing::TemporaryFolder folder;
+  const auto path = folder.path() / "two.safetensors";
+  SafetensorsHeader header;
+  header.tensors = {{.name = "a", .dtype = "U8", .shape = {3}},
+                    {.name = "b", .dtype = "U8", .shape = {2, 2}}};
+  std::ofstream(path, std::ios::binary) << write_header(header) << "abcdefg";
+  const storage::SafetensorsFile file(path);
+  CHECK(file.header() == header);
+  CHECK(file.find("c") == nullptr);
+  std::string part(2, ' ');
+  file.read(*file.find("b"), 1, std::as_writable_bytes(std::span(part)));
+  CHECK(part == "ef");
+  CHECK_THROWS_AS(file.read(*file.find("b"), 3, std::as_writable_bytes(std::span(part))),
+                  ValueError);
+}
+
+TEST_CASE("what breaks a rule of the safetensors format is refused, with the rule") {
+  const std::string good = tensor("F32", "[2]", "[0,8]");
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"", "does not begin with {"},
+      {" {}", "does not begin with {"},
+      {"{", "is no JSON at byte"},
+      {"{}}", "is no JSON at byte"},
+      {"{\"a\":1}", "has a number as 'a'"},
+      {"{\"a\":[]}", "has a list as 'a'"},
+      {"{\"a\":{}}", "lacks one of"},
+      {"{\"a\":" + good + ",\"a\":" + good + "}", "'a' stands twice"},
+      {"{\"a\":" + tensor("F33", "[2]", "[0,8]") + "}", "has the dtype 'F33'"},
+      {"{\"a\":" + tensor("F32", "[3]", "[0,8]") + "}", "should be at 0 to 12"},
+      {"{\"a\":" + tensor("F32", "[2]", "[8,16]") + "}", "should be at 0 to 8"},
+      {"{\"a\":" + tensor("F32", "[2]", "[8,0]") + "}", "should be at 0 to 8"},
+      {"{\"a\":" + tensor("F32", "[-2]", "[0,8]") + "}", "a negative number"},
+      {"{\"a\":" + tensor("F32", "[2.0]", "[0,8]") + "}", "a fraction"},
+      {"{\"a\":" + tensor("F32", "[[2]]", "[0,8]") + "}", "a list as 'shape'"},
+      {"{\"a\":" + tensor("F32", "[2]", "[0,8,8]") + "}", "more than two offsets"},
+      {"{\"a\":" + tensor("F32", "[2]", "[0]") + "}", "lacks one of"},
+      {"{\"a\":" + tensor("F32", "[4294967296,4294967296,2]", "[0,8]") + "}", "beyond all files"},
+      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1}})", "a field 'more'"},
+      {R"({"__metadata__":{"a":1}})", "a number as 'a'"},
+      {R"({"__metadata__":{"a":"b","a":"c"}})", "'a' stands twice"},
+      {"{}", "take 0 bytes, and it has 8"},
+      {"{\"a\":" + good + ",\"b\":" + good + "}", "should be at 8 to 16"},
+  };
+  for (const auto& [text, rule] : cases) {
+    INFO(text);
+    const std::string message =
+        testing::message_of<DataError>([&] { (void)parse_header(text, 8); });
+    CHECK(message.find(rule) != std::string::npos);
+  }
+}
+
+TEST_CASE("safetensors files that are damaged are refused by name") {
+  const testing::TemporaryFolder folder;
+  const auto path = folder.path() / "bad.safetensors";
+  const auto refused = [&](const std::string& content, const std::string& rule) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+    const std::string message =
+        testing::message_of<DataError>([&] { storage::SafetensorsFile file(path); });
+    CHECK(message.find(path.string() + ": not a safetensors file: ") == 0);
+    CHECK(message.find(rule) != std::string::npos);
+  };
+  SafetensorsHeader header;
+  header.tensors = {{.name = "a", .dtype = "F32", .shape = {2}}};
+  const std::string beginning = write_header(header);
+  refused("", "it has 0 bytes");
+  refused(beginning, "take 8 bytes, and it has 0");
+  refused(beginning + "123456789", "take 8 bytes, and it has 9");
+  refused(beginning.substr(0, 20), "and the file has 20");
+  refused(std::string("\xff\xff\xff\xff\xff\xff\xff\xff{}"), "should have 18446744073709551615");
+}
+
+// Whatever comes out of a changed header, it is one that the format allows.
+TEST_CASE("a safetensors header with changed bytes is refused or a right one") {
+  std::cout << "safetensors: LOCKSTEP_SEED=" << testing::seed() << std::endl;
+  SafetensorsHeader header = sample_header();
+  const std::string whole = json_of(write_header(header));
+  std::mt19937_64 random(testing::seed());
+  const auto below = [&](std::size_t end) { return random() % end; };
+  const std::string kinds = "{}[],:\"0123456789-.eE\\ truefalsnFUIB";
+  std::size_t accepted = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text = whole;
+    for (std::size_t changes = 1 + below(3); changes > 0 && !text.empty(); --changes) {
+      const std::size_t at = below(text.size());
+      switch (below(5)) {
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text[at] = kinds[below(kinds.size())];
+          break;
+        case 2:
+          text.erase(at, 1 + below(9));
+          break;
+        case 3:
+          text.insert(at, text.substr(below(text.size()), below(40)));
+          break;
+        default:
+          text.resize(at + 1);
+      }
+    }
+    try {
+      const SafetensorsHeader read = parse_header(text, 65);
+      ++accepted;
+      std::uint64_t end = 0;
+      bool is_right = true;
+      for (const StoredTensor& each : read.tensors) {
+        std::uint64_t bytes = storage::element_bytes(each.dtype);
+        for (const std::uint64_t size : each.shape) bytes *= size;
+        is_right = is_right && bytes == each.bytes() && each.begin == end;
+        end = each.end;
+      }
+      if (!is_right || end != 65) FAIL_CHECK(text);
+    } catch (const DataError&) {
+    }
+  }
+  CHECK(accepted > 0);  // changed names and metadata
+  CHECK(accepted < 10'000);
+}
