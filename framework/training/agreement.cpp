@@ -44,9 +44,6 @@ bool has_same_bytes(const at::Tensor& a, const at::Tensor& b) {
          std::memcmp(values.data_ptr(), others.data_ptr(), values.nbytes()) == 0;
 }
 
-namespace {
-
-// Every replica's text.
 std::vector<std::string> texts_of_all(const std::string& own, const AxisNames& axis_name) {
   const auto size = static_cast<std::int64_t>(own.size());
   const at::Tensor sizes = all_gather(at::full({}, size, at::kLong), axis_name);
@@ -60,6 +57,8 @@ std::vector<std::string> texts_of_all(const std::string& own, const AxisNames& a
   }
   return texts;
 }
+
+namespace {
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;

@@ -26,6 +26,10 @@ void check_same_model(const char* kind, const std::vector<std::string>& lines,
 /// "'weight' (3, 5) Float"
 [[nodiscard]] std::string describe(const std::string& name, const at::Tensor& tensor);
 
+/// Every replica's text. All replicas together.
+[[nodiscard]] std::vector<std::string> texts_of_all(const std::string& own,
+                                                    const AxisNames& axis_name);
+
 /// A hash of a tensor's bytes, the same on machines of one kind.
 [[nodiscard]] std::int64_t hash_of(const at::Tensor& tensor);
 

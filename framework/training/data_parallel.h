@@ -14,6 +14,7 @@
 #include "framework/training/module_buffers.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/random_draws.h"
+#include "framework/training/state.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
@@ -44,7 +45,7 @@ struct DataParallelOptions {
 ///   accumulate() makes them equal again (`buffers`; by default floating ones become their mean):
 ///   an evaluation sees one model.
 /// - **Calls.** All replicas call everything alike, in the same order; for one thread.
-class DataParallel {
+class DataParallel : public Stateful {
  public:
   /// Averages the module's parameters that require a gradient, and its buffers. The module must
   /// live as long as this is used. Throws ValueError for parameters that are not floating and dense
@@ -59,8 +60,6 @@ class DataParallel {
                         const DataParallelOptions& options = {},
                         std::source_location where = std::source_location::current())
       : DataParallel(tree_leaves(parameters), axis_name, options, where) {}
-  DataParallel(const DataParallel&) = delete;
-  DataParallel& operator=(const DataParallel&) = delete;
 
   /// Runs loss.backward() for one loss: each parameter's .grad() becomes the mean over the replicas
   /// of this loss' gradients and those accumulated since the last call. What .grad() held before is
@@ -73,6 +72,12 @@ class DataParallel {
   /// nothing.
   void accumulate(const at::Tensor& loss,
                   std::source_location where = std::source_location::current());
+  /// Stateful's: buffers, residuals of compression, steps, and the parameters, unless a
+  /// ShardedOptimizer has these. An optimizer of one's own is no part of it.
+  void visit_state(const VisitState& visit,
+                   std::source_location where = std::source_location::current()) override;
+  void restore_state(const StateSource& source,
+                     std::source_location where = std::source_location::current()) override;
   /// Throws Error unless all replicas have equal parameters and buffers. The message names the
   /// first that differs and the replicas that differ from replica 0. All replicas together.
   void check_agreement(std::source_location where = std::source_location::current());
@@ -96,6 +101,8 @@ class DataParallel {
   void end_plain();
   void end(bool has_loss);
   void lay_out(const at::Tensor& loss);
+  void check_between_steps(const AxisCall& call) const;
+  [[nodiscard]] std::vector<std::size_t> saved_parameters() const;
 
   AxisNames axis_;
   DataParallelOptions options_;

@@ -364,6 +364,47 @@ void FlatGradients::forget_residuals() {
   }
 }
 
+// What compression has left out of a parameter; undefined where nothing is compressed.
+at::Tensor FlatGradients::residual_of(std::size_t index) const {
+  const tree::FlatPosition& place = layout_.place(index);
+  const at::Tensor& residual = buckets_[place.bucket].residual;
+  return residual.defined() ? residual.narrow(0, place.offset, place.size) : at::Tensor();
+}
+
+void FlatGradients::visit_residuals(const ModuleParameters& module, const VisitState& visit) const {
+  const std::string own = lockstep::str(kResiduals, replica_, "/");
+  for (std::size_t i = 0; i < module.tensors.size(); ++i) {
+    const at::Tensor residual = residual_of(i);
+    if (!residual.defined()) continue;
+    visit({own + module.names[i], module.tensors[i].sizes().vec(), 0, residual});
+  }
+}
+
+void FlatGradients::restore_residuals(const ModuleParameters& module,
+                                      const StateSource& source) const {
+  const c10::AutoGradMode no_grad(false);
+  for (std::size_t i = 0; i < module.tensors.size(); ++i) {
+    const at::Tensor residual = residual_of(i);
+    if (!residual.defined()) continue;
+    const auto name_of = [&](std::int64_t replica) {
+      return lockstep::str(kResiduals, replica, "/", module.names[i]);
+    };
+    const auto shape = module.tensors[i].sizes().vec();
+    std::int64_t saved = 0;
+    while (source.has(name_of(saved))) ++saved;
+    if (saved == 0 || saved == layout_.shards()) {
+      (void)source.read({name_of(replica_), shape, 0, residual});
+      continue;
+    }
+    const at::Tensor part = at::empty_like(residual);
+    residual.zero_();
+    for (std::int64_t replica = 0; replica < saved; ++replica) {
+      if (source.read({name_of(replica), shape, 0, part})) residual.add_(part);
+    }
+    residual.div_(layout_.shards());
+  }
+}
+
 void FlatGradients::begin(bool first, bool last) {
   first_ = first;
   last_ = last;

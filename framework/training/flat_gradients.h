@@ -13,6 +13,8 @@
 #include "framework/collectives/axis_queue.h"
 #include "framework/training/averaging_options.h"
 #include "framework/training/memory_prediction.h"
+#include "framework/training/module_parameters.h"
+#include "framework/training/state.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep::training {
@@ -77,6 +79,11 @@ class FlatGradients {
 
   /// Forgets what compression has left out, since gradients that are not finite have spoiled it.
   void forget_residuals();
+  /// Visits what compression has left out on this replica. `module` has the layout's parameters.
+  void visit_residuals(const ModuleParameters& module, const VisitState& visit) const;
+  /// From as many replicas: this replica's own. From another number of them: an equal part of
+  /// their sum.
+  void restore_residuals(const ModuleParameters& module, const StateSource& source) const;
 
   /// The mean of a bucket, flat: the whole bucket or this replica's shard. Valid from the last
   /// finish() until the next begin().
@@ -103,6 +110,7 @@ class FlatGradients {
   };
   [[nodiscard]] bool reduces_now() const { return last_ || options_.reduces_every_microbatch; }
   [[nodiscard]] Shard part_of_mean(std::size_t bucket) const;
+  [[nodiscard]] at::Tensor residual_of(std::size_t index) const;
   void start_closed();
   void start(std::size_t index);
   void complete_next();

@@ -78,6 +78,20 @@ void ModuleBuffers::check_agreement() const {
   training::check_agreement(buffers.names, buffers.tensors, axis_, "buffer");
 }
 
+void ModuleBuffers::visit_state(const VisitState& visit) const {
+  const Named buffers = all();
+  for (std::size_t i = 0; i < buffers.names.size(); ++i) {
+    visit_shard(kBuffers + buffers.names[i], buffers.tensors[i], axis_, visit);
+  }
+}
+
+void ModuleBuffers::restore_state(const StateSource& source) const {
+  const Named buffers = all();
+  for (std::size_t i = 0; i < buffers.names.size(); ++i) {
+    (void)restore_whole(kBuffers + buffers.names[i], buffers.tensors[i], source);
+  }
+}
+
 ModuleBuffers::Named ModuleBuffers::all() const {
   Named found;
   if (module_ == nullptr) return found;

@@ -7,6 +7,7 @@
 
 #include "framework/axes/axis_names.h"
 #include "framework/training/averaging_options.h"
+#include "framework/training/state.h"
 
 namespace torch::nn {
 class Module;
@@ -30,6 +31,10 @@ class ModuleBuffers {
   /// Throws Error unless all replicas have equal buffers. The message names the first that differs
   /// and the replicas that differ from replica 0. All replicas together.
   void check_agreement() const;
+
+  /// All replicas have equal buffers: each visits its part of every one.
+  void visit_state(const VisitState& visit) const;
+  void restore_state(const StateSource& source) const;
 
  private:
   struct Named {

@@ -195,6 +195,12 @@ ParameterClaims::~ParameterClaims() {
   }
 }
 
+bool is_claimed(const at::Tensor& parameter, ParameterPart part) {
+  Owners& all = owners();
+  const std::lock_guard lock(all.mutex);
+  return all.of.contains({parameter.unsafeGetTensorImpl(), part});
+}
+
 void UnusedParameters::add(const std::vector<std::size_t>& indices) {
   const std::set<std::size_t> now(indices.begin(), indices.end());
   if (!unused_) {

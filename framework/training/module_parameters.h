@@ -89,6 +89,9 @@ class ParameterClaims {
   std::vector<at::Tensor> parameters_;
 };
 
+/// Whether a living trainer has this part of the parameter.
+[[nodiscard]] bool is_claimed(const at::Tensor& parameter, ParameterPart part);
+
 /// Which parameters the losses of a step do not depend on; replica 0 logs each once.
 class UnusedParameters {
  public:

@@ -26,6 +26,9 @@ class RandomDraws {
   /// step all replicas call it together, and replica 0 warns for all. Later each warns for itself.
   void end_backward(bool is_last);
 
+  /// Steps done: those that a Dropout is told.
+  [[nodiscard]] std::int64_t& steps() noexcept { return place_->step; }
+
   /// Whether this replica knows of a draw: its own, or any replica's in the first step.
   [[nodiscard]] bool seen() const noexcept { return seen_; }
 

@@ -14,6 +14,7 @@
 #include "framework/training/agreement.h"
 #include "framework/training/flat_parameters.h"
 #include "framework/training/module_parameters.h"
+#include "framework/training/torch_optimizer_state.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep {
@@ -39,30 +40,38 @@ std::vector<std::int64_t> groups_of(const std::vector<at::Tensor>& parameters,
 
 }  // namespace
 
-ShardedOptimizer::ShardedOptimizer(const std::vector<at::Tensor>& parameters, const Make& make,
+ShardedOptimizer::ShardedOptimizer(const training::ModuleParameters& leaves, const Make& make,
                                    const AxisNames& axis_name, std::source_location where)
-    : axis_(axis_name) {
+    : axis_(axis_name),
+      names_(leaves.names),
+      tensors_(leaves.tensors),
+      owners_(groups_of(tensors_, axis_size(axis_))) {
   const AxisCall call{"ShardedOptimizer", axis_, where};
   const CalledFrom scope(call);
-  const auto leaves = training::leaf_parameters(parameters);
-  const auto& names = leaves.names;
-  const auto& tensors = leaves.tensors;
   claims_ = std::make_unique<training::ParameterClaims>(
-      "ShardedOptimizer", std::vector{training::ParameterPart::values}, names, tensors);
-  training::check_same_model(names, tensors, axis_);
-  training::start_alike(tensors, axis_);
-  const auto groups = groups_of(tensors, axis_size(axis_));  // a bucket for each, and dtype
-  std::vector<std::size_t> order(tensors.size());
+      "ShardedOptimizer", std::vector{training::ParameterPart::values}, names_, tensors_);
+  training::check_same_model(names_, tensors_, axis_);
+  training::start_alike(tensors_, axis_);
+  // A bucket for each owner, and dtype.
+  std::vector<std::size_t> order(tensors_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   parameters_ = std::make_unique<training::FlatParameters>(
-      names, tensors, tree::FlatLayout(training::flat_items(tensors, groups), order, 1, 1), axis_,
-      training::ParameterUpdates::own_group);
+      names_, tensors_, tree::FlatLayout(training::flat_items(tensors_, owners_), order, 1, 1),
+      axis_, training::ParameterUpdates::own_group);
   std::vector<at::Tensor> own;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (groups[i] == axis_index(axis_) + 1) own.push_back(tensors[i]);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (is_own(i)) own.push_back(tensors_[i]);
   }
   if (!own.empty()) optimizer_ = make(std::move(own));
 }
+
+ShardedOptimizer::ShardedOptimizer(const std::vector<at::Tensor>& parameters, const Make& make,
+                                   const AxisNames& axis_name, std::source_location where)
+    : ShardedOptimizer(training::leaf_parameters(parameters), make, axis_name, where) {}
+
+ShardedOptimizer::ShardedOptimizer(torch::nn::Module& module, const Make& make,
+                                   const AxisNames& axis_name, std::source_location where)
+    : ShardedOptimizer(training::module_parameters(module), make, axis_name, where) {}
 
 ShardedOptimizer::~ShardedOptimizer() = default;
 
@@ -71,11 +80,44 @@ void ShardedOptimizer::step(std::source_location where) {
   const CalledFrom scope(call);
   const c10::AutoGradMode no_grad(false);
   // After this exchange no replica reads the old parameters any more.
+  adopt_replaced(call);
+  if (optimizer_) optimizer_->step();
+  parameters_->publish();
+}
+
+void ShardedOptimizer::visit_state(const VisitState& visit, std::source_location where) {
+  const AxisCall call{"ShardedOptimizer::visit_state", axis_, where};
+  const CalledFrom scope(call);
+  const c10::AutoGradMode no_grad(false);
+  adopt_replaced(call);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (!is_own(i)) continue;
+    training::visit_whole(training::kParameters + names_[i], tensors_[i], visit);
+    training::visit_torch_state(*optimizer_, tensors_[i], names_[i], visit);
+  }
+}
+
+void ShardedOptimizer::restore_state(const StateSource& source, std::source_location where) {
+  const AxisCall call{"ShardedOptimizer::restore_state", axis_, where};
+  const CalledFrom scope(call);
+  const c10::AutoGradMode no_grad(false);
+  adopt_replaced(call);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (!is_own(i)) continue;
+    (void)training::restore_whole(training::kParameters + names_[i], tensors_[i], source);
+    training::restore_torch_state(*optimizer_, tensors_[i], names_[i], source);
+  }
+  parameters_->publish();
+}
+
+void ShardedOptimizer::adopt_replaced(const AxisCall& call) {
   const at::Tensor replaced = at::full({1}, parameters_->check(call) ? 1 : 0, at::kLong);
   psum_(replaced, axis_);
   if (replaced.item<std::int64_t>() != 0) (void)parameters_->adopt(call);
-  if (optimizer_) optimizer_->step();
-  parameters_->publish();
+}
+
+bool ShardedOptimizer::is_own(std::size_t index) const {
+  return owners_[index] == axis_index(axis_) + 1;
 }
 
 void ShardedOptimizer::edit_parameters(const std::function<void()>& write,

@@ -1,23 +1,32 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <source_location>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
+#include "framework/training/state.h"
 
+namespace torch::nn {
+class Module;
+}
 namespace torch::optim {
 class Optimizer;
 }
 
 namespace lockstep {
 
+struct AxisCall;
 namespace training {
 class FlatParameters;
 class ParameterClaims;
+struct ModuleParameters;
 }  // namespace training
 
 /// Any of LibTorch's optimizers, cut into shards of whole parameters: one replica holds each
@@ -35,7 +44,11 @@ class ParameterClaims;
 /// once. A program replaces and writes parameters as with a ZeroTrainer (zero.h). When the
 /// optimizer ends each replica owns ordinary parameters again. All replicas call everything alike;
 /// for one thread.
-class ShardedOptimizer {
+///
+/// Its state are its parameters and what LibTorch's SGD, Adam, AdamW, RMSprop and Adagrad keep for
+/// each; ValueError for other optimizers. Options, such as a learning rate that the program has
+/// set, are no part of it.
+class ShardedOptimizer : public Stateful {
  public:
   /// Makes the optimizer for the parameters that this replica owns.
   using Make = std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor> own)>;
@@ -47,9 +60,10 @@ class ShardedOptimizer {
   ShardedOptimizer(const std::vector<at::Tensor>& parameters, const Make& make,
                    const AxisNames& axis_name = "data",
                    std::source_location where = std::source_location::current());
-  ~ShardedOptimizer();
-  ShardedOptimizer(const ShardedOptimizer&) = delete;
-  ShardedOptimizer& operator=(const ShardedOptimizer&) = delete;
+  /// For a module's parameters, which messages and checkpoints then call by their names.
+  ShardedOptimizer(torch::nn::Module& module, const Make& make, const AxisNames& axis_name = "data",
+                   std::source_location where = std::source_location::current());
+  ~ShardedOptimizer() override;
 
   /// Updates the own parameters from their .grad(), and gives all replicas all updates. A backward
   /// of a graph from before this call is autograd's error.
@@ -58,11 +72,24 @@ class ShardedOptimizer {
   void edit_parameters(const std::function<void()>& write,
                        std::source_location where = std::source_location::current());
 
+  void visit_state(const VisitState& visit,
+                   std::source_location where = std::source_location::current()) override;
+  void restore_state(const StateSource& source,
+                     std::source_location where = std::source_location::current()) override;
+
   /// This replica's optimizer, for example to set a learning rate; nullptr if it owns no parameter.
   [[nodiscard]] torch::optim::Optimizer* own() const noexcept { return optimizer_.get(); }
 
  private:
+  ShardedOptimizer(const training::ModuleParameters& leaves, const Make& make,
+                   const AxisNames& axis_name, std::source_location where);
+  void adopt_replaced(const AxisCall& call);
+  [[nodiscard]] bool is_own(std::size_t index) const;
+
   AxisNames axis_;
+  std::vector<std::string> names_;
+  std::vector<at::Tensor> tensors_;
+  std::vector<std::int64_t> owners_;  // by tensor: the replica, counted from 1
   std::unique_ptr<training::ParameterClaims> claims_;
   std::unique_ptr<training::FlatParameters> parameters_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;

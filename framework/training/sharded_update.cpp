@@ -1,5 +1,6 @@
 #include "framework/training/sharded_update.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -22,21 +23,22 @@ static_assert(tree::FlatLayout::kBlock % kSquaresBlockElements == 0,
               "a shard must not cut what the norm adds up as one");
 
 ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const tree::FlatLayout& layout,
-                             const std::vector<std::string>& names,
-                             const FlatParameters& parameters, const FlatGradients& gradients,
-                             const AxisNames& axis_name)
-    : axis_(axis_name),
+                             const ModuleParameters& module, const FlatParameters& parameters,
+                             const FlatGradients& gradients, const AxisNames& axis_name)
+    : names_(module.names),
+      axis_(axis_name),
       optimizer_(make_optimizer(options)),
-      steps_(names.size(), 0),
+      steps_(names_.size(), 0),
       has_all_(parameters.updates_all() || axis_size(axis_) == 1) {
   const c10::AutoGradMode no_grad(false);
+  for (const at::Tensor& parameter : module.tensors) shapes_.push_back(parameter.sizes().vec());
   const auto count_bytes = [&](const at::Tensor& tensor) {
     bytes_ += static_cast<std::int64_t>(tensor.nbytes());
     return tensor;
   };
   for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
-    const Shard part = parameters.updates_all() ? Shard{0, layout.buckets()[bucket].size}
-                                                : layout.shard_of(bucket, axis_index(axis_));
+    const Shard own = layout.shard_of(bucket, axis_index(axis_));
+    const Shard part = parameters.updates_all() ? Shard{0, layout.buckets()[bucket].size} : own;
     const at::Tensor& values = parameters.own(bucket);
     at::Tensor mean = gradients.mean(bucket);
     if (mean.numel() > part.size) mean = mean.narrow(0, part.offset, part.size);
@@ -51,9 +53,13 @@ ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const tree::FlatLa
       const auto cut = [&](const at::Tensor& flat) {
         return flat.narrow(0, piece.offset - part.offset, piece.size);
       };
+      const std::int64_t begin = std::max(piece.offset, own.offset);
+      const std::int64_t end = std::min(piece.offset + piece.size, own.offset + own.size);
       Piece made{piece.item,
                  {cut(master), cut(mean), {}, {}},
-                 parameter_settings(options, names[piece.item])};
+                 parameter_settings(options, names_[piece.item]),
+                 piece.offset - layout.place(piece.item).offset,
+                 {begin - piece.offset, std::max<std::int64_t>(0, end - begin)}};
       for (const at::Tensor& each : state) made.slice.state.push_back(cut(each));
       if (has_master) made.slice.rounded = cut(values);
       pieces_.push_back(std::move(made));
@@ -141,6 +147,43 @@ void ShardedUpdate::refresh_masters(const std::vector<std::size_t>& parameters) 
     if (is_fresh && piece.slice.rounded.defined()) {
       piece.slice.parameter.copy_(piece.slice.rounded);
     }
+  }
+}
+
+void ShardedUpdate::visit_state(const VisitState& visit) const {
+  for (const Piece& piece : pieces_) {
+    if (piece.saved.size == 0) continue;
+    const std::string& name = names_[piece.parameter];
+    const std::int64_t offset = piece.offset + piece.saved.offset;
+    const auto visit_part = [&](const std::string& kind, const at::Tensor& values) {
+      visit({kind + name, shapes_[piece.parameter], offset,
+             values.narrow(0, piece.saved.offset, piece.saved.size)});
+    };
+    visit_part(kParameters, piece.slice.parameter);
+    for (std::size_t i = 0; i < piece.slice.state.size(); ++i) {
+      visit_part(kOptimizer + optimizer_->state_names()[i] + "/", piece.slice.state[i]);
+    }
+    if (offset == 0) visit_number(kOptimizerStep + name, steps_[piece.parameter], visit);
+  }
+}
+
+void ShardedUpdate::restore_state(const StateSource& source) {
+  const c10::AutoGradMode no_grad(false);
+  for (const Piece& piece : pieces_) {
+    const std::string& name = names_[piece.parameter];
+    const auto read_part = [&](const std::string& kind, const at::Tensor& values) {
+      (void)source.read({kind + name, shapes_[piece.parameter], piece.offset, values});
+    };
+    read_part(kParameters, piece.slice.parameter);
+    for (std::size_t i = 0; i < piece.slice.state.size(); ++i) {
+      read_part(kOptimizer + optimizer_->state_names()[i] + "/", piece.slice.state[i]);
+    }
+    if (piece.slice.rounded.defined()) piece.slice.rounded.copy_(piece.slice.parameter);
+  }
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    // Nobody has saved a parameter without elements.
+    const bool is_empty = std::ranges::count(shapes_[i], 0) > 0;
+    if (!is_empty) restore_number(kOptimizerStep + names_[i], steps_[i], source);
   }
 }
 

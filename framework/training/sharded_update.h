@@ -12,6 +12,8 @@
 #include "framework/optim/optimizer.h"
 #include "framework/training/flat_gradients.h"
 #include "framework/training/flat_parameters.h"
+#include "framework/training/module_parameters.h"
+#include "framework/training/state.h"
 
 namespace lockstep::training {
 
@@ -22,6 +24,7 @@ struct StepVote {
   bool has_replaced = false;          ///< the program has replaced parameters
   bool has_unused = false;            ///< parameters that no loss of the step depends on
   bool has_edited_gradients = false;  ///< the program has written the means that it was shown
+  std::uint32_t told = 0;             ///< flags of the program's own
 };
 
 /// The votes of all replicas, in their order.
@@ -35,10 +38,10 @@ struct StepVotes {
 /// The optimizer's work on this replica's part: its shard of each bucket, or everything.
 class ShardedUpdate {
  public:
-  /// `names` are the names of the layout's parameters. The optimizer's state starts at zero;
+  /// `module` has the layout's parameters. The optimizer's state starts at zero;
   /// float32 masters of half-type parameters start at the parameters' values.
   ShardedUpdate(const OptimizerOptions& options, const tree::FlatLayout& layout,
-                const std::vector<std::string>& names, const FlatParameters& parameters,
+                const ModuleParameters& module, const FlatParameters& parameters,
                 const FlatGradients& gradients, const AxisNames& axis_name);
 
   /// Gives every replica all votes, and the L2 norm of all mean gradients times 2^-exponent. The
@@ -57,6 +60,12 @@ class ShardedUpdate {
   /// Sets the masters of `parameters` that were given other values.
   void refresh_masters(const std::vector<std::size_t>& parameters);
 
+  /// Visits this replica's part of the parameters' values (masters where there are such) and of the
+  /// optimizer's state.
+  void visit_state(const VisitState& visit) const;
+  /// Restores all that this replica updates. The caller then publishes it.
+  void restore_state(const StateSource& source);
+
   /// Bytes of the optimizer's state, with masters.
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
   /// Predicts bytes(). With `updates_all`, for everything that the layout has, not for a shard.
@@ -69,8 +78,12 @@ class ShardedUpdate {
     std::size_t parameter;
     OptimizerSlice slice;
     ParameterSettings settings;
+    std::int64_t offset;  // of the slice, from the parameter's start
+    Shard saved;          // the part of the slice that this replica saves
   };
 
+  std::vector<std::string> names_;
+  std::vector<std::vector<std::int64_t>> shapes_;
   AxisNames axis_;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<std::int64_t> steps_;  // by parameter

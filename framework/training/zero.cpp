@@ -1,6 +1,7 @@
 #include "framework/training/zero.h"
 
 #include <cmath>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -115,7 +116,8 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
                          .has_bad_loss = has_bad_loss_,
                          .has_replaced = flat_parameters_->check(call),
                          .has_unused = unused_.any(),
-                         .has_edited_gradients = check_gradients(call)};
+                         .has_edited_gradients = check_gradients(call),
+                         .told = std::exchange(told_, 0)};
   const training::StepVotes votes = update_->exchange(own);
   check_learning_rates(votes.votes, call);
   if (votes.any(&training::StepVote::has_replaced)) {
@@ -132,6 +134,11 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
   for (const at::Tensor& parameter : parameters_.tensors) parameter.mutable_grad().reset();
   shown_.assign(shown_.size(), at::Tensor());
   StepReport report = judged(votes);
+  report.told_by_all = ~0U;
+  for (const training::StepVote& vote : votes.votes) {
+    report.told_by_any |= vote.told;
+    report.told_by_all &= vote.told;
+  }
   if (report.skipped && options_.non_finite == NonFinite::stop) {
     throw Error(lockstep::str(report.reason, " at step ", steps_ + 1,
                               "; training has diverged: try a smaller learning rate or "
@@ -224,6 +231,62 @@ std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::whole_parameters(
   const AxisCall call{"ZeroTrainer::whole_parameters", axis_, where};
   const CalledFrom scope(call);
   return std::make_unique<WholeParameters>(blocks_ ? blocks_->hold_everything() : nullptr);
+}
+
+// Before the state is visited or restored.
+void ZeroTrainer::begin_between_steps(const AxisCall& call) {
+  call.require(!is_released_, "after release_parameters()");
+  call.require(microbatch_ == 0, "called after the backward of ", microbatches_text(microbatch_),
+               ": call it between steps");
+  call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
+  if (!flat_parameters_) {
+    lockstep::training::check_agreement(parameters_.all_names, parameters_.all, axis_);
+    lay_out(at::Tensor());
+    return;
+  }
+  const at::Tensor replaced = at::zeros({1}, at::kLong);
+  replaced.fill_(flat_parameters_->check(call) ? 1 : 0);
+  psum_(replaced, axis_);
+  if (replaced.item<std::int64_t>() != 0) update_->refresh_masters(flat_parameters_->adopt(call));
+}
+
+void ZeroTrainer::visit_frozen(
+    const std::function<void(const std::string&, const at::Tensor&)>& visit) const {
+  for (std::size_t i = 0; i < parameters_.all.size(); ++i) {
+    if (parameters_.is_frozen[i]) {
+      visit(training::kParameters + parameters_.all_names[i], parameters_.all[i]);
+    }
+  }
+}
+
+void ZeroTrainer::visit_state(const VisitState& visit, std::source_location where) {
+  const AxisCall call{"ZeroTrainer::visit_state", axis_, where};
+  const CalledFrom scope(call);
+  const c10::AutoGradMode no_grad(false);
+  begin_between_steps(call);
+  update_->visit_state(visit);
+  visit_frozen([&](const std::string& name, const at::Tensor& parameter) {
+    training::visit_shard(name, parameter, axis_, visit);
+  });
+  buffers_->visit_state(visit);
+  gradients_->visit_residuals(parameters_, visit);
+  if (axis_index(axis_) == 0) training::visit_number(training::kSteps, steps_, visit);
+}
+
+void ZeroTrainer::restore_state(const StateSource& source, std::source_location where) {
+  const AxisCall call{"ZeroTrainer::restore_state", axis_, where};
+  const CalledFrom scope(call);
+  const c10::AutoGradMode no_grad(false);
+  begin_between_steps(call);
+  update_->restore_state(source);
+  flat_parameters_->publish();
+  visit_frozen([&](const std::string& name, const at::Tensor& parameter) {
+    (void)training::restore_whole(name, parameter, source);
+  });
+  buffers_->restore_state(source);
+  gradients_->restore_residuals(parameters_, source);
+  training::restore_number(training::kSteps, steps_, source);
+  random_draws_->steps() = steps_;
 }
 
 void ZeroTrainer::check_agreement(std::source_location where) {
@@ -353,7 +416,7 @@ void ZeroTrainer::lay_out(const at::Tensor& loss) {
   tell_what_stays(options_, layout, how, cuts);
   gradients_ =
       std::make_unique<training::FlatGradients>(parameters_.tensors, layout, axis_, how, *queue_);
-  update_ = std::make_unique<training::ShardedUpdate>(options_.optimizer, layout, parameters_.names,
+  update_ = std::make_unique<training::ShardedUpdate>(options_.optimizer, layout, parameters_,
                                                       *flat_parameters_, *gradients_, axis_);
   if (!cuts) return;
   blocks_ = std::make_shared<training::BlockGathering>(

@@ -18,15 +18,18 @@
 #include "framework/training/module_parameters.h"
 #include "framework/training/random_draws.h"
 #include "framework/training/sharded_update.h"
+#include "framework/training/state.h"
 #include "framework/training/zero_options.h"
 
 namespace lockstep {
 
 /// The outcome of a step, the same on all replicas.
 struct StepReport {
-  double gradient_norm = 0;  ///< of the mean gradients, before clipping
-  bool skipped = false;      ///< a gradient or loss was not finite; nothing has changed
-  std::string reason{};      ///< why: "the gradient of parameter 'w' is not finite"
+  double gradient_norm = 0;       ///< of the mean gradients, before clipping
+  bool skipped = false;           ///< a gradient or loss was not finite; nothing has changed
+  std::string reason{};           ///< why: "the gradient of parameter 'w' is not finite"
+  std::uint32_t told_by_any = 0;  ///< the flags of tell() that any replica has set …
+  std::uint32_t told_by_all = 0;  ///< … and those that all have
 };
 
 /// Synchronized data-parallel training of a module by the replicas of an axis. Optimizer state,
@@ -62,7 +65,7 @@ struct StepReport {
 /// - **The end** gives each replica ordinary parameters again. Parameters in shards need
 ///   release_parameters() for that.
 /// - **Calls.** All replicas call everything alike, in the same order; for one thread.
-class ZeroTrainer {
+class ZeroTrainer : public Stateful {
  public:
   /// All replicas start from replica 0's parameters and buffers. The module must live as long as
   /// the trainer is used. Throws ValueError for options out of range, parameters that are not
@@ -72,8 +75,6 @@ class ZeroTrainer {
   /// enough memory.
   ZeroTrainer(torch::nn::Module& module, ZeroOptions options,
               std::source_location where = std::source_location::current());
-  ZeroTrainer(const ZeroTrainer&) = delete;
-  ZeroTrainer& operator=(const ZeroTrainer&) = delete;
 
   using Visit = std::function<void(const std::string& name, const at::Tensor& tensor)>;
 
@@ -92,6 +93,10 @@ class ZeroTrainer {
   /// `lr`, and ends the step. If a gradient or any replica's loss is not finite, the step is
   /// skipped or throws Error, as the options say. Error unless `lr` is the same on all replicas.
   StepReport step(double lr, std::source_location where = std::source_location::current());
+  /// Flags of the program's own that the next step() tells all replicas with what it sends anyway,
+  /// for what they must decide alike: to stop, or that a file is written. StepReport has the
+  /// answer.
+  void tell(std::uint32_t flags) noexcept { told_ |= flags; }
   /// After a step's last backward and before step(): calls `visit` with each mean gradient, before
   /// clipping, in float32 for half types. One bucket is gathered at a time. All replicas together.
   /// At stage 0, with a worker for each replica, .grad() is that gradient as well (not of half
@@ -123,6 +128,13 @@ class ZeroTrainer {
   [[nodiscard]] std::unique_ptr<WholeParameters> whole_parameters(
       std::source_location where = std::source_location::current());
 
+  /// Stateful's: parameters, buffers, the optimizer's state, residuals of compression, steps. Makes
+  /// the buckets if they are not made yet. Frozen parameters are part of the state, too.
+  void visit_state(const VisitState& visit,
+                   std::source_location where = std::source_location::current()) override;
+  void restore_state(const StateSource& source,
+                     std::source_location where = std::source_location::current()) override;
+
   /// Throws Error unless all replicas have equal parameters and buffers. The message names the
   /// first that differs and the replicas that differ from replica 0. Parameters that replicas hold
   /// once are not compared.
@@ -147,6 +159,8 @@ class ZeroTrainer {
   void end(bool has_loss);
   void lay_out(const at::Tensor& loss);
   void check_whole_step(const AxisCall& call) const;
+  void begin_between_steps(const AxisCall& call);
+  void visit_frozen(const std::function<void(const std::string&, const at::Tensor&)>& visit) const;
   [[nodiscard]] bool check_gradients(const AxisCall& call) const;
   [[nodiscard]] StepReport judged(const training::StepVotes& votes);
   [[nodiscard]] std::int64_t cut_block_of(const at::Tensor& parameter) const;
@@ -171,6 +185,7 @@ class ZeroTrainer {
   std::int64_t microbatch_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t updates_ = 0;
+  std::uint32_t told_ = 0;     // in the next step
   bool has_bad_loss_ = false;  // one of the step was not finite
   bool is_released_ = false;
   // Two queues: replicas may interleave gradient and parameter calls differently. They end before

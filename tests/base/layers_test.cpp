@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 // The list of framework/README.md: a folder includes only itself and those before it.
 const std::vector<std::string> kLayers{"base",   "storage",  "reduce", "watch",       "comm",
                                        "groups", "tree",     "axes",   "collectives", "replicas",
-                                       "optim",  "training", "data",   "telemetry"};
+                                       "optim",  "training", "data",   "checkpoint",  "telemetry"};
 // Folders in comm/: neither includes the other.
 const std::vector<std::string> kBackends{"shared", "gloo"};
 

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "framework/axes/axis_names.h"
+#include "framework/training/state.h"
+
+namespace lockstep {
+
+/// What a checkpoint says beside the tensors of the training's state.
+struct CheckpointInfo {
+  std::int64_t step = 0;                         ///< steps done, which names the folder of a run's
+  std::map<std::string, std::int64_t> counts{};  ///< such as the samples consumed
+  std::map<std::string, double> figures{};       ///< such as the last loss; those that are finite
+  std::map<std::string, std::string> texts{};    ///< such as the config
+  std::int64_t replicas = 1;                     ///< that have saved it; set by saving
+};
+
+/// Saves the state of a training, for example of one ZeroTrainer, or of a DataParallel and a
+/// ShardedOptimizer: `checkpoints`/step-NNNNNNNN, to which `checkpoints`/latest then leads. Each
+/// replica writes its part to a file of its own, in the format of safetensors; manifest.json lists
+/// these files with their checksums. The checkpoint appears once all is on the disk, in place of
+/// one of that step. All replicas together, with the same arguments. Error, on all replicas, naming
+/// file and reason, if something can't be written: then nothing has changed.
+///
+///   save_checkpoint("runs/a/checkpoints", {&trainer}, {.step = trainer.steps()});
+///   load_checkpoint("runs/a/checkpoints/latest", {&trainer});
+void save_checkpoint(const std::filesystem::path& checkpoints,
+                     const std::vector<Stateful*>& trainings, const CheckpointInfo& info,
+                     const AxisNames& axis_name = "data",
+                     std::source_location where = std::source_location::current());
+
+struct LoadOptions {
+  /// Whether tensors that the training or the checkpoint does not have, and those of another shape
+  /// or dtype, are logged and left out. Otherwise they are a DataError that lists them.
+  bool allow_differences = false;
+};
+
+/// Restores a training from the checkpoint `folder`, whatever number of replicas, workers, backend
+/// and stage has saved it. Each replica reads only what it keeps. All checksums are compared first,
+/// by all replicas in shares. All replicas together. DataError, on all replicas, naming file and
+/// reason, for a checkpoint that is damaged or does not fit. If that is found while it is restored,
+/// the training is of no use.
+CheckpointInfo load_checkpoint(const std::filesystem::path& folder,
+                               const std::vector<Stateful*>& trainings,
+                               const LoadOptions& options = {}, const AxisNames& axis_name = "data",
+                               std::source_location where = std::source_location::current());
+
+/// The newest checkpoint in the folder `checkpoints` whose checksums are right; none if there is
+/// no such folder. Logs what is wrong with newer ones. Reads all of their files: call it in one
+/// process, for example before launch().
+[[nodiscard]] std::optional<std::filesystem::path> newest_checkpoint(
+    const std::filesystem::path& checkpoints);
+
+/// Saves checkpoints of a run beside the training, in a folder that CheckpointFolder
+/// (storage/checkpoint_folder.h) describes. begin() copies the state to memory that is kept; all
+/// else happens in the background. It goes on in two phases, files and manifest. Between them all
+/// replicas call advance(), once all are ready:
+///
+///   saver.begin({&trainer}, {.step = step});
+///   ...
+///   if (saver.is_ready()) trainer.tell(kSaved);
+///   if (trainer.step(lr).told_by_all & kSaved) saver.advance();
+///   ...
+///   saver.finish();
+///
+/// All replicas call begin(), advance() and finish() together. One that ends before finish() leaves
+/// no checkpoint.
+class CheckpointSaver {
+ public:
+  struct Options {
+    std::int64_t keep = 0;  ///< how many of the newest remain; 0: all
+    AxisNames axis_name = "data";
+  };
+  CheckpointSaver(std::filesystem::path checkpoints, Options options);
+  ~CheckpointSaver();
+  CheckpointSaver(const CheckpointSaver&) = delete;
+  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
+
+  /// Begins to save. `is_best`: `best` is to lead to this one. A save that is under way is finished
+  /// first, with what that throws.
+  void begin(const std::vector<Stateful*>& trainings, const CheckpointInfo& info,
+             bool is_best = false, std::source_location where = std::source_location::current());
+  /// Whether a save is under way and this replica's part of the phase is over, done or failed.
+  [[nodiscard]] bool is_ready() const;
+  /// Goes on to the next phase, or ends the save. Waits for the phase's end. Error, alike on all
+  /// replicas, if something can't be written: then the save is over, and earlier checkpoints are as
+  /// they were. Does nothing if no save is under way.
+  void advance(std::source_location where = std::source_location::current());
+  /// Calls advance() until no save is under way.
+  void finish(std::source_location where = std::source_location::current());
+  /// The step that is being saved.
+  [[nodiscard]] std::optional<std::int64_t> pending() const;
+
+  /// Bytes of the copy. It is kept, and as large as this replica's part of a checkpoint.
+  [[nodiscard]] std::int64_t staged_bytes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,103 @@
+#include "framework/storage/staged_shard.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/storage/checksum.h"
+#include "framework/storage/file.h"
+#include "framework/storage/safetensors.h"
+
+namespace lockstep::storage {
+
+GrowingMemory::~GrowingMemory() {
+  if (memory_ != nullptr) ::munmap(memory_, capacity_);
+}
+
+std::size_t GrowingMemory::append(ConstBytes bytes) {
+  constexpr std::size_t kLeast = std::size_t{1} << 20;
+  const std::size_t begin = size_;
+  if (bytes.size() > capacity_ - size_) {
+    // Pages that nobody has touched take no memory.
+    const std::size_t capacity = std::max({kLeast, 2 * capacity_, size_ + bytes.size()});
+    void* const grown = memory_ == nullptr
+                            ? ::mmap(nullptr, capacity, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                            : ::mremap(memory_, capacity_, capacity, MREMAP_MAYMOVE);
+    if (grown == MAP_FAILED) {
+      throw Error(str("no memory to copy ", size_ + bytes.size(),
+                      " bytes for a checkpoint: ", std::strerror(errno)));
+    }
+    memory_ = static_cast<std::byte*>(grown);
+    capacity_ = capacity;
+  }
+  copy_bytes(bytes, {memory_ + size_, bytes.size()});
+  size_ += bytes.size();
+  return begin;
+}
+
+void StagedShard::clear() noexcept {
+  memory_.clear();
+  pieces_.clear();
+}
+
+void StagedShard::add(const std::string& name, const std::string& dtype,
+                      const std::vector<std::uint64_t>& shape, std::uint64_t offset,
+                      ConstBytes values) {
+  const std::size_t element = element_bytes(dtype);
+  require(element > 0 && values.size() % element == 0, "checkpoint: tensor '", name, "' of dtype '",
+          dtype, "' has ", values.size(), " bytes");
+  pieces_.push_back({.name = name,
+                     .dtype = dtype,
+                     .shape = shape,
+                     .offset = offset,
+                     .size = values.size() / element,
+                     .begin = memory_.append(values)});
+}
+
+ManifestFile StagedShard::write(const std::filesystem::path& path) const {
+  // Wider elements first: then each tensor begins at a multiple of its element's size.
+  std::vector<const StagedPiece*> order;
+  for (const StagedPiece& piece : pieces_) order.push_back(&piece);
+  std::ranges::stable_sort(order, std::ranges::greater(),
+                           [](const StagedPiece* piece) { return element_bytes(piece->dtype); });
+  SafetensorsHeader header;
+  for (const StagedPiece* piece : order) {
+    header.tensors.push_back({.name = piece->name, .dtype = piece->dtype, .shape = {piece->size}});
+  }
+  const File file(path, O_WRONLY | O_CREAT | O_TRUNC, {}, 0600);
+  Checksum checksum;
+  std::uint64_t written = 0;
+  const auto write = [&](ConstBytes bytes) {
+    // In parts that stay in a near cache between the checksum and the copy to the kernel.
+    constexpr std::size_t kPart = std::size_t{1} << 18;
+    for (; !bytes.empty(); bytes = bytes.subspan(std::min(kPart, bytes.size()))) {
+      const ConstBytes part = bytes.first(std::min(kPart, bytes.size()));
+      checksum.add(part);
+      file.write({reinterpret_cast<const char*>(part.data()), part.size()});
+      written += part.size();
+    }
+  };
+  const std::string beginning = write_header(header);
+  write(std::as_bytes(std::span(beginning)));
+  for (std::size_t first = 0; first < order.size();) {
+    // Pieces that lie behind each other are written at once.
+    std::size_t end = order[first]->begin;
+    std::size_t next = first;
+    for (; next < order.size() && order[next]->begin == end; ++next) {
+      end += order[next]->size * element_bytes(order[next]->dtype);
+    }
+    write(memory_.bytes().subspan(order[first]->begin, end - order[first]->begin));
+    first = next;
+  }
+  file.sync();
+  return {.name = path.filename(), .bytes = written, .checksum = checksum.text()};
+}
+
+}  // namespace lockstep::storage

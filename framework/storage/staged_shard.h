@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/base/bytes.h"
+#include "framework/storage/manifest.h"
+
+namespace lockstep::storage {
+
+/// Memory that grows without being copied, and stays.
+class GrowingMemory {
+ public:
+  GrowingMemory() = default;
+  ~GrowingMemory();
+  GrowingMemory(const GrowingMemory&) = delete;
+  GrowingMemory& operator=(const GrowingMemory&) = delete;
+
+  /// Appends a copy; returns where it begins. Error if there is not enough memory.
+  std::size_t append(ConstBytes bytes);
+  /// Forgets what it holds, but keeps the memory.
+  void clear() noexcept { size_ = 0; }
+  [[nodiscard]] ConstBytes bytes() const noexcept { return {memory_, size_}; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+ private:
+  std::byte* memory_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t capacity_ = 0;
+};
+
+/// A part of a tensor that one file of a checkpoint has.
+struct StagedPiece {
+  std::string name = {};
+  std::string dtype = {};                 ///< as safetensors has it
+  std::vector<std::uint64_t> shape = {};  ///< of the whole tensor
+  std::uint64_t offset = 0;               ///< of the part, in elements
+  std::uint64_t size = 0;                 ///< in elements
+  std::size_t begin = 0;                  ///< of its bytes among those that are staged
+};
+
+/// A copy of one replica's part of a checkpoint, on its way to a file. The memory is kept from one
+/// checkpoint to the next: fresh pages cost more than the copy.
+class StagedShard {
+ public:
+  /// Begins anew.
+  void clear() noexcept;
+  /// Copies the part of tensor `name` that begins at element `offset`. ValueError for an unknown
+  /// dtype, and for bytes that are no whole elements.
+  void add(const std::string& name, const std::string& dtype,
+           const std::vector<std::uint64_t>& shape, std::uint64_t offset, ConstBytes values);
+
+  [[nodiscard]] const std::vector<StagedPiece>& pieces() const noexcept { return pieces_; }
+  /// Bytes that are staged.
+  [[nodiscard]] std::size_t bytes() const noexcept { return memory_.size(); }
+
+  /// Writes all of it to the new file `path`, of mode 0600, and waits until it is on the disk. One
+  /// that exists is replaced. Returns name, size and checksum. Error if it can't be written. May
+  /// run beside threads that only look.
+  [[nodiscard]] ManifestFile write(const std::filesystem::path& path) const;
+
+ private:
+  GrowingMemory memory_;
+  std::vector<StagedPiece> pieces_;
+};
+
+}  // namespace lockstep::storage

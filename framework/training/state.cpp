@@ -1,0 +1,49 @@
+#include "framework/training/state.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include "framework/base/shard.h"
+#include "framework/collectives/axis_index.h"
+
+namespace lockstep::training {
+namespace {
+
+at::Tensor flat(const at::Tensor& tensor) {
+  return tensor.detach().contiguous().view({-1});
+}
+
+at::Tensor as_tensor(std::int64_t number) {
+  return at::zeros({}, at::kLong).fill_(number);
+}
+
+}  // namespace
+
+void visit_shard(const std::string& name, const at::Tensor& tensor, const AxisNames& axis_name,
+                 const VisitState& visit) {
+  const Shard own = shard(tensor.numel(), axis_size(axis_name), axis_index(axis_name));
+  visit({name, tensor.sizes().vec(), own.offset, flat(tensor).narrow(0, own.offset, own.size)});
+}
+
+void visit_whole(const std::string& name, const at::Tensor& tensor, const VisitState& visit) {
+  visit({name, tensor.sizes().vec(), 0, flat(tensor)});
+}
+
+bool restore_whole(const std::string& name, const at::Tensor& tensor, const StateSource& source) {
+  const c10::AutoGradMode no_grad(false);
+  const at::Tensor values = flat(tensor);
+  if (!source.read({name, tensor.sizes().vec(), 0, values})) return false;
+  if (!tensor.is_contiguous()) tensor.copy_(values.view(tensor.sizes()));
+  return true;
+}
+
+void visit_number(const std::string& name, std::int64_t number, const VisitState& visit) {
+  visit_whole(name, as_tensor(number), visit);
+}
+
+void restore_number(const std::string& name, std::int64_t& number, const StateSource& source) {
+  const at::Tensor value = as_tensor(number);
+  if (restore_whole(name, value, source)) number = value.item<std::int64_t>();
+}
+
+}  // namespace lockstep::training
