@@ -40,15 +40,14 @@ void check_accumulate(const Config& config, const DataSets& data, keys::YamlProb
 
 // Such a run would end before it has reached its learning rate.
 void check_warmup(const Config& config, const DataSets& data, keys::YamlProblems& problems) {
-  const std::int64_t per_epoch =
-      Sampler(sampler_options(config, data, config.launch.replicas)).steps_per_epoch();
-  const std::int64_t steps = total_steps(config, per_epoch);
+  const Sampler sampler(sampler_options(config, data, config.launch.replicas));
+  const std::int64_t steps = total_steps(config, sampler);
   if (config.schedule.warmup_steps <= steps) return;
   problems.report(written_at(config, "schedule.warmup_steps"), [&] {
     const std::string length = config.trainer.steps
                                    ? "trainer.steps"
                                    : str("trainer.epochs ", *config.trainer.epochs, " of ",
-                                         counted(per_epoch, "step"), " each");
+                                         counted(sampler.steps_per_epoch(), "step"), " each");
     return str("schedule.warmup_steps: must be at most the run's ", counted(steps, "step"), " (",
                length, "), is ", config.schedule.warmup_steps);
   });

@@ -25,9 +25,9 @@ std::shared_ptr<Model> make_model(const Config& config, const DataSets& data) {
   return model;
 }
 
-std::int64_t total_steps(const Config& config, std::int64_t steps_per_epoch) {
+std::int64_t total_steps(const Config& config, const Sampler& sampler) {
   if (config.trainer.steps) return *config.trainer.steps;
-  return *config.trainer.epochs * steps_per_epoch;
+  return sampler.steps_between(0, sampler.start_of_epoch(*config.trainer.epochs));
 }
 
 }  // namespace lockstep

@@ -23,7 +23,8 @@ namespace lockstep {
 /// The model for these data, in the config's precision.
 [[nodiscard]] std::shared_ptr<Model> make_model(const Config& config, const DataSets& data);
 
-/// The steps of the run, which has `steps_per_epoch`.
-[[nodiscard]] std::int64_t total_steps(const Config& config, std::int64_t steps_per_epoch);
+/// The steps of the run, from its beginning. ValueError if its epochs have more samples than fit in
+/// an int64.
+[[nodiscard]] std::int64_t total_steps(const Config& config, const Sampler& sampler);
 
 }  // namespace lockstep

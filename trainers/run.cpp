@@ -79,7 +79,7 @@ class TrainingRun {
         replicas_(axis_size(axis_)),
         replica_(axis_index(axis_)),
         sampler_(sampler_options(config, data, replicas_)),
-        total_steps_(total_steps(config, sampler_.steps_per_epoch())),
+        total_steps_(total_steps(config, sampler_)),
         model_(make_model(config, data)),
         named_(parameter_map(*model_)) {
     trainer_ = std::make_unique<ZeroTrainer>(*model_, zero_options(config),
@@ -121,10 +121,8 @@ class TrainingRun {
  private:
   // One update from the next global batch; returns its number of samples.
   std::int64_t train_step(std::int64_t step) {
-    const std::int64_t epoch = step / sampler_.steps_per_epoch();
-    const std::int64_t step_of_epoch = step % sampler_.steps_per_epoch();
-    const std::int64_t global_batch = sampler_.global_batch(step_of_epoch);
-    const auto indices = sampler_.indices(epoch, step_of_epoch, replica_);
+    const std::int64_t global_batch = sampler_.global_batch(samples_);
+    const auto indices = sampler_.indices(samples_, replica_);
 
     const std::int64_t microbatches = config_.zero.accumulate;
     loss_ = at::zeros({});
@@ -175,12 +173,12 @@ class TrainingRun {
                     "; training has diverged: try a smaller optimizer.lr or a trainer.clip_norm"));
   }
 
-  // How far the run is after `steps`, with the last loss that is known.
+  // How far the run is after `steps`, in the epoch of its last sample, with the last loss known.
   ProgressState progress_state(std::int64_t steps) const {
-    const std::int64_t last = std::max<std::int64_t>(steps - 1, 0);
+    const std::int64_t last = std::max<std::int64_t>(samples_ - 1, 0);
     ProgressState state{.step = steps,
                         .total = total_steps_,
-                        .epoch = last / sampler_.steps_per_epoch() + 1,
+                        .epoch = last / data_.train->size() + 1,
                         .loss = reported_loss_,
                         .elapsed_s = seconds_since(begin_)};
     if (line_samples_ > 0) {
@@ -354,7 +352,7 @@ class TrainingRun {
   std::unique_ptr<Reporter> reporter_;
   Clock::time_point begin_;              // of the first step
   Clock::time_point line_begin_;         // of what the next line of metrics is about
-  std::int64_t samples_ = 0;             // of all replicas
+  std::int64_t samples_ = 0;             // of all replicas: the sampler's position
   std::int64_t line_samples_ = 0;        // of these, since line_begin_
   std::optional<double> reported_loss_;  // the last one
   at::Tensor loss_;  // this replica's part of the last step's; where it is reported, of all

@@ -13,34 +13,44 @@ struct SamplerOptions {
   bool shuffle = true;  ///< without: the dataset's own order in every epoch
 };
 
-/// Which samples each replica takes in each step. An epoch's order is a pure function of (seed,
-/// epoch, size), the same on every replica, machine and run. Step s takes the next batch_size ·
-/// replicas samples, the global batch, and cuts them over the replicas with shard(). An epoch uses
-/// every sample exactly once. Only the last step's global batch may be smaller: its shards may
-/// differ by one, and some are empty if there are fewer samples than replicas.
+/// Which samples each replica takes in each step. A run's position is the number of samples that
+/// all replicas together have taken since it began: position / size is the epoch, position % size
+/// the place in the epoch's order. The order is a pure function of (seed, epoch, size), the same on
+/// every replica, machine and run. A step takes the next batch_size · replicas samples, the global
+/// batch, and cuts them over the replicas with shard(). It ends where the epoch does: an epoch's
+/// last global batch may be smaller, its shards may then differ by one, and some are empty if there
+/// are fewer samples than replicas. So every epoch uses every sample exactly once, even if the
+/// batch size or the number of replicas changes at some position.
 ///
 /// One thread at a time, since it keeps the last epoch's order. Each replica owns its sampler.
 class Sampler {
  public:
-  /// Throws ValueError unless `size`, `batch_size`, `replicas` and their products are at least 1
-  /// and fit in an int64.
+  /// Throws ValueError unless `size`, `batch_size`, `replicas` and batch_size · replicas are at
+  /// least 1 and fit in an int64.
   explicit Sampler(const SamplerOptions& options);
 
-  /// Steps in an epoch, including the last one, which may be smaller.
+  /// Steps in an epoch that is taken from its beginning, with the last one, which may be smaller.
   [[nodiscard]] std::int64_t steps_per_epoch() const noexcept;
 
-  /// Samples of all replicas together in this step of any epoch, at least 1. `step` counts from 0
-  /// in each epoch. ValueError if the epoch has no such step.
-  [[nodiscard]] std::int64_t global_batch(std::int64_t step) const;
+  /// The position at which an epoch begins and the one before it ends. ValueError if `epoch` is
+  /// negative or the position does not fit in an int64.
+  [[nodiscard]] std::int64_t start_of_epoch(std::int64_t epoch) const;
 
-  /// The samples of one replica in one step of an epoch, in order. None if the step has too few for
-  /// this replica. ValueError for a negative epoch, or for a step or replica that does not exist.
-  [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch, std::int64_t step,
-                                                  std::int64_t replica);
+  /// Steps that lead from `position` to `end` or, where `end` is inside of a step, beyond it; 0 if
+  /// they are the same. ValueError unless 0 <= position <= end.
+  [[nodiscard]] std::int64_t steps_between(std::int64_t position, std::int64_t end) const;
+
+  /// Samples of all replicas together in the step at any position: a full batch or what is left of
+  /// the epoch, at least 1. ValueError for a negative position.
+  [[nodiscard]] std::int64_t global_batch(std::int64_t position) const;
+
+  /// The samples of one replica in the step at any position, in order. None if the step has too few
+  /// for this replica. ValueError for a negative position, or a replica that does not exist.
+  [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t position, std::int64_t replica);
 
  private:
   SamplerOptions options_;
-  std::int64_t full_batch_;          // of all replicas, in every step but the last
+  std::int64_t full_batch_;          // of all replicas, unless less is left of the epoch
   std::int64_t order_epoch_ = -1;    // the epoch that order_ is of; -1 before the first
   std::vector<std::int64_t> order_;  // a permutation of 0 … size-1
 };

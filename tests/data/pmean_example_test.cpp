@@ -54,7 +54,7 @@ TEST_CASE("in order, replica r of the pmean example has samples 4r to 4r+3 in it
     Sampler sampler({.size = set->size(), .batch_size = 4, .replicas = replicas, .shuffle = false});
     CHECK(sampler.steps_per_epoch() == 1);
     for (std::int64_t r = 0; r < replicas; ++r) {
-      CHECK(sampler.indices(0, 0, r) ==
+      CHECK(sampler.indices(0, r) ==
             std::vector<std::int64_t>{4 * r, 4 * r + 1, 4 * r + 2, 4 * r + 3});
     }
   }

@@ -24,29 +24,40 @@ Indices counted(std::int64_t size) {
   return all;
 }
 
-// The samples of an epoch, step after step and in each the replicas one after another.
-Indices epoch_order(Sampler& sampler, std::int64_t replicas, std::int64_t epoch) {
+// The samples from `position` on to the end of its epoch, step after step and in each the replicas
+// one after another.
+Indices rest_of_epoch(Sampler& sampler, const SamplerOptions& options, std::int64_t position) {
   Indices order;
-  for (std::int64_t step = 0; step < sampler.steps_per_epoch(); ++step) {
-    for (std::int64_t r = 0; r < replicas; ++r) {
-      const Indices part = sampler.indices(epoch, step, r);
+  const std::int64_t end = (position / options.size + 1) * options.size;
+  for (; position < end; position += sampler.global_batch(position)) {
+    for (std::int64_t r = 0; r < options.replicas; ++r) {
+      const Indices part = sampler.indices(position, r);
       order.insert(order.end(), part.begin(), part.end());
     }
   }
+  CHECK(position == end);
   return order;
 }
 
-// What must hold for the sizes of one step's shards.
-void check_step(Sampler& sampler, const SamplerOptions& options, std::int64_t step) {
+Indices epoch_order(Sampler& sampler, const SamplerOptions& options, std::int64_t epoch) {
+  return rest_of_epoch(sampler, options, sampler.start_of_epoch(epoch));
+}
+
+// The part of an order that begins at `first`.
+Indices from(const Indices& order, std::int64_t first) {
+  return {order.begin() + first, order.end()};
+}
+
+// What must hold for the sizes of the shards of the step at any position.
+void check_step(Sampler& sampler, const SamplerOptions& options, std::int64_t position) {
   const std::int64_t full = options.batch_size * options.replicas;
-  const bool last = step == sampler.steps_per_epoch() - 1;
-  const std::int64_t expected = last ? options.size - step * full : full;
-  CHECK(sampler.global_batch(step) == expected);
+  const std::int64_t expected = std::min(full, options.size - position % options.size);
+  CHECK(sampler.global_batch(position) == expected);
   std::int64_t sum = 0;
   std::int64_t smallest = options.batch_size;
   std::int64_t largest = 0;
   for (std::int64_t r = 0; r < options.replicas; ++r) {
-    const auto count = static_cast<std::int64_t>(sampler.indices(0, step, r).size());
+    const auto count = static_cast<std::int64_t>(sampler.indices(position, r).size());
     sum += count;
     smallest = std::min(smallest, count);
     largest = std::max(largest, count);
@@ -54,7 +65,14 @@ void check_step(Sampler& sampler, const SamplerOptions& options, std::int64_t st
   CHECK(sum == expected);
   CHECK(largest <= options.batch_size);
   CHECK(largest - smallest <= 1);
-  if (!last) CHECK(smallest == options.batch_size);
+  if (expected == full) CHECK(smallest == options.batch_size);
+}
+
+// Steps taken one by one from `position` until they have reached `end`.
+std::int64_t counted_steps(const Sampler& sampler, std::int64_t position, std::int64_t end) {
+  std::int64_t steps = 0;
+  for (; position < end; position += sampler.global_batch(position)) ++steps;
+  return steps;
 }
 
 }  // namespace
@@ -69,11 +87,11 @@ TEST_CASE("every epoch uses each sample exactly once, whatever the sizes") {
         Sampler sampler(options);
         const std::int64_t full = batch_size * replicas;
         CHECK(sampler.steps_per_epoch() == (size + full - 1) / full);
-        for (std::int64_t step = 0; step < sampler.steps_per_epoch(); ++step) {
-          check_step(sampler, options, step);
+        for (std::int64_t position = 0; position < size; position += full) {
+          check_step(sampler, options, position);
         }
         for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
-          Indices order = epoch_order(sampler, replicas, epoch);
+          Indices order = epoch_order(sampler, options, epoch);
           std::sort(order.begin(), order.end());
           CHECK(order == counted(size));
         }
@@ -89,9 +107,11 @@ TEST_CASE("an epoch's order is a function of seed and epoch alone") {
   // Not of the batch size or the number of replicas either.
   for (const std::int64_t batch_size : {1, 4, 7}) {
     for (const std::int64_t replicas : {1, 2, 3}) {
-      Sampler sampler({.size = 50, .batch_size = batch_size, .replicas = replicas, .seed = 9});
+      const SamplerOptions options{
+          .size = 50, .batch_size = batch_size, .replicas = replicas, .seed = 9};
+      Sampler sampler(options);
       for (const std::int64_t epoch : {0, 1, 0, 7, 7, 1}) {
-        CHECK(epoch_order(sampler, replicas, epoch) ==
+        CHECK(epoch_order(sampler, options, epoch) ==
               expected(9, static_cast<std::uint64_t>(epoch)));
       }
     }
@@ -104,27 +124,86 @@ TEST_CASE("a step may be asked for at once, without those before it") {
   const SamplerOptions options{.size = 41, .batch_size = 3, .replicas = 2, .seed = 3};
   Sampler first(options);
   Sampler second(options);
-  for (std::int64_t epoch = 0; epoch < 3; ++epoch) (void)epoch_order(first, 2, epoch);
-  CHECK(second.indices(2, 4, 1) == first.indices(2, 4, 1));
-  CHECK(second.indices(0, 6, 0) == first.indices(0, 6, 0));
+  for (std::int64_t epoch = 0; epoch < 3; ++epoch) (void)epoch_order(first, options, epoch);
+  CHECK(second.indices(2 * 41 + 24, 1) == first.indices(2 * 41 + 24, 1));
+  CHECK(second.indices(36, 0) == first.indices(36, 0));
+}
+
+TEST_CASE("from any position on, whatever the batch, a run takes what is left of the epoch") {
+  const std::int64_t size = 23;
+  const Indices order = permutation(Key(5).fold("sampler").fold(1), size);
+  for (const std::int64_t batch_size : {1, 3, 4, 100}) {
+    for (const std::int64_t replicas : {1, 2, 5}) {
+      const SamplerOptions options{
+          .size = size, .batch_size = batch_size, .replicas = replicas, .seed = 5};
+      Sampler resumed(options);
+      for (std::int64_t position = size; position < 2 * size; ++position) {
+        CAPTURE(batch_size, replicas, position);
+        check_step(resumed, options, position);
+        CHECK(rest_of_epoch(resumed, options, position) == from(order, position - size));
+      }
+    }
+  }
+}
+
+TEST_CASE("the steps between two positions are those of counting") {
+  for (const std::int64_t size : {1, 2, 7, 12}) {
+    for (const std::int64_t full : {1, 2, 3, 4, 5, 12, 30}) {
+      const Sampler sampler({.size = size, .batch_size = full});
+      CHECK(sampler.steps_between(0, size) == sampler.steps_per_epoch());
+      for (std::int64_t end = 0; end <= 4 * size; ++end) {
+        for (std::int64_t position = 0; position <= end; ++position) {
+          CAPTURE(size, full, position, end);
+          CHECK(sampler.steps_between(position, end) == counted_steps(sampler, position, end));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the largest positions are exact") {
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  const Sampler single({.size = 1});
+  CHECK(single.start_of_epoch(most) == most);
+  CHECK(single.steps_between(0, most) == most);
+  CHECK(single.steps_between(most, most) == 0);
+  CHECK(single.global_batch(most) == 1);
+
+  // A billion epochs of four billion samples. The last step of each is of four.
+  const std::int64_t size = 4'000'000'000;
+  const Sampler sampler({.size = size, .batch_size = 9, .replicas = 4});
+  const std::int64_t end = sampler.start_of_epoch(1'000'000'000);
+  CHECK(end == 4'000'000'000'000'000'000);
+  CHECK(sampler.steps_per_epoch() == 111'111'112);
+  CHECK(sampler.steps_between(0, end) == 111'111'112'000'000'000);
+  CHECK(sampler.steps_between(size - 37, end) == 2 + 999'999'999 * sampler.steps_per_epoch());
+  CHECK(sampler.global_batch(end - 4) == 4);
+
+  const Sampler largest({.size = most, .batch_size = 2});
+  CHECK(largest.steps_between(1, most) == most / 2);
+  CHECK(largest.start_of_epoch(1) == most);
 }
 
 TEST_CASE("without shuffling every epoch is in the dataset's order") {
-  Sampler sampler({.size = 11, .batch_size = 2, .replicas = 3, .seed = 1, .shuffle = false});
-  for (const std::int64_t epoch : {0, 1, 5}) CHECK(epoch_order(sampler, 3, epoch) == counted(11));
-  CHECK(sampler.indices(0, 0, 1) == Indices{2, 3});
+  const SamplerOptions options{
+      .size = 11, .batch_size = 2, .replicas = 3, .seed = 1, .shuffle = false};
+  Sampler sampler(options);
+  for (const std::int64_t epoch : {0, 1, 5}) {
+    CHECK(epoch_order(sampler, options, epoch) == counted(11));
+  }
+  CHECK(sampler.indices(0, 1) == Indices{2, 3});
   // Five are left for the last step: two, two and one.
-  CHECK(sampler.global_batch(1) == 5);
-  CHECK(sampler.indices(0, 1, 0) == Indices{6, 7});
-  CHECK(sampler.indices(0, 1, 1) == Indices{8, 9});
-  CHECK(sampler.indices(0, 1, 2) == Indices{10});
+  CHECK(sampler.global_batch(6) == 5);
+  CHECK(sampler.indices(6, 0) == Indices{6, 7});
+  CHECK(sampler.indices(6, 1) == Indices{8, 9});
+  CHECK(sampler.indices(6, 2) == Indices{10});
 }
 
 TEST_CASE("replicas go without where the last step has fewer samples") {
   Sampler sampler({.size = 9, .batch_size = 2, .replicas = 4, .shuffle = false});
   CHECK(sampler.steps_per_epoch() == 2);
-  CHECK(sampler.indices(0, 1, 0) == Indices{8});
-  for (const std::int64_t r : {1, 2, 3}) CHECK(sampler.indices(0, 1, r).empty());
+  CHECK(sampler.indices(8, 0) == Indices{8});
+  for (const std::int64_t r : {1, 2, 3}) CHECK(sampler.indices(8, r).empty());
 }
 
 TEST_CASE("the sampler refuses what cannot be") {
@@ -140,14 +219,18 @@ TEST_CASE("the sampler refuses what cannot be") {
                     "batch");
   Sampler largest({.size = 4, .batch_size = most});
   CHECK(largest.steps_per_epoch() == 1);
-  CHECK(largest.indices(0, 0, 0).size() == 4);
+  CHECK(largest.indices(0, 0).size() == 4);
 
   Sampler sampler({.size = 9, .batch_size = 2, .replicas = 2});
-  CHECK_THROWS_AS(sampler.indices(0, 3, 0), lockstep::ValueError);
-  CHECK_THROWS_WITH(sampler.indices(0, 3, 0), "sampler: step 3 is outside 0 ... 2");
-  CHECK_THROWS_WITH(sampler.indices(0, -1, 0), "sampler: step -1 is outside 0 ... 2");
-  CHECK_THROWS_WITH(sampler.indices(0, 0, 2), "sampler: replica 2 is outside 0 ... 1");
-  CHECK_THROWS_WITH(sampler.indices(0, 0, -1), "sampler: replica -1 is outside 0 ... 1");
-  CHECK_THROWS_WITH(sampler.indices(-1, 0, 0), "sampler: epoch is -1, but must be at least 0");
-  CHECK_THROWS_WITH(sampler.global_batch(3), "sampler: step 3 is outside 0 ... 2");
+  CHECK_THROWS_AS(sampler.indices(-1, 0), lockstep::ValueError);
+  CHECK_THROWS_WITH(sampler.indices(-1, 0), "sampler: position is -1, but must be at least 0");
+  CHECK_THROWS_WITH(sampler.global_batch(-9), "sampler: position is -9, but must be at least 0");
+  CHECK_THROWS_WITH(sampler.indices(0, 2), "sampler: replica 2 is outside 0 ... 1");
+  CHECK_THROWS_WITH(sampler.indices(0, -1), "sampler: replica -1 is outside 0 ... 1");
+  CHECK_THROWS_WITH(sampler.start_of_epoch(-1), "sampler: epoch is -1, but must be at least 0");
+  CHECK_THROWS_WITH(sampler.start_of_epoch(most / 9 + 1),
+                    "sampler: epoch 1024819115206086201 times size 9 is too large for a position");
+  CHECK_THROWS_WITH(sampler.steps_between(-1, 9),
+                    "sampler: position is -1, but must be at least 0");
+  CHECK_THROWS_WITH(sampler.steps_between(10, 9), "sampler: position 10 is after the end 9");
 }
