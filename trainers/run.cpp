@@ -135,7 +135,8 @@ class TrainingRun {
       trainer_->backward(local);
       loss_ = loss_.add(local.detach());
     }
-    lr_ = learning_rate(config_.schedule, config_.zero.optimizer.lr, step, total_steps_);
+    lr_ = learning_rate(config_.schedule, config_.zero.optimizer.lr, static_cast<double>(step),
+                        total_steps_);
     step_report_ = trainer_->step(lr_);
     if (step_report_.skipped) count_skipped(step);
     const std::int64_t check_every = config_.trainer.check_every;

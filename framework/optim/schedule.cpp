@@ -18,8 +18,9 @@ double annealed(Anneal strategy, double start, double end, double part) {
   return end + (start - end) * (1 + std::cos(std::numbers::pi * part)) / 2;
 }
 
-// torch's phases end at whole steps counted from 0, hence the -1. One that is empty is at its end.
+// torch's phases end at steps counted from 0, hence the -1. One that is empty is at its end.
 double one_cycle(const ScheduleOptions& options, double max_lr, double step, double total_steps) {
+  step = std::min(step, total_steps - 1);
   const Anneal strategy = options.anneal_strategy;
   const double first_lr = max_lr / options.div_factor;
   const double last_lr = first_lr / options.final_div_factor;
@@ -70,24 +71,22 @@ const std::vector<std::string>& schedule_names() {
   return names;
 }
 
-double learning_rate(const ScheduleOptions& options, double base_lr, std::int64_t step,
+double learning_rate(const ScheduleOptions& options, double base_lr, double step,
                      std::int64_t total_steps) {
   const Curve curve = curve_of(options);
-  require(step >= 0 && step < total_steps, "learning_rate: step ", step, " is not one of 0 to ",
-          total_steps - 1);
-  const std::int64_t warmup = options.warmup_steps;
-  require(warmup <= total_steps, "schedule ", options.name, ": warmup_steps is ", warmup,
-          ", but the run has ", counted(total_steps, "step"));
-  if (step < warmup) {
-    return base_lr * (static_cast<double>(step + 1) / static_cast<double>(warmup + 1));
-  }
-  const auto t = static_cast<double>(step - warmup);
-  const auto total = static_cast<double>(total_steps - warmup);
+  require(step >= 0 && step < static_cast<double>(total_steps), "learning_rate: step ", step,
+          " is not one of 0 to ", total_steps - 1);
+  require(options.warmup_steps <= total_steps, "schedule ", options.name, ": warmup_steps is ",
+          options.warmup_steps, ", but the run has ", counted(total_steps, "step"));
+  const auto warmup = static_cast<double>(options.warmup_steps);
+  if (step < warmup) return base_lr * ((step + 1) / (warmup + 1));
+  const double t = step - warmup;
+  const double total = static_cast<double>(total_steps) - warmup;
   if (curve == Curve::linear) return base_lr * (1 + (options.end_factor - 1) * (t / total));
   if (curve == Curve::cosine) return annealed(Anneal::cosine, base_lr, options.eta_min, t / total);
   if (curve == Curve::step) {
-    return base_lr *
-           std::pow(options.gamma, static_cast<double>((step - warmup) / options.step_size));
+    const double falls = std::floor(t / static_cast<double>(options.step_size));
+    return base_lr * std::pow(options.gamma, falls);
   }
   if (curve == Curve::one_cycle) return one_cycle(options, base_lr, t, total);
   return base_lr;

@@ -29,8 +29,9 @@ struct ScheduleOptions {
 /// The names that learning_rate knows.
 [[nodiscard]] const std::vector<std::string>& schedule_names();
 
-/// The learning rate of `step`, from 0, of `total_steps`. After a warm-up of W steps, in which it
-/// is base_lr * (step + 1) / (W + 1), with t = step - W and T = total_steps - W it is
+/// The learning rate of `step`, from 0, of `total_steps`. The step need not be whole: a run that
+/// goes on with another batch size may stand between two. After a warm-up of W steps, in which the
+/// rate is base_lr * (step + 1) / (W + 1), with t = step - W and T = total_steps - W it is
 ///
 ///   constant   base_lr
 ///   linear     base_lr * (1 + (end_factor - 1) * t / T)                 (LinearLR)
@@ -38,10 +39,13 @@ struct ScheduleOptions {
 ///   step       base_lr * gamma^floor(t / step_size)                     (StepLR)
 ///   one_cycle  OneCycleLR's, of two phases, whose max_lr is base_lr
 ///
+/// Between two steps the same formulas hold: warm-up and curves go on evenly, StepLR's value stays
+/// until t is the next multiple of step_size. Beyond the last step one_cycle has that step's rate.
+///
 /// Throws ValueError for an unknown name, for numbers outside their range, for an option that is
 /// set but that this schedule doesn't have, unless 0 <= step < total_steps, and where W is greater
 /// than total_steps: a warm-up longer than the run.
-[[nodiscard]] double learning_rate(const ScheduleOptions& options, double base_lr,
-                                   std::int64_t step, std::int64_t total_steps);
+[[nodiscard]] double learning_rate(const ScheduleOptions& options, double base_lr, double step,
+                                   std::int64_t total_steps);
 
 }  // namespace lockstep

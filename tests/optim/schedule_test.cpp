@@ -1,5 +1,6 @@
 #include "framework/optim/schedule.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -19,7 +20,7 @@ using testing::message_of;
 std::vector<double> rates(const ScheduleOptions& options, double base_lr, std::int64_t steps) {
   std::vector<double> all;
   for (std::int64_t step = 0; step < steps; ++step) {
-    all.push_back(learning_rate(options, base_lr, step, steps));
+    all.push_back(learning_rate(options, base_lr, static_cast<double>(step), steps));
   }
   return all;
 }
@@ -30,6 +31,29 @@ void check_near(const std::vector<double>& actual, const std::vector<double>& ex
     INFO("step " << i);
     CHECK(actual[i] == Approx(expected[i]).epsilon(1e-12).margin(1e-15));
   }
+}
+
+// The learning rates of whole steps, from whole numbers wherever the formulas allow it.
+double rate_of_whole(const ScheduleOptions& options, double base_lr, std::int64_t step,
+                     std::int64_t steps) {
+  const auto real = [](std::int64_t whole) { return static_cast<double>(whole); };
+  const std::int64_t warmup = options.warmup_steps;
+  if (step < warmup) return base_lr * (real(step + 1) / real(warmup + 1));
+  const double part = real(step - warmup) / real(steps - warmup);
+  const auto half_wave = [](double from, double to, double at) {
+    return to + (from - to) * (1 + std::cos(std::numbers::pi * at)) / 2;
+  };
+  if (options.name == "linear") return base_lr * (1 + (options.end_factor - 1) * part);
+  if (options.name == "cosine") return half_wave(base_lr, options.eta_min, part);
+  if (options.name == "step") {
+    return base_lr * std::pow(options.gamma, real((step - warmup) / options.step_size));
+  }
+  if (options.name == "constant") return base_lr;
+  const double first_lr = base_lr / options.div_factor;
+  const double peak = options.pct_start * real(steps) - 1;
+  return real(step) <= peak ? half_wave(first_lr, base_lr, real(step) / peak)
+                            : half_wave(base_lr, first_lr / options.final_div_factor,
+                                        (real(step) - peak) / (real(steps) - 1 - peak));
 }
 
 }  // namespace
@@ -92,6 +116,60 @@ TEST_CASE("one_cycle of a few steps, or of one phase, stays within its bounds", 
   }
   check_near(rates({.name = "one_cycle", .pct_start = 1, .anneal_strategy = Anneal::linear}, 1, 3),
              {0.04, 0.52, 1});
+}
+
+TEST_CASE("whole steps have the rates of whole numbers, to the bit", "[optim]") {
+  for (const ScheduleOptions& options :
+       {ScheduleOptions{.warmup_steps = 7},
+        ScheduleOptions{.name = "linear", .warmup_steps = 3, .end_factor = 0.1},
+        ScheduleOptions{.name = "cosine", .warmup_steps = 10, .eta_min = 1e-5},
+        ScheduleOptions{.name = "step", .warmup_steps = 2, .step_size = 7, .gamma = 0.97},
+        ScheduleOptions{.name = "one_cycle", .pct_start = 0.37}}) {
+    INFO(options.name);
+    for (const std::int64_t steps : {12, 101, 999'999'937}) {
+      for (std::int64_t i = 0; i < std::min<std::int64_t>(steps, 60); ++i) {
+        for (const std::int64_t step : {i, steps - 1 - i}) {
+          CHECK(learning_rate(options, 0.003, static_cast<double>(step), steps) ==
+                rate_of_whole(options, 0.003, step, steps));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("between two steps warm-up and curves go on evenly", "[optim]") {
+  CHECK(learning_rate({.warmup_steps = 4}, 1, 0.5, 6) == Approx(0.3));
+  CHECK(learning_rate({.warmup_steps = 4}, 1, 3.75, 6) == Approx(0.95));
+  CHECK(learning_rate({.warmup_steps = 4}, 1, 4.25, 6) == 1);
+  CHECK(learning_rate({.name = "linear"}, 1, 0.5, 4) == Approx(0.875));
+  CHECK(learning_rate({.name = "linear"}, 1, 3.5, 4) == Approx(0.125));
+  CHECK(learning_rate({.name = "linear", .warmup_steps = 1}, 2, 1.5, 5) == Approx(1.75));
+  // Steps of half the length are those of a run of twice as many, but for its warm-up.
+  for (std::int64_t i = 0; i < 20; ++i) {
+    const auto step = static_cast<double>(i);
+    CHECK(learning_rate({.name = "cosine"}, 1, step / 2, 10) ==
+          learning_rate({.name = "cosine"}, 1, step, 20));
+  }
+}
+
+TEST_CASE("between two steps step stays until the next multiple of step_size", "[optim]") {
+  const ScheduleOptions options{.name = "step", .warmup_steps = 1, .step_size = 3, .gamma = 0.5};
+  CHECK(learning_rate(options, 1, 0.5, 9) == 0.75);
+  for (const double step : {1.0, 1.5, 3.0, 3.999}) CHECK(learning_rate(options, 1, step, 9) == 1);
+  for (const double step : {4.0, 6.5, 6.999}) CHECK(learning_rate(options, 1, step, 9) == 0.5);
+  CHECK(learning_rate(options, 1, 7, 9) == 0.25);
+  CHECK(learning_rate(options, 1, 8.9, 9) == 0.25);
+}
+
+TEST_CASE("beyond the last step one_cycle has that step's rate", "[optim]") {
+  const ScheduleOptions line{.name = "one_cycle", .anneal_strategy = Anneal::linear};
+  CHECK(learning_rate(line, 1, 1.5, 10) == Approx(0.76));
+  CHECK(learning_rate(line, 1, 8.5, 10) == Approx(4e-6 + (1 - 4e-6) * 0.5 / 7));
+  for (const double part : {0.0, 0.3, 1.0}) {
+    const ScheduleOptions options{.name = "one_cycle", .pct_start = part};
+    const double last = learning_rate(options, 1, 9, 10);
+    for (const double step : {9.25, 9.999}) CHECK(learning_rate(options, 1, step, 10) == last);
+  }
 }
 
 TEST_CASE("every schedule is the constant's times the base learning rate", "[optim]") {
@@ -159,6 +237,9 @@ TEST_CASE("a warm-up longer than the run is refused, in its first step too", "[o
 TEST_CASE("a step outside of the run has no learning rate", "[optim]") {
   CHECK_THROWS_WITH(learning_rate({}, 1, 5, 5), "learning_rate: step 5 is not one of 0 to 4");
   CHECK_THROWS_AS(learning_rate({}, 1, -1, 5), ValueError);
+  CHECK_THROWS_AS(learning_rate({}, 1, -0.5, 5), ValueError);
+  CHECK_THROWS_AS(learning_rate({}, 1, std::nan(""), 5), ValueError);
+  CHECK(learning_rate({}, 1, 4.5, 5) == 1);
 }
 
 }  // namespace lockstep
