@@ -53,6 +53,11 @@ std::map<std::string, std::string> values_of(Config config) {
   return keys::key_values(config_table(config));
 }
 
+std::set<std::string> changeable_keys() {
+  Config defaults;
+  return keys::changeable_keys(config_table(defaults));
+}
+
 std::string to_yaml(Config config) {
   return keys::keys_text(config_table(config));
 }

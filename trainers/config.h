@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,18 @@ struct TrainerOptions {
   std::int64_t eval_every = 0;
 };
 
+/// What `train` saves, and what a failure of that means.
+struct CheckpointOptions {
+  enum class Save { state, none };
+  enum class OnError { stop, warn };
+  Save save = Save::state;
+  std::int64_t every = 0;  ///< steps between checkpoints; 0: only the final one
+  std::int64_t keep = 3;
+  bool async = true;
+  OnError on_error = OnError::stop;
+  std::string best = "none";  ///< the evaluation's figure by which one is the best
+};
+
 /// A job for `train`; config_table() says what each value means. Options that don't belong to the
 /// chosen model, data set, optimizer or schedule have their defaults. What launch() and ZeroTrainer
 /// take is in their own structs, in whatever section a key stands.
@@ -43,6 +56,7 @@ struct Config {
   /// that of `launch`: see zero_options() in config_options.h.
   ZeroOptions zero{.randomness = Randomness::strict};
   TrainerOptions trainer;
+  CheckpointOptions checkpoint;
   keys::KeyPlaces places;  ///< of what was read; not compared
 
   friend bool operator==(const Config& a, const Config& b);
@@ -63,6 +77,9 @@ struct Config {
 
 /// Each key's value as YAML, by "section.key", including keys that do not apply.
 [[nodiscard]] std::map<std::string, std::string> values_of(Config config);
+
+/// The keys ("section.key") whose values may differ where a run goes on from a checkpoint.
+[[nodiscard]] std::set<std::string> changeable_keys();
 
 /// The resolved config: every key that applies, with its value. parse_config gives an equal Config.
 [[nodiscard]] std::string to_yaml(Config config);

@@ -41,6 +41,7 @@ const Rule<double> kBeta{"at least 0 and less than 1",
 const Rule<double> kTimeout = from_to(0.001, 1e6);
 
 const KeyTraits kNeeded{.required = true};
+const KeyTraits kMayChange{.may_change = true};
 
 template <typename... Choices>
 KeyTraits only(Choices... choices) {
@@ -48,7 +49,7 @@ KeyTraits only(Choices... choices) {
 }
 
 KeyTraits instead_of(const std::string& key) {
-  return {.instead_of = key};
+  return {.instead_of = key, .may_change = true};
 }
 
 Keys model_keys(ModelOptions& model) {
@@ -62,12 +63,14 @@ Keys model_keys(ModelOptions& model) {
 }
 
 Keys data_keys(Config& config) {
-  const KeyTraits batch_size{.defaults = {{"pmean_example", "4"}}};  // its samples a replica
+  const KeyTraits batch_size{.defaults = {{"pmean_example", "4"}},  // its samples a replica
+                             .may_change = true};
+  const KeyTraits root{.owners = {"fashion_mnist"}, .may_change = true};
   return {
       {"name", one_of(config.data.name, data_names()), "the data set that it is trained on",
        kNeeded},
       {"root", text(config.data.root, of_length("a folder's path", PATH_MAX - 1)),
-       "the folder of its files", only("fashion_mnist")},
+       "the folder of its files", root},
       {"batch_size", number(config.batch_size, kBillion), "samples a replica and microbatch",
        batch_size},
       {"shuffle", flag(config.shuffle), "draw a new order of the samples for each epoch"},
@@ -139,25 +142,28 @@ Keys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
     return str("must be at most parallel.replicas, which is ", launch.replicas,
                ", or 0 for as many; is ", launch.workers);
   };
-  const KeyTraits workers{.problem = workers_problem, .others = {"replicas"}};
+  const KeyTraits workers{.problem = workers_problem, .others = {"replicas"}, .may_change = true};
   return {
-      {"replicas", number(launch.replicas, kReplicas), "number of replicas"},
+      {"replicas", number(launch.replicas, kReplicas), "number of replicas", kMayChange},
       {"workers", number(launch.workers, kUpToReplicas), "how many replicas run at once; 0: all",
        workers},
       {"launch",
        one_of(launch.mode, {name_of(LaunchMode::processes), name_of(LaunchMode::threads)}),
-       "replicas are processes or threads"},
-      {"axis_name", text(launch.axis_name, kIdentifier), "the replicas' axis in collectives"},
+       "replicas are processes or threads", kMayChange},
+      {"axis_name", text(launch.axis_name, kIdentifier), "the replicas' axis in collectives",
+       kMayChange},
       {"backend", one_of(launch.backend, {"auto", "gloo"}),
-       "how replicas exchange bytes; auto: in memory that they share"},
+       "how replicas exchange bytes; auto: in memory that they share", kMayChange},
       {"threads_per_replica", number(launch.threads_per_replica, kUpToReplicas),
        "math threads; 0: the host's cores / replicas, at least 1"},
-      {"timeout_s", seconds(launch.timeout, kTimeout), "seconds that a replica waits for another"},
+      {"timeout_s", seconds(launch.timeout, kTimeout), "seconds that a replica waits for another",
+       kMayChange},
       {"zero_stage", number(zero.stage, from_to(0, 3)),
-       "ZeRO shards from 1 the optimizer's state, 2 also gradients, 3 also parameters"},
-      {"bucket_mb", number(zero.bucket_mb, kBucket), "MB of gradients that travel together"},
+       "ZeRO shards from 1 the optimizer's state, 2 also gradients, 3 also parameters", kMayChange},
+      {"bucket_mb", number(zero.bucket_mb, kBucket), "MB of gradients that travel together",
+       kMayChange},
       {"overlap", one_of(zero.overlap, {"auto", "on", "off"}),
-       "reduce gradients during the backward; auto: over a network"},
+       "reduce gradients during the backward; auto: over a network", kMayChange},
       {"compression", one_of(zero.compression, {"none", "bf16"}),
        "type in which gradients travel; bf16 changes the results"},
       {"reduce_every_microbatch", flag(zero.reduce_every_microbatch),
@@ -172,20 +178,38 @@ Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero) {
       {"steps", number_instead(trainer.steps, trainer.epochs, kBillion),
        "the run's length in updates", instead_of("epochs")},
       {"seed", number(zero.seed, at_least<std::uint64_t>(0)), "seed of all that is random"},
-      {"accumulate", number(zero.accumulate, kMillion), "microbatches a replica and step"},
+      {"accumulate", number(zero.accumulate, kMillion), "microbatches a replica and step",
+       kMayChange},
       {"precision", one_of(trainer.precision, {"fp32", "bf16"}),
        "type in which forward and backward compute"},
       {"non_finite", one_of(zero.non_finite, {"stop", "skip"}),
        "where the loss or a gradient is not finite, stop the run or skip the step"},
       {"check_every", number(trainer.check_every, kNatural),
-       "after each so many steps replicas compare their parameters; 0: never"},
+       "after each so many steps replicas compare their parameters; 0: never", kMayChange},
       {"clip_norm", number_or_null(zero.clip_norm, kAbove0),
        "largest norm that the gradients may have; null: any"},
       {"clip_value", number_or_null(zero.clip_value, kAbove0),
        "largest value that a gradient may have; null: any"},
-      {"log_every", number(trainer.log_every, kBillion), "steps between lines of metrics"},
+      {"log_every", number(trainer.log_every, kBillion), "steps between lines of metrics",
+       kMayChange},
       {"eval_every", number(trainer.eval_every, kNatural),
-       "steps between evaluations; there is one at the end, with 0 only that"},
+       "steps between evaluations; there is one at the end, with 0 only that", kMayChange},
+  };
+}
+
+Keys checkpoint_keys(CheckpointOptions& checkpoint) {
+  const KeyTraits short_form{.may_change = true, .is_short_form = true};
+  return {
+      {"save", one_of(checkpoint.save, {"state", "none"}),
+       "what a run leaves: all that it needs to go on, or nothing", short_form},
+      {"every", number(checkpoint.every, kNatural),
+       "steps between checkpoints; there is one at the end, with 0 only that", kMayChange},
+      {"keep", number(checkpoint.keep, kMillion), "how many of the newest remain", kMayChange},
+      {"async", flag(checkpoint.async), "write beside the training", kMayChange},
+      {"on_error", one_of(checkpoint.on_error, {"stop", "warn"}),
+       "where one can't be saved, stop the run or go on with a warning", kMayChange},
+      {"best", one_of(checkpoint.best, {"none", "loss", "accuracy"}),
+       "the evaluation's figure by which the best one is kept, too", kMayChange},
   };
 }
 
@@ -199,7 +223,8 @@ std::vector<keys::Section> config_table(Config& config) {
           {"optimizer", optimizer_keys(config.zero.optimizer)},
           {"schedule", schedule_keys(config.schedule)},
           {"parallel", parallel_keys(config.launch, config.zero)},
-          {"trainer", trainer_keys(config.trainer, config.zero)}};
+          {"trainer", trainer_keys(config.trainer, config.zero)},
+          {"checkpoint", checkpoint_keys(config.checkpoint)}};
 }
 
 }  // namespace lockstep

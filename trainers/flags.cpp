@@ -1,6 +1,8 @@
 #include "trainers/flags.h"
 
+#include <charconv>
 #include <cstddef>
+#include <system_error>
 
 // Values of --set may hold commas: a list option takes each as it is.
 #define CXXOPTS_VECTOR_DELIMITER '\0'
@@ -27,7 +29,15 @@ cxxopts::Options make_options() {
       ("set", "Sets a key of the config, again and again; wins over the file",
        cxxopts::value<std::vector<std::string>>(), "dotted.key=value")  //
       ("output", "Folder for results; refused if it holds a run (default: a new one under runs/)",
-       cxxopts::value<std::string>(), "DIR")                            //
+       cxxopts::value<std::string>(), "DIR")  //
+      ("resume",
+       "Go on from the newest whole checkpoint in --output (auto; none: begin anew), or from that "
+       "in DIR",
+       cxxopts::value<std::string>(), "auto|DIR")  //
+      ("resume-with-changes",
+       "Go on even if keys have changed that change what is computed")  //
+      ("max-restarts", "How often to start again from the newest checkpoint after a replica is lost",
+       cxxopts::value<std::string>(), "K")  //
       ("print-config", "Print the config with all its values and end")  //
       ("help-config",
        "Print each key of the config with its default and what it is for, and end")  //
@@ -46,14 +56,28 @@ constexpr const char* kAfterHelp =
     "Examples:\n"
     "  train --config configs/pmean_linear.yaml --replicas 4\n"
     "  train --config configs/fashion_mnist_mlp.yaml --set optimizer.lr=0.0005 --output "
-    "runs/slow\n";
+    "runs/slow\n"
+    "  train --config configs/fashion_mnist_mlp.yaml --set checkpoint.every=100 --output runs/slow "
+    "--resume auto\n";
 
 constexpr std::size_t kMostOverrides = 1000;
 
 const FlagNames kNames{
     "train",
-    {"--config", "--replicas", "--workers", "--launch", "--set", "--output"},
-    {"--print-config", "--dry-run", "--quiet", "--help", "--help-config", "--version"}};
+    {"--config", "--replicas", "--workers", "--launch", "--set", "--output", "--resume",
+     "--max-restarts"},
+    {"--resume-with-changes", "--print-config", "--dry-run", "--quiet", "--help", "--help-config",
+     "--version"}};
+
+std::int64_t parse_count(const std::string& flag, const std::string& text) {
+  std::int64_t count = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, count);
+  if (error != std::errc() || stop != end || count < 0 || count > 1'000'000) {
+    throw ValueError(str(flag, ": must be an integer from 0 to 1000000, is ", cut(text, 200)));
+  }
+  return count;
+}
 
 }  // namespace
 
@@ -73,6 +97,17 @@ Flags parse_flags(int argc, const char* const* argv) {
     if (has("output")) {
       flags.output = parsed["output"].as<std::string>();
       if (flags.output.empty()) throw ValueError("--output: the folder's name is empty");
+    }
+    if (has("resume")) {
+      flags.resume = parsed["resume"].as<std::string>();
+      if (flags.resume.empty()) throw ValueError("--resume: expected auto or a checkpoint's folder");
+      if (flags.resume == "auto" && flags.output.empty()) {
+        throw ValueError("--resume auto needs --output DIR, the folder of the run that goes on");
+      }
+    }
+    flags.resume_with_changes = has("resume-with-changes");
+    if (has("max-restarts")) {
+      flags.max_restarts = parse_count("--max-restarts", parsed["max-restarts"].as<std::string>());
     }
     flags.print_config = has("print-config");
     flags.dry_run = has("dry-run");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -15,6 +16,9 @@ struct Flags {
   std::filesystem::path output;  ///< empty: a new folder under runs/
   std::vector<keys::Override>
       overrides;  ///< --set, --replicas, --workers and --launch, in their order
+  std::string resume;                     ///< "auto", a checkpoint's folder, or empty
+  bool resume_with_changes = false;
+  std::int64_t max_restarts = 0;
   bool print_config = false;
   bool dry_run = false;
   bool quiet = false;

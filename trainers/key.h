@@ -93,6 +93,8 @@ struct KeyTraits {
   std::string instead_of = {};                       ///< the key that may not stand beside it
   std::function<std::string()> problem = {};         ///< what is wrong together with others, or ""
   std::vector<std::string> others = {};              ///< these keys of the section
+  bool may_change = false;     ///< a run may go on from a checkpoint with another value
+  bool is_short_form = false;  ///< of a section's first key: its value may stand for the section
 };
 
 /// A key of a config.

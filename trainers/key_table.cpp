@@ -48,7 +48,7 @@ class Reading {
     const std::string sections = join(all_names(table_));
     if (root && root->kind == YamlNode::Kind::map) {
       for (const YamlEntry& entry : root->entries) {
-        sections_.push_back({entry.key, entry.place, *entry.value});
+        sections_.push_back({entry.key, entry.place, long_form(entry)});
       }
       return;
     }
@@ -115,6 +115,20 @@ class Reading {
     YamlPosition place;
     YamlNode map;
   };
+
+  // A section as a map, though it is written as the value of its first key: "checkpoint: none".
+  YamlNode long_form(const YamlEntry& entry) const {
+    const Section* section = find(table_, entry.key);
+    if (section == nullptr || !section->keys[0].traits.is_short_form ||
+        entry.value->kind != YamlNode::Kind::scalar) {
+      return *entry.value;
+    }
+    YamlNode map;
+    map.kind = YamlNode::Kind::map;
+    map.place = entry.value->place;
+    map.entries.push_back({section->keys[0].name, entry.value->place, entry.value});
+    return map;
+  }
 
   void report(const YamlPosition& place, const std::string& message) {
     problems_.report(place, [&] { return message; });
@@ -297,6 +311,16 @@ std::map<std::string, std::string> key_values(const std::vector<Section>& table)
     for (const Key& key : section.keys) values[section.name + "." + key.name] = key.value.print();
   }
   return values;
+}
+
+std::set<std::string> changeable_keys(const std::vector<Section>& table) {
+  std::set<std::string> names;
+  for (const Section& section : table) {
+    for (const Key& key : section.keys) {
+      if (key.traits.may_change) names.insert(section.name + "." + key.name);
+    }
+  }
+  return names;
 }
 
 std::string keys_help(const std::vector<Section>& table) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,9 @@ KeyPlaces read_keys(const std::string& text, const std::string& name,
 
 /// Each key's value as YAML, by "section.key", including keys that do not apply.
 [[nodiscard]] std::map<std::string, std::string> key_values(const std::vector<Section>& table);
+
+/// The keys, as "section.key", whose KeyTraits::may_change is set.
+[[nodiscard]] std::set<std::string> changeable_keys(const std::vector<Section>& table);
 
 /// Two lines a key for people: its purpose, its possible values and its default, which is the
 /// variable's value. Gives lists of maps one entry.

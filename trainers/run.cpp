@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <sstream>
 #include <span>
 #include <utility>
 #include <vector>
@@ -26,17 +27,19 @@
 #include "framework/collectives/psum.h"
 #include "framework/data/sampler.h"
 #include "framework/optim/schedule.h"
+#include "framework/replicas/launch.h"
 #include "framework/replicas/machine.h"
 #include "framework/telemetry/digest.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/progress.h"
-#include "framework/telemetry/run_folder.h"
 #include "framework/training/zero.h"
 #include "models/loss.h"
 #include "models/model.h"
 #include "trainers/config_options.h"
+#include "trainers/course.h"
 #include "trainers/evaluate.h"
 #include "trainers/memory_report.h"
+#include "trainers/run_checkpoints.h"
 
 namespace lockstep {
 namespace {
@@ -49,17 +52,13 @@ double seconds_since(Clock::time_point start) {
 
 // The output of replica 0; the other replicas have none.
 struct Reporter {
-  Reporter(const Config& config, const RunOptions& options)
-      : folder(options.output.empty() ? new_run_folder(options.name) : options.output),
-        progress(stdout, options.quiet) {
-    claim_run_folder(folder, to_yaml(config));
-    metrics.emplace(folder);
-  }
+  explicit Reporter(const RunOptions& options)
+      : folder(options.output), progress(stdout, options.quiet), metrics(folder) {}
 
   std::filesystem::path folder;
   Progress progress;
   std::jthread ticks = progress_ticks(progress);
-  std::optional<MetricsWriter> metrics;
+  MetricsWriter metrics;
   double looked_at_s = 0;     // when the folder was last looked at, in seconds of the run
   std::string lost_folder{};  // what became of it where it was too late to stop for it
 };
@@ -78,13 +77,16 @@ class TrainingRun {
         axis_(config.launch.axis_name),
         replicas_(axis_size(axis_)),
         replica_(axis_index(axis_)),
+        resume_(options.resume ? &*options.resume : nullptr),
         sampler_(sampler_options(config, data, replicas_)),
-        total_steps_(total_steps(config, sampler_)),
+        course_(course_of(config, data, replicas_, sampler_, resume_)),
         model_(make_model(config, data)),
         named_(parameter_map(*model_)) {
     trainer_ = std::make_unique<ZeroTrainer>(*model_, zero_options(config),
                                              std::source_location::current());
-    if (replica_ == 0) reporter_ = std::make_unique<Reporter>(config, options);
+    checkpoints_ = std::make_unique<RunCheckpoints>(config, options.output, *trainer_);
+    if (replica_ == 0) reporter_ = std::make_unique<Reporter>(options);
+    if (resume_ != nullptr) go_on(*resume_);
   }
 
   void run() {
@@ -94,31 +96,94 @@ class TrainingRun {
     }
     begin_ = Clock::now();
     line_begin_ = begin_;
-    note_progress(0);
-    for (std::int64_t step = 0; step < total_steps_; ++step) {
-      const std::int64_t samples = train_step(step);
-      samples_ += samples;
-      line_samples_ += samples;
-      const bool last = step + 1 == total_steps_;
-      if (last || (step + 1) % config_.trainer.log_every == 0) {
-        check_loss(step);
-        report(step);
-        line_samples_ = 0;
-        line_begin_ = Clock::now();
-      } else {
-        note_progress(step + 1);
-      }
-      const std::int64_t every = config_.trainer.eval_every;
-      if (last || (every > 0 && (step + 1) % every == 0)) {
-        const auto before = Clock::now();
-        evaluate_at(step);
-        line_begin_ += Clock::now() - before;
-      }
+    note_progress(course_.first_step);
+    for (std::int64_t step = course_.first_step; step < course_.total_steps; ++step) {
+      const bool is_stopped = train(step);
+      if (is_stopped) return stop(step);
     }
     finish();
   }
 
  private:
+  // Restores what the checkpoint has.
+  void go_on(const ResumePoint& point) {
+    (void)load_checkpoint(point.checkpoint, {trainer_.get()},
+                          {.allow_differences = point.with_changes}, axis_);
+    const CheckpointInfo& info = point.info;
+    samples_ = course_.first_sample;
+    skipped_steps_ = info.counts.at(kSkippedCount);
+    for (const auto& [name, value] : info.figures) {
+      if (name == kLossFigure) loss_ = at::tensor(value, at::kFloat);
+      if (name == kBestFigure) best_ = value;
+      if (name.starts_with(kEvalFigures)) eval_[name.substr(kEvalFigures.size())] = value;
+    }
+    if (!reporter_) return;
+    reporter_->progress.print(str("going on after step ", info.step, " (", samples_,
+                                  " samples) from ", point.checkpoint.string()));
+    for (const std::string& change : point.changes) reporter_->progress.print("  " + change);
+  }
+
+  // One step with what follows it. Returns whether the run is to stop.
+  bool train(std::int64_t step) {
+    if (stop_requested()) trainer_->tell(kToldStop);
+    checkpoints_->before_step();
+    const std::int64_t samples = train_step(step);
+    samples_ += samples;
+    line_samples_ += samples;
+    const bool is_last = step + 1 == course_.total_steps;
+    if (is_last || (step + 1) % config_.trainer.log_every == 0) {
+      check_loss(step);
+      report(step);
+      line_samples_ = 0;
+      line_begin_ = Clock::now();
+    } else {
+      note_progress(step + 1);
+    }
+    const auto before = Clock::now();
+    const std::int64_t every = config_.trainer.eval_every;
+    bool is_best = false;
+    if (is_last || (every > 0 && (step + 1) % every == 0)) is_best = evaluate_at(step);
+    checkpoints_->after_step(step_report_);
+    const bool is_stopped = (step_report_.told_by_any & kToldStop) != 0 && !is_last;
+    if (is_best || is_stopped || (!is_last && checkpoints_->is_due(step + 1))) {
+      save(step + 1, is_best);
+    }
+    line_begin_ += Clock::now() - before;
+    return is_stopped;
+  }
+
+  void save(std::int64_t steps, bool is_best) {
+    CheckpointInfo info{.step = steps,
+                        .counts = {{kSamplesCount, samples_},
+                                   {kSkippedCount, skipped_steps_},
+                                   {kThreadsCount, math_threads()},
+                                   {kScheduleBatchCount, course_.schedule_batch}},
+                        .figures = {{kSchedulePlaceFigure, course_.place_of(steps)}},
+                        .texts = {{kConfigText, to_yaml(config_)},
+                                  {kVersionsText, versions_text()}}};
+    if (resume_ != nullptr && !resume_->waived.empty()) info.texts[kWaivedText] = resume_->waived;
+    if (best_) info.figures[kBestFigure] = *best_;
+    if (steps == course_.total_steps) info.figures[kLossFigure] = loss_.item<double>();
+    for (const auto& [name, value] : eval_) info.figures[kEvalFigures + name] = value;
+    checkpoints_->save(info, is_best);
+  }
+
+  // Ends the run after `step`, since a signal asks for that.
+  void stop(std::int64_t step) {
+    checkpoints_->finish();
+    if (!reporter_) return;
+    reporter_->progress.finish();
+    reporter_->progress.print(
+        checkpoints_->last_step() < 0
+            ? str("stopped after step ", step + 1, ", without a checkpoint")
+            : str("stopped after step ", step + 1, ", with a checkpoint: --output ",
+                  reporter_->folder.string(), " --resume auto goes on"));
+  }
+
+  std::int64_t math_threads() const {
+    return replicas::math_threads(config_.launch.threads_per_replica, replicas_);
+  }
+
   // One update from the next global batch; returns its number of samples.
   std::int64_t train_step(std::int64_t step) {
     const std::int64_t global_batch = sampler_.global_batch(samples_);
@@ -135,8 +200,8 @@ class TrainingRun {
       trainer_->backward(local);
       loss_ = loss_.add(local.detach());
     }
-    lr_ = learning_rate(config_.schedule, config_.zero.optimizer.lr, static_cast<double>(step),
-                        total_steps_);
+    lr_ = learning_rate(config_.schedule, config_.zero.optimizer.lr, course_.place_of(step),
+                        course_.schedule_steps);
     step_report_ = trainer_->step(lr_);
     if (step_report_.skipped) count_skipped(step);
     const std::int64_t check_every = config_.trainer.check_every;
@@ -178,7 +243,7 @@ class TrainingRun {
   ProgressState progress_state(std::int64_t steps) const {
     const std::int64_t last = std::max<std::int64_t>(samples_ - 1, 0);
     ProgressState state{.step = steps,
-                        .total = total_steps_,
+                        .total = course_.total_steps,
                         .epoch = last / data_.train->size() + 1,
                         .loss = reported_loss_,
                         .elapsed_s = seconds_since(begin_)};
@@ -195,7 +260,7 @@ class TrainingRun {
     reporter_->progress.note(state);
     if (state.elapsed_s - reporter_->looked_at_s < 1) return;
     reporter_->looked_at_s = state.elapsed_s;
-    reporter_->metrics->check_place();
+    reporter_->metrics.check_place();
   }
 
   void report(std::int64_t step) {
@@ -213,9 +278,21 @@ class TrainingRun {
     write_metrics(step, line);
   }
 
-  void evaluate_at(std::int64_t step) {
-    if (!data_.test) return;
+  // Returns whether the model is better than at all evaluations before, by the config's figure.
+  bool evaluate_at(std::int64_t step) {
+    if (!data_.test) return false;
     eval_ = evaluate(*model_, *data_.test, axis_);
+    report_evaluation(step);
+    const auto figure = eval_.find(config_.checkpoint.best);
+    if (figure == eval_.end() || !std::isfinite(figure->second)) return false;
+    const bool is_loss = figure->first == "loss";
+    const bool is_best =
+        !best_ || (is_loss ? figure->second < *best_ : figure->second > *best_);
+    if (is_best) best_ = figure->second;
+    return is_best;
+  }
+
+  void report_evaluation(std::int64_t step) {
     if (!reporter_) return;
     std::vector<std::pair<std::string, MetricValue>> line;
     std::vector<std::string> texts;
@@ -233,7 +310,7 @@ class TrainingRun {
     std::vector<std::pair<std::string, MetricValue>> line{
         {"step", step + 1}, {"elapsed_s", seconds_since(begin_)}, {"samples", samples_}};
     line.insert(line.end(), values.begin(), values.end());
-    write_files(step + 1 == total_steps_, [&] { reporter_->metrics->write(line); });
+    write_files(step + 1 == course_.total_steps, [&] { reporter_->metrics.write(line); });
   }
 
   // Without its folder a run is stopped, but not once all is computed: that is told first.
@@ -297,7 +374,30 @@ class TrainingRun {
     return report;
   }
 
+  std::vector<std::string> waived() const {
+    std::vector<std::string> lines;
+    std::istringstream text(resume_ != nullptr ? resume_->waived : "");
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    return lines;
+  }
+
+  // The last checkpoint; what went wrong with it, if that is to end the run.
+  std::string save_last() {
+    try {
+      const bool is_saved = checkpoints_->last_step() == course_.total_steps ||
+                            course_.first_step == course_.total_steps;
+      if (!is_saved) save(course_.total_steps, /*is_best=*/false);
+      checkpoints_->finish();
+      return "";
+    } catch (const CommError&) {
+      throw;
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+
   void finish() {
+    const std::string unsaved = save_last();
     const MemoryReport memory = memory_report();
     ParametersDigest digest;
     trainer_->visit_parameters([&](const std::string& name, const at::Tensor& value) {
@@ -308,7 +408,7 @@ class TrainingRun {
     reporter_->progress.finish();
     if (is_readable()) print_parameters("updated parameters:  ");
     const auto buffers = buffer_map(*model_);
-    RunResult result{.steps = total_steps_,
+    RunResult result{.steps = course_.total_steps,
                      .skipped_steps = skipped_steps_,
                      .replicas = replicas_,
                      .zero_stage = config_.zero.stage,
@@ -318,24 +418,26 @@ class TrainingRun {
                      .parameters_sha256 = digest.finish(),
                      .buffers_sha256 = buffers.empty() ? "" : parameters_sha256(buffers),
                      .memory = memory,
-                     .threads_per_replica =
-                         replicas::math_threads(config_.launch.threads_per_replica, replicas_),
+                     .threads_per_replica = math_threads(),
                      .workers = config_.launch.workers > 0 ? config_.launch.workers : replicas_,
                      .launch = name_of(config_.launch.mode),
                      .backend = config_.launch.backend == Backend::gloo ? "gloo" : "shared_memory",
                      .blas = replicas::blas().name,
-                     .libtorch = replicas::libtorch_version()};
+                     .libtorch = replicas::libtorch_version(),
+                     .restarts = launch_restarts(),
+                     .waived = waived()};
     write_files(true, [&] { write_result(reporter_->folder, result); });
     if (skipped_steps_ > 0) {
-      reporter_->progress.print(str("skipped steps:       ", skipped_steps_, " of ", total_steps_,
+      reporter_->progress.print(str("skipped steps:       ", skipped_steps_, " of ", course_.total_steps,
                                     ": the loss or a gradient was not finite"));
     }
     reporter_->progress.print("parameters_sha256:   " + result.parameters_sha256);
     reporter_->progress.print(memory_text(memory));
     if (!reporter_->lost_folder.empty()) {
-      throw Error(str(reporter_->lost_folder, "; all ", counted(total_steps_, "step"),
+      throw Error(str(reporter_->lost_folder, "; all ", counted(course_.total_steps, "step"),
                       " are done, parameters_sha256 is ", result.parameters_sha256));
     }
+    if (!unsaved.empty()) throw Error(unsaved);
     reporter_->progress.print("results in           " + reporter_->folder.string());
   }
 
@@ -345,11 +447,13 @@ class TrainingRun {
   AxisNames axis_;
   std::int64_t replicas_;
   std::int64_t replica_;
+  const ResumePoint* resume_;  // nullptr: the run begins
   Sampler sampler_;
-  std::int64_t total_steps_;
+  Course course_;
   std::shared_ptr<Model> model_;
   std::map<std::string, at::Tensor> named_;
   std::unique_ptr<ZeroTrainer> trainer_;
+  std::unique_ptr<RunCheckpoints> checkpoints_;
   std::unique_ptr<Reporter> reporter_;
   Clock::time_point begin_;              // of the first step
   Clock::time_point line_begin_;         // of what the next line of metrics is about
@@ -361,6 +465,7 @@ class TrainingRun {
   double lr_ = 0;  // of the last step
   std::int64_t skipped_steps_ = 0;
   std::map<std::string, double> eval_;
+  std::optional<double> best_;  // of the figure by which one checkpoint is the best
 };
 
 }  // namespace

@@ -1,23 +1,25 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
+#include <optional>
 
 #include "framework/data/data.h"
 #include "trainers/config.h"
+#include "trainers/resume.h"
 
 namespace lockstep {
 
-/// A run's output: where its files go, and what it shows.
+/// A run's output and its beginning.
 struct RunOptions {
-  std::filesystem::path output;  ///< the folder, made by replica 0; empty: a new one under runs/
-  std::string name;              ///< what a new folder under runs/ is called after
+  std::filesystem::path output;  ///< the folder, claimed for this run
   bool quiet = false;            ///< no progress, no summary
+  std::optional<ResumePoint> resume = {};  ///< where it goes on
 };
 
 /// Trains as `config` says. Runs in each replica of launch(), with config.launch.axis_name bound.
-/// Replica 0 writes the output folder and stdout. Throws ValueError if the folder already holds a
-/// run or the config does not suit the data, Error if the loss is no finite number.
+/// Replica 0 writes into the output folder and to stdout; all write checkpoints. If stop_requested(),
+/// ends after a step, with a checkpoint. Throws DataError if the checkpoint does not fit, Error if
+/// the loss is no finite number, or if something can't be written.
 void run_training(const Config& config, const DataSets& data, const RunOptions& options);
 
 }  // namespace lockstep

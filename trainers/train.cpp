@@ -11,10 +11,13 @@
 #include "framework/data/data.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/launch.h"
+#include "framework/telemetry/metrics.h"
+#include "framework/telemetry/run_folder.h"
 #include "trainers/check_job.h"
 #include "trainers/config.h"
 #include "trainers/flags.h"
 #include "trainers/memory_report.h"
+#include "trainers/resume.h"
 #include "trainers/run.h"
 
 namespace lockstep {
@@ -29,16 +32,34 @@ int print(const std::string& text) {
 int train(int argc, char** argv) {
   const Flags flags = parse_flags(argc, argv);
   if (flags.text) return print(*flags.text);
-  const Config config = load_config(flags.config, flags.overrides);
+  Config config = load_config(flags.config, flags.overrides);
   if (flags.print_config) return print(to_yaml(config));
   set_quiet(flags.quiet);
+  RunOptions options{.output = flags.output, .quiet = flags.quiet};
+  // A checkpoint's run goes on where it was, unless another folder is named.
+  if (options.output.empty()) options.output = run_of_checkpoint(flags.resume);
+  options.resume =
+      find_resume_point(flags.resume, flags.output, flags.resume_with_changes, config);
   // Read before the replicas start: they share the memory, and a bad file is one error, not N.
   const DataSets data = load_data(config.data, config.launch.replicas);
   check_job(config, data);
   if (flags.dry_run) return print(dry_run_text(config, data));
   check_memory(config, data);
-  const RunOptions options{
-      .output = flags.output, .name = flags.config.stem(), .quiet = flags.quiet};
+  require(flags.max_restarts == 0 || config.launch.mode == LaunchMode::processes,
+          "--max-restarts needs parallel.launch processes: a thread that crashes ends the program");
+  // Claimed here, so that a job that is started again finds it.
+  if (options.output.empty()) options.output = new_run_folder(flags.config.stem());
+  const RunFolderLock lock =
+      flags.resume.empty()
+          ? claim_run_folder(options.output, to_yaml(config))
+          : reclaim_run_folder(options.output, to_yaml(config),
+                               options.resume ? options.resume->info.step : 0);
+  config.launch.on_stop = OnStop::ask;
+  config.launch.max_restarts = flags.max_restarts;
+  config.launch.before_restart = [&](std::int64_t /*restart*/) {
+    options.resume = find_resume_point("auto", options.output, flags.resume_with_changes, config);
+    cut_metrics(options.output, options.resume ? options.resume->info.step : 0);
+  };
   return launch([&] { run_training(config, data, options); }, config.launch);
 }
 

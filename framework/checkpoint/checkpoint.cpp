@@ -120,6 +120,14 @@ storage::Manifest manifest_of(const CheckpointInfo& info, const std::vector<std:
   return manifest;
 }
 
+CheckpointInfo info_of(const storage::Manifest& manifest) {
+  return {.step = manifest.step,
+          .counts = manifest.counts,
+          .figures = manifest.figures,
+          .texts = manifest.texts,
+          .replicas = manifest.replicas};
+}
+
 // A checkpoint as a training's StateSource. It notes what does not fit; the values then stay.
 class ReaderSource final : public StateSource {
  public:
@@ -229,12 +237,17 @@ void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const Check
   own.info = info;
   own.is_best = is_best;
   own.shard.clear();
+  // One replica's failure is told to all in advance().
+  std::string failure;
   for (Stateful* const training : trainings) {
     training->visit_state(
         [&](const StatePiece& piece) {
-          own.shard.add(piece.name, dtype_of(piece), shape_of(piece),
-                        static_cast<std::uint64_t>(piece.offset),
-                        collectives::bytes_of(piece.values));
+          if (!failure.empty()) return;
+          failure = failure_of([&] {
+            own.shard.add(piece.name, dtype_of(piece), shape_of(piece),
+                          static_cast<std::uint64_t>(piece.offset),
+                          collectives::bytes_of(piece.values));
+          });
         },
         where);
   }
@@ -242,7 +255,8 @@ void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const Check
   std::snprintf(name, sizeof name, "shard-%05lld-of-%05lld.safetensors",
                 static_cast<long long>(axis_index(own.options.axis_name)),
                 static_cast<long long>(axis_size(own.options.axis_name)));
-  own.start(Impl::Phase::files, [&own, file = std::string(name)] {
+  own.start(Impl::Phase::files, [&own, failure, file = std::string(name)] {
+    if (!failure.empty()) throw Error(failure);
     own.folder.begin(own.info.step);
     return written_text(own.shard.write(own.folder.unfinished(own.info.step) / file), own.shard);
   });
@@ -330,12 +344,15 @@ CheckpointInfo load_checkpoint(const fs::path& folder, const std::vector<Statefu
     if (!options.allow_differences) throw DataError(text);
     if (axis_index(axis_name) == 0) log_warning(text);
   }
-  const storage::Manifest& manifest = reader->manifest();
-  return {.step = manifest.step,
-          .counts = manifest.counts,
-          .figures = manifest.figures,
-          .texts = manifest.texts,
-          .replicas = manifest.replicas};
+  return info_of(reader->manifest());
+}
+
+CheckpointInfo checkpoint_info(const fs::path& folder) {
+  return info_of(storage::CheckpointReader(folder).manifest());
+}
+
+void verify_checkpoint(const fs::path& folder) {
+  storage::CheckpointReader(folder).verify();
 }
 
 std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints) {
@@ -343,7 +360,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints) {
   for (const std::int64_t step : folder.steps()) {
     const fs::path path = folder.of_step(step);
     try {
-      storage::CheckpointReader(path).verify();
+      verify_checkpoint(path);
       return path;
     } catch (const Error& error) {
       log_warning(lockstep::str("skipping a checkpoint: ", error.what()));

@@ -54,6 +54,13 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& folder,
                                const LoadOptions& options = {}, const AxisNames& axis_name = "data",
                                std::source_location where = std::source_location::current());
 
+/// What the manifest of a checkpoint says. DataError if that is damaged; of the files only the sizes
+/// are compared.
+[[nodiscard]] CheckpointInfo checkpoint_info(const std::filesystem::path& folder);
+
+/// Reads all of a checkpoint. DataError, naming file and reason, if it is damaged.
+void verify_checkpoint(const std::filesystem::path& folder);
+
 /// The newest checkpoint in the folder `checkpoints` whose checksums are right; none if there is
 /// no such folder. Logs what is wrong with newer ones. Reads all of their files: call it in one
 /// process, for example before launch().

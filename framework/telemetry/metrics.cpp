@@ -3,6 +3,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <fstream>
+#include <system_error>
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -132,6 +134,23 @@ void MetricsWriter::check_place() const {
                   " or its metrics.jsonl was removed, renamed or replaced during the run"));
 }
 
+void cut_metrics(const std::filesystem::path& folder, std::int64_t step) {
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return;
+  std::ifstream in(path, std::ios::binary);
+  std::uintmax_t kept = 0;
+  for (std::string text; std::getline(in, text) && !in.eof();) {
+    const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const auto number = line.is_object() ? line.find("step") : line.end();
+    if (number == line.end() || !number->is_number_integer() || *number > step) break;
+    kept += text.size() + 1;
+  }
+  if (!in.is_open() || in.bad()) throw Error(str(path.string(), " can't be read"));
+  std::filesystem::resize_file(path, kept, error);
+  if (error) throw Error(str(path.string(), " can't be cut: ", error.message()));
+}
+
 std::string result_json(const RunResult& result) {
   Json json;
   json["steps"] = result.steps;
@@ -149,6 +168,8 @@ std::string result_json(const RunResult& result) {
   json["backend"] = result.backend;
   json["blas"] = result.blas;
   json["libtorch"] = result.libtorch;
+  if (result.restarts > 0) json["restarts"] = result.restarts;
+  if (!result.waived.empty()) json["waived"] = result.waived;
   if (result.memory) json["memory"] = memory_json(*result.memory);
   std::string text;
   append(text, json, "");

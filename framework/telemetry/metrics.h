@@ -44,6 +44,10 @@ class MetricsWriter {
   File file_;
 };
 
+/// Cuts metrics.jsonl in a run's folder behind the last line of a step up to `step`: for a run that
+/// goes on from there. What was written in part goes, too. Throws Error where it can't be done.
+void cut_metrics(const std::filesystem::path& folder, std::int64_t step);
+
 /// The memory that a run took, and the prediction.
 struct MemoryReport {
   HostMemoryUse predicted;
@@ -66,17 +70,19 @@ struct RunResult {
   std::string buffers_sha256{};  // of a model without buffers: empty
   std::optional<MemoryReport> memory{};
   std::int64_t threads_per_replica = 1;
-  std::int64_t workers = 1;  // how many replicas ran at once
-  std::string launch{};      // "processes" or "threads"
-  std::string backend{};     // how bytes moved: "shared_memory" or "gloo"
-  std::string blas{};        // the BLAS that LibTorch computes with
-  std::string libtorch{};    // its version
+  std::int64_t workers = 1;           // how many replicas ran at once
+  std::string launch{};               // "processes" or "threads"
+  std::string backend{};              // how bytes moved: "shared_memory" or "gloo"
+  std::string blas{};                 // the BLAS that LibTorch computes with
+  std::string libtorch{};             // its version
+  std::int64_t restarts = 0;          // of the job, after a replica was lost
+  std::vector<std::string> waived{};  // why the bits may differ from an uninterrupted run's
 };
 
-/// The text of result.json: the fields in the order of RunResult. `skipped_steps`, `parameters` and
-/// `buffers_sha256` are left out if empty. A tensor of one element is a number, others are nested
-/// lists. Numbers of float32 and narrower are written as by shortest_decimal(); numbers that are
-/// not finite are null.
+/// The text of result.json: the fields in the order of RunResult. `skipped_steps`, `parameters`,
+/// `buffers_sha256`, `restarts` and `waived` are left out if empty. A tensor of one element is a
+/// number, others are nested lists. Numbers of float32 and narrower are written as by
+/// shortest_decimal(); numbers that are not finite are null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 
 /// Writes result.json into a run's folder, atomically. Throws Error where it can't be written.

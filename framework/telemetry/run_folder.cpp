@@ -1,10 +1,18 @@
 #include "framework/telemetry/run_folder.h"
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <system_error>
 
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/storage/file.h"
+#include "framework/telemetry/metrics.h"
 
 namespace fs = std::filesystem;
 
@@ -52,21 +60,26 @@ fs::path new_run_folder(const std::string& config_name, const fs::path& parent, 
   }
 }
 
-void claim_run_folder(const fs::path& folder, std::string_view config) {
-  std::error_code error;
-  require(!fs::exists(folder, error) || fs::is_directory(folder, error), "output folder ",
-          folder.string(), " is a file, not a folder");
-  make_folders(folder);
-  const auto check_free = [&](bool is_free, const char* file) {
-    require(is_free, "output folder ", folder.string(), " holds a run already (its ", file,
-            "): name another one");
-  };
-  for (const char* file : kRunFiles) {
-    check_free(!fs::exists(fs::symlink_status(folder / file, error)), file);
-  }
+RunFolderLock::RunFolderLock(const fs::path& folder) {
   try {
-    // The one file that two runs can't both make.
-    check_free(write_new_file(folder / kRunFiles[0], config), kRunFiles[0]);
+    folder_ = std::make_unique<File>(folder, O_RDONLY | O_DIRECTORY);
+  } catch (const Error& error) {
+    throw ValueError(str("output folder: ", error.what()));
+  }
+  if (::flock(folder_->descriptor(), LOCK_EX | LOCK_NB) == 0) return;
+  require(errno != EWOULDBLOCK, "output folder ", folder.string(),
+          " is in use: another run is going on there");
+  log_warning(str("output folder ", folder.string(), " can't be locked (", std::strerror(errno),
+                  "): let no other run go on there"));
+}
+
+namespace {
+
+// `write` with its failure as a ValueError.
+template <typename Write>
+void write_into(const fs::path& folder, const Write& write) {
+  try {
+    write();
   } catch (const ValueError&) {
     throw;
   } catch (const Error& failure) {
@@ -74,6 +87,39 @@ void claim_run_folder(const fs::path& folder, std::string_view config) {
         str("output folder ", folder.string(), " can't be written to: ", failure.what()));
   }
   for (const char* file : kRunFiles) sweep_temporary_files(folder / file);
+}
+
+}  // namespace
+
+RunFolderLock claim_run_folder(const fs::path& folder, std::string_view config) {
+  std::error_code error;
+  require(!fs::exists(folder, error) || fs::is_directory(folder, error), "output folder ",
+          folder.string(), " is a file, not a folder");
+  make_folders(folder);
+  const auto check_free = [&](bool is_free, const char* file) {
+    require(is_free, "output folder ", folder.string(), " holds a run already (its ", file,
+            "): name another one, or go on with --resume auto");
+  };
+  for (const char* file : kRunFiles) {
+    check_free(!fs::exists(fs::symlink_status(folder / file, error)), file);
+  }
+  // The one file that two runs can't both make.
+  write_into(folder,
+             [&] { check_free(write_new_file(folder / kRunFiles[0], config), kRunFiles[0]); });
+  return RunFolderLock(folder);
+}
+
+RunFolderLock reclaim_run_folder(const fs::path& folder, std::string_view config,
+                                 std::int64_t step) {
+  std::error_code error;
+  if (!fs::exists(folder / kRunFiles[0], error)) return claim_run_folder(folder, config);
+  RunFolderLock lock(folder);
+  write_into(folder, [&] {
+    cut_metrics(folder, step);
+    fs::remove(folder / kRunFiles[2], error);
+    write_file_atomically(folder / kRunFiles[0], config);
+  });
+  return lock;
 }
 
 }  // namespace lockstep

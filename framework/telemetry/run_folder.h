@@ -1,9 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <ctime>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
+
+#include "framework/storage/file.h"
 
 namespace lockstep {
 
@@ -15,10 +19,26 @@ namespace lockstep {
                                                    const std::filesystem::path& parent = "runs",
                                                    std::time_t now = std::time(nullptr));
 
+/// While it lives, no other run goes on in the folder. It ends with its process, however that ends.
+class RunFolderLock {
+ public:
+  /// Throws ValueError if another process has the lock, or the folder can't be opened.
+  explicit RunFolderLock(const std::filesystem::path& folder);
+
+ private:
+  std::unique_ptr<File> folder_;
+};
+
 /// Claims `folder` for a new run and writes `config` to its config.yaml. The folder is created with
 /// its parents, or exists and holds no run. Of several runs that claim it at once, one gets it.
 /// Throws ValueError if it holds a run (a config.yaml, metrics.jsonl or result.json), is no folder,
 /// or can't be written to. Temporary files of a run that was killed here are removed.
-void claim_run_folder(const std::filesystem::path& folder, std::string_view config);
+RunFolderLock claim_run_folder(const std::filesystem::path& folder, std::string_view config);
+
+/// Claims `folder` for a run that goes on in it after `step`: its config.yaml becomes `config`, its
+/// metrics.jsonl ends with that step, and it has no result.json. A folder that holds no run is
+/// claimed as above. Throws ValueError also if another run is still going on there.
+RunFolderLock reclaim_run_folder(const std::filesystem::path& folder, std::string_view config,
+                                 std::int64_t step);
 
 }  // namespace lockstep

@@ -1,0 +1,326 @@
+#include "framework/checkpoint/checkpoint.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+
+#include "framework/base/errors.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/storage/checkpoint_reader.h"
+#include "framework/training/data_parallel.h"
+#include "framework/training/sharded_optimizer.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/training/zero_jobs.h"
+
+namespace fs = std::filesystem;
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+constexpr std::int64_t kStepsBefore = 2;
+constexpr std::int64_t kSteps = 5;
+
+// Where replicas of a job run.
+struct Placement {
+  std::int64_t replicas = 1;
+  Backend backend = Backend::automatic;
+  std::int64_t workers = 0;
+};
+
+void run(const Placement& placement, const std::function<void()>& replica) {
+  LaunchOptions options = threads(placement.replicas, placement.backend);
+  options.workers = placement.workers;
+  REQUIRE(launch(replica, options) == 0);
+}
+
+// Trains in `placement` from step `first` to `end`, from the checkpoint `from` (if it has a name) and
+// into a checkpoint in `to` (likewise). Returns the parameters.
+Parameters trained(const Placement& placement, const ZeroOptions& options, std::int64_t first,
+                   std::int64_t end, const fs::path& from, const fs::path& to) {
+  std::mutex mutex;
+  Parameters result;
+  run(placement, [&] {
+    OddModel model;
+    ZeroTrainer trainer(model, options);
+    if (!from.empty()) {
+      const CheckpointInfo info = load_checkpoint(from, {&trainer});
+      if (info.step != first || trainer.steps() != first) throw Error("another step");
+    }
+    for (std::int64_t step = first; step < end; ++step) {
+      train_step(trainer, model, step, options.accumulate, options.axis_name);
+    }
+    if (!to.empty()) save_checkpoint(to, {&trainer}, {.step = end});
+    const auto whole = trainer.whole_parameters();
+    const std::lock_guard lock(mutex);
+    if (axis_index(options.axis_name) == 0) result = copies(model);
+  });
+  return result;
+}
+
+// All tensors of a checkpoint, as bytes.
+std::map<std::string, std::string> tensors_of(const fs::path& folder) {
+  const storage::CheckpointReader reader(folder);
+  std::map<std::string, std::string> tensors;
+  for (const storage::ManifestTensor& tensor : reader.manifest().tensors) {
+    std::size_t bytes = storage::element_bytes(tensor.dtype);
+    for (const std::uint64_t size : tensor.shape) bytes *= size;
+    std::string values(bytes, '\0');
+    reader.read(tensor, 0, std::as_writable_bytes(std::span(values)));
+    tensors[tensor.name] = values;
+  }
+  return tensors;
+}
+
+}  // namespace
+
+TEST_CASE("training goes on from a checkpoint with the same bits, at any stage and placement") {
+  const Quiet quiet;
+  for (const std::int64_t replicas : {1, 2, 3, 4}) {
+    for (const std::int64_t accumulate : {1, 2}) {
+      const TemporaryFolder folder;
+      ZeroOptions options = adam(0);
+      options.accumulate = accumulate;
+      const Parameters expected = trained({.replicas = replicas}, options, 0, kSteps, "", "");
+      int count = 0;
+      for (const int saved : {0, 1, 2, 3}) {
+        options.stage = saved;
+        options.bucket_mb = saved == 1 ? 25 : 3e-4;
+        const Backend backend = saved % 2 == 0 ? Backend::gloo : Backend::automatic;
+        const fs::path to = folder.path() / std::to_string(saved);
+        (void)trained({.replicas = replicas, .backend = backend}, options, 0, kStepsBefore, "", to);
+        for (const int resumed : {0, 1, 2, 3}) {
+          options.stage = resumed;
+          options.bucket_mb = resumed == 2 ? 25 : 3e-4;
+          const Placement other{.replicas = replicas,
+                                .backend = count % 2 == 0 ? Backend::gloo : Backend::automatic,
+                                .workers = count % 3 == 0 ? replicas : (replicas + 1) / 2};
+          ++count;
+          INFO(replicas << " replicas, accumulate " << accumulate << ", stage " << saved << " to "
+                        << resumed);
+          CHECK(first_difference(
+                    trained(other, options, kStepsBefore, kSteps, to / "latest", ""), expected) ==
+                "");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a checkpoint has the same tensors, whoever saves it") {
+  const Quiet quiet;
+  const TemporaryFolder folder;
+  const fs::path first = folder.path() / "first";
+  (void)trained({.replicas = 3}, adam(1), 0, kStepsBefore, "", first);
+  const auto expected = tensors_of(first / "latest");
+  CHECK(expected.contains("parameters/scale"));
+  CHECK(expected.contains("optimizer/exp_avg/scale"));
+  CHECK(expected.contains("optimizer/step/scale"));
+  CHECK(expected.contains("steps"));
+  for (const std::int64_t replicas : {1, 2, 3, 4, 5, 8}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const Backend backend : {Backend::automatic, Backend::gloo}) {
+        const fs::path again = folder.path() / "again";
+        (void)trained({.replicas = replicas, .backend = backend}, adam(stage), kStepsBefore,
+                      kStepsBefore, first / "latest", again);
+        INFO(replicas << " replicas, stage " << stage);
+        CHECK(tensors_of(again / "latest") == expected);
+        const storage::CheckpointReader reader(again / "latest");
+        CHECK(reader.manifest().replicas == replicas);
+        CHECK(std::ssize(reader.manifest().files) == replicas);
+      }
+    }
+  }
+}
+
+TEST_CASE("half types go on from their float32 masters, compression from what it has left out") {
+  const Quiet quiet;
+  for (const bool is_half : {true, false}) {
+    const TemporaryFolder folder;
+    const auto train = [&](int stage, std::int64_t first, std::int64_t end, const fs::path& from,
+                           const fs::path& to) {
+      std::mutex mutex;
+      Parameters result;
+      run({.replicas = 3, .backend = stage == 0 ? Backend::gloo : Backend::automatic}, [&] {
+        OddModel model;
+        if (is_half) model.to(at::kBFloat16);
+        ZeroOptions options = adam(stage);
+        if (!is_half) options.compression = Compression::bf16;
+        ZeroTrainer trainer(model, options);
+        if (!from.empty()) (void)load_checkpoint(from, {&trainer});
+        for (std::int64_t step = first; step < end; ++step) {
+          Samples batch = samples(step, axis_index("data") * kBatch, kBatch);
+          if (is_half) batch.inputs = batch.inputs.to(at::kBFloat16);
+          trainer.backward((model.forward(batch.inputs) - batch.targets).pow(2).mean().to(at::kFloat));
+          trainer.step(kRate);
+        }
+        if (!to.empty()) save_checkpoint(to, {&trainer}, {.step = end});
+        const auto whole = trainer.whole_parameters();
+        const std::lock_guard lock(mutex);
+        if (axis_index("data") == 0) result = copies(model);
+      });
+      return result;
+    };
+    const Parameters expected = train(0, 0, kSteps, "", "");
+    for (const int saved : {0, 1, 2, 3}) {
+      const fs::path to = folder.path() / std::to_string(saved);
+      (void)train(saved, 0, kStepsBefore, "", to);
+      const storage::CheckpointReader reader(to / "latest");
+      CHECK(reader.find("parameters/scale")->dtype == "F32");
+      CHECK((reader.find("residuals/2/scale") != nullptr) == !is_half);
+      for (const int resumed : {0, 1, 2, 3}) {
+        INFO("half " << is_half << ", stage " << saved << " to " << resumed);
+        CHECK(first_difference(train(resumed, kStepsBefore, kSteps, to / "latest", ""), expected) ==
+              "");
+      }
+    }
+  }
+}
+
+TEST_CASE("what compression has left out is divided evenly among another number of replicas") {
+  const Quiet quiet;
+  const TemporaryFolder folder;
+  ZeroOptions options = adam(1);
+  options.compression = Compression::bf16;
+  const fs::path first = folder.path() / "first";
+  const fs::path second = folder.path() / "second";
+  (void)trained({.replicas = 2}, options, 0, kStepsBefore, "", first);
+  (void)trained({.replicas = 3}, options, kStepsBefore, kStepsBefore, first / "latest", second);
+  const auto values = [](std::string& bytes) {
+    return at::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size() / sizeof(float))});
+  };
+  auto before = tensors_of(first / "latest");
+  auto after = tensors_of(second / "latest");
+  const at::Tensor sum =
+      values(before.at("residuals/0/scale")) + values(before.at("residuals/1/scale"));
+  for (const char* name : {"residuals/0/scale", "residuals/1/scale", "residuals/2/scale"}) {
+    CHECK(values(after.at(name)).equal(sum / 3));
+  }
+}
+
+TEST_CASE("buffers and DataParallel with a ShardedOptimizer are restored") {
+  const Quiet quiet;
+  using Make = std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor>)>;
+  const std::vector<Make> optimizers{
+      [](std::vector<at::Tensor> own) {
+        return std::make_unique<torch::optim::Adam>(std::move(own),
+                                                    torch::optim::AdamOptions(kRate).amsgrad(true));
+      },
+      [](std::vector<at::Tensor> own) {
+        return std::make_unique<torch::optim::RMSprop>(
+            std::move(own), torch::optim::RMSpropOptions(kRate).momentum(0.9).centered(true));
+      },
+      [](std::vector<at::Tensor> own) {
+        return std::make_unique<torch::optim::SGD>(std::move(own),
+                                                   torch::optim::SGDOptions(kRate).momentum(0.9));
+      }};
+  for (const Make& make : optimizers) {
+    const TemporaryFolder folder;
+    const auto train = [&](const Placement& placement, std::int64_t first, std::int64_t end,
+                           const fs::path& from, const fs::path& to) {
+      std::mutex mutex;
+      Parameters result;
+      run(placement, [&] {
+        torch::nn::BatchNorm1d model(5);
+        DataParallel parallel(*model, "data");
+        ShardedOptimizer optimizer(*model, make);
+        if (!from.empty()) (void)load_checkpoint(from, {&parallel, &optimizer});
+        for (std::int64_t step = first; step < end; ++step) {
+          const Samples batch = samples(step, axis_index("data") * kBatch, kBatch);
+          parallel.backward((model->forward(batch.inputs).sum(1, true) - batch.targets).pow(2).mean());
+          optimizer.step();
+        }
+        if (!to.empty()) save_checkpoint(to, {&parallel, &optimizer}, {.step = end});
+        const std::lock_guard lock(mutex);
+        if (axis_index("data") != 0) return;
+        result = copies(*model);
+        for (const auto& item : model->named_buffers()) result[item.key()] = item.value().clone();
+      });
+      return result;
+    };
+    const Placement three{.replicas = 3};
+    const Parameters expected = train(three, 0, kSteps, "", "");
+    (void)train(three, 0, kStepsBefore, "", folder.path());
+    const Placement gloo{.replicas = 3, .backend = Backend::gloo};
+    CHECK(first_difference(train(gloo, kStepsBefore, kSteps, folder.path() / "latest", ""),
+                           expected) == "");
+    CHECK(expected.contains("running_var"));
+    const fs::path again = folder.path() / "again";
+    (void)train({.replicas = 2}, kStepsBefore, kStepsBefore, folder.path() / "latest", again);
+    CHECK(tensors_of(again / "latest") == tensors_of(folder.path() / "latest"));
+  }
+}
+
+TEST_CASE("a checkpoint that does not fit is refused on all replicas, with all that differs") {
+  const Quiet quiet;
+  const TemporaryFolder folder;
+  (void)trained({.replicas = 2}, adam(1), 0, kStepsBefore, "", folder.path());
+  run({.replicas = 3}, [&] {
+    OddModel model(38);
+    ZeroOptions options = adam(2);
+    options.optimizer = {.name = "sgd", .lr = kRate, .momentum = 0.9};
+    ZeroTrainer trainer(model, options);
+    const std::string message =
+        message_of<DataError>([&] { (void)load_checkpoint(folder.path() / "latest", {&trainer}); });
+    expect_contains(message, "latest does not fit this training: ");
+    expect_contains(message, "'optimizer/exp_avg/scale' is unexpected");
+    expect_contains(message, "'optimizer/momentum_buffer/scale' is missing");
+    expect_contains(message, " is F32 (");
+  });
+}
+
+TEST_CASE("a damaged checkpoint is refused on all replicas before anything is restored") {
+  const Quiet quiet;
+  const TemporaryFolder folder;
+  (void)trained({.replicas = 2}, adam(0), 0, kStepsBefore, "", folder.path());
+  const fs::path file = folder.path() / "latest" / "shard-00001-of-00002.safetensors";
+  {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(-1, std::ios::end);
+    stream.put('\x55');
+  }
+  run({.replicas = 3}, [&] {
+    OddModel model;
+    ZeroTrainer trainer(model, adam(0));
+    const Parameters before = copies(model);
+    const std::string message =
+        message_of<DataError>([&] { (void)load_checkpoint(folder.path() / "latest", {&trainer}); });
+    expect_contains(message, "shard-00001-of-00002.safetensors");
+    expect(first_difference(copies(model), before).empty(), "nothing was restored");
+  });
+  CHECK(newest_checkpoint(folder.path()) == std::nullopt);
+}
+
+TEST_CASE("a checkpoint that can't be written is an error on all replicas, and leaves the others") {
+  const Quiet quiet;
+  const TemporaryFolder folder;
+  (void)trained({.replicas = 2}, adam(0), 0, kStepsBefore, "", folder.path());
+  const auto before = tensors_of(folder.path() / "latest");
+  std::ofstream(folder.path() / ".step-00000003.tmp") << "in the way";
+  run({.replicas = 2}, [&] {
+    OddModel model;
+    ZeroTrainer trainer(model, adam(0));
+    const std::string message = message_of<Error>([&] {
+      save_checkpoint(folder.path(), {&trainer}, {.step = 3});
+    });
+    expect_contains(message, "the checkpoint of step 3 can't be saved: ");
+    train_step(trainer, model, 0, 1, "data");
+  });
+  CHECK(tensors_of(folder.path() / "latest") == before);
+}

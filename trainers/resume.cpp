@@ -1,0 +1,113 @@
+#include "trainers/resume.h"
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <system_error>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/replicas/machine.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep {
+namespace {
+
+const std::string kThreadsKey = "parallel.threads_per_replica";
+
+template <typename Map>
+const typename Map::mapped_type& entry(const ResumePoint& point, const Map& map,
+                                       const std::string& name) {
+  const auto found = map.find(name);
+  if (found != map.end()) return found->second;
+  throw DataError(str(point.checkpoint.string(), " is no checkpoint of train: it has no '", name,
+                      "'"));
+}
+
+void waive(ResumePoint& point, const std::string& reason) {
+  point.waived += reason + "\n";
+}
+
+void compare(ResumePoint& point, const Config& config) {
+  const std::string& text = entry(point, point.info.texts, kConfigText);
+  const auto before =
+      values_of(parse_config(text, str("the config in ", point.checkpoint.string())));
+  const std::set<std::string> changeable = changeable_keys();
+  std::vector<std::string> refused;
+  for (const auto& [key, value] : values_of(config)) {
+    const auto old_value = before.find(key);
+    std::string old = old_value == before.end() ? "" : old_value->second;
+    if (key == kThreadsKey) old = str(entry(point, point.info.counts, kThreadsCount));
+    if (value == old) continue;
+    const auto shown = [](const std::string& written) {
+      return written.empty() ? "not set" : written;
+    };
+    point.changes.push_back(str(key, " was ", shown(old), ", is ", shown(value)));
+    if (!changeable.contains(key)) refused.push_back(point.changes.back());
+  }
+  if (refused.empty()) return;
+  require(point.with_changes, "the checkpoint ", point.checkpoint.string(),
+          " is of a run with another config: ", join(refused),
+          ". That changes what is computed: begin a new run, or add --resume-with-changes");
+  waive(point, "keys were changed: " + join(refused));
+}
+
+void waive_what_changed(ResumePoint& point, const Config& config) {
+  const auto waived = point.info.texts.find(kWaivedText);
+  if (waived != point.info.texts.end()) point.waived = waived->second;
+  const std::string& versions = entry(point, point.info.texts, kVersionsText);
+  if (versions != versions_text()) {
+    waive(point, str("the run began with ", versions, " and went on with ", versions_text()));
+  }
+  if (config.zero.compression != Compression::none &&
+      point.info.replicas != config.launch.replicas) {
+    waive(point, str("what compression had left out on ", point.info.replicas,
+                     " replicas was divided evenly among ", config.launch.replicas));
+  }
+}
+
+}  // namespace
+
+fs::path checkpoints_of(const fs::path& output) {
+  return output / "checkpoints";
+}
+
+fs::path run_of_checkpoint(const fs::path& checkpoint) {
+  std::error_code error;
+  const fs::path folder = fs::weakly_canonical(checkpoint, error).parent_path();
+  const fs::path output = folder.parent_path();
+  const bool is_of_run = !checkpoint.empty() && checkpoints_of(output) == folder &&
+                         fs::exists(output / "config.yaml", error);
+  return is_of_run ? output.lexically_proximate(fs::current_path(error)) : fs::path();
+}
+
+std::string versions_text() {
+  return str(replicas::libtorch_version(), ", ", replicas::blas().name);
+}
+
+std::optional<ResumePoint> find_resume_point(const std::string& resume, const fs::path& output,
+                                             bool with_changes, Config& config) {
+  if (resume.empty()) return std::nullopt;
+  ResumePoint point{.checkpoint = resume,
+                    .info = {},
+                    .changes = {},
+                    .waived = {},
+                    .with_changes = with_changes};
+  if (resume == "auto") {
+    const auto newest = newest_checkpoint(checkpoints_of(output));
+    if (!newest) return std::nullopt;
+    point.checkpoint = *newest;
+  } else {
+    verify_checkpoint(point.checkpoint);
+  }
+  point.info = checkpoint_info(point.checkpoint);
+  if (config.launch.threads_per_replica == 0) {
+    config.launch.threads_per_replica = entry(point, point.info.counts, kThreadsCount);
+  }
+  waive_what_changed(point, config);
+  compare(point, config);
+  return point;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/checkpoint/checkpoint.h"
+#include "trainers/config.h"
+
+namespace lockstep {
+
+// What train's checkpoints say beside the tensors: counts, figures and texts.
+inline const std::string kSamplesCount = "samples";
+inline const std::string kSkippedCount = "skipped_steps";
+inline const std::string kThreadsCount = "threads_per_replica";
+inline const std::string kScheduleBatchCount = "schedule_batch";
+inline const std::string kSchedulePlaceFigure = "schedule_place";
+inline const std::string kLossFigure = "loss";
+inline const std::string kBestFigure = "best";
+inline const std::string kEvalFigures = "eval_";
+inline const std::string kConfigText = "config";
+inline const std::string kVersionsText = "versions";
+inline const std::string kWaivedText = "waived";
+
+/// Where a run goes on.
+struct ResumePoint {
+  std::filesystem::path checkpoint;
+  CheckpointInfo info;
+  std::vector<std::string> changes;  ///< keys with another value: "parallel.replicas was 4, is 2"
+  /// Why the run need not end with the bits of one that was not interrupted, a line each.
+  std::string waived;
+  bool with_changes = false;  ///< those that change what is computed are allowed
+};
+
+/// The folder of a run's checkpoints.
+[[nodiscard]] std::filesystem::path checkpoints_of(const std::filesystem::path& output);
+
+/// The output folder of the run that has saved `checkpoint`; empty if it is not in one.
+[[nodiscard]] std::filesystem::path run_of_checkpoint(const std::filesystem::path& checkpoint);
+
+/// LibTorch and BLAS.
+[[nodiscard]] std::string versions_text();
+
+/// What `--resume` says: "auto" is the newest valid checkpoint in `output`, or none; otherwise it is
+/// a checkpoint's folder. DataError if that is damaged. ValueError, naming keys and both values, if
+/// `config` has keys of another value that change what is computed, unless `with_changes`. Math
+/// threads that the config leaves open become the checkpoint's.
+[[nodiscard]] std::optional<ResumePoint> find_resume_point(const std::string& resume,
+                                                           const std::filesystem::path& output,
+                                                           bool with_changes, Config& config);
+
+}  // namespace lockstep
