@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstring>
 #include <limits>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -34,17 +33,6 @@ constexpr const char* kMetadata = "__metadata__";
 std::string shown(std::string_view text) {
   constexpr std::size_t kMost = 60;
   return text.size() <= kMost ? str("'", text, "'") : str("'", text.substr(0, kMost), "…'");
-}
-
-// Bytes that a tensor takes; nothing if they can't be counted.
-std::optional<std::uint64_t> bytes_of(const StoredTensor& tensor) {
-  std::uint64_t bytes = element_bytes(tensor.dtype);
-  if (std::ranges::count(tensor.shape, 0U) > 0) return 0;
-  for (const std::uint64_t size : tensor.shape) {
-    if (bytes > std::numeric_limits<std::int64_t>::max() / size) return std::nullopt;
-    bytes *= size;
-  }
-  return bytes;
 }
 
 // Takes what the JSON parser finds, as it finds it: nothing is built from what does not belong
@@ -167,7 +155,7 @@ void check_places(std::vector<StoredTensor>& tensors, std::uint64_t data_bytes) 
     if (element_bytes(tensor.dtype) == 0) {
       refuse(str("tensor ", shown(tensor.name), " has the dtype ", shown(tensor.dtype)));
     }
-    const auto bytes = bytes_of(tensor);
+    const auto bytes = tensor_bytes(tensor.dtype, tensor.shape);
     if (tensor.begin != end || tensor.end < tensor.begin || bytes != tensor.bytes()) {
       refuse(str("tensor ", shown(tensor.name), " is at bytes ", tensor.begin, " to ", tensor.end,
                  "; by its shape and dtype, and those before it, it should be at ", end, " to ",
@@ -203,6 +191,17 @@ std::size_t element_bytes(std::string_view dtype) {
   return found == kTypes.end() ? 0 : found->second;
 }
 
+std::optional<std::uint64_t> tensor_bytes(std::string_view dtype,
+                                          std::span<const std::uint64_t> shape) {
+  std::uint64_t bytes = element_bytes(dtype);
+  if (std::ranges::count(shape, 0U) > 0) return 0;
+  for (const std::uint64_t size : shape) {
+    if (bytes > std::numeric_limits<std::int64_t>::max() / size) return std::nullopt;
+    bytes *= size;
+  }
+  return bytes;
+}
+
 std::string write_header(SafetensorsHeader& header) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   if (!header.metadata.empty()) json[kMetadata] = header.metadata;
@@ -211,9 +210,11 @@ std::string write_header(SafetensorsHeader& header) {
   for (StoredTensor& tensor : header.tensors) {
     require(element_bytes(tensor.dtype) > 0, "safetensors: tensor '", tensor.name,
             "' has the dtype '", tensor.dtype, "'");
+    require(tensor.name != kMetadata, "safetensors: a tensor can't have the name '", kMetadata,
+            "'");
     require(names.insert(tensor.name).second, "safetensors: the name '", tensor.name,
             "' stands twice");
-    const auto bytes = bytes_of(tensor);
+    const auto bytes = tensor_bytes(tensor.dtype, tensor.shape);
     require(bytes && *bytes <= std::numeric_limits<std::int64_t>::max() - end,
             "safetensors: tensor '", tensor.name, "' is too large");
     tensor.begin = end;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,9 +40,13 @@ struct SafetensorsHeader {
 /// Bytes of an element; 0 for a `dtype` that the format does not have.
 [[nodiscard]] std::size_t element_bytes(std::string_view dtype);
 
+/// Bytes that a tensor takes; nothing if they need more than 63 bits.
+[[nodiscard]] std::optional<std::uint64_t> tensor_bytes(std::string_view dtype,
+                                                        std::span<const std::uint64_t> shape);
+
 /// The beginning of a file with this header. Data follow it at once. Sets each tensor's begin and
-/// end: tensors lie end to end in the order given. ValueError for a name that occurs twice or is no
-/// UTF-8, for an unknown dtype and for sizes of more than 64 bits.
+/// end: tensors lie end to end in the order given. ValueError for a name that occurs twice, is no
+/// UTF-8 or is the metadata's, for an unknown dtype and for sizes of more than 64 bits.
 [[nodiscard]] std::string write_header(SafetensorsHeader& header);
 
 /// The header whose JSON is `text`, for `data_bytes` of data. DataError, naming the rule, for

@@ -55,6 +55,24 @@ TEST_CASE("a safetensors header is read as it was written") {
   CHECK(parse_header(json_of(beginning), 65) == header);
 }
 
+TEST_CASE("a safetensors header that would be refused is not written") {
+  const auto refusal = [](std::vector<StoredTensor> tensors) {
+    SafetensorsHeader header{.metadata = {}, .tensors = std::move(tensors)};
+    return testing::message_of<ValueError>([&] { (void)write_header(header); });
+  };
+  const StoredTensor good{.name = "a", .dtype = "F32", .shape = {1}};
+  CHECK(refusal({good}) == "no error");
+  CHECK(refusal({good, good}) == "safetensors: the name 'a' stands twice");
+  CHECK(refusal({{.name = "__metadata__", .dtype = "F32", .shape = {1}}}) ==
+        "safetensors: a tensor can't have the name '__metadata__'");
+  CHECK(refusal({{.name = "a", .dtype = "F33", .shape = {1}}}) ==
+        "safetensors: tensor 'a' has the dtype 'F33'");
+  CHECK(refusal({{.name = "a", .dtype = "F64", .shape = {~std::uint64_t{0}}}}) ==
+        "safetensors: tensor 'a' is too large");
+  CHECK_THAT(refusal({{.name = "\xff", .dtype = "F32", .shape = {1}}}),
+             ContainsSubstring("no UTF-8"));
+}
+
 TEST_CASE("tensors of a safetensors file are read, whole or in part") {
   const testing::TemporaryFolder folder;
   const auto path = folder.path() / "two.safetensors";
