@@ -102,15 +102,16 @@ fs::path temporary_name(const fs::path& path) {
 // (O_TMPFILE), it has a temporary one, which the destructor removes.
 class NewFile {
  public:
-  explicit NewFile(fs::path path) : path_(std::move(path)) {
+  NewFile(fs::path path, unsigned mode) : path_(std::move(path)) {
     try {
-      file_.emplace(folder_of(path_), O_TMPFILE | O_WRONLY, path_);
+      file_.emplace(folder_of(path_), O_TMPFILE | O_WRONLY, path_, mode);
     } catch (const Error&) {
       temporary_ = temporary_name(path_);
-      file_.emplace(temporary_, O_WRONLY | O_CREAT | O_EXCL, path_);
+      file_.emplace(temporary_, O_WRONLY | O_CREAT | O_EXCL, path_, mode);
     }
   }
-  NewFile(fs::path path, std::string_view text) : NewFile(std::move(path)) {
+  NewFile(fs::path path, std::string_view text, unsigned mode = 0666)
+      : NewFile(std::move(path), mode) {
     file_->write(text);
     file_->sync();
   }
@@ -169,8 +170,8 @@ class NewFile {
 
 }  // namespace
 
-void write_file_atomically(const fs::path& path, std::string_view text) {
-  NewFile(path, text).publish_over();
+void write_file_atomically(const fs::path& path, std::string_view text, unsigned mode) {
+  NewFile(path, text, mode).publish_over();
 }
 
 bool write_new_file(const fs::path& path, std::string_view text) {
