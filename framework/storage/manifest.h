@@ -9,6 +9,11 @@
 
 namespace lockstep::storage {
 
+/// The manifest's name in a checkpoint's folder.
+inline constexpr const char* kManifestName = "manifest.json";
+/// The longest text of a manifest, in bytes.
+inline constexpr std::uint64_t kLongestManifest = std::uint64_t{1} << 30;
+
 /// Elements `offset` to `offset` + `size` of a tensor in row-major order, and the file that has
 /// them. There they are a tensor of the same name, with one dimension.
 struct ManifestPiece {
@@ -19,7 +24,8 @@ struct ManifestPiece {
   bool operator==(const ManifestPiece&) const = default;
 };
 
-/// A tensor of a checkpoint. Its pieces cover it once, in the order of their offsets.
+/// A tensor of a checkpoint. Its pieces cover it once, in the order of their offsets, each in a
+/// file of its own. One without elements has no pieces.
 struct ManifestTensor {
   std::string name = {};
   std::string dtype = {};  ///< as safetensors has it
@@ -31,7 +37,7 @@ struct ManifestTensor {
 
 /// A file beside the manifest.
 struct ManifestFile {
-  std::string name = {};  ///< one component of a path
+  std::string name = {};  ///< one component of a path, for one file, and not the manifest's
   std::uint64_t bytes = 0;
   std::string checksum = {};  ///< as Checksum::text()
 
@@ -43,19 +49,22 @@ struct Manifest {
   std::int64_t step = 0;                         ///< steps done
   std::int64_t replicas = 1;                     ///< that have saved it
   std::map<std::string, std::int64_t> counts{};  ///< such as the samples consumed
-  std::map<std::string, double> figures{};       ///< finite ones, such as the last loss
+  std::map<std::string, double> figures{};       ///< finite ones, such as a loss, kept bit by bit
   std::map<std::string, std::string> texts{};    ///< such as the config and versions
   std::vector<ManifestFile> files{};
-  std::vector<ManifestTensor> tensors{};  ///< by name
+  std::vector<ManifestTensor> tensors{};  ///< in the order of their names, each once
 
   bool operator==(const Manifest&) const = default;
 };
 
-/// The text of manifest.json. Its last line is a checksum of all lines before it.
+/// The text of manifest.json: JSON with a line for each value, file and tensor. A piece is a list
+/// of its three numbers. The last field is a Checksum of all bytes before it, in every version of
+/// the format. ValueError, naming the rule, for what parse_manifest() would refuse.
 [[nodiscard]] std::string write_manifest(const Manifest& manifest);
 
-/// The manifest with this text. DataError, naming the rule, for anything but what write_manifest()
-/// gives. It takes no more memory than a small multiple of the text.
+/// The manifest with this text. DataError, naming the rule, unless it has the fields that
+/// write_manifest() gives, in that order and no others, and the checksum. It takes no more memory
+/// than a small multiple of the text.
 [[nodiscard]] Manifest parse_manifest(std::string_view text);
 
 }  // namespace lockstep::storage
