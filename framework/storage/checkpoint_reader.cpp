@@ -1,0 +1,182 @@
+#include "framework/storage/checkpoint_reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/storage/checksum.h"
+#include "framework/storage/file.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep::storage {
+namespace {
+
+// More are never open at once, so that those of a thousand replicas can be read.
+constexpr std::size_t kMostOpen = 128;
+// Bytes of a file that verify() reads at a time.
+constexpr std::uint64_t kPart = std::uint64_t{4} << 20;
+
+fs::path resolved(const fs::path& folder) {
+  std::error_code error;
+  fs::path path = fs::canonical(folder, error);
+  if (error) throw DataError(str("checkpoint ", folder.string(), ": ", error.message()));
+  return path;
+}
+
+// Bytes of a file. Who writes a checkpoint makes regular files only; to open another kind may block
+// or lead out of the folder.
+std::uint64_t regular_size(const fs::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) {
+    throw DataError(str(path.string(), ": ", std::strerror(errno)));
+  }
+  if (!S_ISREG(status.st_mode)) throw DataError(str(path.string(), " is no regular file"));
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+Manifest read_manifest(const fs::path& path) {
+  const std::uint64_t size = regular_size(path);
+  if (size > kLongestManifest) {
+    throw DataError(
+        str(path.string(), " has ", size, " bytes, and the most are ", kLongestManifest));
+  }
+  std::string text(size, '\0');
+  File(path, O_RDONLY).read(0, std::as_writable_bytes(std::span(text)));
+  try {
+    return parse_manifest(text);
+  } catch (const DataError& error) {
+    throw DataError(str(path.string(), ": ", error.what()));
+  }
+}
+
+// Whether a piece is stored as it should be: with one dimension.
+bool is_stored(const StoredTensor& stored, const ManifestTensor& tensor,
+               const ManifestPiece& piece) {
+  return stored.dtype == tensor.dtype && stored.shape == std::vector{piece.size};
+}
+
+std::string in_words(const std::string& dtype, const std::vector<std::uint64_t>& shape) {
+  return str(dtype, " [", join(shape), "]");
+}
+
+[[noreturn]] void refuse_piece(const fs::path& path, const StoredTensor* stored,
+                               const ManifestTensor& tensor, const ManifestPiece& piece) {
+  throw DataError(str(path.string(), ": tensor '", cut(tensor.name), "' is ",
+                      stored == nullptr ? "missing" : in_words(stored->dtype, stored->shape),
+                      ", and by ", kManifestName, " it is ", in_words(tensor.dtype, {piece.size})));
+}
+
+}  // namespace
+
+CheckpointReader::CheckpointReader(const fs::path& folder)
+    : folder_(resolved(folder)), manifest_(read_manifest(folder_ / kManifestName)) {
+  for (std::size_t file = 0; file < manifest_.files.size(); ++file) check_size(file);
+}
+
+const ManifestTensor* CheckpointReader::find(std::string_view name) const noexcept {
+  const auto found =
+      std::ranges::lower_bound(manifest_.tensors, name, std::less<>(), &ManifestTensor::name);
+  return found == manifest_.tensors.end() || found->name != name ? nullptr : &*found;
+}
+
+void CheckpointReader::verify(std::size_t file) const {
+  check_size(file);
+  const fs::path path = path_of(file);
+  const ManifestFile& listed = manifest_.files[file];
+  Checksum checksum;
+  {
+    const File bytes(path, O_RDONLY);
+    std::vector<std::byte> part(std::min(listed.bytes, kPart));
+    for (std::uint64_t at = 0; at < listed.bytes; at += part.size()) {
+      const Bytes next(part.data(), std::min<std::uint64_t>(part.size(), listed.bytes - at));
+      bytes.read(at, next);
+      checksum.add(next);
+    }
+  }
+  if (checksum.text() != listed.checksum) {
+    throw DataError(str(path.string(), " is damaged: its bytes have the checksum ", checksum.text(),
+                        ", and by ", kManifestName, " ", listed.checksum));
+  }
+
+  const SafetensorsFile stored_file(path);
+  std::map<std::string_view, const StoredTensor*> stored;
+  for (const StoredTensor& tensor : stored_file.header().tensors) stored[tensor.name] = &tensor;
+  for (const ManifestTensor& tensor : manifest_.tensors) {
+    const auto piece = std::ranges::find(tensor.pieces, file, &ManifestPiece::file);
+    if (piece == tensor.pieces.end()) continue;
+    const auto found = stored.find(tensor.name);
+    if (found == stored.end()) refuse_piece(path, nullptr, tensor, *piece);
+    if (!is_stored(*found->second, tensor, *piece)) {
+      refuse_piece(path, found->second, tensor, *piece);
+    }
+    stored.erase(found);
+  }
+  if (!stored.empty()) {
+    throw DataError(str(path.string(), ": tensor '", cut(stored.begin()->first), "' is not in ",
+                        kManifestName));
+  }
+}
+
+void CheckpointReader::verify() const {
+  for (std::size_t file = 0; file < manifest_.files.size(); ++file) verify(file);
+}
+
+void CheckpointReader::read(const ManifestTensor& tensor, std::uint64_t offset, Bytes to) const {
+  const std::size_t element = element_bytes(tensor.dtype);
+  require(element > 0 && to.size() % element == 0, "checkpoint: ", to.size(), " bytes of tensor '",
+          cut(tensor.name), "', whose elements have ", element);
+  const std::uint64_t elements =
+      tensor.pieces.empty() ? 0 : tensor.pieces.back().offset + tensor.pieces.back().size;
+  const std::uint64_t count = to.size() / element;
+  require(offset <= elements && count <= elements - offset, "checkpoint: elements ", offset, " to ",
+          offset, " + ", count, " of tensor '", cut(tensor.name), "', which has ", elements);
+  for (const ManifestPiece& piece : tensor.pieces) {
+    const std::uint64_t begin = std::max(piece.offset, offset);
+    const std::uint64_t end = std::min(piece.offset + piece.size, offset + count);
+    if (begin >= end) continue;
+    const SafetensorsFile& file = opened(piece.file);
+    const StoredTensor* stored = file.find(tensor.name);
+    if (stored == nullptr || !is_stored(*stored, tensor, piece)) {
+      refuse_piece(path_of(piece.file), stored, tensor, piece);
+    }
+    file.read(*stored, (begin - piece.offset) * element,
+              to.subspan((begin - offset) * element, (end - begin) * element));
+  }
+}
+
+fs::path CheckpointReader::path_of(std::size_t file) const {
+  require(file < manifest_.files.size(), "checkpoint: file ", file, " of ", manifest_.files.size());
+  return folder_ / manifest_.files[file].name;
+}
+
+void CheckpointReader::check_size(std::size_t file) const {
+  const fs::path path = path_of(file);
+  const std::uint64_t size = regular_size(path);
+  const std::uint64_t right = manifest_.files[file].bytes;
+  if (size != right) {
+    throw DataError(
+        str(path.string(), " has ", size, " bytes, and by ", kManifestName, " ", right));
+  }
+}
+
+const SafetensorsFile& CheckpointReader::opened(std::size_t file) const {
+  const auto found = files_.find(file);
+  if (found != files_.end()) return found->second;
+  check_size(file);
+  if (files_.size() == kMostOpen) files_.clear();
+  return files_.try_emplace(file, path_of(file)).first->second;
+}
+
+}  // namespace lockstep::storage
