@@ -14,14 +14,18 @@ namespace lockstep::storage {
 ///
 ///   step-00001000/   a checkpoint: manifest.json and the files that it lists
 ///   step-00002000/
-///   latest           a link to the newest
+///   latest           a link to the one that was published last
 ///   best             a link to the best, if the run names a figure for that
-///   .step-00003000.tmp/   one that is being written, or whose writer was killed
+///   .step-00003000.tmp/       one that is being written, or whose writer was killed
+///   .step-00000500.old.tmp/   one that is being removed
 ///
-/// Folders have the permissions 0700, files 0600. Errors name the path and the reason.
+/// Folders have the permissions 0700, files 0600. Links are relative. Every method that changes
+/// something waits until that is on the disk. Errors are of the type Error and name the path and
+/// the reason. A negative step is a ValueError.
 class CheckpointFolder {
  public:
-  explicit CheckpointFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  explicit CheckpointFolder(const std::filesystem::path& path)
+      : path_(path.has_filename() ? path : path.parent_path()) {}
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   /// Where the checkpoint of this step is, once it is whole.
@@ -29,26 +33,38 @@ class CheckpointFolder {
   /// Where its files are written before that.
   [[nodiscard]] std::filesystem::path unfinished(std::int64_t step) const;
 
-  /// The steps whose folders are here, the newest first. They may be damaged. None if there is no
-  /// such folder.
+  /// The steps whose folders are here, from the highest to the lowest. They may be damaged. None if
+  /// there is no such folder.
   [[nodiscard]] std::vector<std::int64_t> steps() const;
 
-  /// Makes unfinished(step), with its parents. Several processes may do so at once.
+  /// Makes unfinished(step). Folders above path() that are missing get the permissions that the
+  /// umask leaves. What a killed writer has left there stays until publish(). Several processes may
+  /// do so at once.
   void begin(std::int64_t step) const;
   /// Writes the manifest into unfinished(step), where all of its files are on the disk already,
-  /// and removes what is not in it. Then gives the folder its name, durably; a checkpoint that has
-  /// it is replaced at once. Then `latest` leads there.
+  /// and removes what is not in it. Then gives the folder its name. A checkpoint that has the name
+  /// is replaced at once; where the file system can't exchange names, none has it for a moment.
+  /// Then `latest` leads there. DataError, as CheckpointReader has it, if a file is missing or of
+  /// another size. After an error the old checkpoint or the new one is in place.
   void publish(const Manifest& manifest) const;
-  /// Makes `best` lead to the checkpoint of this step.
+  /// Makes `best` lead to the checkpoint of this step, which is here.
   void set_best(std::int64_t step) const;
+  /// The checkpoint to which `best` leads, if it is here.
   [[nodiscard]] std::optional<std::int64_t> best() const;
-  /// Removes the oldest checkpoints but for `keep`, and the best. One that is removed is renamed
-  /// first, so that a part of one never looks like a whole.
+  /// Removes all checkpoints but the `keep` of the highest steps, at least one, and those to which
+  /// `latest` and `best` lead. Each is renamed first, so that a part of one never looks like a
+  /// whole.
   void prune(std::int64_t keep) const;
   /// Removes what killed writers have left. No other process may be writing here.
   void sweep() const;
 
  private:
+  [[nodiscard]] std::filesystem::path removed(std::int64_t step) const;
+  [[nodiscard]] std::optional<std::int64_t> linked(const char* link) const;
+  void set_link(const char* link, std::int64_t step) const;
+  // Gives the unfinished checkpoint its name.
+  void put_in_place(std::int64_t step) const;
+
   std::filesystem::path path_;
 };
 

@@ -1,0 +1,333 @@
+#include "framework/storage/checkpoint_folder.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "framework/base/errors.h"
+#include "framework/storage/checkpoint_reader.h"
+#include "tests/catch.h"
+#include "tests/storage/sample_checkpoint.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace lockstep;
+using storage::CheckpointFolder;
+using storage::CheckpointReader;
+using storage::Manifest;
+namespace fs = std::filesystem;
+using Steps = std::vector<std::int64_t>;
+
+namespace {
+
+unsigned mode_of(const fs::path& path) {
+  return static_cast<unsigned>(fs::status(path).permissions() & fs::perms::mask);
+}
+
+std::string failure_of(const std::function<void()>& call) {
+  return testing::message_of<Error>(call);
+}
+
+void verify(const CheckpointFolder& folder, std::int64_t step) {
+  CheckpointReader(folder.of_step(step)).verify();
+}
+
+// From now on the calling thread's file system seems to exchange no names.
+void refuse_exchange() {
+  std::array<sock_filter, 4> program{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+    throw std::runtime_error("seccomp failed");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint is published whole, and latest leads there") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path() / "run" / "checkpoints/");
+  CHECK(folder.steps().empty());
+  CHECK(folder.best() == std::nullopt);
+  CHECK(folder.of_step(12) == home.path() / "run" / "checkpoints" / "step-00000012");
+  CHECK(folder.of_step(123456789012).filename() == "step-123456789012");
+  Manifest manifest = testing::sample_manifest(12);
+  const mode_t before = ::umask(0);
+  folder.begin(12);
+  ::umask(before);
+  testing::write_files(manifest, folder.unfinished(12));
+  testing::write_text(folder.unfinished(12) / "stale", "of a killed writer");
+  fs::create_directories(folder.unfinished(12) / "more" / "stale");
+  CHECK(folder.steps().empty());
+  folder.publish(manifest);
+  CHECK(folder.steps() == Steps{12});
+  CHECK(CheckpointReader(folder.of_step(12)).manifest() == manifest);
+  CHECK_NOTHROW(verify(folder, 12));
+  CHECK(testing::entries(folder.of_step(12)) == 3);
+  CHECK(fs::read_symlink(folder.path() / "latest") == "step-00000012");
+  CHECK(testing::entries(folder.path()) == 2);
+
+  CHECK(mode_of(home.path() / "run") == 0777);
+  CHECK(mode_of(folder.path()) == 0700);
+  CHECK(mode_of(folder.of_step(12)) == 0700);
+  CHECK(mode_of(folder.of_step(12) / "manifest.json") == 0600);
+}
+
+TEST_CASE("a checkpoint of the same step is replaced") {
+  const auto replace = [](bool can_exchange) {
+    const testing::TemporaryFolder home;
+    const CheckpointFolder folder(home.path());
+    testing::publish_sample(folder, 3);
+    testing::publish_sample(folder, 5);
+    Manifest other = testing::sample_manifest(5);
+    other.texts["new"] = "yes";
+    other.files[0].name = "renamed";
+    std::string failure;
+    std::thread([&] {
+      failure = failure_of([&] {
+        if (!can_exchange) refuse_exchange();
+        folder.begin(5);
+        testing::write_files(other, folder.unfinished(5));
+        folder.publish(other);
+      });
+    }).join();
+    CHECK(failure == "no error");
+    CHECK(CheckpointReader(folder.path() / "latest").manifest() == other);
+    CHECK_NOTHROW(verify(folder, 5));
+    CHECK(testing::entries(folder.of_step(5)) == 3);
+    CHECK(testing::entries(folder.path()) == 3);
+  };
+  replace(true);
+  replace(false);
+}
+
+TEST_CASE("the steps of a folder are those of its checkpoints") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path());
+  for (const std::int64_t step : {7, 0, 1'000'000'000, 20}) testing::publish_sample(folder, step);
+  folder.begin(30);
+  for (const char* name : {"step-", "step-8", "step-00000008x", "step--0000008", "step-000000008",
+                           "step-99999999999999999999", "other"}) {
+    fs::create_directory(home.path() / name);
+  }
+  (void)home.write("step-00000009", "a file");
+  fs::create_directory_symlink("step-00000007", home.path() / "step-00000010");
+  CHECK(folder.steps() == Steps{1'000'000'000, 20, 7, 0});
+  CHECK(fs::read_symlink(home.path() / "latest") == "step-00000020");
+}
+
+TEST_CASE("best leads to the checkpoint that was set last, if it is there") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path());
+  for (const std::int64_t step : {1, 2, 3}) testing::publish_sample(folder, step);
+  CHECK(folder.best() == std::nullopt);
+  folder.set_best(2);
+  CHECK(folder.best() == 2);
+  CHECK(fs::read_symlink(home.path() / "best") == "step-00000002");
+  folder.set_best(3);
+  CHECK(folder.best() == 3);
+  CHECK(failure_of([&] { folder.set_best(4); }) ==
+        home.path("step-00000004") + " can't be linked to: No such file or directory");
+  CHECK(folder.best() == 3);
+  fs::remove_all(folder.of_step(3));
+  CHECK(folder.best() == std::nullopt);
+  fs::remove(home.path() / "best");
+  fs::create_directory_symlink(folder.of_step(1), home.path() / "best");  // by a user
+  CHECK(folder.best() == 1);
+  fs::remove(home.path() / "best");
+  fs::create_directory_symlink("/", home.path() / "best");
+  CHECK(folder.best() == std::nullopt);
+  fs::remove(home.path() / "best");
+  fs::create_symlink("best", home.path() / "best");
+  CHECK_THAT(failure_of([&] { (void)folder.best(); }),
+             ContainsSubstring(home.path("best") + " can't be read: "));
+}
+
+TEST_CASE("old checkpoints are removed, but not the best nor the latest") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path());
+  const auto publish = [&](const Steps& steps) {
+    for (const std::int64_t step : steps) testing::publish_sample(folder, step);
+  };
+  folder.prune(1);
+  publish({1, 2, 3, 4, 5});
+  folder.prune(5);
+  CHECK(folder.steps() == Steps{5, 4, 3, 2, 1});
+  folder.prune(4);
+  CHECK(folder.steps() == Steps{5, 4, 3, 2});
+  folder.set_best(2);
+  folder.prune(2);
+  CHECK(folder.steps() == Steps{5, 4, 2});
+  folder.set_best(5);
+  folder.prune(2);
+  CHECK(folder.steps() == Steps{5, 4});
+  // A run that goes on from an earlier step.
+  publish({2, 3});
+  folder.prune(1);
+  CHECK(folder.steps() == Steps{5, 3});
+  CHECK(testing::entries(home.path()) == 4);
+  CHECK_NOTHROW(verify(folder, 3));
+  CHECK_THROWS_AS(folder.prune(0), ValueError);
+  CHECK(folder.steps() == Steps{5, 3});
+}
+
+TEST_CASE("what killed writers have left is swept, and nothing else") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path());
+  CheckpointFolder(home.path() / "none").sweep();
+  testing::publish_sample(folder, 1);
+  folder.set_best(1);
+  (void)home.write(".hidden.tmp", "a user's");
+  (void)home.write("notes", "a user's");
+  const std::ptrdiff_t before = testing::entries(home.path());
+  folder.begin(2);
+  testing::write_text(folder.unfinished(2) / "manifest.json", "{");
+  fs::create_directories(home.path() / ".step-00000001.old.tmp" / "inside");
+  fs::create_symlink("step-00000001", home.path() / ".latest.tmp");
+  fs::create_symlink("nowhere", home.path() / ".best.tmp");
+  folder.sweep();
+  CHECK(testing::entries(home.path()) == before);
+  CHECK(folder.best() == 1);
+  CHECK_NOTHROW(verify(folder, 1));
+}
+
+TEST_CASE("what killed writers have left is in nobody's way") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path());
+  for (const std::int64_t step : {1, 2}) testing::publish_sample(folder, step);
+  fs::create_directories(home.path() / ".step-00000001.old.tmp" / "inside");
+  fs::create_directories(home.path() / ".step-00000003.old.tmp" / "inside");
+  fs::create_symlink("nowhere", home.path() / ".latest.tmp");
+  fs::create_directories(home.path() / ".best.tmp" / "inside");
+  testing::publish_sample(folder, 3);
+  folder.set_best(3);
+  folder.prune(1);
+  CHECK(folder.steps() == Steps{3});
+  CHECK(testing::entries(home.path()) == 3);
+}
+
+TEST_CASE("several processes begin a checkpoint at once") {
+  for (int round = 0; round < 20; ++round) {
+    const testing::TemporaryFolder home;
+    const CheckpointFolder folder(home.path() / "a" / "b" / "c");
+    std::vector<std::string> failures(8);
+    std::vector<std::thread> threads;
+    for (std::string& failure : failures) {
+      threads.emplace_back([&] { failure = failure_of([&] { folder.begin(1); }); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(failures == std::vector<std::string>(8, "no error"));
+    CHECK(fs::is_directory(folder.unfinished(1)));
+  }
+}
+
+TEST_CASE("a folder of checkpoints that can't be written is an error with path and reason") {
+  const testing::TemporaryFolder home;
+  (void)home.write("file", "x");
+  const CheckpointFolder below(home.path() / "file" / "below");
+  CHECK(failure_of([&] { below.begin(1); }) ==
+        home.path("file/below") + " can't be made: Not a directory");
+  CHECK(below.steps().empty());
+  const CheckpointFolder file(home.path() / "file");
+  CHECK(failure_of([&] { file.begin(1); }) == home.path("file") + " can't be made: File exists");
+  CHECK(failure_of([&] { (void)file.steps(); }) ==
+        home.path("file") + " can't be read: Not a directory");
+  CHECK_THAT(failure_of([&] { CheckpointFolder(home.path(std::string(300, 'x'))).begin(1); }),
+             ContainsSubstring("can't be made: File name too long"));
+  const CheckpointFolder folder(home.path());
+  (void)home.write(".step-00000001.tmp", "in the way");
+  CHECK(failure_of([&] { folder.begin(1); }) ==
+        home.path(".step-00000001.tmp") + " can't be made: File exists");
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { folder.begin(-1); }, [&] { folder.set_best(-1); },
+           [&] { folder.publish({.step = -1}); }, [&] { (void)folder.of_step(-1); }}) {
+    CHECK_THROWS_AS(call(), ValueError);
+  }
+}
+
+TEST_CASE("a checkpoint that is not whole is not published") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path());
+  const Manifest old = testing::publish_sample(folder, 1);
+  Manifest manifest = testing::sample_manifest(1);
+  manifest.texts["new"] = "yes";
+  const auto refused = [&](const std::string& part) {
+    CHECK_THAT(failure_of([&] { folder.publish(manifest); }), ContainsSubstring(part));
+    CHECK(CheckpointReader(folder.path() / "latest").manifest() == old);
+    CHECK_NOTHROW(verify(folder, 1));
+  };
+  const std::string path = folder.unfinished(1).string();
+  refused(path + " can't be read: No such file or directory");
+  folder.begin(1);
+  testing::write_files(manifest, folder.unfinished(1));
+  fs::remove(folder.unfinished(1) / "replica-1.safetensors");
+  refused(path + "/replica-1.safetensors: No such file or directory");
+  testing::write_text(folder.unfinished(1) / "replica-1.safetensors", "cut");
+  refused(path + "/replica-1.safetensors has 3 bytes");
+  fs::remove(folder.unfinished(1) / "manifest.json");
+  fs::create_directories(folder.unfinished(1) / "manifest.json" / "inside");
+  testing::write_files(manifest, folder.unfinished(1));
+
+  // As on a full disk.
+  struct rlimit before {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  struct rlimit little = before;
+  little.rlim_cur = 10;
+  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &little) == 0);
+  const std::string message = failure_of([&] { folder.publish(manifest); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK(message == path + "/manifest.json can't be written: File too large");
+  CHECK(CheckpointReader(folder.path() / "latest").manifest() == old);
+
+  folder.publish(manifest);
+  CHECK(CheckpointReader(folder.path() / "latest").manifest() == manifest);
+  CHECK(testing::entries(home.path()) == 2);
+}
+
+TEST_CASE("what is in the way of a link to a checkpoint is an error") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path());
+  fs::create_directories(home.path() / "latest" / "inside");
+  CHECK(failure_of([&] { testing::publish_sample(folder, 1); }) ==
+        home.path(".latest.tmp") + " can't be renamed: Is a directory");
+  CHECK_NOTHROW(verify(folder, 1));  // it is there all the same
+}
+
+TEST_CASE("a folder of checkpoints that is removed meanwhile is an error with path and reason") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path() / "checkpoints");
+  Manifest manifest = testing::sample_manifest(1);
+  folder.begin(1);
+  testing::write_files(manifest, folder.unfinished(1));
+  fs::remove_all(folder.path());
+  CHECK(failure_of([&] { folder.publish(manifest); }) ==
+        folder.unfinished(1).string() + " can't be read: No such file or directory");
+  CHECK(failure_of([&] { folder.set_best(1); }) ==
+        folder.of_step(1).string() + " can't be linked to: No such file or directory");
+  CHECK(folder.steps().empty());
+  CHECK_NOTHROW(folder.prune(1));
+  CHECK_NOTHROW(folder.sweep());
+  testing::publish_sample(folder, 2);
+  CHECK(folder.steps() == Steps{2});
+}
