@@ -64,14 +64,11 @@ std::string failure_of(const std::function<void()>& work) {
   }
 }
 
-// The first text that is not empty, with its replica; "" if all are.
-std::string first_failure(const std::vector<std::string>& failures) {
-  for (std::size_t replica = 0; replica < failures.size(); ++replica) {
-    if (failures[replica].empty()) continue;
-    return failures.size() == 1 ? failures[replica]
-                                : lockstep::str("replica ", replica, ": ", failures[replica]);
-  }
-  return "";
+// The first replica's failure; "" if none has failed. All replicas together.
+std::string first_failure(const std::string& own, const AxisNames& axis_name) {
+  const std::vector<std::string> all = training::texts_of_all(own, axis_name);
+  const auto first = std::ranges::find_if(all, [](const auto& text) { return !text.empty(); });
+  return first == all.end() ? "" : *first;
 }
 
 // What a replica has written, as a text for the others.
@@ -166,15 +163,16 @@ class ReaderSource final : public StateSource {
       asked.data_ptr<std::int32_t>()[i] = asked_[i] ? 1 : 0;
     }
     psum_(asked, axis_name);
-    std::set<std::string> all;
+    std::set<std::string> of_any;
     for (const std::string& text : training::texts_of_all(Json(differences_).dump(), axis_name)) {
-      all.merge(Json::parse(text).get<std::set<std::string>>());
+      of_any.merge(Json::parse(text).get<std::set<std::string>>());
     }
+    std::vector<std::string> all(of_any.begin(), of_any.end());
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       if (asked.data_ptr<std::int32_t>()[i] != 0) continue;
-      all.insert(lockstep::str("'", tensors[i].name, "' is unexpected"));
+      all.push_back(lockstep::str("'", tensors[i].name, "' is unexpected"));
     }
-    return {all.begin(), all.end()};
+    return all;
   }
 
  private:
@@ -274,8 +272,7 @@ void CheckpointSaver::advance(std::source_location where) {
   const CalledFrom scope(call);
   own.wait();
   const bool is_end = std::exchange(own.phase, Impl::Phase::idle) == Impl::Phase::manifest;
-  const std::string failure =
-      first_failure(training::texts_of_all(std::exchange(own.failure, ""), axis));
+  const std::string failure = first_failure(std::exchange(own.failure, ""), axis);
   if (!failure.empty()) {
     if (axis_index(axis) == 0) own.folder.sweep();
     throw Error(
@@ -327,7 +324,7 @@ CheckpointInfo load_checkpoint(const fs::path& folder, const std::vector<Statefu
       reader->verify(file);
     }
   });
-  const std::string failure = first_failure(training::texts_of_all(own_failure, axis_name));
+  const std::string failure = first_failure(own_failure, axis_name);
   if (!failure.empty()) throw DataError(failure);
   const ReaderSource source(*reader);
   for (Stateful* const training : trainings) training->restore_state(source, where);

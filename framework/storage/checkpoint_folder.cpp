@@ -70,11 +70,7 @@ void make_folder(const fs::path& path, mode_t mode) {
   const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
   std::error_code error;
   if (fs::is_directory(path, error)) return;
-  int result = ::mkdir(path.c_str(), mode);
-  if (result != 0 && errno == ENOENT && parent != path) {
-    make_folder(parent, 0777);
-    result = ::mkdir(path.c_str(), mode);
-  }
+  const int result = ::mkdir(path.c_str(), mode);
   // Another process may have made it meanwhile.
   if (result != 0 && !(errno == EEXIST && fs::is_directory(path, error))) {
     check_done(result, "made", path);

@@ -37,9 +37,9 @@ class CheckpointFolder {
   /// there is no such folder.
   [[nodiscard]] std::vector<std::int64_t> steps() const;
 
-  /// Makes unfinished(step). Folders above path() that are missing get the permissions that the
-  /// umask leaves. What a killed writer has left there stays until publish(). Several processes may
-  /// do so at once.
+  /// Makes unfinished(step), and path() in a folder that exists: a run's folder that was removed
+  /// does not come back. What a killed writer has left there stays until publish(). Several
+  /// processes may do so at once.
   void begin(std::int64_t step) const;
   /// Writes the manifest into unfinished(step), where all of its files are on the disk already,
   /// and removes what is not in it. Then gives the folder its name. A checkpoint that has the name

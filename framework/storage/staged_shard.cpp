@@ -64,7 +64,9 @@ void StagedShard::add(const std::string& name, const std::string& dtype,
 ManifestFile StagedShard::write(const std::filesystem::path& path) const {
   // Wider elements first: then each tensor begins at a multiple of its element's size.
   std::vector<const StagedPiece*> order;
-  for (const StagedPiece& piece : pieces_) order.push_back(&piece);
+  for (const StagedPiece& piece : pieces_) {
+    if (piece.size > 0) order.push_back(&piece);
+  }
   std::ranges::stable_sort(order, std::ranges::greater(),
                            [](const StagedPiece* piece) { return element_bytes(piece->dtype); });
   SafetensorsHeader header;

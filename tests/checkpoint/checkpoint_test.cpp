@@ -26,6 +26,7 @@
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/training/placements.h"
 #include "tests/training/zero_jobs.h"
 
 namespace fs = std::filesystem;
@@ -50,8 +51,8 @@ void run(const Placement& placement, const std::function<void()>& replica) {
   REQUIRE(launch(replica, options) == 0);
 }
 
-// Trains in `placement` from step `first` to `end`, from the checkpoint `from` (if it has a name) and
-// into a checkpoint in `to` (likewise). Returns the parameters.
+// Trains in `placement` from step `first` to `end`, from the checkpoint `from` (if it has a name)
+// and into a checkpoint in `to` (likewise). Returns the parameters.
 Parameters trained(const Placement& placement, const ZeroOptions& options, std::int64_t first,
                    std::int64_t end, const fs::path& from, const fs::path& to) {
   std::mutex mutex;
@@ -114,9 +115,8 @@ TEST_CASE("training goes on from a checkpoint with the same bits, at any stage a
           ++count;
           INFO(replicas << " replicas, accumulate " << accumulate << ", stage " << saved << " to "
                         << resumed);
-          CHECK(first_difference(
-                    trained(other, options, kStepsBefore, kSteps, to / "latest", ""), expected) ==
-                "");
+          CHECK(first_difference(trained(other, options, kStepsBefore, kSteps, to / "latest", ""),
+                                 expected) == "");
         }
       }
     }
@@ -167,7 +167,8 @@ TEST_CASE("half types go on from their float32 masters, compression from what it
         for (std::int64_t step = first; step < end; ++step) {
           Samples batch = samples(step, axis_index("data") * kBatch, kBatch);
           if (is_half) batch.inputs = batch.inputs.to(at::kBFloat16);
-          trainer.backward((model.forward(batch.inputs) - batch.targets).pow(2).mean().to(at::kFloat));
+          trainer.backward(
+              (model.forward(batch.inputs) - batch.targets).pow(2).mean().to(at::kFloat));
           trainer.step(kRate);
         }
         if (!to.empty()) save_checkpoint(to, {&trainer}, {.step = end});
@@ -243,7 +244,8 @@ TEST_CASE("buffers and DataParallel with a ShardedOptimizer are restored") {
         if (!from.empty()) (void)load_checkpoint(from, {&parallel, &optimizer});
         for (std::int64_t step = first; step < end; ++step) {
           const Samples batch = samples(step, axis_index("data") * kBatch, kBatch);
-          parallel.backward((model->forward(batch.inputs).sum(1, true) - batch.targets).pow(2).mean());
+          parallel.backward(
+              (model->forward(batch.inputs).sum(1, true) - batch.targets).pow(2).mean());
           optimizer.step();
         }
         if (!to.empty()) save_checkpoint(to, {&parallel, &optimizer}, {.step = end});
@@ -316,9 +318,8 @@ TEST_CASE("a checkpoint that can't be written is an error on all replicas, and l
   run({.replicas = 2}, [&] {
     OddModel model;
     ZeroTrainer trainer(model, adam(0));
-    const std::string message = message_of<Error>([&] {
-      save_checkpoint(folder.path(), {&trainer}, {.step = 3});
-    });
+    const std::string message =
+        message_of<Error>([&] { save_checkpoint(folder.path(), {&trainer}, {.step = 3}); });
     expect_contains(message, "the checkpoint of step 3 can't be saved: ");
     train_step(trainer, model, 0, 1, "data");
   });

@@ -15,6 +15,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/replicas/pmap.h"
+#include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
@@ -76,7 +77,8 @@ std::string result_of(std::int64_t replicas, const std::filesystem::path& folder
       "test");
   const auto samples = std::make_shared<ThirteenSamples>();
   const DataSets data{samples, samples};
-  pmap([&] { run_training(config, data, {.output = folder, .name = "", .quiet = true}); },
+  const RunFolderLock lock = claim_run_folder(folder, to_yaml(config));
+  pmap([&] { run_training(config, data, {.output = folder, .quiet = true}); },
        {.axis_size = replicas})();
   std::ifstream in(folder / "result.json");
   return {std::istreambuf_iterator<char>(in), {}};
@@ -115,9 +117,10 @@ TEST_CASE("the learning rate follows the schedule, and metrics say so") {
       "test");
   const auto samples = std::make_shared<ThirteenSamples>();
   const auto output = folder.path() / "run";
+  const RunFolderLock lock = claim_run_folder(output, to_yaml(config));
   pmap(
       [&] {
-        run_training(config, {samples, nullptr}, {.output = output, .name = "", .quiet = true});
+        run_training(config, {samples, nullptr}, {.output = output, .quiet = true});
       },
       {.axis_name = "data", .axis_size = 1})();
   std::ifstream metrics(output / "metrics.jsonl");
@@ -146,8 +149,9 @@ TEST_CASE("a run whose folder is removed stops, and once all is computed tells t
         "test");
     const DataSets data{std::make_shared<ThirteenSamples>(),
                         std::make_shared<FolderRemovingSamples>(output)};
+    const RunFolderLock lock = claim_run_folder(output, to_yaml(config));
     const std::string message = message_of<Error>([&] {
-      pmap([&] { run_training(config, data, {.output = output, .name = "", .quiet = true}); },
+      pmap([&] { run_training(config, data, {.output = output, .quiet = true}); },
            {.axis_name = "data", .axis_size = 2})();
     });
     INFO(message);
