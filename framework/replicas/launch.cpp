@@ -1,6 +1,7 @@
 #include "framework/replicas/launch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
@@ -21,6 +22,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
+#include "framework/base/pages.h"
 #include "framework/base/process.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
@@ -42,6 +44,9 @@ namespace lockstep {
 namespace {
 
 using ReplicaFunction = std::function<void()>;
+
+// Where the signal by which this process' replicas are asked to end is stored.
+std::atomic<const Word*> asked_by{nullptr};
 
 void check_options(const LaunchOptions& options) {
   require(options.replicas >= 1, "launch: replicas is ", options.replicas,
@@ -241,6 +246,7 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
                                  const std::string& where, const replicas::WorkerPlace& place) {
   // Kept to the end: the launcher takes its closing for this process' end.
   const auto store = std::make_shared<comm::SocketStore>(place.store);
+  std::shared_ptr<comm::HostMemory> memory;
   std::unique_ptr<Worker> worker;
   replicas::FirstFailure failure(0, [&](const std::string& reason) {
     if (worker) worker->end(failure.cause()->error, reason);
@@ -254,10 +260,9 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
             options.workers);
     require(place.call.where == where, "launch: the program called it at ", place.call.where,
             ", and started anew at ", where);
-    worker = std::make_unique<Worker>(
-        options, place.index, store,
-        std::make_shared<comm::HostMemory>(static_cast<int>(place.workers), place.memory),
-        place.report);
+    memory = std::make_shared<comm::HostMemory>(static_cast<int>(place.workers), place.memory);
+    asked_by = &memory->stop_signal();
+    worker = std::make_unique<Worker>(options, place.index, store, memory, place.report);
     if (worker->replicas().size == 1) {
       worker->run(worker->replicas().offset, function);
     } else {
@@ -291,11 +296,12 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
   const auto count = static_cast<int>(options.workers);
   const replicas::Descriptor memory(comm::HostMemory::make_memory(count));
   std::vector<replicas::WorkerProcess> workers;
+  const replicas::StopsHeld held;
   try {
     for (std::int64_t index = 0; index < count; ++index) {
       workers.push_back(
           replicas::start_worker({call, index, options.workers, options.replicas, memory.get()},
-                                 workers, [&](const replicas::WorkerPlace& place) {
+                                 workers, held, [&](const replicas::WorkerPlace& place) {
                                    run_as_process(function, options, call.where, place);
                                  }));
     }
@@ -307,7 +313,10 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
     throw;
   }
   const auto shared = std::make_shared<comm::HostMemory>(count, memory.get());
-  return replicas::supervise(std::move(workers), *shared->board(), patience_of(options));
+  const bool asks = options.on_stop == OnStop::ask;
+  const replicas::StopSignals stop(asks ? &shared->stop_signal() : nullptr);
+  held.release();
+  return replicas::supervise(std::move(workers), *shared->board(), patience_of(options), stop);
 }
 
 // While replicas run as threads, a signal ends the program at once with the documented status.
@@ -320,13 +329,43 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
   ::_exit(128 + signal);
 }
 
+// While this lives, replicas run as threads, and signals end the program or ask them to end.
+class ThreadsStop {
+ public:
+  explicit ThreadsStop(OnStop on_stop) : handler_(handler_for(on_stop)) {}
+  ~ThreadsStop() { asked_by = nullptr; }
+  ThreadsStop(const ThreadsStop&) = delete;
+  ThreadsStop& operator=(const ThreadsStop&) = delete;
+
+  // The signal by which they are asked to end, or 0.
+  [[nodiscard]] int asked() const { return static_cast<int>(signal_.load()); }
+
+ private:
+  static auto handler_for(OnStop on_stop) -> void (*)(int) {
+    signal_.store(0);
+    process_ = ::getpid();
+    asked_by = &signal_;
+    return on_stop == OnStop::ask ? ask : stop_threads;
+  }
+
+  // The first signal asks. Processes that a replica forks end at once.
+  static void ask(int signal) {
+    const bool is_first = signal_.replace(0, static_cast<std::uint64_t>(signal));
+    if (!is_first || ::getpid() != process_) stop_threads(signal);
+  }
+
+  static inline constinit Word signal_{};
+  static inline std::atomic<pid_t> process_{0};
+  replicas::StopHandler handler_;
+};
+
 // A thread cannot be ended from outside: what still runs this long after a failure, outside of any
 // collective, ends with the program.
 constexpr std::chrono::milliseconds kThreadGrace{1500};
 
 int launch_threads(const ReplicaFunction& function, const LaunchOptions& options) {
   announce(options);
-  const replicas::StopHandler exit_on_signal(stop_threads);
+  const ThreadsStop stop(options.on_stop);
   const auto store = std::make_shared<comm::MemoryStore>();
   const auto count = static_cast<int>(options.workers);
   const replicas::Descriptor descriptor(comm::HostMemory::make_memory(count));
@@ -363,7 +402,9 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   std::optional<RunningThreads> running;
   if (!failure.happened()) {
     running.emplace(Shard{0, options.replicas}, failure, run);
+    bool told = false;
     const auto look = [&] {
+      if (stop.asked() != 0 && !std::exchange(told, true)) replicas::tell_asked(stop.asked());
       const auto report = replicas::read_report(reports.first, reported);
       if (report) failure.record(report->replica, std::make_exception_ptr(Error(report->message)));
     };
@@ -380,10 +421,20 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
     status = exit_status(error);
   }
   if (!all_over) ::_exit(status);
+  if (status == 0 && stop.asked() != 0) {
+    replicas::leave_progress_line();
+    log_error(replicas::stopped_text(stop.asked()));
+    status = 128 + stop.asked();
+  }
   return status;
 }
 
 }  // namespace
+
+bool stop_requested() noexcept {
+  const Word* const signal = asked_by;
+  return signal != nullptr && signal->load() != 0;
+}
 
 int launch(const std::function<void()>& replica, const LaunchOptions& options,
            std::source_location where) {

@@ -18,6 +18,10 @@ enum class LaunchMode { processes, threads };
 /// host; `gloo` is TCP on loopback. The results have the same bits.
 enum class Backend { automatic, gloo };
 
+/// What the first Ctrl-C (SIGINT) or SIGTERM does to a job: `end` ends it at once; `ask` has
+/// stop_requested() tell its replicas, and the second signal ends it.
+enum class OnStop { end, ask };
+
 struct LaunchOptions {
   std::int64_t replicas = 1;
   /// How many of them run at once, at most all; 0: all.
@@ -33,6 +37,7 @@ struct LaunchOptions {
   /// runs several replicas, the wait for another worker's replicas may take that many times as
   /// long.
   std::chrono::milliseconds timeout{60'000};
+  OnStop on_stop = OnStop::end;
 };
 
 /// Runs `replica` once a replica on this host, with the axis bound, and returns the status with
@@ -43,7 +48,7 @@ struct LaunchOptions {
 ///   0    every replica's function has returned
 ///   1    a replica threw, 2 if it was a ValueError or DataError, 3 if a CommError
 ///   3    a process with replicas died
-///   130  Ctrl-C (SIGINT), 143 SIGTERM
+///   130  Ctrl-C (SIGINT), 143 SIGTERM; also if it asked and every function has returned
 ///
 /// - **Failures.** The last thing on stderr is the root cause: which replica, its process, its exit
 ///   status or signal and its last lines. The other replicas end within 2 seconds. A replica that
@@ -65,9 +70,18 @@ struct LaunchOptions {
 ///   "[replica 1] ", or "[worker 1] " if that has several replicas. Threads write as they are.
 ///   Unless set_quiet() (base/logging.h) is on, stderr first tells what runs: replicas, workers,
 ///   math threads, LibTorch, BLAS.
+/// - **Stops.** With OnStop::ask, replicas that see stop_requested() save and return. If one fails
+///   instead, that is the root cause, with its status. Workers are asked through the launcher
+///   alone: a SIGTERM for them, or for the whole process group, ends them.
 /// - **Pauses.** Time in which the whole job is paused (Ctrl-Z, a freezer) is no waiting. Workers
 ///   that are stopped for longer than `timeout` while the launcher runs are a Timeout.
 [[nodiscard]] int launch(const std::function<void()>& replica, const LaunchOptions& options = {},
                          std::source_location where = std::source_location::current());
+
+/// Whether the launcher was asked to stop the job of this process' replicas: see OnStop::ask. Each
+/// replica sees it at a moment of its own, so they must agree before they return: for example
+/// `psum(stop_requested() ? 1 : 0, "data") > 0` in each step. Cheap, for any thread. False outside
+/// of a launch. Another replica's end never sets it.
+[[nodiscard]] bool stop_requested() noexcept;
 
 }  // namespace lockstep

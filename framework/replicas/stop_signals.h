@@ -1,10 +1,12 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <utility>
 
 #include <signal.h>
 
+#include "framework/base/pages.h"
 #include "framework/replicas/worker_process.h"
 
 namespace lockstep::replicas {
@@ -21,20 +23,32 @@ class StopHandler {
   std::array<struct sigaction, 2> old_;
 };
 
-/// While this lives, catches SIGINT and SIGTERM and makes a descriptor readable for poll(). A
-/// process may have one such object at a time.
+/// While this lives, catches SIGINT and SIGTERM, which end a job. A process may have one such
+/// object at a time.
 class StopSignals {
  public:
-  StopSignals();
+  /// With `asked`, the first signal does not end the job: its number is stored there. `asked` must
+  /// be 0 and outlive this.
+  explicit StopSignals(Word* asked = nullptr);
 
-  /// The first signal that came, or 0.
+  /// The signal that asks, or 0.
+  [[nodiscard]] int asked() const noexcept;
+  /// The signal that ends the job, or 0.
   [[nodiscard]] int signal() const noexcept;
-  /// Readable once a signal has come.
+  /// Readable for poll() once there is such a signal.
   [[nodiscard]] int descriptor() const noexcept { return pipe_.first.get(); }
 
  private:
+  Word* asked_;
   std::pair<Descriptor, Descriptor> pipe_;
   StopHandler handler_;
 };
+
+/// What is said of a job that a signal has ended.
+[[nodiscard]] std::string stopped_text(int signal);
+/// Says on stderr that a signal asks replicas to end.
+void tell_asked(int signal);
+/// Begins a new line if stderr is a terminal, where progress may stand in the middle of a line.
+void leave_progress_line();
 
 }  // namespace lockstep::replicas

@@ -214,6 +214,13 @@ bool succeeded(const Watched& worker) {
          (worker.wait_status == kTaken || worker.wait_status == 0);
 }
 
+// Whether this signal ended the worker, which had not failed before.
+bool killed_by(const Watched& worker, int signal) {
+  if (worker.reported && !worker.reported->done()) return false;
+  const int status = worker.wait_status.value_or(kTaken);
+  return status != kTaken && WIFSIGNALED(status) && WTERMSIG(status) == signal;
+}
+
 // How a job ended: launch()'s status, and what is to be said of it.
 struct End {
   int status;
@@ -222,8 +229,9 @@ struct End {
 
 class Supervisor {
  public:
-  Supervisor(std::vector<WorkerProcess> processes, const watch::Board& board, milliseconds timeout)
-      : board_(board), timeout_(timeout) {
+  Supervisor(std::vector<WorkerProcess> processes, const watch::Board& board, milliseconds timeout,
+             const StopSignals& stop)
+      : board_(board), timeout_(timeout), stop_(stop) {
     for (WorkerProcess& process : processes) workers_.emplace_back(std::move(process), stop_);
   }
 
@@ -232,9 +240,11 @@ class Supervisor {
     while (running() > 0 && failed_.empty() && stop_.signal() == 0 && still.empty()) {
       step(kPatrolInterval);
       still = patrol();
+      if (stop_.asked() != 0 && !std::exchange(told_, true)) tell_asked(stop_.asked());
     }
     const int signal = stop_.signal();
-    if (signal == 0 && failed_.empty() && still.empty()) {
+    const bool is_well = signal == 0 && failed_.empty() && still.empty();
+    if (is_well && stop_.asked() == 0) {
       drain();
       return 0;
     }
@@ -252,12 +262,13 @@ class Supervisor {
     drain();
     End end{3, "Timeout: " + still};
     if (root != nullptr) end = explain(*root);
-    if (signal != 0) {
-      const char* const name = signal == SIGINT ? "Ctrl-C" : "SIGTERM";
-      end = {128 + signal, str("stopped by ", name, "; all replicas have ended")};
+    // A signal to the whole process group both asks for an end and is one.
+    const bool is_asked = is_well || (root != nullptr && killed_by(*root, stop_.asked()));
+    if (signal != 0 || is_asked) {
+      const int by = signal != 0 ? signal : stop_.asked();
+      end = {128 + by, stopped_text(by)};
     }
-    // A replica that drew progress on the terminal may have ended in the middle of a line.
-    if (::isatty(STDERR_FILENO) == 1) (void)!::write(STDERR_FILENO, "\n", 1);
+    leave_progress_line();
     log_error(end.text);
     return end.status;
   }
@@ -391,8 +402,9 @@ class Supervisor {
 
   const watch::Board& board_;
   milliseconds timeout_;
+  const StopSignals& stop_;
+  bool told_ = false;  // that replicas are asked to end
   Waited all_stopped_;
-  StopSignals stop_;
   comm::StoreServer server_;
   std::deque<Watched> workers_;
   std::vector<const Watched*> failed_;  // in the order in which they were seen
@@ -400,8 +412,9 @@ class Supervisor {
 
 }  // namespace
 
-int supervise(std::vector<WorkerProcess> workers, const watch::Board& board, milliseconds timeout) {
-  return Supervisor(std::move(workers), board, timeout).run();
+int supervise(std::vector<WorkerProcess> workers, const watch::Board& board, milliseconds timeout,
+              const StopSignals& stop) {
+  return Supervisor(std::move(workers), board, timeout, stop).run();
 }
 
 }  // namespace lockstep::replicas

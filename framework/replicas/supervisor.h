@@ -3,19 +3,20 @@
 #include <chrono>
 #include <vector>
 
+#include "framework/replicas/stop_signals.h"
 #include "framework/replicas/worker_process.h"
 #include "framework/watch/board.h"
 
 namespace lockstep::replicas {
 
 /// Watches the workers until all have ended: answers their stores, passes on their output, reaps
-/// them. When one fails or a SIGINT or SIGTERM comes, ends the others, within 2 seconds, and says
-/// on stderr what went wrong. Returns launch()'s status.
+/// them. When one fails or a signal of `stop` ends the job, ends the others, within 2 seconds, and
+/// says on stderr what went wrong. Returns launch()'s status.
 ///
 /// Workers that wait for each other end with a Timeout by themselves. The supervisor ends the job
 /// where they cannot do so: if all have been stopped for `timeout`, or if one waits for others on
 /// the `board` and has not checked its wait for that long.
 [[nodiscard]] int supervise(std::vector<WorkerProcess> workers, const watch::Board& board,
-                            std::chrono::milliseconds timeout);
+                            std::chrono::milliseconds timeout, const StopSignals& stop);
 
 }  // namespace lockstep::replicas

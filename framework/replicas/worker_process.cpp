@@ -52,10 +52,11 @@ bool has_one_thread() {
 }
 
 // In the child, before anything of the program runs.
-void become_worker(pid_t launcher, int out, int err) {
+void become_worker(pid_t launcher, const StopsHeld& held, int out, int err) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(3);  // it died before it could be noticed
   std::signal(SIGINT, SIG_IGN);             // Ctrl-C is the launcher's to handle
+  held.release();
   if (out >= 0) {
     ::dup2(out, STDOUT_FILENO);
     const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -111,7 +112,20 @@ const std::optional<WorkerPlace>& inherited_place() {
   return inherited;
 }
 
+StopsHeld::StopsHeld() noexcept {
+  sigset_t stops;
+  ::sigemptyset(&stops);
+  ::sigaddset(&stops, SIGINT);
+  ::sigaddset(&stops, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &stops, &before_);
+}
+
+void StopsHeld::release() const noexcept {
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
 WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlier,
+                           const StopsHeld& held,
                            const std::function<void(const WorkerPlace&)>& run) {
   const auto [our_end, their_end] = comm::make_socket_pair();
   Descriptor our_store(our_end);
@@ -146,7 +160,7 @@ WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlie
   const pid_t launcher = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    become_worker(launcher, out.second.get(), err_out.get());
+    become_worker(launcher, held, out.second.get(), err_out.get());
     if (!safe_to_fork) start_anew(argument_pointers.data(), place);
     earlier.clear();
     for (Descriptor* end : {&our_store, &report_in, &err_in, &err_out, &out.first, &out.second}) {

@@ -69,11 +69,28 @@ struct WorkerPlace {
 /// This process' place, if it is a worker that was started anew.
 [[nodiscard]] const std::optional<WorkerPlace>& inherited_place();
 
+/// While this lives, SIGINT and SIGTERM wait, as far as this thread would get them. Workers that
+/// are being started have nobody yet who ends them.
+class StopsHeld {
+ public:
+  StopsHeld() noexcept;
+  ~StopsHeld() { release(); }
+  StopsHeld(const StopsHeld&) = delete;
+  StopsHeld& operator=(const StopsHeld&) = delete;
+
+  /// They come now.
+  void release() const noexcept;
+
+ private:
+  sigset_t before_;
+};
+
 /// Starts the worker of `place` and makes its store and report. If this process has one thread, the
 /// worker is forked and calls `run`, which does not return; otherwise the program is started anew.
-/// A fork closes the descriptors of `earlier`, the job's workers so far. Throws CommError if the
-/// system refuses.
+/// The worker releases `held`. A fork closes the descriptors of `earlier`, the job's workers so
+/// far. Throws CommError if the system refuses.
 [[nodiscard]] WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlier,
+                                         const StopsHeld& held,
                                          const std::function<void(const WorkerPlace&)>& run);
 
 /// While this lives, this process' children can be waited for. If SIGCHLD is ignored (a parent may

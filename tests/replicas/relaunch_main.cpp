@@ -1,5 +1,5 @@
 // A program that launches while it has a second thread, so that replicas are not forked but started
-// anew. Usage: relaunch run|fail|wait WORD
+// anew. Usage: relaunch run|fail|wait|stop WORD
 
 #include <condition_variable>
 #include <cstdlib>
@@ -71,6 +71,9 @@ void second(const std::string& mode) {
   std::cout << (mode == "wait" ? ::getpid() : 0) << " second " << lockstep::psum(1, "rows")
             << std::endl;
   while (mode == "wait") ::pause();
+  while (mode == "stop" && lockstep::psum(lockstep::stop_requested() ? 1 : 0, "rows") == 0) {
+  }
+  if (mode == "stop") std::cout << (lockstep::stop_requested() ? "asked" : "not asked") << "\n";
 }
 
 int run(const std::string& mode, const std::string& word) {
@@ -78,7 +81,11 @@ int run(const std::string& mode, const std::string& word) {
   if (status == 0) status = lockstep::launch([&] { first(word); }, {.replicas = 2});
   if (status == 0) status = lockstep::launch(on_two_workers, {.replicas = 3, .workers = 2});
   if (status != 0) return status;
-  return lockstep::launch([&] { second(mode); }, {.replicas = 3, .axis_name = "rows"});
+  return lockstep::launch(
+      [&] { second(mode); },
+      {.replicas = 3,
+       .axis_name = "rows",
+       .on_stop = mode == "stop" ? lockstep::OnStop::ask : lockstep::OnStop::end});
 }
 
 }  // namespace

@@ -41,6 +41,24 @@ TEST_CASE("launch in a program with threads: the root cause of the right launch"
   CHECK_THAT(lines_of(ended.err).back(), ContainsSubstring("row 3 is cut"));
 }
 
+TEST_CASE("launch in a program with threads: replicas see that it is asked to stop") {
+  ChildProgram program({RELAUNCH_BINARY, "stop", "word"});
+  const auto begun = [&] {
+    const auto lines = lines_of(program.out());
+    return std::ranges::count_if(lines,
+                                 [](const auto& line) { return line.ends_with("second 3"); });
+  };
+  REQUIRE(eventually([&] { return begun() == 3; }));
+  (void)::kill(program.pid(), SIGTERM);
+  const Ended ended = program.wait();
+  INFO(ended.err);
+  CHECK(ended.status == 128 + SIGTERM);
+  const auto lines = sorted_lines(ended.out);
+  CHECK(std::ranges::count(lines, "asked") == 1);
+  CHECK(std::ranges::count(lines, "[replica 1] asked") == 1);
+  CHECK(std::ranges::count(lines, "[replica 2] asked") == 1);
+}
+
 TEST_CASE("launch in a program with threads: nothing runs on when it is killed or stopped") {
   for (const int signal : {SIGKILL, SIGTERM}) {
     INFO("signal " << signal);

@@ -134,6 +134,7 @@ std::byte* SharedExtents::data_of(std::uint64_t extent) const {
 }
 
 struct HostMemory::Head {
+  Word stop_signal;
   pthread_mutex_t mutex;  // guards the rest
   std::uint64_t used;     // slots that were ever held
   struct Slot {
@@ -204,6 +205,10 @@ HostMemory::HostMemory(int members, int descriptor)
       head_(std::reinterpret_pointer_cast<Head>(
           map_shared(descriptor, 0, whole_pages(sizeof(Head))))),
       board_(std::make_shared<watch::Board>(members, descriptor, Layout(members).board)) {}
+
+Word& HostMemory::stop_signal() const noexcept {
+  return head_->stop_signal;
+}
 
 std::shared_ptr<HostMemory::Region> HostMemory::hold(std::uint64_t key, std::size_t members) {
   const std::lock_guard own_lock(mutex_);

@@ -95,7 +95,8 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
 };
 
 /// Memory that the members of a job on one host share, as threads or processes: the job's board,
-/// and a region for each group. It has no name, and only the used part takes memory. Any thread.
+/// whether it is to stop, and a region for each group. It has no name, and only the used part takes
+/// memory. Any thread.
 class HostMemory : public std::enable_shared_from_this<HostMemory> {
  public:
   /// Groups that may be held at once.
@@ -118,6 +119,9 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
 
   /// The board on which the job's members publish their calls. Member i is worker i.
   [[nodiscard]] const std::shared_ptr<watch::Board>& board() const noexcept { return board_; }
+
+  /// The signal by which the job's replicas are asked to end; 0 for none.
+  [[nodiscard]] Word& stop_signal() const noexcept;
 
   /// What a member tells the others about its verb.
   struct Call {
