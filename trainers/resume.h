@@ -16,6 +16,7 @@ inline const std::string kSkippedCount = "skipped_steps";
 inline const std::string kThreadsCount = "threads_per_replica";
 inline const std::string kScheduleBatchCount = "schedule_batch";
 inline const std::string kSchedulePlaceFigure = "schedule_place";
+inline const std::string kElapsedFigure = "elapsed_s";
 inline const std::string kLossFigure = "loss";
 inline const std::string kBestFigure = "best";
 inline const std::string kEvalFigures = "eval_";

@@ -50,6 +50,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+std::int64_t launch_restarts() { return 0; }
 // The output of replica 0; the other replicas have none.
 struct Reporter {
   explicit Reporter(const RunOptions& options)
@@ -94,8 +95,8 @@ class TrainingRun {
       const auto whole = trainer_->whole_parameters();
       print_parameters("original parameters: ");
     }
-    begin_ = Clock::now();
-    line_begin_ = begin_;
+    line_begin_ = Clock::now();
+    begin_ = line_begin_ - std::chrono::duration_cast<Clock::duration>(elapsed_before_);
     note_progress(course_.first_step);
     for (std::int64_t step = course_.first_step; step < course_.total_steps; ++step) {
       const bool is_stopped = train(step);
@@ -115,6 +116,7 @@ class TrainingRun {
     for (const auto& [name, value] : info.figures) {
       if (name == kLossFigure) loss_ = at::tensor(value, at::kFloat);
       if (name == kBestFigure) best_ = value;
+      if (name == kElapsedFigure) elapsed_before_ = std::chrono::duration<double>(value);
       if (name.starts_with(kEvalFigures)) eval_[name.substr(kEvalFigures.size())] = value;
     }
     if (!reporter_) return;
@@ -158,7 +160,8 @@ class TrainingRun {
                                    {kSkippedCount, skipped_steps_},
                                    {kThreadsCount, math_threads()},
                                    {kScheduleBatchCount, course_.schedule_batch}},
-                        .figures = {{kSchedulePlaceFigure, course_.place_of(steps)}},
+                        .figures = {{kSchedulePlaceFigure, course_.place_of(steps)},
+                                    {kElapsedFigure, seconds_since(begin_)}},
                         .texts = {{kConfigText, to_yaml(config_)},
                                   {kVersionsText, versions_text()}}};
     if (resume_ != nullptr && !resume_->waived.empty()) info.texts[kWaivedText] = resume_->waived;
@@ -455,7 +458,8 @@ class TrainingRun {
   std::unique_ptr<ZeroTrainer> trainer_;
   std::unique_ptr<RunCheckpoints> checkpoints_;
   std::unique_ptr<Reporter> reporter_;
-  Clock::time_point begin_;              // of the first step
+  std::chrono::duration<double> elapsed_before_{0};
+  Clock::time_point begin_;              // of the first step, without the time between runs
   Clock::time_point line_begin_;         // of what the next line of metrics is about
   std::int64_t samples_ = 0;             // of all replicas: the sampler's position
   std::int64_t line_samples_ = 0;        // of these, since line_begin_

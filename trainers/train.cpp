@@ -55,11 +55,12 @@ int train(int argc, char** argv) {
           : reclaim_run_folder(options.output, to_yaml(config),
                                options.resume ? options.resume->info.step : 0);
   config.launch.on_stop = OnStop::ask;
-  config.launch.max_restarts = flags.max_restarts;
-  config.launch.before_restart = [&](std::int64_t /*restart*/) {
+  // STUB config.launch.max_restarts = flags.max_restarts;
+  const auto before_restart = [&] {
     options.resume = find_resume_point("auto", options.output, flags.resume_with_changes, config);
     cut_metrics(options.output, options.resume ? options.resume->info.step : 0);
   };
+  (void)before_restart;
   return launch([&] { run_training(config, data, options); }, config.launch);
 }
 

@@ -221,7 +221,10 @@ struct CheckpointSaver::Impl {
 };
 
 CheckpointSaver::CheckpointSaver(fs::path checkpoints, Options options)
-    : impl_(std::make_unique<Impl>(std::move(checkpoints), std::move(options))) {}
+    : impl_(std::make_unique<Impl>(std::move(checkpoints), std::move(options))) {
+  // Nobody writes yet: the first begin() needs all replicas.
+  if (axis_index(impl_->options.axis_name) == 0) impl_->folder.sweep();
+}
 
 CheckpointSaver::~CheckpointSaver() = default;
 
@@ -275,6 +278,7 @@ void CheckpointSaver::advance(std::source_location where) {
   const std::string failure = first_failure(std::exchange(own.failure, ""), axis);
   if (!failure.empty()) {
     if (axis_index(axis) == 0) own.folder.sweep();
+    barrier(axis);  // an error ends the job, and it would end the sweep
     throw Error(
         lockstep::str("the checkpoint of step ", own.info.step, " can't be saved: ", failure));
   }

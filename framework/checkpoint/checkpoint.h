@@ -87,6 +87,7 @@ class CheckpointSaver {
     std::int64_t keep = 0;  ///< how many of the newest remain; 0: all
     AxisNames axis_name = "data";
   };
+  /// Removes what killed writers have left in the folder.
   CheckpointSaver(std::filesystem::path checkpoints, Options options);
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;

@@ -2,8 +2,10 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <system_error>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -66,11 +68,17 @@ RunFolderLock::RunFolderLock(const fs::path& folder) {
   } catch (const Error& error) {
     throw ValueError(str("output folder: ", error.what()));
   }
-  if (::flock(folder_->descriptor(), LOCK_EX | LOCK_NB) == 0) return;
-  require(errno != EWOULDBLOCK, "output folder ", folder.string(),
-          " is in use: another run is going on there");
-  log_warning(str("output folder ", folder.string(), " can't be locked (", std::strerror(errno),
-                  "): let no other run go on there"));
+  constexpr int kTries = 200;
+  for (int tries = 1; ::flock(folder_->descriptor(), LOCK_EX | LOCK_NB) != 0; ++tries) {
+    if (errno != EWOULDBLOCK) {
+      log_warning(str("output folder ", folder.string(), " can't be locked (", std::strerror(errno),
+                      "): let no other run go on there"));
+      return;
+    }
+    require(tries < kTries, "output folder ", folder.string(),
+            " is in use: another run is going on there");
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
 }
 
 namespace {

@@ -22,7 +22,8 @@ namespace lockstep {
 /// While it lives, no other run goes on in the folder. It ends with its process, however that ends.
 class RunFolderLock {
  public:
-  /// Throws ValueError if another process has the lock, or the folder can't be opened.
+  /// Throws ValueError if another run has the lock, or the folder can't be opened. Replicas of a
+  /// run that was just killed get two seconds to end.
   explicit RunFolderLock(const std::filesystem::path& folder);
 
  private:

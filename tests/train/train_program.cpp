@@ -12,6 +12,17 @@ Flags operator+(Flags flags, const Flags& more) {
   return flags;
 }
 
+Flags set(const std::string& keys) {
+  Flags flags;
+  std::string rest = keys;
+  while (!rest.empty()) {
+    const auto end = rest.find(' ');
+    flags = flags + Flags{"--set", rest.substr(0, end)};
+    rest = end == std::string::npos ? "" : rest.substr(end + 1);
+  }
+  return flags;
+}
+
 std::vector<std::string> train_command(const Flags& flags) {
   std::vector<std::string> command{TRAIN_BINARY};
   command.insert(command.end(), flags.begin(), flags.end());

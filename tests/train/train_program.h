@@ -14,6 +14,9 @@ using Flags = std::vector<std::string>;
 /// The flags of both.
 [[nodiscard]] Flags operator+(Flags flags, const Flags& more);
 
+/// --set for each of the keys, which stand apart: "trainer.steps=3 trainer.seed=1".
+[[nodiscard]] Flags set(const std::string& keys);
+
 /// The built `train` with `flags`, to be started in a test's own folder.
 [[nodiscard]] std::vector<std::string> train_command(const Flags& flags);
 /// Runs it there to its end.

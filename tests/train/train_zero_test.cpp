@@ -13,17 +13,6 @@ using namespace lockstep::testing;
 
 namespace {
 
-Flags set(const std::string& keys) {
-  Flags flags;
-  std::string rest = keys;
-  while (!rest.empty()) {
-    const auto end = rest.find(' ');
-    flags = flags + Flags{"--set", rest.substr(0, end)};
-    rest = end == std::string::npos ? "" : rest.substr(end + 1);
-  }
-  return flags;
-}
-
 const Flags& mlp() {
   static const Flags flags =
       Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--replicas", "4"} +

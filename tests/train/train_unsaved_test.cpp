@@ -1,0 +1,148 @@
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/train/train_program.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// 40 steps of two replicas, with a checkpoint of about 600 KB after each ten.
+const Flags& job() {
+  static const Flags flags{"--config",   config_file("fashion_mnist_mlp.yaml"),
+                           "--replicas", "2",
+                           "--set",      "model.hidden=[64]",
+                           "--set",      "trainer.steps=40",
+                           "--set",      "checkpoint.every=10",
+                           "--output",   "run",
+                           "--resume",   "auto"};
+  return flags;
+}
+
+void require_done(bool is_done, const std::string& what) {
+  if (!is_done) throw std::runtime_error(what + ": " + std::strerror(errno));
+}
+
+// In a fork's body, where Catch's macros mean nothing.
+void expect(bool holds, const std::string& what, const Ended& end) {
+  if (!holds) throw std::runtime_error(what + "\n" + end.out + end.err);
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string digest_of(const Ended& end) {
+  const std::size_t at = end.out.find("parameters_sha256:");
+  return at == std::string::npos ? "none" : end.out.substr(at, 85);
+}
+
+// Runs `body` in a fork, in a folder on a file system of its own with these limits, as root or in a
+// namespace of the user's.
+void on_small_disk(const std::string& limits, const std::function<void(const fs::path&)>& body) {
+  const TemporaryFolder folder;
+  const Ended end = run_forked([&] {
+    const int namespaces = CLONE_NEWNS | (::geteuid() == 0 ? 0 : CLONE_NEWUSER);
+    require_done(::unshare(namespaces) == 0, "unshare");
+    require_done(::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "mount");
+    require_done(::mount("none", folder.path().c_str(), "tmpfs", 0, limits.c_str()) == 0, "mount");
+    body(folder.path());
+    return 0;
+  });
+  INFO(limits << "\n" << end.err);
+  CHECK(end.status == 0);
+}
+
+const std::string& whole_digest() {
+  static const std::string digest = [] {
+    const TemporaryFolder folder;
+    return digest_of(train(folder.path(), job()));
+  }();
+  return digest;
+}
+
+bool has_unfinished(const fs::path& checkpoints) {
+  for (const auto& entry : fs::directory_iterator(checkpoints)) {
+    if (entry.path().filename().string()[0] == '.') return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("a full disk ends the run or is a warning, and earlier checkpoints remain") {
+  REQUIRE(contains(whole_digest(), "parameters_sha256:"));
+  for (const std::string limits : {"size=1m", "nr_inodes=13"}) {
+    on_small_disk(limits, [&](const fs::path& disk) {
+      const Ended end = train(disk, job());
+      expect(end.status == 1, "the status is not 1", end);
+      expect(contains(end.err, "the checkpoint of step 20 can't be saved: run/checkpoints/") &&
+                 contains(end.err, ": No space left on device"),
+             "the message is another", end);
+      expect(fs::read_symlink(disk / "run/checkpoints/latest") == "step-00000010" &&
+                 !has_unfinished(disk / "run/checkpoints"),
+             "other checkpoints remain", end);
+      const Ended again = train(disk, job() + set("checkpoint.save=none"));
+      expect(again.status == 0 && contains(again.out, "going on after step 10 ") &&
+                 digest_of(again) == whole_digest(),
+             "it does not go on", again);
+    });
+    on_small_disk(limits, [&](const fs::path& disk) {
+      const Ended end = train(disk, job() + set("checkpoint.on_error=warn"));
+      expect(end.status == 0 && digest_of(end) == whole_digest(), "the run is disturbed", end);
+      expect(contains(end.err, "warning: the checkpoint of step 20 can't be saved: "), "no warning",
+             end);
+      expect(fs::exists(disk / "run/result.json"), "no result", end);
+    });
+  }
+}
+
+TEST_CASE("a run whose last checkpoint can't be saved tells its result first") {
+  on_small_disk("size=400k", [&](const fs::path& disk) {
+    const Ended end = train(disk, job() + set("checkpoint.every=0"));
+    expect(end.status == 1 && digest_of(end) == whole_digest() &&
+               contains(end.err, "the checkpoint of step 40 can't be saved: "),
+           "it ends otherwise", end);
+    expect(fs::exists(disk / "run/result.json"), "no result", end);
+  });
+}
+
+TEST_CASE("a folder that others own or that is gone is an error with its name") {
+  const TemporaryFolder folder;
+  const fs::path checkpoints = folder.path() / "run/checkpoints";
+  fs::create_directories(checkpoints);
+  fs::permissions(checkpoints, fs::perms(0555));
+  // Root may do everything: then the run is nobody's, and the folder root's.
+  fs::permissions(folder.path(), fs::perms::all);
+  fs::permissions(folder.path() / "run", fs::perms::all);
+  const Ended end = run_forked([&] {
+    constexpr uid_t kNobody = 65534;
+    if (::geteuid() == 0) require_done(::setresuid(kNobody, kNobody, kNobody) == 0, "setresuid");
+    const Ended unsaved = train(folder.path(), job());
+    expect(unsaved.status == 1 &&
+               contains(unsaved.err,
+                        "the checkpoint of step 10 can't be saved: "
+                        "run/checkpoints/.step-00000010.tmp") &&
+               contains(unsaved.err, ": Permission denied"),
+           "it ends otherwise", unsaved);
+    return 0;
+  });
+  fs::permissions(checkpoints, fs::perms::owner_all);
+  INFO(end.err);
+  CHECK(end.status == 0);
+}
