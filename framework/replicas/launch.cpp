@@ -47,6 +47,10 @@ using ReplicaFunction = std::function<void()>;
 
 // Where the signal by which this process' replicas are asked to end is stored.
 std::atomic<const Word*> asked_by{nullptr};
+// How often these replicas' job was started again.
+std::atomic<std::int64_t> own_restarts{0};
+
+constexpr std::chrono::milliseconds kLongestDelay{60'000};
 
 void check_options(const LaunchOptions& options) {
   require(options.replicas >= 1, "launch: replicas is ", options.replicas,
@@ -59,6 +63,14 @@ void check_options(const LaunchOptions& options) {
           options.threads_per_replica, "; it must not be negative");
   require(options.timeout.count() > 0, "launch: timeout is ", options.timeout.count(),
           " ms; it must be positive");
+  require(options.max_restarts >= 0, "launch: max_restarts is ", options.max_restarts,
+          "; it must not be negative");
+  require(options.max_restarts == 0 || options.mode == LaunchMode::processes,
+          "launch: max_restarts is ", options.max_restarts,
+          " with LaunchMode::threads; it must be 0, as a thread that crashes ends the program");
+  require(options.restart_delay.count() >= 0 && options.restart_delay <= kLongestDelay,
+          "launch: restart_delay is ", options.restart_delay.count(), " ms; it must be from 0 to ",
+          kLongestDelay.count());
 }
 
 void announce(const LaunchOptions& options) {
@@ -262,6 +274,7 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
             ", and started anew at ", where);
     memory = std::make_shared<comm::HostMemory>(static_cast<int>(place.workers), place.memory);
     asked_by = &memory->stop_signal();
+    own_restarts = place.restart;
     worker = std::make_unique<Worker>(options, place.index, store, memory, place.report);
     if (worker->replicas().size == 1) {
       worker->run(worker->replicas().offset, function);
@@ -285,25 +298,20 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
   ::_exit(report.status);
 }
 
-int launch_processes(const ReplicaFunction& function, const LaunchOptions& options,
-                     const replicas::LaunchCall& call) {
-  const auto& inherited = replicas::inherited_place();
-  if (inherited && inherited->call.number == call.number) {
-    run_as_process(function, options, call.where, *inherited);
-  }
-  announce(options);
-  const replicas::ChildrenToWaitFor their_ends_are_seen;
+// Runs the job once: at first, or as its restart number `restart`.
+replicas::JobEnd run_processes(const ReplicaFunction& function, const LaunchOptions& options,
+                               const replicas::LaunchCall& call, std::int64_t restart) {
   const auto count = static_cast<int>(options.workers);
   const replicas::Descriptor memory(comm::HostMemory::make_memory(count));
   std::vector<replicas::WorkerProcess> workers;
   const replicas::StopsHeld held;
   try {
     for (std::int64_t index = 0; index < count; ++index) {
-      workers.push_back(
-          replicas::start_worker({call, index, options.workers, options.replicas, memory.get()},
-                                 workers, held, [&](const replicas::WorkerPlace& place) {
-                                   run_as_process(function, options, call.where, place);
-                                 }));
+      workers.push_back(replicas::start_worker(
+          {call, index, options.workers, options.replicas, restart, memory.get()}, workers, held,
+          [&](const replicas::WorkerPlace& place) {
+            run_as_process(function, options, call.where, place);
+          }));
     }
   } catch (...) {
     for (const replicas::WorkerProcess& started : workers) {
@@ -316,7 +324,40 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
   const bool asks = options.on_stop == OnStop::ask;
   const replicas::StopSignals stop(asks ? &shared->stop_signal() : nullptr);
   held.release();
-  return replicas::supervise(std::move(workers), *shared->board(), patience_of(options), stop);
+  return replicas::supervise(std::move(workers), *shared->board(), patience_of(options), stop,
+                             restart < options.max_restarts);
+}
+
+// Waits before restart number `restart`. Returns the signal that ends the wait and the job, or 0.
+int wait_to_restart(const LaunchOptions& options, std::int64_t restart) {
+  std::chrono::milliseconds delay = options.restart_delay;
+  for (std::int64_t i = 1; i < restart && delay.count() > 0 && delay < kLongestDelay; ++i) {
+    delay = std::min(2 * delay, kLongestDelay);
+  }
+  const replicas::StopSignals stop;
+  log_warning(str("starting again in ", static_cast<double>(delay.count()) / 1000, " s (restart ",
+                  restart, " of ", options.max_restarts, ")"));
+  stop.wait(delay);
+  if (stop.signal() != 0) log_error(replicas::stopped_text(stop.signal()));
+  return stop.signal();
+}
+
+int launch_processes(const ReplicaFunction& function, const LaunchOptions& options,
+                     const replicas::LaunchCall& call) {
+  const auto& inherited = replicas::inherited_place();
+  if (inherited && inherited->call.number == call.number) {
+    run_as_process(function, options, call.where, *inherited);
+  }
+  announce(options);
+  const replicas::ChildrenToWaitFor their_ends_are_seen;
+  replicas::JobEnd end = run_processes(function, options, call, 0);
+  for (std::int64_t restart = 1; end.starts_again; ++restart) {
+    if (const int signal = wait_to_restart(options, restart)) return 128 + signal;
+    if (options.before_restart) options.before_restart(restart);
+    replicas::end_kept_threads();  // of maps in before_restart
+    end = run_processes(function, options, call, restart);
+  }
+  return end.status;
 }
 
 // While replicas run as threads, a signal ends the program at once with the documented status.
@@ -434,6 +475,10 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
 bool stop_requested() noexcept {
   const Word* const signal = asked_by;
   return signal != nullptr && signal->load() != 0;
+}
+
+std::int64_t launch_restarts() noexcept {
+  return own_restarts;
 }
 
 int launch(const std::function<void()>& replica, const LaunchOptions& options,

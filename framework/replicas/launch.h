@@ -38,6 +38,14 @@ struct LaunchOptions {
   /// long.
   std::chrono::milliseconds timeout{60'000};
   OnStop on_stop = OnStop::end;
+  /// How often the job is started again after it has lost a replica. Processes only.
+  std::int64_t max_restarts = 0;
+  /// How long launch() waits before the first restart, at most a minute. Before each further one it
+  /// waits twice as long, up to a minute.
+  std::chrono::milliseconds restart_delay{1000};
+  /// Called in the launching process right before each restart, with its number, from 1. Must not
+  /// launch. Forked replicas see what it changes. What it throws ends launch().
+  std::function<void(std::int64_t restart)> before_restart{};
 };
 
 /// Runs `replica` once a replica on this host, with the axis bound, and returns the status with
@@ -73,6 +81,11 @@ struct LaunchOptions {
 /// - **Stops.** With OnStop::ask, replicas that see stop_requested() save and return. If one fails
 ///   instead, that is the root cause, with its status. Workers are asked through the launcher
 ///   alone: a SIGTERM for them, or for the whole process group, ends them.
+/// - **Restarts.** A job that would end with status 3, other than by a CollectiveMismatch, has lost
+///   a replica. It is started again as a whole, up to `max_restarts` times, after stderr has told
+///   the root cause. Nothing is left of its processes and their memory: functions begin anew, and
+///   load what they have saved. After a stop signal nothing is started again, and one during the
+///   wait ends launch() at once.
 /// - **Pauses.** Time in which the whole job is paused (Ctrl-Z, a freezer) is no waiting. Workers
 ///   that are stopped for longer than `timeout` while the launcher runs are a Timeout.
 [[nodiscard]] int launch(const std::function<void()>& replica, const LaunchOptions& options = {},
@@ -83,5 +96,9 @@ struct LaunchOptions {
 /// `psum(stop_requested() ? 1 : 0, "data") > 0` in each step. Cheap, for any thread. False outside
 /// of a launch. Another replica's end never sets it.
 [[nodiscard]] bool stop_requested() noexcept;
+
+/// How often the job of this process' replicas was started again; 0 outside of a launch. For any
+/// thread.
+[[nodiscard]] std::int64_t launch_restarts() noexcept;
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "framework/base/logging.h"
@@ -71,6 +72,16 @@ int StopSignals::asked() const noexcept {
 
 int StopSignals::signal() const noexcept {
   return ending_signal;
+}
+
+void StopSignals::wait(std::chrono::milliseconds time) const {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + time;
+  for (auto left = time; left.count() > 0 && signal() == 0;
+       left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now())) {
+    pollfd polled{descriptor(), POLLIN, 0};
+    ::poll(&polled, 1, static_cast<int>(left.count()));
+  }
 }
 
 std::string stopped_text(int signal) {

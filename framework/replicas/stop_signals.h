@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -37,6 +38,9 @@ class StopSignals {
   [[nodiscard]] int signal() const noexcept;
   /// Readable for poll() once there is such a signal.
   [[nodiscard]] int descriptor() const noexcept { return pipe_.first.get(); }
+
+  /// Waits for such a signal, at most for `time`.
+  void wait(std::chrono::milliseconds time) const;
 
  private:
   Word* asked_;

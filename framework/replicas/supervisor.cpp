@@ -225,6 +225,7 @@ bool killed_by(const Watched& worker, int signal) {
 struct End {
   int status;
   std::string text;
+  bool is_lost = true;  // it has lost a replica: it may be started again
 };
 
 class Supervisor {
@@ -235,7 +236,7 @@ class Supervisor {
     for (WorkerProcess& process : processes) workers_.emplace_back(std::move(process), stop_);
   }
 
-  int run() {
+  JobEnd run(bool may_restart) {
     std::string still;
     while (running() > 0 && failed_.empty() && stop_.signal() == 0 && still.empty()) {
       step(kPatrolInterval);
@@ -246,7 +247,7 @@ class Supervisor {
     const bool is_well = signal == 0 && failed_.empty() && still.empty();
     if (is_well && stop_.asked() == 0) {
       drain();
-      return 0;
+      return {0, false};
     }
     const Watched* root = nullptr;
     if (signal == 0 && !failed_.empty()) {
@@ -266,11 +267,14 @@ class Supervisor {
     const bool is_asked = is_well || (root != nullptr && killed_by(*root, stop_.asked()));
     if (signal != 0 || is_asked) {
       const int by = signal != 0 ? signal : stop_.asked();
-      end = {128 + by, stopped_text(by)};
+      end = {128 + by, stopped_text(by), false};
     }
     leave_progress_line();
     log_error(end.text);
-    return end.status;
+    if (!may_restart || !end.is_lost) return {end.status, false};
+    const auto stops = [this] { return stop_.signal() != 0 || stop_.asked() != 0; };
+    step_until(Clock::time_point::max(), stops);  // a process with much memory takes long to end
+    return {end.status, !stops()};
   }
 
  private:
@@ -384,6 +388,7 @@ class Supervisor {
     if (root.reported && !root.reported->done()) {
       const Report& report = *root.reported;
       end.status = report.status;
+      end.is_lost = report.status == 3 && report.type != "CollectiveMismatch";
       end.text = str("replica ", report.replica, origin_text(root), " failed with ", report.type,
                      ", exit status ", report.status, ": ", report.message);
     } else if (root.wait_status == kTaken) {
@@ -412,9 +417,9 @@ class Supervisor {
 
 }  // namespace
 
-int supervise(std::vector<WorkerProcess> workers, const watch::Board& board, milliseconds timeout,
-              const StopSignals& stop) {
-  return Supervisor(std::move(workers), board, timeout, stop).run();
+JobEnd supervise(std::vector<WorkerProcess> workers, const watch::Board& board,
+                 milliseconds timeout, const StopSignals& stop, bool may_restart) {
+  return Supervisor(std::move(workers), board, timeout, stop).run(may_restart);
 }
 
 }  // namespace lockstep::replicas

@@ -9,14 +9,24 @@
 
 namespace lockstep::replicas {
 
+/// How a job ended.
+struct JobEnd {
+  int status;         ///< launch()'s
+  bool starts_again;  ///< whether it lost a replica and may be started again
+};
+
 /// Watches the workers until all have ended: answers their stores, passes on their output, reaps
 /// them. When one fails or a signal of `stop` ends the job, ends the others, within 2 seconds, and
-/// says on stderr what went wrong. Returns launch()'s status.
+/// says on stderr what went wrong.
+///
+/// With `may_restart`, a job that has lost a replica starts again, unless a signal has come. Then
+/// this function returns once all of its processes are gone, however long that takes.
 ///
 /// Workers that wait for each other end with a Timeout by themselves. The supervisor ends the job
 /// where they cannot do so: if all have been stopped for `timeout`, or if one waits for others on
 /// the `board` and has not checked its wait for that long.
-[[nodiscard]] int supervise(std::vector<WorkerProcess> workers, const watch::Board& board,
-                            std::chrono::milliseconds timeout, const StopSignals& stop);
+[[nodiscard]] JobEnd supervise(std::vector<WorkerProcess> workers, const watch::Board& board,
+                               std::chrono::milliseconds timeout, const StopSignals& stop,
+                               bool may_restart);
 
 }  // namespace lockstep::replicas

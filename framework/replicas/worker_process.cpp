@@ -28,8 +28,8 @@
 namespace lockstep::replicas {
 namespace {
 
-// Tells a process that was started anew which worker it is: "call index workers replicas store
-// report memory where".
+// Tells a process that was started anew which worker it is: "call index workers replicas restart
+// store report memory where".
 constexpr const char* kPlaceVariable = "LOCKSTEP_WORKER";
 
 // A pipe that nobody reads yet has room for this.
@@ -101,8 +101,8 @@ const std::optional<WorkerPlace>& inherited_place() {
     if (text == nullptr) return std::nullopt;
     std::istringstream in(text);
     WorkerPlace place{};
-    in >> place.call.number >> place.index >> place.workers >> place.replicas >> place.store >>
-        place.report >> place.memory >> std::ws;
+    in >> place.call.number >> place.index >> place.workers >> place.replicas >> place.restart >>
+        place.store >> place.report >> place.memory >> std::ws;
     std::getline(in, place.call.where);
     ::unsetenv(kPlaceVariable);  // programs that the worker starts are no workers
     if (!in) throw ValueError(str(kPlaceVariable, "='", text, "' is not set by a launcher"));
@@ -144,9 +144,9 @@ WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlie
   for (std::string& argument : arguments) argument_pointers.push_back(argument.data());
   argument_pointers.push_back(nullptr);
   if (!safe_to_fork) {
-    const std::string text =
-        str(place.call.number, ' ', place.index, ' ', place.workers, ' ', place.replicas, ' ',
-            place.store, ' ', place.report, ' ', place.memory, ' ', place.call.where);
+    const std::string text = str(place.call.number, ' ', place.index, ' ', place.workers, ' ',
+                                 place.replicas, ' ', place.restart, ' ', place.store, ' ',
+                                 place.report, ' ', place.memory, ' ', place.call.where);
     ::setenv(kPlaceVariable, text.c_str(), 1);
   }
   std::cout.flush();

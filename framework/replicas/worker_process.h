@@ -61,6 +61,7 @@ struct WorkerPlace {
   std::int64_t index;
   std::int64_t workers;   ///< of the job
   std::int64_t replicas;  ///< of the job
+  std::int64_t restart;   ///< how often the job was started again
   int memory;             ///< the job's HostMemory
   int store = -1;
   int report = -1;

@@ -1,6 +1,7 @@
 // A program that launches while it has a second thread, so that replicas are not forked but started
-// anew. Usage: relaunch run|fail|wait|stop WORD
+// anew. Usage: relaunch run|fail|lose|wait|stop WORD
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
@@ -68,6 +69,7 @@ void on_two_workers() {
 void second(const std::string& mode) {
   if (mode == "fail" && lockstep::axis_index("rows") == 1)
     throw lockstep::DataError("row 3 is cut");
+  if (mode == "lose" && lockstep::launch_restarts() == 0) ::_exit(7);
   std::cout << (mode == "wait" ? ::getpid() : 0) << " second " << lockstep::psum(1, "rows")
             << std::endl;
   while (mode == "wait") ::pause();
@@ -81,11 +83,12 @@ int run(const std::string& mode, const std::string& word) {
   if (status == 0) status = lockstep::launch([&] { first(word); }, {.replicas = 2});
   if (status == 0) status = lockstep::launch(on_two_workers, {.replicas = 3, .workers = 2});
   if (status != 0) return status;
-  return lockstep::launch(
-      [&] { second(mode); },
-      {.replicas = 3,
-       .axis_name = "rows",
-       .on_stop = mode == "stop" ? lockstep::OnStop::ask : lockstep::OnStop::end});
+  return lockstep::launch([&] { second(mode); }, {.replicas = 3,
+                                                  .axis_name = "rows",
+                                                  .on_stop = mode == "stop" ? lockstep::OnStop::ask
+                                                                            : lockstep::OnStop::end,
+                                                  .max_restarts = mode == "lose" ? 1 : 0,
+                                                  .restart_delay = std::chrono::milliseconds(1)});
 }
 
 }  // namespace

@@ -41,6 +41,17 @@ TEST_CASE("launch in a program with threads: the root cause of the right launch"
   CHECK_THAT(lines_of(ended.err).back(), ContainsSubstring("row 3 is cut"));
 }
 
+TEST_CASE("launch in a program with threads: a job that loses a replica is started again") {
+  const Ended ended = run_program({RELAUNCH_BINARY, "lose", "word"});
+  INFO(ended.err);
+  CHECK(ended.status == 0);
+  CHECK_THAT(ended.err, ContainsSubstring("lost: exited with status 7 before its function "));
+  CHECK_THAT(ended.err, ContainsSubstring("starting again in 0.001 s (restart 1 of 1)\n"));
+  const auto lines = lines_of(ended.out);
+  CHECK(std::ranges::count_if(lines,
+                              [](const auto& line) { return line.ends_with("0 second 3"); }) == 3);
+}
+
 TEST_CASE("launch in a program with threads: replicas see that it is asked to stop") {
   ChildProgram program({RELAUNCH_BINARY, "stop", "word"});
   const auto begun = [&] {
