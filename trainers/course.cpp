@@ -41,9 +41,8 @@ Course course_of(const Config& config, const DataSets& data, std::int64_t replic
   const std::int64_t left = steps_left(config, sampler, batch, course);
   course.total_steps = course.first_step + left;
   if (left > 0) {
-    course.schedule_advance =
-        (static_cast<double>(course.schedule_steps) - course.schedule_place) /
-        static_cast<double>(left);
+    course.schedule_advance = (static_cast<double>(course.schedule_steps) - course.schedule_place) /
+                              static_cast<double>(left);
   }
   return course;
 }

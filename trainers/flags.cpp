@@ -36,8 +36,9 @@ cxxopts::Options make_options() {
        cxxopts::value<std::string>(), "auto|DIR")  //
       ("resume-with-changes",
        "Go on even if keys have changed that change what is computed")  //
-      ("max-restarts", "How often to start again from the newest checkpoint after a replica is lost",
-       cxxopts::value<std::string>(), "K")  //
+      ("max-restarts",
+       "How often to start again from the newest checkpoint after a replica is lost",
+       cxxopts::value<std::string>(), "K")                              //
       ("print-config", "Print the config with all its values and end")  //
       ("help-config",
        "Print each key of the config with its default and what it is for, and end")  //
@@ -62,12 +63,11 @@ constexpr const char* kAfterHelp =
 
 constexpr std::size_t kMostOverrides = 1000;
 
-const FlagNames kNames{
-    "train",
-    {"--config", "--replicas", "--workers", "--launch", "--set", "--output", "--resume",
-     "--max-restarts"},
-    {"--resume-with-changes", "--print-config", "--dry-run", "--quiet", "--help", "--help-config",
-     "--version"}};
+const FlagNames kNames{"train",
+                       {"--config", "--replicas", "--workers", "--launch", "--set", "--output",
+                        "--resume", "--max-restarts"},
+                       {"--resume-with-changes", "--print-config", "--dry-run", "--quiet", "--help",
+                        "--help-config", "--version"}};
 
 std::int64_t parse_count(const std::string& flag, const std::string& text) {
   std::int64_t count = 0;
@@ -100,7 +100,8 @@ Flags parse_flags(int argc, const char* const* argv) {
     }
     if (has("resume")) {
       flags.resume = parsed["resume"].as<std::string>();
-      if (flags.resume.empty()) throw ValueError("--resume: expected auto or a checkpoint's folder");
+      if (flags.resume.empty())
+        throw ValueError("--resume: expected auto or a checkpoint's folder");
       if (flags.resume == "auto" && flags.output.empty()) {
         throw ValueError("--resume auto needs --output DIR, the folder of the run that goes on");
       }

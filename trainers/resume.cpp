@@ -21,8 +21,8 @@ const typename Map::mapped_type& entry(const ResumePoint& point, const Map& map,
                                        const std::string& name) {
   const auto found = map.find(name);
   if (found != map.end()) return found->second;
-  throw DataError(str(point.checkpoint.string(), " is no checkpoint of train: it has no '", name,
-                      "'"));
+  throw DataError(
+      str(point.checkpoint.string(), " is no checkpoint of train: it has no '", name, "'"));
 }
 
 void waive(ResumePoint& point, const std::string& reason) {
@@ -89,11 +89,8 @@ std::string versions_text() {
 std::optional<ResumePoint> find_resume_point(const std::string& resume, const fs::path& output,
                                              bool with_changes, Config& config) {
   if (resume.empty()) return std::nullopt;
-  ResumePoint point{.checkpoint = resume,
-                    .info = {},
-                    .changes = {},
-                    .waived = {},
-                    .with_changes = with_changes};
+  ResumePoint point{
+      .checkpoint = resume, .info = {}, .changes = {}, .waived = {}, .with_changes = with_changes};
   if (resume == "auto") {
     const auto newest = newest_checkpoint(checkpoints_of(output));
     if (!newest) return std::nullopt;

@@ -8,8 +8,8 @@
 #include <memory>
 #include <optional>
 #include <source_location>
-#include <sstream>
 #include <span>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -50,7 +50,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::int64_t launch_restarts() { return 0; }
 // The output of replica 0; the other replicas have none.
 struct Reporter {
   explicit Reporter(const RunOptions& options)
@@ -155,15 +154,15 @@ class TrainingRun {
   }
 
   void save(std::int64_t steps, bool is_best) {
-    CheckpointInfo info{.step = steps,
-                        .counts = {{kSamplesCount, samples_},
-                                   {kSkippedCount, skipped_steps_},
-                                   {kThreadsCount, math_threads()},
-                                   {kScheduleBatchCount, course_.schedule_batch}},
-                        .figures = {{kSchedulePlaceFigure, course_.place_of(steps)},
-                                    {kElapsedFigure, seconds_since(begin_)}},
-                        .texts = {{kConfigText, to_yaml(config_)},
-                                  {kVersionsText, versions_text()}}};
+    CheckpointInfo info{
+        .step = steps,
+        .counts = {{kSamplesCount, samples_},
+                   {kSkippedCount, skipped_steps_},
+                   {kThreadsCount, math_threads()},
+                   {kScheduleBatchCount, course_.schedule_batch}},
+        .figures = {{kSchedulePlaceFigure, course_.place_of(steps)},
+                    {kElapsedFigure, seconds_since(begin_)}},
+        .texts = {{kConfigText, to_yaml(config_)}, {kVersionsText, versions_text()}}};
     if (resume_ != nullptr && !resume_->waived.empty()) info.texts[kWaivedText] = resume_->waived;
     if (best_) info.figures[kBestFigure] = *best_;
     if (steps == course_.total_steps) info.figures[kLossFigure] = loss_.item<double>();
@@ -176,11 +175,11 @@ class TrainingRun {
     checkpoints_->finish();
     if (!reporter_) return;
     reporter_->progress.finish();
-    reporter_->progress.print(
-        checkpoints_->last_step() < 0
-            ? str("stopped after step ", step + 1, ", without a checkpoint")
-            : str("stopped after step ", step + 1, ", with a checkpoint: --output ",
-                  reporter_->folder.string(), " --resume auto goes on"));
+    reporter_->progress.print(checkpoints_->last_step() < 0
+                                  ? str("stopped after step ", step + 1, ", without a checkpoint")
+                                  : str("stopped after step ", step + 1,
+                                        ", with a checkpoint: --output ",
+                                        reporter_->folder.string(), " --resume auto goes on"));
   }
 
   std::int64_t math_threads() const {
@@ -289,8 +288,7 @@ class TrainingRun {
     const auto figure = eval_.find(config_.checkpoint.best);
     if (figure == eval_.end() || !std::isfinite(figure->second)) return false;
     const bool is_loss = figure->first == "loss";
-    const bool is_best =
-        !best_ || (is_loss ? figure->second < *best_ : figure->second > *best_);
+    const bool is_best = !best_ || (is_loss ? figure->second < *best_ : figure->second > *best_);
     if (is_best) best_ = figure->second;
     return is_best;
   }
@@ -431,7 +429,8 @@ class TrainingRun {
                      .waived = waived()};
     write_files(true, [&] { write_result(reporter_->folder, result); });
     if (skipped_steps_ > 0) {
-      reporter_->progress.print(str("skipped steps:       ", skipped_steps_, " of ", course_.total_steps,
+      reporter_->progress.print(str("skipped steps:       ", skipped_steps_, " of ",
+                                    course_.total_steps,
                                     ": the loss or a gradient was not finite"));
     }
     reporter_->progress.print("parameters_sha256:   " + result.parameters_sha256);

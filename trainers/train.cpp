@@ -8,6 +8,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/text.h"
 #include "framework/data/data.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/launch.h"
@@ -29,6 +30,16 @@ int print(const std::string& text) {
   return 0;
 }
 
+// Removes from the output folder what the run will make once more.
+void cut_back(const RunOptions& options) {
+  const std::int64_t step = options.resume ? options.resume->info.step : 0;
+  cut_metrics(options.output, step);
+  if (const auto aside = set_aside_checkpoints(checkpoints_of(options.output), step); aside > 0) {
+    log_warning(str(counted(aside, "checkpoint"), " of steps after ", step,
+                    " set aside, in whose place the run makes new ones"));
+  }
+}
+
 int train(int argc, char** argv) {
   const Flags flags = parse_flags(argc, argv);
   if (flags.text) return print(*flags.text);
@@ -38,8 +49,7 @@ int train(int argc, char** argv) {
   RunOptions options{.output = flags.output, .quiet = flags.quiet};
   // A checkpoint's run goes on where it was, unless another folder is named.
   if (options.output.empty()) options.output = run_of_checkpoint(flags.resume);
-  options.resume =
-      find_resume_point(flags.resume, flags.output, flags.resume_with_changes, config);
+  options.resume = find_resume_point(flags.resume, flags.output, flags.resume_with_changes, config);
   // Read before the replicas start: they share the memory, and a bad file is one error, not N.
   const DataSets data = load_data(config.data, config.launch.replicas);
   check_job(config, data);
@@ -49,18 +59,16 @@ int train(int argc, char** argv) {
           "--max-restarts needs parallel.launch processes: a thread that crashes ends the program");
   // Claimed here, so that a job that is started again finds it.
   if (options.output.empty()) options.output = new_run_folder(flags.config.stem());
-  const RunFolderLock lock =
-      flags.resume.empty()
-          ? claim_run_folder(options.output, to_yaml(config))
-          : reclaim_run_folder(options.output, to_yaml(config),
-                               options.resume ? options.resume->info.step : 0);
+  const RunFolderLock lock = flags.resume.empty()
+                                 ? claim_run_folder(options.output, to_yaml(config))
+                                 : reclaim_run_folder(options.output, to_yaml(config));
+  cut_back(options);
   config.launch.on_stop = OnStop::ask;
-  // STUB config.launch.max_restarts = flags.max_restarts;
-  const auto before_restart = [&] {
+  config.launch.max_restarts = flags.max_restarts;
+  config.launch.before_restart = [&](std::int64_t /*restart*/) {
     options.resume = find_resume_point("auto", options.output, flags.resume_with_changes, config);
-    cut_metrics(options.output, options.resume ? options.resume->info.step : 0);
+    cut_back(options);
   };
-  (void)before_restart;
   return launch([&] { run_training(config, data, options); }, config.launch);
 }
 

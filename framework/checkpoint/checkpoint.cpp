@@ -370,4 +370,8 @@ std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints) {
   return std::nullopt;
 }
 
+std::int64_t set_aside_checkpoints(const fs::path& checkpoints, std::int64_t step) {
+  return storage::CheckpointFolder(checkpoints).set_aside_after(step);
+}
+
 }  // namespace lockstep

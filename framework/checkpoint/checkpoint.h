@@ -54,8 +54,8 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& folder,
                                const LoadOptions& options = {}, const AxisNames& axis_name = "data",
                                std::source_location where = std::source_location::current());
 
-/// What the manifest of a checkpoint says. DataError if that is damaged; of the files only the sizes
-/// are compared.
+/// What the manifest of a checkpoint says. DataError if that is damaged; of the files only the
+/// sizes are compared.
 [[nodiscard]] CheckpointInfo checkpoint_info(const std::filesystem::path& folder);
 
 /// Reads all of a checkpoint. DataError, naming file and reason, if it is damaged.
@@ -66,6 +66,10 @@ void verify_checkpoint(const std::filesystem::path& folder);
 /// process, for example before launch().
 [[nodiscard]] std::optional<std::filesystem::path> newest_checkpoint(
     const std::filesystem::path& checkpoints);
+
+/// Before a run goes on after `step`: gives checkpoints of later steps in the folder `checkpoints`
+/// other names (aside-step-NNNNNNNN), since they are no part of it any more. Returns how many.
+std::int64_t set_aside_checkpoints(const std::filesystem::path& checkpoints, std::int64_t step);
 
 /// Saves checkpoints of a run beside the training, in a folder that CheckpointFolder
 /// (storage/checkpoint_folder.h) describes. begin() copies the state to memory that is kept; all

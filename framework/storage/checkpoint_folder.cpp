@@ -196,6 +196,21 @@ void CheckpointFolder::prune(std::int64_t keep) const {
   }
 }
 
+std::int64_t CheckpointFolder::set_aside_after(std::int64_t step) const {
+  std::int64_t count = 0;
+  for (const std::int64_t later : steps()) {
+    if (later <= step) continue;
+    const fs::path aside = path_ / str("aside-", step_name(later));
+    remove_tree(aside);
+    rename_to(of_step(later), aside);
+    ++count;
+  }
+  if (count == 0) return 0;
+  if (is_here(of_step(step))) set_link(kLatest, step);
+  sync_folder(path_);
+  return count;
+}
+
 void CheckpointFolder::sweep() const {
   if (!is_here(path_)) return;
   for (const std::string& name : names_in(path_)) {

@@ -16,6 +16,7 @@ namespace lockstep::storage {
 ///   step-00002000/
 ///   latest           a link to the one that was published last
 ///   best             a link to the best, if the run names a figure for that
+///   aside-step-00002500/      one that a run left behind by going on from an earlier one
 ///   .step-00003000.tmp/       one that is being written, or whose writer was killed
 ///   .step-00000500.old.tmp/   one that is being removed
 ///
@@ -55,6 +56,10 @@ class CheckpointFolder {
   /// `latest` and `best` lead. Each is renamed first, so that a part of one never looks like a
   /// whole.
   void prune(std::int64_t keep) const;
+  /// Renames the checkpoints of steps after `step`: the run goes on from there, and they are no
+  /// part of it any more. Older ones that were set aside under these names are removed. Returns how
+  /// many.
+  std::int64_t set_aside_after(std::int64_t step) const;
   /// Removes what killed writers have left. No other process may be writing here.
   void sweep() const;
 

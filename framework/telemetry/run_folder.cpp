@@ -14,7 +14,6 @@
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/storage/file.h"
-#include "framework/telemetry/metrics.h"
 
 namespace fs = std::filesystem;
 
@@ -117,13 +116,11 @@ RunFolderLock claim_run_folder(const fs::path& folder, std::string_view config) 
   return RunFolderLock(folder);
 }
 
-RunFolderLock reclaim_run_folder(const fs::path& folder, std::string_view config,
-                                 std::int64_t step) {
+RunFolderLock reclaim_run_folder(const fs::path& folder, std::string_view config) {
   std::error_code error;
   if (!fs::exists(folder / kRunFiles[0], error)) return claim_run_folder(folder, config);
   RunFolderLock lock(folder);
   write_into(folder, [&] {
-    cut_metrics(folder, step);
     fs::remove(folder / kRunFiles[2], error);
     write_file_atomically(folder / kRunFiles[0], config);
   });

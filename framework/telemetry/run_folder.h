@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <ctime>
 #include <filesystem>
 #include <memory>
@@ -36,10 +35,9 @@ class RunFolderLock {
 /// or can't be written to. Temporary files of a run that was killed here are removed.
 RunFolderLock claim_run_folder(const std::filesystem::path& folder, std::string_view config);
 
-/// Claims `folder` for a run that goes on in it after `step`: its config.yaml becomes `config`, its
-/// metrics.jsonl ends with that step, and it has no result.json. A folder that holds no run is
-/// claimed as above. Throws ValueError also if another run is still going on there.
-RunFolderLock reclaim_run_folder(const std::filesystem::path& folder, std::string_view config,
-                                 std::int64_t step);
+/// Claims `folder` for a run that goes on in it: its config.yaml becomes `config`, and it has no
+/// result.json. A folder that holds no run is claimed as above. Throws ValueError also if another
+/// run is still going on there.
+RunFolderLock reclaim_run_folder(const std::filesystem::path& folder, std::string_view config);
 
 }  // namespace lockstep

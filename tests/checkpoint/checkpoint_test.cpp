@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -309,19 +311,69 @@ TEST_CASE("a damaged checkpoint is refused on all replicas before anything is re
   CHECK(newest_checkpoint(folder.path()) == std::nullopt);
 }
 
-TEST_CASE("a checkpoint that can't be written is an error on all replicas, and leaves the others") {
+TEST_CASE("a checkpoint that can't be written is an error on all replicas, and training goes on") {
   const Quiet quiet;
   const TemporaryFolder folder;
-  (void)trained({.replicas = 2}, adam(0), 0, kStepsBefore, "", folder.path());
-  const auto before = tensors_of(folder.path() / "latest");
-  std::ofstream(folder.path() / ".step-00000003.tmp") << "in the way";
   run({.replicas = 2}, [&] {
     OddModel model;
     ZeroTrainer trainer(model, adam(0));
-    const std::string message =
-        message_of<Error>([&] { save_checkpoint(folder.path(), {&trainer}, {.step = 3}); });
+    const std::string message = message_of<Error>(
+        [&] { save_checkpoint(folder.path() / "none" / "below", {&trainer}, {.step = 3}); });
     expect_contains(message, "the checkpoint of step 3 can't be saved: ");
+    expect_contains(message, "none/below can't be made: No such file or directory");
     train_step(trainer, model, 0, 1, "data");
+    save_checkpoint(folder.path(), {&trainer}, {.step = 1});
   });
-  CHECK(tensors_of(folder.path() / "latest") == before);
+  CHECK(newest_checkpoint(folder.path()) == folder.path() / "step-00000001");
+}
+
+TEST_CASE("what a replica tells arrives on all with the step, by any and by all") {
+  const Quiet quiet;
+  run({.replicas = 3}, [&] {
+    OddModel model;
+    ZeroTrainer trainer(model, adam(1));
+    const bool is_last = axis_index("data") == 2;
+    trainer.tell(is_last ? 6U : 4U);
+    const StepReport told = train_step(trainer, model, 0, 1, "data");
+    expect(told.told_by_any == 6 && told.told_by_all == 4, "the flags arrive");
+    const StepReport silent = train_step(trainer, model, 1, 1, "data");
+    expect(silent.told_by_any == 0 && silent.told_by_all == 0, "they are told once");
+  });
+}
+
+TEST_CASE("a saver writes beside the training, and keeps the newest and the best") {
+  const Quiet quiet;
+  const TemporaryFolder folder;
+  std::mutex mutex;
+  std::map<std::int64_t, Parameters> expected;
+  run({.replicas = 2, .backend = Backend::gloo}, [&] {
+    OddModel model;
+    ZeroTrainer trainer(model, adam(2));
+    CheckpointSaver saver(folder.path(), {.keep = 2});
+    constexpr std::uint32_t kReady = 1;
+    for (std::int64_t step = 0; step < 6; ++step) {
+      if (saver.is_ready()) trainer.tell(kReady);
+      const StepReport report = train_step(trainer, model, step, 1, "data");
+      if ((report.told_by_all & kReady) != 0) saver.advance();
+      saver.begin({&trainer}, {.step = step + 1}, /*is_best=*/step == 1);
+      expect(saver.pending() == step + 1, "a save is pending");
+      const auto whole = trainer.whole_parameters();
+      const std::lock_guard lock(mutex);
+      if (axis_index("data") == 0) expected[step + 1] = copies(model);
+    }
+    saver.finish();
+    expect(!saver.pending() && !saver.is_ready(), "none is pending");
+    expect(saver.staged_bytes() > 0, "the copy is kept");
+  });
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder.path())) {
+    names.insert(entry.path().filename());
+  }
+  CHECK(names ==
+        std::set<std::string>{"step-00000002", "step-00000005", "step-00000006", "latest", "best"});
+  for (const auto& [link, step] : std::map<std::string, int>{{"best", 2}, {"latest", 6}}) {
+    const Parameters loaded =
+        trained({.replicas = 1}, adam(0), step, step, folder.path() / link, "");
+    CHECK(first_difference(loaded, expected.at(step)) == "");
+  }
 }

@@ -226,6 +226,21 @@ TEST_CASE("what killed writers have left is in nobody's way") {
   CHECK(testing::entries(home.path()) == 3);
 }
 
+TEST_CASE("checkpoints after a step are set aside, and latest leads to it") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path());
+  CHECK(folder.set_aside_after(0) == 0);
+  for (const std::int64_t step : {1, 2, 3}) testing::publish_sample(folder, step);
+  CHECK(folder.set_aside_after(3) == 0);
+  CHECK(folder.set_aside_after(1) == 2);
+  CHECK(folder.steps() == Steps{1});
+  CHECK(fs::read_symlink(home.path() / "latest") == "step-00000001");
+  CHECK_NOTHROW(CheckpointReader(home.path() / "aside-step-00000003").verify());
+  testing::publish_sample(folder, 3);
+  CHECK(folder.set_aside_after(1) == 1);
+  CHECK(testing::entries(home.path()) == 4);
+}
+
 TEST_CASE("several processes begin a checkpoint at once") {
   for (int round = 0; round < 20; ++round) {
     const testing::TemporaryFolder home;

@@ -3,6 +3,9 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <string>
 
@@ -201,6 +204,23 @@ TEST_CASE("steps that were skipped stand after the steps, if there are any", "[t
 TEST_CASE("a result without evaluation or a finite loss says so", "[telemetry]") {
   const std::string text = result_json({.loss = std::nan("")});
   CHECK_THAT(text, ContainsSubstring("\"loss\": null,\n  \"eval\": {},\n"));
+}
+
+TEST_CASE("metrics are cut behind a step, and torn lines go") {
+  const TemporaryFolder folder;
+  const std::string kept = "{\"step\":1,\"loss\":2}\n{\"step\":2}\n{\"step\":2,\"eval\":1}\n";
+  for (const std::string later :
+       {"", "{\"step\":3}\n{\"step\":4}\n", "{\"step\":2,\"lo", "{\"step\":2}", "x\n{\"step\":1}\n",
+        "[1]\n", "{\"step\":1.5}\n"}) {
+    INFO(later);
+    (void)folder.write("metrics.jsonl", kept + later);
+    cut_metrics(folder.path(), 2);
+    std::ifstream in(folder.path() / "metrics.jsonl");
+    CHECK(std::string(std::istreambuf_iterator<char>(in), {}) == kept);
+  }
+  const TemporaryFolder empty;
+  cut_metrics(empty.path(), 2);
+  CHECK(std::filesystem::is_empty(empty.path()));
 }
 
 TEST_CASE("a result that can't be written is an error that names the file", "[telemetry]") {

@@ -121,6 +121,24 @@ TEST_CASE("a run folder that is missing is made, one without a run is taken", "[
   CHECK(read_text(folder / "notes.txt") == "mine");
 }
 
+TEST_CASE("a run goes on in its folder, but not beside another", "[telemetry]") {
+  const TemporaryFolder home;
+  const fs::path folder = home.path() / "run";
+  {
+    const RunFolderLock lock = reclaim_run_folder(folder, "a: 1\n");
+    CHECK(read_text(folder / "config.yaml") == "a: 1\n");
+    CHECK_THROWS_WITH(
+        reclaim_run_folder(folder, "b: 1\n"),
+        "output folder " + folder.string() + " is in use: another run is going on there");
+    CHECK(read_text(folder / "config.yaml") == "a: 1\n");
+  }
+  write_text(folder / "result.json", "{}");
+  write_text(folder / "metrics.jsonl", "");
+  const RunFolderLock lock = reclaim_run_folder(folder, "b: 1\n");
+  CHECK(read_text(folder / "config.yaml") == "b: 1\n");
+  CHECK(entries(folder) == 2);
+}
+
 TEST_CASE("of runs that want a folder at once, one gets it") {
   const bool nameless = GENERATE(true, false);  // whether the file system has files without names
   for (int round = 0; round < 20; ++round) {

@@ -185,3 +185,97 @@ TEST_CASE("Ctrl-C and SIGTERM end a run at a step, with a checkpoint from which 
     }
   }
 }
+
+TEST_CASE("a changed key is named with both values, and refused where it changes the result") {
+  const TemporaryFolder folder;
+  const Flags flags = job("compression", 24) + Flags{"--output", "run", "--resume", "auto"};
+  const auto contains = [](const std::string& part) { return Catch::Matchers::Contains(part); };
+  REQUIRE(train(folder.path(), flags).status == 0);
+  const Ended refused = train(folder.path(), flags + set("optimizer.lr=0.5 trainer.seed=7"));
+  CHECK(refused.status == 2);
+  CHECK_THAT(refused.err, contains("optimizer.lr was 0.0004, is 0.5, trainer.seed was 0, is 7. "
+                                   "That changes what is computed: begin a new run, or add "
+                                   "--resume-with-changes"));
+  const Ended threads = train(folder.path(), flags + set("parallel.threads_per_replica=7"));
+  CHECK(threads.status == 2);
+  CHECK_THAT(threads.err, contains("parallel.threads_per_replica was "));
+  const Ended longer = train(folder.path(), flags +
+                                                set("trainer.steps=30 data.batch_size=16 "
+                                                    "parallel.replicas=3 optimizer.lr=0.0005") +
+                                                Flags{"--resume-with-changes"});
+  INFO(longer.out << longer.err);
+  REQUIRE(longer.status == 0);
+  CHECK_THAT(longer.out, contains("going on after step 24 (768 samples) from ") &&
+                             contains("  parallel.replicas was 4, is 3\n") &&
+                             contains("  data.batch_size was 8, is 16\n"));
+  // Six steps of 32 samples are left: four of 48.
+  const Json result = read_json(folder.path() / "run/result.json");
+  CHECK(result["steps"] == 28);
+  CHECK(metrics_of(folder.path() / "run").back()["samples"] == 768 + 4 * 48);
+  REQUIRE(result["waived"].size() == 2);
+  CHECK_THAT(result["waived"][0].get<std::string>(), contains("among 3"));
+  CHECK_THAT(result["waived"][1].get<std::string>(),
+             contains("optimizer.lr was 0.0004, is 0.0005"));
+}
+
+TEST_CASE("a run goes on from an earlier checkpoint, and past damaged ones with a line for each") {
+  const TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  const Flags run_flags = job("accumulation", 24) + set("checkpoint.keep=9");
+  const Flags flags = run_flags + Flags{"--output", "run"};
+  REQUIRE(train(folder.path(), flags).status == 0);
+  const Json whole = read_json(run / "result.json");
+  const auto metrics = metrics_of(run);
+  fs::resize_file(run / "checkpoints/step-00000024/manifest.json", 100);
+  fs::remove(run / "checkpoints/step-00000020/shard-00002-of-00004.safetensors");
+  const Ended skipped = train(folder.path(), flags + Flags{"--resume", "auto"});
+  INFO(skipped.out << skipped.err);
+  REQUIRE(skipped.status == 0);
+  CHECK_THAT(skipped.err, Catch::Matchers::Contains("skipping a checkpoint: ") &&
+                              Catch::Matchers::Contains("step-00000024/manifest.json") &&
+                              Catch::Matchers::Contains("shard-00002-of-00004.safetensors"));
+  CHECK_THAT(skipped.out, Catch::Matchers::Contains("going on after step 16 "));
+  CHECK(read_json(run / "result.json")["parameters_sha256"] == whole["parameters_sha256"]);
+  CHECK(metrics_of(run) == metrics);
+  // Without --output it goes on in the folder of its run.
+  const Ended earlier = train(
+      folder.path(), job("accumulation", 24) + Flags{"--resume", "run/checkpoints/step-00000008"});
+  INFO(earlier.out << earlier.err);
+  REQUIRE(earlier.status == 0);
+  CHECK_THAT(earlier.err, Catch::Matchers::Contains(" of steps after 8 set aside, in whose place"));
+  CHECK(metrics_of(run) == metrics);
+  CHECK(fs::exists(run / "checkpoints/aside-step-00000012"));
+  const Ended damaged = train(folder.path(), flags + Flags{"--resume", "run/checkpoints/none"});
+  CHECK(damaged.status == 2);
+}
+
+TEST_CASE("without checkpoints nothing is left, and --resume auto begins anew") {
+  const TemporaryFolder folder;
+  const Flags flags = job("accumulation", 8) + set("checkpoint.save=none") +
+                      Flags{"--output", "run", "--resume", "auto"};
+  for (int round = 0; round < 2; ++round) {
+    const Ended end = train(folder.path(), flags);
+    INFO(end.err);
+    REQUIRE(end.status == 0);
+    CHECK(!fs::exists(folder.path() / "run/checkpoints"));
+    CHECK(metrics_of(folder.path() / "run").size() == 4);
+  }
+}
+
+TEST_CASE("a job that has lost a replica starts again by itself, and counts that") {
+  const TemporaryFolder folder;
+  constexpr std::int64_t kSteps = 400;
+  REQUIRE(train(folder.path(), job("accumulation", kSteps) + Flags{"--output", "whole"}).status ==
+          0);
+  ChildProgram program(
+      train_command(job("accumulation", kSteps) + Flags{"--output", "run", "--max-restarts", "2"}),
+      folder.path());
+  REQUIRE(eventually([&] { return fs::exists(folder.path() / "run/checkpoints/latest"); }));
+  REQUIRE(::kill(children_of(program.pid()).at(2), SIGKILL) == 0);
+  const Ended end = program.wait();
+  INFO(end.out << end.err);
+  REQUIRE(end.status == 0);
+  CHECK_THAT(end.err, Catch::Matchers::Contains("starting again in 1 s (restart 1 of 2)"));
+  CHECK(read_json(folder.path() / "run/result.json")["restarts"] == 1);
+  check_same(folder.path() / "run", folder.path() / "whole");
+}

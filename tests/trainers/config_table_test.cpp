@@ -76,6 +76,12 @@ const std::vector<Sample> kSamples{
     {"trainer.clip_value", {"0.5"}, "0"},
     {"trainer.log_every", {"3"}, "0"},
     {"trainer.eval_every", {"3"}, "-1"},
+    {"checkpoint.save", {"none"}, "all"},
+    {"checkpoint.every", {"3"}, "-1"},
+    {"checkpoint.keep", {"1"}, "0"},
+    {"checkpoint.async", {"false"}, "0"},
+    {"checkpoint.on_error", {"warn"}, "skip"},
+    {"checkpoint.best", {"loss", "accuracy"}, "f1"},
 };
 
 Config config_with(const Sets& sets) {

@@ -166,9 +166,9 @@ TEST_CASE("keys that are not known, or not here") {
         "c.yaml:3:11: unknown key 'warmup' in trainer: its keys are epochs, steps, seed, "
         "accumulate, precision, non_finite, check_every, clip_norm, clip_value, log_every, "
         "eval_every");
-  CHECK(error_of("checkpoint: {every: 3}") ==
-        "c.yaml:3:1: unknown key 'checkpoint': the sections are model, data, optimizer, schedule, "
-        "parallel, trainer");
+  CHECK(error_of("plots: {every: 3}") ==
+        "c.yaml:3:1: unknown key 'plots': the sections are model, data, optimizer, schedule, "
+        "parallel, trainer, checkpoint");
   CHECK(error_of("trainer:\n  seed: 1\n  seed: 2") ==
         "c.yaml:5:3: duplicate key 'seed', the first is at c.yaml:4:3");
   CHECK(error_of("trainer: 3") ==
@@ -407,6 +407,13 @@ TEST_CASE("all problems of a config are told at once, those of the flags behind 
         "--set parallel.zero_stage=4: parallel.zero_stage: must be from 0 to 3, is 4\n"
         "--set schedule.name=step: schedule.step_size is missing: an integer, at least 1\n"
         "--set optimizer.eps=0: optimizer.eps: belongs to optimizer adam or adamw, not to sgd");
+}
+
+TEST_CASE("a section may be written as the value of its first key, if the table says so") {
+  CHECK(parse(kNames + "checkpoint: none").checkpoint.save == CheckpointOptions::Save::none);
+  CHECK(parse(kNames + "checkpoint: {save: none}") == parse(kNames + "checkpoint: none"));
+  CHECK_THAT(error_of("checkpoint: nothing"),
+             StartsWith("c.yaml:3:13: checkpoint.save: must be state or none, is "));
 }
 
 TEST_CASE("of a config of thousands of problems the first twenty are told, and that quickly") {

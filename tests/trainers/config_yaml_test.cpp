@@ -67,6 +67,13 @@ class RandomConfig {
     if (coin()) config.zero.clip_value = any_positive();
     config.trainer.log_every = 1 + below(1000000000);
     config.trainer.eval_every = positive() - 1;
+    config.checkpoint = {
+        .save = coin() ? CheckpointOptions::Save::state : CheckpointOptions::Save::none,
+        .every = positive() - 1,
+        .keep = static_cast<std::int64_t>(1 + below(1'000'000)),
+        .async = coin(),
+        .on_error = coin() ? CheckpointOptions::OnError::stop : CheckpointOptions::OnError::warn,
+        .best = pick({"none", "loss", "accuracy"})};
     return config;
   }
 
@@ -167,7 +174,14 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  clip_norm: null\n"
         "  clip_value: null\n"
         "  log_every: 20\n"
-        "  eval_every: 0\n");
+        "  eval_every: 0\n"
+        "checkpoint:\n"
+        "  save: state\n"
+        "  every: 0\n"
+        "  keep: 3\n"
+        "  async: true\n"
+        "  on_error: stop\n"
+        "  best: none\n");
   const std::string adam = to_yaml(
       parse("model: {name: mlp}\ndata: {name: fashion_mnist, root: /a b}\noptimizer: {name: adam, "
             "lr: 0.001}\ntrainer: {clip_norm: 0.5}"));
