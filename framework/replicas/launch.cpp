@@ -256,6 +256,8 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
 
 [[noreturn]] void run_as_process(const ReplicaFunction& function, const LaunchOptions& options,
                                  const std::string& where, const replicas::WorkerPlace& place) {
+  // It may come to the whole process group; the launcher is asked.
+  if (options.on_stop == OnStop::ask) std::signal(SIGTERM, SIG_IGN);
   // Kept to the end: the launcher takes its closing for this process' end.
   const auto store = std::make_shared<comm::SocketStore>(place.store);
   std::shared_ptr<comm::HostMemory> memory;

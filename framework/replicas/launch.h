@@ -80,7 +80,7 @@ struct LaunchOptions {
 ///   math threads, LibTorch, BLAS.
 /// - **Stops.** With OnStop::ask, replicas that see stop_requested() save and return. If one fails
 ///   instead, that is the root cause, with its status. Workers are asked through the launcher
-///   alone: a SIGTERM for them, or for the whole process group, ends them.
+///   alone: they ignore both signals, which may come to the whole process group.
 /// - **Restarts.** A job that would end with status 3, other than by a CollectiveMismatch, has lost
 ///   a replica. It is started again as a whole, up to `max_restarts` times, after stderr has told
 ///   the root cause. Nothing is left of its processes and their memory: functions begin anew, and

@@ -32,6 +32,8 @@ class StopSignals {
   /// be 0 and outlive this.
   explicit StopSignals(Word* asked = nullptr);
 
+  /// Whether the first signal only asks.
+  [[nodiscard]] bool asks() const noexcept { return asked_ != nullptr; }
   /// The signal that asks, or 0.
   [[nodiscard]] int asked() const noexcept;
   /// The signal that ends the job, or 0.

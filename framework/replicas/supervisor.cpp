@@ -214,13 +214,6 @@ bool succeeded(const Watched& worker) {
          (worker.wait_status == kTaken || worker.wait_status == 0);
 }
 
-// Whether this signal ended the worker, which had not failed before.
-bool killed_by(const Watched& worker, int signal) {
-  if (worker.reported && !worker.reported->done()) return false;
-  const int status = worker.wait_status.value_or(kTaken);
-  return status != kTaken && WIFSIGNALED(status) && WTERMSIG(status) == signal;
-}
-
 // How a job ended: launch()'s status, and what is to be said of it.
 struct End {
   int status;
@@ -255,6 +248,7 @@ class Supervisor {
       root = root_cause();  // before the others are ended
     }
     for (const int ask : {SIGTERM, SIGKILL}) {
+      if (ask == SIGTERM && stop_.asks()) continue;  // which replicas then ignore
       for (const Watched& w : workers_) {
         if (!w.wait_status) ::kill(w.pid, ask);
       }
@@ -263,9 +257,7 @@ class Supervisor {
     drain();
     End end{3, "Timeout: " + still};
     if (root != nullptr) end = explain(*root);
-    // A signal to the whole process group both asks for an end and is one.
-    const bool is_asked = is_well || (root != nullptr && killed_by(*root, stop_.asked()));
-    if (signal != 0 || is_asked) {
+    if (signal != 0 || is_well) {
       const int by = signal != 0 ? signal : stop_.asked();
       end = {128 + by, stopped_text(by), false};
     }

@@ -102,14 +102,15 @@ TEST_CASE("a job that is asked to stop: every replica sees it, and the status na
   }
 }
 
-TEST_CASE("a job that is asked to stop: Ctrl-C on a terminal reaches the whole process group") {
-  for (const LaunchOptions& options : stoppable_jobs()) {
-    INFO(kind_of(options));
-    Steps job(options);
-    (void)::kill(-job.program.pid(), SIGINT);
+TEST_CASE("a job that is asked to stop: the signal may come to the whole process group") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Steps job({.replicas = kReplicas, .on_stop = OnStop::ask});
+    REQUIRE(::kill(-job.program.pid(), signal) == 0);
     const Ended end = job.program.wait();
-    CHECK(end.status == 128 + SIGINT);
+    INFO(end.err);
+    CHECK(end.status == 128 + signal);
     CHECK(job.saw.set() == kReplicas);
+    CHECK(last_words(end) == stopped_line(signal));
   }
 }
 
@@ -160,16 +161,6 @@ TEST_CASE("a job that is asked to stop: what fails then is the root cause, with 
       CHECK_THAT(last_words(end), ContainsSubstring(failure.text));
     }
   }
-}
-
-TEST_CASE("a job that is asked to stop by a SIGTERM that ends its workers is stopped by SIGTERM") {
-  Steps job({.replicas = kReplicas, .on_stop = OnStop::ask}, block);
-  (void)::kill(-job.program.pid(), SIGTERM);
-  const Ended end = job.program.wait();
-  INFO(end.err);
-  CHECK(end.status == 128 + SIGTERM);
-  CHECK(last_words(end) == stopped_line(SIGTERM));
-  CHECK(all_ended(job.pids));
 }
 
 TEST_CASE("stop_requested: the end of others never sets it, nor a SIGTERM to a worker") {

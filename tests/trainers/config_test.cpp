@@ -413,7 +413,7 @@ TEST_CASE("a section may be written as the value of its first key, if the table 
   CHECK(parse(kNames + "checkpoint: none").checkpoint.save == CheckpointOptions::Save::none);
   CHECK(parse(kNames + "checkpoint: {save: none}") == parse(kNames + "checkpoint: none"));
   CHECK_THAT(error_of("checkpoint: nothing"),
-             StartsWith("c.yaml:3:13: checkpoint.save: must be state or none, is "));
+             StartsWith("c.yaml:3:13: checkpoint.save: must be one of state, none, is "));
 }
 
 TEST_CASE("of a config of thousands of problems the first twenty are told, and that quickly") {
