@@ -41,6 +41,7 @@
 #include "framework/training/averaging_options.h"
 #include "framework/training/block.h"
 #include "framework/training/data_parallel.h"
+#include "framework/training/deferred_parameters.h"
 #include "framework/training/dropout.h"
 #include "framework/training/memory_prediction.h"
 #include "framework/training/process_generator.h"

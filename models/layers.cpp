@@ -1,5 +1,8 @@
 #include "models/layers.h"
 
+#include <functional>
+#include <utility>
+
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
 
@@ -11,30 +14,24 @@ namespace lockstep {
 
 namespace {
 
-thread_local bool shapes_only = false;
-
-at::Tensor floats(const std::vector<std::int64_t>& sizes) {
-  return at::empty(
-      sizes, at::TensorOptions().dtype(at::kFloat).device(shapes_only ? at::kMeta : at::kCPU));
+// What `make` makes, now or later.
+at::Tensor now_or_deferred(const std::vector<std::int64_t>& sizes,
+                           std::function<at::Tensor()> make) {
+  DeferredValues* const deferred = DeferredValues::current();
+  return deferred == nullptr ? make() : deferred->deferred(sizes, std::move(make));
 }
 
 }  // namespace
 
-ShapesOnly::ShapesOnly() : outer_(shapes_only) {
-  shapes_only = true;
-}
-
-ShapesOnly::~ShapesOnly() {
-  shapes_only = outer_;
-}
-
 at::Tensor uniform(const std::vector<std::int64_t>& sizes, double bound, const Key& key) {
-  if (shapes_only) return floats(sizes);
-  return floats(sizes).uniform_(-bound, bound, at::detail::createCPUGenerator(key.bits()));
+  return now_or_deferred(sizes, [=] {
+    return at::empty(sizes, at::kFloat)
+        .uniform_(-bound, bound, at::detail::createCPUGenerator(key.bits()));
+  });
 }
 
 at::Tensor constant(const std::vector<std::int64_t>& sizes, double value) {
-  return floats(sizes).fill_(value);
+  return now_or_deferred(sizes, [=] { return at::empty(sizes, at::kFloat).fill_(value); });
 }
 
 void check_inputs(std::string_view model, const at::Tensor& inputs, std::int64_t features) {

@@ -10,6 +10,8 @@
 
 namespace lockstep {
 
+// Under DeferredValues (model.h) parameters are made without values, and get them later.
+
 /// A float32 tensor of `sizes` with values uniform in [-bound, bound), a pure function of its
 /// arguments: the same bits in any thread, whatever else has been drawn.
 [[nodiscard]] at::Tensor uniform(const std::vector<std::int64_t>& sizes, double bound,

@@ -1,6 +1,9 @@
 #include "models/model.h"
 
+#include <utility>
 #include <vector>
+
+#include <ATen/ops/empty.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
@@ -48,11 +51,54 @@ std::shared_ptr<Model> make_model(const ModelOptions& options, std::int64_t feat
     throw ValueError(str("model ", options.name, ": outputs must be at least 1, not ", outputs));
   }
   for (const Registered& model : registry()) {
-    if (model.name == options.name) return model.make(options, features, outputs, Key(seed));
+    if (model.name != options.name) continue;
+    auto made = model.make(options, features, outputs, Key(seed));
+    if (DeferredValues* const deferred = DeferredValues::current()) deferred->hand_over(*made);
+    return made;
   }
   throw ValueError(str("unknown model '", options.name, "'",
                        did_you_mean(options.name, model_names()), "; known are ",
                        join(model_names())));
+}
+
+namespace {
+
+thread_local DeferredValues* current_deferred = nullptr;
+
+}  // namespace
+
+DeferredValues::DeferredValues() : outer_(std::exchange(current_deferred, this)) {}
+
+DeferredValues::~DeferredValues() {
+  current_deferred = outer_;
+}
+
+DeferredValues* DeferredValues::current() noexcept {
+  return current_deferred;
+}
+
+at::Tensor DeferredValues::deferred(const std::vector<std::int64_t>& sizes,
+                                    std::function<at::Tensor()> make) {
+  made_.push_back(
+      {at::empty(sizes, at::TensorOptions(at::kFloat).device(at::kMeta)), std::move(make)});
+  return made_.back().parameter;
+}
+
+void DeferredValues::hand_over(Model& model) {
+  for (const auto& item : model.named_parameters()) {
+    for (const Made& made : made_) {
+      if (item.value().is_same(made.parameter)) model.initial_values_[item.key()] = made.make;
+    }
+  }
+  made_.clear();
+}
+
+at::Tensor Model::initial_value(const std::string& name) const {
+  const auto found = initial_values_.find(name);
+  if (found == initial_values_.end()) {
+    throw ValueError(str("model ", this->name(), " has no deferred parameter '", name, "'"));
+  }
+  return found->second();
 }
 
 at::Tensor outputs_of(Model& model, const at::Tensor& inputs) {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <torch/nn/module.h>
 
@@ -18,6 +20,15 @@ class Model : public torch::nn::Module {
   /// The outputs (samples, outputs) for `inputs` (samples, features). Throws ValueError for inputs
   /// of another shape.
   virtual at::Tensor forward(const at::Tensor& inputs) = 0;
+
+  /// The first values of parameter `name`, float32, with the bits that make_model gives it. For a
+  /// model that make_model made under DeferredValues: this makes it piece by piece, for
+  /// ZeroOptions::initialize. ValueError for another model, and for a name that it does not have.
+  [[nodiscard]] at::Tensor initial_value(const std::string& name) const;
+
+ private:
+  friend class DeferredValues;
+  std::map<std::string, std::function<at::Tensor()>> initial_values_;
 };
 
 /// The model that `options` name, its parameters float32. They depend on the options, `features`,
@@ -27,16 +38,30 @@ class Model : public torch::nn::Module {
                                                 std::int64_t outputs, std::uint64_t seed);
 
 /// While this lives, models that this thread makes have parameters on the meta device, without
-/// values or memory. For looking at their shapes.
-class ShapesOnly {
+/// values or memory: for looking at their shapes, and for a ZeroTrainer that makes the values
+/// (Model::initial_value()).
+class DeferredValues {
  public:
-  ShapesOnly();
-  ~ShapesOnly();
-  ShapesOnly(const ShapesOnly&) = delete;
-  ShapesOnly& operator=(const ShapesOnly&) = delete;
+  DeferredValues();
+  ~DeferredValues();
+  DeferredValues(const DeferredValues&) = delete;
+  DeferredValues& operator=(const DeferredValues&) = delete;
+
+  /// The innermost that lives in this thread; nullptr: none.
+  [[nodiscard]] static DeferredValues* current() noexcept;
+  /// A parameter whose values `make` makes.
+  [[nodiscard]] at::Tensor deferred(const std::vector<std::int64_t>& sizes,
+                                    std::function<at::Tensor()> make);
+  /// Gives a new model what makes its parameters' values.
+  void hand_over(Model& model);
 
  private:
-  bool outer_;
+  struct Made {
+    at::Tensor parameter;
+    std::function<at::Tensor()> make;
+  };
+  std::vector<Made> made_;  // of the model that is being made
+  DeferredValues* outer_;
 };
 
 /// model.forward(inputs) for float32 `inputs`, computed in the dtype of the model's parameters. The

@@ -58,7 +58,6 @@ void check_warmup(const Config& config, const DataSets& data, keys::YamlProblems
 void check_parameter_groups(const Config& config, const DataSets& data,
                             keys::YamlProblems& problems) {
   if (config.zero.optimizer.groups.empty()) return;
-  const ShapesOnly scope;
   const auto model = make_model(config, data);
   const std::vector<std::string> names = training::module_parameters(*model).names;
   OptimizerOptions right;

@@ -1,12 +1,15 @@
 #include "trainers/config_options.h"
 
+#include <string>
+
 #include <torch/nn/module.h>
 
 namespace lockstep {
 
-ZeroOptions zero_options(const Config& config) {
+ZeroOptions zero_options(const Config& config, const Model& model) {
   ZeroOptions options = config.zero;
   options.axis_name = config.launch.axis_name;
+  options.initialize = [&model](const std::string& name) { return model.initial_value(name); };
   return options;
 }
 
@@ -19,6 +22,7 @@ SamplerOptions sampler_options(const Config& config, const DataSets& data, std::
 }
 
 std::shared_ptr<Model> make_model(const Config& config, const DataSets& data) {
+  const DeferredValues scope;
   auto model =
       make_model(config.model, data.train->features(), data.train->outputs(), config.zero.seed);
   if (config.trainer.precision == Precision::bf16) model->to(at::kBFloat16);

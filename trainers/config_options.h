@@ -13,14 +13,15 @@ namespace lockstep {
 
 /// A config as options for the parts of the framework.
 
-/// config.zero over the axis that launch() binds.
-[[nodiscard]] ZeroOptions zero_options(const Config& config);
+/// config.zero over the axis that launch() binds, for a model of make_model(), which must live
+/// until the trainer is made.
+[[nodiscard]] ZeroOptions zero_options(const Config& config, const Model& model);
 
 /// For the training set in a job of `replicas`.
 [[nodiscard]] SamplerOptions sampler_options(const Config& config, const DataSets& data,
                                              std::int64_t replicas);
 
-/// The model for these data, in the config's precision.
+/// The model for these data, in the config's precision, its parameters on the meta device.
 [[nodiscard]] std::shared_ptr<Model> make_model(const Config& config, const DataSets& data);
 
 /// The steps of the run, from its beginning. ValueError if its epochs have more samples than fit in

@@ -1,5 +1,6 @@
 #include "trainers/memory_report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <utility>
@@ -23,12 +24,8 @@ struct Category {
 constexpr Category kCategories[] = {{"parameters", &MemoryUse::parameters},
                                     {"gradients", &MemoryUse::gradients},
                                     {"optimizer state", &MemoryUse::optimizer_state},
-                                    {"communication", &MemoryUse::communication}};
-
-std::shared_ptr<Model> shapes_of(const Config& config, const DataSets& data) {
-  const ShapesOnly scope;
-  return make_model(config, data);
-}
+                                    {"communication", &MemoryUse::communication},
+                                    {"checkpoint", &MemoryUse::checkpoint}};
 
 ReplicaPlacement placement_of(const LaunchOptions& launch) {
   const bool is_gloo = launch.backend == Backend::gloo;
@@ -47,27 +44,36 @@ std::string row(const std::string& name, const std::string& replica, const std::
 }  // namespace
 
 HostMemoryUse predicted_memory(const Config& config, const DataSets& data) {
-  const auto model = shapes_of(config, data);
-  return predicted_memory(*model, zero_options(config), placement_of(config.launch));
+  const auto model = make_model(config, data);
+  const ZeroOptions options = zero_options(config, *model);
+  const ReplicaPlacement placement = placement_of(config.launch);
+  HostMemoryUse use = predicted_memory(*model, options, placement);
+  if (config.checkpoint.save == CheckpointOptions::Save::state) {
+    const HostMemoryUse saved = predicted_checkpoint(*model, options, placement);
+    use.largest.checkpoint = saved.largest.checkpoint;
+    use.host.checkpoint = saved.host.checkpoint;
+  }
+  return use;
 }
 
 void check_memory(const Config& config, const DataSets& data) {
   const HostMemoryUse use = predicted_memory(config, data);
   const auto available = static_cast<std::int64_t>(available_memory());
-  if (use.host.total() <= available) return;
+  const std::int64_t most = std::max(use.host.total(), use.host.at_start());
+  if (most <= available) return;
   std::vector<std::string> parts;
   for (const Category& category : kCategories) {
     parts.push_back(str(category.name, " ", text_of_bytes(use.host.*category.bytes)));
   }
   throw ValueError(str("this job does not fit: on this host it takes ",
-                       text_of_bytes(use.host.total()), " (", join(parts),
+                       text_of_bytes(most), " (", join(parts),
                        ") beside activations and data, and ", text_of_bytes(available),
                        " of memory are left. A smaller model, fewer replicas or a higher "
                        "parallel.zero_stage need less"));
 }
 
 std::string dry_run_text(const Config& config, const DataSets& data) {
-  const auto model = shapes_of(config, data);
+  const auto model = make_model(config, data);
   std::int64_t count = 0;
   for (const at::Tensor& parameter : model->parameters()) count += parameter.numel();
   const HostMemoryUse use = predicted_memory(config, data);
@@ -84,8 +90,10 @@ std::string dry_run_text(const Config& config, const DataSets& data) {
             text_of_bytes(use.largest.*category.bytes), text_of_bytes(use.host.*category.bytes));
   }
   text += row("in all", text_of_bytes(use.largest.total()), text_of_bytes(use.host.total()));
+  text += row("at the start", text_of_bytes(use.largest.at_start()),
+              text_of_bytes(use.host.at_start()));
   const auto available = static_cast<std::int64_t>(available_memory());
-  if (use.host.total() > available) {
+  if (std::max(use.host.total(), use.host.at_start()) > available) {
     text += str("This host has ", text_of_bytes(available), " left: the job does not fit.\n");
   }
   return text + "Activations, data and LibTorch itself come on top. Nothing was started.\n";

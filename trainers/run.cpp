@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <unistd.h>
@@ -82,7 +84,7 @@ class TrainingRun {
         course_(course_of(config, data, replicas_, sampler_, resume_)),
         model_(make_model(config, data)),
         named_(parameter_map(*model_)) {
-    trainer_ = std::make_unique<ZeroTrainer>(*model_, zero_options(config),
+    trainer_ = std::make_unique<ZeroTrainer>(*model_, zero_options(config, *model_),
                                              std::source_location::current());
     checkpoints_ = std::make_unique<RunCheckpoints>(config, options.output, *trainer_);
     if (replica_ == 0) reporter_ = std::make_unique<Reporter>(options);
@@ -112,8 +114,9 @@ class TrainingRun {
     const CheckpointInfo& info = point.info;
     samples_ = course_.first_sample;
     skipped_steps_ = info.counts.at(kSkippedCount);
+    loss_ = at::full({}, std::numeric_limits<double>::quiet_NaN());  // until the next step
     for (const auto& [name, value] : info.figures) {
-      if (name == kLossFigure) loss_ = at::tensor(value, at::kFloat);
+      if (name == kLossFigure) loss_ = at::full({}, value, at::kFloat);
       if (name == kBestFigure) best_ = value;
       if (name == kElapsedFigure) elapsed_before_ = std::chrono::duration<double>(value);
       if (name.starts_with(kEvalFigures)) eval_[name.substr(kEvalFigures.size())] = value;
@@ -349,14 +352,18 @@ class TrainingRun {
 
   // All replicas together: the largest and the sum of each category, the sum of what is resident.
   MemoryReport memory_report() const {
-    const MemoryUse own = trainer_->memory();
+    MemoryUse own = trainer_->memory();
+    own.checkpoint = checkpoints_->staged_bytes();
     const auto of_all = [&](const auto& over, std::int64_t parameters) {
       const Tensor bytes =
-          over(at::tensor({parameters, own.gradients, own.optimizer_state, own.communication}));
+          over(at::tensor({parameters, own.gradients, own.optimizer_state, own.communication,
+                           own.checkpoint, own.initialization}));
       return MemoryUse{.parameters = bytes[0].item<std::int64_t>(),
                        .gradients = bytes[1].item<std::int64_t>(),
                        .optimizer_state = bytes[2].item<std::int64_t>(),
                        .communication = bytes[3].item<std::int64_t>(),
+                       .checkpoint = bytes[4].item<std::int64_t>(),
+                       .initialization = bytes[5].item<std::int64_t>(),
                        .shared_parameters = own.shared_parameters};
     };
     HostMemoryUse measured{

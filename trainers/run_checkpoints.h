@@ -26,6 +26,8 @@ class RunCheckpoints {
   void finish();
   /// Steps of the last checkpoint that is whole or being saved; -1: none.
   [[nodiscard]] std::int64_t last_step() const noexcept { return last_step_; }
+  /// CheckpointSaver's.
+  [[nodiscard]] std::int64_t staged_bytes() const { return saver_.staged_bytes(); }
 
  private:
   // A failure ends the run or is logged, as the config says.

@@ -89,6 +89,8 @@ Json memory_json(const HostMemoryUse& use) {
           {"gradients", use.largest.gradients},
           {"optimizer_state", use.largest.optimizer_state},
           {"communication", use.largest.communication},
+          {"checkpoint", use.largest.checkpoint},
+          {"initialization", use.largest.initialization},
           {"host", use.host.total()}};
 }
 

@@ -16,12 +16,14 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
+#include "framework/training/module_parameters.h"
 
 namespace lockstep::training {
 
 void start_alike(const std::vector<at::Tensor>& tensors, const AxisNames& axis_name) {
   const c10::AutoGradMode no_grad(false);
   for (const at::Tensor& tensor : tensors) {
+    if (lacks_memory(tensor)) continue;
     // variable_data() counts versions of its own: another trainer of the parameter may go on.
     const at::Tensor values = tensor.variable_data();
     const at::Tensor message = values.contiguous();
@@ -79,7 +81,8 @@ void check_same_model(const std::vector<std::string>& names, const std::vector<a
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < names.size(); ++i) {
     lines.push_back(describe(names[i], tensors[i]) +
-                    (tensors[i].requires_grad() ? "" : ", frozen"));
+                    (tensors[i].requires_grad() ? "" : ", frozen") +
+                    (lacks_memory(tensors[i]) ? ", on the meta device" : ""));
   }
   check_same_model("parameter", lines, axis_name);
 }

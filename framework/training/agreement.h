@@ -12,12 +12,13 @@
 
 namespace lockstep::training {
 
-/// Gives `tensors` replica 0's values on all replicas of the axis. All replicas together.
+/// Gives `tensors` replica 0's values on all replicas of the axis; not those that lack memory.
+/// All replicas together.
 void start_alike(const std::vector<at::Tensor>& tensors, const AxisNames& axis_name);
 
 /// Throws ValueError unless the replicas' parameters have the same names, shapes and dtypes, in the
-/// same order, and the same parameters require a gradient. The message names the first that differs
-/// and the replicas. All replicas together.
+/// same order, and the same parameters require a gradient and are deferred. The message names the
+/// first that differs and the replicas. All replicas together.
 void check_same_model(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
                       const AxisNames& axis_name);
 /// The same check for other parts of a model: things of a `kind`, each described in a line.

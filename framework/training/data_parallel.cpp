@@ -41,6 +41,7 @@ DataParallel::DataParallel(torch::nn::Module* module, training::ModuleParameters
   const CalledFrom scope(made_);
   require(is_bucket_mb(options_.bucket_mb), "DataParallel: bucket_mb is ", options_.bucket_mb,
           "; it must be above 0 and at most 1000000");
+  training::check_values("DataParallel", all_);
   training::check_same_model(all_.all_names, all_.all, axis_);
   training::start_alike(all_.all, axis_);
   buffers_.emplace(module, axis_, options_.buffers);

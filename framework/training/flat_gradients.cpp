@@ -371,6 +371,17 @@ at::Tensor FlatGradients::residual_of(std::size_t index) const {
   return residual.defined() ? residual.narrow(0, place.offset, place.size) : at::Tensor();
 }
 
+std::int64_t FlatGradients::residual_bytes(const tree::FlatLayout& layout) {
+  std::int64_t sum = 0;
+  for (const tree::FlatBucket& bucket : layout.buckets()) {
+    if (gradient_dtype(bucket) != at::kFloat) continue;
+    for (const std::size_t item : bucket.items) {
+      sum += layout.place(item).size * static_cast<std::int64_t>(c10::elementSize(at::kFloat));
+    }
+  }
+  return sum;
+}
+
 void FlatGradients::visit_residuals(const ModuleParameters& module, const VisitState& visit) const {
   const std::string own = lockstep::str(kResiduals, replica_, "/");
   for (std::size_t i = 0; i < module.tensors.size(); ++i) {

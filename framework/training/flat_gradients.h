@@ -79,6 +79,8 @@ class FlatGradients {
 
   /// Forgets what compression has left out, since gradients that are not finite have spoiled it.
   void forget_residuals();
+  /// Bytes of what compression leaves out of the gradients of a layout, without padding.
+  [[nodiscard]] static std::int64_t residual_bytes(const tree::FlatLayout& layout);
   /// Visits what compression has left out on this replica. `module` has the layout's parameters.
   void visit_residuals(const ModuleParameters& module, const VisitState& visit) const;
   /// From as many replicas: this replica's own. From another number of them: an equal part of

@@ -8,6 +8,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
@@ -17,6 +18,7 @@
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
 #include "framework/training/agreement.h"
+#include "framework/training/module_parameters.h"
 
 namespace lockstep::training {
 namespace {
@@ -77,26 +79,48 @@ FlatParameters::FlatParameters(std::vector<std::string> names, std::vector<at::T
     placed_[i].dtype = parameters_[i].scalar_type();
   }
   // Bucket by bucket: each frees the memory that its parameters had.
-  for (const tree::FlatBucket& bucket : layout_.buckets()) {
-    CommonZeros zeros = common_zeros({bucket.size}, bucket.dtype, axis_);
-    is_common_ = zeros.is_common;
-    buckets_.push_back({.memory = std::move(zeros.tensor)});
-    const bool writes = !is_common_ || axis_index(axis_) == 0;
-    for (const std::size_t item : bucket.items) {
-      if (writes) memory_of(item).copy_(parameters_[item]);
-    }
-    if (is_common_) barrier(axis_);
-    for (const std::size_t item : bucket.items) put(item, memory_of(item));
-  }
-  for (std::size_t index = 0; index < buckets_.size(); ++index) {
-    Bucket& made = buckets_[index];
-    const bool has_all = updates_all() || updates_ == ParameterUpdates::own_group;
-    made.own = has_all ? made.memory : own_shard(index, made.memory);
+  for (std::size_t index = 0; index < layout_.buckets().size(); ++index) {
+    buckets_.push_back(is_cut(index) ? cut(index) : Bucket{});
+    if (!is_cut(index)) place(index);
+    const Bucket& made = buckets_[index];
     bytes_ += static_cast<std::int64_t>((is_cut(index) ? made.own : made.memory).nbytes());
-    if (!is_cut(index)) continue;
-    made.own = made.own.clone();
-    set_memory(index, at::Tensor());
   }
+}
+
+// Moves the parameters of a bucket into memory of its size.
+void FlatParameters::place(std::size_t index) {
+  const tree::FlatBucket& bucket = layout_.buckets()[index];
+  CommonZeros zeros = common_zeros({bucket.size}, bucket.dtype, axis_);
+  is_common_ = zeros.is_common;
+  const bool has_all = updates_all() || updates_ == ParameterUpdates::own_group;
+  buckets_[index].own = has_all ? zeros.tensor : own_shard(index, zeros.tensor);
+  buckets_[index].memory = std::move(zeros.tensor);
+  const bool writes = !is_common_ || axis_index(axis_) == 0;
+  for (const std::size_t item : bucket.items) {
+    const at::Tensor& parameter = parameters_[item];
+    if (writes && !lacks_memory(parameter)) memory_of(item).copy_(parameter);
+  }
+  if (is_common_) barrier(axis_);
+  for (const std::size_t item : bucket.items) put(item, memory_of(item));
+}
+
+// Copies this replica's shard of a bucket, and hides its parameters.
+FlatParameters::Bucket FlatParameters::cut(std::size_t index) {
+  const tree::FlatBucket& bucket = layout_.buckets()[index];
+  const Shard part = layout_.shard_of(index, axis_index(axis_));
+  const at::Tensor own = at::zeros({part.size}, bucket.dtype);
+  for (const tree::FlatPiece& piece : layout_.pieces(index, part)) {
+    const at::Tensor& parameter = parameters_[piece.item];
+    if (lacks_memory(parameter)) continue;
+    const std::int64_t begin = piece.offset - layout_.place(piece.item).offset;
+    own.narrow(0, piece.offset - part.offset, piece.size)
+        .copy_(parameter.view({-1}).narrow(0, begin, piece.size));
+  }
+  for (const std::size_t item : bucket.items) {
+    placed_[item].storage = parameters_[item].storage();
+    hide(item);
+  }
+  return {.memory = {}, .own = own};
 }
 
 FlatParameters::~FlatParameters() {
@@ -334,15 +358,21 @@ void FlatParameters::set_memory(std::size_t bucket, const at::Tensor& memory) {
       }
       if (has_storage(item)) put(item, memory_of(item));
     } else if (has_storage(item)) {
-      const at::Tensor nothing =
-          at::empty(parameter.sizes(), parameter.options().device(at::kMeta).requires_grad(false));
       placed.was_written = state_of(item) == State::written;
-      placed.hidden = parameter.detach();
-      parameter.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
-          c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
-      parameter.unsafeGetTensorImpl()->shallow_copy_from(nothing.getIntrusivePtr());
+      hide(item);
     }
   }
+}
+
+// Frees a parameter's memory, and makes it one of the meta device.
+void FlatParameters::hide(std::size_t index) {
+  const at::Tensor& parameter = parameters_[index];
+  const at::Tensor nothing =
+      at::empty(parameter.sizes(), parameter.options().device(at::kMeta).requires_grad(false));
+  placed_[index].hidden = parameter.detach();
+  parameter.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
+      c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
+  parameter.unsafeGetTensorImpl()->shallow_copy_from(nothing.getIntrusivePtr());
 }
 
 at::Tensor FlatParameters::own_shard(std::size_t index, const at::Tensor& bucket) const {

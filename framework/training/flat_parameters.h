@@ -33,10 +33,11 @@ enum class ParameterUpdates { all, own_shard, own_group };
 /// (Read-only pages would show all writes, and cost 2 % of a step.)
 class FlatParameters {
  public:
-  /// Moves the `parameters`, which keep their values, into the buckets of `layout`. All replicas
-  /// together, with equal values. Throws ValueError, naming them, for parameters that overlap, and
-  /// for one that is a part of a storage which other tensors use. CommError if the host has not
-  /// enough memory.
+  /// Moves the `parameters`, which keep their values, into the buckets of `layout`. Those that lack
+  /// memory (module_parameters.h) become zeros: restore what own() has, then publish(). No cut
+  /// bucket is ever whole here. All replicas together, with equal values. Throws ValueError, naming
+  /// them, for parameters that overlap, and for one that is a part of a storage which other tensors
+  /// use. CommError if the host has not enough memory.
   FlatParameters(std::vector<std::string> names, std::vector<at::Tensor> parameters,
                  const tree::FlatLayout& layout, AxisNames axis_name, ParameterUpdates updates);
   ~FlatParameters();
@@ -100,7 +101,10 @@ class FlatParameters {
     return updates_ != ParameterUpdates::own_group && layout_.buckets()[bucket].group != 0;
   }
   [[nodiscard]] at::Tensor own_shard(std::size_t index, const at::Tensor& bucket) const;
+  void place(std::size_t bucket);
+  Bucket cut(std::size_t bucket);
   void set_memory(std::size_t bucket, const at::Tensor& memory);
+  void hide(std::size_t index);
   enum class State { in_place, replaced, written, unfit };
   [[nodiscard]] State state_of(std::size_t index) const;
   [[nodiscard]] at::Tensor memory_of(std::size_t index) const;

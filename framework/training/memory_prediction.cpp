@@ -4,8 +4,11 @@
 #include <numeric>
 #include <vector>
 
+#include <torch/nn/module.h>
+
 #include "framework/base/shard.h"
 #include "framework/collectives/axis_queue.h"
+#include "framework/training/deferred_parameters.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/sharded_update.h"
 #include "framework/training/worker_gradient_sums.h"
@@ -20,7 +23,32 @@ MemoryUse times(const MemoryUse& use, std::int64_t replicas) {
           .gradients = replicas * use.gradients,
           .optimizer_state = replicas * use.optimizer_state,
           .communication = replicas * use.communication,
+          .checkpoint = replicas * use.checkpoint,
+          .initialization = replicas * use.initialization,
           .shared_parameters = use.shared_parameters};
+}
+
+bool cuts_parameters(const ZeroOptions& options, const ReplicaPlacement& placement) {
+  return training::cuts_parameters(options.stage, [&] { return placement.shares_memory; });
+}
+
+tree::FlatLayout predicted_layout(const training::ModuleParameters& parameters,
+                                  const ZeroOptions& options, const ReplicaPlacement& placement) {
+  std::vector<std::size_t> order(parameters.tensors.size());
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  return training::flat_layout(parameters, order, options.bucket_mb, placement.replicas,
+                               cuts_parameters(options, placement));
+}
+
+// What a replica saves of tensors that all replicas hold whole.
+std::int64_t bytes_of_shards(const std::vector<at::Tensor>& tensors, std::int64_t replicas,
+                             std::int64_t replica) {
+  std::int64_t sum = 0;
+  for (const at::Tensor& tensor : tensors) {
+    sum += shard(tensor.numel(), replicas, replica).size *
+           static_cast<std::int64_t>(tensor.itemsize());
+  }
+  return sum;
 }
 
 }  // namespace
@@ -29,13 +57,9 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
                                const ReplicaPlacement& placement) {
   check_options(options);
   const training::ModuleParameters parameters = training::module_parameters(module);
-  const auto is_common = [&] { return placement.shares_memory; };
-  const bool cuts = training::cuts_parameters(options.stage, is_common);
+  const bool cuts = cuts_parameters(options, placement);
   const std::int64_t workers = placement.workers == 0 ? placement.replicas : placement.workers;
-  std::vector<std::size_t> order(parameters.tensors.size());
-  std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  const tree::FlatLayout layout =
-      training::flat_layout(parameters, order, options.bucket_mb, placement.replicas, cuts);
+  const tree::FlatLayout layout = predicted_layout(parameters, options, placement);
   const bool take_turns = workers < placement.replicas;
   const bool overlaps = collectives::AxisQueue::would_overlap(options.overlap != Overlap::off,
                                                               !placement.shares_memory, take_turns);
@@ -50,7 +74,9 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
       training::ShardedUpdate::predicted_bytes(options.optimizer, layout, updates_all);
   if (placement.shares_memory) use.shared_parameters = use.parameters;
   if (cuts) use.communication += training::FlatParameters::predicted_gathered(layout);
+  use.initialization = training::DeferredParameters::predicted_bytes(parameters);
   HostMemoryUse all{use, times(use, placement.replicas)};
+  all.host.initialization = workers * use.initialization;  // of replicas that run at once
   if (gradients.way == training::GradientWay::summed_in_turns) {
     const bool wait_in_backward = cuts && !parameters.blocks.empty();
     for (std::int64_t worker = 0; worker < workers; ++worker) {
@@ -64,6 +90,29 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
     }
   }
   return all;
+}
+
+HostMemoryUse predicted_checkpoint(torch::nn::Module& module, const ZeroOptions& options,
+                                   const ReplicaPlacement& placement) {
+  const training::ModuleParameters parameters = training::module_parameters(module);
+  const tree::FlatLayout layout = predicted_layout(parameters, options, placement);
+  std::vector<at::Tensor> whole = module.buffers();
+  for (std::size_t i = 0; i < parameters.all.size(); ++i) {
+    if (parameters.is_frozen[i]) whole.push_back(parameters.all[i]);
+  }
+  // A replica saves its own residuals.
+  const std::int64_t residuals = options.compression == Compression::none
+                                     ? 0
+                                     : training::FlatGradients::residual_bytes(layout);
+  HostMemoryUse use;
+  for (std::int64_t replica = 0; replica < placement.replicas; ++replica) {
+    const std::int64_t bytes =
+        training::ShardedUpdate::predicted_saved_bytes(options.optimizer, layout, replica) +
+        residuals + bytes_of_shards(whole, placement.replicas, replica);
+    use.largest.checkpoint = std::max(use.largest.checkpoint, bytes);
+    use.host.checkpoint += bytes;
+  }
+  return use;
 }
 
 }  // namespace lockstep

@@ -16,11 +16,19 @@ struct MemoryUse {
   std::int64_t gradients = 0;
   std::int64_t optimizer_state = 0;
   std::int64_t communication = 0;  ///< staging of buckets, gathered blocks, what compression keeps
+  std::int64_t checkpoint = 0;     ///< the copy that a CheckpointSaver keeps, from its first save
+  /// The largest parameter that was on the meta device, whole: they are made one at a time, before
+  /// the first step. Not part of total().
+  std::int64_t initialization = 0;
   /// How much of `parameters` all replicas of the host hold together, once.
   std::int64_t shared_parameters = 0;
 
   [[nodiscard]] std::int64_t total() const noexcept {
-    return parameters + gradients + optimizer_state + communication;
+    return parameters + gradients + optimizer_state + communication + checkpoint;
+  }
+  /// The most while parameters are made and loaded.
+  [[nodiscard]] std::int64_t at_start() const noexcept {
+    return parameters + gradients + optimizer_state + communication + initialization;
   }
   bool operator==(const MemoryUse&) const = default;
 };
@@ -47,7 +55,13 @@ struct ReplicaPlacement {
 /// as at stage 1 at stage 0 too. Replicas that take turns have 4Ψ/N and a part of their worker's
 /// sets of gradients (WorkerGradientSums), 4Ψ each. A model with collectives in its backward takes
 /// one set a replica. This is predicted for gathered blocks, not for the model's own collectives.
+/// To start from a checkpoint takes no more than to start without. `checkpoint` is 0.
 [[nodiscard]] HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
                                              const ReplicaPlacement& placement);
+
+/// Predicts what a CheckpointSaver of the trainer keeps: `checkpoint` alone.
+[[nodiscard]] HostMemoryUse predicted_checkpoint(torch::nn::Module& module,
+                                                 const ZeroOptions& options,
+                                                 const ReplicaPlacement& placement);
 
 }  // namespace lockstep

@@ -26,6 +26,19 @@ void check_parameter(const std::string& name, const at::Tensor& parameter) {
           "parameter '", name, "' must be a dense leaf tensor of a real floating dtype on the CPU");
 }
 
+void check_values(const char* owner, const ModuleParameters& parameters) {
+  for (std::size_t i = 0; i < parameters.all.size(); ++i) {
+    require(!parameters.all[i].is_meta(), owner, ": parameter '", parameters.all_names[i],
+            "' is on the meta device and has no values: give it some, or take ZeroTrainer with "
+            "ZeroOptions::initialize");
+  }
+}
+
+bool lacks_memory(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.has_storage() && tensor.numel() > 0 &&
+         tensor.storage().data() == nullptr;
+}
+
 namespace {
 
 void check_writes_nothing(const std::string& name, const torch::nn::Module& module) {

@@ -43,8 +43,16 @@ struct ModuleParameters {
 /// an Embedding with max_norm.
 [[nodiscard]] ModuleParameters module_parameters(torch::nn::Module& module);
 
-/// Throws ValueError, naming it, unless a parameter is a dense floating leaf on the CPU.
+/// Throws ValueError, naming it, unless a parameter is a dense floating leaf on the CPU, or on the
+/// meta device.
 void check_parameter(const std::string& name, const at::Tensor& parameter);
+
+/// Throws ValueError, naming it, for a parameter on the meta device, which `owner` can't give
+/// values.
+void check_values(const char* owner, const ModuleParameters& parameters);
+
+/// Whether a tensor on the CPU has no memory for its elements: DeferredParameters made it so.
+[[nodiscard]] bool lacks_memory(const at::Tensor& tensor);
 
 /// Throws ValueError, naming it, for the gradient of parameter `name` unless it is dense.
 void check_dense(const at::Tensor& gradient, const std::string& name, const AxisCall& call);

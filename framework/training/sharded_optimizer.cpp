@@ -50,6 +50,7 @@ ShardedOptimizer::ShardedOptimizer(const training::ModuleParameters& leaves, con
   const CalledFrom scope(call);
   claims_ = std::make_unique<training::ParameterClaims>(
       "ShardedOptimizer", std::vector{training::ParameterPart::values}, names_, tensors_);
+  training::check_values("ShardedOptimizer", leaves);
   training::check_same_model(names_, tensors_, axis_);
   training::start_alike(tensors_, axis_);
   // A bucket for each owner, and dtype.

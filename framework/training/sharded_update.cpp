@@ -79,6 +79,21 @@ std::int64_t ShardedUpdate::predicted_bytes(const OptimizerOptions& options,
   return sum;
 }
 
+std::int64_t ShardedUpdate::predicted_saved_bytes(const OptimizerOptions& options,
+                                                  const tree::FlatLayout& layout,
+                                                  std::int64_t replica) {
+  const auto tensors = static_cast<std::int64_t>(1 + make_optimizer(options)->state_tensors());
+  std::int64_t sum = 0;
+  for (std::size_t index = 0; index < layout.buckets().size(); ++index) {
+    const auto element =
+        static_cast<std::int64_t>(c10::elementSize(gradient_dtype(layout.buckets()[index])));
+    for (const tree::FlatPiece& piece : layout.pieces(index, layout.shard_of(index, replica))) {
+      sum += piece.size * element * tensors;
+    }
+  }
+  return sum;
+}
+
 // In one message: the limbs of the norm's square, and each replica's vote in a place of its own.
 StepVotes ShardedUpdate::exchange(const StepVote& own, int exponent) const {
   constexpr std::size_t kWords = sizeof(StepVote) / sizeof(std::int64_t);

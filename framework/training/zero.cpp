@@ -68,6 +68,7 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
       parameters_(training::module_parameters(module)),
       claims_("ZeroTrainer", {training::ParameterPart::values, training::ParameterPart::gradients},
               parameters_.names, parameters_.tensors),
+      deferred_(parameters_, options_.initialize),
       hooks_(parameters_.names, parameters_.tensors,
              {.begin =
                   [this] {
@@ -82,12 +83,16 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
   training::check_same_model(parameters_.all_names, parameters_.all, axis_);
   training::start_alike(parameters_.all, axis_);
   buffers_.emplace(&module, axis_, options_.buffers);
-  random_draws_.emplace(&module, options_.seed, options_.randomness, axis_);
   queue_ = std::make_unique<collectives::AxisQueue>(axis_, options_.overlap != Overlap::off, where);
   gather_queue_ =
       std::make_unique<collectives::AxisQueue>(axis_, options_.overlap != Overlap::off, where);
-  // Parameters must be cut before the first forward.
-  if (options_.stage == 3) lay_out(at::Tensor());
+  // Parameters must be cut before the first forward, and have values in it.
+  if (options_.stage == 3 || deferred_.any()) lay_out(at::Tensor());
+  if (deferred_.any()) {
+    deferred_.make_values(options_.initialize, *update_, *flat_parameters_, axis_);
+  }
+  options_.initialize = nullptr;
+  random_draws_.emplace(&module, options_.seed, options_.randomness, axis_);
 }
 
 void ZeroTrainer::backward(const at::Tensor& loss, const training::BackwardOptions& options,
@@ -312,6 +317,7 @@ MemoryUse ZeroTrainer::memory() const {
   use.shared_parameters = flat_parameters_->is_common() ? use.parameters : 0;
   use.optimizer_state = update_->bytes();
   use.communication += flat_parameters_->gathered_peak();
+  use.initialization = deferred_.largest_bytes();
   return use;
 }
 

@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/training/block_gathering.h"
+#include "framework/training/deferred_parameters.h"
 #include "framework/training/gradient_hooks.h"
 #include "framework/training/memory_prediction.h"
 #include "framework/training/module_buffers.h"
@@ -49,8 +50,10 @@ struct StepReport {
 /// - **New values.** Between the trainer's calls a program may replace values as a whole
 ///   (torch::load, set_data). If they are alike on all replicas, training goes on with them from
 ///   the next step. A change of dtype or shape needs a new trainer.
-/// - **Writes** into parameters are allowed in edit_parameters(), and before the first backward()
-///   if alike on all replicas. Any other write is a ValueError of the next backward() or step(),
+/// - **The start.** Parameters on the meta device get their values here, a shard's alone:
+///   ZeroOptions::initialize.
+/// - **Writes** into parameters are allowed in edit_parameters() and, if alike on all replicas,
+///   until the buckets are made. Any other write is a ValueError of the next backward() or step(),
 ///   with every placement. Do not write past LibTorch's version counters (data_ptr(),
 ///   p.data().mul_()): that is noticed only if it changes one of four sampled elements of the
 ///   parameter.
@@ -67,12 +70,14 @@ struct StepReport {
 /// - **Calls.** All replicas call everything alike, in the same order; for one thread.
 class ZeroTrainer : public Stateful {
  public:
-  /// All replicas start from replica 0's parameters and buffers. The module must live as long as
-  /// the trainer is used. Throws ValueError for options out of range, parameters that are not
-  /// floating or dense, that overlap or that another trainer has, for models that differ between
-  /// replicas, for an Embedding with max_norm (its forward writes), and as the optimizer. Buckets
-  /// are made now at stage 3, otherwise in the first backward(): CommError if the host has not
-  /// enough memory.
+  /// All replicas start from replica 0's parameters and buffers; parameters on the meta device from
+  /// what options.initialize makes. The module must live as long as the trainer is used. Throws
+  /// ValueError for options out of range, parameters that are not floating or dense, that overlap
+  /// or that another trainer has, for models that differ between replicas, for an Embedding with
+  /// max_norm (its forward writes), for values that `initialize` may not make, and as the
+  /// optimizer. Error if replicas have made other values. Buckets are made now at stage 3 and for
+  /// parameters on the meta device, otherwise in the first backward(): CommError if the host has
+  /// not enough memory.
   ZeroTrainer(torch::nn::Module& module, ZeroOptions options,
               std::source_location where = std::source_location::current());
 
@@ -170,6 +175,7 @@ class ZeroTrainer : public Stateful {
   AxisCall made_;
   training::ModuleParameters parameters_;
   training::ParameterClaims claims_;
+  training::DeferredParameters deferred_;
   training::GradientHooks hooks_;
   std::optional<AxisCall> call_;  // the current backward
   // By parameter: the mean gradient that the program sees between backward and step.

@@ -1,7 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
+
+#include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
 #include "framework/optim/optimizer_options.h"
@@ -33,6 +37,25 @@ struct ZeroOptions {
   Buffers buffers = Buffers::mean;
   std::uint64_t seed = 0;  ///< of what lockstep::Dropout drops
   Randomness randomness = Randomness::warn;
+  /// For a module in deferred form, whose parameters (all, or some) are on the meta device: makes
+  /// the first values of the parameter `name`, whole. The trainer's constructor calls it for each
+  /// parameter of which this replica holds a part, and keeps that part: at stage 3 no replica ever
+  /// has more than its share and one parameter.
+  ///
+  ///   Layer::Layer(int in, int out)  // a Block
+  ///       : weight_(register_parameter("weight", at::empty({out, in}, at::device(at::kMeta)))),
+  ///         linear_(register_module("linear", torch::nn::Linear(out, out))) {
+  ///     defer(*linear_);  // deferred_parameters.h
+  ///   }
+  ///   ...
+  ///   options.initialize = [&](const std::string& name) {
+  ///     return seeded(Key(seed).fold(name).bits(), [&] { return at::randn(shapes.at(name)); });
+  ///   };
+  ///
+  /// The values are a dense floating tensor of the parameter's shape on the CPU, and depend on the
+  /// name alone (the first, if there are several). Give float32 for half types, too: the masters
+  /// then start from values that are not rounded. Buffers are not deferred.
+  std::function<at::Tensor(const std::string& name)> initialize{};
 };
 
 /// Throws ValueError, naming it, for a number out of range.

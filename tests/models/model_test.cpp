@@ -133,6 +133,30 @@ TEST_CASE("a parameter's start depends on the seed, its name and its shape alone
                         uniform({6}, 1.0, Key(3).fold("1.bias"))));
 }
 
+TEST_CASE("a deferred model makes each parameter alone, with the bits of one made whole",
+          "[models]") {
+  const ModelOptions cnn{.name = "cnn", .channels = {3, 4}, .dense = {5}};
+  for (const ModelOptions& options : {ModelOptions{}, kMlp, cnn}) {
+    INFO(options.name);
+    const auto whole = parameter_map(*make_model(options, 16, 2, 3));
+    std::shared_ptr<Model> deferred;
+    {
+      const DeferredValues scope;
+      deferred = make_model(options, 16, 2, 3);
+      const auto other = make_model(options, 16, 2, 4);  // not mixed up with it
+      CHECK(parameter_map(*other).size() == whole.size());
+    }
+    for (const auto& [name, parameter] : parameter_map(*deferred)) {
+      CHECK(parameter.is_meta());
+      CHECK(parameter.requires_grad());
+      CHECK(same_bits(deferred->initial_value(name), whole.at(name)));
+    }
+    CHECK_THROWS_WITH(deferred->initial_value("weights"),
+                      ContainsSubstring("has no deferred parameter 'weights'"));
+  }
+  CHECK_THROWS_AS(make_model(kMlp, 5, 2, 0)->initial_value("0.weight"), ValueError);
+}
+
 TEST_CASE("making a model leaves LibTorch's process-wide generator alone", "[models]") {
   const auto state = [] { return at::detail::getDefaultCPUGenerator().get_state(); };
   const at::Tensor before = state();

@@ -88,7 +88,7 @@ TEST_CASE("of two jobs that name one output folder, one gets it") {
     CHECK_THAT((has_two ? second : first).err,
                ContainsSubstring("output folder run holds a run already (its "));
     const fs::path run = folder.path() / "run";
-    CHECK(entries(run) == 3);
+    CHECK(entries(run) == 4);
     CHECK(read_json(run / "result.json")["replicas"] == (has_two ? 2 : 3));
     CHECK(read_json_lines(run / "metrics.jsonl").size() == 1);
     CHECK_THAT(read_text(run / "config.yaml"),

@@ -66,7 +66,12 @@ TEST_CASE("flags that are not understood are refused") {
       {{}, "--config FILE is needed; see train --help"},
       {{"--config", config, "--replica", "3"},
        "unknown flag --replica (did you mean '--replicas'?); see train --help"},
-      {{"--config", config, "--resume=auto"}, "unknown flag --resume…"},
+      {{"--config", config, "--resume=auto"},
+       "--resume auto needs --output DIR, the folder of the run that goes on"},
+      {{"--config", config, "--max-restarts", "-1"},
+       "--max-restarts: must be an integer from 0 to 1000000, is -1"},
+      {{"--config", config, "--launch", "threads", "--max-restarts", "1"},
+       "--max-restarts needs parallel.launch processes: a thread that crashes ends the program"},
       {{"--config", config, "stray"}, "'stray' is no flag; see train --help"},
       {{"--config"}, "--config lacks its value; see train --help"},
       {{"--config", config, "--output", "--dry-run"},
@@ -219,7 +224,7 @@ TEST_CASE("an output folder that holds a run is refused and left as it is") {
                ContainsSubstring("output folder run holds a run already (its config.yaml): name "
                                  "another one"));
     CHECK(files() == before);
-    CHECK(entries(folder.path() / "run") == 3);
+    CHECK(entries(folder.path() / "run") == 4);
   }
 }
 
@@ -229,9 +234,9 @@ TEST_CASE("a model that does not fit is refused before it is made, with the numb
                                        "model.hidden=[1000000,1000000]"};
   check_refused(folder.path(),
                 {flags,
-                 "this job does not fit: on this host it takes 18.2 TiB (parameters 3.6 TiB, "
-                 "gradients 7.3 TiB, optimizer state 7.3 TiB, communication 0 B) beside "
-                 "activations and data, and …"});
+                 "this job does not fit: on this host it takes 29.1 TiB (parameters 3.6 TiB, "
+                 "gradients 7.3 TiB, optimizer state 7.3 TiB, communication 0 B, "
+                 "checkpoint 10.9 TiB) beside activations and data, and …"});
   auto dry = flags;
   dry.emplace_back("--dry-run");
   const Ended end = train(folder.path(), dry);

@@ -96,7 +96,7 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
       CHECK_THAT(end.err, ContainsSubstring("LibTorch "));
       CHECK(result["launch"] == launch);
       CHECK(result["replicas"] == n);
-      CHECK(entries(folder.path() / launch) == 3);
+      CHECK(entries(folder.path() / launch) == 4);
     }
     CHECK(digest(folder.path() / "processes") == digest(folder.path() / "threads"));
   }

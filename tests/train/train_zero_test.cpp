@@ -157,8 +157,8 @@ TEST_CASE("result.json has the memory by category, predicted and measured") {
     const auto result =
         result_of(folder.path(), flags, mlp() + set("trainer.accumulate=1 " + flags));
     INFO(flags << "\n" << result["memory"].dump(1));
-    for (const std::string category :
-         {"parameters", "gradients", "optimizer_state", "communication", "host"}) {
+    for (const std::string category : {"parameters", "gradients", "optimizer_state",
+                                       "communication", "checkpoint", "initialization", "host"}) {
       const auto predicted = result["memory"]["predicted"][category].get<double>();
       const auto measured = result["memory"]["measured"][category].get<double>();
       CHECK(measured <= 1.05 * predicted + 4096);
@@ -181,7 +181,9 @@ TEST_CASE("a dry run says what memory the job will take, and starts nothing") {
         "  gradients                   7.1 MiB     14.2 MiB\n"
         "  optimizer state             7.1 MiB     14.2 MiB\n"
         "  communication                   0 B          0 B\n"
-        "  in all                     21.3 MiB     35.5 MiB\n"
+        "  checkpoint                 10.7 MiB     21.3 MiB\n"
+        "  in all                     32.0 MiB     56.9 MiB\n"
+        "  at the start               25.3 MiB     43.5 MiB\n"
         "Activations, data and LibTorch itself come on top. Nothing was started.\n");
   CHECK(std::filesystem::is_empty(folder.path()));
 }
