@@ -12,6 +12,12 @@
 
 namespace lockstep::storage {
 
+/// When the sizes of a checkpoint's files are compared with the manifest's.
+enum class CheckSizes {
+  at_once,
+  when_read,  ///< and in verify(), so that all that is wrong can be found
+};
+
 /// A checkpoint to read: a folder with a manifest.json and the files that it lists. Reads only what
 /// it is asked for. Nobody may change the folder meanwhile. For one thread.
 class CheckpointReader {
@@ -19,7 +25,8 @@ class CheckpointReader {
   /// Reads the manifest. The folder may be a link, what is in it may not. DataError, naming folder
   /// and file, if the manifest is missing or damaged, or if a file is missing, of another size or
   /// no regular file. Error if one can't be read.
-  explicit CheckpointReader(const std::filesystem::path& folder);
+  explicit CheckpointReader(const std::filesystem::path& folder,
+                            CheckSizes check_sizes = CheckSizes::at_once);
 
   /// The absolute path, with links resolved: where `latest` has led at first.
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }

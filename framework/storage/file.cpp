@@ -97,85 +97,77 @@ fs::path temporary_name(const fs::path& path) {
   return folder_of(path) / str(prefix_of(path), getpid(), "-", count.fetch_add(1), kSuffix);
 }
 
-// A file that gets its name once its content is on the disk. Until then it has none, so that
-// whatever ends the process leaves nothing behind; where the file system can't have that
-// (O_TMPFILE), it has a temporary one, which the destructor removes.
-class NewFile {
- public:
-  NewFile(fs::path path, unsigned mode) : path_(std::move(path)) {
-    try {
-      file_.emplace(folder_of(path_), O_TMPFILE | O_WRONLY, path_, mode);
-    } catch (const Error&) {
-      temporary_ = temporary_name(path_);
-      file_.emplace(temporary_, O_WRONLY | O_CREAT | O_EXCL, path_, mode);
-    }
-  }
-  NewFile(fs::path path, std::string_view text, unsigned mode = 0666)
-      : NewFile(std::move(path), mode) {
-    file_->write(text);
-    file_->sync();
-  }
-  ~NewFile() {
-    if (!temporary_.empty()) ::unlink(temporary_.c_str());
-  }
-
-  // Gives it its name, unless a file has that already.
-  [[nodiscard]] bool publish() {
-    const int reason = link_as(path_);
-    if (reason == 0) return true;
-    // A writer that has published meanwhile may have swept this temporary name away.
-    std::error_code error;
-    if (reason == EEXIST || fs::exists(fs::symlink_status(path_, error))) return false;
-    fail(path_, "written", reason);
-  }
-
-  // Gives it its name in any case, in place of a file that has it.
-  void publish_over() {
-    if (temporary_.empty()) {
-      if (publish()) return;
-      const fs::path name = temporary_name(path_);
-      if (const int reason = link_as(name)) fail(path_, "written", reason);
-      temporary_ = name;
-    }
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "written");
-    temporary_.clear();
-    File(folder_of(path_), O_RDONLY | O_DIRECTORY).sync();
-  }
-
- private:
-  // Gives it `name`; 0, or the errno why not.
-  int link_as(const fs::path& name) {
-    int result = 0;
-    if (temporary_.empty()) {
-      const std::string self = str("/proc/self/fd/", file_->descriptor());
-      result = ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
-    } else {
-      result = ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, name.c_str(), RENAME_NOREPLACE);
-      if (result == 0) {
-        temporary_.clear();
-      } else if (errno == EINVAL || errno == ENOSYS) {  // NFS: the temporary name goes in the end
-        result = ::link(temporary_.c_str(), name.c_str());
-      }
-    }
-    if (result != 0) return errno;
-    // A name is durable once its folder is.
-    File(folder_of(name), O_RDONLY | O_DIRECTORY).sync();
-    return 0;
-  }
-
-  fs::path path_;
-  fs::path temporary_;  // empty while it has no name
-  std::optional<File> file_;
-};
-
 }  // namespace
 
+NewFile::NewFile(fs::path path, unsigned mode) : path_(std::move(path)) {
+  try {
+    file_.emplace(folder_of(path_), O_TMPFILE | O_WRONLY, path_, mode);
+  } catch (const Error&) {
+    temporary_ = temporary_name(path_);
+    file_.emplace(temporary_, O_WRONLY | O_CREAT | O_EXCL, path_, mode);
+  }
+}
+
+NewFile::~NewFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+bool NewFile::publish() {
+  file_->sync();
+  return link();
+}
+
+void NewFile::publish_over() {
+  file_->sync();
+  if (temporary_.empty()) {
+    if (link()) return;
+    const fs::path name = temporary_name(path_);
+    if (const int reason = link_as(name)) fail(path_, "written", reason);
+    temporary_ = name;
+  }
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "written");
+  temporary_.clear();
+  File(folder_of(path_), O_RDONLY | O_DIRECTORY).sync();
+}
+
+bool NewFile::link() {
+  const int reason = link_as(path_);
+  if (reason == 0) return true;
+  // A writer that has published meanwhile may have swept this temporary name away.
+  std::error_code error;
+  if (reason == EEXIST || fs::exists(fs::symlink_status(path_, error))) return false;
+  fail(path_, "written", reason);
+}
+
+int NewFile::link_as(const fs::path& name) {
+  int result = 0;
+  if (temporary_.empty()) {
+    const std::string self = str("/proc/self/fd/", file_->descriptor());
+    result = ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
+  } else {
+    result = ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, name.c_str(), RENAME_NOREPLACE);
+    if (result == 0) {
+      temporary_.clear();
+    } else if (errno == EINVAL || errno == ENOSYS) {  // NFS: the temporary name goes in the end
+      result = ::link(temporary_.c_str(), name.c_str());
+    }
+  }
+  if (result != 0) return errno;
+  // A name is durable once its folder is.
+  File(folder_of(name), O_RDONLY | O_DIRECTORY).sync();
+  return 0;
+}
+
 void write_file_atomically(const fs::path& path, std::string_view text, unsigned mode) {
-  NewFile(path, text, mode).publish_over();
+  NewFile file(path, mode);
+  file.write(text);
+  file.publish_over();
 }
 
 bool write_new_file(const fs::path& path, std::string_view text) {
-  return NewFile(path, text).publish();
+  NewFile file(path);
+  file.write(text);
+  return file.publish();
 }
 
 void sweep_temporary_files(const fs::path& path) {

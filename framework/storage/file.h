@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include "framework/base/bytes.h"
@@ -40,6 +41,38 @@ class File {
  private:
   std::filesystem::path name_;
   int descriptor_;
+};
+
+/// A file that gets its name once its content is on the disk. Until then it has none, so that
+/// whatever ends the process leaves nothing behind; where the file system can't have that
+/// (O_TMPFILE), it has a temporary one, which the destructor removes (see
+/// sweep_temporary_files()). Every failure throws an Error that names the file and the reason.
+class NewFile {
+ public:
+  /// The file gets the permissions of `mode` that the umask leaves.
+  explicit NewFile(std::filesystem::path path, unsigned mode = 0666);
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  ~NewFile();
+
+  /// Appends.
+  void write(std::string_view text) const { file_->write(text); }
+
+  /// Waits until what was written is on the disk and gives the file its name. False if a file has
+  /// the name already.
+  [[nodiscard]] bool publish();
+  /// The same, in place of a file that has the name.
+  void publish_over();
+
+ private:
+  // Gives it its name, unless a file has that.
+  [[nodiscard]] bool link();
+  // Gives it `name`; 0, or the errno why not.
+  int link_as(const std::filesystem::path& name);
+
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;  // empty while it has no name
+  std::optional<File> file_;
 };
 
 /// Writes `text` to the file `path`. A reader finds the old file or the new one, never a part, even

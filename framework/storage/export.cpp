@@ -1,0 +1,166 @@
+#include "framework/storage/export.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string_view>
+#include <system_error>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/storage/file.h"
+#include "framework/storage/safetensors.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep::storage {
+namespace {
+
+constexpr std::string_view kSuffix = ".safetensors";
+// Bytes of a tensor that are in memory at once: whole elements of any type.
+constexpr std::uint64_t kPartInMemory = std::uint64_t{4} << 20;
+
+struct NamedTensor {
+  std::string name;  // in the file
+  const ManifestTensor* tensor;
+  std::uint64_t bytes;
+};
+
+// The tensors to export, in the order of their names.
+std::vector<NamedTensor> chosen(const CheckpointReader& reader, const ExportOptions& options) {
+  std::map<std::string, const ManifestTensor*> by_name;
+  for (const ManifestTensor& tensor : reader.manifest().tensors) {
+    for (const std::string& prefix : options.prefixes) {
+      if (!tensor.name.starts_with(prefix)) continue;
+      const auto [entry, is_new] = by_name.emplace(tensor.name.substr(prefix.size()), &tensor);
+      if (!is_new) {
+        throw DataError(str(reader.folder().string(), ": '", cut(entry->second->name), "' and '",
+                            cut(tensor.name), "' would have one name in the file"));
+      }
+    }
+  }
+  if (by_name.empty()) {
+    throw DataError(str(reader.folder().string(), " has no tensor whose name begins with ",
+                        join(options.prefixes, " or ")));
+  }
+  std::vector<NamedTensor> tensors;
+  for (const auto& [name, tensor] : by_name) {
+    // The manifest has no tensor of more bytes than fit.
+    tensors.push_back({name, tensor, *tensor_bytes(tensor->dtype, tensor->shape)});
+  }
+  return tensors;
+}
+
+using FileTensors = std::vector<NamedTensor>;
+
+std::vector<FileTensors> cut_into_shards(const std::vector<NamedTensor>& tensors,
+                                         std::uint64_t most) {
+  std::vector<FileTensors> shards(1);
+  std::uint64_t bytes = 0;
+  for (const NamedTensor& tensor : tensors) {
+    if (most > 0 && !shards.back().empty() && tensor.bytes > most - std::min(bytes, most)) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    shards.back().push_back(tensor);
+    bytes += tensor.bytes;
+  }
+  return shards;
+}
+
+fs::path shard_path(const fs::path& to, std::size_t index, std::size_t count) {
+  if (count == 1) return to;
+  char number[64];
+  std::snprintf(number, sizeof number, "-%05zu-of-%05zu", index + 1, count);
+  return to.parent_path() / str(to.stem().string(), number, kSuffix);
+}
+
+[[noreturn]] void refuse_existing(const fs::path& path) {
+  throw ValueError(str(path.string(), " exists already: name another file"));
+}
+
+// Files that go away again unless all of them are written.
+class NewFiles {
+ public:
+  NewFiles() = default;
+  NewFiles(const NewFiles&) = delete;
+  NewFiles& operator=(const NewFiles&) = delete;
+  ~NewFiles() {
+    std::error_code ignored;
+    for (const fs::path& path : published_) fs::remove(path, ignored);
+  }
+
+  void publish(NewFile& file, const fs::path& path) {
+    published_.reserve(published_.size() + 1);
+    if (!file.publish()) refuse_existing(path);
+    published_.push_back(path);
+  }
+  [[nodiscard]] std::vector<fs::path> keep() { return std::exchange(published_, {}); }
+
+ private:
+  std::vector<fs::path> published_;
+};
+
+void write_shard(const CheckpointReader& reader, FileTensors tensors, const NewFile& file) {
+  // Wider elements first: then each tensor begins at a multiple of its element's size.
+  std::ranges::stable_sort(tensors, std::ranges::greater(), [](const NamedTensor& each) {
+    return element_bytes(each.tensor->dtype);
+  });
+  SafetensorsHeader header{.metadata = {{"format", "pt"}}, .tensors = {}};
+  for (const auto& [name, tensor, bytes] : tensors) {
+    header.tensors.push_back({.name = name, .dtype = tensor->dtype, .shape = tensor->shape});
+  }
+  file.write(write_header(header));
+  std::string part;
+  for (const auto& [name, tensor, bytes] : tensors) {
+    const std::uint64_t element = element_bytes(tensor->dtype);
+    for (std::uint64_t at = 0; at < bytes; at += part.size()) {
+      part.resize(std::min(kPartInMemory, bytes - at));
+      reader.read(*tensor, at / element, std::as_writable_bytes(std::span(part)));
+      file.write(part);
+    }
+  }
+}
+
+}  // namespace
+
+Exported export_tensors(const CheckpointReader& reader, const fs::path& to,
+                        const ExportOptions& options) {
+  require(to.extension() == kSuffix, "'", to.string(), "': the file's name must end in ", kSuffix);
+  const std::vector<NamedTensor> tensors = chosen(reader, options);
+  const std::vector<FileTensors> shards = cut_into_shards(tensors, options.most_bytes);
+  const fs::path index_path = to.string() + ".index.json";
+  std::vector<fs::path> paths;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    paths.push_back(shard_path(to, i, shards.size()));
+  }
+  if (shards.size() > 1) paths.push_back(index_path);
+  for (const fs::path& path : paths) {
+    if (fs::exists(fs::symlink_status(path))) refuse_existing(path);
+  }
+  reader.verify();
+
+  Exported exported{.files = {}, .tensors = tensors.size(), .bytes = 0};
+  for (const NamedTensor& tensor : tensors) exported.bytes += tensor.bytes;
+  NewFiles files;
+  nlohmann::ordered_json places = nlohmann::ordered_json::object();
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    NewFile file(paths[i]);
+    write_shard(reader, shards[i], file);
+    files.publish(file, paths[i]);
+    for (const NamedTensor& each : shards[i]) places[each.name] = paths[i].filename().string();
+  }
+  if (shards.size() > 1) {
+    NewFile file(index_path);
+    const nlohmann::ordered_json index{{"metadata", {{"total_size", exported.bytes}}},
+                                       {"weight_map", places}};
+    file.write(index.dump(2) + "\n");
+    files.publish(file, index_path);
+  }
+  exported.files = files.keep();
+  return exported;
+}
+
+}  // namespace lockstep::storage

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "framework/storage/checkpoint_reader.h"
+
+namespace lockstep::storage {
+
+struct ExportOptions {
+  /// Tensors whose names begin with one of these are exported, under the rest of their names.
+  std::vector<std::string> prefixes;
+  /// The most bytes of tensors in a file, but a file has one tensor at least; 0: all in one file.
+  std::uint64_t most_bytes = 0;
+};
+
+/// What was exported.
+struct Exported {
+  std::vector<std::filesystem::path> files;  ///< the index, if there is one, is the last
+  std::size_t tensors = 0;
+  std::uint64_t bytes = 0;  ///< of the tensors
+};
+
+/// Writes tensors of a checkpoint to the safetensors file `to`, in pieces that need little memory.
+/// What takes more than `most_bytes` goes to several files, as Hugging Face names them:
+/// model-00001-of-00003.safetensors, …, and model.safetensors.index.json, which says where each
+/// tensor is. A file appears once it is whole and on the disk, the index after all others. After an
+/// error none of them is there. The checkpoint's checksums are compared first.
+///
+/// ValueError if `to` does not end in .safetensors or a file has one of the names already.
+/// DataError if the checkpoint is damaged, has none of these tensors or two of one name. Error if a
+/// file can't be written.
+Exported export_tensors(const CheckpointReader& reader, const std::filesystem::path& to,
+                        const ExportOptions& options);
+
+}  // namespace lockstep::storage
