@@ -11,6 +11,7 @@
 #include "framework/base/random.h"
 #include "framework/base/shard.h"
 #include "framework/checkpoint/checkpoint.h"
+#include "framework/checkpoint/weights.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/all_to_all.h"
 #include "framework/collectives/axis_index.h"

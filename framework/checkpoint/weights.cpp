@@ -1,0 +1,301 @@
+#include "framework/checkpoint/weights.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <span>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+#include <nlohmann/json.hpp>
+#include <torch/nn/module.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/collectives/message.h"
+#include "framework/storage/checkpoint_reader.h"
+#include "framework/storage/safetensors.h"
+#include "framework/training/state.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep {
+
+// Reads parts of tensors by name.
+class Weights::Files {
+ public:
+  Files() = default;
+  Files(const Files&) = delete;
+  Files& operator=(const Files&) = delete;
+  virtual ~Files() = default;
+
+  virtual void read(const std::string& name, std::uint64_t element, Bytes to) const = 0;
+
+  std::map<std::string, Entry> entries;
+};
+
+namespace {
+
+// Elements that are converted at once.
+constexpr std::int64_t kPart = std::int64_t{1} << 20;
+constexpr std::size_t kMostNames = 20;
+
+constexpr std::array<std::pair<const char*, at::ScalarType>, 10> kTypes{{{"F32", at::kFloat},
+                                                                         {"F64", at::kDouble},
+                                                                         {"F16", at::kHalf},
+                                                                         {"BF16", at::kBFloat16},
+                                                                         {"I64", at::kLong},
+                                                                         {"I32", at::kInt},
+                                                                         {"I16", at::kShort},
+                                                                         {"I8", at::kChar},
+                                                                         {"U8", at::kByte},
+                                                                         {"BOOL", at::kBool}}};
+
+std::optional<at::ScalarType> type_named(const std::string& dtype) {
+  for (const auto& [name, type] : kTypes) {
+    if (name == dtype) return type;
+  }
+  return std::nullopt;
+}
+
+std::string name_of(at::ScalarType type) {
+  for (const auto& [name, known] : kTypes) {
+    if (known == type) return name;
+  }
+  return lockstep::str(type);
+}
+
+Weights::Entry entry_of(const std::string& dtype, const std::vector<std::uint64_t>& shape) {
+  return {.dtype = dtype, .shape = {shape.begin(), shape.end()}};
+}
+
+// Safetensors files, each opened once.
+class SafetensorsWeights final : public Weights::Files {
+ public:
+  // All tensors of a file, or those of `names`.
+  void add(const fs::path& path, const std::optional<std::set<std::string>>& names = {}) {
+    auto file = std::make_shared<storage::SafetensorsFile>(path);
+    for (const storage::StoredTensor& tensor : file->header().tensors) {
+      if (names && !names->contains(tensor.name)) continue;
+      entries[tensor.name] = entry_of(tensor.dtype, tensor.shape);
+      places_[tensor.name] = {file, &tensor};
+    }
+  }
+
+  void read(const std::string& name, std::uint64_t element, Bytes to) const override {
+    const auto& [file, tensor] = places_.at(name);
+    file->read(*tensor, element * storage::element_bytes(tensor->dtype), to);
+  }
+
+ private:
+  std::map<std::string,
+           std::pair<std::shared_ptr<storage::SafetensorsFile>, const storage::StoredTensor*>>
+      places_;
+};
+
+class CheckpointWeights final : public Weights::Files {
+ public:
+  explicit CheckpointWeights(const fs::path& folder) : reader_(folder) {
+    for (const storage::ManifestTensor& tensor : reader_.manifest().tensors) {
+      for (const std::string& prefix : {training::kParameters, training::kBuffers}) {
+        if (!tensor.name.starts_with(prefix)) continue;
+        const std::string name = tensor.name.substr(prefix.size());
+        entries[name] = entry_of(tensor.dtype, tensor.shape);
+        tensors_[name] = &tensor;
+      }
+    }
+  }
+
+  void read(const std::string& name, std::uint64_t element, Bytes to) const override {
+    reader_.read(*tensors_.at(name), element, to);
+  }
+
+ private:
+  storage::CheckpointReader reader_;
+  std::map<std::string, const storage::ManifestTensor*> tensors_;
+};
+
+// The files that an index names, by file, with the tensors that it says they have.
+std::map<std::string, std::set<std::string>> read_index(const fs::path& path) {
+  constexpr std::uintmax_t kLongest = 100'000'000;
+  if (fs::file_size(path) > kLongest) throw DataError(str(path.string(), " is no index: too long"));
+  std::ifstream in(path, std::ios::binary);
+  const auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  const auto map = json.is_object() ? json.find("weight_map") : json.end();
+  std::map<std::string, std::set<std::string>> files;
+  bool is_right = json.is_object() && map != json.end() && map->is_object() && !map->empty();
+  if (is_right) {
+    for (const auto& [tensor, file] : map->items()) {
+      // A file's name, not a way out of the folder.
+      is_right = is_right && file.is_string() && !file.get<std::string>().empty() &&
+                 fs::path(file.get<std::string>()).filename() == file.get<std::string>();
+      if (is_right) files[file.get<std::string>()].insert(tensor);
+    }
+  }
+  if (!is_right) {
+    throw DataError(
+        str(path.string(), " is no index: expected JSON with a weight_map of tensors to files"));
+  }
+  return files;
+}
+
+std::unique_ptr<Weights::Files> open_weights(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) {
+    throw DataError(str(path.string(), ": ", error.message()));
+  }
+  if (fs::is_directory(status)) return std::make_unique<CheckpointWeights>(path);
+  if (!fs::is_regular_file(status)) throw DataError(str(path.string(), " is no regular file"));
+  auto weights = std::make_unique<SafetensorsWeights>();
+  if (!path.string().ends_with(".index.json")) {
+    weights->add(path);
+    return weights;
+  }
+  for (const auto& [file, tensors] : read_index(path)) {
+    weights->add(path.parent_path() / file, tensors);
+    for (const std::string& tensor : tensors) {
+      if (weights->entries.contains(tensor)) continue;
+      throw DataError(str(path.string(), " says that '", cut(tensor), "' is in ", file,
+                          ", which does not have it"));
+    }
+  }
+  return weights;
+}
+
+// Whether values of a stored dtype can become ones of `type`.
+bool is_convertible(const std::string& dtype, at::ScalarType type) {
+  const auto stored = type_named(dtype);
+  return stored && (*stored == type || (at::isFloatingType(*stored) && at::isFloatingType(type)));
+}
+
+bool fits(const Weights::Entry& entry, const at::Tensor& tensor) {
+  return is_convertible(entry.dtype, tensor.scalar_type()) && tensor.sizes() == entry.shape;
+}
+
+std::string misfit_text(const std::string& name, const Weights::Entry& entry,
+                        const at::Tensor& tensor) {
+  return lockstep::str("'", cut(name), "' is ", entry.dtype, " (", join(entry.shape), "), not ",
+                       name_of(tensor.scalar_type()), " (", join(tensor.sizes()), ")");
+}
+
+// A tensor of a module, with all of its names.
+struct ModuleTensor {
+  at::Tensor tensor;
+  std::vector<std::string> names;
+};
+
+std::vector<ModuleTensor> tensors_of(const torch::nn::Module& module) {
+  std::vector<ModuleTensor> tensors;
+  std::map<const void*, std::size_t> known;
+  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    const auto [place, is_new] = known.emplace(tensor.unsafeGetTensorImpl(), tensors.size());
+    if (is_new) tensors.push_back({tensor, {}});
+    tensors[place->second].names.push_back(name);
+  };
+  for (const auto& item : module.named_parameters()) add(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) add(item.key(), item.value());
+  return tensors;
+}
+
+// The first of the tensor's names that the weights have; nullptr without one.
+const std::string* name_in(const Weights& weights, const ModuleTensor& tensor) {
+  const auto found = std::ranges::find_if(
+      tensor.names, [&](const std::string& name) { return weights.entries().contains(name); });
+  return found == tensor.names.end() ? nullptr : &*found;
+}
+
+void append_names(std::string& text, const char* title, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  const std::span shown(names.data(), std::min(names.size(), kMostNames));
+  text += lockstep::str(text.empty() ? "" : "; ", title, ": ", join(shown));
+  if (names.size() > shown.size()) {
+    text += lockstep::str(" and ", names.size() - shown.size(), " more");
+  }
+}
+
+}  // namespace
+
+Weights::Weights(const fs::path& path) {
+  try {
+    files_ = open_weights(path);
+  } catch (const DataError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw DataError(error.what());
+  }
+}
+
+Weights::~Weights() = default;
+
+const std::map<std::string, Weights::Entry>& Weights::entries() const noexcept {
+  return files_->entries;
+}
+
+void Weights::read(const std::string& name, const at::Tensor& to) const {
+  const auto entry = entries().find(name);
+  require(entry != entries().end(), "weights: there is no '", cut(name), "'");
+  require(fits(entry->second, to), "weights: ", misfit_text(name, entry->second, to));
+  const c10::AutoGradMode no_grad(false);
+  const at::Tensor target = to.is_contiguous() ? to : at::empty(to.sizes(), to.dtype());
+  const at::Tensor flat = target.view(-1);
+  const auto type = *type_named(entry->second.dtype);
+  for (std::int64_t at = 0; at < flat.numel(); at += kPart) {
+    const at::Tensor part = flat.narrow(0, at, std::min(kPart, flat.numel() - at));
+    const at::Tensor stored =
+        type == part.scalar_type() ? part : at::empty(part.sizes(), part.options().dtype(type));
+    files_->read(name, static_cast<std::uint64_t>(at), collectives::bytes_of(stored));
+    if (!stored.is_same(part)) part.copy_(stored);
+  }
+  if (!target.is_same(to)) to.copy_(target);
+}
+
+std::string WeightDifferences::text() const {
+  std::string all;
+  append_names(all, "missing", missing);
+  append_names(all, "unexpected", unexpected);
+  append_names(all, "of another shape or dtype", misshapen);
+  return all;
+}
+
+WeightDifferences compare_weights(const Weights& weights, const torch::nn::Module& module) {
+  WeightDifferences found;
+  std::set<std::string> known;
+  for (const ModuleTensor& each : tensors_of(module)) {
+    known.insert(each.names.begin(), each.names.end());
+    const std::string* const name = name_in(weights, each);
+    if (name == nullptr) {
+      found.missing.push_back(each.names.front());
+    } else if (const auto& entry = weights.entries().at(*name); !fits(entry, each.tensor)) {
+      found.misshapen.push_back(misfit_text(*name, entry, each.tensor));
+    }
+  }
+  for (const auto& [name, entry] : weights.entries()) {
+    if (!known.contains(name)) found.unexpected.push_back(cut(name));
+  }
+  return found;
+}
+
+void copy_weights(const Weights& weights, torch::nn::Module& module) {
+  for (const ModuleTensor& each : tensors_of(module)) {
+    if (const std::string* const name = name_in(weights, each)) weights.read(*name, each.tensor);
+  }
+}
+
+void load_safetensors(const fs::path& file, torch::nn::Module& module) {
+  const Weights weights(file);
+  const WeightDifferences differences = compare_weights(weights, module);
+  if (!differences.empty()) {
+    throw DataError(lockstep::str(file.string(), " does not fit the module: ", differences.text()));
+  }
+  copy_weights(weights, module);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep {
+
+/// Values of a model's parameters and buffers, by the names that the model has for them: in a
+/// safetensors file, in those that an index lists (model.safetensors.index.json, as Hugging Face
+/// has it), or in a checkpoint's folder. For one thread.
+class Weights {
+ public:
+  /// A tensor as it is stored.
+  struct Entry {
+    std::string dtype;  ///< as safetensors has it: "F32"
+    std::vector<std::int64_t> shape;
+  };
+
+  /// Reads headers only. DataError, naming the file, if one is missing, damaged or can't be read.
+  explicit Weights(const std::filesystem::path& path);
+  ~Weights();
+  Weights(const Weights&) = delete;
+  Weights& operator=(const Weights&) = delete;
+
+  [[nodiscard]] const std::map<std::string, Entry>& entries() const noexcept;
+
+  /// Fills `to` with the tensor `name`, in pieces that need little memory. Floating values are
+  /// rounded to its dtype. ValueError, naming both, if there is none or it is of another shape or
+  /// kind.
+  void read(const std::string& name, const at::Tensor& to) const;
+
+  /// What reading files needs of each kind.
+  class Files;
+
+ private:
+  std::unique_ptr<Files> files_;
+};
+
+/// What of the weights does not fit a module, in words. Of a tensor that the module has under
+/// several names, one name is enough.
+struct WeightDifferences {
+  std::vector<std::string> missing;     ///< names that only the module has
+  std::vector<std::string> unexpected;  ///< names that only the weights have
+  std::vector<std::string> misshapen;   ///< "'w' is F32 (3, 4), not F32 (4, 4)"
+
+  [[nodiscard]] bool empty() const {
+    return missing.empty() && unexpected.empty() && misshapen.empty();
+  }
+  /// "missing: a, b; unexpected: c", with at most 20 names of each.
+  [[nodiscard]] std::string text() const;
+};
+
+/// Looks at names, shapes and dtypes only: the module may be on the meta device.
+[[nodiscard]] WeightDifferences compare_weights(const Weights& weights,
+                                                const torch::nn::Module& module);
+
+/// Fills the module's parameters and buffers with the weights that it has names for. ValueError
+/// for one that does not fit.
+void copy_weights(const Weights& weights, torch::nn::Module& module);
+
+/// Fills all of the module's parameters and buffers from the file, which may be anything that
+/// Weights reads. Before a trainer is made of it. DataError if the file can't be used, or has other
+/// names or shapes; it lists these.
+void load_safetensors(const std::filesystem::path& file, torch::nn::Module& module);
+
+}  // namespace lockstep

@@ -1,0 +1,212 @@
+#include "framework/checkpoint/weights.h"
+
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
+
+#include "framework/base/errors.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/storage/safetensors.h"
+#include "framework/training/zero.h"
+#include "models/model.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/training/models.h"
+#include "tests/training/placements.h"
+#include "tests/training/zero_jobs.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep {
+namespace {
+
+using Named = std::vector<std::pair<std::string, at::Tensor>>;
+
+std::string dtype_name(at::ScalarType type) {
+  const std::map<at::ScalarType, std::string> names{{at::kFloat, "F32"}, {at::kDouble, "F64"},
+                                                    {at::kHalf, "F16"},  {at::kBFloat16, "BF16"},
+                                                    {at::kLong, "I64"},  {at::kBool, "BOOL"}};
+  return names.at(type);
+}
+
+// A safetensors file with these tensors.
+std::string write(const testing::TemporaryFolder& folder, const std::string& name,
+                  const Named& tensors) {
+  storage::SafetensorsHeader header;
+  std::string data;
+  for (const auto& [key, tensor] : tensors) {
+    header.tensors.push_back({.name = key,
+                              .dtype = dtype_name(tensor.scalar_type()),
+                              .shape = {tensor.sizes().begin(), tensor.sizes().end()}});
+    const at::Tensor whole = tensor.detach().contiguous();
+    data.append(static_cast<const char*>(whole.data_ptr()), whole.nbytes());
+  }
+  return folder.write(name, storage::write_header(header) + data);
+}
+
+Named tensors_of(const torch::nn::Module& module) {
+  Named all;
+  for (const auto& item : module.named_parameters()) all.emplace_back(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) all.emplace_back(item.key(), item.value());
+  return all;
+}
+
+// A layer whose weight has two names, and a buffer.
+struct Tied : torch::nn::Module {
+  explicit Tied(float value) {
+    weight = register_parameter("embedding", at::full({3, 2}, value));
+    register_parameter("head", weight);
+    count = register_buffer("count", at::full({}, std::int64_t{7}, at::kLong));
+  }
+  at::Tensor weight, count;
+};
+
+std::string refusal(const std::string& file, torch::nn::Module& module) {
+  return testing::message_of<DataError>([&] { load_safetensors(file, module); });
+}
+
+}  // namespace
+
+TEST_CASE("a program loads weights in three lines, and its model's output is the same") {
+  const testing::TemporaryFolder folder;
+  const ModelOptions options{.name = "mlp", .hidden = {7, 3}};
+  const auto trained = make_model(options, 5, 4, 1);
+  const std::string file = write(folder, "model.safetensors", tensors_of(*trained));
+
+  const auto model = make_model(options, 5, 4, 2);
+  load_safetensors(file, *model);
+  const at::Tensor inputs = at::arange(10, at::kFloat).view({2, 5});
+  CHECK(model->forward(inputs).equal(trained->forward(inputs)));
+}
+
+TEST_CASE("weights of other floating types become those of the parameters") {
+  const testing::TemporaryFolder folder;
+  const at::Tensor values =
+      at::tensor({1.0, -2.5, 1.0 / 3, 1e-3, 0.0, std::numeric_limits<double>::infinity()});
+  for (const at::ScalarType from : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    const std::string file = write(folder, "w.safetensors", {{"w", values.to(from)}});
+    for (const at::ScalarType to : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+      torch::nn::Module module;
+      const at::Tensor w = module.register_parameter("w", at::zeros({6}, to));
+      load_safetensors(file, module);
+      CHECK(w.detach().equal(values.to(from).to(to)));
+    }
+  }
+}
+
+TEST_CASE("weights of many elements are converted part by part, also into a transposed tensor") {
+  const testing::TemporaryFolder folder;
+  const at::Tensor values = at::arange(3 * 700'001, at::kDouble).view({3, 700'001});
+  const std::string file = write(folder, "w.safetensors", {{"w", values}});
+  const at::Tensor plain = at::zeros({3, 700'001});
+  Weights(file).read("w", plain);
+  CHECK(plain.equal(values.to(at::kFloat)));
+  const at::Tensor transposed = at::zeros({700'001, 3}).t();
+  Weights(file).read("w", transposed);
+  CHECK(transposed.equal(plain));
+}
+
+TEST_CASE("what of weights does not fit a module is listed, and the module stays as it is") {
+  const testing::TemporaryFolder folder;
+  Tied module(1);
+  const std::string file =
+      write(folder, "w.safetensors",
+            {{"head", at::zeros({2, 3})}, {"count", at::zeros({})}, {"other", at::zeros({1})}});
+  CHECK(refusal(file, module) ==
+        file +
+            " does not fit the module: unexpected: other; of another shape or dtype: 'head' is F32 "
+            "(2, 3), not F32 (3, 2), 'count' is F32 (), not I64 ()");
+  CHECK(refusal(write(folder, "few.safetensors", {{"x", at::zeros({1})}}), module) ==
+        folder.path("few.safetensors") +
+            " does not fit the module: missing: embedding, count; unexpected: x");
+  CHECK(module.weight.equal(at::ones({3, 2})));
+  Named many;
+  for (int i = 10; i < 40; ++i) many.emplace_back("t" + std::to_string(i), at::zeros({}));
+  CHECK_THAT(refusal(write(folder, "many.safetensors", many), module),
+             ContainsSubstring(", t28, t29 and 10 more"));
+}
+
+TEST_CASE("of a tensor with two names a file needs one") {
+  const testing::TemporaryFolder folder;
+  const at::Tensor values = at::arange(6, at::kFloat).view({3, 2});
+  for (const std::string name : {"embedding", "head"}) {
+    Tied module(1);
+    load_safetensors(write(folder, "w.safetensors",
+                           {{name, values}, {"count", at::full({}, std::int64_t{9}, at::kLong)}}),
+                     module);
+    CHECK(module.weight.equal(values));
+    CHECK(module.count.item<std::int64_t>() == 9);
+  }
+  Tied module(1);
+  load_safetensors(
+      write(folder, "w.safetensors",
+            {{"embedding", values}, {"head", values}, {"count", module.count.clone()}}),
+      module);
+  CHECK(module.weight.equal(values));
+}
+
+TEST_CASE("weights are read from the files of an index") {
+  const testing::TemporaryFolder folder;
+  Tied module(1);
+  const at::Tensor values = at::arange(6, at::kFloat).view({3, 2});
+  (void)write(folder, "a.safetensors", {{"head", values}, {"count", at::zeros({})}});
+  (void)write(folder, "b.safetensors", {{"count", at::full({}, std::int64_t{9}, at::kLong)}});
+  const auto index = [&](const std::string& map) {
+    return folder.write("model.safetensors.index.json", "{\"weight_map\": " + map + "}");
+  };
+  load_safetensors(index(R"({"head": "a.safetensors", "count": "b.safetensors"})"), module);
+  CHECK(module.weight.equal(values));
+  CHECK(module.count.item<std::int64_t>() == 9);
+  const std::string file = index(R"({"head": "b.safetensors"})");
+  CHECK(refusal(file, module) ==
+        file + " says that 'head' is in b.safetensors, which does not have it");
+  const std::string no_index = " is no index: expected JSON with a weight_map of tensors to files";
+  for (const std::string map : {"{}", "[]", R"({"head": 1})", R"({"head": "../b.safetensors"})",
+                                R"({"head": "/etc/passwd"})", R"({"head": ""})", "{"}) {
+    CHECK(refusal(index(map), module) == file + no_index);
+  }
+}
+
+TEST_CASE("weights are read from a checkpoint, tied and frozen ones and other dtypes too") {
+  const testing::Quiet quiet;
+  const testing::TemporaryFolder folder;
+  std::map<std::string, at::Tensor> expected;
+  REQUIRE(launch(
+              [&] {
+                testing::OddModel model;
+                ZeroTrainer trainer(model, testing::adam(0));
+                testing::train_step(trainer, model, 0, 1, "data");
+                save_checkpoint(folder.path(), {&trainer}, {.step = 1});
+                const auto whole = trainer.whole_parameters();
+                expected = testing::copies(model);
+              },
+              testing::threads(1, Backend::automatic)) == 0);
+  testing::OddModel model;
+  {
+    const c10::AutoGradMode no_grad(false);
+    for (const auto& item : model.named_parameters()) item.value().zero_();
+  }
+  load_safetensors(folder.path() / "latest", model);
+  CHECK(testing::first_difference(testing::copies(model), expected) == "");
+}
+
+TEST_CASE("a file without weights is refused by name") {
+  const testing::TemporaryFolder folder;
+  Tied module(1);
+  CHECK(refusal(folder.path("none"), module) ==
+        folder.path("none") + ": No such file or directory");
+  CHECK(refusal("/dev/null", module) == "/dev/null is no regular file");
+  CHECK_THAT(refusal(folder.write("text", "text"), module),
+             ContainsSubstring("text: not a safetensors file: it has 4 bytes"));
+  CHECK_THAT(refusal(folder.path(""), module), ContainsSubstring("manifest.json: No such file"));
+}
+
+}  // namespace lockstep
