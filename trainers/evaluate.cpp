@@ -8,6 +8,7 @@
 #include <c10/core/GradMode.h>
 
 #include "framework/base/shard.h"
+#include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 #include "models/loss.h"
@@ -61,6 +62,12 @@ std::map<std::string, double> evaluate(Model& model, const Dataset& data,
     result["accuracy"] = static_cast<double>(sums.second.item<std::int64_t>()) / samples;
   }
   return result;
+}
+
+std::string evaluation_text(std::int64_t steps, const std::map<std::string, double>& figures) {
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : figures) texts.push_back(str("test ", name, " ", value));
+  return str("step ", steps, ": ", join(texts));
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -14,5 +15,9 @@ namespace lockstep {
 /// axis share the samples. The result is the same on each.
 [[nodiscard]] std::map<std::string, double> evaluate(Model& model, const Dataset& data,
                                                      const AxisNames& axis_name);
+
+/// "step 30: test accuracy 0.89, test loss 0.33": the figures after so many steps.
+[[nodiscard]] std::string evaluation_text(std::int64_t steps,
+                                          const std::map<std::string, double>& figures);
 
 }  // namespace lockstep

@@ -18,7 +18,7 @@ namespace {
 cxxopts::Options make_options() {
   cxxopts::Options options("train",
                            "Trains a model on data-parallel replicas, as a YAML config says.\n");
-  options.custom_help("--config FILE [flags]");
+  options.custom_help("[run] --config FILE [flags]");
   options.add_options()                                                                           //
       ("config", "The config: see configs/", cxxopts::value<std::string>(), "FILE")               //
       ("replicas", "Number of replicas (parallel.replicas)", cxxopts::value<std::string>(), "N")  //
@@ -50,6 +50,10 @@ cxxopts::Options make_options() {
 }
 
 constexpr const char* kAfterHelp =
+    "\nOther commands; each has its own --help:\n"
+    "  train export   write a checkpoint's weights to a safetensors file\n"
+    "  train inspect  print what a checkpoint holds, and compare its checksums\n"
+    "  train eval     evaluate a checkpoint\n"
     "\nExit status: 0 done; 2 arguments, config or an input file; 3 a replica died, timed out or "
     "fell\n"
     "out of step; 1 any other error; 130 Ctrl-C; 143 SIGTERM.\n"
@@ -82,7 +86,7 @@ std::int64_t parse_count(const std::string& flag, const std::string& text) {
 }  // namespace
 
 Flags parse_flags(int argc, const char* const* argv) {
-  check_command_line(argc, argv, kNames);
+  (void)parse_command_line(argc, argv, kNames);
   cxxopts::Options options = make_options();
   Flags flags;
   try {

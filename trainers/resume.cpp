@@ -17,12 +17,15 @@ namespace {
 const std::string kThreadsKey = "parallel.threads_per_replica";
 
 template <typename Map>
-const typename Map::mapped_type& entry(const ResumePoint& point, const Map& map,
+const typename Map::mapped_type& entry(const fs::path& checkpoint, const Map& map,
                                        const std::string& name) {
   const auto found = map.find(name);
   if (found != map.end()) return found->second;
-  throw DataError(
-      str(point.checkpoint.string(), " is no checkpoint of train: it has no '", name, "'"));
+  throw DataError(str(checkpoint.string(), " is no checkpoint of train: it has no '", name, "'"));
+}
+
+std::string name_of_config(const fs::path& checkpoint) {
+  return str("the config in ", checkpoint.string());
 }
 
 void waive(ResumePoint& point, const std::string& reason) {
@@ -30,15 +33,14 @@ void waive(ResumePoint& point, const std::string& reason) {
 }
 
 void compare(ResumePoint& point, const Config& config) {
-  const std::string& text = entry(point, point.info.texts, kConfigText);
-  const auto before =
-      values_of(parse_config(text, str("the config in ", point.checkpoint.string())));
+  const std::string& text = entry(point.checkpoint, point.info.texts, kConfigText);
+  const auto before = values_of(parse_config(text, name_of_config(point.checkpoint)));
   const std::set<std::string> changeable = changeable_keys();
   std::vector<std::string> refused;
   for (const auto& [key, value] : values_of(config)) {
     const auto old_value = before.find(key);
     std::string old = old_value == before.end() ? "" : old_value->second;
-    if (key == kThreadsKey) old = str(entry(point, point.info.counts, kThreadsCount));
+    if (key == kThreadsKey) old = str(entry(point.checkpoint, point.info.counts, kThreadsCount));
     if (value == old) continue;
     const auto shown = [](const std::string& written) {
       return written.empty() ? "not set" : written;
@@ -56,7 +58,7 @@ void compare(ResumePoint& point, const Config& config) {
 void waive_what_changed(ResumePoint& point, const Config& config) {
   const auto waived = point.info.texts.find(kWaivedText);
   if (waived != point.info.texts.end()) point.waived = waived->second;
-  const std::string& versions = entry(point, point.info.texts, kVersionsText);
+  const std::string& versions = entry(point.checkpoint, point.info.texts, kVersionsText);
   if (versions != versions_text()) {
     waive(point, str("the run began with ", versions, " and went on with ", versions_text()));
   }
@@ -86,6 +88,16 @@ std::string versions_text() {
   return str(replicas::libtorch_version(), ", ", replicas::blas().name);
 }
 
+Config config_of_checkpoint(const fs::path& checkpoint, const CheckpointInfo& info,
+                            const std::vector<keys::Override>& overrides) {
+  Config config = parse_config(entry(checkpoint, info.texts, kConfigText),
+                               name_of_config(checkpoint), overrides);
+  if (config.launch.threads_per_replica == 0) {
+    config.launch.threads_per_replica = entry(checkpoint, info.counts, kThreadsCount);
+  }
+  return config;
+}
+
 std::optional<ResumePoint> find_resume_point(const std::string& resume, const fs::path& output,
                                              bool with_changes, Config& config) {
   if (resume.empty()) return std::nullopt;
@@ -100,7 +112,7 @@ std::optional<ResumePoint> find_resume_point(const std::string& resume, const fs
   }
   point.info = checkpoint_info(point.checkpoint);
   if (config.launch.threads_per_replica == 0) {
-    config.launch.threads_per_replica = entry(point, point.info.counts, kThreadsCount);
+    config.launch.threads_per_replica = entry(point.checkpoint, point.info.counts, kThreadsCount);
   }
   waive_what_changed(point, config);
   compare(point, config);

@@ -43,6 +43,12 @@ struct ResumePoint {
 /// LibTorch and BLAS.
 [[nodiscard]] std::string versions_text();
 
+/// The config of the run that has saved a checkpoint, with its number of math threads; `overrides`
+/// win. DataError if it is no checkpoint of train.
+[[nodiscard]] Config config_of_checkpoint(const std::filesystem::path& checkpoint,
+                                          const CheckpointInfo& info,
+                                          const std::vector<keys::Override>& overrides = {});
+
 /// What `--resume` says: "auto" is the newest valid checkpoint in `output`, or none; otherwise it is
 /// a checkpoint's folder. DataError if that is damaged. ValueError, naming keys and both values, if
 /// `config` has keys of another value that change what is computed, unless `with_changes`. Math

@@ -299,12 +299,8 @@ class TrainingRun {
   void report_evaluation(std::int64_t step) {
     if (!reporter_) return;
     std::vector<std::pair<std::string, MetricValue>> line;
-    std::vector<std::string> texts;
-    for (const auto& [name, value] : eval_) {
-      line.emplace_back("eval_" + name, value);
-      texts.push_back(str("test ", name, " ", value));
-    }
-    reporter_->progress.print(str("step ", step + 1, ": ", join(texts)));
+    for (const auto& [name, value] : eval_) line.emplace_back("eval_" + name, value);
+    reporter_->progress.print(evaluation_text(step + 1, eval_));
     write_metrics(step, line);
   }
 

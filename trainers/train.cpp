@@ -1,8 +1,6 @@
-// The trainer: reads a config, starts the replicas and trains.
+// The trainer: reads a config, starts the replicas and trains; and what is done with checkpoints.
 
-#include <cstdio>
 #include <exception>
-#include <iostream>
 #include <string>
 #include <vector>
 
@@ -15,6 +13,8 @@
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/run_folder.h"
 #include "trainers/check_job.h"
+#include "trainers/command_line.h"
+#include "trainers/commands.h"
 #include "trainers/config.h"
 #include "trainers/flags.h"
 #include "trainers/memory_report.h"
@@ -23,12 +23,6 @@
 
 namespace lockstep {
 namespace {
-
-int print(const std::string& text) {
-  std::cout << text;
-  if (!std::cout.flush()) throw Error("stdout cannot be written");
-  return 0;
-}
 
 // Removes from the output folder what the run will make once more.
 void cut_back(const RunOptions& options) {
@@ -40,7 +34,7 @@ void cut_back(const RunOptions& options) {
   }
 }
 
-int train(int argc, char** argv) {
+int run(int argc, char** argv) {
   const Flags flags = parse_flags(argc, argv);
   if (flags.text) return print(*flags.text);
   Config config = load_config(flags.config, flags.overrides);
@@ -70,6 +64,17 @@ int train(int argc, char** argv) {
     cut_back(options);
   };
   return launch([&] { run_training(config, data, options); }, config.launch);
+}
+
+int train(int argc, char** argv) {
+  const std::string command = command_of(argc, argv, "train", {"run", "export", "inspect", "eval"});
+  if (command.empty()) return run(argc, argv);
+  // A command's own name stands where the program's is otherwise.
+  --argc, ++argv;
+  if (command == "export") return run_export(argc, argv);
+  if (command == "inspect") return run_inspect(argc, argv);
+  if (command == "eval") return run_eval(argc, argv);
+  return run(argc, argv);
 }
 
 }  // namespace

@@ -184,7 +184,7 @@ Options parse_flags(int argc, const char* const* argv) {
     flags.push_back(flag);
     names.with_value.push_back(flag.name);
   }
-  check_command_line(argc - 1, argv + 1, names);
+  (void)parse_command_line(argc - 1, argv + 1, names);
   for (int i = 2; i < argc; ++i) {
     if (!(options.text = text_for(argv[i])).empty()) return options;
   }

@@ -1,0 +1,205 @@
+#include <filesystem>
+#include <string>
+
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/train/train_program.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const Flags kExport{"export", "--checkpoint", "run/checkpoints/latest", "--to"};
+const Flags kEval{"eval", "--quiet", "--checkpoint"};
+
+// A folder with a run of a small perceptron, of 20 steps and with a checkpoint after 10.
+struct TrainedRun {
+  explicit TrainedRun(const Flags& more = {}) {
+    ended = train(folder.path(), Flags{"run", "--config", config_file("fashion_mnist_mlp.yaml"),
+                                       "--set", "model.hidden=[8]", "--set", "trainer.steps=20",
+                                       "--set", "checkpoint.every=10", "--set",
+                                       "trainer.eval_every=10", "--output", "run"} +
+                                     more);
+    INFO(ended.err);
+    REQUIRE(ended.status == 0);
+  }
+
+  // The lines of the run that tell an evaluation.
+  std::vector<std::string> evaluations() const {
+    std::vector<std::string> lines;
+    for (const std::string& line : lines_of(ended.out)) {
+      if (line.find(": test accuracy ") != std::string::npos) lines.push_back(line);
+    }
+    return lines;
+  }
+  // Changes the last byte of a checkpoint's file. Returns its path.
+  std::string damage(const std::string& checkpoint) const {
+    const fs::path file =
+        folder.path() / "run/checkpoints" / checkpoint / "shard-00001-of-00002.safetensors";
+    std::string bytes = read_text(file);
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    write_text(file, bytes);
+    return fs::canonical(file);
+  }
+
+  TemporaryFolder folder;
+  Ended ended;
+};
+
+// Ends with status 2, this error (or its beginning, before …) and no output; makes no file.
+void check_refused(const fs::path& folder, const Flags& flags, const std::string& message) {
+  const auto before = entries(folder);
+  const Ended end = train(folder, flags);
+  INFO(join(flags, " ") << "\n" << end.out << end.err);
+  CHECK(end.status == 2);
+  CHECK(end.out.empty());
+  const std::size_t begin = message.find("…");
+  CHECK(end.err.substr(0, begin == std::string::npos ? begin : begin + 17) ==
+        "lockstep: error: " + message.substr(0, begin) + (begin == std::string::npos ? "\n" : ""));
+  CHECK(entries(folder) == before);
+}
+
+}  // namespace
+
+TEST_CASE("each command of train has its help, and unknown ones are refused with the nearest") {
+  const TemporaryFolder folder;
+  const Ended all = train(folder.path(), {"--help"});
+  for (const std::string command : {"export", "inspect", "eval"}) {
+    CHECK_THAT(all.out, ContainsSubstring("\n  train " + command + " "));
+    const Ended help = train(folder.path(), {command, "--help"});
+    CHECK(help.status == 0);
+    CHECK(help.err.empty());
+    CHECK_THAT(help.out, ContainsSubstring("Usage:\n  train " + command + " "));
+  }
+  CHECK(train(folder.path(), {"run", "--help"}).out == all.out);
+  check_refused(folder.path(), {"evla", "--help"},
+                "unknown command 'evla' (did you mean 'eval'?): there are run, export, inspect, "
+                "eval; see train --help");
+  check_refused(folder.path(), {"export", "--to", "a.safetensors"},
+                "--checkpoint DIR and --to FILE.safetensors are needed; see train export --help");
+  check_refused(folder.path(), {"export", "--form", "x"},
+                "unknown flag --form; see train export --help");
+  check_refused(folder.path(), {"inspect"},
+                "a checkpoint's folder is needed; see train inspect --help");
+  check_refused(folder.path(), {"inspect", "a", "b"}, "'b' is no flag; see train inspect --help");
+  check_refused(folder.path(), {"eval"}, "--checkpoint DIR is needed; see train eval --help");
+  check_refused(folder.path(), {"inspect", "none"}, "checkpoint none: No such file or directory");
+  check_refused(folder.path(), {"eval", "--checkpoint", "none"},
+                "checkpoint none: No such file or directory");
+}
+
+TEST_CASE("train export writes one file, or several with an index, and never over another") {
+  const TrainedRun run;
+  const Ended one = train(run.folder.path(), kExport + Flags{"model.safetensors"});
+  INFO(one.err);
+  CHECK(one.status == 0);
+  CHECK(one.out == "4 tensors of 24.9 KiB in\nmodel.safetensors\n");
+  CHECK(fs::file_size(run.folder.path() / "model.safetensors") > 25'000);
+  check_refused(run.folder.path(), kExport + Flags{"model.safetensors"},
+                "model.safetensors exists already: name another file");
+  check_refused(run.folder.path(), kExport + Flags{"a.safetensors", "--max-shard-size", "5GO"},
+                "--max-shard-size: '5GO' is no size: expected a whole number of bytes above 0, "
+                "such as 500MB, 5GB or 4GiB");
+  const Ended several =
+      train(run.folder.path(), kExport + Flags{"cut.safetensors", "--max-shard-size=1KB"});
+  CHECK(several.status == 0);
+  CHECK(several.out ==
+        "4 tensors of 24.9 KiB in\ncut-00001-of-00003.safetensors\n"
+        "cut-00002-of-00003.safetensors\ncut-00003-of-00003.safetensors\n"
+        "cut.safetensors.index.json\n");
+  const std::string file = run.damage("step-00000020");
+  check_refused(run.folder.path(), kExport + Flags{"b.safetensors"}, file + " is damaged: …");
+}
+
+TEST_CASE("train inspect says what a checkpoint holds and what is wrong") {
+  const TrainedRun run;
+  const auto inspect = [&](const std::string& path) {
+    return train(run.folder.path(), {"inspect", path});
+  };
+  const Ended right = inspect("run/checkpoints/latest");
+  INFO(right.err);
+  CHECK(right.status == 0);
+  CHECK(right.err.empty());
+  for (const std::string text :
+       {"\nstep        20\nreplicas    2\ncounts      samples 2560, ",
+        "\nfigures     eval_accuracy ", "\nconfig:\n  model:\n    name: mlp\n", "\nFiles, of 2:\n",
+        "  shard-00000-of-00002.safetensors  ok\n", "\nTensors, of 17:\n",
+        "  F32             25088  parameters/0.weight  (8, 784)\n"}) {
+    CHECK_THAT(right.out, ContainsSubstring(text));
+  }
+  for (const std::string path : {"run", "run/checkpoints/"}) {
+    const Ended all = inspect(path);
+    CHECK(all.status == 0);
+    const auto lines = lines_of(all.out);
+    REQUIRE(lines.size() == 3);
+    CHECK_THAT(lines[0], ContainsSubstring("2 checkpoints in run/checkpoints"));
+    CHECK_THAT(lines[1], ContainsSubstring("step-00000020  ") && ContainsSubstring("ok  latest"));
+    CHECK_THAT(lines[2], ContainsSubstring("step-00000010  ") && ContainsSubstring("ok"));
+  }
+
+  const std::string first = run.damage("step-00000010");
+  const fs::path gone =
+      run.folder.path() / "run/checkpoints/step-00000010/shard-00000-of-00002.safetensors";
+  fs::remove(gone);
+  const Ended wrong = inspect("run/checkpoints/step-00000010");
+  CHECK(wrong.status == 2);
+  CHECK_THAT(wrong.out, ContainsSubstring("  shard-00000-of-00002.safetensors  DAMAGED\n") &&
+                            ContainsSubstring("  shard-00001-of-00002.safetensors  DAMAGED\n"));
+  CHECK_THAT(wrong.err, ContainsSubstring(gone.filename().string() + ": No such file") &&
+                            ContainsSubstring(first + " is damaged: its bytes have"));
+  const Ended listed = inspect("run");
+  CHECK(listed.status == 2);
+  CHECK_THAT(listed.out, ContainsSubstring("ok  latest") && ContainsSubstring("bytes  DAMAGED\n"));
+  CHECK_THAT(listed.err, ContainsSubstring(first));
+  write_text(run.folder.path() / "run/checkpoints/step-00000020/manifest.json", "{}");
+  CHECK(inspect("run/checkpoints/latest").status == 2);
+  CHECK(inspect("run/config.yaml").status == 2);
+}
+
+TEST_CASE("train eval prints what the run printed, on any number of workers") {
+  for (const Flags& more : {Flags{}, Flags{"--set", "trainer.precision=bf16"},
+                            Flags{"--set", "parallel.zero_stage=3", "--launch", "threads"}}) {
+    const TrainedRun run(more);
+    const auto expected = run.evaluations();
+    REQUIRE(expected.size() == 2);
+    const auto before = entries(run.folder.path());
+    for (const Flags& flags : {Flags{}, Flags{"--workers", "1"}, Flags{"--launch=threads"},
+                               Flags{"--set", "parallel.backend=gloo"}}) {
+      const Ended last = train(run.folder.path(), kEval + Flags{"run/checkpoints/latest"} + flags);
+      INFO(join(more, " ") << " " << join(flags, " ") << last.err);
+      CHECK(last.status == 0);
+      CHECK(last.out == expected[1] + "\n");
+      CHECK(last.err.empty());
+    }
+    const Ended first = train(run.folder.path(), kEval + Flags{"run/checkpoints/step-00000010"});
+    CHECK(first.out == expected[0] + "\n");
+    const Ended three =
+        train(run.folder.path(), kEval + Flags{"run/checkpoints/latest", "--replicas", "3"});
+    CHECK(three.status == 0);
+    CHECK(three.out.substr(0, 27) == expected[1].substr(0, 27));  // the accuracy
+    CHECK(entries(run.folder.path()) == before);
+  }
+}
+
+TEST_CASE("train eval refuses what is not of data or parallel, and what it can't use") {
+  const TrainedRun run;
+  const std::string latest = "run/checkpoints/latest";
+  const auto refuse = [&](const Flags& flags, const std::string& message) {
+    check_refused(run.folder.path(), kEval + flags, message);
+  };
+  refuse({latest, "--set", "model.hidden=[9]"},
+         "--set model.hidden=[9]: train eval takes keys of data and parallel; the model is the "
+         "checkpoint's");
+  refuse({latest, "--replicas", "0"},
+         "--replicas 0: parallel.replicas: must be from 1 to 1024, is 0");
+  const Ended example = train(run.folder.path(), {"--config", config_file("pmean_linear.yaml"),
+                                                  "--quiet", "--output", "example"});
+  REQUIRE(example.status == 0);
+  refuse({"example/checkpoints/latest"}, "the data set pmean_example has no test set");
+  const std::string file = run.damage("step-00000020");
+  refuse({latest}, file + " is damaged: …");
+}
