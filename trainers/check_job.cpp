@@ -1,12 +1,19 @@
 #include "trainers/check_job.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/checkpoint/weights.h"
 #include "framework/data/sampler.h"
 #include "framework/optim/optimizer_options.h"
 #include "framework/training/module_parameters.h"
@@ -53,6 +60,35 @@ void check_warmup(const Config& config, const DataSets& data, keys::YamlProblems
   });
 }
 
+// Returns whether parameters are left to train.
+bool check_freeze(const Config& config, const DataSets& data, keys::YamlProblems& problems) {
+  const auto& patterns = config.trainer.freeze;
+  if (patterns.empty()) return true;
+  Config unfrozen = config;
+  unfrozen.trainer.freeze.clear();
+  const ShapesOnly scope;
+  const auto model = make_model(unfrozen, data);
+  const std::vector<std::string> names = training::module_parameters(*model).names;
+  const keys::YamlPosition place = written_at(config, "trainer.freeze");
+  std::set<std::string> frozen;
+  for (const std::string& pattern : patterns) {
+    std::vector<std::string> matched;
+    std::ranges::copy_if(names, std::back_inserter(matched),
+                         [&](const std::string& name) { return matches_pattern(pattern, name); });
+    frozen.insert(matched.begin(), matched.end());
+    if (!matched.empty()) continue;
+    problems.report(place, [&] {
+      return str("trainer.freeze: no parameter matches the pattern '", pattern,
+                 "'; the parameters are ", join(names));
+    });
+  }
+  if (frozen.size() < names.size()) return true;
+  problems.report(place, [&] {
+    return str("trainer.freeze: no parameter is left to train; the parameters are ", join(names));
+  });
+  return false;
+}
+
 // Checks the groups one after the other, to report each that is wrong. Such a group holds for no
 // parameter, so the others mean the same without it.
 void check_parameter_groups(const Config& config, const DataSets& data,
@@ -79,8 +115,33 @@ void check_job(const Config& config, const DataSets& data) {
   keys::YamlProblems problems;
   check_accumulate(config, data, problems);
   check_warmup(config, data, problems);
-  check_parameter_groups(config, data, problems);
+  if (check_freeze(config, data, problems)) check_parameter_groups(config, data, problems);
   problems.finish();
+}
+
+void check_initial_weights(const Config& config, const DataSets& data) {
+  if (!config.init.from) return;
+  const std::string& file = *config.init.from;
+  keys::YamlProblems problems;
+  const auto report = [&](const std::string& what) {
+    problems.report(written_at(config, "model.init_from"),
+                    [&] { return "model.init_from: " + what; });
+  };
+  WeightDifferences left_out;
+  try {
+    if (std::filesystem::is_directory(file)) verify_checkpoint(file);
+    const ShapesOnly scope;
+    WeightDifferences differences = compare_weights(Weights(file), *make_model(config, data));
+    if (!config.init.strict) {
+      left_out.missing.swap(differences.missing);
+      left_out.unexpected.swap(differences.unexpected);
+    }
+    if (!differences.empty()) report(str(file, " does not fit the model: ", differences.text()));
+  } catch (const DataError& error) {
+    report(error.what());
+  }
+  problems.finish();
+  if (!left_out.empty()) log_warning(str("model.init_from: ", file, ": ", left_out.text()));
 }
 
 }  // namespace lockstep

@@ -17,6 +17,12 @@
 
 namespace lockstep {
 
+/// The weights with which a run begins.
+struct InitOptions {
+  std::optional<std::string> from;  ///< a file, as Weights reads it; none: the model's own weights
+  bool strict = true;               ///< the file has all of the model's names and no others
+};
+
 /// The type of numbers in forward and backward.
 enum class Precision { fp32, bf16 };
 
@@ -28,6 +34,7 @@ struct TrainerOptions {
   std::int64_t check_every = 0;
   std::int64_t log_every = 20;
   std::int64_t eval_every = 0;
+  std::vector<std::string> freeze;  ///< patterns for parameters that are not trained
 };
 
 /// What `train` saves, and what a failure of that means.
@@ -47,6 +54,7 @@ struct CheckpointOptions {
 /// take is in their own structs, in whatever section a key stands.
 struct Config {
   ModelOptions model;
+  InitOptions init;
   DataOptions data;
   std::int64_t batch_size = 64;
   bool shuffle = true;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "framework/checkpoint/weights.h"
 #include "framework/data/data.h"
 #include "framework/data/sampler.h"
 #include "framework/training/zero_options.h"
@@ -14,15 +15,18 @@ namespace lockstep {
 /// A config as options for the parts of the framework.
 
 /// config.zero over the axis that launch() binds, for a model of make_model(), which must live
-/// until the trainer is made.
-[[nodiscard]] ZeroOptions zero_options(const Config& config, const Model& model);
+/// until the trainer is made. Parameters start from `weights`, where these have them.
+[[nodiscard]] ZeroOptions zero_options(const Config& config, const Model& model,
+                                       const Weights* weights = nullptr);
 
 /// For the training set in a job of `replicas`.
 [[nodiscard]] SamplerOptions sampler_options(const Config& config, const DataSets& data,
                                              std::int64_t replicas);
 
-/// The model for these data, in the config's precision, its parameters on the meta device.
+/// The model for these data, in the config's precision. What `trainer.freeze` names requires no
+/// gradient. Its parameters are on the meta device, or have their values with make_whole_model().
 [[nodiscard]] std::shared_ptr<Model> make_model(const Config& config, const DataSets& data);
+[[nodiscard]] std::shared_ptr<Model> make_whole_model(const Config& config, const DataSets& data);
 
 /// The steps of the run, from its beginning. ValueError if its epochs have more samples than fit in
 /// an int64.

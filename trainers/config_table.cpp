@@ -52,13 +52,21 @@ KeyTraits instead_of(const std::string& key) {
   return {.instead_of = key, .may_change = true};
 }
 
-Keys model_keys(ModelOptions& model) {
+Keys model_keys(ModelOptions& model, InitOptions& init) {
+  const auto strict_problem = [&init] {
+    return !init.strict && !init.from ? "without model.init_from must be true" : "";
+  };
+  const KeyTraits strict{.problem = strict_problem, .others = {"init_from"}};
   return {
       {"name", one_of(model.name, model_names()), "the model that is trained", kNeeded},
       {"hidden", list(model.hidden, kMillion), "widths of the hidden layers", only("mlp")},
       {"channels", list(model.channels, kMillion), "channels out of each convolution", only("cnn")},
       {"dense", list(model.dense, kMillion), "widths of the layers after the convolutions",
        only("cnn")},
+      {"init_from", text_or_null(init.from, of_length("a file's path", PATH_MAX - 1)),
+       "weights to begin with: a safetensors file, its index, or a checkpoint's folder"},
+      {"init_from_strict", flag(init.strict),
+       "refuse weights that lack some of the model's or have others", strict},
   };
 }
 
@@ -194,6 +202,8 @@ Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero) {
        kMayChange},
       {"eval_every", number(trainer.eval_every, kNatural),
        "steps between evaluations; there is one at the end, with 0 only that", kMayChange},
+      {"freeze", list(trainer.freeze, of_length("a pattern for parameters' names", 1000)),
+       "parameters that are not trained, as in a shell (\"*.bias\")"},
   };
 }
 
@@ -218,7 +228,7 @@ Keys checkpoint_keys(CheckpointOptions& checkpoint) {
 
 std::vector<keys::Section> config_table(Config& config) {
   using namespace keys;
-  return {{"model", model_keys(config.model)},
+  return {{"model", model_keys(config.model, config.init)},
           {"data", data_keys(config)},
           {"optimizer", optimizer_keys(config.zero.optimizer)},
           {"schedule", schedule_keys(config.schedule)},

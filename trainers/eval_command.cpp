@@ -61,7 +61,7 @@ std::vector<keys::Override> overrides_of(const std::vector<Argument>& arguments)
 // In each replica.
 void evaluate_checkpoint(const std::filesystem::path& checkpoint, std::int64_t steps,
                          const Config& config, const DataSets& data) {
-  const auto model = make_model(config, data);
+  const auto model = make_whole_model(config, data);
   load_safetensors(checkpoint, *model);
   const AxisNames axis = config.launch.axis_name;
   const auto figures = evaluate(*model, *data.test, axis);

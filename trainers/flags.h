@@ -15,8 +15,8 @@ struct Flags {
   std::filesystem::path config;
   std::filesystem::path output;  ///< empty: a new folder under runs/
   std::vector<keys::Override>
-      overrides;  ///< --set, --replicas, --workers and --launch, in their order
-  std::string resume;                     ///< "auto", a checkpoint's folder, or empty
+      overrides;       ///< --set, --replicas, --workers and --launch, in their order
+  std::string resume;  ///< "auto", a checkpoint's folder, or empty
   bool resume_with_changes = false;
   std::int64_t max_restarts = 0;
   bool print_config = false;

@@ -117,7 +117,7 @@ Value list_of(const std::string& items, List& variable, const Rule<T>& rule,
   };
   const auto print = [&variable] {
     std::vector<std::string> texts;
-    for (const T value : variable) texts.push_back(yaml_text(value));
+    for (const T& value : variable) texts.push_back(yaml_text(value));
     return str("[", join(texts), "]");
   };
   return {str("a list of ", items, ", each ", rule.text), read, print};
@@ -174,6 +174,19 @@ Value number_instead(std::optional<std::int64_t>& variable, std::optional<std::i
 
 Value text(std::string& variable, const Rule<std::string>& rule) {
   return scalar("", variable, rule);
+}
+
+Value text_or_null(std::optional<std::string>& variable, const Rule<std::string>& rule) {
+  const auto read = [&variable, rule](const YamlNode& node, const Report& report) {
+    if (node.kind == YamlNode::Kind::null) return variable.reset();
+    if (const auto value = obeying(rule, node, report)) variable = value;
+  };
+  return {rule.text + ", or null", read,
+          [&variable] { return variable ? yaml_text(*variable) : "null"; }};
+}
+
+Value list(std::vector<std::string>& variable, const Rule<std::string>& rule) {
+  return list_of("strings", variable, rule, std::nullopt);
 }
 
 Value list(std::vector<std::int64_t>& variable, const Rule<std::int64_t>& rule) {

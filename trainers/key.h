@@ -69,7 +69,10 @@ template <typename T>
                                    std::optional<std::int64_t>& other,
                                    const Rule<std::int64_t>& rule);
 [[nodiscard]] Value text(std::string& variable, const Rule<std::string>& rule);
+[[nodiscard]] Value text_or_null(std::optional<std::string>& variable,
+                                 const Rule<std::string>& rule);
 [[nodiscard]] Value list(std::vector<std::int64_t>& variable, const Rule<std::int64_t>& rule);
+[[nodiscard]] Value list(std::vector<std::string>& variable, const Rule<std::string>& rule);
 [[nodiscard]] Value list(std::array<double, 2>& variable, const Rule<double>& rule);
 
 [[nodiscard]] Value one_of(const std::vector<std::string>& names,

@@ -65,9 +65,8 @@ void check_memory(const Config& config, const DataSets& data) {
   for (const Category& category : kCategories) {
     parts.push_back(str(category.name, " ", text_of_bytes(use.host.*category.bytes)));
   }
-  throw ValueError(str("this job does not fit: on this host it takes ",
-                       text_of_bytes(most), " (", join(parts),
-                       ") beside activations and data, and ", text_of_bytes(available),
+  throw ValueError(str("this job does not fit: on this host it takes ", text_of_bytes(most), " (",
+                       join(parts), ") beside activations and data, and ", text_of_bytes(available),
                        " of memory are left. A smaller model, fewer replicas or a higher "
                        "parallel.zero_stage need less"));
 }

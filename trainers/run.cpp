@@ -24,6 +24,7 @@
 #include "framework/base/memory.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
+#include "framework/checkpoint/weights.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
@@ -84,8 +85,13 @@ class TrainingRun {
         course_(course_of(config, data, replicas_, sampler_, resume_)),
         model_(make_model(config, data)),
         named_(parameter_map(*model_)) {
-    trainer_ = std::make_unique<ZeroTrainer>(*model_, zero_options(config, *model_),
-                                             std::source_location::current());
+    // A run that goes on has weights of its own.
+    std::optional<Weights> weights;
+    if (config.init.from && resume_ == nullptr) weights.emplace(*config.init.from);
+    if (weights) copy_weights(*weights, *model_);
+    trainer_ = std::make_unique<ZeroTrainer>(
+        *model_, zero_options(config, *model_, weights ? &*weights : nullptr),
+        std::source_location::current());
     checkpoints_ = std::make_unique<RunCheckpoints>(config, options.output, *trainer_);
     if (replica_ == 0) reporter_ = std::make_unique<Reporter>(options);
     if (resume_ != nullptr) go_on(*resume_);

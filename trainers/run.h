@@ -11,15 +11,15 @@ namespace lockstep {
 
 /// A run's output and its beginning.
 struct RunOptions {
-  std::filesystem::path output;  ///< the folder, claimed for this run
-  bool quiet = false;            ///< no progress, no summary
+  std::filesystem::path output;            ///< the folder, claimed for this run
+  bool quiet = false;                      ///< no progress, no summary
   std::optional<ResumePoint> resume = {};  ///< where it goes on
 };
 
 /// Trains as `config` says. Runs in each replica of launch(), with config.launch.axis_name bound.
-/// Replica 0 writes into the output folder and to stdout; all write checkpoints. If stop_requested(),
-/// ends after a step, with a checkpoint. Throws DataError if the checkpoint does not fit, Error if
-/// the loss is no finite number, or if something can't be written.
+/// Replica 0 writes into the output folder and to stdout; all write checkpoints. If
+/// stop_requested(), ends after a step, with a checkpoint. Throws DataError if the checkpoint does
+/// not fit, Error if the loss is no finite number, or if something can't be written.
 void run_training(const Config& config, const DataSets& data, const RunOptions& options);
 
 }  // namespace lockstep

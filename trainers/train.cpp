@@ -47,6 +47,7 @@ int run(int argc, char** argv) {
   // Read before the replicas start: they share the memory, and a bad file is one error, not N.
   const DataSets data = load_data(config.data, config.launch.replicas);
   check_job(config, data);
+  if (!options.resume) check_initial_weights(config, data);
   if (flags.dry_run) return print(dry_run_text(config, data));
   check_memory(config, data);
   require(flags.max_restarts == 0 || config.launch.mode == LaunchMode::processes,

@@ -285,8 +285,22 @@ WeightDifferences compare_weights(const Weights& weights, const torch::nn::Modul
 
 void copy_weights(const Weights& weights, torch::nn::Module& module) {
   for (const ModuleTensor& each : tensors_of(module)) {
+    if (each.tensor.is_meta()) continue;
     if (const std::string* const name = name_in(weights, each)) weights.read(*name, each.tensor);
   }
+}
+
+at::Tensor weight_of(const Weights& weights, const torch::nn::Module& module,
+                     const std::string& name) {
+  for (const ModuleTensor& each : tensors_of(module)) {
+    const std::string* const stored = name_in(weights, each);
+    if (stored == nullptr || std::ranges::count(each.names, name) == 0) continue;
+    const bool is_wide = each.tensor.scalar_type() == at::kDouble;
+    const at::Tensor values = at::empty(each.tensor.sizes(), is_wide ? at::kDouble : at::kFloat);
+    weights.read(*stored, values);
+    return values;
+  }
+  return {};
 }
 
 void load_safetensors(const fs::path& file, torch::nn::Module& module) {

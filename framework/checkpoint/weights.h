@@ -64,9 +64,14 @@ struct WeightDifferences {
 [[nodiscard]] WeightDifferences compare_weights(const Weights& weights,
                                                 const torch::nn::Module& module);
 
-/// Fills the module's parameters and buffers with the weights that it has names for. ValueError
-/// for one that does not fit.
+/// Fills the module's parameters and buffers with the weights that it has names for, but not what
+/// is on the meta device. ValueError for one that does not fit.
 void copy_weights(const Weights& weights, torch::nn::Module& module);
+
+/// The weights of the module's parameter `name`, under any of its names: in float32, or in the
+/// parameter's dtype if that is wider. For ZeroOptions::initialize. Undefined if there are none.
+[[nodiscard]] at::Tensor weight_of(const Weights& weights, const torch::nn::Module& module,
+                                   const std::string& name);
 
 /// Fills all of the module's parameters and buffers from the file, which may be anything that
 /// Weights reads. Before a trainer is made of it. DataError if the file can't be used, or has other

@@ -10,7 +10,7 @@ namespace lockstep {
 namespace {
 
 bool matches(const ParameterGroup& group, const std::string& name) {
-  return ::fnmatch(group.pattern.c_str(), name.c_str(), 0) == 0;
+  return matches_pattern(group.pattern, name);
 }
 
 auto group_of(const OptimizerOptions& options, const std::string& name) {
@@ -19,6 +19,10 @@ auto group_of(const OptimizerOptions& options, const std::string& name) {
 }
 
 }  // namespace
+
+bool matches_pattern(const std::string& pattern, const std::string& name) {
+  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
 
 ParameterSettings parameter_settings(const OptimizerOptions& options, const std::string& name) {
   const auto group = group_of(options, name);

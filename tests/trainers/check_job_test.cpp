@@ -59,6 +59,25 @@ TEST_CASE("all that does not suit a job's data is reported at once, sorted by li
             groups + ": " + no_match("x") + "\n--set " + groups + ": " + no_match("y"));
 }
 
+TEST_CASE("patterns of trainer.freeze match some parameters, and leave some") {
+  const auto message = [](const std::string& freeze, const std::string& more = "") {
+    return message_of_job(parse(kNames + more + "trainer:\n  freeze: " + freeze + "\n"));
+  };
+  CHECK(message("[b]") == "no error");
+  CHECK(message("[b, '[ab]']") == "no error");
+  CHECK(message("[norm, b, 'x*']") ==
+        "c.yaml:4:3: trainer.freeze: no parameter matches the pattern 'norm'; the parameters are "
+        "w, b\n"
+        "c.yaml:4:3: trainer.freeze: no parameter matches the pattern 'x*'; the parameters are "
+        "w, b");
+  CHECK(message("['?']", "optimizer: {groups: [{pattern: w}]}\n") ==
+        "c.yaml:5:3: trainer.freeze: no parameter is left to train; the parameters are w, b");
+  // A group is for parameters that are trained.
+  CHECK(message("[w]", "optimizer: {groups: [{pattern: w}]}\n") ==
+        "c.yaml:3:23: optimizer.groups: no parameter matches the pattern 'w'; the parameters are "
+        "b");
+}
+
 TEST_CASE("what does not suit the data of a job without a file has no place") {
   Config config = parse(kNames + "schedule: {name: cosine, warmup_steps: 7}\n");
   config.zero.accumulate = 5;

@@ -165,7 +165,7 @@ TEST_CASE("keys that are not known, or not here") {
   CHECK(error_of("trainer: {warmup: 2}") ==
         "c.yaml:3:11: unknown key 'warmup' in trainer: its keys are epochs, steps, seed, "
         "accumulate, precision, non_finite, check_every, clip_norm, clip_value, log_every, "
-        "eval_every");
+        "eval_every, freeze");
   CHECK(error_of("plots: {every: 3}") ==
         "c.yaml:3:1: unknown key 'plots': the sections are model, data, optimizer, schedule, "
         "parallel, trainer, checkpoint");

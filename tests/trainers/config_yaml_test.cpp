@@ -137,6 +137,8 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
   CHECK(to_yaml(parse(kNames + "trainer: {steps: 1}")) ==
         "model:\n"
         "  name: linear\n"
+        "  init_from: null\n"
+        "  init_from_strict: true\n"
         "data:\n"
         "  name: pmean_example\n"
         "  batch_size: 4\n"
@@ -175,6 +177,7 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  clip_value: null\n"
         "  log_every: 20\n"
         "  eval_every: 0\n"
+        "  freeze: []\n"
         "checkpoint:\n"
         "  save: state\n"
         "  every: 0\n"

@@ -1,0 +1,122 @@
+#include <filesystem>
+#include <sstream>
+#include <string>
+
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/train/train_program.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Flags of a run that ends after `steps`.
+Flags linear(int steps, const std::string& output) {
+  return {"--config", config_file("pmean_linear.yaml"),
+          "--set",    str("trainer.steps=", steps),
+          "--output", output};
+}
+
+Flags mlp(const std::string& output) {
+  return {"--config", config_file("fashion_mnist_mlp.yaml"),
+          "--set",    "model.hidden=[8]",
+          "--set",    "trainer.steps=20",
+          "--quiet",  "--output",
+          output};
+}
+
+Ended exported(const fs::path& folder, const std::string& run) {
+  return train(folder, {"export", "--checkpoint", run + "/checkpoints/latest", "--to",
+                        run + ".safetensors"});
+}
+
+nlohmann::json result_of(const fs::path& folder, const std::string& run) {
+  return read_json(folder / run / "result.json");
+}
+
+}  // namespace
+
+TEST_CASE("a run begins with the weights of model.init_from") {
+  const TemporaryFolder folder;
+  REQUIRE(train(folder.path(), linear(1, "one")).status == 0);
+  REQUIRE(train(folder.path(), linear(2, "two")).status == 0);
+  REQUIRE(exported(folder.path(), "one").status == 0);
+  // SGD has no state and all batches are the same: one step from there is the second step.
+  for (const std::string from : {"one.safetensors", "one/checkpoints/latest"}) {
+    for (const std::string stage : {"0", "3"}) {
+      const std::string name = "from" + std::to_string(from.size()) + stage;
+      const Ended end =
+          train(folder.path(), linear(1, name) + Flags{"--set", "model.init_from=" + from, "--set",
+                                                       "parallel.zero_stage=" + stage});
+      INFO(end.err);
+      REQUIRE(end.status == 0);
+      CHECK_THAT(end.out, ContainsSubstring("original parameters: w = 2.625, b = 0.16\n"));
+      CHECK(result_of(folder.path(), name)["parameters_sha256"] ==
+            result_of(folder.path(), "two")["parameters_sha256"]);
+    }
+  }
+}
+
+TEST_CASE("a run that goes on needs no file of first weights any more") {
+  const TemporaryFolder folder;
+  REQUIRE(train(folder.path(), linear(1, "one")).status == 0);
+  REQUIRE(exported(folder.path(), "one").status == 0);
+  const Flags flags = linear(1, "two") + Flags{"--set", "model.init_from=one.safetensors"};
+  REQUIRE(train(folder.path(), flags).status == 0);
+  fs::remove(folder.path() / "one.safetensors");
+  CHECK(train(folder.path(), flags + Flags{"--resume", "auto"}).status == 0);
+}
+
+TEST_CASE("weights that do not fit are refused before the run, or left out where that is allowed") {
+  const TemporaryFolder folder;
+  REQUIRE(train(folder.path(), mlp("small")).status == 0);
+  REQUIRE(exported(folder.path(), "small").status == 0);
+  const std::string set = "model.init_from=small.safetensors";
+  const auto run = [&](const std::string& hidden, const Flags& more) {
+    return train(folder.path(), Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--set",
+                                      "model.hidden=" + hidden, "--set", "trainer.steps=1",
+                                      "--output", "run", "--set", set} +
+                                    more);
+  };
+  const Ended deeper = run("[8, 10]", {});
+  CHECK(deeper.status == 2);
+  CHECK(deeper.err ==
+        "lockstep: error: --set " + set +
+            ": model.init_from: small.safetensors does not fit the model: missing: 2.weight, "
+            "2.bias\n");
+  const Ended wider = run("[9]", {"--set", "model.init_from_strict=false"});
+  CHECK(wider.status == 2);
+  CHECK_THAT(wider.err, ContainsSubstring("'0.weight' is F32 (8, 784), not F32 (9, 784)"));
+  const Ended partial = run("[8, 10]", {"--set", "model.init_from_strict=false"});
+  INFO(partial.err);
+  CHECK(partial.status == 0);
+  CHECK_THAT(partial.err, ContainsSubstring("lockstep: warning: model.init_from: "
+                                            "small.safetensors: missing: 2.weight, 2.bias\n"));
+  CHECK(lines_of(partial.err).size() == 2);
+  const Ended none = run("[8]", {"--set", "model.init_from=none.safetensors", "--dry-run"});
+  CHECK(none.status == 2);
+  CHECK(none.err ==
+        "lockstep: error: --set model.init_from=none.safetensors: model.init_from: "
+        "none.safetensors: No such file or directory\n");
+}
+
+TEST_CASE("parameters that trainer.freeze names stay as they are") {
+  for (const std::string stage : {"0", "3"}) {
+    const TemporaryFolder folder;
+    const Ended end =
+        train(folder.path(), linear(1, "run") + Flags{"--set", "trainer.freeze=[b]", "--set",
+                                                      "parallel.zero_stage=" + stage});
+    INFO(end.err);
+    REQUIRE(end.status == 0);
+    CHECK_THAT(end.out, ContainsSubstring("updated parameters:  w = 2.625, b = 0\n"));
+    REQUIRE(exported(folder.path(), "run").status == 0);
+    CHECK(fs::exists(folder.path() / "run.safetensors"));
+    const Ended resumed = train(
+        folder.path(), linear(2, "run") + Flags{"--set", "trainer.freeze=[b]", "--resume", "auto"});
+    CHECK_THAT(resumed.out, ContainsSubstring(", b = 0\n"));
+  }
+}
