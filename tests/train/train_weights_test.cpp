@@ -120,3 +120,22 @@ TEST_CASE("parameters that trainer.freeze names stay as they are") {
     CHECK_THAT(resumed.out, ContainsSubstring(", b = 0\n"));
   }
 }
+
+TEST_CASE("a script reads an export with NumPy and has the model's figures") {
+  const TemporaryFolder folder;
+  REQUIRE(train(folder.path(), mlp("run")).status == 0);
+  REQUIRE(exported(folder.path(), "run").status == 0);
+  const Ended end =
+      run_program({PYTHON, std::string(LOCKSTEP_SOURCE_DIR) + "/tests/python/read_export_numpy.py",
+                   "run.safetensors"},
+                  folder.path());
+  INFO(end.err);
+  REQUIRE(end.status == 0);
+  std::istringstream figures(end.out);
+  double accuracy = 0;
+  double loss = 0;
+  figures >> accuracy >> loss;
+  const auto expected = result_of(folder.path(), "run")["eval"];
+  CHECK(accuracy == Approx(expected["accuracy"].get<double>()).margin(2e-4));
+  CHECK(loss == Approx(expected["loss"].get<double>()).epsilon(1e-5));
+}
