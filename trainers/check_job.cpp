@@ -66,7 +66,6 @@ bool check_freeze(const Config& config, const DataSets& data, keys::YamlProblems
   if (patterns.empty()) return true;
   Config unfrozen = config;
   unfrozen.trainer.freeze.clear();
-  const ShapesOnly scope;
   const auto model = make_model(unfrozen, data);
   const std::vector<std::string> names = training::module_parameters(*model).names;
   const keys::YamlPosition place = written_at(config, "trainer.freeze");
@@ -130,7 +129,6 @@ void check_initial_weights(const Config& config, const DataSets& data) {
   WeightDifferences left_out;
   try {
     if (std::filesystem::is_directory(file)) verify_checkpoint(file);
-    const ShapesOnly scope;
     WeightDifferences differences = compare_weights(Weights(file), *make_model(config, data));
     if (!config.init.strict) {
       left_out.missing.swap(differences.missing);

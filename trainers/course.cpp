@@ -2,49 +2,85 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "trainers/config_options.h"
 
 namespace lockstep {
 namespace {
 
-// The steps that are left for the run, of `batch` samples each.
-std::int64_t steps_left(const Config& config, const Sampler& sampler, std::int64_t batch,
-                        const Course& course) {
+// As a checkpoint has them.
+const std::string kBatch = "batch";
+const std::string kScheduleBatch = "schedule_batch";
+const std::string kScheduleSteps = "schedule_steps";
+const std::string kPhaseStep = "phase_step";
+const std::string kPhaseSteps = "phase_steps";
+const std::string kPhasePlace = "phase_place";
+
+// The steps of `batch` samples that are left for a run that stands at `sample` and at `place`.
+std::int64_t steps_left(const Config& config, const Sampler& sampler, const Course& course,
+                        double place) {
   if (config.trainer.epochs) {
     const std::int64_t end = sampler.start_of_epoch(*config.trainer.epochs);
     return sampler.steps_between(std::min(course.first_sample, end), end);
   }
-  const double left = static_cast<double>(course.schedule_steps) - course.schedule_place;
-  const double steps =
-      left * static_cast<double>(course.schedule_batch) / static_cast<double>(batch);
+  const double steps = (static_cast<double>(course.schedule_steps) - place) *
+                       static_cast<double>(course.schedule_batch) /
+                       static_cast<double>(course.batch);
   return static_cast<std::int64_t>(std::ceil(std::max(0.0, steps)));
 }
 
 }  // namespace
 
+double Course::place_of(std::int64_t step) const {
+  if (phase_steps == 0) return phase_place;
+  const double advance =
+      (static_cast<double>(schedule_steps) - phase_place) / static_cast<double>(phase_steps);
+  return phase_place + static_cast<double>(step - phase_step) * advance;
+}
+
 Course course_of(const Config& config, const DataSets& data, std::int64_t replicas,
                  const Sampler& sampler, const ResumePoint* point) {
-  const SamplerOptions options = sampler_options(config, data, replicas);
-  const std::int64_t batch = options.batch_size * replicas;
-  Course course{.schedule_batch = batch};
+  SamplerOptions options = sampler_options(config, data, replicas);
+  Course course;
+  course.batch = options.batch_size * replicas;
+  course.schedule_batch = course.batch;
+  Course before;
   if (point != nullptr) {
+    const auto& counts = point->info.counts;
+    before.batch = counts.at(kBatch);
+    before.schedule_steps = counts.at(kScheduleSteps);
+    before.phase_step = counts.at(kPhaseStep);
+    before.phase_steps = counts.at(kPhaseSteps);
+    before.phase_place = point->info.figures.at(kPhasePlace);
     course.first_step = point->info.step;
-    course.first_sample = point->info.counts.at(kSamplesCount);
-    course.schedule_place = point->info.figures.at(kSchedulePlaceFigure);
-    course.schedule_batch = point->info.counts.at(kScheduleBatchCount);
+    course.first_sample = counts.at(kSamplesCount);
+    course.schedule_batch = counts.at(kScheduleBatch);
   }
-  SamplerOptions first = options;
-  first.batch_size = course.schedule_batch;
-  first.replicas = 1;
-  course.schedule_steps = total_steps(config, Sampler(first));
-  const std::int64_t left = steps_left(config, sampler, batch, course);
-  course.total_steps = course.first_step + left;
-  if (left > 0) {
-    course.schedule_advance = (static_cast<double>(course.schedule_steps) - course.schedule_place) /
-                              static_cast<double>(left);
+  options.batch_size = course.schedule_batch;
+  options.replicas = 1;
+  course.schedule_steps = total_steps(config, Sampler(options));
+  course.phase_step = course.first_step;
+  course.phase_place = before.place_of(course.first_step);
+  course.phase_steps = steps_left(config, sampler, course, course.phase_place);
+  course.total_steps = course.first_step + course.phase_steps;
+  // The same numbers as without the interruption, to the last bit.
+  if (course.batch == before.batch && course.schedule_steps == before.schedule_steps) {
+    course.phase_step = before.phase_step;
+    course.phase_steps = before.phase_steps;
+    course.phase_place = before.phase_place;
+    course.total_steps = before.phase_step + before.phase_steps;
   }
   return course;
+}
+
+void add_course(const Course& course, CheckpointInfo& info) {
+  info.counts[kBatch] = course.batch;
+  info.counts[kScheduleBatch] = course.schedule_batch;
+  info.counts[kScheduleSteps] = course.schedule_steps;
+  info.counts[kPhaseStep] = course.phase_step;
+  info.counts[kPhaseSteps] = course.phase_steps;
+  info.figures[kPhasePlace] = course.phase_place;
 }
 
 }  // namespace lockstep

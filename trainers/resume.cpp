@@ -85,7 +85,8 @@ fs::path run_of_checkpoint(const fs::path& checkpoint) {
 }
 
 std::string versions_text() {
-  return str(replicas::libtorch_version(), ", ", replicas::blas().name);
+  return str("Lockstep " LOCKSTEP_VERSION ", ", replicas::libtorch_version(), ", ",
+             replicas::blas().name);
 }
 
 Config config_of_checkpoint(const fs::path& checkpoint, const CheckpointInfo& info,
@@ -109,6 +110,11 @@ std::optional<ResumePoint> find_resume_point(const std::string& resume, const fs
     point.checkpoint = *newest;
   } else {
     verify_checkpoint(point.checkpoint);
+  }
+  // `latest` may lead elsewhere before all replicas have read it.
+  std::error_code error;
+  if (fs::is_symlink(point.checkpoint, error)) {
+    point.checkpoint = point.checkpoint.parent_path() / fs::read_symlink(point.checkpoint, error);
   }
   point.info = checkpoint_info(point.checkpoint);
   if (config.launch.threads_per_replica == 0) {

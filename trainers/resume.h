@@ -14,11 +14,10 @@ namespace lockstep {
 inline const std::string kSamplesCount = "samples";
 inline const std::string kSkippedCount = "skipped_steps";
 inline const std::string kThreadsCount = "threads_per_replica";
-inline const std::string kScheduleBatchCount = "schedule_batch";
-inline const std::string kSchedulePlaceFigure = "schedule_place";
+inline const std::string kBestCount = "best_step";
 inline const std::string kElapsedFigure = "elapsed_s";
 inline const std::string kLossFigure = "loss";
-inline const std::string kBestFigure = "best";
+inline const std::string kBestFigures = "best_";
 inline const std::string kEvalFigures = "eval_";
 inline const std::string kConfigText = "config";
 inline const std::string kVersionsText = "versions";
@@ -40,7 +39,7 @@ struct ResumePoint {
 /// The output folder of the run that has saved `checkpoint`; empty if it is not in one.
 [[nodiscard]] std::filesystem::path run_of_checkpoint(const std::filesystem::path& checkpoint);
 
-/// LibTorch and BLAS.
+/// Lockstep, LibTorch and BLAS.
 [[nodiscard]] std::string versions_text();
 
 /// The config of the run that has saved a checkpoint, with its number of math threads; `overrides`

@@ -11,6 +11,7 @@
 #include <source_location>
 #include <span>
 #include <sstream>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -72,6 +73,11 @@ double resident_at_start() {
   return bytes;
 }
 
+bool is_in_folder(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  std::error_code missing;
+  return std::filesystem::equivalent(path.parent_path(), folder, missing);
+}
+
 class TrainingRun {
  public:
   TrainingRun(const Config& config, const DataSets& data, const RunOptions& options)
@@ -92,8 +98,12 @@ class TrainingRun {
     trainer_ = std::make_unique<ZeroTrainer>(
         *model_, zero_options(config, *model_, weights ? &*weights : nullptr),
         std::source_location::current());
-    checkpoints_ = std::make_unique<RunCheckpoints>(config, options.output, *trainer_);
     if (replica_ == 0) reporter_ = std::make_unique<Reporter>(options);
+    checkpoints_ = std::make_unique<RunCheckpoints>(config, options.output, *trainer_, [this] {
+      if (reporter_) reporter_->metrics.sync();
+    });
+    is_saved_ = resume_ != nullptr && course_.first_step == course_.total_steps &&
+                is_in_folder(resume_->checkpoint, checkpoints_of(options.output));
     if (resume_ != nullptr) go_on(*resume_);
   }
 
@@ -123,10 +133,11 @@ class TrainingRun {
     loss_ = at::full({}, std::numeric_limits<double>::quiet_NaN());  // until the next step
     for (const auto& [name, value] : info.figures) {
       if (name == kLossFigure) loss_ = at::full({}, value, at::kFloat);
-      if (name == kBestFigure) best_ = value;
+      if (name == kBestFigures + config_.checkpoint.best) best_ = value;
       if (name == kElapsedFigure) elapsed_before_ = std::chrono::duration<double>(value);
       if (name.starts_with(kEvalFigures)) eval_[name.substr(kEvalFigures.size())] = value;
     }
+    if (info.counts.contains(kBestCount) && best_) best_step_ = info.counts.at(kBestCount);
     if (!reporter_) return;
     reporter_->progress.print(str("going on after step ", info.step, " (", samples_,
                                   " samples) from ", point.checkpoint.string()));
@@ -163,17 +174,20 @@ class TrainingRun {
   }
 
   void save(std::int64_t steps, bool is_best) {
+    if (is_best) best_step_ = steps;
     CheckpointInfo info{
         .step = steps,
         .counts = {{kSamplesCount, samples_},
                    {kSkippedCount, skipped_steps_},
-                   {kThreadsCount, math_threads()},
-                   {kScheduleBatchCount, course_.schedule_batch}},
-        .figures = {{kSchedulePlaceFigure, course_.place_of(steps)},
-                    {kElapsedFigure, seconds_since(begin_)}},
+                   {kThreadsCount, math_threads()}},
+        .figures = {{kElapsedFigure, seconds_since(begin_)}},
         .texts = {{kConfigText, to_yaml(config_)}, {kVersionsText, versions_text()}}};
     if (resume_ != nullptr && !resume_->waived.empty()) info.texts[kWaivedText] = resume_->waived;
-    if (best_) info.figures[kBestFigure] = *best_;
+    add_course(course_, info);
+    if (best_) {
+      info.figures[kBestFigures + config_.checkpoint.best] = *best_;
+      info.counts[kBestCount] = best_step_;
+    }
     if (steps == course_.total_steps) info.figures[kLossFigure] = loss_.item<double>();
     for (const auto& [name, value] : eval_) info.figures[kEvalFigures + name] = value;
     checkpoints_->save(info, is_best);
@@ -394,9 +408,9 @@ class TrainingRun {
   // The last checkpoint; what went wrong with it, if that is to end the run.
   std::string save_last() {
     try {
-      const bool is_saved = checkpoints_->last_step() == course_.total_steps ||
-                            course_.first_step == course_.total_steps;
-      if (!is_saved) save(course_.total_steps, /*is_best=*/false);
+      if (!is_saved_ && checkpoints_->last_step() != course_.total_steps) {
+        save(course_.total_steps, /*is_best=*/false);
+      }
       checkpoints_->finish();
       return "";
     } catch (const CommError&) {
@@ -435,6 +449,7 @@ class TrainingRun {
                      .blas = replicas::blas().name,
                      .libtorch = replicas::libtorch_version(),
                      .restarts = launch_restarts(),
+                     .changes = resume_ != nullptr ? resume_->changes : std::vector<std::string>{},
                      .waived = waived()};
     write_files(true, [&] { write_result(reporter_->folder, result); });
     if (skipped_steps_ > 0) {
@@ -464,8 +479,8 @@ class TrainingRun {
   std::shared_ptr<Model> model_;
   std::map<std::string, at::Tensor> named_;
   std::unique_ptr<ZeroTrainer> trainer_;
-  std::unique_ptr<RunCheckpoints> checkpoints_;
   std::unique_ptr<Reporter> reporter_;
+  std::unique_ptr<RunCheckpoints> checkpoints_;  // its last work uses the reporter
   std::chrono::duration<double> elapsed_before_{0};
   Clock::time_point begin_;              // of the first step, without the time between runs
   Clock::time_point line_begin_;         // of what the next line of metrics is about
@@ -477,7 +492,9 @@ class TrainingRun {
   double lr_ = 0;  // of the last step
   std::int64_t skipped_steps_ = 0;
   std::map<std::string, double> eval_;
-  std::optional<double> best_;  // of the figure by which one checkpoint is the best
+  std::optional<double> best_;  // of the figure by which one checkpoint is the best …
+  std::int64_t best_step_ = 0;  // … and its step
+  bool is_saved_ = false;       // the run's last checkpoint is there from the beginning
 };
 
 }  // namespace

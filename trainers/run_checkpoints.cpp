@@ -1,5 +1,7 @@
 #include "trainers/run_checkpoints.h"
 
+#include <utility>
+
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/collectives/axis_index.h"
@@ -8,11 +10,13 @@
 namespace lockstep {
 
 RunCheckpoints::RunCheckpoints(const Config& config, const std::filesystem::path& output,
-                               ZeroTrainer& trainer)
+                               ZeroTrainer& trainer, std::function<void()> before_publish)
     : options_(config.checkpoint),
       axis_(config.launch.axis_name),
       trainer_(trainer),
-      saver_(checkpoints_of(output), {.keep = options_.keep, .axis_name = axis_}) {}
+      saver_(checkpoints_of(output), {.keep = options_.keep,
+                                      .before_publish = std::move(before_publish),
+                                      .axis_name = axis_}) {}
 
 bool RunCheckpoints::is_due(std::int64_t steps) const {
   return options_.save == CheckpointOptions::Save::state && options_.every > 0 &&
@@ -44,10 +48,11 @@ void RunCheckpoints::finish() {
 void RunCheckpoints::attempt(const std::function<void()>& work) {
   try {
     work();
+    if (!saver_.pending()) saved_step_ = last_step_;
   } catch (const CommError&) {
     throw;
   } catch (const Error& error) {
-    last_step_ = -1;
+    last_step_ = saved_step_;
     if (options_.on_error == CheckpointOptions::OnError::stop) throw;
     if (axis_index(axis_) == 0) log_warning(error.what());
   }

@@ -12,7 +12,9 @@ namespace lockstep {
 /// A run's checkpoints, as the config's section says. All replicas call everything together.
 class RunCheckpoints {
  public:
-  RunCheckpoints(const Config& config, const std::filesystem::path& output, ZeroTrainer& trainer);
+  /// `before_publish`: as CheckpointSaver::Options has it.
+  RunCheckpoints(const Config& config, const std::filesystem::path& output, ZeroTrainer& trainer,
+                 std::function<void()> before_publish);
 
   /// Whether the config asks for one after `steps`, which are not the last.
   [[nodiscard]] bool is_due(std::int64_t steps) const;
@@ -38,6 +40,7 @@ class RunCheckpoints {
   ZeroTrainer& trainer_;
   CheckpointSaver saver_;
   std::int64_t last_step_ = -1;
+  std::int64_t saved_step_ = -1;  // of the last that is whole
 };
 
 /// Flags for ZeroTrainer::tell().

@@ -1,6 +1,8 @@
 // The trainer: reads a config, starts the replicas and trains; and what is done with checkpoints.
 
+#include <cstdlib>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,14 +26,26 @@
 namespace lockstep {
 namespace {
 
-// Removes from the output folder what the run will make once more.
-void cut_back(const RunOptions& options) {
+// How workers that are this program started again learn where the run is: see is_relaunched().
+constexpr const char* kOutputVariable = "LOCKSTEP_RUN_OUTPUT";
+constexpr const char* kCheckpointVariable = "LOCKSTEP_RUN_CHECKPOINT";
+
+// Brings the output folder to the state in which the run goes on.
+void prepare_output(const RunOptions& options) {
   const std::int64_t step = options.resume ? options.resume->info.step : 0;
+  const auto checkpoints = checkpoints_of(options.output);
   cut_metrics(options.output, step);
-  if (const auto aside = set_aside_checkpoints(checkpoints_of(options.output), step); aside > 0) {
+  if (const auto aside = set_aside_checkpoints(checkpoints, step); aside > 0) {
     log_warning(str(counted(aside, "checkpoint"), " of steps after ", step,
                     " set aside, in whose place the run makes new ones"));
   }
+  // A run that was killed may not have come to that.
+  if (options.resume) {
+    const auto best = options.resume->info.counts.find(kBestCount);
+    if (best != options.resume->info.counts.end()) set_best_checkpoint(checkpoints, best->second);
+  }
+  ::setenv(kOutputVariable, options.output.c_str(), 1);
+  ::setenv(kCheckpointVariable, options.resume ? options.resume->checkpoint.c_str() : "", 1);
 }
 
 int run(int argc, char** argv) {
@@ -41,9 +55,18 @@ int run(int argc, char** argv) {
   if (flags.print_config) return print(to_yaml(config));
   set_quiet(flags.quiet);
   RunOptions options{.output = flags.output, .quiet = flags.quiet};
+  std::string resume = flags.resume;
+  if (is_relaunched()) {
+    options.output = std::getenv(kOutputVariable);
+    resume = std::getenv(kCheckpointVariable);
+  }
   // A checkpoint's run goes on where it was, unless another folder is named.
-  if (options.output.empty()) options.output = run_of_checkpoint(flags.resume);
-  options.resume = find_resume_point(flags.resume, flags.output, flags.resume_with_changes, config);
+  if (options.output.empty()) options.output = run_of_checkpoint(resume);
+  // Locked before its checkpoints are looked at: a run that is about to end may save one more.
+  std::optional<RunFolderLock> lock;
+  const bool goes_on = !resume.empty() && holds_run(options.output);
+  if (goes_on && !is_relaunched()) lock.emplace(options.output);
+  options.resume = find_resume_point(resume, options.output, flags.resume_with_changes, config);
   // Read before the replicas start: they share the memory, and a bad file is one error, not N.
   const DataSets data = load_data(config.data, config.launch.replicas);
   check_job(config, data);
@@ -52,17 +75,24 @@ int run(int argc, char** argv) {
   check_memory(config, data);
   require(flags.max_restarts == 0 || config.launch.mode == LaunchMode::processes,
           "--max-restarts needs parallel.launch processes: a thread that crashes ends the program");
-  // Claimed here, so that a job that is started again finds it.
-  if (options.output.empty()) options.output = new_run_folder(flags.config.stem());
-  const RunFolderLock lock = flags.resume.empty()
-                                 ? claim_run_folder(options.output, to_yaml(config))
-                                 : reclaim_run_folder(options.output, to_yaml(config));
-  cut_back(options);
+  if (!is_relaunched()) {
+    // Claimed here, so that a job that is started again finds it.
+    if (options.output.empty()) options.output = new_run_folder(flags.config.stem());
+    if (lock) {
+      reclaim_run_folder(*lock, to_yaml(config));
+    } else {
+      lock.emplace(claim_run_folder(options.output, to_yaml(config)));
+    }
+    prepare_output(options);
+  }
   config.launch.on_stop = OnStop::ask;
   config.launch.max_restarts = flags.max_restarts;
-  config.launch.before_restart = [&](std::int64_t /*restart*/) {
+  config.launch.before_restart = [&, first = options.resume](std::int64_t /*restart*/) {
     options.resume = find_resume_point("auto", options.output, flags.resume_with_changes, config);
-    cut_back(options);
+    // Where the run itself has not saved anything yet, it goes on from where it began.
+    const bool is_later = options.resume && first && options.resume->info.step > first->info.step;
+    if (first && !is_later) options.resume = first;
+    prepare_output(options);
   };
   return launch([&] { run_training(config, data, options); }, config.launch);
 }

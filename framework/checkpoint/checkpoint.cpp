@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <exception>
+#include <future>
 #include <set>
-#include <thread>
+#include <span>
 #include <utility>
 
 #include <ATen/ops/zeros.h>
@@ -20,8 +22,10 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
+#include "framework/collectives/psum.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/storage/checkpoint_reader.h"
+#include "framework/storage/checksum.h"
 #include "framework/storage/staged_shard.h"
 #include "framework/training/agreement.h"
 
@@ -69,6 +73,24 @@ std::string first_failure(const std::string& own, const AxisNames& axis_name) {
   const std::vector<std::string> all = training::texts_of_all(own, axis_name);
   const auto first = std::ranges::find_if(all, [](const auto& text) { return !text.empty(); });
   return first == all.end() ? "" : *first;
+}
+
+struct Outcome {
+  std::string own;      // what this replica's work has returned
+  std::string failure;  // of the first replica whose work has failed; "" if none has
+};
+
+// Waits for the end of all replicas' work, which may take any time on a slow disk: replicas tell
+// each other that they are still there. All replicas together.
+Outcome ended(std::future<std::string>& work, const AxisNames& axis_name) {
+  constexpr std::chrono::seconds kPatience{1};
+  for (bool is_over = false; !is_over;) {
+    const bool own = work.wait_for(kPatience) == std::future_status::ready;
+    is_over = pmin(at::zeros({}, at::kInt).fill_(own ? 1 : 0), axis_name).item<int>() == 1;
+  }
+  Outcome outcome;
+  outcome.failure = first_failure(failure_of([&] { outcome.own = work.get(); }), axis_name);
+  return outcome;
 }
 
 // What a replica has written, as a text for the others.
@@ -190,22 +212,8 @@ class ReaderSource final : public StateSource {
 struct CheckpointSaver::Impl {
   enum class Phase { idle, files, manifest };
 
-  Impl(fs::path checkpoints, Options its_options)
-      : folder(std::move(checkpoints)), options(std::move(its_options)) {}
-  ~Impl() { wait(); }
-
-  // Does the work in the background.
-  void start(Phase next, const std::function<std::string()>& work) {
-    phase = next;
-    is_over = false;
-    worker = std::thread([this, work] {
-      failure = failure_of([&] { result = work(); });
-      is_over = true;
-    });
-  }
-  void wait() {
-    if (worker.joinable()) worker.join();
-  }
+  Impl(const fs::path& checkpoints, Options its_options)
+      : folder(checkpoints), options(std::move(its_options)) {}
 
   storage::CheckpointFolder folder;
   Options options;
@@ -213,33 +221,41 @@ struct CheckpointSaver::Impl {
   CheckpointInfo info;
   bool is_best = false;
   Phase phase = Phase::idle;
-  std::thread worker;
-  std::atomic<bool> is_over{true};
-  // Of the work that is over:
-  std::string failure;
-  std::string result;
+  std::future<std::string> work;  // of the phase; its end waits for it
+
+  void publish(const storage::Manifest& manifest) const {
+    if (options.before_publish) options.before_publish();
+    folder.publish(manifest);
+    // From here on the checkpoint is there, whatever happens.
+    const std::string failure = failure_of([&] {
+      if (is_best) folder.set_best(info.step);
+      if (options.keep > 0) folder.prune(options.keep);
+    });
+    if (failure.empty()) return;
+    log_warning(lockstep::str("the checkpoint of step ", info.step, " is saved, but ", failure));
+  }
 };
 
-CheckpointSaver::CheckpointSaver(fs::path checkpoints, Options options)
-    : impl_(std::make_unique<Impl>(std::move(checkpoints), std::move(options))) {
-  // Nobody writes yet: the first begin() needs all replicas.
-  if (axis_index(impl_->options.axis_name) == 0) impl_->folder.sweep();
-}
+CheckpointSaver::CheckpointSaver(const fs::path& checkpoints, Options options)
+    : impl_(std::make_unique<Impl>(checkpoints, std::move(options))) {}
 
 CheckpointSaver::~CheckpointSaver() = default;
 
 void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const CheckpointInfo& info,
                             bool is_best, std::source_location where) {
   finish(where);
-  const AxisCall call{"CheckpointSaver::begin", impl_->options.axis_name, where};
+  Impl& own = *impl_;
+  const AxisNames& axis = own.options.axis_name;
+  const AxisCall call{"CheckpointSaver::begin", axis, where};
   const CalledFrom scope(call);
   call.require(info.step >= 0, "the step is ", info.step);
-  Impl& own = *impl_;
   own.info = info;
   own.is_best = is_best;
   own.shard.clear();
-  // One replica's failure is told to all in advance().
+  // What fails on one replica is told to all in advance().
   std::string failure;
+  if (axis_index(axis) == 0) failure = failure_of([&] { own.folder.sweep(); });
+  barrier(axis);  // nobody writes before
   for (Stateful* const training : trainings) {
     training->visit_state(
         [&](const StatePiece& piece) {
@@ -254,9 +270,9 @@ void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const Check
   }
   char name[64];
   std::snprintf(name, sizeof name, "shard-%05lld-of-%05lld.safetensors",
-                static_cast<long long>(axis_index(own.options.axis_name)),
-                static_cast<long long>(axis_size(own.options.axis_name)));
-  own.start(Impl::Phase::files, [&own, failure, file = std::string(name)] {
+                static_cast<long long>(axis_index(axis)), static_cast<long long>(axis_size(axis)));
+  own.phase = Impl::Phase::files;
+  own.work = std::async(std::launch::async, [&own, failure, file = std::string(name)] {
     if (!failure.empty()) throw Error(failure);
     own.folder.begin(own.info.step);
     return written_text(own.shard.write(own.folder.unfinished(own.info.step) / file), own.shard);
@@ -264,7 +280,8 @@ void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const Check
 }
 
 bool CheckpointSaver::is_ready() const {
-  return impl_->phase != Impl::Phase::idle && impl_->is_over;
+  return impl_->phase != Impl::Phase::idle &&
+         impl_->work.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
 void CheckpointSaver::advance(std::source_location where) {
@@ -273,23 +290,23 @@ void CheckpointSaver::advance(std::source_location where) {
   const AxisNames& axis = own.options.axis_name;
   const AxisCall call{"CheckpointSaver::advance", axis, where};
   const CalledFrom scope(call);
-  own.wait();
+  const Outcome outcome = ended(own.work, axis);
   const bool is_end = std::exchange(own.phase, Impl::Phase::idle) == Impl::Phase::manifest;
-  const std::string failure = first_failure(std::exchange(own.failure, ""), axis);
-  if (!failure.empty()) {
-    if (axis_index(axis) == 0) own.folder.sweep();
+  if (!outcome.failure.empty()) {
+    if (axis_index(axis) == 0) {
+      const std::string left = failure_of([&] { own.folder.sweep(); });
+      if (!left.empty()) log_warning(left);
+    }
     barrier(axis);  // an error ends the job, and it would end the sweep
-    throw Error(
-        lockstep::str("the checkpoint of step ", own.info.step, " can't be saved: ", failure));
+    throw Error(lockstep::str("the checkpoint of step ", own.info.step,
+                              " can't be saved: ", outcome.failure));
   }
   if (is_end) return;
-  const auto written = training::texts_of_all(own.result, axis);
-  own.start(Impl::Phase::manifest, [&own, written, is_first = axis_index(axis) == 0] {
-    if (!is_first) return "";
-    own.folder.publish(manifest_of(own.info, written));
-    if (own.is_best) own.folder.set_best(own.info.step);
-    if (own.options.keep > 0) own.folder.prune(own.options.keep);
-    return "";
+  const auto written = training::texts_of_all(outcome.own, axis);
+  own.phase = Impl::Phase::manifest;
+  own.work = std::async(std::launch::async, [&own, written, is_first = axis_index(axis) == 0] {
+    if (is_first) own.publish(manifest_of(own.info, written));
+    return std::string();
   });
 }
 
@@ -320,16 +337,27 @@ CheckpointInfo load_checkpoint(const fs::path& folder, const std::vector<Statefu
   const AxisCall call{"load_checkpoint", axis_name, where};
   const CalledFrom scope(call);
   std::unique_ptr<storage::CheckpointReader> reader;
-  const std::string own_failure = failure_of([&] {
-    reader = std::make_unique<storage::CheckpointReader>(folder);
-    const auto replicas = static_cast<std::size_t>(axis_size(axis_name));
-    for (auto file = static_cast<std::size_t>(axis_index(axis_name));
-         file < reader->manifest().files.size(); file += replicas) {
-      reader->verify(file);
+  auto verified = std::async(
+      std::launch::async, [&, replica = axis_index(axis_name), replicas = axis_size(axis_name)] {
+        reader = std::make_unique<storage::CheckpointReader>(folder);
+        const auto& files = reader->manifest().files;
+        storage::Checksum all;
+        for (std::size_t file = 0; file < files.size(); ++file) {
+          all.add(std::as_bytes(std::span(files[file].checksum)));
+          if (std::cmp_equal(file % static_cast<std::size_t>(replicas), replica)) {
+            reader->verify(file);
+          }
+        }
+        return all.text();
+      });
+  const Outcome outcome = ended(verified, axis_name);
+  if (!outcome.failure.empty()) throw DataError(outcome.failure);
+  // A link may have come to lead elsewhere meanwhile.
+  for (const std::string& other : training::texts_of_all(outcome.own, axis_name)) {
+    if (other != outcome.own) {
+      throw DataError(lockstep::str(folder.string(), " is not the same for all replicas"));
     }
-  });
-  const std::string failure = first_failure(own_failure, axis_name);
-  if (!failure.empty()) throw DataError(failure);
+  }
   const ReaderSource source(*reader);
   for (Stateful* const training : trainings) training->restore_state(source, where);
   const std::vector<std::string> differences = source.differences(axis_name);
@@ -372,6 +400,13 @@ std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints) {
 
 std::int64_t set_aside_checkpoints(const fs::path& checkpoints, std::int64_t step) {
   return storage::CheckpointFolder(checkpoints).set_aside_after(step);
+}
+
+void set_best_checkpoint(const fs::path& checkpoints, std::int64_t step) {
+  const storage::CheckpointFolder folder(checkpoints);
+  const std::vector<std::int64_t> steps = folder.steps();
+  const bool is_there = std::ranges::count(steps, step) > 0;
+  if (is_there && folder.best() != step) folder.set_best(step);
 }
 
 }  // namespace lockstep

@@ -47,8 +47,9 @@ struct LoadOptions {
 /// Restores a training from the checkpoint `folder`, whatever number of replicas, workers, backend
 /// and stage has saved it. Each replica reads only what it keeps. All checksums are compared first,
 /// by all replicas in shares. All replicas together. DataError, on all replicas, naming file and
-/// reason, for a checkpoint that is damaged or does not fit. If that is found while it is restored,
-/// the training is of no use.
+/// reason, for a checkpoint that is damaged or does not fit. If it can't be read while it is
+/// restored, the replica that notices throws. After an error the training is of no use, unless the
+/// checkpoint was damaged.
 CheckpointInfo load_checkpoint(const std::filesystem::path& folder,
                                const std::vector<Stateful*>& trainings,
                                const LoadOptions& options = {}, const AxisNames& axis_name = "data",
@@ -71,6 +72,9 @@ void verify_checkpoint(const std::filesystem::path& folder);
 /// other names (aside-step-NNNNNNNN), since they are no part of it any more. Returns how many.
 std::int64_t set_aside_checkpoints(const std::filesystem::path& checkpoints, std::int64_t step);
 
+/// Makes `best` in the folder `checkpoints` lead to the checkpoint of this step, if it is there.
+void set_best_checkpoint(const std::filesystem::path& checkpoints, std::int64_t step);
+
 /// Saves checkpoints of a run beside the training, in a folder that CheckpointFolder
 /// (storage/checkpoint_folder.h) describes. begin() copies the state to memory that is kept; all
 /// else happens in the background. It goes on in two phases, files and manifest. Between them all
@@ -83,16 +87,17 @@ std::int64_t set_aside_checkpoints(const std::filesystem::path& checkpoints, std
 ///   ...
 ///   saver.finish();
 ///
-/// All replicas call begin(), advance() and finish() together. One that ends before finish() leaves
-/// no checkpoint.
+/// All replicas call begin(), advance() and finish() together. A saver that ends before finish()
+/// may leave a checkpoint or none. What killed writers have left goes with the next begin().
 class CheckpointSaver {
  public:
   struct Options {
     std::int64_t keep = 0;  ///< how many of the newest remain; 0: all
+    /// Called on replica 0 in the background before a checkpoint gets its name.
+    std::function<void()> before_publish = {};
     AxisNames axis_name = "data";
   };
-  /// Removes what killed writers have left in the folder.
-  CheckpointSaver(std::filesystem::path checkpoints, Options options);
+  CheckpointSaver(const std::filesystem::path& checkpoints, Options options);
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;

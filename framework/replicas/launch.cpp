@@ -256,8 +256,6 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
 
 [[noreturn]] void run_as_process(const ReplicaFunction& function, const LaunchOptions& options,
                                  const std::string& where, const replicas::WorkerPlace& place) {
-  // It may come to the whole process group; the launcher is asked.
-  if (options.on_stop == OnStop::ask) std::signal(SIGTERM, SIG_IGN);
   // Kept to the end: the launcher takes its closing for this process' end.
   const auto store = std::make_shared<comm::SocketStore>(place.store);
   std::shared_ptr<comm::HostMemory> memory;
@@ -311,7 +309,7 @@ replicas::JobEnd run_processes(const ReplicaFunction& function, const LaunchOpti
     for (std::int64_t index = 0; index < count; ++index) {
       workers.push_back(replicas::start_worker(
           {call, index, options.workers, options.replicas, restart, memory.get()}, workers, held,
-          [&](const replicas::WorkerPlace& place) {
+          options.on_stop == OnStop::ask, [&](const replicas::WorkerPlace& place) {
             run_as_process(function, options, call.where, place);
           }));
     }
@@ -477,6 +475,10 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
 bool stop_requested() noexcept {
   const Word* const signal = asked_by;
   return signal != nullptr && signal->load() != 0;
+}
+
+bool is_relaunched() {
+  return replicas::inherited_place().has_value();
 }
 
 std::int64_t launch_restarts() noexcept {

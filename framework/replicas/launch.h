@@ -97,6 +97,10 @@ struct LaunchOptions {
 /// of a launch. Another replica's end never sets it.
 [[nodiscard]] bool stop_requested() noexcept;
 
+/// Whether this process is a worker for which launch() has started the program again, as it does
+/// where the launching one has several threads: what comes before launch() happens once more in it.
+[[nodiscard]] bool is_relaunched();
+
 /// How often the job of this process' replicas was started again; 0 outside of a launch. For any
 /// thread.
 [[nodiscard]] std::int64_t launch_restarts() noexcept;

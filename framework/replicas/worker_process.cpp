@@ -52,10 +52,12 @@ bool has_one_thread() {
 }
 
 // In the child, before anything of the program runs.
-void become_worker(pid_t launcher, const StopsHeld& held, int out, int err) {
+void become_worker(pid_t launcher, const StopsHeld& held, bool ignores_sigterm, int out, int err) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(3);  // it died before it could be noticed
   std::signal(SIGINT, SIG_IGN);             // Ctrl-C is the launcher's to handle
+  // It may come to the whole process group; the launcher is asked.
+  if (ignores_sigterm) std::signal(SIGTERM, SIG_IGN);
   held.release();
   if (out >= 0) {
     ::dup2(out, STDOUT_FILENO);
@@ -125,7 +127,7 @@ void StopsHeld::release() const noexcept {
 }
 
 WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlier,
-                           const StopsHeld& held,
+                           const StopsHeld& held, bool ignores_sigterm,
                            const std::function<void(const WorkerPlace&)>& run) {
   const auto [our_end, their_end] = comm::make_socket_pair();
   Descriptor our_store(our_end);
@@ -160,7 +162,7 @@ WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlie
   const pid_t launcher = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    become_worker(launcher, held, out.second.get(), err_out.get());
+    become_worker(launcher, held, ignores_sigterm, out.second.get(), err_out.get());
     if (!safe_to_fork) start_anew(argument_pointers.data(), place);
     earlier.clear();
     for (Descriptor* end : {&our_store, &report_in, &err_in, &err_out, &out.first, &out.second}) {

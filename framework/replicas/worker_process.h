@@ -88,10 +88,10 @@ class StopsHeld {
 
 /// Starts the worker of `place` and makes its store and report. If this process has one thread, the
 /// worker is forked and calls `run`, which does not return; otherwise the program is started anew.
-/// The worker releases `held`. A fork closes the descriptors of `earlier`, the job's workers so
-/// far. Throws CommError if the system refuses.
+/// The worker releases `held`, and ignores SIGTERM if it is to. A fork closes the descriptors of
+/// `earlier`, the job's workers so far. Throws CommError if the system refuses.
 [[nodiscard]] WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlier,
-                                         const StopsHeld& held,
+                                         const StopsHeld& held, bool ignores_sigterm,
                                          const std::function<void(const WorkerPlace&)>& run);
 
 /// While this lives, this process' children can be waited for. If SIGCHLD is ignored (a parent may

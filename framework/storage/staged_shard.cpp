@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
+#include <filesystem>
+#include <system_error>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -73,7 +74,9 @@ ManifestFile StagedShard::write(const std::filesystem::path& path) const {
   for (const StagedPiece* piece : order) {
     header.tensors.push_back({.name = piece->name, .dtype = piece->dtype, .shape = {piece->size}});
   }
-  const File file(path, O_WRONLY | O_CREAT | O_TRUNC, {}, 0600);
+  std::error_code missing;
+  std::filesystem::remove(path, missing);  // what a killed writer has left
+  const File file(path, O_WRONLY | O_CREAT | O_EXCL, {}, 0600);
   Checksum checksum;
   std::uint64_t written = 0;
   const auto write = [&](ConstBytes bytes) {

@@ -171,6 +171,7 @@ std::string result_json(const RunResult& result) {
   json["blas"] = result.blas;
   json["libtorch"] = result.libtorch;
   if (result.restarts > 0) json["restarts"] = result.restarts;
+  if (!result.changes.empty()) json["changes"] = result.changes;
   if (!result.waived.empty()) json["waived"] = result.waived;
   if (result.memory) json["memory"] = memory_json(*result.memory);
   std::string text;

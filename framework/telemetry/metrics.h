@@ -36,6 +36,9 @@ class MetricsWriter {
   /// as check_place().
   void write(const std::vector<std::pair<std::string, MetricValue>>& values);
 
+  /// Waits until all lines are on the disk. Any thread.
+  void sync() const { file_.sync(); }
+
   /// Throws Error if the file was moved or removed: new lines would be lost.
   void check_place() const;
 
@@ -70,18 +73,19 @@ struct RunResult {
   std::string buffers_sha256{};  // of a model without buffers: empty
   std::optional<MemoryReport> memory{};
   std::int64_t threads_per_replica = 1;
-  std::int64_t workers = 1;           // how many replicas ran at once
-  std::string launch{};               // "processes" or "threads"
-  std::string backend{};              // how bytes moved: "shared_memory" or "gloo"
-  std::string blas{};                 // the BLAS that LibTorch computes with
-  std::string libtorch{};             // its version
-  std::int64_t restarts = 0;          // of the job, after a replica was lost
-  std::vector<std::string> waived{};  // why the bits may differ from an uninterrupted run's
+  std::int64_t workers = 1;            // how many replicas ran at once
+  std::string launch{};                // "processes" or "threads"
+  std::string backend{};               // how bytes moved: "shared_memory" or "gloo"
+  std::string blas{};                  // the BLAS that LibTorch computes with
+  std::string libtorch{};              // its version
+  std::int64_t restarts = 0;           // of the job, after a replica was lost
+  std::vector<std::string> changes{};  // of the config, where the run went on: "… was 4, is 2"
+  std::vector<std::string> waived{};   // why the bits may differ from an uninterrupted run's
 };
 
 /// The text of result.json: the fields in the order of RunResult. `skipped_steps`, `parameters`,
-/// `buffers_sha256`, `restarts` and `waived` are left out if empty. A tensor of one element is a
-/// number, others are nested lists. Numbers of float32 and narrower are written as by
+/// `buffers_sha256`, `restarts`, `changes` and `waived` are left out if empty. A tensor of one
+/// element is a number, others are nested lists. Numbers of float32 and narrower are written as by
 /// shortest_decimal(); numbers that are not finite are null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 

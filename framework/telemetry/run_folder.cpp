@@ -61,7 +61,7 @@ fs::path new_run_folder(const std::string& config_name, const fs::path& parent, 
   }
 }
 
-RunFolderLock::RunFolderLock(const fs::path& folder) {
+RunFolderLock::RunFolderLock(const fs::path& folder) : path_(folder) {
   try {
     folder_ = std::make_unique<File>(folder, O_RDONLY | O_DIRECTORY);
   } catch (const Error& error) {
@@ -116,15 +116,18 @@ RunFolderLock claim_run_folder(const fs::path& folder, std::string_view config) 
   return RunFolderLock(folder);
 }
 
-RunFolderLock reclaim_run_folder(const fs::path& folder, std::string_view config) {
+bool holds_run(const fs::path& folder) {
   std::error_code error;
-  if (!fs::exists(folder / kRunFiles[0], error)) return claim_run_folder(folder, config);
-  RunFolderLock lock(folder);
+  return fs::exists(folder / kRunFiles[0], error);
+}
+
+void reclaim_run_folder(const RunFolderLock& lock, std::string_view config) {
+  const fs::path& folder = lock.folder();
   write_into(folder, [&] {
-    fs::remove(folder / kRunFiles[2], error);
+    std::error_code missing;
+    fs::remove(folder / kRunFiles[2], missing);
     write_file_atomically(folder / kRunFiles[0], config);
   });
-  return lock;
 }
 
 }  // namespace lockstep

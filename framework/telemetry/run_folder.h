@@ -25,9 +25,15 @@ class RunFolderLock {
   /// run that was just killed get two seconds to end.
   explicit RunFolderLock(const std::filesystem::path& folder);
 
+  [[nodiscard]] const std::filesystem::path& folder() const noexcept { return path_; }
+
  private:
+  std::filesystem::path path_;
   std::unique_ptr<File> folder_;
 };
+
+/// Whether a run has begun in the folder.
+[[nodiscard]] bool holds_run(const std::filesystem::path& folder);
 
 /// Claims `folder` for a new run and writes `config` to its config.yaml. The folder is created with
 /// its parents, or exists and holds no run. Of several runs that claim it at once, one gets it.
@@ -35,9 +41,8 @@ class RunFolderLock {
 /// or can't be written to. Temporary files of a run that was killed here are removed.
 RunFolderLock claim_run_folder(const std::filesystem::path& folder, std::string_view config);
 
-/// Claims `folder` for a run that goes on in it: its config.yaml becomes `config`, and it has no
-/// result.json. A folder that holds no run is claimed as above. Throws ValueError also if another
-/// run is still going on there.
-RunFolderLock reclaim_run_folder(const std::filesystem::path& folder, std::string_view config);
+/// For a run that goes on in the folder of `lock`, which holds one: its config.yaml becomes
+/// `config`, and it has no result.json. Throws ValueError if it can't be written to.
+void reclaim_run_folder(const RunFolderLock& lock, std::string_view config);
 
 }  // namespace lockstep

@@ -124,17 +124,17 @@ TEST_CASE("a run folder that is missing is made, one without a run is taken", "[
 TEST_CASE("a run goes on in its folder, but not beside another", "[telemetry]") {
   const TemporaryFolder home;
   const fs::path folder = home.path() / "run";
+  CHECK_FALSE(holds_run(folder));
   {
-    const RunFolderLock lock = reclaim_run_folder(folder, "a: 1\n");
-    CHECK(read_text(folder / "config.yaml") == "a: 1\n");
-    CHECK_THROWS_WITH(
-        reclaim_run_folder(folder, "b: 1\n"),
-        "output folder " + folder.string() + " is in use: another run is going on there");
-    CHECK(read_text(folder / "config.yaml") == "a: 1\n");
+    const RunFolderLock lock = claim_run_folder(folder, "a: 1\n");
+    CHECK(holds_run(folder));
+    CHECK_THROWS_WITH(RunFolderLock(folder), "output folder " + folder.string() +
+                                                 " is in use: another run is going on there");
   }
   write_text(folder / "result.json", "{}");
   write_text(folder / "metrics.jsonl", "");
-  const RunFolderLock lock = reclaim_run_folder(folder, "b: 1\n");
+  const RunFolderLock lock(folder);
+  reclaim_run_folder(lock, "b: 1\n");
   CHECK(read_text(folder / "config.yaml") == "b: 1\n");
   CHECK(entries(folder) == 2);
 }

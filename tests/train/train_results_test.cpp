@@ -189,7 +189,7 @@ TEST_CASE("the output folder's files have what is documented") {
   INFO(end.err);
   REQUIRE(end.status == 0);
   const auto run = folder.path() / "run";
-  CHECK(entries(run) == 3);
+  CHECK(entries(run) == 4);
 
   const auto result = read_json(run / "result.json");
   CHECK(fields(result) == std::vector<std::string>{"backend", "blas", "eval", "launch", "libtorch",

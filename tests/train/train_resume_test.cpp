@@ -279,3 +279,82 @@ TEST_CASE("a job that has lost a replica starts again by itself, and counts that
   CHECK(read_json(folder.path() / "run/result.json")["restarts"] == 1);
   check_same(folder.path() / "run", folder.path() / "whole");
 }
+
+TEST_CASE("a run that goes on elsewhere starts again from there, not from its beginning") {
+  const TemporaryFolder folder;
+  constexpr std::int64_t kSteps = 300;
+  const Flags flags = job("accumulation", kSteps);
+  REQUIRE(train(folder.path(), flags + set("checkpoint.keep=100") + Flags{"--output", "whole"})
+              .status == 0);
+  ChildProgram program(train_command(flags + set("checkpoint.every=0") +
+                                     Flags{"--resume", "whole/checkpoints/step-00000100",
+                                           "--output", "run", "--max-restarts", "1"}),
+                       folder.path());
+  REQUIRE(eventually([&] { return !children_of(program.pid()).empty(); }));
+  REQUIRE(eventually([&] { return fs::exists(folder.path() / "run/metrics.jsonl"); }));
+  REQUIRE(::kill(children_of(program.pid()).front(), SIGKILL) == 0);
+  const Ended end = program.wait();
+  INFO(end.out << end.err);
+  REQUIRE(end.status == 0);
+  CHECK(metrics_of(folder.path() / "run").front()["step"] == 102);
+  const Json result = read_json(folder.path() / "run/result.json");
+  CHECK(result["restarts"] == 1);
+  CHECK(result["parameters_sha256"] ==
+        read_json(folder.path() / "whole/result.json")["parameters_sha256"]);
+  // The last checkpoint, even of a run that had no step left.
+  const Ended copied = train(
+      folder.path(), flags + Flags{"--resume", "whole/checkpoints/latest", "--output", "copy"});
+  INFO(copied.err);
+  CHECK(copied.status == 0);
+  CHECK(fs::exists(folder.path() / "copy/checkpoints/latest/manifest.json"));
+}
+
+TEST_CASE("the best checkpoint is the one with the best evaluation, also after kills") {
+  const TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  const Flags flags = job("compression", 120) +
+                      set("trainer.eval_every=10 trainer.log_every=1000") +
+                      Flags{"--output", "run", "--resume", "auto"};
+  for (int round = 0; round < 2; ++round) {
+    ChildProgram program(train_command(flags), folder.path());
+    (void)eventually([&] { return fs::exists(run / "checkpoints/best"); });
+    (void)::kill(-program.pid(), SIGKILL);
+    (void)program.wait();
+  }
+  const Ended end = train(folder.path(), flags);
+  INFO(end.err);
+  REQUIRE(end.status == 0);
+  std::int64_t best = 0;
+  double least = 1e9;
+  for (const Json& line : metrics_of(run)) {
+    if (!line.contains("eval_loss") || line["eval_loss"] >= least) continue;
+    least = line["eval_loss"];
+    best = line["step"];
+  }
+  CHECK(read_json(run / "checkpoints/best/manifest.json")["step"] == best);
+}
+
+TEST_CASE("workers that are train started again share its run, also after a restart") {
+  const TemporaryFolder folder;
+  constexpr std::int64_t kSteps = 200;
+  const Flags flags = job("accumulation", kSteps);
+  REQUIRE(train(folder.path(), flags + Flags{"--output", "whole"}).status == 0);
+  const auto preloaded = [&](const Flags& more) {
+    return Flags{"/usr/bin/env", "LD_PRELOAD=" SECOND_THREAD} + train_command(flags + more);
+  };
+  ChildProgram program(preloaded({"--output", "run", "--max-restarts", "1"}), folder.path());
+  REQUIRE(eventually([&] { return fs::exists(folder.path() / "run/checkpoints/latest"); }));
+  REQUIRE(::kill(children_of(program.pid()).at(1), SIGKILL) == 0);
+  const Ended end = program.wait();
+  INFO(end.out << end.err);
+  REQUIRE(end.status == 0);
+  CHECK_THAT(end.err, Catch::Matchers::Contains("has several threads and can't be forked"));
+  CHECK(read_json(folder.path() / "run/result.json")["restarts"] == 1);
+  check_same(folder.path() / "run", folder.path() / "whole");
+  // A folder under runs/ of its own, once.
+  const Ended unnamed = run_program(preloaded({}), folder.path());
+  INFO(unnamed.out << unnamed.err);
+  REQUIRE(unnamed.status == 0);
+  CHECK(std::distance(fs::directory_iterator(folder.path() / "runs"), fs::directory_iterator()) ==
+        1);
+}

@@ -146,3 +146,41 @@ TEST_CASE("a folder that others own or that is gone is an error with its name") 
   INFO(end.err);
   CHECK(end.status == 0);
 }
+
+TEST_CASE(
+    "a folder of checkpoints that becomes read-only or goes in mid-run is an error or a warning") {
+  REQUIRE(contains(whole_digest(), "parameters_sha256:"));
+  for (const std::string on_error : {"stop", "warn"}) {
+    const TemporaryFolder folder;
+    const fs::path run = folder.path() / "run";
+    const fs::path checkpoints = run / "checkpoints";
+    fs::permissions(folder.path(), fs::perms::all);
+    // What runs as nobody, where root may do everything.
+    const Ended end = run_forked([&] {
+      constexpr uid_t kNobody = 65534;
+      if (::geteuid() == 0) require_done(::setresuid(kNobody, kNobody, kNobody) == 0, "setresuid");
+      const Flags flags = job() + set("trainer.steps=3000 checkpoint.on_error=" + on_error);
+      ChildProgram program(train_command(flags), folder.path());
+      require_done(eventually([&] { return fs::exists(checkpoints / "latest"); }), "no checkpoint");
+      require_done(::chmod(checkpoints.c_str(), 0500) == 0, "chmod");
+      const Ended ended = program.wait();
+      require_done(::chmod(checkpoints.c_str(), 0700) == 0, "chmod");
+      expect(ended.status == (on_error == "stop" ? 1 : 0), "the status is another", ended);
+      expect(contains(ended.err, " can't be saved: run/checkpoints"), "the message is another",
+             ended);
+      return 0;
+    });
+    INFO(end.err);
+    CHECK(end.status == 0);
+  }
+  const TemporaryFolder folder;
+  ChildProgram program(train_command(job() + set("trainer.steps=3000")), folder.path());
+  REQUIRE(eventually([&] { return fs::exists(folder.path() / "run/checkpoints/latest"); }));
+  fs::rename(folder.path() / "run", folder.path() / "moved");
+  const Ended end = program.wait();
+  INFO(end.err);
+  CHECK(end.status == 1);
+  CHECK(contains(end.err, "run"));
+  CHECK(!fs::exists(folder.path() / "run"));
+  CHECK(fs::exists(folder.path() / "moved/checkpoints/latest/manifest.json"));
+}

@@ -171,9 +171,10 @@ TEST_CASE("keys that are not known, or not here") {
         "parallel, trainer, checkpoint");
   CHECK(error_of("trainer:\n  seed: 1\n  seed: 2") ==
         "c.yaml:5:3: duplicate key 'seed', the first is at c.yaml:4:3");
-  CHECK(error_of("trainer: 3") ==
-        "c.yaml:3:10: trainer: expected a map of keys (epochs, steps, seed, accumulate, precision, "
-        "non_finite, check_every, clip_norm, clip_value, log_every, eval_every), found '3'");
+  CHECK(
+      error_of("trainer: 3") ==
+      "c.yaml:3:10: trainer: expected a map of keys (epochs, steps, seed, accumulate, precision, "
+      "non_finite, check_every, clip_norm, clip_value, log_every, eval_every, freeze), found '3'");
   CHECK(error_of("optimizer: {groups: [{pattern: w, weigth_decay: 0}]}") ==
         "c.yaml:3:35: unknown key 'weigth_decay' in optimizer.groups (did you mean "
         "'weight_decay'?)");

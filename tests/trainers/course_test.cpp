@@ -35,12 +35,12 @@ Course course(const std::string& trainer, std::int64_t batch, std::int64_t repli
   return course_of(config, data, replicas, sampler, point);
 }
 
-// After so many samples of a run whose global batch was `batch`.
-ResumePoint point(std::int64_t step, std::int64_t samples, std::int64_t batch, double place) {
+// What a run on `course` saves after `step`, when it has had so many samples.
+ResumePoint point(const Course& on, std::int64_t step, std::int64_t samples) {
   ResumePoint made;
   made.info.step = step;
-  made.info.counts = {{kSamplesCount, samples}, {kScheduleBatchCount, batch}};
-  made.info.figures = {{kSchedulePlaceFigure, place}};
+  made.info.counts = {{kSamplesCount, samples}};
+  add_course(on, made.info);
   return made;
 }
 
@@ -55,38 +55,59 @@ TEST_CASE("a run's course leads from its first step to its last, and so does its
     CHECK(whole.schedule_batch == 8);
     CHECK(whole.place_of(38) == 38);
     // 15 steps of 8, of which the 13th had 4: 116 samples.
-    const ResumePoint after = point(15, 116, 8, 15);
+    const ResumePoint after = point(whole, 15, 116);
     const Course on = course(length, 4, 2, &after);
+    CHECK(on.first_step == 15);
     CHECK(on.first_sample == 116);
     CHECK(on.total_steps == 39);
-    CHECK(on.schedule_advance == 1);
     CHECK(on.place_of(20) == 20);
   }
 }
 
 TEST_CASE("with another global batch a run ends after the same samples, its schedule at its end") {
-  const ResumePoint after = point(15, 116, 8, 15);
-  const Course epochs = course("{epochs: 3}", 5, 4, &after);  // 84 samples of this epoch are left
+  // 84 samples of the second epoch are left, and the third.
+  const ResumePoint after = point(course("{epochs: 3}", 4, 2), 15, 116);
+  const Course epochs = course("{epochs: 3}", 5, 4, &after);
   CHECK(epochs.total_steps == 15 + 5 + 5);
   CHECK(epochs.schedule_steps == 39);
   CHECK(epochs.place_of(15) == 15);
   CHECK(epochs.place_of(25) == Approx(39));
-  const Course steps = course("{steps: 39}", 5, 4, &after);  // 24 of 8 samples are left
+  // 24 steps of 8 samples are left.
+  const ResumePoint in_steps = point(course("{steps: 39}", 4, 2), 15, 116);
+  const Course steps = course("{steps: 39}", 5, 4, &in_steps);
   CHECK(steps.total_steps == 15 + 10);
   CHECK(steps.place_of(25) == Approx(39));
   // It goes on once more, with the first batch.
-  const ResumePoint later = point(20, 216, 8, epochs.place_of(20));
+  const ResumePoint later = point(epochs, 20, 216);
   const Course again = course("{epochs: 3}", 8, 1, &later);
   CHECK(again.total_steps == 20 + 11);
   CHECK(again.schedule_steps == 39);
+  CHECK(again.place_of(20) == epochs.place_of(20));
   CHECK(again.place_of(31) == Approx(39));
 }
 
+TEST_CASE("an interruption does not move the schedule by a bit, with another global batch either") {
+  for (std::int64_t changed = 1; changed < 30; ++changed) {
+    const ResumePoint after = point(course("{steps: 39}", 4, 2), changed, changed * 8);
+    const Course whole = course("{steps: 39}", 3, 2, &after);
+    for (std::int64_t cut = changed + 1; cut < whole.total_steps; ++cut) {
+      const ResumePoint then = point(whole, cut, (changed * 8 + (cut - changed) * 6));
+      const Course on = course("{steps: 39}", 3, 2, &then);
+      CHECK(on.total_steps == whole.total_steps);
+      for (std::int64_t step = cut; step < on.total_steps; ++step) {
+        if (on.place_of(step) != whole.place_of(step))
+          FAIL_CHECK(changed << " " << cut << " " << step);
+      }
+    }
+  }
+}
+
 TEST_CASE("a run that has had its samples has no steps left, one that is longer now has more") {
-  const ResumePoint end = point(39, 300, 8, 39);
+  const ResumePoint end = point(course("{epochs: 3}", 4, 2), 39, 300);
   CHECK(course("{epochs: 3}", 4, 2, &end).total_steps == 39);
   CHECK(course("{epochs: 2}", 4, 2, &end).total_steps == 39);
   CHECK(course("{steps: 20}", 4, 2, &end).total_steps == 39);
   CHECK(course("{epochs: 4}", 4, 2, &end).total_steps == 52);
+  CHECK(course("{epochs: 4}", 4, 2, &end).place_of(40) == 40);
   CHECK(course("{steps: 50}", 4, 2, &end).total_steps == 50);
 }
