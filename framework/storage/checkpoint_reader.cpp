@@ -25,8 +25,6 @@ namespace {
 
 // More are never open at once, so that those of a thousand replicas can be read.
 constexpr std::size_t kMostOpen = 128;
-// Bytes of a file that verify() reads at a time.
-constexpr std::uint64_t kPart = std::uint64_t{4} << 20;
 
 fs::path resolved(const fs::path& folder) {
   std::error_code error;
@@ -99,12 +97,7 @@ void CheckpointReader::verify(std::size_t file) const {
   Checksum checksum;
   {
     const File bytes(path, O_RDONLY);
-    std::vector<std::byte> part(std::min(listed.bytes, kPart));
-    for (std::uint64_t at = 0; at < listed.bytes; at += part.size()) {
-      const Bytes next(part.data(), std::min<std::uint64_t>(part.size(), listed.bytes - at));
-      bytes.read(at, next);
-      checksum.add(next);
-    }
+    bytes.look(0, listed.bytes, [&](ConstBytes part) { checksum.add(part); });
   }
   if (checksum.text() != listed.checksum) {
     throw DataError(str(path.string(), " is damaged: its bytes have the checksum ", checksum.text(),

@@ -1,5 +1,6 @@
 #include "framework/storage/file.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -8,8 +9,10 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +27,34 @@ namespace {
 [[noreturn]] void fail(const fs::path& path, const char* what, int reason = errno) {
   throw Error(str(path.string(), " can't be ", what, ": ", std::strerror(reason)));
 }
+
+// A part of a file, from a whole page on, as it lies in the system's cache. Empty if it can't be
+// mapped, also because it can't be read, and before Linux 5.14.
+class ViewOfFile {
+ public:
+  ViewOfFile(int descriptor, std::uint64_t offset, std::uint64_t size) : size_(size) {
+    memory_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, static_cast<off_t>(offset));
+    // Here what can't be read is an error; where it is used it would be a signal.
+    if (memory_ != MAP_FAILED && ::madvise(memory_, size_, MADV_POPULATE_READ) != 0) unmap();
+  }
+  ~ViewOfFile() { unmap(); }
+  ViewOfFile(const ViewOfFile&) = delete;
+  ViewOfFile& operator=(const ViewOfFile&) = delete;
+
+  [[nodiscard]] ConstBytes bytes() const noexcept {
+    if (memory_ == MAP_FAILED) return {};
+    return {static_cast<const std::byte*>(memory_), size_};
+  }
+
+ private:
+  void unmap() noexcept {
+    if (memory_ != MAP_FAILED) ::munmap(memory_, size_);
+    memory_ = MAP_FAILED;
+  }
+
+  void* memory_;
+  std::size_t size_;
+};
 
 }  // namespace
 
@@ -65,6 +96,38 @@ void File::read(std::uint64_t offset, Bytes to) const {
       fail(name_, "read");
     }
   }
+}
+
+void File::look(std::uint64_t offset, std::uint64_t size,
+                const std::function<void(ConstBytes part)>& look) const {
+  constexpr std::uint64_t kPart = std::uint64_t{8} << 20;
+  constexpr std::uint64_t kLeastMapped = std::uint64_t{64} << 10;
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t whole = this->size();  // a page beyond the end has zeros
+  std::vector<std::byte> copy;
+  while (size > 0) {
+    const std::uint64_t begin = offset / page * page;
+    const std::uint64_t end = std::min(offset + size, begin + kPart);
+    std::optional<ViewOfFile> view;
+    if (end - offset >= kLeastMapped && end <= whole) {
+      view.emplace(descriptor_, begin, end - begin);
+    }
+    if (view && !view->bytes().empty()) {
+      look(view->bytes().subspan(offset - begin));
+    } else {
+      copy.resize(end - offset);
+      read(offset, copy);
+      look(copy);
+    }
+    size -= end - offset;
+    offset = end;
+  }
+}
+
+void File::begin_sync(std::uint64_t offset, std::uint64_t size) const noexcept {
+  // What fails is what sync() fails with.
+  (void)::sync_file_range(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(size),
+                          SYNC_FILE_RANGE_WRITE);
 }
 
 void File::sync() const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string_view>
 
@@ -30,6 +31,15 @@ class File {
 
   /// Reads the bytes from `offset` on, as many as `to` has. Error if the file ends before.
   void read(std::uint64_t offset, Bytes to) const;
+
+  /// Calls `look` with parts of `size` bytes from `offset` on, one after another: each as it lies
+  /// in the system's cache where that can be mapped, which saves a copy. A part lasts for the call.
+  /// Error if the file ends before. Nobody may make the file shorter meanwhile.
+  void look(std::uint64_t offset, std::uint64_t size,
+            const std::function<void(ConstBytes part)>& look) const;
+
+  /// Lets the system write these bytes to the disk now rather than in sync(). Does not wait.
+  void begin_sync(std::uint64_t offset, std::uint64_t size) const noexcept;
 
   /// Waits until what was written is on the disk.
   void sync() const;

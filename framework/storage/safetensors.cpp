@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
+#include "framework/base/stream_copy.h"
 #include "framework/base/text.h"
 
 namespace lockstep::storage {
@@ -259,21 +260,25 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
     file_.read(sizeof length, std::as_writable_bytes(std::span(text)));
     data_ = sizeof length + length;
     header_ = parse_header(text, size - data_);
+    for (const StoredTensor& tensor : header_.tensors) by_name_.emplace(tensor.name, &tensor);
   } catch (const DataError& error) {
     throw DataError(str(path.string(), ": ", error.what()));
   }
 }
 
 const StoredTensor* SafetensorsFile::find(std::string_view name) const noexcept {
-  const auto found = std::ranges::find(header_.tensors, name, &StoredTensor::name);
-  return found == header_.tensors.end() ? nullptr : &*found;
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
 }
 
 void SafetensorsFile::read(const StoredTensor& tensor, std::uint64_t offset, Bytes to) const {
   require(offset <= tensor.bytes() && to.size() <= tensor.bytes() - offset, "safetensors: bytes ",
           offset, " to ", offset + to.size(), " of tensor '", tensor.name, "', which has ",
           tensor.bytes());
-  file_.read(data_ + tensor.begin + offset, to);
+  file_.look(data_ + tensor.begin + offset, to.size(), [&](ConstBytes part) {
+    stream_copy(part, to);
+    to = to.subspan(part.size());
+  });
 }
 
 }  // namespace lockstep::storage

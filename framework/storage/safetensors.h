@@ -72,6 +72,7 @@ class SafetensorsFile {
   File file_;
   std::uint64_t data_ = 0;  // where the data begin
   SafetensorsHeader header_;
+  std::map<std::string_view, const StoredTensor*> by_name_;  // of header_
 };
 
 }  // namespace lockstep::storage

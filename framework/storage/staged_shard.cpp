@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/stream_copy.h"
 #include "framework/base/text.h"
 #include "framework/storage/checksum.h"
 #include "framework/storage/file.h"
@@ -38,7 +39,7 @@ std::size_t GrowingMemory::append(ConstBytes bytes) {
     memory_ = static_cast<std::byte*>(grown);
     capacity_ = capacity;
   }
-  copy_bytes(bytes, {memory_ + size_, bytes.size()});
+  stream_copy(bytes, {memory_ + size_, bytes.size()});
   size_ += bytes.size();
   return begin;
 }
@@ -79,6 +80,8 @@ ManifestFile StagedShard::write(const std::filesystem::path& path) const {
   const File file(path, O_WRONLY | O_CREAT | O_EXCL, {}, 0600);
   Checksum checksum;
   std::uint64_t written = 0;
+  std::uint64_t begun = 0;  // bytes that are on their way to the disk
+  constexpr std::uint64_t kBegun = std::uint64_t{8} << 20;
   const auto write = [&](ConstBytes bytes) {
     // In parts that stay in a near cache between the checksum and the copy to the kernel.
     constexpr std::size_t kPart = std::size_t{1} << 18;
@@ -87,6 +90,10 @@ ManifestFile StagedShard::write(const std::filesystem::path& path) const {
       checksum.add(part);
       file.write({reinterpret_cast<const char*>(part.data()), part.size()});
       written += part.size();
+      if (written - begun >= kBegun) {
+        file.begin_sync(begun, written - begun);
+        begun = written;
+      }
     }
   };
   const std::string beginning = write_header(header);

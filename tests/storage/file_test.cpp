@@ -1,0 +1,48 @@
+#include "framework/storage/file.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+
+#include "framework/base/errors.h"
+#include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace lockstep;
+
+TEST_CASE("a file can be looked at in parts, from any byte to any") {
+  const testing::TemporaryFolder folder;
+  std::string text((std::size_t{17} << 20) + 123, '\0');
+  std::uint32_t value = 1;
+  for (char& byte : text) byte = static_cast<char>((value = value * 1664525 + 1013904223) >> 24);
+  const File file(folder.path() / "file", O_CREAT | O_RDWR);
+  file.write(text);
+  file.begin_sync(0, text.size());
+  file.sync();
+  for (const auto& [offset, size] :
+       std::vector<std::pair<std::size_t, std::size_t>>{{0, text.size()},
+                                                        {0, 0},
+                                                        {text.size(), 0},
+                                                        {5, 100},
+                                                        {4095, 2},
+                                                        {4097, 200'000},
+                                                        {8'388'000, 900},
+                                                        {8'388'000, 9'000'000},
+                                                        {text.size() - 70'000, 70'000}}) {
+    std::string seen;
+    file.look(offset, size, [&](ConstBytes part) {
+      seen.append(reinterpret_cast<const char*>(part.data()), part.size());
+    });
+    INFO(size << " bytes from " << offset);
+    CHECK(seen == text.substr(offset, size));
+  }
+  // The last page of a mapped file has zeros behind its end.
+  for (const std::size_t offset : {text.size(), text.size() - 5, text.size() - 100'000}) {
+    CHECK_THROWS_AS(file.look(offset, text.size() - offset + 1, [](ConstBytes) {}), Error);
+  }
+}
