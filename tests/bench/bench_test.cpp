@@ -179,6 +179,44 @@ TEST_CASE("bench training runs replicas as threads, and a measurement alone") {
   CHECK(bench.left_nothing());
 }
 
+TEST_CASE("bench checkpoint measures in each folder, and says which peers are not there") {
+  const Bench bench;
+  const TemporaryFolder one;
+  const TemporaryFolder other;
+  const Ended end = bench.run({"checkpoint", "--parameters", "5K", "--repetitions", "2",
+                               "--folders", str(one.path().string(), ",", other.path().string()),
+                               "--python", "/nowhere/python", "--json", "out.json"});
+  INFO(end.out << end.err);
+  REQUIRE(end.status == 0);
+  for (const std::string part :
+       {"dcp is left out: /nowhere/python cannot run it: ", "dcp_async is left out: ",
+        "torch_save is left out: ", "5000 parameters with Adam's state, of 2 replicas, in ",
+        "limits in GB/s: write ", "loaded by", "4 replicas, stage 3", "1 replica, stage 0"}) {
+    CHECK_THAT(end.out, ContainsSubstring(part));
+  }
+  const auto json = nlohmann::json::parse(read_text(bench.file("out.json")));
+  CHECK(json["bytes"] == 60'000);
+  REQUIRE(json["results"].size() == 2);
+  for (const auto& result : json["results"]) {
+    for (const std::string limit : {"write", "read", "copy", "checksum"})
+      CHECK(result["limits"][limit]["samples"].size() == 2);
+    REQUIRE(result["measurements"].size() == 1);
+    const auto& own = result["measurements"][0];
+    CHECK(own["save"]["samples"].size() == 2);
+    CHECK(own["save"]["median"] > own["pause"]["median"]);
+    CHECK(own["pause"]["median"] > 0);
+    CHECK(own["load"]["median"] > 0);
+    CHECK(own["save_memory"]["median"] >= 0);
+    REQUIRE(result["reloads"].size() == 2);
+    CHECK(result["reloads"][0]["replicas"] == 4);
+    CHECK(result["reloads"][0]["predicted"]["median"] > 0);
+    CHECK(result["reloads"][1]["load"]["median"] > 0);
+  }
+  CHECK(entries(one.path()) == 0);
+  CHECK(entries(other.path()) == 0);
+  CHECK(bench.left_nothing());
+}
+
 TEST_CASE("--help and --version print to stdout and do nothing else") {
   const Bench bench;
   for (const std::vector<std::string>& flags :
@@ -187,9 +225,10 @@ TEST_CASE("--help and --version print to stdout and do nothing else") {
     CHECK(help.status == 0);
     CHECK(help.err.empty());
     for (const std::string part :
-         {"bench collectives", "bench vdot", "bench training", "--stages", "--operations",
-          "--sizes", "--replicas", "--systems", "--launch", "--repetitions", "--python", "--json",
-          "--plot", "How is measured", "The limit", "Exit status"}) {
+         {"bench collectives", "bench vdot", "bench training", "bench checkpoint", "--parameters",
+          "--folders", "--stages", "--operations", "--sizes", "--replicas", "--systems", "--launch",
+          "--repetitions", "--python", "--json", "--plot", "How is measured", "The limit",
+          "Exit status"}) {
       CHECK_THAT(help.out, ContainsSubstring(part));
     }
     for (const std::string& line : lines_of(help.out)) CHECK(line.size() <= 100);
@@ -203,10 +242,10 @@ TEST_CASE("what is not understood is refused, in one line and at once") {
     std::string message;  // or its beginning
   };
   const std::vector<Refusal> refusals{
-      {{}, "a measurement is needed: collectives, vdot or training; see bench --help"},
+      {{}, "a measurement is needed: collectives, vdot, training or checkpoint; see bench --help"},
       {{"colectives"},
-       "unknown measurement 'colectives' (did you mean 'collectives'?): collectives, vdot or "
-       "training; see bench --help"},
+       "unknown measurement 'colectives' (did you mean 'collectives'?): collectives, vdot, "
+       "training or checkpoint; see bench --help"},
       {{"collectives", "--size", "8"},
        "unknown flag --size (did you mean '--sizes'?); see bench --help"},
       {{"vdot", "--sizes", "8"}, "unknown flag --sizes"},
@@ -242,6 +281,13 @@ TEST_CASE("what is not understood is refused, in one line and at once") {
       {{"training", "--replicas", "65"}, "--replicas: '65' is no whole number from 1 to 64"},
       {{"training", "--systems", "lockstep,ddp", "--python", "/nowhere/python"},
        "--systems: ddp cannot be measured here: /nowhere/python cannot run it: "},
+      {{"checkpoint", "--parameters", "5m"},
+       "--parameters: '5m' is no number of parameters, such as 5000 or 100M"},
+      {{"checkpoint", "--folders", "/nowhere"},
+       "--folders: '/nowhere' is no folder that can be written to"},
+      {{"checkpoint", "--plot", "out.svg"}, "unknown flag --plot"},
+      {{"checkpoint", "--systems", "dcp", "--python", "/nowhere/python"},
+       "--systems: dcp cannot be measured here: /nowhere/python cannot run it: "},
       {{"collectives", "--json", "/nowhere/out.json"},
        "--json: the folder /nowhere cannot be written to"},
       {{"collectives", "--plot", ""}, "--plot: '' is no file's name"},

@@ -51,6 +51,30 @@ std::int64_t float_size(const std::string& text) {
   return bytes;
 }
 
+std::int64_t parameter_count(const std::string& text) {
+  std::string digits = text;
+  std::int64_t unit = 1;
+  for (const auto& [suffix, size] :
+       {std::pair{'K', 1'000}, std::pair{'M', 1'000'000}, std::pair{'G', 1'000'000'000}}) {
+    if (text.empty() || text.back() != suffix) continue;
+    unit = size;
+    digits.pop_back();
+  }
+  constexpr std::int64_t kMost = 1'000'000'000'000;
+  try {
+    return unit * count_up_to(kMost / unit)(digits);
+  } catch (const ValueError&) {
+    throw ValueError(str("'", text, "' is no number of parameters, such as 5000 or 100M"));
+  }
+}
+
+std::filesystem::path output_folder(const std::string& text) {
+  const std::filesystem::path folder = std::filesystem::absolute(text);
+  if (!std::filesystem::is_directory(folder) || ::access(folder.c_str(), W_OK) != 0)
+    throw ValueError(str("'", text, "' is no folder that can be written to"));
+  return folder;
+}
+
 LaunchMode launch_mode(const std::string& text) {
   for (const LaunchMode mode : {LaunchMode::processes, LaunchMode::threads}) {
     if (text == name_of(mode)) return mode;
@@ -133,8 +157,9 @@ struct Flag {
 };
 
 const std::vector<Flag>& all_flags() {
-  static const Words all{"collectives", "vdot", "training"};
-  static const Words replicated{"collectives", "training"};
+  static const Words all{"collectives", "vdot", "training", "checkpoint"};
+  static const Words replicated{"collectives", "training", "checkpoint"};
+  static const Words drawn{"collectives", "training"};
   static const std::vector<Flag> flags{
       {"--systems", all, list(&Options::systems, any_word)},
       {"--repetitions", all, value(&Options::repetitions, count_up_to(10'000))},
@@ -147,8 +172,10 @@ const std::vector<Flag>& all_flags() {
       {"--replicas", replicated, list(&Options::replicas, count_up_to(64))},
       {"--stages", {"training"}, list(&Options::stages, stage)},
       {"--batch", {"training"}, value(&Options::batch, count_up_to(4096))},
-      {"--launch", replicated, list(&Options::launch, launch_mode)},
-      {"--plot", replicated, value(&Options::plot, output_file)},
+      {"--launch", drawn, list(&Options::launch, launch_mode)},
+      {"--plot", drawn, value(&Options::plot, output_file)},
+      {"--parameters", {"checkpoint"}, value(&Options::parameters, parameter_count)},
+      {"--folders", {"checkpoint"}, list(&Options::folders, output_folder)},
   };
   return flags;
 }
@@ -167,15 +194,16 @@ Options parse_flags(int argc, const char* const* argv) {
   options.measurement = argc > 1 ? argv[1] : "";
   options.text = text_for(options.measurement);
   if (!options.text.empty()) return options;
-  const Words measurements{"collectives", "vdot", "training"};
+  const Words measurements{"collectives", "vdot", "training", "checkpoint"};
   if (std::ranges::count(measurements, options.measurement) == 0) {
     const std::string what = options.measurement.empty()
                                  ? "a measurement is needed"
                                  : str("unknown measurement '", options.measurement, "'",
                                        did_you_mean(options.measurement, measurements));
-    throw ValueError(str(what, ": collectives, vdot or training; see bench --help"));
+    throw ValueError(str(what, ": collectives, vdot, training or checkpoint; see bench --help"));
   }
   if (options.measurement == "training") options.replicas = {1, 2, 4};
+  if (options.measurement == "checkpoint") options.replicas = {2};
 
   std::vector<Flag> flags;
   FlagNames names{"bench", {}, {"--help", "--version"}};

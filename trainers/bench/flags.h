@@ -12,7 +12,7 @@ namespace lockstep::bench {
 
 /// What the command line asks for. Flags that a measurement does not have keep their defaults.
 struct Options {
-  std::string measurement;  ///< "collectives", "vdot" or "training"
+  std::string measurement;  ///< "collectives", "vdot", "training" or "checkpoint"
   std::string text;         ///< --help or --version: to be printed, and nothing else done
 
   std::vector<std::string> systems;  ///< empty: all that there are
@@ -21,8 +21,10 @@ struct Options {
   std::filesystem::path json;    ///< empty: none
   std::filesystem::path plot;    ///< empty: none
 
-  // For collectives and training.
+  // For collectives, training and checkpoint.
   std::vector<std::int64_t> replicas{2, 4};
+
+  // For collectives and training.
   std::vector<LaunchMode> launch{LaunchMode::processes};
 
   // For collectives.
@@ -36,6 +38,10 @@ struct Options {
   std::vector<std::string> models{"mlp", "cnn"};
   std::vector<std::int64_t> stages{0, 1, 2, 3};  ///< of ZeRO
   std::int64_t batch = 64;                       ///< samples a replica
+
+  // For checkpoint.
+  std::int64_t parameters = 100'000'000;
+  std::vector<std::filesystem::path> folders;  ///< empty: the temporary one, and /dev/shm
 };
 
 /// Throws ValueError for a flag that is unknown, lacks its value or breaks a rule.

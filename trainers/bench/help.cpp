@@ -9,6 +9,7 @@ Usage:
   bench collectives [flags]   all-reduce, reduce-scatter and all-gather over sizes and replicas
   bench vdot [flags]          the dot product of two arrays of 10,000,000 x 3 over 8 replicas
   bench training [flags]      a training step of two models, and launch to first step
+  bench checkpoint [flags]    saving and loading a training's state, on the disk and in memory
   bench --help | --version
 
 Flags of bench collectives (bench vdot has --systems, --repetitions, --python and --json):
@@ -32,6 +33,11 @@ Flags of bench training, beside --systems, --repetitions, --python, --json and -
   --batch N           samples a replica (default: 64)
   --launch LIST       processes, threads, as above
 
+Flags of bench checkpoint, beside --systems, --repetitions, --python and --json:
+  --parameters N      of the model, such as 5000 or 20M (default: 100M)
+  --replicas LIST     default: 2
+  --folders LIST      where to save (default: the temporary folder, and /dev/shm)
+
 Systems. Buffers are float32; "threads" behind a name says that its replicas are threads.
   symmetric  Lockstep: psum_, psum_scatter_into and all_gather_into on symmetric_zeros(), memory
              that the replicas share; each replica's own part is a slice of the whole buffer
@@ -54,6 +60,12 @@ and of bench training, all with Adam, one math thread a replica, on batches of i
              static_graph on; from 2 replicas on
   zero       the same with ZeroRedundancyOptimizer, parameters_as_bucket_view on
   torchrun   torchrun with DistributedDataParallel; for launches
+and of bench checkpoint, all with the same tensors: float32 parameters and Adam's two moments
+  lockstep   CheckpointSaver and load_checkpoint(), of ZeRO's stage 2
+  dcp        PyTorch's torch.distributed.checkpoint: save() and load() of DTensors, each replica
+             with its shard of every tensor
+  dcp_async  the same with async_save(), which keeps its copy where this version can
+  torch_save torch.save() of each replica's shards to a file of its own, fsync, and torch.load()
 PyTorch's cnn is channels_last and pools before ReLU, as Lockstep's does, and of its Adams (one by
 one, foreach, fused) the one is taken that is the fastest on this machine; a line says which.
 
@@ -97,12 +109,28 @@ each number of replicas has processes of its own.
   the program to the line that says that the step is done, 5 times in turn unless --repetitions says
   otherwise.
 
+bench checkpoint: systems take turns, 5 times unless --repetitions says otherwise. In its turn a
+system saves, loads what it has saved, and removes it. Of the replicas the slowest counts.
+- A save ends when all is on the disk (fsync). Its pause ends when the call returns and training may
+  go on; copies that a system keeps are there from an earlier save.
+- What is loaded was just written: it comes from the system's cache, on a disk too. Lockstep
+  compares all checksums. PyTorch has none that loading compares.
+- Limits, in turn with the others, for the same bytes in as many processes: write() in parts of
+  8 MiB and fsync; read(); a copy in memory; the checksum (XXH3). "of limit": the slower of writing
+  and the checksum, over the save.
+- Memory is the peak of the replica that needs the most: for a save beyond what it had before its
+  first save, for a load beyond what it had before that load.
+- Then twice as many replicas load Lockstep's last checkpoint at stage 3 and save it, and one loads
+  that at stage 0. Listed is what a replica holds, as measured and as predicted_memory() says, and
+  what loading takes on top. Pages that replicas share count for each that has used them.
+
 Exit status: 0 done; 2 arguments; 3 a system failed; 1 any other error; 130 Ctrl-C; 143 SIGTERM.
 
 Examples:
   bench collectives --json collectives.json --plot collectives.svg
   bench vdot --python venv/bin/python
   bench training --python /usr/bin/python3,venv/bin/python --json training.json --plot training.svg
+  bench checkpoint --python venv/bin/python --folders /tmp,/dev/shm --json checkpoint.json
   bench collectives --operations all_reduce --sizes 1KiB,1MiB,64MiB --replicas 2 \
       --python /usr/bin/python3,venv/bin/python
 )";

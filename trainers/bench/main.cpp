@@ -28,6 +28,8 @@ int bench(int argc, char** argv) {
     run_collectives(options);
   } else if (options.measurement == "vdot") {
     run_vdot(options);
+  } else if (options.measurement == "checkpoint") {
+    run_checkpoint(options);
   } else {
     run_training(options);
   }

@@ -9,5 +9,6 @@ namespace lockstep::bench {
 void run_collectives(const Options& options);
 void run_vdot(const Options& options);
 void run_training(const Options& options);
+void run_checkpoint(const Options& options);
 
 }  // namespace lockstep::bench

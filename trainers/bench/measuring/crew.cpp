@@ -194,6 +194,8 @@ Ran Workers::run(std::int64_t calls) {
     double part = 0;
     for (std::size_t i = 0; times >> part; ++i) {
       ran.parts.resize(std::max(ran.parts.size(), i + 1));
+      ran.largest_parts.resize(ran.parts.size());
+      ran.largest_parts[i] = std::max(ran.largest_parts[i], part);
       ran.parts[i] += part / static_cast<double>(links_);
     }
   }

@@ -20,6 +20,7 @@ namespace lockstep::bench {
 struct Ran {
   double seconds = 0;              ///< from the first replica's begin to the last one's end
   std::vector<double> parts = {};  ///< of them, mean over the replicas; see ReplicaTask::parts()
+  std::vector<double> largest_parts = {};  ///< the same, the largest of any replica
 };
 
 /// The running replicas of a system. Errors name the system; a process that ends, or says nothing

@@ -129,7 +129,10 @@ Program torchrun(const std::string& python, std::int64_t replicas) {
 
 // The script that tells its library's version.
 std::string script_of(const std::string& name) {
-  return name == "c10d" ? "c10d.py" : name == "jax" ? "jax_pmap.py" : "torch_training.py";
+  if (name == "c10d") return "c10d.py";
+  if (name == "jax") return "jax_pmap.py";
+  return name == "dcp" || name == "dcp_async" || name == "torch_save" ? "torch_checkpoint.py"
+                                                                      : "torch_training.py";
 }
 
 Programs programs_of(const std::string& name, const std::string& python) {

@@ -92,6 +92,38 @@ Json training_json(const TrainingResult& result) {
   return json;
 }
 
+// Of a part of checkpoints: median, quartiles and samples.
+template <typename Names>
+Json checkpoint_parts_json(const Names& names, const PartsMeasurement& measurement) {
+  Json json{{"system", measurement.system.label}, {"replicas", measurement.replicas}};
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const Quartiles values = measurement.of(i);
+    json[names[i]] = {{"median", values.median},
+                      {"lower_quartile", values.lower},
+                      {"upper_quartile", values.upper},
+                      {"samples", measurement.samples[i]}};
+  }
+  if (!measurement.note.empty()) json["note"] = measurement.note;
+  return json;
+}
+
+Json checkpoint_json(const CheckpointResult& result) {
+  const auto measured = [&](const PartsMeasurement& measurement) {
+    Json json = checkpoint_parts_json(kCheckpointPartNames, measurement);
+    json["share_of_limit"] = share_of_limit(result, measurement);
+    return json;
+  };
+  const auto reloaded = [](const PartsMeasurement& measurement) {
+    return checkpoint_parts_json(kReloadPartNames, measurement);
+  };
+  return {{"folder", result.folder},
+          {"file_system", result.file_system},
+          {"replicas", result.replicas},
+          {"limits", checkpoint_parts_json(kCheckpointLimitNames, result.limits)},
+          {"measurements", array_of(result.measurements, measured)},
+          {"reloads", array_of(result.reloads, reloaded)}};
+}
+
 // The part that all reports have.
 Json heading_json(const char* measurement, const Heading& heading) {
   const MachineFacts& machine = heading.machine;
@@ -139,6 +171,15 @@ std::string to_json(const TrainingReport& report) {
   json["results"] = array_of(report.results, training_json);
   json["launches"] = {{"replicas", report.launched_replicas},
                       {"measurements", array_of(report.launches, measurement_json)}};
+  return json.dump(2) + "\n";
+}
+
+std::string to_json(const CheckpointReport& report) {
+  Json json = heading_json("checkpoint", report.heading);
+  json["optimizer"] = "adam";
+  json["parameters"] = report.parameters;
+  json["bytes"] = report.bytes;
+  json["results"] = array_of(report.results, checkpoint_json);
   return json.dump(2) + "\n";
 }
 

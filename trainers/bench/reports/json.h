@@ -10,5 +10,6 @@ namespace lockstep::bench {
 [[nodiscard]] std::string to_json(const CollectivesReport& report);
 [[nodiscard]] std::string to_json(const VdotReport& report);
 [[nodiscard]] std::string to_json(const TrainingReport& report);
+[[nodiscard]] std::string to_json(const CheckpointReport& report);
 
 }  // namespace lockstep::bench

@@ -55,6 +55,12 @@ double share_of_limit(const OperationResult& result, const SizeResult& size,
          result.limit.bytes_per_second;
 }
 
+double share_of_limit(const CheckpointResult& result, const PartsMeasurement& measurement) {
+  const double least = std::max(result.limits.of(CheckpointLimit::write).median,
+                                result.limits.of(CheckpointLimit::checksum).median);
+  return least / measurement.of(CheckpointPart::save).median;
+}
+
 bool is_reference(const Measurement& measurement) {
   return measurement.system.label == kAlone || measurement.system.name == kSingle;
 }

@@ -138,6 +138,73 @@ struct TrainingReport {
   std::vector<Measurement> launches = {};  ///< seconds from a launch to its first step
 };
 
+/// What saving and loading take: seconds, and bytes of the replica that needs the most.
+enum class CheckpointPart : std::size_t {
+  save,         ///< until all is on the disk
+  pause,        ///< until the call returns and training may go on
+  load,         ///< of what was just saved: its pages are in the system's cache
+  save_memory,  ///< the peak, beyond what the process had before its first save
+  load_memory   ///< the peak, beyond what it had before this load
+};
+inline constexpr std::array<const char*, 5> kCheckpointPartNames{"save", "pause", "load",
+                                                                 "save_memory", "load_memory"};
+
+/// Seconds that the same bytes take at the least, in as many processes.
+enum class CheckpointLimit : std::size_t {
+  write,     ///< write() and fsync
+  read,      ///< read()
+  copy,      ///< from memory to memory that the process has had before
+  checksum,  ///< XXH3
+};
+inline constexpr std::array<const char*, 4> kCheckpointLimitNames{"write", "read", "copy",
+                                                                  "checksum"};
+
+/// Loading by another number of replicas.
+enum class ReloadPart : std::size_t {
+  load,
+  load_memory,  ///< the peak, beyond `held`
+  held,         ///< bytes, beyond what the process had before it made its model
+  predicted,    ///< of `held`, by predicted_memory()
+};
+inline constexpr std::array<const char*, 4> kReloadPartNames{"load", "load_memory", "held",
+                                                             "predicted"};
+
+/// One system's samples. Of each turn the slowest replica counts.
+struct PartsMeasurement {
+  SystemFacts system;
+  std::vector<std::vector<double>> samples = {};  ///< by part, in the order measured
+  std::string note = {};
+  std::int64_t replicas = 0;
+
+  template <typename Part>
+  [[nodiscard]] Quartiles of(Part part) const {
+    return quartiles(samples.at(static_cast<std::size_t>(part)));
+  }
+};
+
+/// Checkpoints of one number of replicas in one folder.
+struct CheckpointResult {
+  std::string folder;
+  std::string file_system;  ///< "ext4", "tmpfs"; "" if unknown
+  std::int64_t replicas = 0;
+  PartsMeasurement limits;
+  std::vector<PartsMeasurement> measurements = {};  ///< in the order of the report's systems
+  std::vector<PartsMeasurement> reloads = {};       ///< of what Lockstep has saved
+};
+
+/// The results of `bench checkpoint`.
+struct CheckpointReport {
+  Heading heading;
+  std::int64_t parameters = 0;
+  std::int64_t bytes = 0;  ///< of the state, on all replicas together
+  std::vector<CheckpointResult> results = {};
+};
+
+/// The part of what is possible that a save reaches: 1 if it takes no longer than the slower of
+/// writing and the checksum alone.
+[[nodiscard]] double share_of_limit(const CheckpointResult& result,
+                                    const PartsMeasurement& measurement);
+
 /// Bytes a second, as NCCL's tests count them; see bus_bytes().
 [[nodiscard]] double bus_bandwidth(const OperationResult& result, const SizeResult& size,
                                    const Measurement& measurement);

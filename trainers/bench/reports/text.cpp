@@ -137,6 +137,37 @@ std::string step_table(const TrainingResult& result) {
   return table_text(rows);
 }
 
+std::string megabytes_text(const Quartiles& bytes) {
+  return str(std::lround(bytes.median / (1 << 20)));
+}
+
+// A row a peer, how many times as long it takes.
+std::string ratio_table(const CheckpointResult& result, const PartsMeasurement& own) {
+  Rows rows{{str(own.system.label, " is faster, times"), "save", "pause", "load"}};
+  for (const PartsMeasurement& peer : result.measurements) {
+    if (peer.system.own) continue;
+    Row& row = rows.emplace_back(1, str("than ", peer.system.label));
+    for (const CheckpointPart part :
+         {CheckpointPart::save, CheckpointPart::pause, CheckpointPart::load}) {
+      row.push_back(digits_text(peer.of(part).median / own.of(part).median));
+    }
+  }
+  return rows.size() == 1 ? "" : table_text(rows);
+}
+
+std::string reload_table(const CheckpointResult& result) {
+  Rows rows{{"loaded by", "time", "holds MiB", "predicted", "more MiB", "of it"}};
+  for (const PartsMeasurement& reload : result.reloads) {
+    const Quartiles held = reload.of(ReloadPart::held);
+    const Quartiles more = reload.of(ReloadPart::load_memory);
+    rows.push_back({str(counted(reload.replicas, "replica"), ", ", reload.system.label),
+                    spread_text(reload.of(ReloadPart::load)), megabytes_text(held),
+                    megabytes_text(reload.of(ReloadPart::predicted)), megabytes_text(more),
+                    percent(more.median / held.median)});
+  }
+  return rows.size() == 1 ? "" : table_text(rows);
+}
+
 }  // namespace
 
 std::string heading_text(const Heading& heading) {
@@ -213,6 +244,44 @@ std::string launches_text(const TrainingReport& report) {
     rows.push_back({launch.system.label, spread_text(launch.seconds)});
   return str("== launch to first step, pmean_linear, ", report.launched_replicas, " processes\n\n",
              table_text(rows), ratio_table(report.launches));
+}
+
+std::string result_text(const CheckpointReport& report, const CheckpointResult& result) {
+  const auto bytes = static_cast<double>(report.bytes);
+  const auto rate = [&](const Quartiles& seconds) {
+    return digits_text(bytes / seconds.median * 1e-9);
+  };
+  std::string text =
+      str("== ", digits_text(bytes * 1e-9), " GB, ", counted(report.parameters, "parameter"),
+          " with Adam's state, of ", counted(result.replicas, "replica"), ", in ", result.folder,
+          result.file_system.empty() ? "" : ", ", result.file_system, "; limits in GB/s: ");
+  for (std::size_t i = 0; i < kCheckpointLimitNames.size(); ++i) {
+    text += str(i == 0 ? "" : ", ", kCheckpointLimitNames[i], " ",
+                rate(result.limits.of(static_cast<CheckpointLimit>(i))));
+  }
+  Rows rows{
+      {"", "save", "GB/s", "of limit", "pause", "of save", "load", "GB/s", "save MiB", "load MiB"}};
+  for (const PartsMeasurement& measurement : result.measurements) {
+    const Quartiles save = measurement.of(CheckpointPart::save);
+    const Quartiles pause = measurement.of(CheckpointPart::pause);
+    const Quartiles load = measurement.of(CheckpointPart::load);
+    rows.push_back({measurement.system.label, spread_text(save), rate(save),
+                    percent(share_of_limit(result, measurement)), spread_text(pause),
+                    percent(pause.median / save.median), spread_text(load), rate(load),
+                    megabytes_text(measurement.of(CheckpointPart::save_memory)),
+                    megabytes_text(measurement.of(CheckpointPart::load_memory))});
+  }
+  text += "\n\n" + table_text(rows);
+  for (const PartsMeasurement& measurement : result.measurements) {
+    if (measurement.system.own) text += ratio_table(result, measurement);
+  }
+  text += reload_table(result);
+  std::string notes;
+  for (const PartsMeasurement& measurement : result.measurements) {
+    if (!measurement.note.empty())
+      notes += str(measurement.system.label, ": ", measurement.note, "\n");
+  }
+  return notes.empty() ? text : text + notes + "\n";
 }
 
 }  // namespace lockstep::bench

@@ -24,4 +24,9 @@ namespace lockstep::bench {
 
 [[nodiscard]] std::string launches_text(const TrainingReport& report);
 
+/// One folder: what saving and loading take, beside the limits; the speed of Lockstep relative to
+/// each peer; loads by other numbers of replicas.
+[[nodiscard]] std::string result_text(const CheckpointReport& report,
+                                      const CheckpointResult& result);
+
 }  // namespace lockstep::bench

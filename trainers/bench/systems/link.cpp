@@ -57,6 +57,14 @@ std::int64_t kilobytes(const std::string& file, const std::string& name) {
 
 }  // namespace
 
+std::int64_t resident_bytes(const std::string& name) {
+  return kilobytes("/proc/self/status", name) * 1024;
+}
+
+void forget_peak() {
+  std::ofstream("/proc/self/clear_refs") << 5;
+}
+
 void serve(ReplicaTask& task, const std::filesystem::path& folder, std::int64_t rank) {
   Answers answers(folder, rank);
   std::ifstream commands(folder / str("commands.", rank));

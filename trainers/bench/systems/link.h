@@ -25,6 +25,12 @@ class ReplicaTask {
   [[nodiscard]] virtual std::vector<double> parts() { return {}; }
 };
 
+/// Bytes of the line "name:   123 kB" of this process's /proc/self/status: VmRSS, the memory that
+/// is resident now; VmHWM, the most since the start or forget_peak().
+[[nodiscard]] std::int64_t resident_bytes(const std::string& name);
+/// From now on VmHWM is the most since this call, where the kernel allows that.
+void forget_peak();
+
 /// Does what the driver asks of this replica until the driver hangs up. In between it sleeps in
 /// read(): a system that waits for its turn takes no time from the one that has it.
 ///

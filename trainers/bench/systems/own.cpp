@@ -15,6 +15,7 @@ std::unique_ptr<ReplicaTask> make_task(const std::string& measurement, const std
   if (measurement == "collectives") return make_collective(way);
   if (measurement == "vdot") return make_vdot(way);
   if (measurement == "training") return make_training(way);
+  if (measurement == "checkpoint") return make_checkpoint(way);
   throw ValueError(str("bench worker: unknown measurement '", measurement, "'"));
 }
 

@@ -39,6 +39,18 @@ inline constexpr const char* kTrain = "train";  ///< the label of that binary
 /// The number of parameters of the model called `model`.
 [[nodiscard]] std::int64_t parameters_of(const std::string& model);
 
+/// Lockstep's checkpoints: the state of ZeroTrainer at a stage, saved by CheckpointSaver and loaded
+/// by load_checkpoint(), both in the folder kCheckpoints of the environment. The operation is
+/// "save", whose parts CheckpointPart names, or "reload", whose parts ReloadPart names; its amount
+/// the model's parameters.
+[[nodiscard]] System checkpoint_system(std::int64_t stage);
+/// What the files of such a state take at the least: its parts are those of CheckpointLimit.
+[[nodiscard]] System checkpoint_limits();
+[[nodiscard]] std::unique_ptr<ReplicaTask> make_checkpoint(const std::string& way);
+inline constexpr const char* kCheckpoints = "LOCKSTEP_BENCH_FOLDER";
+/// Of the state of a parameter in float32 with Adam's two moments.
+inline constexpr std::int64_t kStateBytesAParameter = 12;
+
 /// A system of this binary. Its label is `way`, followed by " threads" in that mode.
 [[nodiscard]] System own_system(const std::string& measurement, const std::string& name,
                                 const std::string& way, LaunchMode mode,

@@ -1,0 +1,202 @@
+"""Checkpoints with PyTorch, one process a replica, each with its half (third, ...) of every tensor.
+
+torch_checkpoint.py --version                    prints PyTorch's version
+torch_checkpoint.py WAY RANK REPLICAS FOLDER     a replica, see link.py; WAY is
+    dcp         torch.distributed.checkpoint: save() and load() of DTensors
+    dcp_async   the same with async_save()
+    torch_save  torch.save() of each replica's part to a file of its own, and torch.load()
+Checkpoints are below the folder LOCKSTEP_BENCH_FOLDER of the environment.
+"""
+
+import os
+import shutil
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+import link
+
+WIDTH = 2048
+
+
+def sizes(parameters):
+    """Names and sizes of the model's tensors, as ../systems/checkpoint.cpp has them."""
+    layers, rest = divmod(parameters, WIDTH * WIDTH + WIDTH)
+    for layer in range(layers):
+        yield f"weight{layer}", (WIDTH, WIDTH)
+        yield f"bias{layer}", (WIDTH,)
+    if rest > 0:
+        yield "rest", (rest,)
+
+
+def sync_folder(folder):
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+class Checkpoints:
+    """Saves and loads again and again. A way has save(folder), which returns the seconds until training may go on, and
+    load(folder)."""
+
+    def __init__(self, rank, replicas):
+        self.rank = rank
+        self.replicas = replicas
+        self.folder = os.environ["LOCKSTEP_BENCH_FOLDER"]
+        self.saves = 0
+        self.values = []
+
+    def prepare(self, _, parameters):
+        torch.manual_seed(self.rank)
+        self.state = {}  # the own part of each tensor
+        self.shapes = {}
+        for name, shape in sizes(parameters):
+            rows = [len(part) for part in torch.arange(shape[0]).tensor_split(self.replicas)][self.rank]
+            for kind in ("parameters", "exp_avg", "exp_avg_sq"):
+                self.state[f"{kind}.{name}"] = torch.rand((rows, *shape[1:]))
+                self.shapes[f"{kind}.{name}"] = shape
+        self.make()
+        self.at_start = link.resident_bytes("VmRSS")
+        before = [tensor.sum() for tensor in self.state.values()]
+        self.begin()
+        self.save(self.path)
+        for tensor in self.state.values():
+            tensor.zero_()
+        self.load(self.path)
+        if before != [tensor.sum() for tensor in self.state.values()]:
+            raise RuntimeError("what is loaded is not what was saved")
+        self.end()
+        return self.note
+
+    note = ""
+
+    def make(self):
+        """Makes what the way needs of the state."""
+
+    def begin(self):
+        self.saves += 1
+        self.path = os.path.join(self.folder, str(self.saves))
+
+    def end(self):
+        dist.barrier()
+        if self.rank == 0:
+            shutil.rmtree(self.path)
+
+    def call(self):
+        self.begin()
+        link.forget_peak()
+        begin = time.monotonic()
+        pause = self.save(self.path)
+        saved = time.monotonic() - begin
+        save_memory = link.resident_bytes("VmHWM") - self.at_start
+        dist.barrier()
+        before = link.resident_bytes("VmRSS")
+        link.forget_peak()
+        begin = time.monotonic()
+        self.load(self.path)
+        loaded = time.monotonic() - begin
+        load_memory = link.resident_bytes("VmHWM") - before
+        self.end()
+        self.values = [saved, pause, loaded, max(0, save_memory), max(0, load_memory)]
+
+    def parts(self):
+        values, self.values = self.values, []
+        return values
+
+    def barrier(self):
+        dist.barrier()
+
+    def run(self, calls):
+        for _ in range(calls):
+            self.call()
+
+
+class Distributed(Checkpoints):
+    def make(self):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import DTensor, Shard
+
+        mesh = init_device_mesh("cpu", (self.replicas,))
+        self.shards = {}
+        for name, tensor in self.state.items():
+            shape = torch.Size(self.shapes[name])
+            stride = (shape[1], 1) if len(shape) == 2 else (1,)
+            self.shards[name] = DTensor.from_local(tensor, mesh, [Shard(0)], run_check=False, shape=shape,
+                                                   stride=stride)
+
+    def save(self, path):
+        import torch.distributed.checkpoint as dcp
+
+        begin = time.monotonic()
+        dcp.save(self.shards, storage_writer=dcp.FileSystemWriter(path, sync_files=True))
+        return time.monotonic() - begin
+
+    def load(self, path):
+        import torch.distributed.checkpoint as dcp
+
+        dcp.load(self.shards, checkpoint_id=path)
+
+
+class Asynchronous(Distributed):
+    def make(self):
+        super().make()
+        self.stager = {}
+        try:
+            from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+
+            self.stager = {"async_stager": DefaultStager(StagingOptions(False, False, False, False))}
+            self.note = "it keeps its copy, too (DefaultStager)"
+        except ImportError:
+            self.note = "this version copies to fresh memory"
+
+    def save(self, path):
+        import torch.distributed.checkpoint as dcp
+
+        begin = time.monotonic()
+        saving = dcp.async_save(self.shards, storage_writer=dcp.FileSystemWriter(path, sync_files=True), **self.stager)
+        pause = time.monotonic() - begin
+        saving.result()
+        return pause
+
+
+class Plain(Checkpoints):
+    def save(self, path):
+        begin = time.monotonic()
+        os.makedirs(path, exist_ok=True)
+        with open(os.path.join(path, f"{self.rank}.pt"), "wb") as file:
+            torch.save(self.state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(path)
+        return time.monotonic() - begin
+
+    def load(self, path):
+        loaded = torch.load(os.path.join(path, f"{self.rank}.pt"), mmap=True, weights_only=True)
+        for name, tensor in self.state.items():
+            tensor.copy_(loaded[name])
+
+
+WAYS = {"dcp": Distributed, "dcp_async": Asynchronous, "torch_save": Plain}
+
+
+def main(arguments):
+    if arguments == ["--version"]:
+        if not (dist.is_available() and dist.is_gloo_available()):
+            sys.exit("this PyTorch has no torch.distributed with Gloo")
+        try:
+            from torch.distributed.checkpoint import async_save  # noqa: F401
+        except ImportError:
+            sys.exit(f"PyTorch {torch.__version__} has no torch.distributed.checkpoint.async_save")
+        print(torch.__version__.split("+")[0])
+        return
+    way, rank, replicas, folder = arguments[0], int(arguments[1]), int(arguments[2]), arguments[3]
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=replicas)
+    link.serve(WAYS[way](rank, replicas), folder, rank)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

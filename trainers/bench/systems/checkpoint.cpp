@@ -1,0 +1,266 @@
+#include "framework/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
+#include <fcntl.h>
+#include <torch/nn/module.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/random.h"
+#include "framework/base/shard.h"
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
+#include "framework/replicas/machine.h"
+#include "framework/storage/checksum.h"
+#include "framework/storage/file.h"
+#include "framework/training/zero.h"
+#include "models/layers.h"
+#include "trainers/bench/systems/own.h"
+
+namespace lockstep::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kWidth = 2048;
+constexpr double kRate = 1e-3;
+constexpr const char* kStagePrefix = "stage ";
+constexpr const char* kLimits = "limits";
+
+// Layers with a matrix and a vector each, as large ones have them; a vector has the rest. Peers
+// have the same.
+class Layers : public torch::nn::Module {
+ public:
+  explicit Layers(std::int64_t parameters) {
+    constexpr std::int64_t kLayer = kWidth * kWidth + kWidth;
+    for (std::int64_t i = 0; i < parameters / kLayer; ++i) {
+      add(str("weight", i), {kWidth, kWidth});
+      add(str("bias", i), {kWidth});
+    }
+    if (parameters % kLayer > 0) add("rest", {parameters % kLayer});
+  }
+
+ private:
+  void add(const std::string& name, const std::vector<std::int64_t>& sizes) {
+    register_parameter(name, uniform(sizes, 1, Key(0).fold(name)));
+  }
+};
+
+fs::path checkpoints() {
+  const char* const folder = std::getenv(kCheckpoints);
+  if (folder == nullptr) throw ValueError(str(kCheckpoints, " is not set"));
+  return folder;
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// Seconds of `work`, and the peak of memory in it beyond `before`.
+struct Cost {
+  double seconds = 0;
+  double bytes = 0;
+};
+Cost cost_of(std::int64_t before, const std::function<void()>& work) {
+  forget_peak();
+  const double seconds = seconds_of(work);
+  const std::int64_t more = resident_bytes("VmHWM") - before;
+  return {.seconds = seconds, .bytes = static_cast<double>(std::max<std::int64_t>(more, 0))};
+}
+
+class CheckpointTask : public ReplicaTask {
+ public:
+  void barrier() override { psum_(token_, kAxis); }
+  std::vector<double> parts() override { return std::exchange(parts_, {}); }
+
+ protected:
+  std::vector<double> parts_;
+
+ private:
+  Tensor token_ = at::zeros({1});
+};
+
+// A training whose state is saved and loaded.
+class SavedTraining {
+ public:
+  SavedTraining(std::int64_t parameters, int stage)
+      : options_({.axis_name = kAxis, .stage = stage, .optimizer = {.name = "adam", .lr = kRate}}),
+        model_(parameters),
+        trainer_(model_, options_) {
+    step();
+    step();  // what is kept for later steps is there from here on
+  }
+
+  // Afterwards all of the state has other values, and all of the training's memory is in use.
+  void step() {
+    Tensor loss = at::zeros({});
+    for (const Tensor& parameter : model_.parameters()) loss = loss + (parameter * parameter).sum();
+    trainer_.backward(loss);
+    trainer_.step(kRate);
+  }
+
+  // Of this replica's part.
+  [[nodiscard]] std::string digest() {
+    storage::Checksum checksum;
+    trainer_.visit_state([&](const StatePiece& piece) {
+      checksum.add({static_cast<const std::byte*>(piece.values.data_ptr()), piece.values.nbytes()});
+    });
+    return checksum.text();
+  }
+
+  [[nodiscard]] std::int64_t predicted_bytes() {
+    const ReplicaPlacement placement{.replicas = axis_size(kAxis)};
+    return predicted_memory(model_, options_, placement).largest.total();
+  }
+
+  [[nodiscard]] ZeroTrainer& trainer() { return trainer_; }
+
+ private:
+  ZeroOptions options_;
+  Layers model_;
+  ZeroTrainer trainer_;
+};
+
+// Saves and loads again and again.
+class Saving : public CheckpointTask {
+ public:
+  Saving(int stage, fs::path folder) : stage_(stage), folder_(std::move(folder)) {}
+
+  std::string prepare(const std::string& operation, std::int64_t parameters) override {
+    reloads_ = operation == "reload";
+    const std::int64_t bare = resident_bytes("VmRSS");
+    training_.emplace(parameters, stage_);
+    at_start_ = resident_bytes("VmRSS");
+    held_ = at_start_ - bare;
+    saver_.emplace(folder_, CheckpointSaver::Options{.keep = 0, .axis_name = kAxis});
+    if (reloads_) return "";
+    const std::string saved = training_->digest();
+    save();
+    training_->step();
+    load();
+    if (training_->digest() != saved) throw Error("what is loaded is not what was saved");
+    return str("predicted for the copy that it keeps: ",
+               kStateBytesAParameter * parameters / axis_size(kAxis) >> 20, " MiB a replica");
+  }
+
+  void call() override {
+    if (reloads_) return reload();
+    if (axis_index(kAxis) == 0) fs::remove_all(folder_ / fs::read_symlink(folder_ / "latest"));
+    barrier();
+    double pause = 0;
+    const Cost saving = cost_of(at_start_, [&] { pause = save(); });
+    barrier();
+    const Cost loading = cost_of(resident_bytes("VmRSS"), [&] { load(); });
+    parts_ = {saving.seconds, pause, loading.seconds, saving.bytes, loading.bytes};
+  }
+
+ private:
+  // Returns the seconds of the pause.
+  double save() {
+    ++step_;
+    const double pause =
+        seconds_of([&] { saver_->begin({&training_->trainer()}, {.step = step_}); });
+    saver_->finish();
+    return pause;
+  }
+  void load() { load_checkpoint(folder_ / "latest", {&training_->trainer()}, {}, kAxis); }
+
+  // Another number of replicas saves in its turn what it has loaded.
+  void reload() {
+    const Cost loading = cost_of(resident_bytes("VmRSS"), [&] { load(); });
+    (void)save();
+    parts_ = {loading.seconds, loading.bytes, static_cast<double>(held_),
+              static_cast<double>(training_->predicted_bytes())};
+  }
+
+  int stage_;
+  fs::path folder_;
+  bool reloads_ = false;
+  std::optional<SavedTraining> training_;
+  std::optional<CheckpointSaver> saver_;
+  std::int64_t step_ = 0;
+  std::int64_t at_start_ = 0;  // resident bytes, before the first save
+  std::int64_t held_ = 0;
+};
+
+// The bytes of a replica's part, and nothing else.
+class Limits : public CheckpointTask {
+ public:
+  explicit Limits(fs::path folder) : folder_(std::move(folder)) {}
+
+  std::string prepare(const std::string&, std::int64_t parameters) override {
+    const Shard share =
+        shard(kStateBytesAParameter * parameters, axis_size(kAxis), axis_index(kAxis));
+    from_.assign(static_cast<std::size_t>(share.size), std::byte{1});
+    to_ = from_;
+    path_ = folder_ / str("part", axis_index(kAxis));
+    call();
+    parts_ = {};
+    return "";
+  }
+
+  void call() override {
+    parts_ = {seconds_of([&] { write(); })};
+    for (const auto& work : {&Limits::read, &Limits::copy, &Limits::add_up}) {
+      barrier();
+      parts_.push_back(seconds_of([&] { (this->*work)(); }));
+    }
+    fs::remove(path_);
+  }
+
+ private:
+  static constexpr std::size_t kPart = std::size_t{8} << 20;
+
+  void write() {
+    const File file(path_, O_CREAT | O_WRONLY | O_TRUNC);
+    for (std::size_t at = 0; at < from_.size(); at += kPart) {
+      file.write(
+          {reinterpret_cast<const char*>(from_.data()) + at, std::min(kPart, from_.size() - at)});
+    }
+    file.sync();
+    File(folder_, O_RDONLY | O_DIRECTORY).sync();
+  }
+  void read() { File(path_, O_RDONLY).read(0, to_); }
+  void copy() { std::ranges::copy(from_, to_.begin()); }
+  void add_up() {
+    storage::Checksum checksum;
+    checksum.add(from_);
+    if (checksum.text().empty()) throw Error("there is no checksum");
+  }
+
+  fs::path folder_;
+  fs::path path_;
+  std::vector<std::byte> from_;
+  std::vector<std::byte> to_;
+};
+
+}  // namespace
+
+System checkpoint_system(std::int64_t stage) {
+  return own_system("checkpoint", "lockstep", str(kStagePrefix, stage), LaunchMode::processes,
+                    replicas::libtorch_version());
+}
+
+System checkpoint_limits() {
+  return own_system("checkpoint", kLimits, kLimits, LaunchMode::processes, "");
+}
+
+std::unique_ptr<ReplicaTask> make_checkpoint(const std::string& way) {
+  if (way == kLimits) return std::make_unique<Limits>(checkpoints());
+  return std::make_unique<Saving>(std::stoi(way.substr(std::string(kStagePrefix).size())),
+                                  checkpoints());
+}
+
+}  // namespace lockstep::bench
