@@ -66,7 +66,7 @@ Keys model_keys(ModelOptions& model, InitOptions& init) {
       {"init_from", text_or_null(init.from, of_length("a file's path", PATH_MAX - 1)),
        "weights to begin with: a safetensors file, its index, or a checkpoint's folder"},
       {"init_from_strict", flag(init.strict),
-       "refuse weights that lack some of the model's or have others", strict},
+       "refuse weights if names are missing there or in the model", strict},
   };
 }
 
@@ -203,7 +203,7 @@ Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero) {
       {"eval_every", number(trainer.eval_every, kNatural),
        "steps between evaluations; there is one at the end, with 0 only that", kMayChange},
       {"freeze", list(trainer.freeze, of_length("a pattern for parameters' names", 1000)),
-       "parameters that are not trained, as in a shell (\"*.bias\")"},
+       "names of parameters that are not trained; patterns as in a shell (\"*.bias\")"},
   };
 }
 

@@ -9,9 +9,9 @@
 
 namespace lockstep {
 
-/// A run's way: its steps, its samples and the place of its schedule. Samples count: a run that
-/// goes on with another global batch takes the samples that are left in as many steps as that
-/// needs, and its schedule goes from its place to its end in them. That begins a new phase.
+/// A run's steps and samples, and its place in the learning rate's schedule. A run that goes on
+/// with another global batch begins a new phase: it takes the remaining samples, in as many steps
+/// as they need, and spreads the rest of the schedule evenly over these steps.
 struct Course {
   std::int64_t first_step = 0;      ///< steps done before
   std::int64_t first_sample = 0;    ///< samples consumed before

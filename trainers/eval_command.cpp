@@ -21,7 +21,7 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kEvalHelp =
-    R"(Evaluates a checkpoint on the test set, as the run did that has saved it.
+    R"(Evaluates a checkpoint on the test set, as the run that saved it did.
 
 Usage:
   train eval --checkpoint DIR [flags]
@@ -30,7 +30,7 @@ Usage:
   --replicas N            Number of replicas (default: the run's)
   --workers W             How many of them run at once
   --launch HOW            How replicas run, processes or threads
-  --set dotted.key=value  Sets a key of data or parallel, again and again
+  --set dotted.key=value  Sets a key of data or parallel; may be repeated
   --quiet                 Print the figures, errors and warnings only
   --help                  Print this and end
 

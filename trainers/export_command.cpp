@@ -25,11 +25,13 @@ Usage:
 
   --checkpoint DIR       The checkpoint, such as runs/a/checkpoints/latest
   --to FILE.safetensors  The new file; no file may have the name
-  --max-shard-size SIZE  The most bytes of a file, such as 500MB, 5GB or 4GiB. What is larger goes
-                         to FILE-00001-of-00003.safetensors, …, with FILE.safetensors.index.json
+  --max-shard-size SIZE  The most bytes of tensors in a file, such as 500MB, 5GB or 4GiB; a larger
+                         tensor gets a file of its own. Several files are named
+                         FILE-00001-of-00003.safetensors, …, with FILE.safetensors.index.json
   --help                 Print this and end
 
-Parameters are float32, also those of a run in bf16. All checksums are compared first.
+Trained parameters are float32, also those of a run in bf16; frozen parameters and buffers keep
+their type. All checksums are compared first.
 )";
 
 std::uint64_t parse_bytes(const std::string& text) {

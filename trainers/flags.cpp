@@ -28,7 +28,8 @@ cxxopts::Options make_options() {
        cxxopts::value<std::string>(), "HOW")  //
       ("set", "Sets a key of the config, again and again; wins over the file",
        cxxopts::value<std::vector<std::string>>(), "dotted.key=value")  //
-      ("output", "Folder for results; refused if it holds a run (default: a new one under runs/)",
+      ("output",
+       "Folder for results; one that holds a run needs --resume (default: a new one under runs/)",
        cxxopts::value<std::string>(), "DIR")  //
       ("resume",
        "Go on from the newest whole checkpoint in --output (auto; none: begin anew), or from that "
@@ -37,7 +38,7 @@ cxxopts::Options make_options() {
       ("resume-with-changes",
        "Go on even if keys have changed that change what is computed")  //
       ("max-restarts",
-       "How often to start again from the newest checkpoint after a replica is lost",
+       "How many times at most to start again, from the newest checkpoint, after a replica is lost",
        cxxopts::value<std::string>(), "K")                              //
       ("print-config", "Print the config with all its values and end")  //
       ("help-config",

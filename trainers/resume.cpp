@@ -60,7 +60,8 @@ void waive_what_changed(ResumePoint& point, const Config& config) {
   if (waived != point.info.texts.end()) point.waived = waived->second;
   const std::string& versions = entry(point.checkpoint, point.info.texts, kVersionsText);
   if (versions != versions_text()) {
-    waive(point, str("the run began with ", versions, " and went on with ", versions_text()));
+    waive(point, str("the checkpoint was saved with ", versions, ", and the run went on with ",
+                     versions_text()));
   }
   if (config.zero.compression != Compression::none &&
       point.info.replicas != config.launch.replicas) {

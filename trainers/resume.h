@@ -48,9 +48,9 @@ struct ResumePoint {
                                           const CheckpointInfo& info,
                                           const std::vector<keys::Override>& overrides = {});
 
-/// What `--resume` says: "auto" is the newest valid checkpoint in `output`, or none; otherwise it
-/// is a checkpoint's folder. DataError if that is damaged. ValueError, naming keys and both values,
-/// if `config` has keys of another value that change what is computed, unless `with_changes`. Math
+/// The checkpoint that `--resume` names: its folder, or with "auto" the newest whole one in
+/// `output`, if there is one. DataError if the named one is damaged. ValueError, naming keys and
+/// both values, if `config` changes keys that changeable_keys() lacks, unless `with_changes`. Math
 /// threads that the config leaves open become the checkpoint's.
 [[nodiscard]] std::optional<ResumePoint> find_resume_point(const std::string& resume,
                                                            const std::filesystem::path& output,

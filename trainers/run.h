@@ -18,8 +18,9 @@ struct RunOptions {
 
 /// Trains as `config` says. Runs in each replica of launch(), with config.launch.axis_name bound.
 /// Replica 0 writes into the output folder and to stdout; all write checkpoints. If
-/// stop_requested(), ends after a step, with a checkpoint. Throws DataError if the checkpoint does
-/// not fit, Error if the loss is no finite number, or if something can't be written.
+/// stop_requested(), ends after a step, with a checkpoint if the config saves any. Throws DataError
+/// if the checkpoint does not fit, Error if something can't be written, or if the loss is not
+/// finite and the config says to stop then.
 void run_training(const Config& config, const DataSets& data, const RunOptions& options);
 
 }  // namespace lockstep

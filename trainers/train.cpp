@@ -1,4 +1,5 @@
-// The trainer: reads a config, starts the replicas and trains; and what is done with checkpoints.
+// The binary `train`: reads a config, starts the replicas and trains; or runs a command on
+// checkpoints (commands.h).
 
 #include <cstdlib>
 #include <exception>
@@ -36,10 +37,10 @@ void prepare_output(const RunOptions& options) {
   const auto checkpoints = checkpoints_of(options.output);
   cut_metrics(options.output, step);
   if (const auto aside = set_aside_checkpoints(checkpoints, step); aside > 0) {
-    log_warning(str(counted(aside, "checkpoint"), " of steps after ", step,
-                    " set aside, in whose place the run makes new ones"));
+    log_warning(str("set aside ", counted(aside, "checkpoint"), " of steps after ", step,
+                    ": the run makes new ones"));
   }
-  // A run that was killed may not have come to that.
+  // A killed run may have ended before it set the link to its best checkpoint.
   if (options.resume) {
     const auto best = options.resume->info.counts.find(kBestCount);
     if (best != options.resume->info.counts.end()) set_best_checkpoint(checkpoints, best->second);

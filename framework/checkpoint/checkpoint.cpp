@@ -255,7 +255,7 @@ void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const Check
   // What fails on one replica is told to all in advance().
   std::string failure;
   if (axis_index(axis) == 0) failure = failure_of([&] { own.folder.sweep(); });
-  barrier(axis);  // nobody writes before
+  barrier(axis);  // no replica writes before the sweep is over
   for (Stateful* const training : trainings) {
     training->visit_state(
         [&](const StatePiece& piece) {
@@ -297,7 +297,7 @@ void CheckpointSaver::advance(std::source_location where) {
       const std::string left = failure_of([&] { own.folder.sweep(); });
       if (!left.empty()) log_warning(left);
     }
-    barrier(axis);  // an error ends the job, and it would end the sweep
+    barrier(axis);  // another replica's error could end the job in the middle of the sweep
     throw Error(lockstep::str("the checkpoint of step ", own.info.step,
                               " can't be saved: ", outcome.failure));
   }

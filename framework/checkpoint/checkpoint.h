@@ -29,7 +29,8 @@ struct CheckpointInfo {
 /// replica writes its part to a file of its own, in the format of safetensors; manifest.json lists
 /// these files with their checksums. The checkpoint appears once all is on the disk, in place of
 /// one of that step. All replicas together, with the same arguments. Error, on all replicas, naming
-/// file and reason, if something can't be written: then nothing has changed.
+/// file and reason, if something can't be written: then checkpoints of other steps are unchanged,
+/// and that of this step is the old one or the new one.
 ///
 ///   save_checkpoint("runs/a/checkpoints", {&trainer}, {.step = trainer.steps()});
 ///   load_checkpoint("runs/a/checkpoints/latest", {&trainer});
@@ -62,9 +63,9 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& folder,
 /// Reads all of a checkpoint. DataError, naming file and reason, if it is damaged.
 void verify_checkpoint(const std::filesystem::path& folder);
 
-/// The newest checkpoint in the folder `checkpoints` whose checksums are right; none if there is
-/// no such folder. Logs what is wrong with newer ones. Reads all of their files: call it in one
-/// process, for example before launch().
+/// The newest checkpoint in the folder `checkpoints` whose checksums are right, if there is one.
+/// Logs what is wrong with newer ones. Reads all files of these and of the one that it returns:
+/// call it in one process, for example before launch().
 [[nodiscard]] std::optional<std::filesystem::path> newest_checkpoint(
     const std::filesystem::path& checkpoints);
 
@@ -77,8 +78,8 @@ void set_best_checkpoint(const std::filesystem::path& checkpoints, std::int64_t 
 
 /// Saves checkpoints of a run beside the training, in a folder that CheckpointFolder
 /// (storage/checkpoint_folder.h) describes. begin() copies the state to memory that is kept; all
-/// else happens in the background. It goes on in two phases, files and manifest. Between them all
-/// replicas call advance(), once all are ready:
+/// else happens in the background, in two phases: the files, then the manifest. After each phase,
+/// once all replicas are ready, all of them call advance():
 ///
 ///   saver.begin({&trainer}, {.step = step});
 ///   ...
@@ -109,8 +110,8 @@ class CheckpointSaver {
   /// Whether a save is under way and this replica's part of the phase is over, done or failed.
   [[nodiscard]] bool is_ready() const;
   /// Goes on to the next phase, or ends the save. Waits for the phase's end. Error, alike on all
-  /// replicas, if something can't be written: then the save is over, and earlier checkpoints are as
-  /// they were. Does nothing if no save is under way.
+  /// replicas, if something can't be written: then the save is over, and checkpoints of other steps
+  /// are unchanged. Does nothing if no save is under way.
   void advance(std::source_location where = std::source_location::current());
   /// Calls advance() until no save is under way.
   void finish(std::source_location where = std::source_location::current());

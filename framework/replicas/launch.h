@@ -38,7 +38,7 @@ struct LaunchOptions {
   /// long.
   std::chrono::milliseconds timeout{60'000};
   OnStop on_stop = OnStop::end;
-  /// How often the job is started again after it has lost a replica. Processes only.
+  /// The most times that the job is started again after it has lost a replica. Processes only.
   std::int64_t max_restarts = 0;
   /// How long launch() waits before the first restart, at most a minute. Before each further one it
   /// waits twice as long, up to a minute.
@@ -56,7 +56,8 @@ struct LaunchOptions {
 ///   0    every replica's function has returned
 ///   1    a replica threw, 2 if it was a ValueError or DataError, 3 if a CommError
 ///   3    a process with replicas died
-///   130  Ctrl-C (SIGINT), 143 SIGTERM; also if it asked and every function has returned
+///   130  stopped by Ctrl-C (SIGINT), 143 by SIGTERM; with OnStop::ask also if every function
+///        has then returned
 ///
 /// - **Failures.** The last thing on stderr is the root cause: which replica, its process, its exit
 ///   status or signal and its last lines. The other replicas end within 2 seconds. A replica that

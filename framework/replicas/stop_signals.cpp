@@ -90,8 +90,8 @@ std::string stopped_text(int signal) {
 
 void tell_asked(int signal) {
   leave_progress_line();
-  log_warning(
-      str(name_of_stop(signal), ": replicas end at their next step; once more ends them at once"));
+  log_warning(str(name_of_stop(signal),
+                  ": replicas end at their next step; a second one ends them at once"));
 }
 
 void leave_progress_line() {

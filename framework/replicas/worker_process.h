@@ -70,8 +70,8 @@ struct WorkerPlace {
 /// This process' place, if it is a worker that was started anew.
 [[nodiscard]] const std::optional<WorkerPlace>& inherited_place();
 
-/// While this lives, SIGINT and SIGTERM wait, as far as this thread would get them. Workers that
-/// are being started have nobody yet who ends them.
+/// While this lives, SIGINT and SIGTERM are blocked in this thread: until the job's supervisor
+/// runs, nothing would end the workers that have been started.
 class StopsHeld {
  public:
   StopsHeld() noexcept;
@@ -79,7 +79,7 @@ class StopsHeld {
   StopsHeld(const StopsHeld&) = delete;
   StopsHeld& operator=(const StopsHeld&) = delete;
 
-  /// They come now.
+  /// Unblocks both signals.
   void release() const noexcept;
 
  private:

@@ -65,7 +65,7 @@ void sync_folder(const fs::path& path) {
   File(path, O_RDONLY | O_DIRECTORY).sync();
 }
 
-// Makes a folder, durably, with all that are missing above it. No error if it is there.
+// Makes a folder, durably, in a folder that exists. No error if it is there already.
 void make_folder(const fs::path& path, mode_t mode) {
   const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
   std::error_code error;

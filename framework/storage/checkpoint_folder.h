@@ -14,15 +14,15 @@ namespace lockstep::storage {
 ///
 ///   step-00001000/   a checkpoint: manifest.json and the files that it lists
 ///   step-00002000/
-///   latest           a link to the one that was published last
+///   latest           a link to the one published last, or from which a run has gone on
 ///   best             a link to the best, if the run names a figure for that
 ///   aside-step-00002500/      one that a run left behind by going on from an earlier one
 ///   .step-00003000.tmp/       one that is being written, or whose writer was killed
 ///   .step-00000500.old.tmp/   one that is being removed
 ///
-/// Folders have the permissions 0700, files 0600. Links are relative. Every method that changes
-/// something waits until that is on the disk. Errors are of the type Error and name the path and
-/// the reason. A negative step is a ValueError.
+/// Folders have the permissions 0700, files 0600. Links are relative. New names and files are on
+/// the disk when a method returns; removals may come later. Errors are of the type Error and name
+/// the path and the reason. A negative step is a ValueError.
 class CheckpointFolder {
  public:
   explicit CheckpointFolder(const std::filesystem::path& path)
@@ -56,9 +56,9 @@ class CheckpointFolder {
   /// `latest` and `best` lead. Each is renamed first, so that a part of one never looks like a
   /// whole.
   void prune(std::int64_t keep) const;
-  /// Renames the checkpoints of steps after `step`: the run goes on from there, and they are no
-  /// part of it any more. Older ones that were set aside under these names are removed. Returns how
-  /// many.
+  /// Renames the checkpoints of steps after `step`, from which the run goes on: they are no part of
+  /// it any more. If there are any, `latest` then leads to `step`. Removes older ones that have
+  /// these names. Returns how many were renamed.
   std::int64_t set_aside_after(std::int64_t step) const;
   /// Removes what killed writers have left. No other process may be writing here.
   void sweep() const;

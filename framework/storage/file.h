@@ -53,10 +53,10 @@ class File {
   int descriptor_;
 };
 
-/// A file that gets its name once its content is on the disk. Until then it has none, so that
-/// whatever ends the process leaves nothing behind; where the file system can't have that
-/// (O_TMPFILE), it has a temporary one, which the destructor removes (see
-/// sweep_temporary_files()). Every failure throws an Error that names the file and the reason.
+/// A file that gets its name once its content is on the disk. It has no name before (O_TMPFILE), so
+/// a process that ends leaves nothing behind. Where the file system lacks that, the file has a
+/// temporary name, which the destructor removes (see sweep_temporary_files()). Every failure throws
+/// an Error that names the file and the reason.
 class NewFile {
  public:
   /// The file gets the permissions of `mode` that the umask leaves.
@@ -96,8 +96,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
 /// gets true.
 [[nodiscard]] bool write_new_file(const std::filesystem::path& path, std::string_view text);
 
-/// Removes temporary files of killed writers of `path`. They remain only on file systems that know
-/// no files without names (O_TMPFILE).
+/// Removes temporary files that killed writers of `path` have left. A writer has one while it
+/// replaces an existing file; where the file system lacks O_TMPFILE, from its beginning.
 void sweep_temporary_files(const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -18,7 +18,9 @@ namespace lockstep {
                                                    const std::filesystem::path& parent = "runs",
                                                    std::time_t now = std::time(nullptr));
 
-/// While it lives, no other run goes on in the folder. It ends with its process, however that ends.
+/// While this lock lives, no other run goes on in the folder. The system ends the lock once the
+/// process and all replicas forked from it have ended. Where the folder can't be locked, the
+/// constructor only warns.
 class RunFolderLock {
  public:
   /// Throws ValueError if another run has the lock, or the folder can't be opened. Replicas of a

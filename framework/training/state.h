@@ -40,8 +40,8 @@ class StateSource {
 
   /// Whether there is a tensor of this name.
   [[nodiscard]] virtual bool has(const std::string& name) const = 0;
-  /// Fills `piece.values`. False if there is no such tensor and the source allows that: the values
-  /// stay as they are. DataError if the source does not allow it, or for another shape or dtype.
+  /// Fills `piece.values`. False if there is no such tensor, or one of another shape or dtype: the
+  /// values stay as they are. Throws if the tensor can't be read or made.
   virtual bool read(const StatePiece& piece) const = 0;
 };
 

@@ -50,7 +50,7 @@ struct StepReport {
 /// - **New values.** Between the trainer's calls a program may replace values as a whole
 ///   (torch::load, set_data). If they are alike on all replicas, training goes on with them from
 ///   the next step. A change of dtype or shape needs a new trainer.
-/// - **The start.** Parameters on the meta device get their values here, a shard's alone:
+/// - **The start.** Parameters on the meta device get their values here, one at a time:
 ///   ZeroOptions::initialize.
 /// - **Writes** into parameters are allowed in edit_parameters() and, if alike on all replicas,
 ///   until the buckets are made. Any other write is a ValueError of the next backward() or step(),

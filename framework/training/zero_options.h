@@ -39,8 +39,9 @@ struct ZeroOptions {
   Randomness randomness = Randomness::warn;
   /// For a module in deferred form, whose parameters (all, or some) are on the meta device: makes
   /// the first values of the parameter `name`, whole. The trainer's constructor calls it for each
-  /// parameter of which this replica holds a part, and keeps that part: at stage 3 no replica ever
-  /// has more than its share and one parameter.
+  /// parameter of which this replica holds a part, and keeps that part. So at stage 3 over a
+  /// network a replica starts with its share of the Blocks' parameters and one whole parameter at a
+  /// time.
   ///
   ///   Layer::Layer(int in, int out)  // a Block
   ///       : weight_(register_parameter("weight", at::empty({out, in}, at::device(at::kMeta)))),

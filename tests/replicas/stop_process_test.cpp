@@ -47,7 +47,7 @@ std::string kind_of(const LaunchOptions& options) {
 
 std::string asked_line(int signal) {
   return str("lockstep: warning: ", signal == SIGINT ? "Ctrl-C" : "SIGTERM",
-             ": replicas end at their next step; once more ends them at once\n");
+             ": replicas end at their next step; a second one ends them at once\n");
 }
 
 std::string stopped_line(int signal) {

@@ -116,7 +116,7 @@ TEST_CASE("Ctrl-C ends training with 130, SIGTERM with 143, after a checkpoint")
       CHECK(!end.by_signal);
       CHECK(end.out.empty());
       CHECK(end.err == "lockstep: warning: " + name +
-                           ": replicas end at their next step; once more ends them at once\n"
+                           ": replicas end at their next step; a second one ends them at once\n"
                            "lockstep: error: stopped by " +
                            name + "; all replicas have ended\n");
       CHECK(fs::exists(run.folder() / "checkpoints/latest/manifest.json"));

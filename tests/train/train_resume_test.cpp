@@ -242,7 +242,7 @@ TEST_CASE("a run goes on from an earlier checkpoint, and past damaged ones with 
       folder.path(), job("accumulation", 24) + Flags{"--resume", "run/checkpoints/step-00000008"});
   INFO(earlier.out << earlier.err);
   REQUIRE(earlier.status == 0);
-  CHECK_THAT(earlier.err, Catch::Matchers::Contains(" of steps after 8 set aside, in whose place"));
+  CHECK_THAT(earlier.err, Catch::Matchers::Contains(" of steps after 8: the run makes new ones"));
   CHECK(metrics_of(run) == metrics);
   CHECK(fs::exists(run / "checkpoints/aside-step-00000012"));
   const Ended damaged = train(folder.path(), flags + Flags{"--resume", "run/checkpoints/none"});

@@ -136,8 +136,8 @@ std::vector<PartsMeasurement> take_turns(const Crew& crew, std::int64_t paramete
   return all;
 }
 
-// Others load what Lockstep has saved last: 2 to 4 replicas at stage 3, which save it again, then 1
-// at stage 0.
+// Others load what Lockstep has saved last: twice as many replicas at stage 3, which save it again,
+// then 1 replica at stage 0.
 std::vector<PartsMeasurement> reload(const Workplace& workplace, const fs::path& folder,
                                      std::int64_t parameters, std::int64_t replicas) {
   std::vector<PartsMeasurement> all;
