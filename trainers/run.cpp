@@ -133,11 +133,10 @@ class TrainingRun {
     loss_ = at::full({}, std::numeric_limits<double>::quiet_NaN());  // until the next step
     for (const auto& [name, value] : info.figures) {
       if (name == kLossFigure) loss_ = at::full({}, value, at::kFloat);
-      if (name == kBestFigures + config_.checkpoint.best) best_ = value;
       if (name == kElapsedFigure) elapsed_before_ = std::chrono::duration<double>(value);
       if (name.starts_with(kEvalFigures)) eval_[name.substr(kEvalFigures.size())] = value;
     }
-    if (info.counts.contains(kBestCount) && best_) best_step_ = info.counts.at(kBestCount);
+    checkpoints_->go_on(info);
     if (!reporter_) return;
     reporter_->progress.print(str("going on after step ", info.step, " (", samples_,
                                   " samples) from ", point.checkpoint.string()));
@@ -162,19 +161,17 @@ class TrainingRun {
     }
     const auto before = Clock::now();
     const std::int64_t every = config_.trainer.eval_every;
-    bool is_best = false;
-    if (is_last || (every > 0 && (step + 1) % every == 0)) is_best = evaluate_at(step);
+    std::optional<double> best;
+    if (is_last || (every > 0 && (step + 1) % every == 0)) best = evaluate_at(step);
     checkpoints_->after_step(step_report_);
     const bool is_stopped = (step_report_.told_by_any & kToldStop) != 0 && !is_last;
-    if (is_best || is_stopped || (!is_last && checkpoints_->is_due(step + 1))) {
-      save(step + 1, is_best);
-    }
+    if (best || is_stopped || (!is_last && checkpoints_->is_due(step + 1))) save(step + 1, best);
     line_begin_ += Clock::now() - before;
     return is_stopped;
   }
 
-  void save(std::int64_t steps, bool is_best) {
-    if (is_best) best_step_ = steps;
+  // `best`: see RunCheckpoints::save().
+  void save(std::int64_t steps, std::optional<double> best = std::nullopt) {
     CheckpointInfo info{
         .step = steps,
         .counts = {{kSamplesCount, samples_},
@@ -184,13 +181,9 @@ class TrainingRun {
         .texts = {{kConfigText, to_yaml(config_)}, {kVersionsText, versions_text()}}};
     if (resume_ != nullptr && !resume_->waived.empty()) info.texts[kWaivedText] = resume_->waived;
     add_course(course_, info);
-    if (best_) {
-      info.figures[kBestFigures + config_.checkpoint.best] = *best_;
-      info.counts[kBestCount] = best_step_;
-    }
     if (steps == course_.total_steps) info.figures[kLossFigure] = loss_.item<double>();
     for (const auto& [name, value] : eval_) info.figures[kEvalFigures + name] = value;
-    checkpoints_->save(info, is_best);
+    checkpoints_->save(std::move(info), best);
   }
 
   // Ends the run after `step`, since a signal asks for that.
@@ -303,17 +296,17 @@ class TrainingRun {
     write_metrics(step, line);
   }
 
-  // Returns whether the model is better than at all evaluations before, by the config's figure.
-  bool evaluate_at(std::int64_t step) {
-    if (!data_.test) return false;
+  // Returns the config's figure if it is better than that of all checkpoints before.
+  std::optional<double> evaluate_at(std::int64_t step) {
+    if (!data_.test) return std::nullopt;
     eval_ = evaluate(*model_, *data_.test, axis_);
     report_evaluation(step);
     const auto figure = eval_.find(config_.checkpoint.best);
-    if (figure == eval_.end() || !std::isfinite(figure->second)) return false;
-    const bool is_loss = figure->first == "loss";
-    const bool is_best = !best_ || (is_loss ? figure->second < *best_ : figure->second > *best_);
-    if (is_best) best_ = figure->second;
-    return is_best;
+    if (figure == eval_.end() || !std::isfinite(figure->second)) return std::nullopt;
+    const double value = figure->second;
+    const auto best = checkpoints_->best();
+    const bool is_best = !best || (figure->first == "loss" ? value < *best : value > *best);
+    return is_best ? std::optional(value) : std::nullopt;
   }
 
   void report_evaluation(std::int64_t step) {
@@ -409,7 +402,7 @@ class TrainingRun {
   std::string save_last() {
     try {
       if (!is_saved_ && checkpoints_->last_step() != course_.total_steps) {
-        save(course_.total_steps, /*is_best=*/false);
+        save(course_.total_steps);
       }
       checkpoints_->finish();
       return "";
@@ -492,9 +485,7 @@ class TrainingRun {
   double lr_ = 0;  // of the last step
   std::int64_t skipped_steps_ = 0;
   std::map<std::string, double> eval_;
-  std::optional<double> best_;  // of the figure by which one checkpoint is the best …
-  std::int64_t best_step_ = 0;  // … and its step
-  bool is_saved_ = false;       // the run's last checkpoint is there from the beginning
+  bool is_saved_ = false;  // the run's last checkpoint is there from the beginning
 };
 
 }  // namespace

@@ -31,14 +31,31 @@ void RunCheckpoints::after_step(const StepReport& report) {
   if ((report.told_by_all & kToldReady) != 0) attempt([&] { saver_.advance(); });
 }
 
-void RunCheckpoints::save(const CheckpointInfo& info, bool is_best) {
+void RunCheckpoints::save(CheckpointInfo info, std::optional<double> figure) {
   if (options_.save == CheckpointOptions::Save::none) return;
   finish();
+  now_.last_step = info.step;
+  if (figure) {
+    now_.best = figure;
+    now_.best_step = info.step;
+  }
+  if (now_.best) {
+    info.figures[kBestFigures + options_.best] = *now_.best;
+    info.counts[kBestCount] = now_.best_step;
+  }
   attempt([&] {
-    saver_.begin({&trainer_}, info, is_best);
-    last_step_ = info.step;
+    saver_.begin({&trainer_}, info, figure.has_value());
     if (!options_.async) saver_.finish();
   });
+}
+
+void RunCheckpoints::go_on(const CheckpointInfo& info) {
+  const auto figure = info.figures.find(kBestFigures + options_.best);
+  const auto step = info.counts.find(kBestCount);
+  if (figure == info.figures.end() || step == info.counts.end()) return;
+  now_.best = figure->second;
+  now_.best_step = step->second;
+  whole_ = now_;
 }
 
 void RunCheckpoints::finish() {
@@ -48,11 +65,11 @@ void RunCheckpoints::finish() {
 void RunCheckpoints::attempt(const std::function<void()>& work) {
   try {
     work();
-    if (!saver_.pending()) saved_step_ = last_step_;
+    if (!saver_.pending()) whole_ = now_;
   } catch (const CommError&) {
     throw;
   } catch (const Error& error) {
-    last_step_ = saved_step_;
+    now_ = whole_;
     if (options_.on_error == CheckpointOptions::OnError::stop) throw;
     if (axis_index(axis_) == 0) log_warning(error.what());
   }

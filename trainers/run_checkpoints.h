@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <optional>
 
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/training/zero.h"
@@ -22,16 +24,27 @@ class RunCheckpoints {
   void before_step();
   /// After it: goes on with a save that all are ready for.
   void after_step(const StepReport& report);
-  /// Begins to save; if the config says so, ends it, too.
-  void save(const CheckpointInfo& info, bool is_best);
+  /// Begins to save; if the config says so, ends it, too. `figure`: the one by which this is the
+  /// best checkpoint so far.
+  void save(CheckpointInfo info, std::optional<double> figure = std::nullopt);
   /// Ends a save that is under way.
   void finish();
+  /// Goes on from a checkpoint: with the figure of the best before it.
+  void go_on(const CheckpointInfo& info);
   /// Steps of the last checkpoint that is whole or being saved; -1: none.
-  [[nodiscard]] std::int64_t last_step() const noexcept { return last_step_; }
+  [[nodiscard]] std::int64_t last_step() const noexcept { return now_.last_step; }
+  /// The figure of the best of them.
+  [[nodiscard]] std::optional<double> best() const noexcept { return now_.best; }
   /// CheckpointSaver's.
   [[nodiscard]] std::int64_t staged_bytes() const { return saver_.staged_bytes(); }
 
  private:
+  struct Saved {
+    std::int64_t last_step = -1;
+    std::optional<double> best = {};
+    std::int64_t best_step = 0;
+  };
+
   // A failure ends the run or is logged, as the config says.
   void attempt(const std::function<void()>& work);
 
@@ -39,8 +52,8 @@ class RunCheckpoints {
   AxisNames axis_;
   ZeroTrainer& trainer_;
   CheckpointSaver saver_;
-  std::int64_t last_step_ = -1;
-  std::int64_t saved_step_ = -1;  // of the last that is whole
+  Saved now_;    // with one that is being saved
+  Saved whole_;  // without
 };
 
 /// Flags for ZeroTrainer::tell().

@@ -49,25 +49,53 @@ void prepare_output(const RunOptions& options) {
   ::setenv(kCheckpointVariable, options.resume ? options.resume->checkpoint.c_str() : "", 1);
 }
 
+// Where the run is and goes on, as the flags say; a worker that is this program started again finds
+// it in its environment.
+struct Place {
+  RunOptions options;
+  std::string resume;                      // as --resume
+  std::optional<RunFolderLock> lock = {};  // of a folder that has a run, to which it returns
+};
+
+Place find_place(const Flags& flags) {
+  Place place{.options = {.output = flags.output, .quiet = flags.quiet}, .resume = flags.resume};
+  if (is_relaunched()) {
+    place.options.output = std::getenv(kOutputVariable);
+    place.resume = std::getenv(kCheckpointVariable);
+    return place;
+  }
+  // A checkpoint's run goes on where it was, unless another folder is named.
+  if (flags.output.empty()) place.options.output = run_of_checkpoint(flags.resume);
+  // Locked before its checkpoints are looked at: a run that is about to end may save one more.
+  if (!flags.resume.empty() && holds_run(place.options.output)) {
+    place.lock.emplace(place.options.output);
+  }
+  return place;
+}
+
+// Makes the output folder the run's own. Before the replicas start: a job that is started again
+// finds it.
+void claim_output(const Flags& flags, const Config& config, Place& place) {
+  RunOptions& options = place.options;
+  if (options.output.empty()) options.output = new_run_folder(flags.config.stem());
+  if (place.lock) {
+    reclaim_run_folder(*place.lock, to_yaml(config));
+  } else {
+    place.lock.emplace(claim_run_folder(options.output, to_yaml(config)));
+  }
+  prepare_output(options);
+}
+
 int run(int argc, char** argv) {
   const Flags flags = parse_flags(argc, argv);
   if (flags.text) return print(*flags.text);
   Config config = load_config(flags.config, flags.overrides);
   if (flags.print_config) return print(to_yaml(config));
   set_quiet(flags.quiet);
-  RunOptions options{.output = flags.output, .quiet = flags.quiet};
-  std::string resume = flags.resume;
-  if (is_relaunched()) {
-    options.output = std::getenv(kOutputVariable);
-    resume = std::getenv(kCheckpointVariable);
-  }
-  // A checkpoint's run goes on where it was, unless another folder is named.
-  if (options.output.empty()) options.output = run_of_checkpoint(resume);
-  // Locked before its checkpoints are looked at: a run that is about to end may save one more.
-  std::optional<RunFolderLock> lock;
-  const bool goes_on = !resume.empty() && holds_run(options.output);
-  if (goes_on && !is_relaunched()) lock.emplace(options.output);
-  options.resume = find_resume_point(resume, options.output, flags.resume_with_changes, config);
+  Place place = find_place(flags);
+  RunOptions& options = place.options;
+  options.resume =
+      find_resume_point(place.resume, options.output, flags.resume_with_changes, config);
   // Read before the replicas start: they share the memory, and a bad file is one error, not N.
   const DataSets data = load_data(config.data, config.launch.replicas);
   check_job(config, data);
@@ -76,16 +104,7 @@ int run(int argc, char** argv) {
   check_memory(config, data);
   require(flags.max_restarts == 0 || config.launch.mode == LaunchMode::processes,
           "--max-restarts needs parallel.launch processes: a thread that crashes ends the program");
-  if (!is_relaunched()) {
-    // Claimed here, so that a job that is started again finds it.
-    if (options.output.empty()) options.output = new_run_folder(flags.config.stem());
-    if (lock) {
-      reclaim_run_folder(*lock, to_yaml(config));
-    } else {
-      lock.emplace(claim_run_folder(options.output, to_yaml(config)));
-    }
-    prepare_output(options);
-  }
+  if (!is_relaunched()) claim_output(flags, config, place);
   config.launch.on_stop = OnStop::ask;
   config.launch.max_restarts = flags.max_restarts;
   config.launch.before_restart = [&, first = options.resume](std::int64_t /*restart*/) {

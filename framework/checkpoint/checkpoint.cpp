@@ -256,11 +256,14 @@ void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const Check
   std::string failure;
   if (axis_index(axis) == 0) failure = failure_of([&] { own.folder.sweep(); });
   barrier(axis);  // no replica writes before the sweep is over
+  std::set<std::string> names;
   for (Stateful* const training : trainings) {
     training->visit_state(
         [&](const StatePiece& piece) {
           if (!failure.empty()) return;
           failure = failure_of([&] {
+            require(names.insert(piece.name).second, "two of the trainings have a tensor '",
+                    piece.name, "': NamedTraining gives each a name of its own");
             own.shard.add(piece.name, dtype_of(piece), shape_of(piece),
                           static_cast<std::uint64_t>(piece.offset),
                           collectives::bytes_of(piece.values));

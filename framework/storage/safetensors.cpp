@@ -204,8 +204,16 @@ std::optional<std::uint64_t> tensor_bytes(std::string_view dtype,
 }
 
 std::string write_header(SafetensorsHeader& header) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  if (!header.metadata.empty()) json[kMetadata] = header.metadata;
+  // Joined by hand: an ordered object looks at all of its names for each new one.
+  std::string text = "{";
+  const auto add = [&](const std::string& name, const nlohmann::ordered_json& value) {
+    try {
+      text += str(text.size() > 1 ? "," : "", nlohmann::json(name).dump(), ":", value.dump());
+    } catch (const nlohmann::json::type_error&) {
+      throw ValueError("safetensors: a name or a text of the metadata is no UTF-8");
+    }
+  };
+  if (!header.metadata.empty()) add(kMetadata, header.metadata);
   std::set<std::string, std::less<>> names;
   std::uint64_t end = 0;
   for (StoredTensor& tensor : header.tensors) {
@@ -220,16 +228,11 @@ std::string write_header(SafetensorsHeader& header) {
             "safetensors: tensor '", tensor.name, "' is too large");
     tensor.begin = end;
     tensor.end = end += *bytes;
-    json[tensor.name] = {{"dtype", tensor.dtype},
-                         {"shape", tensor.shape},
-                         {"data_offsets", {tensor.begin, tensor.end}}};
+    add(tensor.name, {{"dtype", tensor.dtype},
+                      {"shape", tensor.shape},
+                      {"data_offsets", {tensor.begin, tensor.end}}});
   }
-  std::string text;
-  try {
-    text = json.dump();
-  } catch (const nlohmann::json::type_error&) {
-    throw ValueError("safetensors: a name or a text of the metadata is no UTF-8");
-  }
+  text += '}';
   const std::uint64_t length =
       (text.size() + sizeof length + kAlignment - 1) / kAlignment * kAlignment - sizeof length;
   text.resize(length, ' ');

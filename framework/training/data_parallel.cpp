@@ -102,7 +102,9 @@ void DataParallel::restore_state(const StateSource& source, std::source_location
   buffers_->restore_state(source);
   if (!gradients_ && options_.compression != Compression::none) lay_out(at::Tensor());
   if (gradients_) gradients_->restore_residuals(all_, source);
-  training::restore_number(training::kSteps, random_draws_->steps(), source);
+  std::int64_t steps = random_draws_->steps();
+  training::restore_number(training::kSteps, steps, source);
+  random_draws_->set_steps(steps);
 }
 
 // `call` is what the messages of a backward name.

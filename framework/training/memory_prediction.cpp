@@ -106,9 +106,10 @@ HostMemoryUse predicted_checkpoint(torch::nn::Module& module, const ZeroOptions&
                                      : training::FlatGradients::residual_bytes(layout);
   HostMemoryUse use;
   for (std::int64_t replica = 0; replica < placement.replicas; ++replica) {
+    const std::int64_t steps = replica == 0 ? sizeof(std::int64_t) : 0;
     const std::int64_t bytes =
         training::ShardedUpdate::predicted_saved_bytes(options.optimizer, layout, replica) +
-        residuals + bytes_of_shards(whole, placement.replicas, replica);
+        residuals + bytes_of_shards(whole, placement.replicas, replica) + steps;
     use.largest.checkpoint = std::max(use.largest.checkpoint, bytes);
     use.host.checkpoint += bytes;
   }

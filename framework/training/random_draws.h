@@ -26,8 +26,10 @@ class RandomDraws {
   /// step all replicas call it together, and replica 0 warns for all. Later each warns for itself.
   void end_backward(bool is_last);
 
-  /// Steps done: those that a Dropout is told.
-  [[nodiscard]] std::int64_t& steps() noexcept { return place_->step; }
+  /// Steps done: what a Dropout is told.
+  [[nodiscard]] std::int64_t steps() const noexcept { return place_->step; }
+  /// A training goes on after so many.
+  void set_steps(std::int64_t steps) noexcept { place_->step = steps; }
 
   /// Whether this replica knows of a draw: its own, or any replica's in the first step.
   [[nodiscard]] bool seen() const noexcept { return seen_; }

@@ -88,7 +88,9 @@ std::int64_t ShardedUpdate::predicted_saved_bytes(const OptimizerOptions& option
     const auto element =
         static_cast<std::int64_t>(c10::elementSize(gradient_dtype(layout.buckets()[index])));
     for (const tree::FlatPiece& piece : layout.pieces(index, layout.shard_of(index, replica))) {
-      sum += piece.size * element * tensors;
+      const bool is_first = piece.offset == layout.place(piece.item).offset;
+      sum += piece.size * element * tensors +
+             (is_first ? static_cast<std::int64_t>(sizeof(std::int64_t)) : 0);  // its steps
     }
   }
   return sum;

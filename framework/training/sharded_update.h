@@ -72,7 +72,7 @@ class ShardedUpdate {
   [[nodiscard]] static std::int64_t predicted_bytes(const OptimizerOptions& options,
                                                     const tree::FlatLayout& layout,
                                                     bool updates_all);
-  /// Predicts the bytes of what visit_state() visits on a replica, without counts of steps.
+  /// Predicts the bytes of what visit_state() visits on a replica.
   [[nodiscard]] static std::int64_t predicted_saved_bytes(const OptimizerOptions& options,
                                                           const tree::FlatLayout& layout,
                                                           std::int64_t replica);

@@ -6,7 +6,42 @@
 #include "framework/base/shard.h"
 #include "framework/collectives/axis_index.h"
 
-namespace lockstep::training {
+namespace lockstep {
+namespace {
+
+// Another source's tensors whose names begin with a prefix, without it.
+class PrefixedSource final : public StateSource {
+ public:
+  PrefixedSource(const StateSource& source, const std::string& prefix)
+      : source_(source), prefix_(prefix) {}
+
+  [[nodiscard]] bool has(const std::string& name) const override {
+    return source_.has(prefix_ + name);
+  }
+  bool read(const StatePiece& piece) const override {
+    return source_.read({prefix_ + piece.name, piece.shape, piece.offset, piece.values});
+  }
+
+ private:
+  const StateSource& source_;
+  const std::string& prefix_;
+};
+
+}  // namespace
+
+void NamedTraining::visit_state(const VisitState& visit, std::source_location where) {
+  training_.visit_state(
+      [&](const StatePiece& piece) {
+        visit({prefix_ + piece.name, piece.shape, piece.offset, piece.values});
+      },
+      where);
+}
+
+void NamedTraining::restore_state(const StateSource& source, std::source_location where) {
+  training_.restore_state(PrefixedSource(source, prefix_), where);
+}
+
+namespace training {
 namespace {
 
 at::Tensor flat(const at::Tensor& tensor) {
@@ -46,4 +81,5 @@ void restore_number(const std::string& name, std::int64_t& number, const StateSo
   if (restore_whole(name, value, source)) number = value.item<std::int64_t>();
 }
 
-}  // namespace lockstep::training
+}  // namespace training
+}  // namespace lockstep

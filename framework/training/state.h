@@ -65,6 +65,27 @@ class Stateful {
                              std::source_location where = std::source_location::current()) = 0;
 };
 
+/// A training under a name, for a checkpoint of several whose tensors have the same names: those of
+/// this one begin with `name`/. The training must live as long.
+///
+///   NamedTraining g("generator", generator);
+///   NamedTraining d("discriminator", discriminator);
+///   save_checkpoint("checkpoints", {&g, &d}, {.step = generator.steps()});
+class NamedTraining final : public Stateful {
+ public:
+  NamedTraining(const std::string& name, Stateful& training)
+      : prefix_(name + "/"), training_(training) {}
+
+  void visit_state(const VisitState& visit,
+                   std::source_location where = std::source_location::current()) override;
+  void restore_state(const StateSource& source,
+                     std::source_location where = std::source_location::current()) override;
+
+ private:
+  std::string prefix_;
+  Stateful& training_;
+};
+
 namespace training {
 
 // How names of the state's tensors begin.

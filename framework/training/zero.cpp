@@ -291,7 +291,7 @@ void ZeroTrainer::restore_state(const StateSource& source, std::source_location 
   buffers_->restore_state(source);
   gradients_->restore_residuals(parameters_, source);
   training::restore_number(training::kSteps, steps_, source);
-  random_draws_->steps() = steps_;
+  random_draws_->set_steps(steps_);
 }
 
 void ZeroTrainer::check_agreement(std::source_location where) {

@@ -23,6 +23,7 @@
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/storage/checkpoint_reader.h"
+#include "framework/storage/checksum.h"
 #include "framework/training/data_parallel.h"
 #include "framework/training/sharded_optimizer.h"
 #include "tests/catch.h"
@@ -89,6 +90,15 @@ std::map<std::string, std::string> tensors_of(const fs::path& folder) {
     tensors[tensor.name] = values;
   }
   return tensors;
+}
+
+// Of all that this replica saves.
+std::string digest_of(Stateful& training) {
+  storage::Checksum checksum;
+  training.visit_state([&](const StatePiece& piece) {
+    checksum.add({static_cast<const std::byte*>(piece.values.data_ptr()), piece.values.nbytes()});
+  });
+  return checksum.text();
 }
 
 }  // namespace
@@ -269,6 +279,35 @@ TEST_CASE("buffers and DataParallel with a ShardedOptimizer are restored") {
     (void)train({.replicas = 2}, kStepsBefore, kStepsBefore, folder.path() / "latest", again);
     CHECK(tensors_of(again / "latest") == tensors_of(folder.path() / "latest"));
   }
+}
+
+TEST_CASE("several trainings with the same names are saved together, each under its own") {
+  const TemporaryFolder folder;
+  run({.replicas = 3}, [&] {
+    OddModel models[2];
+    ZeroTrainer first(models[0], adam(2));
+    ZeroTrainer second(models[1], adam(1));
+    train_step(first, models[0], 0, 1, "data");
+    train_step(second, models[1], 0, 1, "data");
+    train_step(second, models[1], 1, 1, "data");
+    const std::string refused = message_of<Error>([&] {
+      save_checkpoint(folder.path(), {&first, &second}, {.step = 1});
+    });
+    expect(refused.find("two of the trainings have a tensor '") != std::string::npos &&
+               refused.find("NamedTraining") != std::string::npos,
+           refused);
+    NamedTraining one("one", first);
+    NamedTraining two("two", second);
+    save_checkpoint(folder.path(), {&one, &two}, {.step = 1});
+    const std::string saved[] = {digest_of(first), digest_of(second)};
+    train_step(first, models[0], 1, 1, "data");
+    train_step(second, models[1], 2, 1, "data");
+    (void)load_checkpoint(folder.path() / "latest", {&two, &one});
+    expect(first.steps() == 1 && second.steps() == 2, "the steps are others");
+    expect(digest_of(first) == saved[0] && digest_of(second) == saved[1],
+           "a training has other values");
+  });
+  CHECK(tensors_of(folder.path() / "latest").contains("one/steps"));
 }
 
 TEST_CASE("a checkpoint that does not fit is refused on all replicas, with all that differs") {

@@ -174,13 +174,13 @@ TEST_CASE("Ctrl-C and SIGTERM end a run at a step, with a checkpoint from which 
       const Ended end = program.wait();
       INFO(end.out << end.err);
       CHECK(end.status == 128 + signal);
-      CHECK_THAT(end.out, Catch::Matchers::Contains("with a checkpoint: --output " + name +
-                                                    " --resume auto goes on"));
+      CHECK_THAT(end.out, ContainsSubstring("with a checkpoint: --output " + name +
+                                            " --resume auto goes on"));
       CHECK(!fs::exists(run / "result.json"));
       const Ended again = train(folder.path(), flags);
       INFO(again.out << again.err);
       REQUIRE(again.status == 0);
-      CHECK_THAT(again.out, Catch::Matchers::Contains("going on after step "));
+      CHECK_THAT(again.out, ContainsSubstring("going on after step "));
       check_same(run, folder.path() / "whole");
     }
   }
@@ -189,7 +189,7 @@ TEST_CASE("Ctrl-C and SIGTERM end a run at a step, with a checkpoint from which 
 TEST_CASE("a changed key is named with both values, and refused where it changes the result") {
   const TemporaryFolder folder;
   const Flags flags = job("compression", 24) + Flags{"--output", "run", "--resume", "auto"};
-  const auto contains = [](const std::string& part) { return Catch::Matchers::Contains(part); };
+  const auto contains = [](const std::string& part) { return ContainsSubstring(part); };
   REQUIRE(train(folder.path(), flags).status == 0);
   const Ended refused = train(folder.path(), flags + set("optimizer.lr=0.5 trainer.seed=7"));
   CHECK(refused.status == 2);
@@ -231,10 +231,10 @@ TEST_CASE("a run goes on from an earlier checkpoint, and past damaged ones with 
   const Ended skipped = train(folder.path(), flags + Flags{"--resume", "auto"});
   INFO(skipped.out << skipped.err);
   REQUIRE(skipped.status == 0);
-  CHECK_THAT(skipped.err, Catch::Matchers::Contains("skipping a checkpoint: ") &&
-                              Catch::Matchers::Contains("step-00000024/manifest.json") &&
-                              Catch::Matchers::Contains("shard-00002-of-00004.safetensors"));
-  CHECK_THAT(skipped.out, Catch::Matchers::Contains("going on after step 16 "));
+  CHECK_THAT(skipped.err, ContainsSubstring("skipping a checkpoint: ") &&
+                              ContainsSubstring("step-00000024/manifest.json") &&
+                              ContainsSubstring("shard-00002-of-00004.safetensors"));
+  CHECK_THAT(skipped.out, ContainsSubstring("going on after step 16 "));
   CHECK(read_json(run / "result.json")["parameters_sha256"] == whole["parameters_sha256"]);
   CHECK(metrics_of(run) == metrics);
   // Without --output it goes on in the folder of its run.
@@ -242,7 +242,7 @@ TEST_CASE("a run goes on from an earlier checkpoint, and past damaged ones with 
       folder.path(), job("accumulation", 24) + Flags{"--resume", "run/checkpoints/step-00000008"});
   INFO(earlier.out << earlier.err);
   REQUIRE(earlier.status == 0);
-  CHECK_THAT(earlier.err, Catch::Matchers::Contains(" of steps after 8: the run makes new ones"));
+  CHECK_THAT(earlier.err, ContainsSubstring(" of steps after 8: the run makes new ones"));
   CHECK(metrics_of(run) == metrics);
   CHECK(fs::exists(run / "checkpoints/aside-step-00000012"));
   const Ended damaged = train(folder.path(), flags + Flags{"--resume", "run/checkpoints/none"});
@@ -275,7 +275,7 @@ TEST_CASE("a job that has lost a replica starts again by itself, and counts that
   const Ended end = program.wait();
   INFO(end.out << end.err);
   REQUIRE(end.status == 0);
-  CHECK_THAT(end.err, Catch::Matchers::Contains("starting again in 1 s (restart 1 of 2)"));
+  CHECK_THAT(end.err, ContainsSubstring("starting again in 1 s (restart 1 of 2)"));
   CHECK(read_json(folder.path() / "run/result.json")["restarts"] == 1);
   check_same(folder.path() / "run", folder.path() / "whole");
 }
@@ -348,7 +348,7 @@ TEST_CASE("workers that are train started again share its run, also after a rest
   const Ended end = program.wait();
   INFO(end.out << end.err);
   REQUIRE(end.status == 0);
-  CHECK_THAT(end.err, Catch::Matchers::Contains("has several threads and can't be forked"));
+  CHECK_THAT(end.err, ContainsSubstring("has several threads and can't be forked"));
   CHECK(read_json(folder.path() / "run/result.json")["restarts"] == 1);
   check_same(folder.path() / "run", folder.path() / "whole");
   // A folder under runs/ of its own, once.

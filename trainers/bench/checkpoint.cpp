@@ -103,7 +103,7 @@ void check_room(const Place& place, std::size_t systems, std::int64_t parameters
                     text_of_bytes(needed), ", and ", text_of_bytes(memory),
                     " are free; --systems picks fewer, --parameters a smaller model"));
   }
-  const auto files = 2 * kStateBytesAParameter * parameters;
+  const auto files = 3 * kStateBytesAParameter * parameters;
   const auto room = static_cast<std::int64_t>(fs::space(place.parent()).available);
   if (files > room) {
     throw Error(str(place.parent().string(), " has room for ", text_of_bytes(room),
@@ -137,12 +137,13 @@ std::vector<PartsMeasurement> take_turns(const Crew& crew, std::int64_t paramete
 }
 
 // Others load what Lockstep has saved last: twice as many replicas at stage 3, which save it again,
-// then 1 replica at stage 0.
+// as many at stage 0, which also save, and 1 replica.
 std::vector<PartsMeasurement> reload(const Workplace& workplace, const fs::path& folder,
                                      std::int64_t parameters, std::int64_t replicas) {
   std::vector<PartsMeasurement> all;
   for (const auto& [count, stage] :
-       {std::pair{2 * replicas, std::int64_t{3}}, std::pair{std::int64_t{1}, std::int64_t{0}}}) {
+       {std::pair{2 * replicas, std::int64_t{3}}, std::pair{2 * replicas, std::int64_t{0}},
+        std::pair{std::int64_t{1}, std::int64_t{0}}}) {
     const std::vector<System> systems{saving_in(folder, checkpoint_system(stage))};
     const Crew crew(workplace, systems, count);
     PartsMeasurement& measurement =

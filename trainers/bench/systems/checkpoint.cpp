@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/memory.h"
 #include "framework/base/random.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
@@ -103,12 +104,14 @@ class SavedTraining {
     step();  // what is kept for later steps is there from here on
   }
 
-  // Afterwards all of the state has other values, and all of the training's memory is in use.
+  // Afterwards all of the state has other values, and the training holds no more than its state.
   void step() {
     Tensor loss = at::zeros({});
     for (const Tensor& parameter : model_.parameters()) loss = loss + (parameter * parameter).sum();
     trainer_.backward(loss);
     trainer_.step(kRate);
+    loss.reset();
+    release_freed_memory();
   }
 
   // Of this replica's part.
@@ -226,8 +229,9 @@ class Limits : public CheckpointTask {
   void write() {
     const File file(path_, O_CREAT | O_WRONLY | O_TRUNC);
     for (std::size_t at = 0; at < from_.size(); at += kPart) {
-      file.write(
-          {reinterpret_cast<const char*>(from_.data()) + at, std::min(kPart, from_.size() - at)});
+      const std::size_t size = std::min(kPart, from_.size() - at);
+      file.write({reinterpret_cast<const char*>(from_.data()) + at, size});
+      file.begin_sync(at, size);
     }
     file.sync();
     File(folder_, O_RDONLY | O_DIRECTORY).sync();
