@@ -129,8 +129,10 @@ void check_initial_weights(const Config& config, const DataSets& data) {
   WeightDifferences left_out;
   try {
     if (std::filesystem::is_directory(file)) verify_checkpoint(file);
-    WeightDifferences differences = compare_weights(Weights(file), *make_model(config, data));
-    if (!config.init.strict) {
+    const Weights weights(file);
+    WeightDifferences differences = compare_weights(weights, *make_model(config, data));
+    const bool fits_somewhere = differences.unexpected.size() < weights.entries().size();
+    if (!config.init.strict && fits_somewhere) {
       left_out.missing.swap(differences.missing);
       left_out.unexpected.swap(differences.unexpected);
     }

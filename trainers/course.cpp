@@ -47,15 +47,14 @@ Course course_of(const Config& config, const DataSets& data, std::int64_t replic
   course.schedule_batch = course.batch;
   Course before;
   if (point != nullptr) {
-    const auto& counts = point->info.counts;
-    before.batch = counts.at(kBatch);
-    before.schedule_steps = counts.at(kScheduleSteps);
-    before.phase_step = counts.at(kPhaseStep);
-    before.phase_steps = counts.at(kPhaseSteps);
-    before.phase_place = point->info.figures.at(kPhasePlace);
+    before.batch = count_of(*point, kBatch);
+    before.schedule_steps = count_of(*point, kScheduleSteps);
+    before.phase_step = count_of(*point, kPhaseStep);
+    before.phase_steps = count_of(*point, kPhaseSteps);
+    before.phase_place = figure_of(*point, kPhasePlace);
     course.first_step = point->info.step;
-    course.first_sample = counts.at(kSamplesCount);
-    course.schedule_batch = counts.at(kScheduleBatch);
+    course.first_sample = count_of(*point, kSamplesCount);
+    course.schedule_batch = count_of(*point, kScheduleBatch);
   }
   options.batch_size = course.schedule_batch;
   options.replicas = 1;

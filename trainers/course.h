@@ -19,9 +19,9 @@ struct Course {
   std::int64_t batch = 0;           ///< the global batch
   std::int64_t schedule_batch = 0;  ///< the one with which the run began
   std::int64_t schedule_steps = 0;  ///< the schedule's length, in steps of that batch
-  std::int64_t phase_step = 0;      ///< the step with which this phase begins …
-  std::int64_t phase_steps = 0;     ///< … the steps from there to the run's end …
-  double phase_place = 0;           ///< … and the schedule's place there
+  std::int64_t phase_step = 0;      ///< the first step of this phase
+  std::int64_t phase_steps = 0;     ///< how many steps it has
+  double phase_place = 0;           ///< the schedule's place at its first step
 
   /// The schedule's place at `step`.
   [[nodiscard]] double place_of(std::int64_t step) const;

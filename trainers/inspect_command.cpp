@@ -87,7 +87,7 @@ int inspect_checkpoint(const fs::path& folder) {
   for (const auto& [name, value] : manifest.texts) text += name + ":\n" + indented(value);
 
   std::vector<std::string> problems;
-  text += str("\nFiles, of ", manifest.files.size(), ":\n");
+  text += str("\n", counted(std::ssize(manifest.files), "file"), ":\n");
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     const storage::ManifestFile& file = manifest.files[i];
@@ -98,7 +98,7 @@ int inspect_checkpoint(const fs::path& folder) {
   }
   text += table_row("in all", "", str(bytes), "");
 
-  text += str("\nTensors, of ", manifest.tensors.size(), ":\n");
+  text += str("\n", counted(std::ssize(manifest.tensors), "tensor"), ":\n");
   bytes = 0;
   for (const storage::ManifestTensor& tensor : manifest.tensors) {
     text += table_row(tensor.name, tensor.dtype, str(bytes_of(tensor)),

@@ -69,8 +69,14 @@ class Reading {
     const std::string key = dot == std::string::npos ? "" : override.key.substr(dot + 1);
     const Section* section = find(table_, name);
     if (dot == std::string::npos && section != nullptr) {
+      const Key& first = section->keys.front();
+      if (first.traits.is_short_form) {
+        return apply(
+            {.key = name + "." + first.name, .value = override.value, .origin = override.origin},
+            index);
+      }
       return report(place, str(name, " is a section: set one of its keys, as in ", name, ".",
-                               section->keys.front().name, "=…"));
+                               first.name, "=…"));
     }
     if (name.empty() || key.empty() || key.find('.') != std::string::npos) {
       return report(place, str("expected section.key=value, the key is ", yaml_shown(override.key),

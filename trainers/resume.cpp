@@ -24,6 +24,14 @@ const typename Map::mapped_type& entry(const fs::path& checkpoint, const Map& ma
   throw DataError(str(checkpoint.string(), " is no checkpoint of train: it has no '", name, "'"));
 }
 
+template <typename Map>
+std::int64_t checked_count(const fs::path& checkpoint, const Map& counts, const std::string& name) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;
+  const std::int64_t count = entry(checkpoint, counts, name);
+  if (count >= 0 && count <= kMost) return count;
+  throw DataError(str(checkpoint.string(), " says that '", name, "' is ", count));
+}
+
 std::string name_of_config(const fs::path& checkpoint) {
   return str("the config in ", checkpoint.string());
 }
@@ -40,7 +48,7 @@ void compare(ResumePoint& point, const Config& config) {
   for (const auto& [key, value] : values_of(config)) {
     const auto old_value = before.find(key);
     std::string old = old_value == before.end() ? "" : old_value->second;
-    if (key == kThreadsKey) old = str(entry(point.checkpoint, point.info.counts, kThreadsCount));
+    if (key == kThreadsKey) old = str(count_of(point, kThreadsCount));
     if (value == old) continue;
     const auto shown = [](const std::string& written) {
       return written.empty() ? "not set" : written;
@@ -85,6 +93,14 @@ fs::path run_of_checkpoint(const fs::path& checkpoint) {
   return is_of_run ? output.lexically_proximate(fs::current_path(error)) : fs::path();
 }
 
+std::int64_t count_of(const ResumePoint& point, const std::string& name) {
+  return checked_count(point.checkpoint, point.info.counts, name);
+}
+
+double figure_of(const ResumePoint& point, const std::string& name) {
+  return entry(point.checkpoint, point.info.figures, name);
+}
+
 std::string versions_text() {
   return str("Lockstep " LOCKSTEP_VERSION ", ", replicas::libtorch_version(), ", ",
              replicas::blas().name);
@@ -95,7 +111,7 @@ Config config_of_checkpoint(const fs::path& checkpoint, const CheckpointInfo& in
   Config config = parse_config(entry(checkpoint, info.texts, kConfigText),
                                name_of_config(checkpoint), overrides);
   if (config.launch.threads_per_replica == 0) {
-    config.launch.threads_per_replica = entry(checkpoint, info.counts, kThreadsCount);
+    config.launch.threads_per_replica = checked_count(checkpoint, info.counts, kThreadsCount);
   }
   return config;
 }
@@ -112,14 +128,15 @@ std::optional<ResumePoint> find_resume_point(const std::string& resume, const fs
   } else {
     verify_checkpoint(point.checkpoint);
   }
-  // `latest` may lead elsewhere before all replicas have read it.
+  // `latest` may lead elsewhere before all replicas have read it; nor does "latest/" help.
+  if (!point.checkpoint.has_filename()) point.checkpoint = point.checkpoint.parent_path();
   std::error_code error;
   if (fs::is_symlink(point.checkpoint, error)) {
     point.checkpoint = point.checkpoint.parent_path() / fs::read_symlink(point.checkpoint, error);
   }
   point.info = checkpoint_info(point.checkpoint);
   if (config.launch.threads_per_replica == 0) {
-    config.launch.threads_per_replica = entry(point.checkpoint, point.info.counts, kThreadsCount);
+    config.launch.threads_per_replica = count_of(point, kThreadsCount);
   }
   waive_what_changed(point, config);
   compare(point, config);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -32,6 +33,10 @@ struct ResumePoint {
   std::string waived;
   bool with_changes = false;  ///< those that change what is computed are allowed
 };
+
+/// What the checkpoint says. DataError if it does not, and for a count below 0 or above 2^53.
+[[nodiscard]] std::int64_t count_of(const ResumePoint& point, const std::string& name);
+[[nodiscard]] double figure_of(const ResumePoint& point, const std::string& name);
 
 /// The folder of a run's checkpoints.
 [[nodiscard]] std::filesystem::path checkpoints_of(const std::filesystem::path& output);

@@ -114,6 +114,9 @@ class TrainingRun {
     }
     line_begin_ = Clock::now();
     begin_ = line_begin_ - std::chrono::duration_cast<Clock::duration>(elapsed_before_);
+    if (course_.first_step == course_.total_steps && reporter_) {
+      reporter_->progress.print("there is no step left to train");
+    }
     note_progress(course_.first_step);
     for (std::int64_t step = course_.first_step; step < course_.total_steps; ++step) {
       const bool is_stopped = train(step);
@@ -125,11 +128,13 @@ class TrainingRun {
  private:
   // Restores what the checkpoint has.
   void go_on(const ResumePoint& point) {
-    (void)load_checkpoint(point.checkpoint, {trainer_.get()},
-                          {.allow_differences = point.with_changes}, axis_);
-    const CheckpointInfo& info = point.info;
+    const CheckpointInfo info = load_checkpoint(point.checkpoint, {trainer_.get()},
+                                                {.allow_differences = point.with_changes}, axis_);
+    if (info.step != point.info.step) {
+      throw DataError(str(point.checkpoint.string(), " was replaced since the run began"));
+    }
     samples_ = course_.first_sample;
-    skipped_steps_ = info.counts.at(kSkippedCount);
+    skipped_steps_ = count_of(point, kSkippedCount);
     loss_ = at::full({}, std::numeric_limits<double>::quiet_NaN());  // until the next step
     for (const auto& [name, value] : info.figures) {
       if (name == kLossFigure) loss_ = at::full({}, value, at::kFloat);
@@ -163,9 +168,13 @@ class TrainingRun {
     const std::int64_t every = config_.trainer.eval_every;
     std::optional<double> best;
     if (is_last || (every > 0 && (step + 1) % every == 0)) best = evaluate_at(step);
-    checkpoints_->after_step(step_report_);
     const bool is_stopped = (step_report_.told_by_any & kToldStop) != 0 && !is_last;
-    if (best || is_stopped || (!is_last && checkpoints_->is_due(step + 1))) save(step + 1, best);
+    if (is_last) {
+      last_best_ = best;
+    } else {
+      checkpoints_->after_step(step_report_);
+      if (best || is_stopped || checkpoints_->is_due(step + 1)) save(step + 1, best);
+    }
     line_begin_ += Clock::now() - before;
     return is_stopped;
   }
@@ -191,11 +200,11 @@ class TrainingRun {
     checkpoints_->finish();
     if (!reporter_) return;
     reporter_->progress.finish();
-    reporter_->progress.print(checkpoints_->last_step() < 0
-                                  ? str("stopped after step ", step + 1, ", without a checkpoint")
-                                  : str("stopped after step ", step + 1,
+    reporter_->progress.print(checkpoints_->last_step() == step + 1
+                                  ? str("stopped after step ", step + 1,
                                         ", with a checkpoint: --output ",
-                                        reporter_->folder.string(), " --resume auto goes on"));
+                                        reporter_->folder.string(), " --resume auto goes on")
+                                  : str("stopped after step ", step + 1, ", without a checkpoint"));
   }
 
   std::int64_t math_threads() const {
@@ -393,6 +402,9 @@ class TrainingRun {
 
   std::vector<std::string> waived() const {
     std::vector<std::string> lines;
+    if (config_.zero.compression != Compression::none) {
+      lines.emplace_back("parallel.compression rounds what replicas send");
+    }
     std::istringstream text(resume_ != nullptr ? resume_->waived : "");
     for (std::string line; std::getline(text, line);) lines.push_back(line);
     return lines;
@@ -402,7 +414,7 @@ class TrainingRun {
   std::string save_last() {
     try {
       if (!is_saved_ && checkpoints_->last_step() != course_.total_steps) {
-        save(course_.total_steps);
+        save(course_.total_steps, last_best_);
       }
       checkpoints_->finish();
       return "";
@@ -485,7 +497,8 @@ class TrainingRun {
   double lr_ = 0;  // of the last step
   std::int64_t skipped_steps_ = 0;
   std::map<std::string, double> eval_;
-  bool is_saved_ = false;  // the run's last checkpoint is there from the beginning
+  std::optional<double> last_best_;  // the last evaluation's figure, if it is the best
+  bool is_saved_ = false;            // the run's last checkpoint is there from the beginning
 };
 
 }  // namespace

@@ -3,8 +3,10 @@
 
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "framework/base/errors.h"
@@ -35,11 +37,13 @@ constexpr const char* kCheckpointVariable = "LOCKSTEP_RUN_CHECKPOINT";
 void prepare_output(const RunOptions& options) {
   const std::int64_t step = options.resume ? options.resume->info.step : 0;
   const auto checkpoints = checkpoints_of(options.output);
-  cut_metrics(options.output, step);
+  // In this order: a checkpoint that is still there has its metrics.
   if (const auto aside = set_aside_checkpoints(checkpoints, step); aside > 0) {
     log_warning(str("set aside ", counted(aside, "checkpoint"), " of steps after ", step,
-                    ": the run makes new ones"));
+                    ": the run makes new ones; ", (checkpoints / "aside-step-*").string(),
+                    " may be removed"));
   }
+  cut_metrics(options.output, step);
   // A killed run may have ended before it set the link to its best checkpoint.
   if (options.resume) {
     const auto best = options.resume->info.counts.find(kBestCount);
@@ -66,11 +70,20 @@ Place find_place(const Flags& flags) {
   }
   // A checkpoint's run goes on where it was, unless another folder is named.
   if (flags.output.empty()) place.options.output = run_of_checkpoint(flags.resume);
+  const bool goes_on = !flags.resume.empty() && holds_run(place.options.output);
+  std::error_code missing;
+  require(!goes_on || flags.resume == "auto" ||
+              std::filesystem::equivalent(run_of_checkpoint(flags.resume), place.options.output,
+                                          missing),
+          "output folder ", place.options.output.string(), " holds a run already, of which ",
+          flags.resume, " is no checkpoint: name another folder, or go on with --resume auto");
   // Locked before its checkpoints are looked at: a run that is about to end may save one more.
-  if (!flags.resume.empty() && holds_run(place.options.output)) {
-    place.lock.emplace(place.options.output);
-  }
+  if (goes_on) place.lock.emplace(place.options.output);
   return place;
+}
+
+void tell_beginning() {
+  log_info("there is no checkpoint to go on from: the run begins at its first step");
 }
 
 // Makes the output folder the run's own. Before the replicas start: a job that is started again
@@ -96,6 +109,7 @@ int run(int argc, char** argv) {
   RunOptions& options = place.options;
   options.resume =
       find_resume_point(place.resume, options.output, flags.resume_with_changes, config);
+  if (place.resume == "auto" && !options.resume) tell_beginning();
   // Read before the replicas start: they share the memory, and a bad file is one error, not N.
   const DataSets data = load_data(config.data, config.launch.replicas);
   check_job(config, data);
@@ -112,6 +126,7 @@ int run(int argc, char** argv) {
     // Where the run itself has not saved anything yet, it goes on from where it began.
     const bool is_later = options.resume && first && options.resume->info.step > first->info.step;
     if (first && !is_later) options.resume = first;
+    if (!options.resume) tell_beginning();
     prepare_output(options);
   };
   return launch([&] { run_training(config, data, options); }, config.launch);

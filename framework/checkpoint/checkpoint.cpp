@@ -9,6 +9,7 @@
 #include <future>
 #include <set>
 #include <span>
+#include <stop_token>
 #include <utility>
 
 #include <ATen/ops/zeros.h>
@@ -221,6 +222,7 @@ struct CheckpointSaver::Impl {
   CheckpointInfo info;
   bool is_best = false;
   Phase phase = Phase::idle;
+  std::stop_source stop;          // nobody waits for the checkpoint any more
   std::future<std::string> work;  // of the phase; its end waits for it
 
   void publish(const storage::Manifest& manifest) const {
@@ -239,7 +241,10 @@ struct CheckpointSaver::Impl {
 CheckpointSaver::CheckpointSaver(const fs::path& checkpoints, Options options)
     : impl_(std::make_unique<Impl>(checkpoints, std::move(options))) {}
 
-CheckpointSaver::~CheckpointSaver() = default;
+// A replica that has failed tells the others once it is over: not after gigabytes.
+CheckpointSaver::~CheckpointSaver() {
+  impl_->stop.request_stop();
+}
 
 void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const CheckpointInfo& info,
                             bool is_best, std::source_location where) {
@@ -278,7 +283,8 @@ void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const Check
   own.work = std::async(std::launch::async, [&own, failure, file = std::string(name)] {
     if (!failure.empty()) throw Error(failure);
     own.folder.begin(own.info.step);
-    return written_text(own.shard.write(own.folder.unfinished(own.info.step) / file), own.shard);
+    const fs::path path = own.folder.unfinished(own.info.step) / file;
+    return written_text(own.shard.write(path, own.stop.get_token()), own.shard);
   });
 }
 
@@ -374,7 +380,7 @@ CheckpointInfo load_checkpoint(const fs::path& folder, const std::vector<Statefu
       text += lockstep::str(" and ", differences.size() - shown.size(), " more");
     }
     if (!options.allow_differences) throw DataError(text);
-    if (axis_index(axis_name) == 0) log_warning(text);
+    if (axis_index(axis_name) == 0) log_warning(text + "; all of these are left out");
   }
   return info_of(reader->manifest());
 }

@@ -24,13 +24,13 @@ struct CheckpointInfo {
   std::int64_t replicas = 1;                     ///< that have saved it; set by saving
 };
 
-/// Saves the state of a training, for example of one ZeroTrainer, or of a DataParallel and a
-/// ShardedOptimizer: `checkpoints`/step-NNNNNNNN, to which `checkpoints`/latest then leads. Each
-/// replica writes its part to a file of its own, in the format of safetensors; manifest.json lists
-/// these files with their checksums. The checkpoint appears once all is on the disk, in place of
-/// one of that step. All replicas together, with the same arguments. Error, on all replicas, naming
-/// file and reason, if something can't be written: then checkpoints of other steps are unchanged,
-/// and that of this step is the old one or the new one.
+/// Saves the state of a training: of a ZeroTrainer, of a DataParallel and a ShardedOptimizer, or of
+/// several, each a NamedTraining. It goes to `checkpoints`/step-NNNNNNNN, and `checkpoints`/latest
+/// leads there. Each replica writes its part to a file of its own, in the format of safetensors;
+/// manifest.json lists these files with their checksums. The checkpoint appears once all is on the
+/// disk, in place of one of that step. All replicas together, with the same arguments. Error, on
+/// all replicas, naming file and reason, if something can't be written: then checkpoints of other
+/// steps are unchanged, and that of this step is the old one or the new one.
 ///
 ///   save_checkpoint("runs/a/checkpoints", {&trainer}, {.step = trainer.steps()});
 ///   load_checkpoint("runs/a/checkpoints/latest", {&trainer});
@@ -89,7 +89,8 @@ void set_best_checkpoint(const std::filesystem::path& checkpoints, std::int64_t 
 ///   saver.finish();
 ///
 /// All replicas call begin(), advance() and finish() together. A saver that ends before finish()
-/// may leave a checkpoint or none. What killed writers have left goes with the next begin().
+/// gives up the file that it is writing; then there is a checkpoint or none. What is left of it,
+/// and of killed writers, goes with the next begin().
 class CheckpointSaver {
  public:
   struct Options {

@@ -80,6 +80,10 @@ class SafetensorsWeights final : public Weights::Files {
  public:
   // All tensors of a file, or those of `names`.
   void add(const fs::path& path, const std::optional<std::set<std::string>>& names = {}) {
+    std::error_code error;
+    if (!fs::is_regular_file(path, error)) {
+      throw DataError(str(path.string(), error ? ": " + error.message() : " is no regular file"));
+    }
     auto file = std::make_shared<storage::SafetensorsFile>(path);
     for (const storage::StoredTensor& tensor : file->header().tensors) {
       if (names && !names->contains(tensor.name)) continue;
@@ -123,7 +127,7 @@ class CheckpointWeights final : public Weights::Files {
 
 // The files that an index names, by file, with the tensors that it says they have.
 std::map<std::string, std::set<std::string>> read_index(const fs::path& path) {
-  constexpr std::uintmax_t kLongest = 100'000'000;
+  constexpr std::uintmax_t kLongest = 32'000'000;
   if (fs::file_size(path) > kLongest) throw DataError(str(path.string(), " is no index: too long"));
   std::ifstream in(path, std::ios::binary);
   const auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
@@ -132,10 +136,14 @@ std::map<std::string, std::set<std::string>> read_index(const fs::path& path) {
   bool is_right = json.is_object() && map != json.end() && map->is_object() && !map->empty();
   if (is_right) {
     for (const auto& [tensor, file] : map->items()) {
-      // A file's name, not a way out of the folder.
-      is_right = is_right && file.is_string() && !file.get<std::string>().empty() &&
-                 fs::path(file.get<std::string>()).filename() == file.get<std::string>();
-      if (is_right) files[file.get<std::string>()].insert(tensor);
+      is_right = is_right && file.is_string() && !file.get<std::string>().empty();
+      if (!is_right) break;
+      const auto name = file.get<std::string>();
+      if (fs::path(name).filename() != name) {
+        throw DataError(str(path.string(), " names the file '", cut(name),
+                            "': files must be beside the index"));
+      }
+      files[name].insert(tensor);
     }
   }
   if (!is_right) {
@@ -305,6 +313,7 @@ at::Tensor weight_of(const Weights& weights, const torch::nn::Module& module,
 
 void load_safetensors(const fs::path& file, torch::nn::Module& module) {
   const Weights weights(file);
+  if (fs::is_directory(file)) storage::CheckpointReader(file).verify();
   const WeightDifferences differences = compare_weights(weights, module);
   if (!differences.empty()) {
     throw DataError(lockstep::str(file.string(), " does not fit the module: ", differences.text()));

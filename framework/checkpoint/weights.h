@@ -26,7 +26,8 @@ class Weights {
     std::vector<std::int64_t> shape;
   };
 
-  /// Reads headers only. DataError, naming the file, if one is missing, damaged or can't be read.
+  /// Reads headers only: changed values are not noticed. DataError, naming the file, if one is
+  /// missing, cut or can't be read.
   explicit Weights(const std::filesystem::path& path);
   ~Weights();
   Weights(const Weights&) = delete;

@@ -52,15 +52,6 @@ std::string step_name(std::int64_t step) {
   return text.data();
 }
 
-// The step whose folder has this name.
-std::optional<std::int64_t> step_of(const std::string& name) {
-  std::int64_t step = -1;
-  if (name.starts_with(kStep)) {
-    std::from_chars(name.data() + kStep.size(), name.data() + name.size(), step);
-  }
-  return step >= 0 && step_name(step) == name ? std::optional(step) : std::nullopt;
-}
-
 void sync_folder(const fs::path& path) {
   File(path, O_RDONLY | O_DIRECTORY).sync();
 }
@@ -100,6 +91,16 @@ void rename_to(const fs::path& from, const fs::path& to) {
   check_done(::rename(from.c_str(), to.c_str()), "renamed", from);
 }
 
+// Whether a folder has a manifest and the files that it lists.
+bool is_whole(const fs::path& folder) {
+  try {
+    static_cast<void>(CheckpointReader(folder));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 bool is_here(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path, error);
@@ -108,6 +109,15 @@ bool is_here(const fs::path& path) {
 }
 
 }  // namespace
+
+std::optional<std::int64_t> CheckpointFolder::step_of(const fs::path& folder) {
+  const std::string name = folder.filename();
+  std::int64_t step = -1;
+  if (name.starts_with(kStep)) {
+    std::from_chars(name.data() + kStep.size(), name.data() + name.size(), step);
+  }
+  return step >= 0 && step_name(step) == name ? std::optional(step) : std::nullopt;
+}
 
 fs::path CheckpointFolder::of_step(std::int64_t step) const {
   return path_ / step_name(step);
@@ -207,12 +217,21 @@ std::int64_t CheckpointFolder::set_aside_after(std::int64_t step) const {
   }
   if (count == 0) return 0;
   if (is_here(of_step(step))) set_link(kLatest, step);
+  if (is_here(path_ / kBest) && !best()) remove_tree(path_ / kBest);
   sync_folder(path_);
   return count;
 }
 
 void CheckpointFolder::sweep() const {
   if (!is_here(path_)) return;
+  for (const std::string& name : names_in(path_)) {
+    if (!name.starts_with(str(".", kStep)) || !name.ends_with(kRemoved)) continue;
+    const auto step = step_of(name.substr(1, name.size() - 1 - kRemoved.size()));
+    if (step && !is_here(of_step(*step)) && is_whole(path_ / name)) {
+      rename_to(path_ / name, of_step(*step));
+      sync_folder(path_);
+    }
+  }
   for (const std::string& name : names_in(path_)) {
     const bool is_ours = name.starts_with(str(".", kStep)) || name.starts_with(str(".", kLatest)) ||
                          name.starts_with(str(".", kBest));

@@ -18,7 +18,7 @@ namespace lockstep::storage {
 ///   best             a link to the best, if the run names a figure for that
 ///   aside-step-00002500/      one that a run left behind by going on from an earlier one
 ///   .step-00003000.tmp/       one that is being written, or whose writer was killed
-///   .step-00000500.old.tmp/   one that is being removed
+///   .step-00000500.old.tmp/   a whole one that is being removed or replaced
 ///
 /// Folders have the permissions 0700, files 0600. Links are relative. New names and files are on
 /// the disk when a method returns; removals may come later. Errors are of the type Error and name
@@ -29,6 +29,8 @@ class CheckpointFolder {
       : path_(path.has_filename() ? path : path.parent_path()) {}
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  /// The step that a folder has by its name: of_step()'s, no other.
+  [[nodiscard]] static std::optional<std::int64_t> step_of(const std::filesystem::path& folder);
   /// Where the checkpoint of this step is, once it is whole.
   [[nodiscard]] std::filesystem::path of_step(std::int64_t step) const;
   /// Where its files are written before that.
@@ -57,10 +59,11 @@ class CheckpointFolder {
   /// whole.
   void prune(std::int64_t keep) const;
   /// Renames the checkpoints of steps after `step`, from which the run goes on: they are no part of
-  /// it any more. If there are any, `latest` then leads to `step`. Removes older ones that have
-  /// these names. Returns how many were renamed.
+  /// it any more. If there are any, `latest` then leads to `step`, and there is no `best` if it
+  /// led to one of them. Removes older ones that have these names. Returns how many were renamed.
   std::int64_t set_aside_after(std::int64_t step) const;
-  /// Removes what killed writers have left. No other process may be writing here.
+  /// Removes what killed writers have left, but gives a whole checkpoint its name back that was
+  /// about to be replaced or removed. No other process may be writing here.
   void sweep() const;
 
  private:

@@ -15,6 +15,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/storage/checkpoint_folder.h"
 #include "framework/storage/checksum.h"
 #include "framework/storage/file.h"
 
@@ -44,7 +45,21 @@ std::uint64_t regular_size(const fs::path& path) {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
-Manifest read_manifest(const fs::path& path) {
+// A run's folder and that of its checkpoints have links to the newest.
+[[noreturn]] void refuse_folder(const fs::path& folder) {
+  std::string text = str(folder.string(), " is no checkpoint: it has no ", kManifestName);
+  for (const char* const link : {"latest", "checkpoints/latest"}) {
+    std::error_code error;
+    if (!fs::exists(folder / link / kManifestName, error)) continue;
+    text += str("; did you mean ", (folder / link).string(), "?");
+  }
+  throw DataError(text);
+}
+
+Manifest read_manifest(const fs::path& folder) {
+  const fs::path path = folder / kManifestName;
+  std::error_code missing;
+  if (!fs::exists(fs::symlink_status(path, missing))) refuse_folder(folder);
   const std::uint64_t size = regular_size(path);
   if (size > kLongestManifest) {
     throw DataError(
@@ -79,7 +94,12 @@ std::string in_words(const std::string& dtype, const std::vector<std::uint64_t>&
 }  // namespace
 
 CheckpointReader::CheckpointReader(const fs::path& folder, CheckSizes check_sizes)
-    : folder_(resolved(folder)), manifest_(read_manifest(folder_ / kManifestName)) {
+    : folder_(resolved(folder)), manifest_(read_manifest(folder_)) {
+  const auto step = CheckpointFolder::step_of(folder_);
+  if (step && *step != manifest_.step) {
+    throw DataError(str(folder_.string(), " has a checkpoint of another step: by ", kManifestName,
+                        " it is of ", manifest_.step));
+  }
   if (check_sizes == CheckSizes::when_read) return;
   for (std::size_t file = 0; file < manifest_.files.size(); ++file) check_size(file);
 }

@@ -407,8 +407,8 @@ Manifest parse_manifest(std::string_view text) {
       text.size() - std::min(text.size(), ending(std::string(kDigits, '0')).size());
   const std::string checksum = checksum_of(text.substr(0, end));
   if (text.substr(end) != ending(checksum)) {
-    refuse_manifest(str("it is damaged or cut short: its bytes have the checksum ", checksum,
-                        ", and it does not end with that"));
+    refuse_manifest(str("it is damaged or cut short: it does not end with ", checksum,
+                        ", the checksum of its bytes"));
   }
   ManifestParser parser;
   nlohmann::json::sax_parse(text, &parser);

@@ -235,6 +235,9 @@ std::string write_header(SafetensorsHeader& header) {
   text += '}';
   const std::uint64_t length =
       (text.size() + sizeof length + kAlignment - 1) / kAlignment * kAlignment - sizeof length;
+  require(length <= kLongestHeader, "safetensors: the header of ",
+          counted(static_cast<std::int64_t>(header.tensors.size()), "tensor"), " has ", length,
+          " bytes, and the longest has ", kLongestHeader);
   text.resize(length, ' ');
   std::string whole(sizeof length, '\0');
   std::memcpy(whole.data(), &length, sizeof length);

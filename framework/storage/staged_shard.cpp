@@ -63,7 +63,8 @@ void StagedShard::add(const std::string& name, const std::string& dtype,
                      .begin = memory_.append(values)});
 }
 
-ManifestFile StagedShard::write(const std::filesystem::path& path) const {
+ManifestFile StagedShard::write(const std::filesystem::path& path,
+                                const std::stop_token& stop) const {
   // Wider elements first: then each tensor begins at a multiple of its element's size.
   std::vector<const StagedPiece*> order;
   for (const StagedPiece& piece : pieces_) {
@@ -86,6 +87,7 @@ ManifestFile StagedShard::write(const std::filesystem::path& path) const {
     // In parts that stay in a near cache between the checksum and the copy to the kernel.
     constexpr std::size_t kPart = std::size_t{1} << 18;
     for (; !bytes.empty(); bytes = bytes.subspan(std::min(kPart, bytes.size()))) {
+      if (stop.stop_requested()) throw Error(str(path.string(), " is given up"));
       const ConstBytes part = bytes.first(std::min(kPart, bytes.size()));
       checksum.add(part);
       file.write({reinterpret_cast<const char*>(part.data()), part.size()});

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,8 +61,9 @@ class StagedShard {
 
   /// Writes all pieces that are not empty to the new file `path`, of mode 0600, and waits until it
   /// is on the disk. One that exists is replaced. Returns name, size and checksum. Error if it
-  /// can't be written. May run beside threads that only look.
-  [[nodiscard]] ManifestFile write(const std::filesystem::path& path) const;
+  /// can't be written, or soon after `stop` is requested. May run beside threads that only look.
+  [[nodiscard]] ManifestFile write(const std::filesystem::path& path,
+                                   const std::stop_token& stop = {}) const;
 
  private:
   GrowingMemory memory_;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -27,10 +28,22 @@ void check_made(const fs::path& folder, const std::error_code& error) {
   require(!error, "output folder ", folder.string(), " can't be made: ", error.message());
 }
 
+// A folder's new name is on the disk once the folder above it is.
+void sync_parent(const fs::path& folder) {
+  const fs::path parent = folder.parent_path();
+  File(parent.empty() ? "." : parent, O_RDONLY | O_DIRECTORY).sync();
+}
+
 void make_folders(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  check_made(folder, error);
+  fs::path made;
+  for (const fs::path& part : folder) {
+    made /= part;
+    std::error_code error;
+    if (fs::is_directory(made, error)) continue;
+    fs::create_directory(made, error);
+    check_made(folder, error);
+    sync_parent(made);
+  }
 }
 
 std::string timestamp(std::time_t now) {
@@ -52,7 +65,10 @@ fs::path new_run_folder(const std::string& config_name, const fs::path& parent, 
   fs::path folder = parent / name;
   for (int attempt = 2;; ++attempt) {
     std::error_code error;
-    if (fs::create_directory(folder, error)) return folder;
+    if (fs::create_directory(folder, error)) {
+      sync_parent(folder);
+      return folder;
+    }
     // A file of that name is no error to create_directory's caller either way: try the next one.
     if (error != std::errc::file_exists && error != std::errc::not_a_directory) {
       check_made(folder, error);
@@ -61,21 +77,30 @@ fs::path new_run_folder(const std::string& config_name, const fs::path& parent, 
   }
 }
 
-RunFolderLock::RunFolderLock(const fs::path& folder) : path_(folder) {
+RunFolderLock::RunFolderLock(const fs::path& folder, std::chrono::milliseconds patience)
+    : path_(folder) {
   try {
     folder_ = std::make_unique<File>(folder, O_RDONLY | O_DIRECTORY);
   } catch (const Error& error) {
     throw ValueError(str("output folder: ", error.what()));
   }
-  constexpr int kTries = 200;
-  for (int tries = 1; ::flock(folder_->descriptor(), LOCK_EX | LOCK_NB) != 0; ++tries) {
+  constexpr std::chrono::milliseconds kSilence{1000};
+  const auto begin = std::chrono::steady_clock::now();
+  bool is_told = false;
+  while (::flock(folder_->descriptor(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) {
       log_warning(str("output folder ", folder.string(), " can't be locked (", std::strerror(errno),
                       "): let no other run go on there"));
       return;
     }
-    require(tries < kTries, "output folder ", folder.string(),
+    const auto waited = std::chrono::steady_clock::now() - begin;
+    require(waited < patience, "output folder ", folder.string(),
             " is in use: another run is going on there");
+    if (waited > kSilence && !std::exchange(is_told, true)) {
+      log_info(str("output folder ", folder.string(), " is in use; waiting up to ",
+                   std::chrono::ceil<std::chrono::seconds>(patience).count(),
+                   " s for a run that is ending there"));
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }

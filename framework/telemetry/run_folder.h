@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <memory>
@@ -19,13 +20,15 @@ namespace lockstep {
                                                    std::time_t now = std::time(nullptr));
 
 /// While this lock lives, no other run goes on in the folder. The system ends the lock once the
-/// process and all replicas forked from it have ended. Where the folder can't be locked, the
-/// constructor only warns.
+/// process and all replicas forked from it have ended; replicas for which the program was started
+/// again do not hold it. Where the folder can't be locked, the constructor only warns.
 class RunFolderLock {
  public:
   /// Throws ValueError if another run has the lock, or the folder can't be opened. Replicas of a
-  /// run that was just killed get two seconds to end.
-  explicit RunFolderLock(const std::filesystem::path& folder);
+  /// run that was killed may take long to end if they write to a slow disk: waits for them up to
+  /// `patience`, and says so.
+  explicit RunFolderLock(const std::filesystem::path& folder,
+                         std::chrono::milliseconds patience = std::chrono::seconds(30));
 
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return path_; }
 

@@ -86,6 +86,7 @@ void DataParallel::visit_state(const VisitState& visit, std::source_location whe
     training::visit_shard(training::kParameters + all_.all_names[i], all_.all[i], axis_, visit);
   }
   buffers_->visit_state(visit);
+  if (!gradients_ && options_.compression != Compression::none) lay_out(at::Tensor());
   if (gradients_) gradients_->visit_residuals(all_, visit);
   if (axis_index(axis_) == 0) {
     training::visit_number(training::kSteps, random_draws_->steps(), visit);

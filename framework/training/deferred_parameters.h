@@ -16,8 +16,8 @@
 namespace lockstep {
 
 /// Puts the parameters of a module, made layer by layer, on the meta device: the deferred form that
-/// ZeroOptions::initialize is for. Their values are lost, and their memory is freed unless other
-/// tensors share it. Who holds a parameter still holds it.
+/// ZeroOptions::initialize is for. The tensor objects stay the same. Their values go, and so does
+/// their memory unless other tensors share it.
 void defer(torch::nn::Module& module);
 
 }  // namespace lockstep

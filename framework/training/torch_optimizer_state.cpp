@@ -110,13 +110,21 @@ void restore_torch_state(torch::optim::Optimizer& optimizer, const at::Tensor& p
   // A parameter that was never updated had none.
   const bool makes =
       source.has(kOptimizerStep + name) || source.has(kOptimizer + "momentum_buffer/" + name);
+  if (!makes) {
+    auto& states = optimizer.state();
+    states.erase(key_in(states, parameter));
+    return;
+  }
   use_state(optimizer, parameter, makes, [&](const Fields& fields) {
     if (fields.step != nullptr && source.has(kOptimizerStep + name)) {
       restore_number(kOptimizerStep + name, *fields.step, source);
     }
     for (const auto& [field, tensor] : fields.tensors) {
       const std::string whole_name = kOptimizer + field + "/" + name;
-      if (!source.has(whole_name)) continue;
+      if (!source.has(whole_name)) {
+        tensor->reset();
+        continue;
+      }
       if (!tensor->defined()) *tensor = at::zeros_like(parameter.detach());
       (void)restore_whole(whole_name, *tensor, source);
     }

@@ -16,7 +16,7 @@ namespace lockstep::training {
 /// first update. ValueError for LBFGS and optimizers of a program's own.
 void visit_torch_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter,
                        const std::string& name, const VisitState& visit);
-/// Restores it, and leaves what the source does not have.
+/// Restores it. Afterwards the parameter has no state that the source lacks.
 void restore_torch_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter,
                          const std::string& name, const StateSource& source);
 

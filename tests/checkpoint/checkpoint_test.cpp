@@ -281,6 +281,35 @@ TEST_CASE("buffers and DataParallel with a ShardedOptimizer are restored") {
   }
 }
 
+TEST_CASE("a training that goes back to its beginning has the optimizer's state of then: none") {
+  const TemporaryFolder folder;
+  run({.replicas = 2}, [&] {
+    const auto values_after = [&](bool goes_back) {
+      torch::nn::BatchNorm1d model(5);
+      DataParallel parallel(*model, "data", {.compression = Compression::bf16});
+      ShardedOptimizer optimizer(*model, [](std::vector<at::Tensor> own) {
+        return std::make_unique<torch::optim::Adam>(std::move(own),
+                                                    torch::optim::AdamOptions(kRate));
+      });
+      const auto step = [&](std::int64_t at) {
+        const Samples batch = samples(at, axis_index("data") * kBatch, kBatch);
+        parallel.backward(
+            (model->forward(batch.inputs).sum(1, true) - batch.targets).pow(2).mean());
+        optimizer.step();
+      };
+      if (goes_back) {
+        save_checkpoint(folder.path(), {&parallel, &optimizer}, {.step = 0});
+        for (std::int64_t at = 5; at < 8; ++at) step(at);
+        (void)load_checkpoint(folder.path() / "latest", {&parallel, &optimizer});
+      }
+      for (std::int64_t at = 0; at < 3; ++at) step(at);
+      return copies(*model);
+    };
+    expect(first_difference(values_after(true), values_after(false)).empty(),
+           "it goes on otherwise");
+  });
+}
+
 TEST_CASE("several trainings with the same names are saved together, each under its own") {
   const TemporaryFolder folder;
   run({.replicas = 3}, [&] {

@@ -8,6 +8,7 @@
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
+#include <sys/stat.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/batchnorm.h>
 
@@ -169,10 +170,16 @@ TEST_CASE("weights are read from the files of an index") {
   CHECK(refusal(file, module) ==
         file + " says that 'head' is in b.safetensors, which does not have it");
   const std::string no_index = " is no index: expected JSON with a weight_map of tensors to files";
-  for (const std::string map : {"{}", "[]", R"({"head": 1})", R"({"head": "../b.safetensors"})",
-                                R"({"head": "/etc/passwd"})", R"({"head": ""})", "{"}) {
+  for (const std::string map : {"{}", "[]", R"({"head": 1})", R"({"head": ""})", "{"}) {
     CHECK(refusal(index(map), module) == file + no_index);
   }
+  for (const std::string outside : {"../b.safetensors", "/etc/passwd"}) {
+    CHECK(refusal(index(R"({"head": ")" + outside + R"("})"), module) ==
+          file + " names the file '" + outside + "': files must be beside the index");
+  }
+  REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);  // to open it would block
+  CHECK(refusal(index(R"({"head": "pipe"})"), module) ==
+        folder.path("pipe") + " is no regular file");
 }
 
 TEST_CASE("weights are read from a checkpoint, tied and frozen ones and other dtypes too") {
@@ -196,6 +203,12 @@ TEST_CASE("weights are read from a checkpoint, tied and frozen ones and other dt
   }
   load_safetensors(folder.path() / "latest", model);
   CHECK(testing::first_difference(testing::copies(model), expected) == "");
+
+  const fs::path shard = folder.path() / "latest" / "shard-00000-of-00001.safetensors";
+  std::string bytes = testing::read_text(shard);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  testing::write_text(shard, bytes);
+  CHECK_THAT(refusal(folder.path() / "latest", model), ContainsSubstring("is damaged"));
 }
 
 TEST_CASE("a file without weights is refused by name") {
@@ -206,7 +219,8 @@ TEST_CASE("a file without weights is refused by name") {
   CHECK(refusal("/dev/null", module) == "/dev/null is no regular file");
   CHECK_THAT(refusal(folder.write("text", "text"), module),
              ContainsSubstring("text: not a safetensors file: it has 4 bytes"));
-  CHECK_THAT(refusal(folder.path(""), module), ContainsSubstring("manifest.json: No such file"));
+  CHECK_THAT(refusal(folder.path(""), module),
+             ContainsSubstring("is no checkpoint: it has no manifest.json"));
 }
 
 }  // namespace lockstep

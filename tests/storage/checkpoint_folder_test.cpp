@@ -237,8 +237,48 @@ TEST_CASE("checkpoints after a step are set aside, and latest leads to it") {
   CHECK(fs::read_symlink(home.path() / "latest") == "step-00000001");
   CHECK_NOTHROW(CheckpointReader(home.path() / "aside-step-00000003").verify());
   testing::publish_sample(folder, 3);
+  folder.set_best(3);
   CHECK(folder.set_aside_after(1) == 1);
+  CHECK_FALSE(fs::exists(fs::symlink_status(home.path() / "best")));
   CHECK(testing::entries(home.path()) == 4);
+  testing::publish_sample(folder, 2);
+  folder.set_best(1);
+  CHECK(folder.set_aside_after(1) == 1);
+  CHECK(folder.best() == 1);
+}
+
+TEST_CASE("a checkpoint that was about to be replaced or removed gets its name back, if whole") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path());
+  for (const std::int64_t step : {1, 2, 3}) {
+    testing::publish_sample(folder, step);
+    fs::rename(folder.of_step(step),
+               home.path() / (".step-0000000" + std::to_string(step) + ".old.tmp"));
+  }
+  testing::publish_sample(folder, 2);  // the one that has replaced it
+  fs::remove(home.path() / ".step-00000003.old.tmp" / "manifest.json");
+  folder.sweep();
+  CHECK(folder.steps() == Steps{2, 1});
+  verify(folder, 1);
+  CHECK(testing::entries(home.path()) == 3);  // with latest
+}
+
+TEST_CASE("a checkpoint under the name of another step is refused") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path());
+  testing::publish_sample(folder, 1);
+  fs::rename(folder.of_step(1), folder.of_step(2));
+  CHECK_THAT(failure_of([&] { verify(folder, 2); }),
+             ContainsSubstring("step-00000002 has a checkpoint of another step: by "
+                               "manifest.json it is of 1"));
+  fs::rename(folder.of_step(2), home.path() / "good");
+  CHECK_NOTHROW(CheckpointReader(home.path() / "good").verify());
+  CHECK_THAT(failure_of([&] { CheckpointReader(home.path()).verify(); }),
+             ContainsSubstring("is no checkpoint: it has no manifest.json"));
+  fs::remove(home.path() / "latest");
+  fs::create_directory_symlink("good", home.path() / "latest");
+  CHECK_THAT(failure_of([&] { CheckpointReader(home.path()).verify(); }),
+             ContainsSubstring("; did you mean " + home.path("latest") + "?"));
 }
 
 TEST_CASE("several processes begin a checkpoint at once") {

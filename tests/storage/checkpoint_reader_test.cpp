@@ -127,9 +127,9 @@ TEST_CASE("a folder that is no checkpoint is refused by name") {
     return testing::message_of<DataError>([&] { CheckpointReader(home.path() / name); });
   };
   CHECK(refusal("none") == "checkpoint " + home.path("none") + ": No such file or directory");
-  CHECK(refusal("") == home.path("manifest.json") + ": No such file or directory");
+  CHECK(refusal("") == home.path().string() + " is no checkpoint: it has no manifest.json");
   (void)home.write("file", "x");
-  CHECK(refusal("file") == home.path("file/manifest.json") + ": Not a directory");
+  CHECK(refusal("file") == home.path("file") + " is no checkpoint: it has no manifest.json");
   (void)home.write("manifest.json", "{}\n");
   CHECK_THAT(refusal(""), ContainsSubstring(home.path("manifest.json") +
                                             ": not a checkpoint's manifest: it is damaged"));

@@ -71,6 +71,8 @@ TEST_CASE("a safetensors header that would be refused is not written") {
         "safetensors: tensor 'a' is too large");
   CHECK_THAT(refusal({{.name = "\xff", .dtype = "F32", .shape = {1}}}),
              ContainsSubstring("no UTF-8"));
+  CHECK_THAT(refusal({{.name = std::string(100'000'000, 'x'), .dtype = "F32", .shape = {1}}}),
+             ContainsSubstring("and the longest has 100000000"));
 }
 
 TEST_CASE("tensors of a safetensors file are read, whole or in part") {

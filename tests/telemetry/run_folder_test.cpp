@@ -128,8 +128,9 @@ TEST_CASE("a run goes on in its folder, but not beside another", "[telemetry]") 
   {
     const RunFolderLock lock = claim_run_folder(folder, "a: 1\n");
     CHECK(holds_run(folder));
-    CHECK_THROWS_WITH(RunFolderLock(folder), "output folder " + folder.string() +
-                                                 " is in use: another run is going on there");
+    CHECK_THROWS_WITH(
+        RunFolderLock(folder, std::chrono::milliseconds(50)),
+        "output folder " + folder.string() + " is in use: another run is going on there");
   }
   write_text(folder / "result.json", "{}");
   write_text(folder / "metrics.jsonl", "");

@@ -126,8 +126,8 @@ TEST_CASE("train inspect says what a checkpoint holds and what is wrong") {
   CHECK(right.err.empty());
   for (const std::string text :
        {"\nstep        20\nreplicas    2\ncounts      batch 128, ", "\nfigures     elapsed_s ",
-        "\nconfig:\n  model:\n    name: mlp\n", "\nFiles, of 2:\n",
-        "  shard-00000-of-00002.safetensors  ok\n", "\nTensors, of 17:\n",
+        "\nconfig:\n  model:\n    name: mlp\n", "\n2 files:\n",
+        "  shard-00000-of-00002.safetensors  ok\n", "\n17 tensors:\n",
         "  F32             25088  parameters/0.weight  (8, 784)\n"}) {
     CHECK_THAT(right.out, ContainsSubstring(text));
   }

@@ -212,9 +212,10 @@ TEST_CASE("a changed key is named with both values, and refused where it changes
   const Json result = read_json(folder.path() / "run/result.json");
   CHECK(result["steps"] == 28);
   CHECK(metrics_of(folder.path() / "run").back()["samples"] == 768 + 4 * 48);
-  REQUIRE(result["waived"].size() == 2);
-  CHECK_THAT(result["waived"][0].get<std::string>(), contains("among 3"));
-  CHECK_THAT(result["waived"][1].get<std::string>(),
+  REQUIRE(result["waived"].size() == 3);
+  CHECK_THAT(result["waived"][0].get<std::string>(), contains("parallel.compression rounds"));
+  CHECK_THAT(result["waived"][1].get<std::string>(), contains("among 3"));
+  CHECK_THAT(result["waived"][2].get<std::string>(),
              contains("optimizer.lr was 0.0004, is 0.0005"));
 }
 
@@ -245,6 +246,17 @@ TEST_CASE("a run goes on from an earlier checkpoint, and past damaged ones with 
   CHECK_THAT(earlier.err, ContainsSubstring(" of steps after 8: the run makes new ones"));
   CHECK(metrics_of(run) == metrics);
   CHECK(fs::exists(run / "checkpoints/aside-step-00000012"));
+  const Ended through =
+      train(folder.path(), job("accumulation", 24) + Flags{"--resume", "run/checkpoints/latest/"});
+  CHECK(through.status == 0);
+  CHECK_THAT(through.out, ContainsSubstring("from run/checkpoints/step-00000024") &&
+                              ContainsSubstring("there is no step left to train"));
+  REQUIRE(train(folder.path(), job("accumulation", 8) + Flags{"--output", "other"}).status == 0);
+  const Ended elsewhere =
+      train(folder.path(), flags + Flags{"--resume", "other/checkpoints/latest"});
+  CHECK(elsewhere.status == 2);
+  CHECK_THAT(elsewhere.err, ContainsSubstring("output folder run holds a run already, of which "
+                                              "other/checkpoints/latest is no checkpoint"));
   const Ended damaged = train(folder.path(), flags + Flags{"--resume", "run/checkpoints/none"});
   CHECK(damaged.status == 2);
 }
@@ -258,6 +270,7 @@ TEST_CASE("without checkpoints nothing is left, and --resume auto begins anew") 
     INFO(end.err);
     REQUIRE(end.status == 0);
     CHECK(!fs::exists(folder.path() / "run/checkpoints"));
+    CHECK_THAT(end.err, ContainsSubstring("the run begins at its first step"));
     CHECK(metrics_of(folder.path() / "run").size() == 4);
   }
 }

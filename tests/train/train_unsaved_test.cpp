@@ -6,8 +6,10 @@
 #include <string>
 #include <system_error>
 
+#include <linux/capability.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -53,19 +55,27 @@ std::string digest_of(const Ended& end) {
 }
 
 // Runs `body` in a fork, in a folder on a file system of its own with these limits, as root or in a
-// namespace of the user's.
+// namespace of the user's. The folder is mounted on one that is a mount everywhere, so that this
+// can be kept from other processes.
 void on_small_disk(const std::string& limits, const std::function<void(const fs::path&)>& body) {
-  const TemporaryFolder folder;
+  constexpr const char* kFolder = "/dev/shm";
   const Ended end = run_forked([&] {
     const int namespaces = CLONE_NEWNS | (::geteuid() == 0 ? 0 : CLONE_NEWUSER);
     require_done(::unshare(namespaces) == 0, "unshare");
-    require_done(::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "mount");
-    require_done(::mount("none", folder.path().c_str(), "tmpfs", 0, limits.c_str()) == 0, "mount");
-    body(folder.path());
+    require_done(::mount("none", kFolder, nullptr, MS_PRIVATE, nullptr) == 0, "mount");
+    require_done(::mount("none", kFolder, "tmpfs", 0, limits.c_str()) == 0, "mount");
+    body(kFolder);
     return 0;
   });
   INFO(limits << "\n" << end.err);
   CHECK(end.status == 0);
+}
+
+// Programs that this fork of the test starts may write only where permissions let them, also as
+// root.
+void keep_to_permissions() {
+  if (::geteuid() != 0) return;
+  require_done(::prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0) == 0, "prctl");
 }
 
 const std::string& whole_digest() {
@@ -127,12 +137,10 @@ TEST_CASE("a folder that others own or that is gone is an error with its name") 
   const fs::path checkpoints = folder.path() / "run/checkpoints";
   fs::create_directories(checkpoints);
   fs::permissions(checkpoints, fs::perms(0555));
-  // Root may do everything: then the run is nobody's, and the folder root's.
-  fs::permissions(folder.path(), fs::perms::all);
-  fs::permissions(folder.path() / "run", fs::perms::all);
+  constexpr uid_t kNobody = 65534;
+  if (::geteuid() == 0) REQUIRE(::chown(checkpoints.c_str(), kNobody, kNobody) == 0);
   const Ended end = run_forked([&] {
-    constexpr uid_t kNobody = 65534;
-    if (::geteuid() == 0) require_done(::setresuid(kNobody, kNobody, kNobody) == 0, "setresuid");
+    keep_to_permissions();
     const Ended unsaved = train(folder.path(), job());
     expect(unsaved.status == 1 &&
                contains(unsaved.err,
@@ -154,11 +162,8 @@ TEST_CASE(
     const TemporaryFolder folder;
     const fs::path run = folder.path() / "run";
     const fs::path checkpoints = run / "checkpoints";
-    fs::permissions(folder.path(), fs::perms::all);
-    // What runs as nobody, where root may do everything.
     const Ended end = run_forked([&] {
-      constexpr uid_t kNobody = 65534;
-      if (::geteuid() == 0) require_done(::setresuid(kNobody, kNobody, kNobody) == 0, "setresuid");
+      keep_to_permissions();
       const Flags flags = job() + set("trainer.steps=3000 checkpoint.on_error=" + on_error);
       ChildProgram program(train_command(flags), folder.path());
       require_done(eventually([&] { return fs::exists(checkpoints / "latest"); }), "no checkpoint");

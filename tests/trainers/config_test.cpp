@@ -413,6 +413,7 @@ TEST_CASE("all problems of a config are told at once, those of the flags behind 
 TEST_CASE("a section may be written as the value of its first key, if the table says so") {
   CHECK(parse(kNames + "checkpoint: none").checkpoint.save == CheckpointOptions::Save::none);
   CHECK(parse(kNames + "checkpoint: {save: none}") == parse(kNames + "checkpoint: none"));
+  CHECK(parse(kNames, {"checkpoint=none"}) == parse(kNames + "checkpoint: none"));
   CHECK_THAT(error_of("checkpoint: nothing"),
              StartsWith("c.yaml:3:13: checkpoint.save: must be one of state, none, is "));
 }

@@ -110,7 +110,8 @@ TEST_CASE("at start, load and save a replica has no more than its share and one 
       predicted_checkpoint(shapes, stage3(kSize), placement).largest.checkpoint;
   CHECK(use.parameters == kWhole / 4);
   CHECK(use.initialization == 4 * kSize);
-  CHECK(copy == kWhole / 4);
+  CHECK(copy >= kWhole / 4);
+  CHECK(copy <= kWhole / 4 + 8 * (kBlocks + 1));  // counts of steps
   const std::int64_t start = use.at_start() + kSlack;
   REQUIRE(start < kWhole);
   const Work nothing = [](ZeroTrainer&) {};
