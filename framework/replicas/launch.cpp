@@ -302,7 +302,7 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
 replicas::JobEnd run_processes(const ReplicaFunction& function, const LaunchOptions& options,
                                const replicas::LaunchCall& call, std::int64_t restart) {
   const auto count = static_cast<int>(options.workers);
-  const replicas::Descriptor memory(comm::HostMemory::make_memory(count));
+  const Descriptor memory(comm::HostMemory::make_memory(count));
   std::vector<replicas::WorkerProcess> workers;
   const replicas::StopsHeld held;
   try {
@@ -409,7 +409,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   const ThreadsStop stop(options.on_stop);
   const auto store = std::make_shared<comm::MemoryStore>();
   const auto count = static_cast<int>(options.workers);
-  const replicas::Descriptor descriptor(comm::HostMemory::make_memory(count));
+  const Descriptor descriptor(comm::HostMemory::make_memory(count));
   const auto memory = std::make_shared<comm::HostMemory>(count, descriptor.get());
   auto reports = replicas::make_pipe();  // of processes that replicas have forked
   std::string reported;                  // what came in it

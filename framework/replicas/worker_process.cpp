@@ -85,10 +85,6 @@ std::vector<std::string> command_line() {
 
 }  // namespace
 
-void Descriptor::close() noexcept {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
-
 std::pair<Descriptor, Descriptor> make_pipe(int flags) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC | flags) != 0) {

@@ -10,29 +10,12 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include "framework/base/descriptor.h"
 #include "framework/base/shard.h"
 
 namespace lockstep::replicas {
 
 // A worker of a launched job as a process: how the launcher starts it, and what it does.
-
-/// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) noexcept : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() { close(); }
-  [[nodiscard]] int get() const noexcept { return fd_; }
-  [[nodiscard]] bool open() const noexcept { return fd_ >= 0; }
-  void close() noexcept;
-
- private:
-  int fd_;
-};
 
 /// Two ends that close on exec: what is written to the second is read from the first. `flags` as
 /// pipe2(2) takes them. Throws CommError.

@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 const std::vector<std::string> kLayers{"base",   "storage",  "reduce", "watch",       "comm",
                                        "groups", "tree",     "axes",   "collectives", "replicas",
                                        "optim",  "training", "data",   "checkpoint",  "telemetry"};
-// Folders in comm/: neither includes the other.
-const std::vector<std::string> kBackends{"shared", "gloo"};
+// Folders in comm/: none includes another.
+const std::vector<std::string> kBackends{"shared", "gloo", "network"};
 
 std::size_t place_of(const std::string& folder) {
   const auto found = std::find(kLayers.begin(), kLayers.end(), folder);

@@ -36,9 +36,9 @@ constexpr std::size_t kLastLines = 8;
 
 // Open in both directions: neither opening nor reading then depends on who else has it open. It
 // closes with this process, however that ends, which the replicas see as the end of their commands.
-replicas::Descriptor make_fifo(const fs::path& path) {
-  replicas::Descriptor fifo(
-      ::mkfifo(path.c_str(), 0600) == 0 ? ::open(path.c_str(), O_RDWR | O_CLOEXEC) : -1);
+Descriptor make_fifo(const fs::path& path) {
+  Descriptor fifo(::mkfifo(path.c_str(), 0600) == 0 ? ::open(path.c_str(), O_RDWR | O_CLOEXEC)
+                                                    : -1);
   if (!fifo.open()) throw Error(str("cannot make ", path, ": ", std::strerror(errno)));
   return fifo;
 }
@@ -62,7 +62,7 @@ Workers::Workers(const Workplace& workplace, const System& system, std::int64_t 
       replicas_(system.replicas > 0 ? system.replicas : replicas),
       links_(system.one_controller ? 1 : static_cast<std::size_t>(replicas_)),
       folder_(workplace.make_folder()) {
-  output_ = replicas::Descriptor(
+  output_ = Descriptor(
       ::open((folder_ / "output").c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600));
   answers_ = make_fifo(folder_ / "answers");
   for (std::size_t rank = 0; rank < links_; ++rank) {
@@ -70,8 +70,7 @@ Workers::Workers(const Workplace& workplace, const System& system, std::int64_t 
   }
   for (const Program& program : system.programs(replicas_, folder_)) {
     const pid_t pid = start(program, output_.get());
-    processes_.push_back(
-        {pid, replicas::Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))});
+    processes_.push_back({pid, Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))});
     if (!processes_.back().handle.open()) fail(str("cannot be watched: ", std::strerror(errno)));
   }
 }
@@ -164,7 +163,7 @@ std::vector<std::string> Workers::await_answers(const std::string& expected) {
 
 std::vector<std::string> Workers::ask(const std::string& request, const std::string& expected) {
   const std::string line = request + "\n";
-  for (const replicas::Descriptor& command : commands_) {
+  for (const Descriptor& command : commands_) {
     if (::write(command.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
       fail(str("cannot be asked: ", std::strerror(errno)));
     }

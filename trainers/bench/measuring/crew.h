@@ -49,7 +49,7 @@ class Workers {
  private:
   struct Process {
     pid_t pid = -1;
-    replicas::Descriptor handle;  // a pidfd: readable once it has ended
+    Descriptor handle;  // a pidfd: readable once it has ended
   };
 
   std::vector<std::string> ask(const std::string& request, const std::string& expected);
@@ -63,9 +63,9 @@ class Workers {
   std::int64_t replicas_;
   std::size_t links_;  // replicas that are asked
   std::filesystem::path folder_;
-  replicas::Descriptor output_;
-  replicas::Descriptor answers_;
-  std::vector<replicas::Descriptor> commands_;
+  Descriptor output_;
+  Descriptor answers_;
+  std::vector<Descriptor> commands_;
   std::vector<Process> processes_;
   std::string received_;
   std::chrono::milliseconds patience_;

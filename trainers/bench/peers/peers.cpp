@@ -104,7 +104,7 @@ std::vector<Program> torch_replicas(const Words& command, std::int64_t replicas,
 
 // A TCP port that nobody listens at.
 int free_port() {
-  const replicas::Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -1,0 +1,486 @@
+#include "framework/comm/network/link.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "framework/base/descriptor.h"
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// The greeting, in this order; all sizes are fixed, so that nobody can make another wait for more:
+//   listener to connector   kProtocol, job, nonce
+//   connector to listener   kProtocol, nonce, Mac("connector", job, both nonces)
+//   listener to connector   an Answer, Mac("listener", job, both nonces)
+// The key of what follows is Mac("link", job, both nonces).
+constexpr std::string_view kProtocol = "lockstep link 1\n";
+using Nonce = std::array<std::byte, 32>;
+constexpr std::size_t kGreetingBytes = kProtocol.size() + sizeof(JobId) + sizeof(Nonce);
+constexpr std::size_t kProofBytes = kProtocol.size() + sizeof(Nonce) + sizeof(Mac);
+constexpr std::size_t kAnswerBytes = 1 + sizeof(Mac);
+enum class Answer : unsigned char { welcome = 1, wrong_secret = 2 };
+
+// A message: its length in 4 bytes, the lowest first, the text, its Mac.
+constexpr std::size_t kLengthBytes = 4;
+
+constexpr milliseconds kPauseBetweenTries{50};
+constexpr milliseconds kRest{100};
+
+Nonce new_nonce() {
+  Nonce nonce{};
+  fill_randomly(nonce);
+  return nonce;
+}
+
+template <std::size_t N>
+std::string_view text_of(const std::array<std::byte, N>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), N};
+}
+
+template <std::size_t N>
+std::array<std::byte, N> take(std::string_view& text) {
+  std::array<std::byte, N> bytes{};
+  std::memcpy(bytes.data(), text.data(), N);
+  text.remove_prefix(N);
+  return bytes;
+}
+
+ConstBytes bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+// What both ends know once they have greeted each other.
+struct Greeted {
+  JobId job;
+  Nonce of_listener;
+  Nonce of_connector;
+};
+
+// All labels have the same length.
+Mac greeting_mac(const Secret& secret, std::string_view label, const Greeted& greeted) {
+  return secret.mac({bytes_of(label), greeted.job, greeted.of_listener, greeted.of_connector});
+}
+constexpr std::string_view kConnectorLabel = "connector";
+constexpr std::string_view kListenerLabel = "listener ";
+constexpr std::string_view kLinkLabel = "link     ";
+
+// Small messages do not wait for more.
+void send_at_once(int descriptor) {
+  const int on = 1;
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+std::string address_text(const sockaddr_storage& address, socklen_t length, bool with_port) {
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> port{};
+  if (::getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, host.data(), host.size(),
+                    port.data(), port.size(), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "an unknown address";
+  }
+  if (!with_port) return host.data();
+  return HostAndPort{host.data(), static_cast<std::uint16_t>(std::stoi(port.data()))}.text();
+}
+
+// The addresses of a host, released at the end.
+class Addresses {
+ public:
+  Addresses(const HostAndPort& at, int flags) {
+    addrinfo hints{};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = flags | AI_NUMERICSERV;
+    error_ = ::getaddrinfo(at.host.c_str(), std::to_string(at.port).c_str(), &hints, &first_);
+  }
+  ~Addresses() {
+    if (first_ != nullptr) ::freeaddrinfo(first_);
+  }
+  Addresses(const Addresses&) = delete;
+  Addresses& operator=(const Addresses&) = delete;
+
+  // getaddrinfo()'s.
+  [[nodiscard]] int error() const noexcept { return error_; }
+  [[nodiscard]] const addrinfo* first() const noexcept { return first_; }
+
+ private:
+  addrinfo* first_ = nullptr;
+  int error_;
+};
+
+// Waits for events. False once the deadline is over.
+bool wait_for(int descriptor, short events, Clock::time_point deadline) {
+  for (;;) {
+    const auto rest = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    if (rest.count() <= 0) return false;
+    pollfd polled{descriptor, events, 0};
+    if (::poll(&polled, 1, static_cast<int>(rest.count())) > 0) return true;
+  }
+}
+
+// An errno, or 0; ETIMEDOUT once the deadline is over.
+int connect_one(int descriptor, const addrinfo& to, Clock::time_point deadline) {
+  if (::connect(descriptor, to.ai_addr, to.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  if (!wait_for(descriptor, POLLOUT, deadline)) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof error;
+  return ::getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+}
+
+bool send_all(int descriptor, std::string_view text, Clock::time_point deadline) {
+  while (!text.empty()) {
+    const ssize_t count = ::send(descriptor, text.data(), text.size(), MSG_NOSIGNAL);
+    if (count > 0) {
+      text.remove_prefix(static_cast<std::size_t>(count));
+    } else if (errno == EAGAIN) {
+      if (!wait_for(descriptor, POLLOUT, deadline)) return false;
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+enum class Received { all, closed, late };
+
+Received receive_all(int descriptor, std::string& text, Clock::time_point deadline) {
+  for (std::size_t have = 0; have < text.size();) {
+    const ssize_t count = ::recv(descriptor, text.data() + have, text.size() - have, 0);
+    if (count > 0) {
+      have += static_cast<std::size_t>(count);
+    } else if (count < 0 && errno == EAGAIN) {
+      if (!wait_for(descriptor, POLLIN, deadline)) return Received::late;
+    } else if (count == 0 || errno != EINTR) {
+      return Received::closed;
+    }
+  }
+  return Received::all;
+}
+
+}  // namespace
+
+JobId new_job_id() {
+  JobId id{};
+  fill_randomly(id);
+  return id;
+}
+
+HostAndPort HostAndPort::parse(std::string_view text) {
+  const auto refuse = [&] {
+    throw ValueError(
+        str("'", cut(std::string(text)), "' is no HOST:PORT, such as node0:29500 or [::1]:29500"));
+  };
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) refuse();
+  std::string_view host = text.substr(0, colon);
+  const std::string_view port = text.substr(colon + 1);
+  const bool is_bracketed = host.starts_with('[') && host.ends_with(']');
+  if (is_bracketed) host = host.substr(1, host.size() - 2);
+  if (host.empty() || (!is_bracketed && host.find(':') != std::string_view::npos)) refuse();
+  HostAndPort parsed{std::string(host), 0};
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), parsed.port);
+  if (error != std::errc() || end != port.data() + port.size()) refuse();
+  return parsed;
+}
+
+std::string HostAndPort::text() const {
+  const bool is_bracketed = host.find(':') != std::string::npos;
+  return is_bracketed ? str("[", host, "]:", port) : str(host, ":", port);
+}
+
+Link::Link(Descriptor socket, std::string peer, const JobId& job, const Secret& key, End own)
+    : socket_(std::move(socket)), peer_(std::move(peer)), job_(job), key_(key), own_(own) {}
+
+pollfd Link::polled() const noexcept {
+  const bool sends = out_begin_ < out_.size();
+  return {socket_.get(), static_cast<short>(sends ? POLLIN | POLLOUT : POLLIN), 0};
+}
+
+void Link::close(std::string why) noexcept {
+  if (!is_open()) return;
+  socket_.close();
+  why_closed_ = std::move(why);
+}
+
+Mac Link::mac_of(End sender, std::uint64_t number, std::string_view message) const {
+  return key_.mac({std::as_bytes(std::span(&sender, 1)), std::as_bytes(std::span(&number, 1)),
+                   bytes_of(message)});
+}
+
+void Link::send(std::string_view message) {
+  require(message.size() <= kLongestMessage, "link: a message of ", message.size(),
+          " bytes, and the longest has ", kLongestMessage);
+  if (!is_open()) return;
+  if (out_.size() - out_begin_ + message.size() > kMostQueued) {
+    return close("the other end does not read");
+  }
+  for (std::size_t i = 0; i < kLengthBytes; ++i) {
+    out_ += static_cast<char>(message.size() >> (8 * i) & 0xff);
+  }
+  out_ += message;
+  out_ += text_of(mac_of(own_, sent_++, message));
+}
+
+void Link::progress() {
+  send_queued();
+  receive_more();
+}
+
+void Link::send_queued() {
+  while (is_open() && out_begin_ < out_.size()) {
+    const ssize_t count =
+        ::send(socket_.get(), out_.data() + out_begin_, out_.size() - out_begin_, MSG_NOSIGNAL);
+    if (count >= 0) {
+      out_begin_ += static_cast<std::size_t>(count);
+    } else if (errno == EAGAIN) {
+      break;
+    } else if (errno != EINTR) {
+      close(std::strerror(errno));
+    }
+  }
+  out_.erase(0, std::exchange(out_begin_, 0));
+}
+
+void Link::receive_more() {
+  std::array<char, 65536> buffer{};
+  // A fast sender does not hold up the rest of the loop.
+  constexpr int kMostReads = 16;
+  for (int reads = 0; is_open() && reads < kMostReads; ++reads) {
+    const ssize_t count = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);
+    if (count > 0) {
+      in_.append(buffer.data(), static_cast<std::size_t>(count));
+      take_messages();
+    } else if (count == 0) {
+      close("the other end has closed it");
+    } else if (errno == EAGAIN) {
+      return;
+    } else if (errno != EINTR) {
+      close(std::strerror(errno));
+    }
+  }
+}
+
+void Link::take_messages() {
+  std::string_view rest = in_;
+  while (rest.size() >= kLengthBytes) {
+    std::size_t length = 0;
+    for (std::size_t i = 0; i < kLengthBytes; ++i) {
+      length |= static_cast<std::size_t>(static_cast<unsigned char>(rest[i])) << (8 * i);
+    }
+    if (length > kLongestMessage) return close("a message was damaged on the way");
+    if (rest.size() < kLengthBytes + length + sizeof(Mac)) break;
+    rest.remove_prefix(kLengthBytes);
+    const std::string_view message = rest.substr(0, length);
+    rest.remove_prefix(length);
+    const End other = own_ == End::listener ? End::connector : End::listener;
+    if (!is_same(take<sizeof(Mac)>(rest), mac_of(other, received_++, message))) {
+      return close("a message was damaged on the way");
+    }
+    messages_.emplace_back(message);
+  }
+  in_.erase(0, in_.size() - rest.size());
+}
+
+std::optional<std::string> Link::receive() {
+  if (messages_.empty()) return std::nullopt;
+  std::string message = std::move(messages_.front());
+  messages_.pop_front();
+  return message;
+}
+
+std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milliseconds timeout,
+                              const std::optional<JobId>& job) {
+  const auto deadline = Clock::now() + timeout;
+  std::string last = "nobody answers";
+  for (;; std::this_thread::sleep_for(kPauseBetweenTries)) {
+    if (Clock::now() >= deadline) {
+      throw Timeout(
+          str("no connection to ", to.text(), " within ", timeout.count(), " ms: ", last));
+    }
+    const Addresses addresses(to, 0);
+    if (addresses.error() != 0 && addresses.error() != EAI_AGAIN) {
+      throw CommError(str(to.host, ": ", ::gai_strerror(addresses.error())));
+    }
+    if (addresses.error() != 0) last = ::gai_strerror(addresses.error());
+    for (const addrinfo* each = addresses.first(); each != nullptr; each = each->ai_next) {
+      Descriptor socket(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      if (socket.get() < 0) throw CommError(str("cannot make a socket: ", std::strerror(errno)));
+      if (const int error = connect_one(socket.get(), *each, deadline)) {
+        last = std::strerror(error);
+        continue;
+      }
+      send_at_once(socket.get());
+      std::string greeting(kGreetingBytes, '\0');
+      const Received got = receive_all(socket.get(), greeting, deadline);
+      if (got != Received::all) {  // it may be ending, or overrun by strangers: try again
+        last = got == Received::late ? "it does not greet" : "it closes the connection";
+        continue;
+      }
+      std::string_view rest = greeting;
+      if (!rest.starts_with(kProtocol)) {
+        throw CommError(str(to.text(), " is no Lockstep launcher of this version"));
+      }
+      rest.remove_prefix(kProtocol.size());
+      Greeted greeted{.job = take<sizeof(JobId)>(rest),
+                      .of_listener = take<sizeof(Nonce)>(rest),
+                      .of_connector = new_nonce()};
+      if (job && greeted.job != *job) throw CommError(str(to.text(), " is of another job"));
+      std::string proof(kProtocol);
+      proof += text_of(greeted.of_connector);
+      proof += text_of(greeting_mac(secret, kConnectorLabel, greeted));
+      std::string answer(kAnswerBytes, '\0');
+      if (!send_all(socket.get(), proof, deadline) ||
+          receive_all(socket.get(), answer, deadline) != Received::all) {
+        last = "it does not answer";
+        continue;
+      }
+      rest = answer;
+      rest.remove_prefix(1);
+      if (answer[0] != static_cast<char>(Answer::welcome) ||
+          !is_same(take<sizeof(Mac)>(rest), greeting_mac(secret, kListenerLabel, greeted))) {
+        throw CommError(str(to.text(), " has another secret"));
+      }
+      const Secret key(greeting_mac(secret, kLinkLabel, greeted));
+      return std::unique_ptr<Link>(
+          new Link(std::move(socket), to.text(), greeted.job, key, Link::End::connector));
+    }
+  }
+}
+
+// A connection that has not proved the secret.
+struct Listener::Stranger {
+  Descriptor socket;
+  std::string address;
+  std::string peer;
+  Clock::time_point deadline;
+  Nonce nonce = new_nonce();
+  std::string proof = {};
+};
+
+Listener::Listener(const HostAndPort& at, const Secret& secret, const JobId& job, Limits limits)
+    : secret_(secret), job_(job), limits_(limits) {
+  const auto fail = [&](const char* why) {
+    throw CommError(str("cannot listen on ", at.text(), ": ", why));
+  };
+  const Addresses addresses(at, AI_PASSIVE);
+  if (addresses.error() != 0) fail(::gai_strerror(addresses.error()));
+  const addrinfo& first = *addresses.first();
+  Descriptor socket(::socket(first.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (socket.get() < 0 ||
+      ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(socket.get(), first.ai_addr, first.ai_addrlen) != 0 ||
+      ::listen(socket.get(), SOMAXCONN) != 0 ||
+      ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    fail(std::strerror(errno));
+  }
+  port_ = ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                                              : reinterpret_cast<sockaddr_in&>(address).sin_port);
+  socket_ = std::move(socket);
+}
+
+Listener::~Listener() = default;
+
+void Listener::add_polled(std::vector<pollfd>& polled) const {
+  if (!rests_until_) polled.push_back({socket_.get(), POLLIN, 0});
+  for (const Stranger& stranger : strangers_) polled.push_back({stranger.socket.get(), POLLIN, 0});
+}
+
+milliseconds Listener::when() const {
+  auto next = rests_until_.value_or(Clock::time_point::max());
+  if (!strangers_.empty()) next = std::min(next, strangers_.front().deadline);
+  if (next == Clock::time_point::max()) return milliseconds::max();
+  return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(next - Clock::now()));
+}
+
+std::vector<std::unique_ptr<Link>> Listener::progress() {
+  if (rests_until_ && Clock::now() >= *rests_until_) rests_until_.reset();
+  if (!rests_until_) accept_all();
+  std::vector<std::unique_ptr<Link>> proved;
+  std::erase_if(strangers_, [&](Stranger& stranger) { return examine(stranger, proved); });
+  return proved;
+}
+
+void Listener::accept_all() {
+  // So many at once, that a flood does not hold up the rest of the loop.
+  for (std::size_t i = 0; i < limits_.most_unproved; ++i) {
+    sockaddr_storage address{};
+    socklen_t length = sizeof address;
+    const int accepted = ::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length,
+                                   SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (accepted < 0) {
+      const bool lacks = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      if (lacks) rests_until_ = Clock::now() + kRest;
+      if (lacks || errno == EAGAIN) return;
+      continue;  // it has gone already
+    }
+    Descriptor socket(accepted);
+    if (strangers_.size() >= limits_.most_unproved) make_room();
+    send_at_once(accepted);
+    Stranger& stranger = strangers_.emplace_back(
+        Stranger{.socket = std::move(socket),
+                 .address = address_text(address, length, /*with_port=*/false),
+                 .peer = address_text(address, length, /*with_port=*/true),
+                 .deadline = Clock::now() + limits_.patience});
+    std::string greeting(kProtocol);
+    greeting += text_of(job_);
+    greeting += text_of(stranger.nonce);
+    // A fresh connection takes so much; where it does not, the other end hears nothing and goes.
+    (void)::send(stranger.socket.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL);
+  }
+}
+
+void Listener::make_room() {
+  std::map<std::string_view, std::size_t> count;
+  for (const Stranger& stranger : strangers_) ++count[stranger.address];
+  const auto most =
+      std::ranges::max_element(count, {}, [](const auto& each) { return each.second; });
+  strangers_.erase(std::ranges::find(strangers_, most->first, &Stranger::address));
+}
+
+bool Listener::examine(Stranger& stranger, std::vector<std::unique_ptr<Link>>& proved) {
+  const int socket = stranger.socket.get();
+  while (stranger.proof.size() < kProofBytes) {
+    std::array<char, kProofBytes> buffer{};
+    const ssize_t count = ::recv(socket, buffer.data(), kProofBytes - stranger.proof.size(), 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return Clock::now() >= stranger.deadline;
+    if (count <= 0) return true;
+    stranger.proof.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+  std::string_view rest = stranger.proof;
+  if (!rest.starts_with(kProtocol)) return true;
+  rest.remove_prefix(kProtocol.size());
+  const Greeted greeted{
+      .job = job_, .of_listener = stranger.nonce, .of_connector = take<sizeof(Nonce)>(rest)};
+  const bool is_right =
+      is_same(take<sizeof(Mac)>(rest), greeting_mac(secret_, kConnectorLabel, greeted));
+  std::string answer(1, static_cast<char>(is_right ? Answer::welcome : Answer::wrong_secret));
+  answer += text_of(is_right ? greeting_mac(secret_, kListenerLabel, greeted) : Mac{});
+  (void)::send(socket, answer.data(), answer.size(), MSG_NOSIGNAL);
+  if (!is_right) return true;
+  const Secret key(greeting_mac(secret_, kLinkLabel, greeted));
+  proved.emplace_back(
+      new Link(std::move(stranger.socket), stranger.peer, job_, key, Link::End::listener));
+  return true;
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <poll.h>
+
+#include "framework/base/descriptor.h"
+#include "framework/comm/network/secret.h"
+
+namespace lockstep::comm {
+
+/// Which of a user's jobs: random.
+using JobId = std::array<std::byte, 16>;
+[[nodiscard]] JobId new_job_id();
+
+/// A host by its name or address, and a port.
+struct HostAndPort {
+  std::string host;
+  std::uint16_t port = 0;
+
+  /// "node0:29500", "[::1]:29500". ValueError, naming the text and the rule, for another form.
+  [[nodiscard]] static HostAndPort parse(std::string_view text);
+  [[nodiscard]] std::string text() const;
+};
+
+/// One end of a TCP connection between two launchers of a job. Both have proved that they know the
+/// secret. It carries whole messages, in order. Each has a Mac: what was changed, left out,
+/// repeated or put in on the way closes the link. Messages can be read on the way. No method
+/// blocks. For one thread, which polls.
+class Link {
+ public:
+  /// Bytes of a message, and of all that wait to be sent.
+  static constexpr std::size_t kLongestMessage = std::size_t{1} << 20;
+  static constexpr std::size_t kMostQueued = std::size_t{64} << 20;
+
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  /// What to poll for; a negative descriptor once it is closed.
+  [[nodiscard]] pollfd polled() const noexcept;
+  /// Queues a message. progress() sends it. Too many close the link. ValueError if it is too long.
+  void send(std::string_view message);
+  /// Sends and receives what can be now.
+  void progress();
+  /// The next message that has come.
+  [[nodiscard]] std::optional<std::string> receive();
+
+  [[nodiscard]] bool is_open() const noexcept { return socket_.open(); }
+  /// What has closed it.
+  [[nodiscard]] const std::string& why_closed() const noexcept { return why_closed_; }
+  /// For people: the other end's address and port.
+  [[nodiscard]] const std::string& peer() const noexcept { return peer_; }
+  [[nodiscard]] const JobId& job() const noexcept { return job_; }
+
+ private:
+  friend class Listener;
+  friend std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret,
+                                       std::chrono::milliseconds timeout,
+                                       const std::optional<JobId>& job);
+  enum class End : unsigned char { listener, connector };
+
+  Link(Descriptor socket, std::string peer, const JobId& job, const Secret& key, End own);
+  void close(std::string why) noexcept;
+  void send_queued();
+  void receive_more();
+  void take_messages();
+  [[nodiscard]] Mac mac_of(End sender, std::uint64_t number, std::string_view message) const;
+
+  Descriptor socket_;
+  std::string peer_;
+  JobId job_;
+  Secret key_;  // of this connection alone
+  End own_;
+  std::uint64_t sent_ = 0;
+  std::uint64_t received_ = 0;
+  std::string out_;
+  std::size_t out_begin_ = 0;
+  std::string in_;
+  std::deque<std::string> messages_;
+  std::string why_closed_;
+};
+
+/// Connects to a Listener. One that is not there yet is tried again until `timeout` is over. With
+/// `job` it must be of that job. Throws Timeout, and CommError if the name is not known, or if the
+/// other end is no Lockstep, or has another secret, job or version of the protocol.
+[[nodiscard]] std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret,
+                                            std::chrono::milliseconds timeout,
+                                            const std::optional<JobId>& job = std::nullopt);
+
+/// Where launchers of a job connect. Strangers get no further than a greeting, in bounded memory
+/// and time: when too many are there, the oldest of the address that has the most goes. No method
+/// blocks. For one thread, which polls.
+class Listener {
+ public:
+  struct Limits {
+    std::size_t most_unproved = 64;            ///< connections that have not proved the secret
+    std::chrono::milliseconds patience{5000};  ///< for the proof
+  };
+
+  /// Listens on an address of this host; port 0 is any that is free. CommError, naming the address
+  /// and the reason, if that is not possible.
+  Listener(const HostAndPort& at, const Secret& secret, const JobId& job, Limits limits);
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+  /// Adds what to poll for, until when() at most.
+  void add_polled(std::vector<pollfd>& polled) const;
+  /// How long until something is to be done though nothing has come.
+  [[nodiscard]] std::chrono::milliseconds when() const;
+  /// Goes on with what can be done now. Returns the links that have been proved.
+  [[nodiscard]] std::vector<std::unique_ptr<Link>> progress();
+  /// Connections that have not proved the secret.
+  [[nodiscard]] std::size_t unproved() const noexcept { return strangers_.size(); }
+
+ private:
+  struct Stranger;
+
+  void accept_all();
+  void make_room();
+  // Whether it is done with: proved, or not to be.
+  bool examine(Stranger& stranger, std::vector<std::unique_ptr<Link>>& proved);
+
+  Secret secret_;
+  JobId job_;
+  Limits limits_;
+  Descriptor socket_;
+  std::uint16_t port_ = 0;
+  std::list<Stranger> strangers_;                                     // from the oldest on
+  std::optional<std::chrono::steady_clock::time_point> rests_until_;  // for want of descriptors
+};
+
+}  // namespace lockstep::comm

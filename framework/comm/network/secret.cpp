@@ -1,0 +1,134 @@
+#include "framework/comm/network/secret.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <system_error>
+
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/storage/file.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep::comm {
+namespace {
+
+constexpr std::string_view kDigits = "0123456789abcdef";
+constexpr std::size_t kFileBytes = 2 * Secret::kBytes + 1;
+
+std::string text_of(const std::array<std::byte, Secret::kBytes>& bytes) {
+  std::string text;
+  for (const std::byte byte : bytes) {
+    text += kDigits[std::to_integer<std::size_t>(byte) >> 4];
+    text += kDigits[std::to_integer<std::size_t>(byte) & 15];
+  }
+  return text + '\n';
+}
+
+[[noreturn]] void refuse(const fs::path& file, const std::string& why) {
+  throw DataError(str("the secret ", file.string(), " ", why));
+}
+
+// Each folder that is missing, for this user alone.
+void make_folders(const fs::path& folder) {
+  std::error_code error;
+  if (folder.empty() || fs::is_directory(folder, error)) return;
+  make_folders(folder.parent_path());
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw DataError(str(folder.string(), " can't be made: ", std::strerror(errno)));
+  }
+}
+
+}  // namespace
+
+bool is_same(const Mac& a, const Mac& b) noexcept {
+  return ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+void fill_randomly(Bytes bytes) {
+  if (::RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()),
+                   static_cast<int>(bytes.size())) != 1) {
+    throw Error("the system has no random bytes");
+  }
+}
+
+Secret::~Secret() {
+  ::OPENSSL_cleanse(bytes_.data(), bytes_.size());
+}
+
+Secret Secret::read(const fs::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0)
+    refuse(file, str("can't be read: ", std::strerror(errno)));
+  if (!S_ISREG(status.st_mode)) refuse(file, "is no regular file");
+  if (status.st_uid != ::geteuid()) refuse(file, "belongs to another user");
+  if ((status.st_mode & 077) != 0) refuse(file, "may be read by others: chmod 600 it");
+  std::string text(kFileBytes, '\0');
+  try {
+    const File opened(file, O_RDONLY);
+    if (opened.size() != kFileBytes) text.clear();
+    opened.read(0, std::as_writable_bytes(std::span(text)));
+  } catch (const Error& error) {
+    throw DataError(error.what());
+  }
+  std::array<std::byte, kBytes> bytes{};
+  bool is_right = text.size() == kFileBytes && text.back() == '\n';
+  for (std::size_t i = 0; is_right && i < kBytes; ++i) {
+    const std::size_t high = kDigits.find(text[2 * i]);
+    const std::size_t low = kDigits.find(text[2 * i + 1]);
+    is_right = high < kDigits.size() && low < kDigits.size();
+    if (is_right) bytes[i] = static_cast<std::byte>(high << 4 | low);
+  }
+  ::OPENSSL_cleanse(text.data(), text.size());
+  if (!is_right) refuse(file, str("has not ", 2 * kBytes, " hexadecimal digits and a newline"));
+  return Secret(bytes);
+}
+
+Secret Secret::read_or_make(const fs::path& file) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(file, error))) {
+    make_folders(file.parent_path());
+    std::array<std::byte, kBytes> bytes{};
+    fill_randomly(bytes);
+    NewFile made(file, 0600);
+    made.write(text_of(bytes));
+    (void)made.publish();  // or another process has made it meanwhile
+  }
+  return read(file);
+}
+
+fs::path Secret::default_file() {
+  const char* const config = std::getenv("XDG_CONFIG_HOME");
+  if (config != nullptr && *config == '/') return fs::path(config) / "lockstep" / "secret";
+  const char* const home = std::getenv("HOME");
+  if (home == nullptr || *home != '/') {
+    throw DataError("neither XDG_CONFIG_HOME nor HOME says where the user's secret is");
+  }
+  return fs::path(home) / ".config" / "lockstep" / "secret";
+}
+
+Mac Secret::mac(std::initializer_list<ConstBytes> parts) const {
+  std::string text;
+  for (const ConstBytes part : parts) {
+    text.append(reinterpret_cast<const char*>(part.data()), part.size());
+  }
+  Mac mac{};
+  unsigned size = 0;
+  const auto* const made = ::HMAC(::EVP_sha256(), bytes_.data(), static_cast<int>(bytes_.size()),
+                                  reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+                                  reinterpret_cast<unsigned char*>(mac.data()), &size);
+  if (made == nullptr || size != mac.size()) throw Error("libcrypto can't make an HMAC");
+  return mac;
+}
+
+}  // namespace lockstep::comm

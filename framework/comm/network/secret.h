@@ -1,0 +1,49 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <filesystem>
+#include <initializer_list>
+#include <string>
+
+#include "framework/base/bytes.h"
+
+namespace lockstep::comm {
+
+/// A keyed checksum that only who has the key can make: HMAC-SHA-256 (RFC 2104).
+using Mac = std::array<std::byte, 32>;
+
+/// Whether two are the same, in a time that does not tell where they differ.
+[[nodiscard]] bool is_same(const Mac& a, const Mac& b) noexcept;
+
+/// `bytes` that nobody can guess. Error if the system has none.
+void fill_randomly(Bytes bytes);
+
+/// 32 bytes by which the hosts of a user's jobs know each other. It is never printed.
+class Secret {
+ public:
+  static constexpr std::size_t kBytes = 32;
+
+  explicit Secret(const std::array<std::byte, kBytes>& bytes) : bytes_(bytes) {}
+  ~Secret();
+  Secret(const Secret&) = default;
+  Secret& operator=(const Secret&) = default;
+
+  /// The secret in `file`: 64 hexadecimal digits and a newline. DataError, naming the file and the
+  /// rule, if it is missing, holds something else, belongs to another user, or others may read it.
+  [[nodiscard]] static Secret read(const std::filesystem::path& file);
+  /// The same; a file that is missing is made first, with its folders, for this user alone. Of
+  /// several processes that make it at once all get the same.
+  [[nodiscard]] static Secret read_or_make(const std::filesystem::path& file);
+  /// Where a user's secret is: lockstep/secret in $XDG_CONFIG_HOME, or in ~/.config. DataError
+  /// without either.
+  [[nodiscard]] static std::filesystem::path default_file();
+
+  /// Of the parts, one after another. Their sizes must not vary from one use to another.
+  [[nodiscard]] Mac mac(std::initializer_list<ConstBytes> parts) const;
+
+ private:
+  std::array<std::byte, kBytes> bytes_;
+};
+
+}  // namespace lockstep::comm

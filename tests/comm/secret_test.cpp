@@ -1,0 +1,91 @@
+#include "framework/comm/network/secret.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include <sys/stat.h>
+
+#include "framework/base/errors.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+
+namespace fs = std::filesystem;
+using namespace lockstep;
+using namespace lockstep::testing;
+using comm::Mac;
+using comm::Secret;
+
+namespace {
+
+unsigned mode_of(const fs::path& path) {
+  return static_cast<unsigned>(fs::status(path).permissions());
+}
+
+std::string hex(const Mac& mac) {
+  std::string text;
+  for (const std::byte byte : mac) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", std::to_integer<unsigned>(byte));
+    text += digits;
+  }
+  return text;
+}
+
+ConstBytes bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+}  // namespace
+
+TEST_CASE("a secret's Mac is HMAC-SHA-256 of all parts") {
+  // RFC 4231, test case 1, whose key of 20 bytes counts as filled up with zeros.
+  std::array<std::byte, Secret::kBytes> key{};
+  std::fill_n(key.begin(), 20, std::byte{0x0b});
+  const Secret secret(key);
+  const Mac mac = secret.mac({bytes_of("Hi "), bytes_of("There")});
+  CHECK(hex(mac) == "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  Mac other = mac;
+  CHECK(comm::is_same(mac, other));
+  other[31] ^= std::byte{1};
+  CHECK_FALSE(comm::is_same(mac, other));
+}
+
+TEST_CASE("a user's secret is made once, for nobody else") {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "config" / "lockstep" / "secret";
+  CHECK_THAT(message_of<DataError>([&] { (void)Secret::read(file); }),
+             ContainsSubstring(file.string() + " can't be read: No such file"));
+  const Secret made = Secret::read_or_make(file);
+  CHECK(mode_of(file) == 0600);
+  CHECK(mode_of(file.parent_path()) == 0700);
+  CHECK(read_text(file).size() == 65);
+  const std::string text = "text";
+  CHECK(Secret::read_or_make(file).mac({bytes_of(text)}) == made.mac({bytes_of(text)}));
+  CHECK(Secret::read(file).mac({bytes_of(text)}) == made.mac({bytes_of(text)}));
+  CHECK(entries(file.parent_path()) == 1);
+}
+
+TEST_CASE("a file that is no secret, or that others may read, is refused with the reason") {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "secret";
+  const std::string right = std::string(64, 'a') + "\n";
+  const auto refusal = [&](const std::string& text, ::mode_t mode) {
+    write_text(file, text);
+    REQUIRE(::chmod(file.c_str(), mode) == 0);
+    return message_of<DataError>([&] { (void)Secret::read_or_make(file); });
+  };
+  for (const std::string& text : {std::string(), right.substr(1), right + "a", std::string(65, 'a'),
+                                  std::string(64, 'A') + "\n", std::string(63, 'a') + "g\n"}) {
+    INFO(text);
+    CHECK_THAT(refusal(text, 0600), ContainsSubstring("hexadecimal digits"));
+  }
+  CHECK_THAT(refusal(right, 0640), ContainsSubstring("chmod 600"));
+  CHECK_THAT(refusal(right, 0604), ContainsSubstring("chmod 600"));
+  fs::remove(file);
+  fs::create_directory(file);
+  CHECK_THAT(message_of<DataError>([&] { (void)Secret::read_or_make(file); }),
+             ContainsSubstring("is no regular file"));
+}
