@@ -1,6 +1,7 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <system_error>
@@ -66,6 +67,9 @@ int run_export(int argc, const char* const* argv) {
   const auto to = value_of(arguments, "--to");
   require(checkpoint && to,
           "--checkpoint DIR and --to FILE.safetensors are needed; see train export --help");
+  const auto folder = std::filesystem::path(*to).parent_path();
+  require(folder.empty() || std::filesystem::is_directory(folder), "--to ", *to,
+          ": there is no folder ", folder.string());
   const auto most = value_of(arguments, "--max-shard-size");
   const storage::Exported exported =
       storage::export_tensors(storage::CheckpointReader(*checkpoint), *to,

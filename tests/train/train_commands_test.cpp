@@ -101,6 +101,8 @@ TEST_CASE("train export writes one file, or several with an index, and never ove
   CHECK(fs::file_size(run.folder.path() / "model.safetensors") > 25'000);
   check_refused(run.folder.path(), kExport + Flags{"model.safetensors"},
                 "model.safetensors exists already: name another file");
+  check_refused(run.folder.path(), kExport + Flags{"none/a.safetensors"},
+                "--to none/a.safetensors: there is no folder none");
   check_refused(run.folder.path(), kExport + Flags{"a.safetensors", "--max-shard-size", "5GO"},
                 "--max-shard-size: '5GO' is no size: expected a whole number of bytes above 0, "
                 "such as 500MB, 5GB or 4GiB");
