@@ -31,8 +31,8 @@ Usage:
                          FILE-00001-of-00003.safetensors, …, with FILE.safetensors.index.json
   --help                 Print this and end
 
-Trained parameters are float32, also those of a run in bf16; frozen parameters and buffers keep
-their type. All checksums are compared first.
+Parameters are float32, also those of a run in bf16; buffers keep their type. All checksums are
+compared first.
 )";
 
 std::uint64_t parse_bytes(const std::string& text) {

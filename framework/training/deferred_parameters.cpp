@@ -170,7 +170,8 @@ DeferredParameters::~DeferredParameters() {
 }
 
 void DeferredParameters::make_values(const Initialize& initialize, ShardedUpdate& update,
-                                     FlatParameters& parameters, const AxisNames& axis_name) {
+                                     FlatParameters& parameters, FrozenParameters& frozen,
+                                     const AxisNames& axis_name) {
   const c10::AutoGradMode no_grad(false);
   const Values values(parameters_, initialize);
   update.restore_state(values);
@@ -179,6 +180,7 @@ void DeferredParameters::make_values(const Initialize& initialize, ShardedUpdate
     if (!each.is_frozen) continue;
     // Its own memory: initialize() may keep what it gives.
     values.use(i, [&](const at::Tensor& made) {
+      frozen.keep(each.name, made);
       become(each.parameter,
              made.to(each.parameter.scalar_type(), /*non_blocking=*/false, /*copy=*/true));
     });

@@ -10,6 +10,7 @@
 
 #include "framework/axes/axis_names.h"
 #include "framework/training/flat_parameters.h"
+#include "framework/training/frozen_parameters.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/sharded_update.h"
 
@@ -45,7 +46,7 @@ class DeferredParameters {
   /// parameter at a time is whole. Throws ValueError, naming it, for values that are not as
   /// ZeroOptions says, and Error if replicas have made others. All replicas together.
   void make_values(const Initialize& initialize, ShardedUpdate& update, FlatParameters& parameters,
-                   const AxisNames& axis_name);
+                   FrozenParameters& frozen, const AxisNames& axis_name);
   /// Bytes of the largest parameter that was made.
   [[nodiscard]] std::int64_t largest_bytes() const noexcept { return largest_bytes_; }
   /// Predicts largest_bytes().

@@ -9,6 +9,7 @@
 #include "framework/base/shard.h"
 #include "framework/collectives/axis_queue.h"
 #include "framework/training/deferred_parameters.h"
+#include "framework/training/frozen_parameters.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/sharded_update.h"
 #include "framework/training/worker_gradient_sums.h"
@@ -76,6 +77,12 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
   if (cuts) use.communication += training::FlatParameters::predicted_gathered(layout);
   use.initialization = training::DeferredParameters::predicted_bytes(parameters);
   HostMemoryUse all{use, times(use, placement.replicas)};
+  for (std::int64_t replica = 0; replica < placement.replicas; ++replica) {
+    const std::int64_t masters =
+        training::FrozenParameters::predicted_bytes(parameters, placement.replicas, replica);
+    if (replica == 0) all.largest.optimizer_state += masters;
+    all.host.optimizer_state += masters;
+  }
   all.host.initialization = workers * use.initialization;  // of replicas that run at once
   if (gradients.way == training::GradientWay::summed_in_turns) {
     const bool wait_in_backward = cuts && !parameters.blocks.empty();
@@ -96,10 +103,7 @@ HostMemoryUse predicted_checkpoint(torch::nn::Module& module, const ZeroOptions&
                                    const ReplicaPlacement& placement) {
   const training::ModuleParameters parameters = training::module_parameters(module);
   const tree::FlatLayout layout = predicted_layout(parameters, options, placement);
-  std::vector<at::Tensor> whole = module.buffers();
-  for (std::size_t i = 0; i < parameters.all.size(); ++i) {
-    if (parameters.is_frozen[i]) whole.push_back(parameters.all[i]);
-  }
+  const std::vector<at::Tensor> buffers = module.buffers();
   // A replica saves its own residuals.
   const std::int64_t residuals = options.compression == Compression::none
                                      ? 0
@@ -109,7 +113,9 @@ HostMemoryUse predicted_checkpoint(torch::nn::Module& module, const ZeroOptions&
     const std::int64_t steps = replica == 0 ? sizeof(std::int64_t) : 0;
     const std::int64_t bytes =
         training::ShardedUpdate::predicted_saved_bytes(options.optimizer, layout, replica) +
-        residuals + bytes_of_shards(whole, placement.replicas, replica) + steps;
+        residuals + bytes_of_shards(buffers, placement.replicas, replica) +
+        training::FrozenParameters::predicted_saved_bytes(parameters, placement.replicas, replica) +
+        steps;
     use.largest.checkpoint = std::max(use.largest.checkpoint, bytes);
     use.host.checkpoint += bytes;
   }

@@ -14,7 +14,7 @@ namespace lockstep {
 
 /// A part of one tensor of a training's state. A tensor's name is
 ///
-///   parameters/NAME           a parameter; of half types the float32 master, if it is trained
+///   parameters/NAME           a parameter; a ZeroTrainer's of half types in float32
 ///   buffers/NAME              a module's buffer
 ///   optimizer/exp_avg/NAME    the optimizer's tensors for a parameter, as torch.optim calls them
 ///   optimizer/step/NAME       updates of a parameter

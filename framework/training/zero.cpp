@@ -68,6 +68,7 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
       parameters_(training::module_parameters(module)),
       claims_("ZeroTrainer", {training::ParameterPart::values, training::ParameterPart::gradients},
               parameters_.names, parameters_.tensors),
+      frozen_(parameters_, axis_),
       deferred_(parameters_, options_.initialize),
       hooks_(parameters_.names, parameters_.tensors,
              {.begin =
@@ -89,7 +90,7 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
   // Parameters must be cut before the first forward, and have values in it.
   if (options_.stage == 3 || deferred_.any()) lay_out(at::Tensor());
   if (deferred_.any()) {
-    deferred_.make_values(options_.initialize, *update_, *flat_parameters_, axis_);
+    deferred_.make_values(options_.initialize, *update_, *flat_parameters_, frozen_, axis_);
   }
   options_.initialize = nullptr;
   random_draws_.emplace(&module, options_.seed, options_.randomness, axis_);
@@ -255,24 +256,13 @@ void ZeroTrainer::begin_between_steps(const AxisCall& call) {
   if (replaced.item<std::int64_t>() != 0) update_->refresh_masters(flat_parameters_->adopt(call));
 }
 
-void ZeroTrainer::visit_frozen(
-    const std::function<void(const std::string&, const at::Tensor&)>& visit) const {
-  for (std::size_t i = 0; i < parameters_.all.size(); ++i) {
-    if (parameters_.is_frozen[i]) {
-      visit(training::kParameters + parameters_.all_names[i], parameters_.all[i]);
-    }
-  }
-}
-
 void ZeroTrainer::visit_state(const VisitState& visit, std::source_location where) {
   const AxisCall call{"ZeroTrainer::visit_state", axis_, where};
   const CalledFrom scope(call);
   const c10::AutoGradMode no_grad(false);
   begin_between_steps(call);
   update_->visit_state(visit);
-  visit_frozen([&](const std::string& name, const at::Tensor& parameter) {
-    training::visit_shard(name, parameter, axis_, visit);
-  });
+  frozen_.visit_state(visit);
   buffers_->visit_state(visit);
   gradients_->visit_residuals(parameters_, visit);
   if (axis_index(axis_) == 0) training::visit_number(training::kSteps, steps_, visit);
@@ -285,9 +275,7 @@ void ZeroTrainer::restore_state(const StateSource& source, std::source_location 
   begin_between_steps(call);
   update_->restore_state(source);
   flat_parameters_->publish();
-  visit_frozen([&](const std::string& name, const at::Tensor& parameter) {
-    (void)training::restore_whole(name, parameter, source);
-  });
+  frozen_.restore_state(source);
   buffers_->restore_state(source);
   gradients_->restore_residuals(parameters_, source);
   training::restore_number(training::kSteps, steps_, source);
@@ -315,7 +303,7 @@ MemoryUse ZeroTrainer::memory() const {
   MemoryUse use = gradients_->use();
   use.parameters = flat_parameters_->bytes();
   use.shared_parameters = flat_parameters_->is_common() ? use.parameters : 0;
-  use.optimizer_state = update_->bytes();
+  use.optimizer_state = update_->bytes() + frozen_.bytes();
   use.communication += flat_parameters_->gathered_peak();
   use.initialization = deferred_.largest_bytes();
   return use;

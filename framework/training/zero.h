@@ -13,6 +13,7 @@
 
 #include "framework/training/block_gathering.h"
 #include "framework/training/deferred_parameters.h"
+#include "framework/training/frozen_parameters.h"
 #include "framework/training/gradient_hooks.h"
 #include "framework/training/memory_prediction.h"
 #include "framework/training/module_buffers.h"
@@ -165,7 +166,6 @@ class ZeroTrainer : public Stateful {
   void lay_out(const at::Tensor& loss);
   void check_whole_step(const AxisCall& call) const;
   void begin_between_steps(const AxisCall& call);
-  void visit_frozen(const std::function<void(const std::string&, const at::Tensor&)>& visit) const;
   [[nodiscard]] bool check_gradients(const AxisCall& call) const;
   [[nodiscard]] StepReport judged(const training::StepVotes& votes);
   [[nodiscard]] std::int64_t cut_block_of(const at::Tensor& parameter) const;
@@ -175,6 +175,7 @@ class ZeroTrainer : public Stateful {
   AxisCall made_;
   training::ModuleParameters parameters_;
   training::ParameterClaims claims_;
+  training::FrozenParameters frozen_;
   training::DeferredParameters deferred_;
   training::GradientHooks hooks_;
   std::optional<AxisCall> call_;  // the current backward

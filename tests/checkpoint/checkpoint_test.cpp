@@ -195,7 +195,9 @@ TEST_CASE("half types go on from their float32 masters, compression from what it
       const fs::path to = folder.path() / std::to_string(saved);
       (void)train(saved, 0, kStepsBefore, "", to);
       const storage::CheckpointReader reader(to / "latest");
-      CHECK(reader.find("parameters/scale")->dtype == "F32");
+      for (const char* name : {"parameters/scale", "parameters/frozen"}) {
+        CHECK(reader.find(name)->dtype == "F32");
+      }
       CHECK((reader.find("residuals/2/scale") != nullptr) == !is_half);
       for (const int resumed : {0, 1, 2, 3}) {
         INFO("half " << is_half << ", stage " << saved << " to " << resumed);

@@ -1,0 +1,100 @@
+#include "framework/training/frozen_parameters.h"
+
+#include <algorithm>
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include "framework/base/shard.h"
+#include "framework/collectives/axis_index.h"
+
+namespace lockstep::training {
+namespace {
+
+bool is_half(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
+}
+
+constexpr auto kMasterBytes = static_cast<std::int64_t>(sizeof(float));
+
+}  // namespace
+
+at::Tensor FrozenParameters::own_part(const at::Tensor& tensor) const {
+  const Shard own = shard(tensor.numel(), axis_size(axis_), axis_index(axis_));
+  return tensor.detach().contiguous().view({-1}).narrow(0, own.offset, own.size);
+}
+
+void FrozenParameters::keep(const std::string& name, const at::Tensor& values) {
+  const auto found = std::ranges::find(parameters_.all_names, name);
+  const auto index = static_cast<std::size_t>(found - parameters_.all_names.begin());
+  if (is_half(parameters_.all[index])) {
+    masters_[index] = own_part(values).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  }
+}
+
+void FrozenParameters::visit_state(const VisitState& visit) const {
+  for (std::size_t i = 0; i < masters_.size(); ++i) {
+    if (!parameters_.is_frozen[i]) continue;
+    const at::Tensor& parameter = parameters_.all[i];
+    const std::string name = kParameters + parameters_.all_names[i];
+    if (!is_half(parameter)) {
+      visit_shard(name, parameter, axis_, visit);
+      continue;
+    }
+    const at::Tensor part = own_part(parameter);
+    const bool is_kept =
+        masters_[i].defined() && masters_[i].to(parameter.scalar_type()).equal(part);
+    const Shard own = shard(parameter.numel(), axis_size(axis_), axis_index(axis_));
+    visit({name, parameter.sizes().vec(), own.offset, is_kept ? masters_[i] : part.to(at::kFloat)});
+  }
+}
+
+void FrozenParameters::restore_state(const StateSource& source) {
+  const c10::AutoGradMode no_grad(false);
+  for (std::size_t i = 0; i < masters_.size(); ++i) {
+    if (!parameters_.is_frozen[i]) continue;
+    const at::Tensor& parameter = parameters_.all[i];
+    const std::string name = kParameters + parameters_.all_names[i];
+    if (!is_half(parameter)) {
+      (void)restore_whole(name, parameter, source);
+      continue;
+    }
+    const at::Tensor values = at::empty(parameter.sizes(), at::kFloat);
+    if (!source.read({name, parameter.sizes().vec(), 0, values.view({-1})})) continue;
+    parameter.copy_(values);
+    masters_[i] = own_part(values).clone();
+  }
+}
+
+std::int64_t FrozenParameters::bytes() const {
+  std::int64_t sum = 0;
+  for (const at::Tensor& master : masters_) {
+    if (master.defined()) sum += static_cast<std::int64_t>(master.nbytes());
+  }
+  return sum;
+}
+
+std::int64_t FrozenParameters::predicted_bytes(const ModuleParameters& parameters,
+                                               std::int64_t replicas, std::int64_t replica) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < parameters.all.size(); ++i) {
+    const at::Tensor& parameter = parameters.all[i];
+    if (!parameters.is_frozen[i] || !is_half(parameter) || !parameter.is_meta()) continue;
+    sum += shard(parameter.numel(), replicas, replica).size * kMasterBytes;
+  }
+  return sum;
+}
+
+std::int64_t FrozenParameters::predicted_saved_bytes(const ModuleParameters& parameters,
+                                                     std::int64_t replicas, std::int64_t replica) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < parameters.all.size(); ++i) {
+    const at::Tensor& parameter = parameters.all[i];
+    if (!parameters.is_frozen[i]) continue;
+    const auto element = std::max(kMasterBytes, static_cast<std::int64_t>(parameter.itemsize()));
+    sum += shard(parameter.numel(), replicas, replica).size * element;
+  }
+  return sum;
+}
+
+}  // namespace lockstep::training
