@@ -116,13 +116,14 @@ system saves, loads what it has saved, and removes it. Of the replicas the slowe
 - What is loaded was just written: it comes from the system's cache, on a disk too. Lockstep
   compares all checksums. PyTorch has none that loading compares.
 - Limits, in turn with the others, for the same bytes in as many processes: write() in parts of
-  8 MiB and fsync; read(); a copy in memory; the checksum (XXH3). "of limit": the slower of writing
-  and the checksum, over the save.
+  8 MiB, which the disk gets at once, and fsync; read(); a copy in memory; the checksum (XXH3).
+  "of limit": the slower of writing and the checksum, over the save.
 - Memory is the peak of the replica that needs the most: for a save beyond what it had before its
   first save, for a load beyond what it had before that load.
-- Then twice as many replicas load Lockstep's last checkpoint at stage 3 and save it, and one loads
-  that at stage 0. Listed is what a replica holds, as measured and as predicted_memory() says, and
-  what loading takes on top. Pages that replicas share count for each that has used them.
+- Then twice as many replicas load Lockstep's last checkpoint at stage 3 and save it, as many load
+  that at stage 0 and save it, and one loads that. Listed is what a replica holds, as measured and
+  as predicted_memory() says, with its part of pages that replicas share, and what loading takes on
+  top.
 
 Exit status: 0 done; 2 arguments; 3 a system failed; 1 any other error; 130 Ctrl-C; 143 SIGTERM.
 

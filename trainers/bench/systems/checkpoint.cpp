@@ -123,9 +123,10 @@ class SavedTraining {
     return checksum.text();
   }
 
+  // This replica's part of the host's memory.
   [[nodiscard]] std::int64_t predicted_bytes() {
     const ReplicaPlacement placement{.replicas = axis_size(kAxis)};
-    return predicted_memory(model_, options_, placement).largest.total();
+    return predicted_memory(model_, options_, placement).host.total() / placement.replicas;
   }
 
   [[nodiscard]] ZeroTrainer& trainer() { return trainer_; }
@@ -143,10 +144,12 @@ class Saving : public CheckpointTask {
 
   std::string prepare(const std::string& operation, std::int64_t parameters) override {
     reloads_ = operation == "reload";
-    const std::int64_t bare = resident_bytes("VmRSS");
+    const auto bare = static_cast<std::int64_t>(resident_memory());
     training_.emplace(parameters, stage_);
+    barrier();  // pages that replicas share count for each in part, once all have them
+    held_ = static_cast<std::int64_t>(resident_memory()) - bare;
     at_start_ = resident_bytes("VmRSS");
-    held_ = at_start_ - bare;
+    barrier();
     saver_.emplace(folder_, CheckpointSaver::Options{.keep = 0, .axis_name = kAxis});
     if (reloads_) return "";
     const std::string saved = training_->digest();
