@@ -111,11 +111,12 @@ void restore_torch_state(torch::optim::Optimizer& optimizer, const at::Tensor& p
   const bool makes =
       source.has(kOptimizerStep + name) || source.has(kOptimizer + "momentum_buffer/" + name);
   if (!makes) {
+    use_state(optimizer, parameter, /*makes=*/false, [](const Fields&) {});  // one that is known
     auto& states = optimizer.state();
     states.erase(key_in(states, parameter));
     return;
   }
-  use_state(optimizer, parameter, makes, [&](const Fields& fields) {
+  use_state(optimizer, parameter, /*makes=*/true, [&](const Fields& fields) {
     if (fields.step != nullptr && source.has(kOptimizerStep + name)) {
       restore_number(kOptimizerStep + name, *fields.step, source);
     }
