@@ -74,6 +74,8 @@ struct Ledger {
   std::atomic<std::uint64_t> bytes_sent{0};
   /// How often the replica sent to all its peers and waited for all their messages.
   std::atomic<std::uint64_t> rounds{0};
+  /// Connections that the replica has to others, where they are made when they are needed.
+  std::atomic<std::uint64_t> connections{0};
 };
 
 /// Moves bytes between the replicas of a group. All replicas of a group call the same verbs with

@@ -116,12 +116,21 @@ bool StoreServer::answer(int socket) {
   if (request.empty()) return false;
   const std::size_t end = request.find('\0');
   if (request[0] == 'S' && end != std::string::npos) {
-    values_[request.substr(1, end - 1)] = request.substr(end + 1);
+    const std::string key = request.substr(1, end - 1);
+    const std::string& value = values_[key] = request.substr(end + 1);
+    if (on_set) on_set(key, value);
     return send_message(socket, "S");
   }
-  const auto value = values_.find(request.substr(1));
-  if (request[0] != 'G' || value == values_.end()) return send_message(socket, "N");
-  return send_message(socket, "V" + value->second);
+  if (request[0] != 'G') return send_message(socket, "N");
+  const std::string key = request.substr(1);
+  if (const auto value = find(key)) return send_message(socket, "V" + *value);
+  if (on_miss) on_miss(key);
+  return send_message(socket, "N");
+}
+
+std::optional<std::string> StoreServer::find(const std::string& key) const {
+  const auto value = values_.find(key);
+  return value == values_.end() ? std::nullopt : std::optional(value->second);
 }
 
 }  // namespace lockstep::comm

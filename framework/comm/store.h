@@ -2,8 +2,11 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -24,6 +27,24 @@ class Store {
   /// that takes longer than `timeout`.
   [[nodiscard]] virtual std::string get(const std::string& key,
                                         std::chrono::milliseconds timeout) = 0;
+};
+
+/// The part of a store whose keys begin with `prefix`, without it.
+class PrefixedStore final : public Store {
+ public:
+  PrefixedStore(std::shared_ptr<Store> store, std::string prefix)
+      : store_(std::move(store)), prefix_(std::move(prefix)) {}
+  void set(const std::string& key, const std::string& value) override {
+    store_->set(prefix_ + key, value);
+  }
+  [[nodiscard]] std::string get(const std::string& key,
+                                std::chrono::milliseconds timeout) override {
+    return store_->get(prefix_ + key, timeout);
+  }
+
+ private:
+  std::shared_ptr<Store> store_;
+  std::string prefix_;
 };
 
 /// How replicas that meet in a store connect.
@@ -83,6 +104,15 @@ class StoreServer {
   /// Answers the request that waits on `socket`. False if the other end is closed. The answer to a
   /// malformed request is the same as for an unknown key.
   bool answer(int socket);
+
+  /// What this process itself publishes.
+  void set(const std::string& key, const std::string& value) { values_[key] = value; }
+  [[nodiscard]] std::optional<std::string> find(const std::string& key) const;
+
+  /// Called when a child publishes a value, and each time that a child asks for a key that is not
+  /// there.
+  std::function<void(const std::string& key, const std::string& value)> on_set{};
+  std::function<void(const std::string& key)> on_miss{};
 
  private:
   std::map<std::string, std::string> values_;

@@ -22,7 +22,8 @@
 #include "tests/reduce/reductions.h"
 #include "tests/support/settings.h"
 
-// Gloo and shared memory give the same bytes: those that one replica computes alone.
+// Gloo, TCP, shared memory and several hosts give the same bytes: those that one replica computes
+// alone.
 
 using namespace lockstep;
 using testing::Backend;
@@ -179,7 +180,7 @@ void check_everywhere(const char* sweep, const Prepare& prepare) {
   testing::Sample sample(sweep);
   for (const int replicas : kReplicas) {
     const auto body = prepare(replicas);
-    for (const Backend backend : {Backend::gloo, Backend::shared}) {
+    for (const Backend backend : {Backend::gloo, Backend::tcp, Backend::shared, Backend::hosts}) {
       INFO(replicas << " replicas, " << name_of(backend));
       if (sample.next()) CHECK_NOTHROW(in_threads(backend, replicas, body));
       if (std::ranges::count(kReplicasAsProcesses, replicas) > 0 && sample.next()) {

@@ -94,7 +94,7 @@ void check_verbs(comm::Communicator& group, std::size_t count) {
 }
 
 Backend any_backend() {
-  return GENERATE(Backend::gloo, Backend::shared);
+  return GENERATE(Backend::gloo, Backend::tcp, Backend::shared, Backend::hosts);
 }
 
 }  // namespace

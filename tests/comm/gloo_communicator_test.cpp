@@ -22,8 +22,10 @@ using testing::in_threads;
 using testing::Words;
 
 TEST_CASE("bytes on the wire are the optimum", "[gloo]") {
+  const Backend backend = GENERATE(Backend::gloo, Backend::tcp);
+  INFO(name_of(backend));
   for (const std::uint64_t n : {1, 2, 3, 4, 5, 8}) {
-    CHECK_NOTHROW(in_threads(Backend::gloo, static_cast<int>(n), [&](comm::Communicator& group) {
+    CHECK_NOTHROW(in_threads(backend, static_cast<int>(n), [&](comm::Communicator& group) {
       const std::size_t count = 840 * 64;  // a multiple of every group's size
       const std::uint64_t size = count * sizeof(float);
       Words words(count);

@@ -1,7 +1,10 @@
 #include "tests/comm/replicas.h"
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -14,21 +17,87 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
+#include "framework/comm/host_members.h"
 #include "framework/comm/shared/shared_communicator.h"
 #include "framework/comm/store.h"
+#include "tests/comm/words.h"
 
 namespace lockstep::testing {
 
-const char* name_of(Backend backend) {
-  return backend == Backend::gloo ? "gloo" : "shared";
+namespace {
+
+// How a test's replicas connect. It is there before they are.
+class Connections {
+ public:
+  Connections(Backend backend, std::vector<int> host_of)
+      : backend_(backend), host_of_(std::move(host_of)) {
+    for (const int host : host_of_) {
+      const auto here = static_cast<int>(std::ranges::count(host_of_, host));
+      if (memories_.count(host) == 0) memories_[host] = make_host_memory(here);
+    }
+  }
+
+  [[nodiscard]] int replicas() const { return static_cast<int>(host_of_.size()); }
+
+  [[nodiscard]] std::shared_ptr<comm::Communicator> connect(
+      const std::shared_ptr<comm::Store>& store, int rank,
+      const comm::ConnectOptions& options) const {
+    if (backend_ == Backend::gloo) return comm::connect_gloo(store, rank, replicas(), options);
+    if (backend_ == Backend::tcp) {
+      return comm::connect_tcp(store, rank, replicas(), network(), options);
+    }
+    const int host = host_of_[static_cast<std::size_t>(rank)];
+    const auto here = static_cast<int>(std::ranges::count(host_of_, host));
+    const auto before = static_cast<int>(std::ranges::find(host_of_, host) - host_of_.begin());
+    auto local = comm::connect_shared(
+        memories_.at(host), std::make_shared<comm::PrefixedStore>(store, str("host/", host, "/")),
+        rank - before, here, options);
+    if (backend_ == Backend::shared) return local;
+    return comm::join_hosts(std::move(local), comm::connect_gloo(store, rank, replicas(), options),
+                            host_of_);
+  }
+
+ private:
+  Backend backend_;
+  std::vector<int> host_of_;
+  std::map<int, std::shared_ptr<comm::HostMemory>> memories_;
+};
+
+std::vector<int> hosts_for(Backend backend, int replicas) {
+  if (backend == Backend::hosts) return usual_hosts(replicas);
+  return std::vector<int>(static_cast<std::size_t>(replicas), 0);
 }
 
-std::shared_ptr<comm::Communicator> connect(Backend backend,
-                                            const std::shared_ptr<comm::HostMemory>& memory,
-                                            std::shared_ptr<comm::Store> store, int rank, int size,
-                                            const comm::ConnectOptions& options) {
-  if (backend == Backend::gloo) return comm::connect_gloo(std::move(store), rank, size, options);
-  return comm::connect_shared(memory, std::move(store), rank, size, options);
+}  // namespace
+
+const char* name_of(Backend backend) {
+  switch (backend) {
+    case Backend::gloo:
+      return "gloo";
+    case Backend::tcp:
+      return "tcp";
+    case Backend::shared:
+      return "shared";
+    case Backend::hosts:
+      return "hosts";
+  }
+  return "";
+}
+
+comm::NetworkOptions network() {
+  return {.address = "127.0.0.1", .secret = comm::Secret({std::byte{1}}), .job = {std::byte{2}}};
+}
+
+// Two equal hosts, three equal ones, and unequal ones.
+std::vector<int> usual_hosts(int replicas) {
+  const std::map<int, std::vector<int>> some{{3, {0, 0, 1}},
+                                             {4, {0, 0, 1, 1}},
+                                             {5, {0, 1, 1, 1, 2}},
+                                             {6, {0, 0, 1, 1, 2, 2}},
+                                             {8, {0, 0, 0, 0, 1, 1, 1, 1}},
+                                             {9, {0, 0, 0, 1, 1, 2, 2, 2, 2}}};
+  if (const auto known = some.find(replicas); known != some.end()) return known->second;
+  return everyone(replicas);
 }
 
 std::shared_ptr<comm::HostMemory> make_host_memory(int members) {
@@ -38,9 +107,11 @@ std::shared_ptr<comm::HostMemory> make_host_memory(int members) {
   return memory;
 }
 
-void in_threads(Backend backend, int replicas, const ReplicaFunction& body,
-                const comm::ConnectOptions& options) {
-  const auto memory = make_host_memory(replicas);
+namespace {
+
+void run_in_threads(const Connections& connections, const ReplicaFunction& body,
+                    const comm::ConnectOptions& options) {
+  const int replicas = connections.replicas();
   const auto store = std::make_shared<comm::MemoryStore>();
   std::vector<std::shared_ptr<comm::Communicator>> communicators(
       static_cast<std::size_t>(replicas));
@@ -59,7 +130,7 @@ void in_threads(Backend backend, int replicas, const ReplicaFunction& body,
   for (int rank = 0; rank < replicas; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        auto communicator = connect(backend, memory, store, rank, replicas, options);
+        auto communicator = connections.connect(store, rank, options);
         {
           const std::lock_guard lock(mutex);
           if (first) return;
@@ -75,18 +146,15 @@ void in_threads(Backend backend, int replicas, const ReplicaFunction& body,
   if (first) std::rethrow_exception(first);
 }
 
-namespace {
-
 // The child's whole life. What went wrong goes to `report`, so that the parent's test can show it.
-[[noreturn]] void replica_process(Backend backend, const std::shared_ptr<comm::HostMemory>& memory,
-                                  int rank, int replicas, int socket, int report,
+[[noreturn]] void replica_process(const Connections& connections, int rank, int socket, int report,
                                   const ReplicaFunction& body,
                                   const comm::ConnectOptions& options) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   int status = 0;
   try {
-    auto communicator = connect(backend, memory, std::make_shared<comm::SocketStore>(socket), rank,
-                                replicas, options);
+    auto communicator =
+        connections.connect(std::make_shared<comm::SocketStore>(socket), rank, options);
     body(*communicator);
     communicator->barrier();
   } catch (const std::exception& error) {
@@ -105,22 +173,19 @@ std::string read_all(int descriptor) {
   return text;
 }
 
-}  // namespace
-
-void in_processes(Backend backend, int replicas, const ReplicaFunction& body,
-                  const comm::ConnectOptions& options) {
-  const auto memory = make_host_memory(replicas);
+void run_in_processes(const Connections& connections, const ReplicaFunction& body,
+                      const comm::ConnectOptions& options) {
   std::vector<pollfd> sockets;
   std::vector<pid_t> children;
   int report[2];
   if (::pipe(report) != 0) throw std::runtime_error("pipe");
-  for (int rank = 0; rank < replicas; ++rank) {
+  for (int rank = 0; rank < connections.replicas(); ++rank) {
     const auto [ours, theirs] = comm::make_socket_pair();
     const pid_t child = ::fork();
     if (child == 0) {
       for (const pollfd& other : sockets) ::close(other.fd);
       ::close(ours);
-      replica_process(backend, memory, rank, replicas, theirs, report[1], body, options);
+      replica_process(connections, rank, theirs, report[1], body, options);
     }
     ::close(theirs);
     sockets.push_back({ours, POLLIN, 0});
@@ -147,6 +212,28 @@ void in_processes(Backend backend, int replicas, const ReplicaFunction& body,
   const std::string text = read_all(report[0]);
   ::close(report[0]);
   if (failed) throw std::runtime_error(text.empty() ? "a replica's process died" : text);
+}
+
+}  // namespace
+
+void in_threads(Backend backend, int replicas, const ReplicaFunction& body,
+                const comm::ConnectOptions& options) {
+  run_in_threads({backend, hosts_for(backend, replicas)}, body, options);
+}
+
+void in_threads_on(const std::vector<int>& host_of, const ReplicaFunction& body,
+                   const comm::ConnectOptions& options) {
+  run_in_threads({Backend::hosts, host_of}, body, options);
+}
+
+void in_processes(Backend backend, int replicas, const ReplicaFunction& body,
+                  const comm::ConnectOptions& options) {
+  run_in_processes({backend, hosts_for(backend, replicas)}, body, options);
+}
+
+void in_processes_on(const std::vector<int>& host_of, const ReplicaFunction& body,
+                     const comm::ConnectOptions& options) {
+  run_in_processes({Backend::hosts, host_of}, body, options);
 }
 
 }  // namespace lockstep::testing

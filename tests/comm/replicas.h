@@ -6,18 +6,22 @@
 
 #include "framework/comm/communicator.h"
 #include "framework/comm/gloo/gloo_communicator.h"
+#include "framework/comm/network/tcp_communicator.h"
 #include "framework/comm/shared/host_memory.h"
 
 namespace lockstep::testing {
 
 using ReplicaFunction = std::function<void(comm::Communicator&)>;
 
-/// What connects replicas.
-enum class Backend { gloo, shared };
+/// What connects replicas. `hosts`: shared memory on each of several hosts, and TCP between them.
+enum class Backend { gloo, tcp, shared, hosts };
 [[nodiscard]] const char* name_of(Backend backend);
-[[nodiscard]] std::shared_ptr<comm::Communicator> connect(
-    Backend backend, const std::shared_ptr<comm::HostMemory>& memory,
-    std::shared_ptr<comm::Store> store, int rank, int size, const comm::ConnectOptions& options);
+
+/// The host of each of `replicas`, in the tests that do not say.
+[[nodiscard]] std::vector<int> usual_hosts(int replicas);
+
+/// What replicas over TCP have in common, on the loopback.
+[[nodiscard]] comm::NetworkOptions network();
 
 [[nodiscard]] std::shared_ptr<comm::HostMemory> make_host_memory(int members);
 
@@ -26,9 +30,15 @@ enum class Backend { gloo, shared };
 void in_threads(Backend backend, int replicas, const ReplicaFunction& body,
                 const comm::ConnectOptions& options = {});
 
+/// The same with replica r on host host_of[r].
+void in_threads_on(const std::vector<int>& host_of, const ReplicaFunction& body,
+                   const comm::ConnectOptions& options = {});
+
 /// The same with one forked process a replica. A replica that throws makes the call throw a
 /// std::runtime_error with its text.
 void in_processes(Backend backend, int replicas, const ReplicaFunction& body,
                   const comm::ConnectOptions& options = {});
+void in_processes_on(const std::vector<int>& host_of, const ReplicaFunction& body,
+                     const comm::ConnectOptions& options = {});
 
 }  // namespace lockstep::testing

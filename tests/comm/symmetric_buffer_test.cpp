@@ -22,7 +22,7 @@ void check_all_sizes(comm::Communicator& group) {
 }  // namespace
 
 TEST_CASE("verbs on symmetric buffers agree with one replica's own computation", "[symmetric]") {
-  const Backend backend = GENERATE(Backend::gloo, Backend::shared);
+  const Backend backend = GENERATE(Backend::gloo, Backend::shared, Backend::hosts);
   INFO(name_of(backend));
   Sample sample(str("symmetric buffers, ", name_of(backend)));
   for (const int replicas : {1, 2, 3, 4, 5, 8}) {

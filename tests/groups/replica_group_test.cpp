@@ -241,7 +241,7 @@ TEST_CASE("verbs of groups that join threads of several processes have the usual
     INFO("workers of places: " << join(worker_of));
     for (const Verbs verbs : kAllVerbs) {
       for (const std::size_t count : {0U, 1U, 37U, 20000U}) {
-        for (const Backend backend : {Backend::gloo, Backend::shared}) {
+        for (const Backend backend : {Backend::gloo, Backend::shared, Backend::hosts}) {
           if (!sample.next()) continue;
           CHECK_NOTHROW(on_workers(
               worker_of, [&](groups::ReplicaGroup& group) { verbs(group, count); }, backend));
@@ -281,7 +281,7 @@ TEST_CASE("symmetric buffers of such groups are memory like any other") {
     INFO("workers of places: " << join(worker_of));
     // The largest is shared among the threads of a process.
     for (const std::size_t count : {0U, 17U, 4099U, 300007U}) {
-      for (const Backend backend : {Backend::gloo, Backend::shared}) {
+      for (const Backend backend : {Backend::gloo, Backend::shared, Backend::hosts}) {
         if (!sample.next()) continue;
         CHECK_NOTHROW(on_workers(
             worker_of, [&](groups::ReplicaGroup& group) { testing::check_symmetric(group, count); },

@@ -159,15 +159,21 @@ bool send_all(int descriptor, std::string_view text, Clock::time_point deadline)
 
 enum class Received { all, closed, late };
 
+// Fills `text`, or makes it as short as what has come.
 Received receive_all(int descriptor, std::string& text, Clock::time_point deadline) {
-  for (std::size_t have = 0; have < text.size();) {
+  std::size_t have = 0;
+  const auto leave = [&](Received how) {
+    text.resize(have);
+    return how;
+  };
+  while (have < text.size()) {
     const ssize_t count = ::recv(descriptor, text.data() + have, text.size() - have, 0);
     if (count > 0) {
       have += static_cast<std::size_t>(count);
     } else if (count < 0 && errno == EAGAIN) {
-      if (!wait_for(descriptor, POLLIN, deadline)) return Received::late;
+      if (!wait_for(descriptor, POLLIN, deadline)) return leave(Received::late);
     } else if (count == 0 || errno != EINTR) {
-      return Received::closed;
+      return leave(Received::closed);
     }
   }
   return Received::all;
@@ -210,6 +216,26 @@ Link::Link(Descriptor socket, std::string peer, const JobId& job, const Secret& 
 pollfd Link::polled() const noexcept {
   const bool sends = out_begin_ < out_.size();
   return {socket_.get(), static_cast<short>(sends ? POLLIN | POLLOUT : POLLIN), 0};
+}
+
+void Link::limit_silence(milliseconds limit) noexcept {
+  const int on = 1;
+  const auto probes = static_cast<int>(std::clamp<std::int64_t>(limit.count() / 1000 - 1, 1, 120));
+  const auto unanswered = static_cast<unsigned>(limit.count());
+  ::setsockopt(socket_.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_KEEPIDLE, &on, sizeof on);
+  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof on);
+  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered, sizeof unanswered);
+}
+
+std::string Link::own_address() const {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    throw CommError(str("no own address: ", std::strerror(errno)));
+  }
+  return address_text(address, length, /*with_port=*/false);
 }
 
 void Link::close(std::string why) noexcept {
@@ -304,8 +330,17 @@ std::optional<std::string> Link::receive() {
   return message;
 }
 
+Descriptor Link::release() {
+  send_queued();
+  if (out_begin_ < out_.size() || !in_.empty() || !messages_.empty()) {
+    close("it was to be released in the middle of messages");
+  }
+  if (is_open()) why_closed_ = "it was released";
+  return Descriptor(socket_.release());
+}
+
 std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milliseconds timeout,
-                              const std::optional<JobId>& job) {
+                              const std::optional<JobId>& job, Presence presence) {
   const auto deadline = Clock::now() + timeout;
   std::string last = "nobody answers";
   for (;; std::this_thread::sleep_for(kPauseBetweenTries)) {
@@ -323,19 +358,22 @@ std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milli
       if (socket.get() < 0) throw CommError(str("cannot make a socket: ", std::strerror(errno)));
       if (const int error = connect_one(socket.get(), *each, deadline)) {
         last = std::strerror(error);
+        if (error == ECONNREFUSED && presence == Presence::promised) {
+          throw ReplicaLost(str("nobody listens at ", to.text(), " any more"));
+        }
         continue;
       }
       send_at_once(socket.get());
       std::string greeting(kGreetingBytes, '\0');
       const Received got = receive_all(socket.get(), greeting, deadline);
+      if (!greeting.starts_with(kProtocol.substr(0, greeting.size()))) {
+        throw CommError(str(to.text(), " is no Lockstep launcher of this version"));
+      }
       if (got != Received::all) {  // it may be ending, or overrun by strangers: try again
         last = got == Received::late ? "it does not greet" : "it closes the connection";
         continue;
       }
       std::string_view rest = greeting;
-      if (!rest.starts_with(kProtocol)) {
-        throw CommError(str(to.text(), " is no Lockstep launcher of this version"));
-      }
       rest.remove_prefix(kProtocol.size());
       Greeted greeted{.job = take<sizeof(JobId)>(rest),
                       .of_listener = take<sizeof(Nonce)>(rest),

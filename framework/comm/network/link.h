@@ -33,7 +33,11 @@ struct HostAndPort {
   [[nodiscard]] std::string text() const;
 };
 
-/// One end of a TCP connection between two launchers of a job. Both have proved that they know the
+/// Whether the other end of a connection listens: perhaps later, or certainly, since it has said
+/// where.
+enum class Presence { awaited, promised };
+
+/// One end of a TCP connection between two processes of a job. Both have proved that they know the
 /// secret. It carries whole messages, in order. Each has a Mac: what was changed, left out,
 /// repeated or put in on the way closes the link. Messages can be read on the way. No method
 /// blocks. For one thread, which polls.
@@ -55,18 +59,29 @@ class Link {
   /// The next message that has come.
   [[nodiscard]] std::optional<std::string> receive();
 
+  /// From here on a silence of the other host's system that is this long closes it. A process that
+  /// is only paused does not.
+  void limit_silence(std::chrono::milliseconds limit) noexcept;
+
   [[nodiscard]] bool is_open() const noexcept { return socket_.open(); }
+  /// Sends what is queued, and gives the connection to the caller, who reads and writes it from
+  /// here on, without Macs. All that has come must have been received; where it was not, or the
+  /// queue does not go out at once, the link is closed, and the descriptor is negative.
+  [[nodiscard]] Descriptor release();
+
   /// What has closed it.
   [[nodiscard]] const std::string& why_closed() const noexcept { return why_closed_; }
   /// For people: the other end's address and port.
   [[nodiscard]] const std::string& peer() const noexcept { return peer_; }
   [[nodiscard]] const JobId& job() const noexcept { return job_; }
+  /// Numeric: this end's address, by which the other end reaches this host.
+  [[nodiscard]] std::string own_address() const;
 
  private:
   friend class Listener;
   friend std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret,
                                        std::chrono::milliseconds timeout,
-                                       const std::optional<JobId>& job);
+                                       const std::optional<JobId>& job, Presence presence);
   enum class End : unsigned char { listener, connector };
 
   Link(Descriptor socket, std::string peer, const JobId& job, const Secret& key, End own);
@@ -90,12 +105,14 @@ class Link {
   std::string why_closed_;
 };
 
-/// Connects to a Listener. One that is not there yet is tried again until `timeout` is over. With
-/// `job` it must be of that job. Throws Timeout, and CommError if the name is not known, or if the
-/// other end is no Lockstep, or has another secret, job or version of the protocol.
+/// Connects to a Listener. One that is not there yet is tried again until `timeout` is over; if its
+/// presence was promised, that is a ReplicaLost. With `job` it must be of that job. Throws Timeout,
+/// and CommError if the name is not known, or if the other end is no Lockstep, or has another
+/// secret, job or version of the protocol.
 [[nodiscard]] std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret,
                                             std::chrono::milliseconds timeout,
-                                            const std::optional<JobId>& job = std::nullopt);
+                                            const std::optional<JobId>& job = std::nullopt,
+                                            Presence presence = Presence::awaited);
 
 /// Where launchers of a job connect. Strangers get no further than a greeting, in bounded memory
 /// and time: when too many are there, the oldest of the address that has the most goes. No method

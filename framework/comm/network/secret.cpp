@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <system_error>
 
@@ -115,6 +116,11 @@ fs::path Secret::default_file() {
     throw DataError("neither XDG_CONFIG_HOME nor HOME says where the user's secret is");
   }
   return fs::path(home) / ".config" / "lockstep" / "secret";
+}
+
+Secret Secret::of_job(ConstBytes job) const {
+  constexpr std::string_view kLabel = "job      ";
+  return Secret(mac({std::as_bytes(std::span(kLabel)), job}));
 }
 
 Mac Secret::mac(std::initializer_list<ConstBytes> parts) const {

@@ -39,6 +39,11 @@ class Secret {
   /// without either.
   [[nodiscard]] static std::filesystem::path default_file();
 
+  /// The secret of one of this user's jobs, which `job` names.
+  [[nodiscard]] Secret of_job(ConstBytes job) const;
+  /// For handing it to a child through memory or a pipe.
+  [[nodiscard]] const std::array<std::byte, kBytes>& bytes() const noexcept { return bytes_; }
+
   /// Of the parts, one after another. Their sizes must not vary from one use to another.
   [[nodiscard]] Mac mac(std::initializer_list<ConstBytes> parts) const;
 

@@ -1,0 +1,506 @@
+#include "framework/comm/host_members.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <future>
+#include <numeric>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "framework/base/bytes.h"
+#include "framework/base/errors.h"
+#include "framework/base/pages.h"
+#include "framework/base/random.h"
+#include "framework/base/text.h"
+#include "framework/comm/hierarchy.h"
+#include "framework/reduce/partial_sums.h"
+
+namespace lockstep::comm {
+namespace {
+
+// A verb on more goes through common memory in pieces of about this size.
+constexpr std::size_t kPiece = std::size_t{4} << 20;
+// Pieces are of whole cache lines.
+constexpr std::size_t kLine = 64;
+
+std::size_t whole_lines(std::size_t bytes) {
+  return (bytes + kLine - 1) / kLine * kLine;
+}
+
+// All workers of the job.
+struct Workers {
+  std::shared_ptr<Communicator> local;
+  std::shared_ptr<Communicator> network;
+  std::vector<int> host_of;
+
+  [[nodiscard]] int own_host() const { return host_of[static_cast<std::size_t>(network->rank())]; }
+  /// The first worker of this host.
+  [[nodiscard]] int first_here() const {
+    return static_cast<int>(std::ranges::find(host_of, own_host()) - host_of.begin());
+  }
+
+  /// The hosts of a group of `members`.
+  [[nodiscard]] GroupLayout layout(std::span<const int> members) const {
+    std::vector<watch::GroupMember> on_hosts(members.size());
+    for (std::size_t place = 0; place < members.size(); ++place) {
+      on_hosts[place].worker = host_of[static_cast<std::size_t>(members[place])];
+    }
+    return {on_hosts, own_host()};
+  }
+};
+
+// How the leader's part of a verb has ended, for the other members of its host.
+class LeadersError {
+ public:
+  LeadersError() = default;
+  explicit LeadersError(const std::exception_ptr& error) {
+    if (!error) return;
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& known) {
+      say(known.type(), known.what());
+    } catch (const std::exception& other) {
+      say("CommError", other.what());
+    }
+  }
+
+  [[nodiscard]] Bytes bytes() { return std::as_writable_bytes(std::span(this, 1)); }
+
+  void check() const {
+    const std::string_view type = type_.data();
+    const std::string text = text_.data();
+    if (type.empty()) return;
+    if (type == "ReplicaLost") throw ReplicaLost(text);
+    if (type == "CollectiveMismatch") throw CollectiveMismatch(text);
+    if (type == "Timeout") throw Timeout(text);
+    if (type == "Aborted") throw Aborted(text);
+    throw CommError(text);
+  }
+
+ private:
+  // Both end with a zero.
+  void say(std::string_view type, std::string_view text) {
+    type.copy(type_.data(), type_.size() - 1);
+    text.copy(text_.data(), text_.size() - 1);
+  }
+
+  std::array<char, 32> type_{};  // empty: it went well
+  std::array<char, 992> text_{};
+};
+
+// The members of a group that are on one host. A verb of a group that spans hosts goes one of two
+// ways, the same on all hosts:
+// - In pieces, if what a host sends of a piece is one message of the outer group's verb. The
+//   members make the message of a piece in common memory, and the leader sends it. Meanwhile they
+//   take the result of the piece before, and make the message of the next one.
+// - By the leader: the members put their inputs into common memory, and the leader does the verb
+//   for all, as the last of a worker's threads does.
+//
+// Common memory is written by verbs of the local group, which write nothing before all members have
+// called them, or after one in which all have met. So two slots are enough for pieces: who writes
+// to the slot of the piece before last knows that all members have taken that one.
+class HostMembers final : public LocalMembers {
+ public:
+  HostMembers(std::shared_ptr<const Workers> job, std::vector<int> members, std::uint64_t channel)
+      : HostMembers(job, std::move(members), channel, job->layout(members)) {}
+
+  void meet(int place, std::uint64_t mark, const Verb& verb) override;
+  std::shared_ptr<LocalMembers> subgroup(std::span<const int> members, int place,
+                                         std::uint64_t channel) override;
+
+  void interrupt(const std::exception_ptr& error) noexcept override {
+    local_->interrupt(error);
+    if (outer() != nullptr) outer()->interrupt(error);
+  }
+  void abort(const std::string& reason) noexcept override {
+    workers_->local->abort(reason);
+    workers_->network->abort(reason);
+  }
+  bool is_network() const noexcept override { return spans_hosts(); }
+  SharedAddress shared_address(ConstBytes memory) const override {
+    return spans_hosts() ? SharedAddress{} : local_->shared_address(memory);
+  }
+  const Ledger& ledger() const noexcept override {
+    return spans_hosts() ? workers_->network->ledger() : local_->ledger();
+  }
+
+ private:
+  // A part of a verb that goes in pieces: `bytes` from `offset` on of each of its rows.
+  struct Piece {
+    std::size_t offset;
+    std::size_t bytes;
+    Bytes slot;
+  };
+
+  HostMembers(std::shared_ptr<const Workers> job, std::vector<int> members, std::uint64_t channel,
+              GroupLayout layout);
+
+  bool spans_hosts() const noexcept { return layout().workers() > 1; }
+  std::size_t hosts() const noexcept { return layout().workers(); }
+  std::size_t own_host() const noexcept { return layout().own(); }
+  std::size_t own_index() const noexcept { return static_cast<std::size_t>(local_->rank()); }
+  std::size_t members_here() const noexcept { return layout().own_places().size(); }
+
+  bool goes_in_pieces(const Verb& verb) const;
+  void in_pieces(const Verb& verb);
+  void make(const Verb& verb, const Piece& piece);
+  void send(const Verb& verb, const Piece& piece);
+  void take(const Verb& verb, const Piece& piece) const;
+
+  void by_leader(std::uint64_t mark, const Verb& verb);
+  void check_sizes(const Verb& verb, std::span<const std::size_t> said) const;
+
+  Bytes common_memory(std::size_t bytes);
+  void tell(const std::exception_ptr& error);
+
+  std::shared_ptr<const Workers> workers_;
+  std::vector<int> members_;  // their ranks in the job, in the group's order
+  std::shared_ptr<Communicator> local_;
+  bool have_blocks_;  // see has_blocks()
+  SymmetricBuffer common_;
+};
+
+// A group's channel for its leaders and for its members here: other groups may have the same ones.
+std::uint64_t channel_of(std::span<const int> members, std::uint64_t channel) {
+  Key key = Key(channel).fold("hosts");
+  for (const int member : members) key = key.fold(static_cast<std::uint64_t>(member));
+  return key.bits();
+}
+
+// The Communicator of the leaders; nullptr where this worker is none, or where there is one host.
+std::shared_ptr<Communicator> leaders_of(const Workers& job, const GroupLayout& layout,
+                                         std::span<const int> members, std::uint64_t channel) {
+  std::vector<int> leaders;
+  for (const auto& places : layout.places()) {
+    leaders.push_back(members[static_cast<std::size_t>(places[0])]);
+  }
+  if (leaders.size() == 1 || leaders[layout.own()] != job.network->rank()) return nullptr;
+  return job.network->subgroup(leaders, channel_of(members, channel));
+}
+
+// Whether all hosts have as many members, next to each other.
+bool has_blocks(const GroupLayout& layout) {
+  const std::size_t block = layout.own_places().size();
+  bool has = block * layout.workers() == layout.size();
+  for (std::size_t place = 0; place < layout.size(); ++place) {
+    has = has && layout.worker_of(place) == place / block;
+  }
+  return has;
+}
+
+HostMembers::HostMembers(std::shared_ptr<const Workers> job, std::vector<int> members,
+                         std::uint64_t channel, GroupLayout layout)
+    : LocalMembers(layout, leaders_of(*job, layout, members, channel)),
+      workers_(std::move(job)),
+      members_(std::move(members)),
+      have_blocks_(has_blocks(layout)) {
+  std::vector<int> here;
+  for (const int place : layout.own_places()) {
+    here.push_back(members_[static_cast<std::size_t>(place)] - workers_->first_here());
+  }
+  local_ = workers_->local->subgroup(here, channel_of(members_, channel));
+}
+
+std::shared_ptr<LocalMembers> HostMembers::subgroup(std::span<const int> members, int,
+                                                    std::uint64_t channel) {
+  std::vector<int> in_job;
+  for (const int member : members) in_job.push_back(members_[static_cast<std::size_t>(member)]);
+  return std::make_shared<HostMembers>(workers_, std::move(in_job), channel);
+}
+
+void HostMembers::meet(int, std::uint64_t mark, const Verb& verb) {
+  local_->mark(mark);
+  if (!spans_hosts()) return local_->run(verb);
+  if (verb.kind == Verb::Kind::allocate) {
+    *verb.buffer = local_->allocate(verb.bytes);
+    return;
+  }
+  if (hosts() == layout().size()) {  // the outer group is the group
+    const Verb* const own = &verb;
+    return run_all(mark, {&own, 1});
+  }
+  if (!goes_in_pieces(verb)) return by_leader(mark, verb);
+  if (outer() != nullptr) outer()->mark(mark);
+  in_pieces(verb);
+}
+
+bool HostMembers::goes_in_pieces(const Verb& verb) const {
+  switch (verb.kind) {
+    case Verb::Kind::all_reduce:
+      return reduce::ReductionPlan(layout().places(), verb.type, verb.op).is_one_sum_each();
+    case Verb::Kind::reduce_scatter:
+      return have_blocks_ &&
+             reduce::ReductionPlan(layout().places(), verb.type, verb.op).is_one_sum_each();
+    case Verb::Kind::all_gather:
+      return have_blocks_;
+    case Verb::Kind::broadcast:
+    case Verb::Kind::barrier:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Rows are: the buffer of an all_reduce or broadcast; in a reduce_scatter's input, the slices of
+// each host's members; in an all_gather's output, what comes from each member.
+void HostMembers::in_pieces(const Verb& verb) {
+  const bool scatters = verb.kind == Verb::Kind::reduce_scatter;
+  const bool gathers = verb.kind == Verb::Kind::all_gather;
+  const std::size_t rows = scatters ? hosts() : gathers ? layout().size() : 1;
+  const std::size_t row = (scatters ? verb.input.size() : verb.output.size()) / rows;
+  const std::size_t most = std::min(row, whole_lines(kPiece / rows));
+  // A barrier is one piece of nothing.
+  const std::size_t count = verb.kind == Verb::Kind::barrier ? 1
+                            : row == 0                       ? 0
+                                                             : (row + most - 1) / most;
+  const std::size_t slot = whole_lines(rows * most);
+  const Bytes slots = common_memory(std::min<std::size_t>(count, 2) * slot);
+  const auto piece = [&](std::size_t index) {
+    const std::size_t bytes = std::min(most, row - index * most);
+    return Piece{index * most, bytes, slots.subspan(index % 2 * slot).first(rows * bytes)};
+  };
+
+  if (count == 0) return;
+  std::future<void> sending;
+  // What leaves this function early ends the leader's messages.
+  const struct Leaving {
+    Communicator* outer;
+    const std::future<void>& sending;
+    ~Leaving() {
+      if (!sending.valid()) return;
+      outer->interrupt(std::make_exception_ptr(Aborted("the members of this host have failed")));
+    }
+  } leaving{outer(), sending};
+  // One piece needs no other thread.
+  const auto policy = count > 1 ? std::launch::async : std::launch::deferred;
+  for (std::size_t index = 0; index <= count; ++index) {
+    if (index < count) make(verb, piece(index));
+    std::exception_ptr error;
+    try {
+      if (sending.valid()) sending.get();
+      if (index < count && outer() != nullptr) {
+        sending = std::async(policy, [&, now = piece(index)] { send(verb, now); });
+      }
+    } catch (...) {
+      error = std::current_exception();
+    }
+    if (index == 0) continue;
+    tell(error);
+    take(verb, piece(index - 1));
+  }
+}
+
+// The members' part of a message, in common memory.
+void HostMembers::make(const Verb& verb, const Piece& piece) {
+  const auto [offset, bytes, slot] = piece;
+  switch (verb.kind) {
+    case Verb::Kind::all_reduce:
+      return local_->all_reduce(verb.input.subspan(offset, bytes), slot, verb.type,
+                                reduce::partial_op(verb.op));
+    case Verb::Kind::reduce_scatter: {
+      const std::size_t row = verb.input.size() / hosts();
+      if (bytes == row) {
+        return local_->all_reduce(verb.input, slot, verb.type, reduce::partial_op(verb.op));
+      }
+      for (std::size_t host = 0; host < hosts(); ++host) {
+        local_->all_reduce(verb.input.subspan(host * row + offset, bytes),
+                           slot.subspan(host * bytes, bytes), verb.type,
+                           reduce::partial_op(verb.op));
+      }
+      return;
+    }
+    case Verb::Kind::all_gather: {
+      const std::size_t own = members_here() * bytes;
+      return local_->all_gather(verb.input.subspan(offset, bytes),
+                                slot.subspan(own_host() * own, own));
+    }
+    case Verb::Kind::broadcast: {
+      local_->barrier();  // all have taken what the slot held
+      const auto root = static_cast<std::size_t>(verb.root);
+      if (layout().worker_of(root) != own_host()) return;
+      if (layout().index_of(root) == own_index())
+        copy_bytes(verb.output.subspan(offset, bytes), slot);
+      return local_->barrier();
+    }
+    default:
+      return local_->barrier();
+  }
+}
+
+// The leader's part: the outer group's verb on the slot.
+void HostMembers::send(const Verb& verb, const Piece& piece) {
+  const Bytes slot = piece.slot;
+  const Bytes own = slot.subspan(own_host() * (slot.size() / hosts()));
+  switch (verb.kind) {
+    case Verb::Kind::all_reduce:
+      return outer()->all_reduce(slot, slot, verb.type, reduce::partial_op(verb.op));
+    case Verb::Kind::reduce_scatter:
+      return outer()->reduce_scatter(slot, own.first(piece.bytes), verb.type,
+                                     reduce::partial_op(verb.op));
+    case Verb::Kind::all_gather:
+      return outer()->all_gather(own.first(members_here() * piece.bytes), slot);
+    case Verb::Kind::broadcast:
+      return outer()->broadcast(slot, static_cast<int>(layout().worker_of(verb.root)));
+    default:
+      return outer()->barrier();
+  }
+}
+
+// A member's part of the result.
+void HostMembers::take(const Verb& verb, const Piece& piece) const {
+  const auto [offset, bytes, slot] = piece;
+  const auto take_part = [&](ConstBytes from, std::size_t at) {
+    const Bytes to = verb.output.subspan(at, from.size());
+    copy_bytes(from, to);
+    if (verb.op == reduce::ReduceOp::mean) {
+      reduce::divide(to, static_cast<int>(layout().size()), verb.type);
+    }
+  };
+  switch (verb.kind) {
+    case Verb::Kind::all_reduce:
+      return take_part(slot, offset);
+    case Verb::Kind::reduce_scatter: {
+      // The part of the piece that is in the own slice.
+      const std::size_t slice = own_index() * verb.output.size();
+      const std::size_t begin = std::max(offset, slice);
+      const std::size_t end = std::min(offset + bytes, slice + verb.output.size());
+      if (begin >= end) return;
+      return take_part(slot.subspan(own_host() * bytes + begin - offset, end - begin),
+                       begin - slice);
+    }
+    case Verb::Kind::all_gather:
+      for (std::size_t place = 0; place < layout().size(); ++place) {
+        copy_bytes(slot.subspan(place * bytes, bytes),
+                   verb.output.subspan(place * verb.input.size() + offset));
+      }
+      return;
+    case Verb::Kind::broadcast:
+      return copy_bytes(slot, verb.output.subspan(offset));
+    default:
+      return;
+  }
+}
+
+// Members of a host must agree before the leader reads their buffers by what they say. `said` has
+// what each has said, and all of them come to the same end.
+void HostMembers::check_sizes(const Verb& verb, std::span<const std::size_t> said) const {
+  const std::size_t numbers = said.size() / members_here();
+  const std::size_t replicas = verb.send_sizes.size();
+  const auto of = [&](std::size_t member) { return said.subspan(member * numbers, numbers); };
+  const auto place = [&](std::size_t member) {
+    return static_cast<std::size_t>(layout().own_places()[member]);
+  };
+  bool agree = true;
+  for (std::size_t one = 0; one < members_here(); ++one) {
+    if (verb.kind != Verb::Kind::all_to_all) agree = agree && std::ranges::equal(of(one), of(0));
+    for (std::size_t to = 0; replicas > 0 && to < members_here(); ++to) {
+      agree = agree && of(one)[place(to)] == of(to)[replicas + place(one)];
+    }
+  }
+  if (!agree) throw CollectiveMismatch("replicas of a host called collectives of other sizes");
+}
+
+void HostMembers::by_leader(std::uint64_t mark, const Verb& verb) {
+  // Members tell each other the sizes of what they send to each replica and receive.
+  std::vector<std::size_t> own_sizes(verb.send_sizes.begin(), verb.send_sizes.end());
+  own_sizes.insert(own_sizes.end(), verb.recv_sizes.begin(), verb.recv_sizes.end());
+  own_sizes.push_back(verb.input.size());
+  own_sizes.push_back(verb.output.size());
+  const std::size_t numbers = own_sizes.size();
+  std::vector<std::size_t> sizes(numbers * members_here());
+  local_->all_gather(std::as_bytes(std::span(own_sizes)), std::as_writable_bytes(std::span(sizes)));
+
+  check_sizes(verb, sizes);
+
+  // In common memory are the inputs, then the outputs. Those of an all_reduce or all_gather are
+  // one.
+  const bool is_one = verb.kind == Verb::Kind::all_reduce || verb.kind == Verb::Kind::all_gather;
+  std::vector<Verb> verbs(members_here(), verb);
+  std::size_t total = 0;
+  const auto place = [&](std::size_t bytes) {
+    return std::exchange(total, total + whole_lines(bytes));
+  };
+  std::vector<std::size_t> inputs;
+  std::vector<std::size_t> outputs;
+  for (std::size_t member = 0; member < members_here(); ++member) {
+    const auto said = std::span(sizes).subspan(member * numbers, numbers);
+    verbs[member].send_sizes = said.first(verb.send_sizes.size());
+    verbs[member].recv_sizes = said.subspan(verb.send_sizes.size(), verb.recv_sizes.size());
+    inputs.push_back(place(said[numbers - 2]));
+    outputs.push_back(is_one && member > 0 ? outputs[0] : place(said[numbers - 1]));
+  }
+  const Bytes common = common_memory(total);
+  for (std::size_t member = 0; member < members_here(); ++member) {
+    const auto said = std::span(sizes).subspan(member * numbers, numbers);
+    verbs[member].input = common.subspan(inputs[member], said[numbers - 2]);
+    verbs[member].output = common.subspan(outputs[member], said[numbers - 1]);
+  }
+
+  const Verb& own = verbs[own_index()];
+  copy_bytes(verb.input, common.subspan(inputs[own_index()], verb.input.size()));
+  local_->barrier();
+  std::exception_ptr error;
+  if (outer() != nullptr) {
+    std::vector<const Verb*> all;
+    for (const Verb& each : verbs) all.push_back(&each);
+    try {
+      run_all(mark, all);
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  tell(error);
+  copy_bytes(own.output, verb.output);
+}
+
+// Memory of all members, until the next call. What Scratch keeps of a piece is kept for an input of
+// each member and a result: fresh pages cost more than the copies into them.
+Bytes HostMembers::common_memory(std::size_t bytes) {
+  const std::size_t kept = (members_here() + 1) * Scratch::kKept;
+  if (bytes > common_.own.size() || common_.own.size() > kept) {
+    common_ = {};
+    if (bytes > 0) common_ = local_->allocate(std::max(bytes, kPage), Copies::one);
+  }
+  return common_.own.first(bytes);
+}
+
+// Ends the leader's part of a verb. If it has failed, all members throw the error.
+void HostMembers::tell(const std::exception_ptr& error) {
+  LeadersError outcome(error);
+  local_->broadcast(outcome.bytes(), 0);
+  if (error) std::rethrow_exception(error);
+  outcome.check();
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> join_hosts(std::shared_ptr<Communicator> local,
+                                         std::shared_ptr<Communicator> network,
+                                         std::vector<int> host_of) {
+  require(host_of.size() == static_cast<std::size_t>(network->size()),
+          "join_hosts: ", host_of.size(), " workers have a host, but there are ", network->size());
+  for (std::size_t worker = 1; worker < host_of.size(); ++worker) {
+    const auto before = std::span(host_of).first(worker);
+    require(host_of[worker] == before.back() || std::ranges::count(before, host_of[worker]) == 0,
+            "join_hosts: the workers of host ", host_of[worker], " are not next to each other");
+  }
+  const int rank = network->rank();
+  const auto job = std::make_shared<const Workers>(
+      Workers{std::move(local), std::move(network), std::move(host_of)});
+  const auto here = std::ranges::count(job->host_of, job->own_host());
+  require(job->local->size() == here && job->local->rank() == rank - job->first_here(),
+          "join_hosts: worker ", rank, " is ", rank - job->first_here(), " of ", here,
+          " on its host, but ", job->local->rank(), " of ", job->local->size(),
+          " in what joins these");
+  std::vector<int> everyone(job->host_of.size());
+  std::iota(everyone.begin(), everyone.end(), 0);
+  return std::make_shared<Hierarchy>(std::make_shared<HostMembers>(job, std::move(everyone), 0),
+                                     rank);
+}
+
+}  // namespace lockstep::comm

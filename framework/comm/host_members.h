@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "framework/comm/communicator.h"
+
+namespace lockstep::comm {
+
+/// Joins the workers of several hosts. `network` joins all workers of the job; worker `rank` of it
+/// is on host host_of[rank], and a host's workers are next to each other. `local` joins those of
+/// this worker's host, in the same order, through memory that they share. All workers call this
+/// with the same `host_of`. ValueError if these do not fit together.
+///
+/// Of each group, only the first member on each host uses the network: the leader. Members of a
+/// group that are on one host use `local` alone, as they would in a job of this host. Where all
+/// hosts have as many members, next to each other, and these are a subtree of the canonical order
+/// (an aligned power of two), reductions send what hosts with one member each would send.
+///
+/// A group that spans hosts differs from one of `local` in this:
+/// - A buffer of Copies::each is symmetric among the members of a host. One of Copies::one is so,
+///   too: each member has its own, and is_common is false.
+/// - Memory that members have in common by another group must not be the output of a verb.
+/// - ledger() counts what this worker has sent over the network, for all groups that span hosts. So
+///   the sum over a host's workers is what the host has sent.
+/// - If the leader's part of a verb fails, all members of its host throw the same error.
+[[nodiscard]] std::shared_ptr<Communicator> join_hosts(std::shared_ptr<Communicator> local,
+                                                       std::shared_ptr<Communicator> network,
+                                                       std::vector<int> host_of);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+
+#include "framework/comm/communicator.h"
+#include "framework/comm/network/tcp_link.h"
+#include "framework/comm/store.h"
+
+namespace lockstep::comm {
+
+/// Connects replica `rank` of `size` to the others over TCP, on `network.address`; all of them have
+/// the same store, secret and job. It waits for nobody: a connection to another replica is made
+/// when a verb needs it first. A replica that has not called this is a Timeout of that verb, after
+/// options.connect_timeout. Later verbs end with a Timeout when nothing has moved for
+/// options.timeout, and with ReplicaLost as soon as a replica that they need has ended. Throws
+/// CommError if the address can't be used.
+///
+/// Only who knows the secret gets further than a greeting; what verbs send is neither encrypted nor
+/// signed. Verbs send as many bytes, in as many rounds, as connect_gloo() says.
+[[nodiscard]] std::shared_ptr<Communicator> connect_tcp(std::shared_ptr<Store> store, int rank,
+                                                        int size, const NetworkOptions& network,
+                                                        const ConnectOptions& options = {});
+
+}  // namespace lockstep::comm

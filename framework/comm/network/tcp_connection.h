@@ -1,0 +1,171 @@
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "framework/base/bytes.h"
+#include "framework/base/descriptor.h"
+
+namespace lockstep::comm {
+
+/// What a thread waits for: its messages that are not done. The link's mutex guards it.
+struct TcpWait {
+  std::condition_variable changed;
+  std::size_t pending = 0;
+};
+
+/// A message that someone waits for. It meets the one with the same slot on the other side, in the
+/// order in which both were posted. Its buffer is used from post() until it is done or withdrawn.
+struct TcpMessage {
+  int peer;
+  bool is_received;
+  ConstBytes sent;  ///< what is sent, if it is
+  Bytes received;   ///< where it goes, if it is received
+  std::uint64_t group;
+  std::uint64_t slot;
+  TcpWait* wait;
+  std::uint64_t id = 0;   ///< of a large one: the receiver's number for it
+  std::size_t moved = 0;  ///< how many bytes have come or gone
+  bool is_done = false;
+
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    return is_received ? received.size() : sent.size();
+  }
+};
+
+/// The messages between this process and another one, and the TCP connection that carries them once
+/// it is there. Messages can be posted before.
+///
+/// Small messages are sent at once, and kept by a receiver that has not posted yet. For a large
+/// one the receiver says when it has posted; then come its parts, which alternate with what else
+/// there is to send. So no message of a group holds up those of another for long.
+///
+/// All bytes that come are checked: what breaks the rules ends the connection. No method blocks.
+/// The caller has a mutex for all of them.
+class TcpConnection {
+ public:
+  static constexpr std::size_t kLargestSmall = std::size_t{64} << 10;
+  static constexpr std::size_t kLargestPart = std::size_t{1} << 20;
+  /// Of messages that nobody has posted for; when there are more, the connection is not read.
+  static constexpr std::size_t kMostKept = std::size_t{16} << 20;
+
+  /// Messages of `dead` groups are dropped when they come.
+  explicit TcpConnection(const std::set<std::uint64_t>& dead) : dead_(dead) {}
+  TcpConnection(const TcpConnection&) = delete;
+  TcpConnection& operator=(const TcpConnection&) = delete;
+
+  /// Goes on over `socket`, which does not block. The end that has connected begins: the other one
+  /// sends nothing before something has come.
+  void open(Descriptor socket, bool begins);
+  [[nodiscard]] bool is_open() const noexcept { return socket_.open(); }
+  /// Ends it for good. Messages that are not done stay so.
+  void lose(std::string why);
+  /// Why it was lost; "" if it was not.
+  [[nodiscard]] const std::string& why_lost() const noexcept { return why_lost_; }
+
+  /// `message` stays where it is until it is done or withdrawn.
+  void post(TcpMessage& message);
+  /// Afterwards its buffer is not touched any more. The connection stays of use for others.
+  void withdraw(TcpMessage& message);
+  /// Drops what was kept for a group.
+  void drop_kept(std::uint64_t group);
+
+  /// Sends, or receives, what can be now; much of it takes several calls.
+  void send_some();
+  void receive_some();
+  /// The events to poll for.
+  [[nodiscard]] short polled() const noexcept;
+  [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
+
+  /// Sends what was begun, then ends. The other end will find all that was sent.
+  void say_goodbye();
+
+ private:
+  enum class Kind : std::uint32_t { start, small, ready, part, withdrawn, goodbye };
+  // What each frame begins with. All hosts have the same order of bytes: a start shows it.
+  struct Header {
+    Kind kind;
+    std::uint32_t bytes;  // that follow
+    std::uint64_t slot;
+    std::uint64_t whole;  // of the message
+    std::uint64_t id;
+    std::uint64_t group;
+  };
+  struct Frame {
+    Header header;
+    ConstBytes payload = {};
+    TcpMessage* message = nullptr;  // whose payload it is
+    std::size_t written = 0;
+    std::vector<std::byte> own = {};  // the payload of a message that was withdrawn
+  };
+  struct Kept {
+    std::uint64_t group;
+    std::vector<std::byte> bytes;
+  };
+  struct Ready {
+    std::uint64_t id;
+    std::uint64_t bytes;
+  };
+  using Waiting = std::map<std::uint64_t, std::deque<TcpMessage*>>;
+
+  static void finish(TcpMessage& message);
+  static TcpMessage* first_of(const Waiting& waiting, std::uint64_t slot);
+  static void take_out(Waiting& waiting, const TcpMessage& message);
+
+  void post_receive(TcpMessage& message);
+  void post_send(TcpMessage& message);
+  void queue(Header header) { out_.push_back({.header = header}); }
+  void cut_off(const TcpMessage& message);
+  bool next_frame();
+  void frame_is_out();
+
+  [[nodiscard]] bool is_full() const noexcept { return kept_bytes_ >= kMostKept && !is_ending_; }
+  void consume(ConstBytes bytes);
+  void payload_came(std::size_t bytes);
+  // Each returns what is wrong, or nullptr.
+  const char* begin_frame();
+  const char* begin_small();
+  const char* begin_part();
+  const char* take_ready();
+  void take_withdrawn();
+  void keep();
+
+  const std::set<std::uint64_t>& dead_;
+  Descriptor socket_;
+  std::string why_lost_;
+  bool is_ending_ = false;
+
+  // Going out.
+  bool may_send_ = false;
+  bool waits_to_send_ = false;
+  std::deque<Frame> out_;
+  std::optional<Frame> going_;                        // in part
+  Waiting large_;                                     // for which nobody is ready
+  std::deque<TcpMessage*> flowing_;                   // those whose parts go out, in turn
+  std::map<std::uint64_t, std::deque<Ready>> ready_;  // receivers for whom nothing was posted
+  std::size_t readies_ = 0;
+
+  // Coming in.
+  bool has_started_ = false;
+  Header header_{};
+  std::size_t header_bytes_ = 0;  // that have come
+  std::size_t payload_left_ = 0;
+  TcpMessage* coming_ = nullptr;                 // whose payload it is …
+  std::optional<std::vector<std::byte>> early_;  // … or nobody's yet; without both it is dropped
+  std::size_t early_bytes_ = 0;
+  Waiting small_;                                // posted, small
+  std::map<std::uint64_t, TcpMessage*> posted_;  // posted, large, by their numbers
+  std::uint64_t next_id_ = 1;
+  std::map<std::uint64_t, std::deque<Kept>> kept_;
+  std::size_t kept_bytes_ = 0;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,464 @@
+#include "framework/comm/network/tcp_link.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/base/waited.h"
+
+namespace lockstep::comm {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+// How often those who wait look at the clock, and whether the link ends.
+constexpr std::chrono::milliseconds kLook{50};
+// How long to ask the store for one of several addresses, and to try a host that may be away.
+constexpr std::chrono::milliseconds kAsk{20};
+constexpr std::chrono::milliseconds kTry{1000};
+// How long an end that has greeted may take to say which replica it is.
+constexpr std::chrono::milliseconds kHelloPatience{5000};
+constexpr std::size_t kMostArrivals = 256;
+// How long to wait for the others to take a goodbye.
+constexpr std::chrono::milliseconds kLeave{1000};
+
+// The messages of a Link after the greeting: the connector says who it is, and hears whether this
+// is the connection. If both sides connect at once, it is that of the higher rank.
+constexpr std::string_view kWelcome = "welcome";
+constexpr std::string_view kAwaitMine = "await mine";
+
+std::string address_of(int rank) {
+  return str("address/", rank);
+}
+
+std::string hello_of(int rank, std::size_t size) {
+  return str("replica ", rank, " of ", size);
+}
+
+// A host that has gone is noticed: one that is asked once a second and never answers. There is no
+// TCP_USER_TIMEOUT: it would also end a connection to a process that is only paused.
+void keep_alive(int socket, std::chrono::milliseconds timeout) {
+  const int on = 1;
+  const auto probes = static_cast<int>(std::clamp<std::int64_t>(timeout.count() / 1000, 1, 120));
+  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &on, sizeof on);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof on);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+}  // namespace
+
+struct TcpLink::Peer {
+  enum class State { unknown, wanted, connecting, awaited, open, lost };
+
+  explicit Peer(const std::set<std::uint64_t>& dead) : connection(dead) {}
+
+  State state = State::unknown;
+  bool is_there = false;           // has published its address
+  std::string address = {};        // once the connector knows it
+  SteadyClock::time_point wanted;  // since when
+  std::exception_ptr error;        // why there is no connection
+  TcpConnection connection;
+};
+
+// An end that has proved the secret, and has not said which replica it is.
+struct TcpLink::Arrival {
+  std::unique_ptr<Link> link;
+  SteadyClock::time_point deadline;
+};
+
+class TcpLink::Turn {
+ public:
+  explicit Turn(TcpLink& link) : lock_(link.mutex_, std::defer_lock) {
+    ++link.callers_;
+    lock_.lock();
+    --link.callers_;
+  }
+  [[nodiscard]] std::unique_lock<std::mutex>& lock() noexcept { return lock_; }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
+
+TcpLink::TcpLink(std::shared_ptr<Store> store, int rank, int size, const NetworkOptions& network,
+                 const ConnectOptions& options)
+    : store_(std::move(store)), rank_(rank), network_(network), options_(options) {
+  for (int peer = 0; peer < size; ++peer) peers_.push_back(std::make_unique<Peer>(dead_));
+  if (size == 1) return;
+  wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_.open()) throw CommError(str("cannot make an eventfd: ", std::strerror(errno)));
+  listener_.emplace(HostAndPort{network.address, 0}, network.secret, network.job,
+                    Listener::Limits{});
+  store_->set(address_of(rank), HostAndPort{network.address, listener_->port()}.text());
+  io_ = std::thread([this] { run(); });
+  connector_ = std::thread([this] { connect_wanted(); });
+}
+
+TcpLink::~TcpLink() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  wanted_changed_.notify_all();
+  wake_io();
+  if (connector_.joinable()) connector_.join();
+  if (io_.joinable()) io_.join();
+}
+
+void TcpLink::wake_io() noexcept {
+  const std::uint64_t one = 1;
+  if (wake_.open()) (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+void TcpLink::wake_waits() {
+  for (TcpWait* wait : waits_) wait->changed.notify_all();
+}
+
+void TcpLink::wake() noexcept {
+  const Turn turn(*this);
+  wake_waits();
+}
+
+void TcpLink::begin_group(std::uint64_t group) {
+  const Turn turn(*this);
+  dead_.erase(group);
+}
+
+void TcpLink::end_group(std::uint64_t group) {
+  const Turn turn(*this);
+  dead_.insert(group);
+  for (const auto& peer : peers_) peer->connection.drop_kept(group);
+  wake_io();  // it may have stopped to read
+}
+
+void TcpLink::exchange(const Cancellation& user, std::uint64_t group,
+                       std::deque<TcpMessage>& messages) {
+  user.check();
+  if (messages.empty()) return;
+  TcpWait wait;
+  Turn turn(*this);
+  // Receives come first: a message that arrives early finds its buffer.
+  const auto post = [&](bool receives) {
+    for (TcpMessage& message : messages) {
+      if (message.is_received != receives) continue;
+      Peer& peer = *peers_[static_cast<std::size_t>(message.peer)];
+      if (peer.state == Peer::State::unknown) want(message.peer);
+      const short before = peer.connection.polled();
+      peer.connection.post(message);
+      note_loss(peer);
+      if ((peer.connection.polled() & ~before) != 0) wake_io();
+      if (!receives) ledger_.bytes_sent += message.bytes();
+    }
+  };
+  wait.pending = messages.size();
+  for (TcpMessage& message : messages) message.wait = &wait;
+  waits_.insert(&wait);
+  try {
+    user.check();
+    post(true);
+    post(false);
+    ++ledger_.rounds;
+    wait_for(user, messages, wait, turn.lock());
+  } catch (...) {
+    waits_.erase(&wait);
+    for (TcpMessage& message : messages) {
+      Peer& peer = *peers_[static_cast<std::size_t>(message.peer)];
+      if (!message.is_done) peer.connection.withdraw(message);
+      note_loss(peer);
+    }
+    dead_.insert(group);
+    for (const auto& peer : peers_) peer->connection.drop_kept(group);
+    wake_io();
+    throw;
+  }
+  waits_.erase(&wait);
+}
+
+// If the connection has ended, whoever has noticed it. Called with the mutex.
+void TcpLink::note_loss(Peer& peer) {
+  if (peer.state != Peer::State::open || peer.connection.is_open()) return;
+  peer.state = Peer::State::lost;
+  --ledger_.connections;
+  wake_waits();
+}
+
+void TcpLink::wait_for(const Cancellation& user, const std::deque<TcpMessage>& messages,
+                       TcpWait& wait, std::unique_lock<std::mutex>& lock) {
+  std::optional<Waited> waited;
+  std::size_t last = 0;
+  while (wait.pending > 0) {
+    user.check();
+    std::size_t moved = 0;
+    bool all_are_there = true;
+    const TcpMessage* first = nullptr;
+    for (const TcpMessage& message : messages) {
+      moved += message.moved;
+      if (message.is_done) continue;
+      const Peer& peer = *peers_[static_cast<std::size_t>(message.peer)];
+      if (peer.state == Peer::State::lost) std::rethrow_exception(lost(message.peer));
+      all_are_there = all_are_there && peer.is_there;
+      if (first == nullptr) first = &message;
+    }
+    if (!waited || !all_are_there || moved != last) waited.emplace();
+    last = moved;
+    if (waited->look() >= options_.timeout) {
+      throw Timeout(str("replica ", rank_, " waited ", options_.timeout.count(), " ms to ",
+                        first->is_received ? "receive from" : "send to", " replica ", first->peer,
+                        ", which did not arrive"));
+    }
+    wait.changed.wait_for(lock, kLook);
+  }
+}
+
+std::exception_ptr TcpLink::lost(int peer) const {
+  const Peer& at = *peers_[static_cast<std::size_t>(peer)];
+  if (at.error) return at.error;
+  return std::make_exception_ptr(
+      ReplicaLost(str("replica ", rank_, " lost its connection to replica ", peer, " (",
+                      at.connection.why_lost(), ")")));
+}
+
+// There shall be a connection. Called with the mutex.
+void TcpLink::want(int peer) {
+  Peer& at = *peers_[static_cast<std::size_t>(peer)];
+  at.state = Peer::State::wanted;
+  at.wanted = SteadyClock::now();
+  wanted_.push_back(peer);
+  wanted_changed_.notify_all();
+}
+
+// Called with the mutex.
+void TcpLink::open(int peer, Descriptor socket, bool begins) {
+  Peer& at = *peers_[static_cast<std::size_t>(peer)];
+  keep_alive(socket.get(), options_.timeout);
+  at.state = Peer::State::open;
+  at.is_there = true;
+  ++ledger_.connections;
+  at.connection.open(std::move(socket), begins);
+  note_loss(at);
+  wake_io();
+}
+
+// There will be no connection. Called with the mutex.
+void TcpLink::fail(int peer, std::exception_ptr error) {
+  Peer& at = *peers_[static_cast<std::size_t>(peer)];
+  at.error = std::move(error);
+  at.state = Peer::State::lost;
+  at.connection.lose("there is none");
+  wake_waits();
+}
+
+void TcpLink::run() {
+  std::vector<pollfd> polled;
+  std::vector<int> peers;
+  while (!closing_) {
+    polled.assign(1, {wake_.get(), POLLIN, 0});
+    listener_->add_polled(polled);
+    for (const Arrival& arrival : arrivals_) polled.push_back(arrival.link->polled());
+    const std::size_t begin = polled.size();
+    peers.clear();
+    while (callers_ > 0) std::this_thread::yield();
+    {
+      const std::lock_guard lock(mutex_);
+      for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+        const TcpConnection& connection = peers_[peer]->connection;
+        if (!connection.is_open()) continue;
+        polled.push_back({connection.descriptor(), connection.polled(), 0});
+        peers.push_back(static_cast<int>(peer));
+      }
+    }
+    const auto when = arrivals_.empty() ? listener_->when() : std::min(listener_->when(), kLook);
+    const int limit =
+        when == std::chrono::milliseconds::max() ? -1 : static_cast<int>(when.count());
+    if (::poll(polled.data(), polled.size(), limit) < 0) continue;
+    std::uint64_t count = 0;
+    if (polled[0].revents != 0) (void)!::read(wake_.get(), &count, sizeof count);
+    const auto has_come = [](const pollfd& each) { return each.revents != 0; };
+    const bool others =
+        std::any_of(polled.begin() + 1, polled.begin() + static_cast<long>(begin), has_come);
+    if (others || limit >= 0) accept();
+    polled.erase(polled.begin(), polled.begin() + static_cast<long>(begin));
+    serve(polled, peers);
+  }
+  take_leave();
+}
+
+void TcpLink::serve(const std::vector<pollfd>& polled, const std::vector<int>& peers) {
+  while (callers_ > 0) std::this_thread::yield();
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    if (polled[i].revents == 0) continue;
+    Peer& peer = *peers_[static_cast<std::size_t>(peers[i])];
+    TcpConnection& connection = peer.connection;
+    connection.receive_some();
+    connection.send_some();
+    if ((polled[i].revents & (POLLERR | POLLHUP)) != 0 && (connection.polled() & POLLIN) == 0) {
+      connection.lose("it has ended");
+    }
+    note_loss(peer);
+  }
+}
+
+void TcpLink::accept() {
+  for (auto& link : listener_->progress()) {
+    if (arrivals_.size() == kMostArrivals) arrivals_.erase(arrivals_.begin());
+    arrivals_.push_back({std::move(link), SteadyClock::now() + kHelloPatience});
+  }
+  std::erase_if(arrivals_, [&](Arrival& arrival) {
+    Link& link = *arrival.link;
+    link.progress();
+    const auto hello = link.receive();
+    if (!hello) return !link.is_open() || SteadyClock::now() >= arrival.deadline;
+    int peer = -1;
+    const std::lock_guard lock(mutex_);
+    const std::string answer = answer_to(*hello, peer);
+    link.send(answer);
+    if (answer != kWelcome) {
+      link.progress();
+      return true;
+    }
+    // Not progress(): what comes after the answer is not for the link.
+    if (Descriptor socket = link.release(); socket.open()) {
+      open(peer, std::move(socket), /*begins=*/false);
+    }
+    return true;
+  });
+}
+
+// Called with the mutex. Sets `peer` if it is welcome.
+std::string TcpLink::answer_to(const std::string& hello, int& peer) {
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    const int other = static_cast<int>(rank);
+    if (other == rank_ || hello != hello_of(other, peers_.size())) continue;
+    const Peer::State state = peers_[rank]->state;
+    if (state == Peer::State::open) return "it has a connection already";
+    if (state == Peer::State::lost) return "it has lost this replica before";
+    if (state == Peer::State::connecting && rank_ > other) return std::string(kAwaitMine);
+    peer = other;
+    return std::string(kWelcome);
+  }
+  return str("it is replica ", rank_, " of ", peers_.size(), ", and this is ", cut(hello));
+}
+
+// Says goodbye, and waits a moment until the others have taken what was sent: to close a connection
+// on which something comes at that time would throw it away.
+void TcpLink::take_leave() {
+  listener_.reset();
+  arrivals_.clear();
+  const std::lock_guard lock(mutex_);
+  for (const auto& peer : peers_) {
+    if (peer->connection.is_open()) peer->connection.say_goodbye();
+  }
+  const auto deadline = SteadyClock::now() + kLeave;
+  while (SteadyClock::now() < deadline) {
+    std::vector<pollfd> polled;
+    for (const auto& peer : peers_) {
+      const TcpConnection& connection = peer->connection;
+      if (connection.is_open()) polled.push_back({connection.descriptor(), connection.polled(), 0});
+    }
+    if (polled.empty()) return;
+    (void)::poll(polled.data(), polled.size(), static_cast<int>(kLook.count()));
+    for (const auto& peer : peers_) {
+      peer->connection.receive_some();
+      peer->connection.send_some();
+    }
+  }
+}
+
+void TcpLink::connect_wanted() {
+  while (!closing_) {
+    int peer = 0;
+    {
+      std::unique_lock lock(mutex_);
+      wanted_changed_.wait(lock, [&] { return closing_ || !wanted_.empty(); });
+      if (closing_) return;
+      peer = wanted_.front();
+      wanted_.pop_front();
+    }
+    try {
+      connect_to(peer);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      const Peer::State state = peers_[static_cast<std::size_t>(peer)]->state;
+      if (state == Peer::State::open || state == Peer::State::lost) continue;
+      fail(peer, std::current_exception());
+    }
+  }
+}
+
+// One try. Peers that are not found come back to the end of the queue, so that nobody waits for
+// them.
+void TcpLink::connect_to(int peer) {
+  Peer& at = *peers_[static_cast<std::size_t>(peer)];
+  const auto again = [&](const char* why) {
+    const std::lock_guard lock(mutex_);
+    if (SteadyClock::now() - at.wanted >= options_.connect_timeout) {
+      throw Timeout(str("replica ", rank_, " could not connect to replica ", peer, " within ",
+                        options_.connect_timeout.count(), " ms: ", why));
+    }
+    wanted_.push_back(peer);
+  };
+  if (at.address.empty()) {
+    try {
+      at.address = store_->get(address_of(peer), std::min(kAsk, options_.connect_timeout));
+    } catch (const Timeout&) {
+      return again("it has not published its address");
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    at.is_there = true;
+    if (at.state != Peer::State::wanted && at.state != Peer::State::connecting) return;
+    at.state = Peer::State::connecting;
+  }
+  try {
+    const auto link =
+        connect(HostAndPort::parse(at.address), network_.secret,
+                std::min(kTry, options_.connect_timeout), network_.job, Presence::promised);
+    const std::string answer = ask(*link);
+    const std::lock_guard lock(mutex_);
+    if (at.state != Peer::State::connecting) return;  // the other side was faster
+    if (answer == kAwaitMine) {
+      at.state = Peer::State::awaited;
+      return;
+    }
+    if (answer != kWelcome) throw ReplicaLost(answer);
+    Descriptor socket = link->release();
+    if (!socket.open()) throw ReplicaLost(link->why_closed());
+    open(peer, std::move(socket), /*begins=*/true);
+  } catch (const Timeout& error) {
+    again(error.what());
+  } catch (const ReplicaLost& error) {
+    throw ReplicaLost(
+        str("replica ", rank_, " lost its connection to replica ", peer, " (", error.what(), ")"));
+  } catch (const CommError& error) {
+    throw CommError(
+        str("replica ", rank_, " cannot connect to replica ", peer, ": ", error.what()));
+  }
+}
+
+// What the other end says to this connection.
+std::string TcpLink::ask(Link& link) const {
+  link.send(hello_of(rank_, peers_.size()));
+  const auto deadline = SteadyClock::now() + options_.connect_timeout;
+  while (SteadyClock::now() < deadline && !closing_) {
+    link.progress();
+    if (auto answer = link.receive()) return *answer;
+    if (!link.is_open()) throw ReplicaLost(link.why_closed());
+    pollfd polled = link.polled();
+    (void)::poll(&polled, 1, static_cast<int>(kLook.count()));
+  }
+  throw Timeout("it does not answer");
+}
+
+}  // namespace lockstep::comm

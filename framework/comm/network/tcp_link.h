@@ -1,0 +1,128 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/base/descriptor.h"
+#include "framework/comm/cancellation.h"
+#include "framework/comm/communicator.h"
+#include "framework/comm/network/link.h"
+#include "framework/comm/network/secret.h"
+#include "framework/comm/network/tcp_connection.h"
+#include "framework/comm/store.h"
+
+namespace lockstep::comm {
+
+/// Where a process listens for the others of its job.
+struct NetworkOptions {
+  std::string address;  ///< numeric, of this host
+  Secret secret;
+  JobId job;
+};
+
+/// One process's TCP connections to the others of its job. Each is made when a message for it is
+/// posted first, by whichever side does so; the processes find each other through a store. It moves
+/// messages and does not know what they mean. Each belongs to a group of processes, and one group's
+/// messages can be interrupted alone.
+///
+/// A thread accepts, sends and receives. So messages move while callers compute, and strangers are
+/// dealt with. Another one connects. Any thread may call the methods.
+class TcpLink {
+ public:
+  /// Process `rank` of `size`: publishes "address/<rank>" in the store. With one process there are
+  /// no threads and no address. CommError if the address is not one of this host.
+  TcpLink(std::shared_ptr<Store> store, int rank, int size, const NetworkOptions& network,
+          const ConnectOptions& options);
+  /// Says goodbye to the others. Nobody may be in exchange().
+  ~TcpLink();
+  TcpLink(const TcpLink&) = delete;
+  TcpLink& operator=(const TcpLink&) = delete;
+
+  [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
+  /// Cancelling this ends the messages of all groups, after wake().
+  [[nodiscard]] const std::shared_ptr<Cancellation>& cancellation() const noexcept {
+    return cancellation_;
+  }
+
+  /// Sends and receives; returns when every message has come and gone. A group has one exchange at
+  /// a time. Throws what `user` is cancelled with; ReplicaLost, naming both ranks; Timeout if no
+  /// byte of these messages has moved for the timeout. Time in which a replica has not published
+  /// its address yet counts towards connect_timeout alone. When this has thrown, the group is dead:
+  /// what still comes for it is dropped.
+  void exchange(const Cancellation& user, std::uint64_t group, std::deque<TcpMessage>& messages);
+
+  /// A group with this number begins.
+  void begin_group(std::uint64_t group);
+  /// A group is interrupted: nobody will want what comes for it.
+  void end_group(std::uint64_t group);
+  /// Callers of exchange() look at their Cancellations.
+  void wake() noexcept;
+
+ private:
+  struct Peer;
+  struct Arrival;
+
+  // For callers, so that the thread that sends and receives lets them in between.
+  class Turn;
+
+  [[nodiscard]] std::exception_ptr lost(int peer) const;
+  void note_loss(Peer& peer);
+  void wait_for(const Cancellation& user, const std::deque<TcpMessage>& messages, TcpWait& wait,
+                std::unique_lock<std::mutex>& lock);
+  void wake_waits();
+  void wake_io() noexcept;
+  void want(int peer);
+  void open(int peer, Descriptor socket, bool begins);
+  void fail(int peer, std::exception_ptr error);
+
+  // The thread that sends and receives.
+  void run();
+  void accept();
+  [[nodiscard]] std::string answer_to(const std::string& hello, int& peer);
+  void serve(const std::vector<pollfd>& polled, const std::vector<int>& peers);
+  void take_leave();
+
+  // The thread that connects.
+  void connect_wanted();
+  void connect_to(int peer);
+  void look_for(int peer);
+  [[nodiscard]] std::string ask(Link& link) const;
+
+  const std::shared_ptr<Store> store_;
+  const int rank_;
+  const NetworkOptions network_;
+  const ConnectOptions options_;
+  const std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
+  Ledger ledger_;
+
+  // Only the thread that sends and receives uses these.
+  std::optional<Listener> listener_;
+  std::vector<Arrival> arrivals_;
+
+  Descriptor wake_;  // an eventfd
+  std::atomic<int> callers_{0};
+  std::atomic<bool> closing_{false};
+
+  std::mutex mutex_;  // guards what follows
+  std::set<std::uint64_t> dead_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank
+  std::set<TcpWait*> waits_;
+  std::deque<int> wanted_;  // to whom there shall be a connection
+  std::condition_variable wanted_changed_;
+
+  std::thread io_;
+  std::thread connector_;
+};
+
+}  // namespace lockstep::comm

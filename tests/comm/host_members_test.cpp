@@ -1,0 +1,346 @@
+#include "framework/comm/host_members.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <iostream>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/random.h"
+#include "framework/base/text.h"
+#include "framework/comm/communicator.h"
+#include "framework/comm/store.h"
+#include "framework/reduce/element_type.h"
+#include "framework/reduce/reduce.h"
+#include "tests/catch.h"
+#include "tests/comm/replicas.h"
+#include "tests/comm/symmetric_checks.h"
+#include "tests/comm/words.h"
+#include "tests/reduce/reductions.h"
+#include "tests/support/settings.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+using Hosts = std::vector<int>;
+
+// The hosts of replicas: 2, 3 and 4 hosts with 1, 2 and 3 members, alike and not.
+const std::vector<Hosts> kHosts{{0, 1},
+                                {0, 0, 1},
+                                {0, 1, 1},
+                                {0, 0, 1, 1},
+                                {4, 4, 2, 2},
+                                {0, 0, 0, 1},
+                                {0, 1, 1, 2},
+                                {0, 1, 1, 1, 2},
+                                {0, 0, 1, 1, 2, 2},
+                                {0, 0, 0, 1, 1, 1},
+                                {0, 0, 1, 2, 2, 2, 3},
+                                {0, 0, 0, 0, 1, 1, 1, 1},
+                                {0, 0, 1, 1, 2, 2, 3, 3},
+                                {0, 0, 0, 1, 1, 1, 2, 2}};
+
+using Buffer = std::vector<std::byte>;
+
+// Every reduction of random bits, with so many elements for each replica.
+void check_reductions_of(comm::Communicator& group, const std::vector<std::size_t>& counts) {
+  const auto n = static_cast<std::size_t>(group.size());
+  const auto me = static_cast<std::size_t>(group.rank());
+  for (const reduce::ElementType type : kTypes) {
+    const std::size_t width = reduce::size_of(type);
+    const std::size_t most = counts.back() * width;
+    std::vector<Buffer> inputs =
+        lockstep::testing::random_inputs(static_cast<int>(n), n * most, type);
+    for (const reduce::ReduceOp op : kOps) {
+      if (!is_allowed(type, op)) continue;
+      for (const std::size_t count : counts) {
+        const std::string text = str(" of ", count, " ", name_of(type), ", ", name_of(op));
+        const std::size_t bytes = n * count * width;
+        std::vector<const std::byte*> pointers;
+        for (const Buffer& input : inputs) pointers.push_back(input.data());
+        Buffer expected(bytes);
+        reduce::reduce(pointers, expected, type, op);
+
+        const auto mine = std::span(inputs[me]).first(bytes);
+        Buffer output(bytes, std::byte{0xaa});
+        group.all_reduce(mine, output, type, op);
+        expect(same(output, expected), "all_reduce" + text);
+        output.resize(count * width);
+        group.reduce_scatter(mine, output, type, op);
+        expect(same(output, std::span(expected).subspan(me * count * width, count * width)),
+               "reduce_scatter" + text);
+      }
+    }
+  }
+}
+
+// All verbs but reductions, of `count` words.
+void check_other_verbs(comm::Communicator& group, std::size_t count) {
+  const int n = group.size();
+  const Words mine = values_of(group.rank(), count);
+  Words gathered(count * static_cast<std::size_t>(n));
+  group.all_gather(bytes(mine), bytes(gathered));
+  for (int from = 0; from < n; ++from) {
+    expect(same(slice(gathered, static_cast<std::size_t>(from) * count, count),
+                values_of(from, count)),
+           str("all_gather of ", count));
+  }
+  const auto length = [&](int from, int to) {
+    return (from + 2 * to) % 4 == 3 ? 0 : count + static_cast<std::size_t>((3 * from + to) % 5);
+  };
+  Words sent;
+  Words expected;
+  std::vector<std::size_t> send_sizes;
+  std::vector<std::size_t> recv_sizes;
+  for (int peer = 0; peer < n; ++peer) {
+    const Words to = values_of(group.rank() * n + peer, length(group.rank(), peer));
+    const Words from = values_of(peer * n + group.rank(), length(peer, group.rank()));
+    sent.insert(sent.end(), to.begin(), to.end());
+    expected.insert(expected.end(), from.begin(), from.end());
+    send_sizes.push_back(to.size() * sizeof(float));
+    recv_sizes.push_back(from.size() * sizeof(float));
+  }
+  Words received(expected.size());
+  group.all_to_all(bytes(sent), send_sizes, bytes(received), recv_sizes);
+  expect(same(received, expected), str("all_to_all of ", count));
+  for (int root = 0; root < n; ++root) {
+    Words data = mine;
+    group.broadcast(bytes(data), root);
+    expect(same(data, values_of(root, count)), str("broadcast of ", count, " from ", root));
+  }
+  group.barrier();
+}
+
+// The world of so many, and subgroups in odd orders: of all backwards, of every second, of the
+// first and the last.
+std::vector<std::vector<int>> groups_of(int replicas) {
+  std::vector<int> backwards = everyone(replicas);
+  std::ranges::reverse(backwards);
+  std::vector<int> mixed;
+  std::vector<int> second;
+  for (int member = 0; member < replicas; ++member) {
+    mixed.push_back((member + replicas / 2) % replicas);
+    if (member % 2 == 1) second.push_back(member);
+  }
+  std::swap(mixed.front(), mixed.back());
+  std::vector<std::vector<int>> groups{
+      everyone(replicas), backwards, mixed, second, {replicas - 1, 0}};
+  if (replicas >= 4) groups.push_back({2, 0, 1});
+  return groups;
+}
+
+void in_each_group(comm::Communicator& world, const ReplicaFunction& body) {
+  std::uint64_t channel = 0;
+  for (const auto& members : groups_of(world.size())) {
+    ++channel;
+    if (std::ranges::count(members, world.rank()) == 0) continue;
+    body(*world.subgroup(members, channel));
+  }
+}
+
+// What all replicas have sent in `body`, over the network.
+std::uint64_t sent_in(const Hosts& hosts, const ReplicaFunction& body) {
+  std::atomic<std::uint64_t> sent = 0;
+  in_threads_on(hosts, [&](comm::Communicator& group) {
+    const std::uint64_t before = group.ledger().bytes_sent;
+    body(group);
+    sent += group.ledger().bytes_sent - before;
+  });
+  return sent;
+}
+
+}  // namespace
+
+TEST_CASE("groups of any members of several hosts have the bits of one replica", "[hosts]") {
+  std::cout << "hosts: LOCKSTEP_SEED=" << seed() << std::endl;
+  Sample sample("hosts");
+  for (const Hosts& hosts : kHosts) {
+    INFO("hosts of replicas: " << join(hosts));
+    if (sample.next()) {
+      CHECK_NOTHROW(in_threads_on(hosts, [](comm::Communicator& world) {
+        in_each_group(world, [](comm::Communicator& group) {
+          check_reductions_of(group, {5, 400});
+        });
+      }));
+    }
+    if (sample.next()) {
+      CHECK_NOTHROW(in_threads_on(hosts, [](comm::Communicator& world) {
+        in_each_group(world, [](comm::Communicator& group) {
+          for (const std::size_t count : {0, 37, 6000}) check_other_verbs(group, count);
+        });
+      }));
+    }
+  }
+}
+
+// Pieces are of 4 MiB.
+TEST_CASE("verbs of several hosts in many pieces have the bits of one replica", "[hosts][bulk]") {
+  for (const Hosts& hosts : {Hosts{0, 0, 1, 1}, {0, 1, 1, 2}}) {
+    INFO("hosts of replicas: " << join(hosts));
+    CHECK_NOTHROW(
+        in_threads_on(hosts, [](comm::Communicator& group) { check_symmetric(group, 1100003); }));
+  }
+}
+
+TEST_CASE("a mean in pieces is divided once, by all replicas", "[hosts][bulk]") {
+  constexpr std::size_t kCount = 2200002;
+  for (const Hosts& hosts : {Hosts{0, 0, 1, 1}, {0, 0, 1, 1, 2, 2}}) {
+    const auto replicas = static_cast<int>(hosts.size());
+    Words expected = sum_of(everyone(replicas), kCount);
+    for (float& each : expected) each /= static_cast<float>(replicas);
+    CHECK_NOTHROW(in_threads_on(hosts, [&](comm::Communicator& group) {
+      Words words = values_of(group.rank(), kCount);
+      group.all_reduce(bytes(words), bytes(words), kFloat, reduce::ReduceOp::mean);
+      expect(same(words, expected), "all_reduce");
+    }));
+  }
+}
+
+TEST_CASE("hosts send what hosts with one replica each would send", "[hosts]") {
+  constexpr std::size_t kCount = 840 * 2048;  // a multiple of every group's size
+  const auto verbs = [](comm::Communicator& group) {
+    const auto n = static_cast<std::size_t>(group.size());
+    Words whole(kCount);
+    Words part(kCount / n);
+    group.all_reduce(bytes(whole), bytes(whole), kFloat, kSum);
+    group.reduce_scatter(bytes(whole), bytes(part), kFloat, reduce::ReduceOp::mean);
+    group.all_gather(bytes(part), bytes(whole));
+    group.broadcast(bytes(whole), 0);
+    whole.resize(500);
+    group.all_reduce(bytes(whole), bytes(whole), kFloat, reduce::ReduceOp::max);
+  };
+  const std::uint64_t two = sent_in({0, 1}, verbs);
+  CHECK(two == (2 + 1 + 1 + 1) * kCount * sizeof(float) + 2 * 500 * sizeof(float));
+  CHECK(sent_in({0, 0, 1, 1}, verbs) == two);
+  CHECK(sent_in({0, 0, 0, 0, 1, 1, 1, 1}, verbs) == two);
+  CHECK(sent_in({0, 0, 1, 1, 2, 2}, verbs) == sent_in({0, 1, 2}, verbs));
+}
+
+TEST_CASE("a group on one host sends nothing over the network", "[hosts]") {
+  std::atomic<std::uint64_t> sent = 0;
+  CHECK_NOTHROW(in_threads_on({0, 0, 0, 1, 1}, [&](comm::Communicator& world) {
+    const bool first = world.rank() < 3;
+    const auto group = world.subgroup(first ? std::vector<int>{2, 0, 1} : std::vector<int>{4, 3});
+    expect(world.is_network() && !group->is_network(), "is_network()");
+    const std::uint64_t before = world.ledger().bytes_sent;
+    check_symmetric(*group, 70001);
+    sent += world.ledger().bytes_sent - before;
+    world.barrier();
+  }));
+  CHECK(sent == 0);
+}
+
+TEST_CASE("buffers of a group that spans hosts are each member's own", "[hosts]") {
+  CHECK_NOTHROW(in_threads_on({0, 0, 1, 1}, [](comm::Communicator& world) {
+    for (const comm::Copies copies : {comm::Copies::each, comm::Copies::one}) {
+      const Symmetric buffer(world, 1000, copies);
+      expect(!buffer.is_common(), "is_common()");
+      expect(world.shared_address(raw(buffer.floats(0, 1000))).extent == 0, "shared_address()");
+    }
+    const auto here = world.subgroup(world.rank() < 2 ? std::vector{0, 1} : std::vector{2, 3});
+    expect(Symmetric(*here, 1000, comm::Copies::one).is_common(), "of one host");
+    world.barrier();
+  }));
+}
+
+TEST_CASE("one group is interrupted, and others go on", "[hosts][failure]") {
+  CHECK_NOTHROW(in_threads_on({0, 0, 1, 1}, [](comm::Communicator& world) {
+    const auto group = world.subgroup(everyone(4), 1);
+    Words words(70001);
+    group->all_reduce(bytes(words), bytes(words), kFloat, kSum);
+    world.barrier();
+    group->interrupt(std::make_exception_ptr(Timeout("enough")));
+    try {
+      group->all_reduce(bytes(words), bytes(words), kFloat, kSum);
+      throw std::runtime_error("not interrupted");
+    } catch (const Timeout& error) {
+      expect(std::string(error.what()) == "enough", error.what());
+    }
+    check_other_verbs(world, 5000);
+  }));
+}
+
+TEST_CASE("if a host's replicas do not come, all of another host are told in time",
+          "[hosts][failure]") {
+  comm::ConnectOptions options;
+  options.timeout = std::chrono::milliseconds(300);
+  for (const std::size_t count : {10U, 2000000U}) {
+    std::atomic<int> waiting = 2;
+    CHECK_NOTHROW(in_threads_on(
+        {0, 0, 1, 1},
+        [&](comm::Communicator& group) {
+          if (group.rank() >= 2) {
+            for (int left = waiting; left > 0; left = waiting) waiting.wait(left);
+            return;
+          }
+          std::string text = "it was summed";
+          try {
+            Words words(count);
+            group.all_reduce(bytes(words), bytes(words), kFloat, kSum);
+          } catch (const Timeout& error) {
+            text = error.what();
+          }
+          --waiting;
+          waiting.notify_all();
+          expect(text.find("waited 300 ms") != std::string::npos, text);
+        },
+        options));
+  }
+}
+
+TEST_CASE("what the leader has lost, the other members of its host are told", "[hosts][failure]") {
+  for (const std::size_t count : {10U, 3000000U}) {
+    CHECK_THROWS_WITH(
+        in_processes_on({0, 0, 1, 1},
+                        [&](comm::Communicator& group) {
+                          if (group.rank() >= 2) ::_exit(0);
+                          Words words(count);
+                          group.all_reduce(bytes(words), bytes(words), kFloat, kSum);
+                        }),
+        ContainsSubstring("replica 0: replica 0 lost its connection to replica 2") &&
+            ContainsSubstring("replica 1: replica 0 lost its connection to replica 2"));
+  }
+}
+
+TEST_CASE("a host's replicas in other calls are a mismatch for both", "[hosts][failure]") {
+  CHECK_THROWS_AS(in_threads_on({0, 0, 1},
+                                [](comm::Communicator& group) {
+                                  Words words(group.rank() == 0 ? 3 : 4);
+                                  group.all_reduce(bytes(words), bytes(words), kFloat, kSum);
+                                }),
+                  CollectiveMismatch);
+}
+
+TEST_CASE("what does not fit together is not joined", "[hosts]") {
+  const auto refused = [](const std::shared_ptr<comm::Communicator>& all, Hosts hosts,
+                          const std::string& why) {
+    try {
+      (void)comm::join_hosts(all, all, std::move(hosts));
+    } catch (const ValueError& error) {
+      return expect(std::string(error.what()).find(why) != std::string::npos, error.what());
+    }
+    throw std::runtime_error("joined: " + why);
+  };
+  CHECK_NOTHROW(in_threads(Backend::gloo, 3, [&](comm::Communicator& network) {
+    const std::shared_ptr<comm::Communicator> all(&network, [](comm::Communicator*) {});
+    refused(all, {0, 1}, "2 workers have a host, but there are 3");
+    refused(all, {0, 1, 0}, "the workers of host 0 are not next to each other");
+    refused(all, {0, 0, 1}, "on its host, but");
+    network.barrier();
+  }));
+}
