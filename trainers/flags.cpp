@@ -10,6 +10,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/comm/network/link.h"
 #include "trainers/command_line.h"
 
 namespace lockstep {
@@ -39,7 +40,19 @@ cxxopts::Options make_options() {
        "Go on even if keys have changed that change what is computed")  //
       ("max-restarts",
        "How many times at most to start again, from the newest checkpoint, after a replica is lost",
-       cxxopts::value<std::string>(), "K")                              //
+       cxxopts::value<std::string>(), "K")  //
+      ("nnodes", "Number of hosts that run this job together", cxxopts::value<std::string>(),
+       "H")                                                                                   //
+      ("node-rank", "This host's number, from 0 to H-1", cxxopts::value<std::string>(), "I")  //
+      ("rendezvous", "Where the hosts meet: host 0 listens there", cxxopts::value<std::string>(),
+       "HOST:PORT")  //
+      ("host-replicas", "How many of the replicas run on this host (default: an even share)",
+       cxxopts::value<std::string>(), "K")  //
+      ("secret-file",
+       "The hosts' common secret (default: ~/.config/lockstep/secret, which host 0 makes)",
+       cxxopts::value<std::string>(), "FILE")  //
+      ("interface", "Network interface for replicas' bytes (default: that of the rendezvous)",
+       cxxopts::value<std::string>(), "NAME")                           //
       ("print-config", "Print the config with all its values and end")  //
       ("help-config",
        "Print each key of the config with its default and what it is for, and end")  //
@@ -64,13 +77,16 @@ constexpr const char* kAfterHelp =
     "  train --config configs/fashion_mnist_mlp.yaml --set optimizer.lr=0.0005 --output "
     "runs/slow\n"
     "  train --config configs/fashion_mnist_mlp.yaml --set checkpoint.every=100 --output runs/slow "
-    "--resume auto\n";
+    "--resume auto\n"
+    "  train --config configs/fashion_mnist_mlp.yaml --nnodes 2 --node-rank 0 --rendezvous "
+    "node0:29500\n";
 
 constexpr std::size_t kMostOverrides = 1000;
 
 const FlagNames kNames{"train",
                        {"--config", "--replicas", "--workers", "--launch", "--set", "--output",
-                        "--resume", "--max-restarts"},
+                        "--resume", "--max-restarts", "--nnodes", "--node-rank", "--rendezvous",
+                        "--host-replicas", "--secret-file", "--interface"},
                        {"--resume-with-changes", "--print-config", "--dry-run", "--quiet", "--help",
                         "--help-config", "--version"}};
 
@@ -82,6 +98,36 @@ std::int64_t parse_count(const std::string& flag, const std::string& text) {
     throw ValueError(str(flag, ": must be an integer from 0 to 1000000, is ", cut(text, 200)));
   }
   return count;
+}
+
+HostOptions host_flags(const cxxopts::ParseResult& parsed) {
+  const auto has = [&](const std::string& flag) { return parsed.count(flag) > 0; };
+  const auto text = [&](const std::string& flag) {
+    const auto value = has(flag) ? parsed[flag].as<std::string>() : std::string();
+    require(!has(flag) || !value.empty(), "--", flag, " is empty");
+    return value;
+  };
+  const auto count = [&](const std::string& flag, std::int64_t none) {
+    return has(flag) ? parse_count("--" + flag, text(flag)) : none;
+  };
+  HostOptions hosts{.count = count("nnodes", 1),
+                    .rank = count("node-rank", 0),
+                    .rendezvous = text("rendezvous"),
+                    .replicas = count("host-replicas", 0),
+                    .secret_file = text("secret-file"),
+                    .interface = text("interface")};
+  require(hosts.count >= 1, "--nnodes must be at least 1");
+  require(hosts.rank < hosts.count, "--node-rank is ", hosts.rank, " and --nnodes ", hosts.count,
+          ": ranks are from 0 to ", hosts.count - 1);
+  require(!has("host-replicas") || hosts.replicas > 0, "--host-replicas must be at least 1");
+  for (const char* const flag : {"rendezvous", "host-replicas", "secret-file", "interface"}) {
+    require(hosts.count > 1 || !has(flag), "--", flag, " needs --nnodes of at least 2");
+  }
+  require(hosts.count == 1 || has("node-rank"), "--nnodes needs --node-rank I, this host's number");
+  require(hosts.count == 1 || has("rendezvous"),
+          "--nnodes needs --rendezvous HOST:PORT, an address of host 0 and a free port there");
+  if (hosts.count > 1) (void)comm::HostAndPort::parse(hosts.rendezvous);
+  return hosts;
 }
 
 }  // namespace
@@ -115,6 +161,7 @@ Flags parse_flags(int argc, const char* const* argv) {
     if (has("max-restarts")) {
       flags.max_restarts = parse_count("--max-restarts", parsed["max-restarts"].as<std::string>());
     }
+    flags.hosts = host_flags(parsed);
     flags.print_config = has("print-config");
     flags.dry_run = has("dry-run");
     flags.quiet = has("quiet");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/replicas/launch.h"
 #include "trainers/config.h"
 
 namespace lockstep {
@@ -19,6 +20,7 @@ struct Flags {
   std::string resume;  ///< "auto", a checkpoint's folder, or empty
   bool resume_with_changes = false;
   std::int64_t max_restarts = 0;
+  HostOptions hosts{};  ///< --nnodes, --node-rank, --rendezvous and what goes with them
   bool print_config = false;
   bool dry_run = false;
   bool quiet = false;

@@ -10,6 +10,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
+#include "framework/base/shard.h"
 #include "framework/base/text.h"
 #include "trainers/config_options.h"
 
@@ -30,8 +31,22 @@ constexpr Category kCategories[] = {{"parameters", &MemoryUse::parameters},
 ReplicaPlacement placement_of(const LaunchOptions& launch) {
   const bool is_gloo = launch.backend == Backend::gloo;
   const std::int64_t workers = launch.workers == 0 ? launch.replicas : launch.workers;
-  return {
-      .replicas = launch.replicas, .workers = workers, .shares_memory = !is_gloo || workers == 1};
+  if (launch.hosts.count == 1) {
+    return {
+        .replicas = launch.replicas, .workers = workers, .shares_memory = !is_gloo || workers == 1};
+  }
+  // Before the hosts meet, this one knows its own number at most.
+  const HostOptions& hosts = launch.hosts;
+  Shard here = shard(launch.replicas, hosts.count, hosts.rank);
+  if (hosts.replicas > 0) {
+    const std::int64_t before = std::min(hosts.rank * hosts.replicas, launch.replicas);
+    here = {std::min(before, launch.replicas - hosts.replicas), hosts.replicas};
+  }
+  return {.replicas = launch.replicas,
+          .workers = workers,
+          .here = here,
+          .workers_here = std::min(here.size, shard(workers, hosts.count, hosts.rank).size),
+          .shares_memory = false};
 }
 
 std::string row(const std::string& name, const std::string& replica, const std::string& host) {

@@ -185,7 +185,7 @@ class TrainingRun {
         .step = steps,
         .counts = {{kSamplesCount, samples_},
                    {kSkippedCount, skipped_steps_},
-                   {kThreadsCount, math_threads()}},
+                   {kThreadsCount, replicas::own_math_threads()}},
         .figures = {{kElapsedFigure, seconds_since(begin_)}},
         .texts = {{kConfigText, to_yaml(config_)}, {kVersionsText, versions_text()}}};
     if (resume_ != nullptr && !resume_->waived.empty()) info.texts[kWaivedText] = resume_->waived;
@@ -205,10 +205,6 @@ class TrainingRun {
                                         ", with a checkpoint: --output ",
                                         reporter_->folder.string(), " --resume auto goes on")
                                   : str("stopped after step ", step + 1, ", without a checkpoint"));
-  }
-
-  std::int64_t math_threads() const {
-    return replicas::math_threads(config_.launch.threads_per_replica, replicas_);
   }
 
   // One update from the next global batch; returns its number of samples.
@@ -368,7 +364,8 @@ class TrainingRun {
     reporter_->progress.print(title + join(texts));
   }
 
-  // All replicas together: the largest and the sum of each category, the sum of what is resident.
+  // The largest of each category over all replicas, and over those of host 0 the sum, and the sum
+  // of what is resident.
   MemoryReport memory_report() const {
     MemoryUse own = trainer_->memory();
     own.checkpoint = checkpoints_->staged_bytes();
@@ -384,15 +381,19 @@ class TrainingRun {
                        .initialization = bytes[5].item<std::int64_t>(),
                        .shared_parameters = own.shared_parameters};
     };
+    const std::int64_t is_reported = launch_host() == 0 ? 1 : 0;
     HostMemoryUse measured{
         of_all([&](const Tensor& bytes) { return pmax(bytes, axis_); }, own.parameters),
-        of_all([&](const Tensor& bytes) { return psum(bytes, axis_); },
+        of_all([&](const Tensor& bytes) { return psum(is_reported * bytes, axis_); },
                own.parameters - own.shared_parameters)};
     measured.host.parameters += own.shared_parameters;
-    const Tensor pids = all_gather(at::zeros({}, at::kLong).fill_(::getpid()), axis_);
-    const auto here = pids.eq(::getpid()).sum().item<double>();  // replicas of this process
+    const Tensor worker = at::tensor({std::int64_t{launch_host()}, std::int64_t{::getpid()}});
+    const Tensor workers = all_gather(worker, axis_);
+    // Replicas of this process.
+    const auto here = workers.eq(worker).all(/*dim=*/1).sum().item<double>();
     const double grown = (static_cast<double>(resident_memory()) - resident_at_start_) / here;
-    const double resident = psum(at::zeros({}, at::kDouble).fill_(grown), axis_).item<double>();
+    const auto reported = grown * static_cast<double>(is_reported);
+    const double resident = psum(at::zeros({}, at::kDouble).fill_(reported), axis_).item<double>();
     MemoryReport report{.predicted = predicted_memory(config_, data_),
                         .measured = measured,
                         .resident = static_cast<std::int64_t>(resident)};
@@ -400,8 +401,16 @@ class TrainingRun {
     return report;
   }
 
+  std::string backend() const {
+    if (config_.launch.hosts.count > 1) return "shared_memory and tcp";
+    return config_.launch.backend == Backend::gloo ? "gloo" : "shared_memory";
+  }
+
   std::vector<std::string> waived() const {
     std::vector<std::string> lines;
+    if (config_.launch.hosts.count > 1 && config_.launch.hosts.allow_mixed) {
+      lines.emplace_back("parallel.allow_mixed lets hosts differ, which may round differently");
+    }
     if (config_.zero.compression != Compression::none) {
       lines.emplace_back("parallel.compression rounds what replicas send");
     }
@@ -447,10 +456,11 @@ class TrainingRun {
                      .parameters_sha256 = digest.finish(),
                      .buffers_sha256 = buffers.empty() ? "" : parameters_sha256(buffers),
                      .memory = memory,
-                     .threads_per_replica = math_threads(),
+                     .threads_per_replica = replicas::own_math_threads(),
                      .workers = config_.launch.workers > 0 ? config_.launch.workers : replicas_,
+                     .hosts = config_.launch.hosts.count,
                      .launch = name_of(config_.launch.mode),
-                     .backend = config_.launch.backend == Backend::gloo ? "gloo" : "shared_memory",
+                     .backend = backend(),
                      .blas = replicas::blas().name,
                      .libtorch = replicas::libtorch_version(),
                      .restarts = launch_restarts(),

@@ -1,4 +1,4 @@
-# Sourced by trainers/run.sh and tests/run.sh: installs what the build needs (and what extra_packages
+# Sourced by trainers/run.sh, tests/run.sh and tests/hosts.sh: installs what the build needs (and what extra_packages
 # names) where it is missing, configures the release build, and defines build. On Debian and its kin by apt, as root or
 # with sudo; elsewhere it says what to install.
 

@@ -22,6 +22,7 @@
 #include "trainers/commands.h"
 #include "trainers/config.h"
 #include "trainers/flags.h"
+#include "trainers/job_hosts.h"
 #include "trainers/memory_report.h"
 #include "trainers/resume.h"
 #include "trainers/run.h"
@@ -32,6 +33,12 @@ namespace {
 // How workers that are this program started again learn where the run is: see is_relaunched().
 constexpr const char* kOutputVariable = "LOCKSTEP_RUN_OUTPUT";
 constexpr const char* kCheckpointVariable = "LOCKSTEP_RUN_CHECKPOINT";
+
+// Tells workers that are this program started again where the run is.
+void tell_workers(const RunOptions& options) {
+  ::setenv(kOutputVariable, options.output.c_str(), 1);
+  ::setenv(kCheckpointVariable, options.resume ? options.resume->checkpoint.c_str() : "", 1);
+}
 
 // Brings the output folder to the state in which the run goes on.
 void prepare_output(const RunOptions& options) {
@@ -49,8 +56,7 @@ void prepare_output(const RunOptions& options) {
     const auto best = options.resume->info.counts.find(kBestCount);
     if (best != options.resume->info.counts.end()) set_best_checkpoint(checkpoints, best->second);
   }
-  ::setenv(kOutputVariable, options.output.c_str(), 1);
-  ::setenv(kCheckpointVariable, options.resume ? options.resume->checkpoint.c_str() : "", 1);
+  tell_workers(options);
 }
 
 // Where the run is and goes on, as the flags say; a worker that is this program started again finds
@@ -78,7 +84,7 @@ Place find_place(const Flags& flags) {
           "output folder ", place.options.output.string(), " holds a run already, of which ",
           flags.resume, " is no checkpoint: name another folder, or go on with --resume auto");
   // Locked before its checkpoints are looked at: a run that is about to end may save one more.
-  if (goes_on) place.lock.emplace(place.options.output);
+  if (goes_on && flags.hosts.rank == 0) place.lock.emplace(place.options.output);
   return place;
 }
 
@@ -104,6 +110,8 @@ int run(int argc, char** argv) {
   if (flags.text) return print(*flags.text);
   Config config = load_config(flags.config, flags.overrides);
   if (flags.print_config) return print(to_yaml(config));
+  require(flags.hosts.replicas <= config.launch.replicas, "--host-replicas is ",
+          flags.hosts.replicas, " of ", counted(config.launch.replicas, "replica"), " in all");
   set_quiet(flags.quiet);
   Place place = find_place(flags);
   RunOptions& options = place.options;
@@ -118,7 +126,16 @@ int run(int argc, char** argv) {
   check_memory(config, data);
   require(flags.max_restarts == 0 || config.launch.mode == LaunchMode::processes,
           "--max-restarts needs parallel.launch processes: a thread that crashes ends the program");
-  if (!is_relaunched()) claim_output(flags, config, place);
+  const bool has_other_hosts = flags.hosts.count > 1;
+  if (has_other_hosts && !is_relaunched()) {
+    config.launch.hosts = host_options(
+        flags, config, data, options, [&] { claim_output(flags, config, place); },
+        [&] { tell_workers(options); });
+  } else if (has_other_hosts) {
+    config.launch.hosts = flags.hosts;
+  } else if (!is_relaunched()) {
+    claim_output(flags, config, place);
+  }
   config.launch.on_stop = OnStop::ask;
   config.launch.max_restarts = flags.max_restarts;
   config.launch.before_restart = [&, first = options.resume](std::int64_t /*restart*/) {
@@ -126,6 +143,7 @@ int run(int argc, char** argv) {
     // Where the run itself has not saved anything yet, it goes on from where it began.
     const bool is_later = options.resume && first && options.resume->info.step > first->info.step;
     if (first && !is_later) options.resume = first;
+    if (flags.hosts.rank > 0) return tell_workers(options);
     if (!options.resume) tell_beginning();
     prepare_output(options);
   };

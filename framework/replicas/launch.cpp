@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -27,11 +28,15 @@
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
 #include "framework/comm/gloo/gloo_communicator.h"
+#include "framework/comm/host_members.h"
+#include "framework/comm/network/tcp_communicator.h"
 #include "framework/comm/run_lock.h"
 #include "framework/comm/shared/host_memory.h"
 #include "framework/comm/shared/shared_communicator.h"
 #include "framework/comm/store.h"
 #include "framework/replicas/first_failure.h"
+#include "framework/replicas/hosts.h"
+#include "framework/replicas/job_layout.h"
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/machine.h"
 #include "framework/replicas/replica_threads.h"
@@ -49,6 +54,8 @@ using ReplicaFunction = std::function<void()>;
 std::atomic<const Word*> asked_by{nullptr};
 // How often these replicas' job was started again.
 std::atomic<std::int64_t> own_restarts{0};
+// The host that they are on.
+std::atomic<std::int64_t> own_host{0};
 
 constexpr std::chrono::milliseconds kLongestDelay{60'000};
 
@@ -71,40 +78,79 @@ void check_options(const LaunchOptions& options) {
   require(options.restart_delay.count() >= 0 && options.restart_delay <= kLongestDelay,
           "launch: restart_delay is ", options.restart_delay.count(), " ms; it must be from 0 to ",
           kLongestDelay.count());
+  const HostOptions& hosts = options.hosts;
+  require(hosts.count >= 1, "launch: hosts.count is ", hosts.count, "; it must be at least 1");
+  require(hosts.rank >= 0 && hosts.rank < hosts.count, "launch: hosts.rank is ", hosts.rank,
+          "; it must be from 0 to ", hosts.count - 1);
+  if (hosts.count == 1) return;
+  require(!hosts.rendezvous.empty(), "launch: ", hosts.count,
+          " hosts need a rendezvous, HOST:PORT");
+  const std::int64_t workers = options.workers == 0 ? options.replicas : options.workers;
+  require(workers >= hosts.count, "launch: ", counted(options.replicas, "replica"), " on ",
+          counted(workers, "worker"), " and ", hosts.count, " hosts; each host has one at least");
+  require(hosts.replicas >= 0 && hosts.replicas <= options.replicas, "launch: hosts.replicas is ",
+          hosts.replicas, " of ", options.replicas, "; it must be from 1 to that, or 0");
+  require(options.mode == LaunchMode::processes,
+          "launch: several hosts need processes, not threads");
+  require(options.backend == Backend::automatic,
+          "launch: several hosts need the backend auto: Gloo's ports can't keep strangers out");
 }
 
-void announce(const LaunchOptions& options) {
-  const std::int64_t threads =
-      replicas::math_threads(options.threads_per_replica, options.replicas);
+// A job on this host alone.
+replicas::JobPlan own_plan(const LaunchOptions& options) {
+  return {replicas::JobLayout(std::span(&options.replicas, 1), options.workers),
+          replicas::math_threads(options.threads_per_replica, options.replicas)};
+}
+
+void announce(const LaunchOptions& options, const replicas::JobPlan& plan) {
   const replicas::Blas library = replicas::blas();
   const char* const how = name_of(options.mode);
-  log_info(str(counted(options.replicas, "replica"),
+  std::string where;
+  if (plan.network) {
+    std::vector<std::int64_t> each;
+    for (const auto& host : plan.layout.hosts()) each.push_back(host.replicas.size);
+    where = str(" on ", each.size(), " hosts (", join(each, " + "), ")");
+  }
+  log_info(str(counted(options.replicas, "replica"), where,
                options.workers == options.replicas
                    ? str(" as ", how)
                    : str(" on ", counted(options.workers, "worker"), " (", how, ")"),
-               ", ", counted(threads, "math thread"), " each; ", replicas::libtorch_version(), ", ",
-               library.name));
+               ", ", counted(plan.math_threads, "math thread"), " each; ",
+               replicas::libtorch_version(), ", ", library.name,
+               plan.network ? str("; this host's address is ", plan.network->address) : ""));
   if (!library.warning.empty()) log_warning(library.warning);
 }
 
 // The time that a replica waits for those of other workers, all of which run one after another.
-std::chrono::milliseconds patience_of(const LaunchOptions& options) {
-  const std::int64_t most = shard(options.replicas, options.workers, 0).size;
-  return options.workers == 1 ? options.timeout : options.timeout * most;
+std::chrono::milliseconds patience_of(const LaunchOptions& options, const replicas::JobPlan& plan) {
+  return options.workers == 1 ? options.timeout
+                              : options.timeout * plan.layout.most_replicas_a_worker();
 }
 
 std::shared_ptr<comm::Communicator> make_communicator(
-    const LaunchOptions& options, std::int64_t index, const std::shared_ptr<comm::Store>& store,
-    const std::shared_ptr<comm::HostMemory>& memory) {
+    const LaunchOptions& options, const replicas::JobPlan& plan, std::int64_t index,
+    const std::shared_ptr<comm::Store>& store, const std::shared_ptr<comm::HostMemory>& memory) {
   // LocalReplicas::verdict ends waits first, with the names of the absent: this limit is later.
   constexpr std::chrono::seconds kLater{10};
   const auto rank = static_cast<int>(index);
   const auto size = static_cast<int>(options.workers);
   comm::ConnectOptions how;
-  how.timeout = patience_of(options) + kLater;
+  how.timeout = patience_of(options, plan) + kLater;
   how.connect_timeout = options.timeout;
-  return options.backend == Backend::gloo ? comm::connect_gloo(store, rank, size, how)
-                                          : comm::connect_shared(memory, store, rank, size, how);
+  if (options.backend == Backend::gloo) return comm::connect_gloo(store, rank, size, how);
+  if (!plan.network) return comm::connect_shared(memory, store, rank, size, how);
+  const Shard here = plan.layout.hosts()[plan.layout.host_of_worker(index)].workers;
+  auto local =
+      comm::connect_shared(memory, std::make_shared<comm::PrefixedStore>(store, "local/"),
+                           rank - static_cast<int>(here.offset), static_cast<int>(here.size), how);
+  const comm::NetworkOptions network{plan.network->address, plan.network->secret,
+                                     plan.network->job};
+  std::vector<int> host_of;
+  for (std::int64_t worker = 0; worker < options.workers; ++worker) {
+    host_of.push_back(static_cast<int>(plan.layout.host_of_worker(worker)));
+  }
+  return comm::join_hosts(std::move(local), comm::connect_tcp(store, rank, size, network, how),
+                          std::move(host_of));
 }
 
 // One of the workers that run the job's replicas, connected with the others. Its replicas are
@@ -115,26 +161,25 @@ class Worker {
   // Connects it. All workers meet in `store` and share `memory`, whose members they are. `report`
   // is where processes that replicas have forked send_report(). Throws CommError where others do
   // not come.
-  Worker(const LaunchOptions& options, std::int64_t index,
+  Worker(const LaunchOptions& options, const replicas::JobPlan& plan, std::int64_t index,
          const std::shared_ptr<comm::Store>& store, const std::shared_ptr<comm::HostMemory>& memory,
          int report)
-      : replicas_(shard(options.replicas, options.workers, index)),
+      : replicas_(plan.layout.replicas_of_worker(index)),
         report_(report),
-        math_threads_(replicas::math_threads(options.threads_per_replica, options.replicas)),
+        math_threads_(plan.math_threads),
         run_lock_(options.timeout),
-        communicator_(make_communicator(options, index, store, memory)),
+        communicator_(make_communicator(options, plan, index, store, memory)),
         local_(std::make_shared<groups::LocalReplicas>(static_cast<int>(index), communicator_,
                                                        memory->board())) {
     AxisLevel level{{{options.axis_name, options.replicas}}, 0, replicas::kJobCall};
     for (std::int64_t worker = 0; worker < options.workers; ++worker) {
-      const Shard its = shard(options.replicas, options.workers, worker);
-      const auto count = static_cast<std::size_t>(its.size);
+      const auto count = static_cast<std::size_t>(plan.layout.replicas_of_worker(worker).size);
       level.workers.insert(level.workers.end(), count, static_cast<int>(worker));
     }
     for (std::int64_t local = 0; local < replicas_.size; ++local) {
       level.rank = replicas_.offset + local;
       places_.push_back(std::make_unique<Environment>(local_, std::vector<AxisLevel>{level},
-                                                      cancellation_, patience_of(options)));
+                                                      cancellation_, patience_of(options, plan)));
       if (replicas_.size > 1) places_.back()->member().run_lock = &run_lock_;
     }
   }
@@ -265,6 +310,7 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
   });
   std::optional<RunningThreads> threads;
   bool all_over = true;
+  std::int64_t first = 0;  // of its replicas
   try {
     require(place.replicas == options.replicas && place.workers == options.workers,
             "launch: the program asked for ", counted(place.replicas, "replica"), " on ",
@@ -275,7 +321,10 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
     memory = std::make_shared<comm::HostMemory>(static_cast<int>(place.workers), place.memory);
     asked_by = &memory->stop_signal();
     own_restarts = place.restart;
-    worker = std::make_unique<Worker>(options, place.index, store, memory, place.report);
+    const auto plan = replicas::JobPlan::parse(store->get(replicas::kPlanKey, options.timeout));
+    own_host = static_cast<std::int64_t>(plan.layout.host_of_worker(place.index));
+    first = plan.layout.replicas_of_worker(place.index).offset;
+    worker = std::make_unique<Worker>(options, plan, place.index, store, memory, place.report);
     if (worker->replicas().size == 1) {
       worker->run(worker->replicas().offset, function);
     } else {
@@ -287,7 +336,7 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
     }
     if (!failure.happened()) worker->part();
   } catch (...) {
-    failure.record(shard(place.replicas, place.workers, place.index).offset);
+    failure.record(first);
   }
   const auto cause = failure.cause();
   const replicas::Report report = cause ? report_of(*cause) : replicas::Report{};
@@ -298,19 +347,27 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
   ::_exit(report.status);
 }
 
-// Runs the job once: at first, or as its restart number `restart`.
+// Runs the job once: at first, or as its restart number `restart`. `hosts`: see supervise().
 replicas::JobEnd run_processes(const ReplicaFunction& function, const LaunchOptions& options,
+                               const replicas::JobPlan& plan, replicas::Hosts* hosts,
                                const replicas::LaunchCall& call, std::int64_t restart) {
   const auto count = static_cast<int>(options.workers);
+  const Shard here = plan.layout.hosts()[hosts != nullptr ? hosts->own() : 0].workers;
   const Descriptor memory(comm::HostMemory::make_memory(count));
+  comm::StoreServer store;
+  store.set(replicas::kPlanKey, plan.text());
+  if (hosts != nullptr) hosts->serve(store);
   std::vector<replicas::WorkerProcess> workers;
   const replicas::StopsHeld held;
   try {
-    for (std::int64_t index = 0; index < count; ++index) {
+    for (std::int64_t index = here.offset; index < here.offset + here.size; ++index) {
+      const replicas::WorkerPlace place{call,    index,       options.workers, options.replicas,
+                                        restart, memory.get()};
       workers.push_back(replicas::start_worker(
-          {call, index, options.workers, options.replicas, restart, memory.get()}, workers, held,
-          options.on_stop == OnStop::ask, [&](const replicas::WorkerPlace& place) {
-            run_as_process(function, options, call.where, place);
+          place, plan.layout.replicas_of_worker(index), /*is_first=*/index == here.offset, workers,
+          held, options.on_stop == OnStop::ask, [&](const replicas::WorkerPlace& its) {
+            if (hosts != nullptr) hosts->forget();
+            run_as_process(function, options, call.where, its);
           }));
     }
   } catch (...) {
@@ -324,8 +381,8 @@ replicas::JobEnd run_processes(const ReplicaFunction& function, const LaunchOpti
   const bool asks = options.on_stop == OnStop::ask;
   const replicas::StopSignals stop(asks ? &shared->stop_signal() : nullptr);
   held.release();
-  return replicas::supervise(std::move(workers), *shared->board(), patience_of(options), stop,
-                             restart < options.max_restarts);
+  return replicas::supervise(std::move(workers), *shared->board(), patience_of(options, plan), stop,
+                             store, hosts, restart < options.max_restarts);
 }
 
 // Waits before restart number `restart`. Returns the signal that ends the wait and the job, or 0.
@@ -342,32 +399,48 @@ int wait_to_restart(const LaunchOptions& options, std::int64_t restart) {
   return stop.signal();
 }
 
-int launch_processes(const ReplicaFunction& function, const LaunchOptions& options,
-                     const replicas::LaunchCall& call) {
-  const auto& inherited = replicas::inherited_place();
-  if (inherited && inherited->call.number == call.number) {
-    run_as_process(function, options, call.where, *inherited);
-  }
-  announce(options);
-  const replicas::ChildrenToWaitFor their_ends_are_seen;
-  replicas::JobEnd end = run_processes(function, options, call, 0);
-  for (std::int64_t restart = 1; end.starts_again; ++restart) {
-    if (const int signal = wait_to_restart(options, restart)) return 128 + signal;
-    if (options.before_restart) options.before_restart(restart);
-    replicas::end_kept_threads();  // of maps in before_restart
-    end = run_processes(function, options, call, restart);
-  }
-  return end.status;
-}
-
-// While replicas run as threads, a signal ends the program at once with the documented status.
-[[noreturn]] void stop_threads(int signal) {
+// Ends the program at once with the documented status: while replicas run as threads, or there are
+// none yet.
+[[noreturn]] void stop_at_once(int signal) {
   // Progress may stand on the terminal in the middle of a line.
   const char* message = signal == SIGINT ? "\nlockstep: error: stopped by Ctrl-C\n"
                                          : "\nlockstep: error: stopped by SIGTERM\n";
   if (::isatty(STDERR_FILENO) != 1) ++message;
   (void)!::write(STDERR_FILENO, message, std::strlen(message));
   ::_exit(128 + signal);
+}
+
+int launch_processes(const ReplicaFunction& function, const LaunchOptions& options,
+                     const replicas::LaunchCall& call) {
+  const auto& inherited = replicas::inherited_place();
+  if (inherited && inherited->call.number == call.number) {
+    run_as_process(function, options, call.where, *inherited);
+  }
+  std::optional<replicas::Hosts> hosts;
+  if (options.hosts.count > 1) {
+    const replicas::StopHandler ends_the_program(stop_at_once);
+    hosts.emplace(options);
+  }
+  replicas::Hosts* const others = hosts ? &*hosts : nullptr;
+  const replicas::JobPlan plan = hosts ? hosts->plan() : own_plan(options);
+  announce(options, plan);
+  const replicas::ChildrenToWaitFor their_ends_are_seen;
+  replicas::JobEnd end = run_processes(function, options, plan, others, call, 0);
+  for (std::int64_t restart = 1; end.starts_again; ++restart) {
+    if (const int signal = wait_to_restart(options, restart)) return 128 + signal;
+    const auto prepare = [&] {
+      if (options.before_restart) options.before_restart(restart);
+      replicas::end_kept_threads();  // of maps in before_restart
+    };
+    if (others != nullptr) {
+      const replicas::StopHandler ends_the_program(stop_at_once);
+      others->begin_again(options.timeout, prepare);
+    } else {
+      prepare();
+    }
+    end = run_processes(function, options, plan, others, call, restart);
+  }
+  return end.status;
 }
 
 // While this lives, replicas run as threads, and signals end the program or ask them to end.
@@ -386,13 +459,13 @@ class ThreadsStop {
     signal_.store(0);
     process_ = ::getpid();
     asked_by = &signal_;
-    return on_stop == OnStop::ask ? ask : stop_threads;
+    return on_stop == OnStop::ask ? ask : stop_at_once;
   }
 
   // The first signal asks. Processes that a replica forks end at once.
   static void ask(int signal) {
     const bool is_first = signal_.replace(0, static_cast<std::uint64_t>(signal));
-    if (!is_first || ::getpid() != process_) stop_threads(signal);
+    if (!is_first || ::getpid() != process_) stop_at_once(signal);
   }
 
   static inline constinit Word signal_{};
@@ -405,7 +478,8 @@ class ThreadsStop {
 constexpr std::chrono::milliseconds kThreadGrace{1500};
 
 int launch_threads(const ReplicaFunction& function, const LaunchOptions& options) {
-  announce(options);
+  const replicas::JobPlan plan = own_plan(options);
+  announce(options, plan);
   const ThreadsStop stop(options.on_stop);
   const auto store = std::make_shared<comm::MemoryStore>();
   const auto count = static_cast<int>(options.workers);
@@ -424,11 +498,12 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   });
   const auto connect = [&](std::int64_t index) {
     try {
-      auto made = std::make_unique<Worker>(options, index, store, memory, reports.second.get());
+      auto made =
+          std::make_unique<Worker>(options, plan, index, store, memory, reports.second.get());
       const std::lock_guard lock(mutex);
       workers[static_cast<std::size_t>(index)] = std::move(made);
     } catch (...) {
-      failure.record(shard(options.replicas, options.workers, index).offset);
+      failure.record(plan.layout.replicas_of_worker(index).offset);
     }
   };
   const auto run = [&](std::int64_t replica) {
@@ -479,6 +554,10 @@ bool stop_requested() noexcept {
 
 bool is_relaunched() {
   return replicas::inherited_place().has_value();
+}
+
+std::int64_t launch_host() noexcept {
+  return own_host;
 }
 
 std::int64_t launch_restarts() noexcept {

@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <map>
 #include <source_location>
 #include <string>
 
@@ -21,6 +23,31 @@ enum class Backend { automatic, gloo };
 /// What the first Ctrl-C (SIGINT) or SIGTERM does to a job: `end` ends it at once; `ask` has
 /// stop_requested() tell its replicas, and the second signal ends it.
 enum class OnStop { end, ask };
+
+/// This host among several that run one job: each runs the same program, which calls launch() with
+/// the same options but for these.
+struct HostOptions {
+  std::int64_t count = 1;    ///< hosts of the job
+  std::int64_t rank = 0;     ///< this host's number, from 0
+  std::string rendezvous{};  ///< "HOST:PORT": where host 0 listens and the others find it
+  /// How many of the job's replicas run here. 0, then on all hosts: an even share, of which the
+  /// first hosts have the remainder.
+  std::int64_t replicas = 0;
+  /// A file of 64 hexadecimal digits by which the hosts know each other, readable by this user
+  /// alone and the same on all hosts. Empty: lockstep/secret in the user's configuration folder,
+  /// which host 0 makes if it is missing.
+  std::filesystem::path secret_file{};
+  /// The network interface for the replicas' bytes; empty: that of the way to the rendezvous.
+  std::string interface {};
+  /// Hosts may differ in LibTorch, BLAS and kind of CPU. Then results may depend on the host.
+  bool allow_mixed = false;
+  /// By name, what else must be the same on all hosts: a config's values, checksums of data.
+  std::map<std::string, std::string> same{};
+  /// Called in each launching process when all hosts have met and before replicas start: on host 0
+  /// first, with "", then on the others, with what it has returned there. What it throws ends the
+  /// job on all hosts.
+  std::function<std::string(const std::string& of_host_0)> prepare{};
+};
 
 struct LaunchOptions {
   std::int64_t replicas = 1;
@@ -46,6 +73,8 @@ struct LaunchOptions {
   /// Called in the launching process right before each restart, with its number, from 1. Must not
   /// launch. Forked replicas see what it changes. What it throws ends launch().
   std::function<void(std::int64_t restart)> before_restart{};
+  /// More than one host needs processes and Backend::automatic.
+  HostOptions hosts{};
 };
 
 /// Runs `replica` once a replica on this host, with the axis bound, and returns the status with
@@ -87,6 +116,11 @@ struct LaunchOptions {
 ///   the root cause. Nothing is left of its processes and their memory: functions begin anew, and
 ///   load what they have saved. After a stop signal nothing is started again, and one during the
 ///   wait ends launch() at once.
+/// - **Several hosts.** `replicas` and `workers` are the job's. Launchers meet at the rendezvous
+///   within `timeout`, prove to each other that they know the secret, and compare version, program,
+///   options, LibTorch, BLAS and CPU: what differs is a ValueError on all of them. A failure or a
+///   stop on one host ends the job on all, and each says the same root cause last. A job starts
+///   again on all hosts, not without one of them; before_restart is called on host 0 first.
 /// - **Pauses.** Time in which the whole job is paused (Ctrl-Z, a freezer) is no waiting. Workers
 ///   that are stopped for longer than `timeout` while the launcher runs are a Timeout.
 [[nodiscard]] int launch(const std::function<void()>& replica, const LaunchOptions& options = {},
@@ -101,6 +135,9 @@ struct LaunchOptions {
 /// Whether this process is a worker for which launch() has started the program again, as it does
 /// where the launching one has several threads: what comes before launch() happens once more in it.
 [[nodiscard]] bool is_relaunched();
+
+/// The number of the host on which this process' replicas run; 0 outside of a launch. Any thread.
+[[nodiscard]] std::int64_t launch_host() noexcept;
 
 /// How often the job of this process' replicas was started again; 0 outside of a launch. For any
 /// thread.

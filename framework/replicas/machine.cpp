@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <dlfcn.h>
 #include <sched.h>
 #include <torch/version.h>
@@ -77,6 +78,16 @@ Blas blas() {
             "libopenblas0-openmp"};
   }
   return {file.empty() ? "LibTorch's own" : file, ""};
+}
+
+std::string cpu_capability() {
+  // The only place that all versions of LibTorch have it.
+  constexpr std::string_view kLine = "CPU capability usage: ";
+  const std::string config = at::show_config();
+  const std::size_t line = config.find(kLine);
+  if (line == std::string::npos) return "";
+  const std::size_t begin = line + kLine.size();
+  return config.substr(begin, config.find('\n', begin) - begin);
 }
 
 std::string libtorch_version() {

@@ -25,6 +25,9 @@ struct Blas {
 };
 [[nodiscard]] Blas blas();
 
+/// The instructions for which LibTorch picks its kernels on this CPU, for example "AVX2".
+[[nodiscard]] std::string cpu_capability();
+
 /// For people: "LibTorch 1.13.1".
 [[nodiscard]] std::string libtorch_version();
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -36,6 +37,10 @@ class StopSignals {
   [[nodiscard]] bool asks() const noexcept { return asked_ != nullptr; }
   /// The signal that asks, or 0.
   [[nodiscard]] int asked() const noexcept;
+  /// Does what a `signal` that asks does, unless there was one.
+  void ask(int signal) const noexcept {
+    if (asks()) asked_->replace(0, static_cast<std::uint64_t>(signal));
+  }
   /// The signal that ends the job, or 0.
   [[nodiscard]] int signal() const noexcept;
   /// Readable for poll() once there is such a signal.

@@ -171,11 +171,13 @@ std::string prefix_of(const WorkerProcess& process) {
 }
 
 struct Watched : WorkerProcess {
-  Watched(WorkerProcess process, const StopSignals& stop)
+  Watched(WorkerProcess process, std::string on_host, const StopSignals& stop)
       : WorkerProcess(std::move(process)),
+        host(std::move(on_host)),
         out_relay(std::move(out), STDOUT_FILENO, prefix_of(*this), stop),
         err_relay(std::move(err), STDERR_FILENO, prefix_of(*this), stop) {}
 
+  std::string host;  // "", or "host 1, "
   Relay out_relay;
   Relay err_relay;
   std::string report_text;
@@ -195,10 +197,11 @@ std::string replicas_of(const Watched& worker) {
   return str("replicas ", first, count == 2 ? " and " : " to ", first + count - 1);
 }
 
-// " (pid 17)"; where replicas share a worker, " (worker 1, pid 17)".
+// " (pid 17)"; where replicas share a worker, " (worker 1, pid 17)"; of several hosts " (host 1,
+// …".
 std::string origin_text(const Watched& worker) {
-  if (worker.replicas.size == 1) return str(" (pid ", worker.pid, ")");
-  return str(" (worker ", worker.index, ", pid ", worker.pid, ")");
+  if (worker.replicas.size == 1) return str(" (", worker.host, "pid ", worker.pid, ")");
+  return str(" (", worker.host, "worker ", worker.index, ", pid ", worker.pid, ")");
 }
 
 std::string text_of(const Watched& worker) {
@@ -224,20 +227,29 @@ struct End {
 class Supervisor {
  public:
   Supervisor(std::vector<WorkerProcess> processes, const watch::Board& board, milliseconds timeout,
-             const StopSignals& stop)
-      : board_(board), timeout_(timeout), stop_(stop) {
-    for (WorkerProcess& process : processes) workers_.emplace_back(std::move(process), stop_);
+             const StopSignals& stop, comm::StoreServer& store, Hosts* hosts)
+      : board_(board), timeout_(timeout), stop_(stop), store_(store), hosts_(hosts) {
+    const std::string host = hosts_ != nullptr ? str("host ", hosts_->own(), ", ") : "";
+    for (WorkerProcess& process : processes) workers_.emplace_back(std::move(process), host, stop_);
   }
 
   JobEnd run(bool may_restart) {
     std::string still;
-    while (running() > 0 && failed_.empty() && stop_.signal() == 0 && still.empty()) {
+    const auto goes_on = [&] {
+      return failed_.empty() && stop_.signal() == 0 && still.empty() && !others_failed();
+    };
+    while (running() > 0 && goes_on()) {
       step(kPatrolInterval);
       still = patrol();
-      if (stop_.asked() != 0 && !std::exchange(told_, true)) tell_asked(stop_.asked());
+      pass_stops_on();
+    }
+    if (hosts_ != nullptr && goes_on()) {
+      hosts_->report({});
+      while (!hosts_->verdict() && goes_on()) step(kPatrolInterval);
     }
     const int signal = stop_.signal();
-    const bool is_well = signal == 0 && failed_.empty() && still.empty();
+    const bool is_well = goes_on();
+    if (is_well && hosts_ != nullptr) hosts_->flush();
     if (is_well && stop_.asked() == 0) {
       drain();
       return {0, false};
@@ -247,6 +259,8 @@ class Supervisor {
       step_until(Clock::now() + kProcessesGrace, [this] { return doubt(*root_cause()) == 0; });
       root = root_cause();  // before the others are ended
     }
+    // Told at once: other hosts' replicas may wait for those here.
+    if (hosts_ != nullptr) tell_hosts(signal, root, still);
     for (const int ask : {SIGTERM, SIGKILL}) {
       if (ask == SIGTERM && stop_.asks()) continue;  // which replicas then ignore
       for (const Watched& w : workers_) {
@@ -255,11 +269,12 @@ class Supervisor {
       step_until(Clock::now() + kTermGrace, [] { return false; });
     }
     drain();
-    End end{3, "Timeout: " + still};
-    if (root != nullptr) end = explain(*root);
-    if (signal != 0 || is_well) {
-      const int by = signal != 0 ? signal : stop_.asked();
-      end = {128 + by, stopped_text(by), false};
+    End end = is_well ? stopped(stop_.asked()) : own_end(signal, root, still);
+    if (hosts_ != nullptr && !is_well) {
+      while (!hosts_->verdict()) step(kReapInterval);
+      hosts_->flush();
+      const HostVerdict& verdict = *hosts_->verdict();
+      if (verdict.status != 0) end = {verdict.status, verdict.text, verdict.is_lost};
     }
     leave_progress_line();
     log_error(end.text);
@@ -270,6 +285,34 @@ class Supervisor {
   }
 
  private:
+  static End stopped(int signal) { return {128 + signal, stopped_text(signal), false}; }
+
+  // Why the job ends, as this host sees it.
+  static End own_end(int signal, const Watched* root, const std::string& still) {
+    if (signal != 0) return stopped(signal);
+    if (root != nullptr) return explain(*root);
+    return {3, "Timeout: " + still};
+  }
+
+  bool others_failed() const { return hosts_ != nullptr && hosts_->has_failure(); }
+
+  // Where another host has failed first, this one has nothing to add.
+  void tell_hosts(int signal, const Watched* root, const std::string& still) {
+    const bool has_cause = signal != 0 || root != nullptr || !still.empty();
+    if (!has_cause) return;
+    const End own = own_end(signal, root, still);
+    const int certainty = signal == 0 && root != nullptr ? doubt(*root) : 0;
+    hosts_->report({own.status, own.text, own.is_lost, certainty});
+  }
+
+  // Signals that ask replicas to end: to other hosts, from them, and to people.
+  void pass_stops_on() {
+    if (hosts_ != nullptr && stop_.asked() == 0 && hosts_->asked() != 0) stop_.ask(hosts_->asked());
+    if (stop_.asked() == 0 || std::exchange(told_, true)) return;
+    if (hosts_ != nullptr && hosts_->asked() == 0) hosts_->ask(stop_.asked());
+    tell_asked(stop_.asked());
+  }
+
   std::size_t running() const {
     return static_cast<std::size_t>(
         std::ranges::count_if(workers_, [](const Watched& w) { return !w.wait_status; }));
@@ -298,15 +341,17 @@ class Supervisor {
         polled.push_back({fd, POLLIN, 0});
       }
     }
+    if (hosts_ != nullptr) hosts_->add_polled(polled);
     // An interrupted wait has no events: it is just another turn.
     if (::poll(polled.data(), polled.size(), static_cast<int>(timeout.count())) < 0) return;
+    if (hosts_ != nullptr) hosts_->progress();
     for (std::size_t i = 0; i < workers_.size(); ++i) {
       Watched& w = workers_[i];
       const pollfd* const events = &polled[1 + 4 * i];
       if (events[3].revents != 0) w.err_relay.pass_on();
       if (events[2].revents != 0) w.out_relay.pass_on();
       if (events[1].revents != 0) look_for_report(w);
-      if (events[0].revents != 0 && !server_.answer(w.store.get())) {
+      if (events[0].revents != 0 && !store_.answer(w.store.get())) {
         w.store.close();
         w.ending = true;
       }
@@ -402,7 +447,8 @@ class Supervisor {
   const StopSignals& stop_;
   bool told_ = false;  // that replicas are asked to end
   Waited all_stopped_;
-  comm::StoreServer server_;
+  comm::StoreServer& store_;
+  Hosts* hosts_;
   std::deque<Watched> workers_;
   std::vector<const Watched*> failed_;  // in the order in which they were seen
 };
@@ -410,8 +456,9 @@ class Supervisor {
 }  // namespace
 
 JobEnd supervise(std::vector<WorkerProcess> workers, const watch::Board& board,
-                 milliseconds timeout, const StopSignals& stop, bool may_restart) {
-  return Supervisor(std::move(workers), board, timeout, stop).run(may_restart);
+                 milliseconds timeout, const StopSignals& stop, comm::StoreServer& store,
+                 Hosts* hosts, bool may_restart) {
+  return Supervisor(std::move(workers), board, timeout, stop, store, hosts).run(may_restart);
 }
 
 }  // namespace lockstep::replicas

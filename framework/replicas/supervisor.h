@@ -3,6 +3,8 @@
 #include <chrono>
 #include <vector>
 
+#include "framework/comm/store.h"
+#include "framework/replicas/hosts.h"
 #include "framework/replicas/stop_signals.h"
 #include "framework/replicas/worker_process.h"
 #include "framework/watch/board.h"
@@ -22,11 +24,14 @@ struct JobEnd {
 /// With `may_restart`, a job that has lost a replica starts again, unless a signal has come. Then
 /// this function returns once all of its processes are gone, however long that takes.
 ///
+/// `store` answers the workers. With `hosts` the job has workers on other hosts, too: the job ends
+/// when all have ended, and a failure or signal on any host ends it on this one.
+///
 /// Workers that wait for each other end with a Timeout by themselves. The supervisor ends the job
 /// where they cannot do so: if all have been stopped for `timeout`, or if one waits for others on
 /// the `board` and has not checked its wait for that long.
 [[nodiscard]] JobEnd supervise(std::vector<WorkerProcess> workers, const watch::Board& board,
                                std::chrono::milliseconds timeout, const StopSignals& stop,
-                               bool may_restart);
+                               comm::StoreServer& store, Hosts* hosts, bool may_restart);
 
 }  // namespace lockstep::replicas

@@ -122,8 +122,9 @@ void StopsHeld::release() const noexcept {
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlier,
-                           const StopsHeld& held, bool ignores_sigterm,
+WorkerProcess start_worker(WorkerPlace place, const Shard& replicas, bool is_first,
+                           std::vector<WorkerProcess>& earlier, const StopsHeld& held,
+                           bool ignores_sigterm,
                            const std::function<void(const WorkerPlace&)>& run) {
   const auto [our_end, their_end] = comm::make_socket_pair();
   Descriptor our_store(our_end);
@@ -131,7 +132,7 @@ WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlie
   auto [report_in, report_out] = make_pipe();
   auto [err_in, err_out] = make_pipe();
   std::pair<Descriptor, Descriptor> out;
-  if (place.index > 0) out = make_pipe();
+  if (!is_first) out = make_pipe();
   place.store = their_store.get();
   place.report = report_out.get();
 
@@ -149,7 +150,7 @@ WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlie
   }
   std::cout.flush();
   std::fflush(nullptr);  // or the child would write what waits there once more
-  if (!safe_to_fork && place.index == 0) {
+  if (!safe_to_fork && is_first) {
     log_info(
         "this program has several threads and can't be forked: its workers are the program started "
         "again, up to this call of launch()");
@@ -171,13 +172,8 @@ WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlie
   if (pid < 0) {
     throw CommError(str("launch: cannot start worker ", place.index, ": ", std::strerror(errno)));
   }
-  return {place.index,
-          shard(place.replicas, place.workers, place.index),
-          pid,
-          std::move(our_store),
-          std::move(report_in),
-          std::move(out.first),
-          std::move(err_in)};
+  return {place.index,          replicas,         pid, std::move(our_store), std::move(report_in),
+          std::move(out.first), std::move(err_in)};
 }
 
 ChildrenToWaitFor::ChildrenToWaitFor() noexcept {

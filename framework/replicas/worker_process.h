@@ -28,7 +28,7 @@ struct WorkerProcess {
   pid_t pid;
   Descriptor store;   ///< requests of its SocketStore
   Descriptor report;  ///< how its replicas ended: see Report
-  Descriptor out;     ///< its stdout; closed for worker 0, which has the launcher's
+  Descriptor out;     ///< its stdout; closed for the first, which has the launcher's
   Descriptor err;     ///< its stderr
 };
 
@@ -69,12 +69,14 @@ class StopsHeld {
   sigset_t before_;
 };
 
-/// Starts the worker of `place` and makes its store and report. If this process has one thread, the
+/// Starts the worker of `place`, which runs `replicas`, and makes its store and report. The host's
+/// first worker has the launcher's stdin and stdout. If this process has one thread, the
 /// worker is forked and calls `run`, which does not return; otherwise the program is started anew.
 /// The worker releases `held`, and ignores SIGTERM if it is to. A fork closes the descriptors of
 /// `earlier`, the job's workers so far. Throws CommError if the system refuses.
-[[nodiscard]] WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlier,
-                                         const StopsHeld& held, bool ignores_sigterm,
+[[nodiscard]] WorkerProcess start_worker(WorkerPlace place, const Shard& replicas, bool is_first,
+                                         std::vector<WorkerProcess>& earlier, const StopsHeld& held,
+                                         bool ignores_sigterm,
                                          const std::function<void(const WorkerPlace&)>& run);
 
 /// While this lives, this process' children can be waited for. If SIGCHLD is ignored (a parent may

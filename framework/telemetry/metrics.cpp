@@ -166,6 +166,7 @@ std::string result_json(const RunResult& result) {
   if (!result.buffers_sha256.empty()) json["buffers_sha256"] = result.buffers_sha256;
   json["threads_per_replica"] = result.threads_per_replica;
   json["workers"] = result.workers;
+  if (result.hosts > 1) json["hosts"] = result.hosts;
   json["launch"] = result.launch;
   json["backend"] = result.backend;
   json["blas"] = result.blas;

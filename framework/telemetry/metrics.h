@@ -73,20 +73,21 @@ struct RunResult {
   std::string buffers_sha256{};  // of a model without buffers: empty
   std::optional<MemoryReport> memory{};
   std::int64_t threads_per_replica = 1;
-  std::int64_t workers = 1;            // how many replicas ran at once
-  std::string launch{};                // "processes" or "threads"
-  std::string backend{};               // how bytes moved: "shared_memory" or "gloo"
-  std::string blas{};                  // the BLAS that LibTorch computes with
-  std::string libtorch{};              // its version
-  std::int64_t restarts = 0;           // of the job, after a replica was lost
+  std::int64_t workers = 1;   // how many replicas ran at once
+  std::int64_t hosts = 1;     // on which they ran
+  std::string launch{};       // "processes" or "threads"
+  std::string backend{};      // how bytes moved: "shared_memory", "gloo" or "shared_memory and tcp"
+  std::string blas{};         // the BLAS that LibTorch computes with
+  std::string libtorch{};     // its version
+  std::int64_t restarts = 0;  // of the job, after a replica was lost
   std::vector<std::string> changes{};  // of the config, where the run went on: "… was 4, is 2"
   std::vector<std::string> waived{};   // why the bits may differ from an uninterrupted run's
 };
 
 /// The text of result.json: the fields in the order of RunResult. `skipped_steps`, `parameters`,
-/// `buffers_sha256`, `restarts`, `changes` and `waived` are left out if empty. A tensor of one
-/// element is a number, others are nested lists. Numbers of float32 and narrower are written as by
-/// shortest_decimal(); numbers that are not finite are null.
+/// `buffers_sha256`, `hosts` (of one), `restarts`, `changes` and `waived` are left out if empty. A
+/// tensor of one element is a number, others are nested lists. Numbers of float32 and narrower are
+/// written as by shortest_decimal(); numbers that are not finite are null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 
 /// Writes result.json into a run's folder, atomically. Throws Error where it can't be written.

@@ -52,6 +52,10 @@ std::int64_t bytes_of_shards(const std::vector<at::Tensor>& tensors, std::int64_
   return sum;
 }
 
+Shard replicas_here(const ReplicaPlacement& placement) {
+  return placement.here.size > 0 ? placement.here : Shard{0, placement.replicas};
+}
+
 }  // namespace
 
 HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
@@ -76,21 +80,24 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
   if (placement.shares_memory) use.shared_parameters = use.parameters;
   if (cuts) use.communication += training::FlatParameters::predicted_gathered(layout);
   use.initialization = training::DeferredParameters::predicted_bytes(parameters);
-  HostMemoryUse all{use, times(use, placement.replicas)};
-  for (std::int64_t replica = 0; replica < placement.replicas; ++replica) {
+  const Shard here = replicas_here(placement);
+  const std::int64_t workers_here = placement.here.size > 0 ? placement.workers_here : workers;
+  HostMemoryUse all{use, times(use, here.size)};
+  for (std::int64_t replica = here.offset; replica < here.offset + here.size; ++replica) {
     const std::int64_t masters =
         training::FrozenParameters::predicted_bytes(parameters, placement.replicas, replica);
-    if (replica == 0) all.largest.optimizer_state += masters;
+    if (replica == here.offset) all.largest.optimizer_state += masters;
     all.host.optimizer_state += masters;
   }
-  all.host.initialization = workers * use.initialization;  // of replicas that run at once
+  all.host.initialization = workers_here * use.initialization;  // of replicas that run at once
   if (gradients.way == training::GradientWay::summed_in_turns) {
     const bool wait_in_backward = cuts && !parameters.blocks.empty();
-    for (std::int64_t worker = 0; worker < workers; ++worker) {
-      const Shard here = shard(placement.replicas, workers, worker);
-      for (std::int64_t place = 0; place < here.size; ++place) {
+    for (std::int64_t worker = 0; worker < workers_here; ++worker) {
+      Shard its = shard(here.size, workers_here, worker);
+      its.offset += here.offset;
+      for (std::int64_t place = 0; place < its.size; ++place) {
         const std::int64_t bytes =
-            training::WorkerGradientSums::predicted_bytes(layout, here, wait_in_backward, place);
+            training::WorkerGradientSums::predicted_bytes(layout, its, wait_in_backward, place);
         all.host.gradients += bytes;
         all.largest.gradients = std::max(all.largest.gradients, use.gradients + bytes);
       }
@@ -109,7 +116,8 @@ HostMemoryUse predicted_checkpoint(torch::nn::Module& module, const ZeroOptions&
                                      ? 0
                                      : training::FlatGradients::residual_bytes(layout);
   HostMemoryUse use;
-  for (std::int64_t replica = 0; replica < placement.replicas; ++replica) {
+  const Shard here = replicas_here(placement);
+  for (std::int64_t replica = here.offset; replica < here.offset + here.size; ++replica) {
     const std::int64_t steps = replica == 0 ? sizeof(std::int64_t) : 0;
     const std::int64_t bytes =
         training::ShardedUpdate::predicted_saved_bytes(options.optimizer, layout, replica) +

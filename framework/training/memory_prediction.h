@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "framework/base/shard.h"
 #include "framework/training/zero_options.h"
 
 namespace torch::nn {
@@ -44,6 +45,9 @@ struct ReplicaPlacement {
   std::int64_t replicas = 1;
   /// How many replicas run at once. Each worker has its shard() of them, which take turns. 0: all.
   std::int64_t workers = 0;
+  /// Those of this host, and how many of them run at once; of size 0: all of `replicas`.
+  Shard here{0, 0};
+  std::int64_t workers_here = 0;
   /// One host whose replicas hold the parameters once; otherwise bytes travel over a network.
   bool shares_memory = true;
 };

@@ -52,6 +52,7 @@ class RandomConfig {
     config.zero.overlap = static_cast<Overlap>(below(3));
     config.zero.compression = static_cast<Compression>(below(2));
     config.zero.reduce_every_microbatch = coin();
+    config.launch.hosts.allow_mixed = coin();
     if (coin()) {
       config.trainer.epochs.reset();
       config.trainer.steps = 1 + below(1000000000);
@@ -161,6 +162,7 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  backend: auto\n"
         "  threads_per_replica: 0\n"
         "  timeout_s: 60\n"
+        "  allow_mixed: false\n"
         "  zero_stage: 0\n"
         "  bucket_mb: 25\n"
         "  overlap: auto\n"

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+#include <poll.h>
+
+#include "framework/comm/network/link.h"
+#include "framework/comm/network/secret.h"
+#include "framework/comm/store.h"
+#include "framework/replicas/job_layout.h"
+#include "framework/replicas/launch.h"
+
+namespace lockstep::replicas {
+
+/// What all workers of a job have to know to find their places.
+struct JobPlan {
+  JobLayout layout;
+  std::int64_t math_threads;  ///< of each replica
+  /// How this host's workers reach those of other hosts; none on a single host.
+  struct Network {
+    std::string address;  ///< numeric, of this host
+    comm::JobId job;
+    comm::Secret secret;  ///< of this job alone
+  };
+  std::optional<Network> network = std::nullopt;
+
+  /// For a worker, which finds it in its store under kPlanKey.
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] static JobPlan parse(const std::string& text);
+};
+inline constexpr const char* kPlanKey = "local/plan";
+
+/// How a job ended, or what a host has to say of that.
+struct HostVerdict {
+  int status = 0;        ///< launch()'s; 0: all functions have returned
+  std::string text{};    ///< for people
+  bool is_lost = false;  ///< whether a replica was lost
+  int doubt = 0;         ///< see doubt_of()
+};
+
+/// The launchers of a job's hosts, seen by one of them. Host 0 listens at the rendezvous, the
+/// others connect to it; what two others have to tell each other goes through host 0. After the
+/// meeting no method blocks. For one thread.
+class Hosts {
+ public:
+  /// Meets the others: they compare what must be the same, and agree on the job's layout and math
+  /// threads. Throws ValueError if they differ, Timeout, naming them, if some do not come in
+  /// options.timeout, and CommError. What ends the meeting on one host ends it on all.
+  explicit Hosts(const LaunchOptions& options);
+  ~Hosts();
+  Hosts(const Hosts&) = delete;
+  Hosts& operator=(const Hosts&) = delete;
+
+  [[nodiscard]] const JobPlan& plan() const noexcept { return *plan_; }
+  /// This host's number.
+  [[nodiscard]] std::size_t own() const noexcept { return own_; }
+
+  /// In a forked worker: closes its copies of the connections, which stay the launcher's.
+  void forget() noexcept;
+
+  /// Makes `server` a store of all hosts, but for keys that begin with "local/".
+  void serve(comm::StoreServer& server);
+
+  /// Adds what to poll for, and goes on with what can be done now.
+  void add_polled(std::vector<pollfd>& polled) const;
+  void progress();
+
+  /// Tells the other hosts of a signal that asks replicas to end. The same from others: asked().
+  void ask(int signal);
+  [[nodiscard]] int asked() const noexcept { return asked_; }
+  /// Tells how this host's replicas have ended. The first failure counts.
+  void report(const HostVerdict& own);
+  /// How the job has ended, the same on all hosts: well if all hosts' replicas have, otherwise by
+  /// the root cause.
+  [[nodiscard]] const std::optional<HostVerdict>& verdict() const noexcept { return verdict_; }
+  /// Whether a host has reported that its replicas have not ended well.
+  [[nodiscard]] bool has_failure() const noexcept;
+  /// Goes on until what was said is sent, for a moment at most.
+  void flush();
+
+  /// Before a job that has lost a replica starts again: waits until that is so on all hosts, and
+  /// forgets the run before. `prepare` is called on host 0 first. Throws, on all hosts, what it
+  /// throws on any, and if a host is gone.
+  void begin_again(std::chrono::milliseconds timeout, const std::function<void()>& prepare);
+
+ private:
+  struct Peer;
+  using Clock = std::chrono::steady_clock;
+
+  void meet_as_first(const LaunchOptions& options, const comm::Secret& secret);
+  void meet_as_other(const LaunchOptions& options, const comm::Secret& secret);
+  void try_or_tell(const std::function<void()>& step);
+  void choose_address(const LaunchOptions& options);
+  void make_plan(const LaunchOptions& options);
+  void wait(Clock::time_point deadline, const std::function<bool()>& enough,
+            const std::function<std::string()>& missing);
+  void check_meeting() const;
+  void hear(Peer& from, const std::string& text);
+  void look_at(Peer& peer);
+  void decide();
+  void decide_as_first();
+  void send(const Peer& to, nlohmann::json message);
+  void send_all(const nlohmann::json& message, const Peer* but = nullptr);
+  void publish(const std::string& key, const std::string& value, const Peer* from);
+
+  std::size_t own_;
+  std::int64_t run_ = 0;  // counts restarts; what is said of another run is not heard
+  std::string own_address_;
+  std::string told_;                                            // by host 0
+  std::optional<std::pair<std::string, std::string>> refusal_;  // an error's type and text
+  std::unique_ptr<comm::Listener> listener_;                    // of host 0, while hosts meet
+  std::vector<std::unique_ptr<Peer>> peers_;  // of host 0: the others; of another: host 0
+  std::optional<JobPlan> plan_;
+  comm::StoreServer* server_ = nullptr;
+  std::set<std::string> wanted_;  // keys for which host 0 was asked
+  int asked_ = 0;
+  std::optional<HostVerdict> own_report_;
+  std::optional<Clock::time_point> first_failure_;
+  std::optional<HostVerdict> verdict_;
+};
+
+}  // namespace lockstep::replicas

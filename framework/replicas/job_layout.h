@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "framework/base/shard.h"
+
+namespace lockstep::replicas {
+
+/// Which of a job's replicas and workers are on which host. Both are numbered host by host, and
+/// each worker runs a contiguous part of its host's replicas.
+class JobLayout {
+ public:
+  struct Host {
+    Shard replicas;
+    Shard workers;
+  };
+
+  /// Hosts with so many replicas each, at least one. `workers` (at least one a host, at most one a
+  /// replica) go one by one to the host with the most replicas a worker.
+  JobLayout(std::span<const std::int64_t> replicas_of_hosts, std::int64_t workers);
+
+  [[nodiscard]] const std::vector<Host>& hosts() const noexcept { return hosts_; }
+  [[nodiscard]] std::int64_t replicas() const noexcept { return end_of(hosts_.back().replicas); }
+  [[nodiscard]] std::int64_t workers() const noexcept { return end_of(hosts_.back().workers); }
+
+  [[nodiscard]] std::size_t host_of_worker(std::int64_t worker) const;
+  [[nodiscard]] Shard replicas_of_worker(std::int64_t worker) const;
+  /// The replicas of the worker that has the most.
+  [[nodiscard]] std::int64_t most_replicas_a_worker() const;
+
+ private:
+  static std::int64_t end_of(const Shard& part) noexcept { return part.offset + part.size; }
+
+  std::vector<Host> hosts_;
+};
+
+}  // namespace lockstep::replicas

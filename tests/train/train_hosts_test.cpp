@@ -1,0 +1,182 @@
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "framework/base/descriptor.h"
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/train/train_program.h"
+
+// Several launchers on the loopback: what needs no network of its own. tests/hosts.sh has more.
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::uint16_t free_port() {
+  const Descriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  REQUIRE(::bind(socket.get(), any, size) == 0);
+  REQUIRE(::getsockname(socket.get(), any, &size) == 0);
+  return ntohs(address.sin_port);
+}
+
+Flags small_job() {
+  return Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--replicas", "3"} +
+         set("model.hidden=[17] data.batch_size=8 trainer.steps=6 trainer.accumulate=2 "
+             "trainer.clip_norm=0.5 parallel.zero_stage=2 parallel.timeout_s=20");
+}
+
+// Runs the job on `hosts` launchers, each with its own folder for settings.
+std::vector<Ended> on_hosts(const TemporaryFolder& folder, std::size_t hosts, const Flags& flags,
+                            const std::vector<Flags>& more = {}) {
+  const std::string rendezvous = str("127.0.0.1:", free_port());
+  std::vector<std::unique_ptr<ChildProgram>> launchers;
+  for (std::size_t host = 0; host < hosts; ++host) {
+    Flags own =
+        flags + Flags{"--nnodes", str(hosts), "--node-rank", str(host), "--rendezvous", rendezvous};
+    if (host < more.size()) own = own + more[host];
+    std::vector<std::string> command{"/usr/bin/env",
+                                     str("XDG_CONFIG_HOME=", folder.path().string(), "/", host)};
+    for (const std::string& part : train_command(own)) command.push_back(part);
+    launchers.push_back(std::make_unique<ChildProgram>(command, folder.path()));
+  }
+  std::vector<Ended> ended;
+  for (const auto& launcher : launchers) ended.push_back(launcher->wait());
+  return ended;
+}
+
+std::string secret_in(const TemporaryFolder& folder) {
+  const fs::path file = folder.path() / "secret";
+  std::ofstream(file) << std::string(64, '7') << '\n';
+  ::chmod(file.c_str(), 0600);
+  return file;
+}
+
+}  // namespace
+
+TEST_CASE("a job of several launchers ends as on one, and goes on with another number of them") {
+  const TemporaryFolder folder;
+  const Ended alone = train(folder.path(), small_job() + Flags{"--output", "alone"});
+  REQUIRE(alone.status == 0);
+  const Flags flags = small_job() + Flags{"--secret-file", secret_in(folder), "--output", "run"};
+  const auto check = [&](const std::vector<Ended>& ended, int hosts) {
+    for (const Ended& end : ended) {
+      INFO(end.err);
+      REQUIRE(end.status == 0);
+    }
+    CHECK(read_json(folder.path() / "run/result.json").at("hosts") == hosts);
+  };
+  check(on_hosts(folder, 2, flags + set("trainer.steps=3")), 2);
+  check(on_hosts(folder, 3, flags + Flags{"--resume", "auto", "--resume-with-changes"}), 3);
+  const auto digest = [&](const char* run) {
+    return read_json(folder.path() / run / "result.json").at("parameters_sha256");
+  };
+  CHECK(digest("run") == digest("alone"));
+  // Only host 0 writes the run's own files: a line of the loss and one of the evaluation each time.
+  CHECK(read_json_lines(folder.path() / "run/metrics.jsonl").size() == 4);
+}
+
+TEST_CASE("a job that loses a replica on any host starts again on all") {
+  const TemporaryFolder folder;
+  const Flags flags = small_job() + set("trainer.steps=400 checkpoint.every=20");
+  const Ended alone = train(folder.path(), flags + Flags{"--output", "alone"});
+  REQUIRE(alone.status == 0);
+  const std::string rendezvous = str("127.0.0.1:", free_port());
+  const std::string secret = secret_in(folder);
+  for (const std::size_t victim : {0, 1}) {
+    const std::string run = str("run", victim);
+    std::vector<std::unique_ptr<ChildProgram>> launchers;
+    for (std::size_t host = 0; host < 2; ++host) {
+      const Flags own{"--output",      run,       "--nnodes",       "2",
+                      "--node-rank",   str(host), "--rendezvous",   rendezvous,
+                      "--secret-file", secret,    "--max-restarts", "1"};
+      launchers.push_back(
+          std::make_unique<ChildProgram>(train_command(flags + own), folder.path()));
+    }
+    const fs::path saved = folder.path() / run / "checkpoints/latest";
+    REQUIRE(eventually([&] { return fs::exists(saved) || !launchers[0]->running(); }));
+    REQUIRE(launchers[victim]->running());
+    REQUIRE(::kill(children_of(launchers[victim]->pid()).at(0), SIGKILL) == 0);
+    for (const auto& launcher : launchers) {
+      const Ended end = launcher->wait();
+      INFO(end.err);
+      CHECK(end.status == 0);
+      CHECK_THAT(end.err, ContainsSubstring("starting again") && ContainsSubstring("killed by"));
+    }
+    const auto result = [&](const std::string& name) {
+      return read_json(folder.path() / name / "result.json");
+    };
+    CHECK(result(run).at("restarts") == 1);
+    CHECK(result(run).at("parameters_sha256") == result("alone").at("parameters_sha256"));
+  }
+}
+
+TEST_CASE("host 0 makes the secret, and others say where to copy it from") {
+  const TemporaryFolder folder;
+  const auto ended = on_hosts(folder, 2, small_job() + set("parallel.timeout_s=1"));
+  const fs::path secret = folder.path() / "0/lockstep/secret";
+  struct stat found {};
+  REQUIRE(::stat(secret.c_str(), &found) == 0);
+  CHECK((found.st_mode & 0777) == 0600);
+  CHECK(ended[0].status == 3);
+  CHECK_THAT(ended[0].err, ContainsSubstring("host 1 of 2 did not come"));
+  CHECK(ended[1].status == 2);
+  CHECK_THAT(ended[1].err, ContainsSubstring((folder.path() / "1/lockstep/secret").string()));
+  CHECK_THAT(ended[1].err, ContainsSubstring("copy it from there"));
+  CHECK(!fs::exists(folder.path() / "runs"));
+}
+
+TEST_CASE("a folder that host 0 can't claim ends the job on all hosts") {
+  const TemporaryFolder folder;
+  const Flags flags = small_job() + Flags{"--secret-file", secret_in(folder), "--output", "run"};
+  fs::create_directory(folder.path() / "run");
+  std::ofstream(folder.path() / "run/config.yaml") << "model: {name: linear}\n";
+  std::ofstream(folder.path() / "run/result.json") << "{}\n";
+  for (const Ended& end : on_hosts(folder, 2, flags)) {
+    CHECK(end.status == 2);
+    CHECK_THAT(end.err, ContainsSubstring("holds a run already"));
+  }
+}
+
+TEST_CASE("launchers whose options differ name all that differs") {
+  const TemporaryFolder folder;
+  const Flags flags = small_job() + Flags{"--secret-file", secret_in(folder), "--output", "run"};
+  const auto ended = on_hosts(folder, 2, flags, {{}, set("optimizer.lr=0.25 parallel.workers=2")});
+  for (const Ended& end : ended) {
+    CHECK(end.status == 2);
+    CHECK_THAT(end.err, ContainsSubstring("host 1") && ContainsSubstring("optimizer.lr is 0.25") &&
+                            ContainsSubstring("parallel.workers is 2"));
+  }
+  CHECK(!fs::exists(folder.path() / "run"));
+}
+
+TEST_CASE("shares of replicas that don't add up are named on all hosts") {
+  const TemporaryFolder folder;
+  const Flags flags = small_job() + Flags{"--secret-file", secret_in(folder), "--output", "run"};
+  for (const Ended& end : on_hosts(folder, 2, flags, {{"--host-replicas", "1"}, {}})) {
+    CHECK(end.status == 2);
+    CHECK_THAT(end.err, ContainsSubstring("host 1 does not say how many replicas it runs"));
+  }
+  const std::vector<Flags> shares{{"--host-replicas", "1"}, {"--host-replicas", "1"}};
+  for (const Ended& end : on_hosts(folder, 2, flags, shares)) {
+    CHECK(end.status == 2);
+    CHECK_THAT(end.err, ContainsSubstring("1 + 1 = 2 replicas, and the job has 3"));
+  }
+}

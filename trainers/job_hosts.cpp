@@ -1,0 +1,90 @@
+#include "trainers/job_hosts.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include <sys/stat.h>
+
+#include "framework/base/bytes.h"
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/storage/checksum.h"
+
+namespace lockstep {
+namespace {
+
+// Over all samples of a data set.
+std::string checksum_of(const Dataset* data) {
+  if (data == nullptr) return "none";
+  constexpr std::int64_t kSamples = 4096;
+  storage::Checksum sum;
+  const auto add = [&](const at::Tensor& tensor) {
+    sum.add({static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()});
+  };
+  for (std::int64_t first = 0; first < data->size(); first += kSamples) {
+    std::vector<std::int64_t> indices(
+        static_cast<std::size_t>(std::min(kSamples, data->size() - first)));
+    std::iota(indices.begin(), indices.end(), first);
+    const Batch batch = data->batch(indices);
+    add(batch.inputs);
+    add(batch.targets);
+  }
+  return sum.text();
+}
+
+std::map<std::string, std::string> same_on_all(const Flags& flags, const Config& config,
+                                               const DataSets& data, const RunOptions& options) {
+  std::map<std::string, std::string> same = values_of(config);
+  same.erase("data.root");  // what is in it counts
+  same["the training data's checksum"] = checksum_of(data.train.get());
+  same["the test data's checksum"] = checksum_of(data.test.get());
+  same["--output"] = flags.output.string();
+  same["the checkpoint that it goes on from"] =
+      options.resume ? options.resume->checkpoint.filename().string() : "none";
+  return same;
+}
+
+// By which another host knows whether it sees the same file: its number and time of change there.
+std::string identity_of(const std::filesystem::path& file) {
+  struct stat found {};
+  if (::stat(file.c_str(), &found) != 0) return "none";
+  return str(found.st_ino, ':', found.st_mtim.tv_sec, ':', found.st_mtim.tv_nsec);
+}
+
+}  // namespace
+
+HostOptions host_options(const Flags& flags, const Config& config, const DataSets& data,
+                         RunOptions& options, const std::function<void()>& claim,
+                         const std::function<void()>& begin) {
+  HostOptions hosts = flags.hosts;
+  hosts.allow_mixed = config.launch.hosts.allow_mixed;
+  hosts.same = same_on_all(flags, config, data, options);
+  const bool saves = config.checkpoint.save != CheckpointOptions::Save::none;
+  hosts.prepare = [&options, claim, begin, saves, is_first = hosts.rank == 0,
+                   rank = hosts.rank](const std::string& of_host_0) {
+    const auto file = [&] { return options.output / "config.yaml"; };
+    if (is_first) {
+      claim();
+      options.output = std::filesystem::absolute(options.output);
+      begin();
+      return str(identity_of(file()), ' ', options.output.string());
+    }
+    const std::size_t space = of_host_0.find(' ');
+    options.output = of_host_0.substr(space + 1);
+    require(!saves || identity_of(file()) == of_host_0.substr(0, space), "the output folder ",
+            options.output.string(),
+            " is not the one that host 0 has made: checkpoints need a "
+            "folder that all hosts share; name one by --output, or save none by --set "
+            "checkpoint=none");
+    begin();
+    return std::string();
+  };
+  return hosts;
+}
+
+}  // namespace lockstep
