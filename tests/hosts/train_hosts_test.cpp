@@ -1,0 +1,531 @@
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/hosts/job_on_hosts.h"
+#include "tests/hosts/sockets.h"
+#include "tests/hosts/test_network.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/train/train_program.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+namespace fs = std::filesystem;
+using Lines = std::vector<std::string>;
+
+constexpr const char* kPerceptron = R"(
+model: {name: mlp, hidden: [32, 9]}
+data: {name: fashion_mnist, batch_size: 8}
+optimizer: {name: adam, lr: 0.001}
+parallel: {threads_per_replica: 1, bucket_mb: 0.05}
+trainer: {steps: 6, seed: 0, accumulate: 2, clip_norm: 1.0, log_every: 1, eval_every: 0}
+)";
+
+// It would not end by itself.
+constexpr const char* kLong = R"(
+model: {name: linear}
+data: {name: pmean_example, batch_size: 4, shuffle: false}
+optimizer: {name: sgd, lr: 0.01}
+parallel: {threads_per_replica: 1}
+trainer: {steps: 1000000000, log_every: 1}
+)";
+
+// What runs of one config have in common, wherever their replicas are.
+struct Result {
+  std::string digest;
+  std::vector<nlohmann::json> losses;  // step by step
+
+  bool operator==(const Result&) const = default;
+};
+
+Result result_in(const fs::path& output) {
+  Result result{.digest = read_json(output / "result.json").at("parameters_sha256"), .losses = {}};
+  for (const nlohmann::json& line : read_json_lines(output / "metrics.jsonl")) {
+    if (line.contains("loss")) result.losses.push_back(line["loss"]);
+  }
+  return result;
+}
+
+// Of one host with as many replicas.
+Result on_one_host(std::size_t replicas, const Flags& flags = {}) {
+  const TemporaryFolder folder;
+  const std::string config = folder.write("config.yaml", kPerceptron);
+  const Ended end =
+      train(folder.path(),
+            Flags{"--config", config, "--replicas", str(replicas), "--output", "run"} + flags);
+  INFO(end.err);
+  REQUIRE(end.status == 0);
+  return result_in(folder.path() / "run");
+}
+
+void check_all_well(JobOnHosts& job, const std::vector<Ended>& ended, const Result& expected) {
+  INFO(job.all_output());
+  for (const Ended& end : ended) REQUIRE(end.status == 0);
+  CHECK(result_in(job.output(0, "")) == expected);
+}
+
+void check_statuses(const std::vector<Ended>& ended, int status) {
+  for (const Ended& end : ended) {
+    CHECK(end.status == status);
+    CHECK(!end.by_signal);
+  }
+}
+
+// All hosts end with the same words.
+void check_last_lines_alike(const std::vector<Ended>& ended) {
+  CHECK(!last_line(ended[0].err).empty());
+  for (const Ended& end : ended) CHECK(last_line(end.err) == last_line(ended[0].err));
+}
+
+// Where replicas are: each host's, or an equal share without a list; and how many run at once.
+struct Layout {
+  std::size_t hosts;
+  std::size_t replicas;
+  std::vector<int> host_replicas = {};
+  Flags flags = {};
+};
+
+void check_layout(const Layout& layout, const TestNetwork& network, const Result& expected,
+                  const Flags& more) {
+  INFO(layout.replicas << " replicas on " << layout.hosts << " hosts ("
+                       << join(layout.host_replicas) << ") " << join(layout.flags + more, " "));
+  JobOnHosts job(network, kPerceptron, layout.replicas, layout.flags + more);
+  for (std::size_t host = 0; host < layout.host_replicas.size(); ++host) {
+    job.add(host, {"--host-replicas", str(layout.host_replicas[host])});
+  }
+  check_all_well(job, job.run(), expected);
+  CHECK(network.left_behind() == Lines{});
+}
+
+// The TCP ports on which anybody listens on a host.
+std::vector<std::uint16_t> listening_ports(const TestNetwork& network, std::size_t host) {
+  const auto look = run_on(network, host, [] {
+    std::ifstream table("/proc/self/net/tcp");
+    std::cout << table.rdbuf();
+    return 0;
+  });
+  std::vector<std::uint16_t> ports;
+  for (const std::string& line : lines_of(look->wait().out)) {
+    unsigned port = 0;
+    unsigned state = 0;
+    constexpr unsigned kListens = 10;
+    const int read = std::sscanf(line.c_str(), "%*d: %*8x:%4x %*8x:%*4x %2x", &port, &state);
+    if (read == 2 && state == kListens) ports.push_back(static_cast<std::uint16_t>(port));
+  }
+  return ports;
+}
+
+}  // namespace
+
+TEST_CASE("a job has the same parameters on several hosts as on one, at all stages") {
+  const std::vector<Layout> layouts{
+      {.hosts = 2, .replicas = 2},
+      {.hosts = 2, .replicas = 4},
+      {.hosts = 2, .replicas = 6},
+      {.hosts = 3, .replicas = 3},
+      {.hosts = 3, .replicas = 6},
+      {.hosts = 4, .replicas = 4},
+      {.hosts = 2, .replicas = 5},  // 3 and 2
+      {.hosts = 2, .replicas = 4, .host_replicas = {1, 3}},
+      {.hosts = 3, .replicas = 6, .host_replicas = {1, 4, 1}},
+      {.hosts = 2, .replicas = 6, .flags = {"--workers", "2"}},
+      {.hosts = 2, .replicas = 4, .flags = {"--interface", "eth0"}},
+  };
+  std::map<std::size_t, Result> expected;  // by the number of replicas
+  for (const Layout& layout : layouts) {
+    if (expected.count(layout.replicas) == 0) {
+      expected[layout.replicas] = on_one_host(layout.replicas);
+    }
+    const TestNetwork network({.hosts = layout.hosts});
+    for (const std::string stage : {"0", "1", "2", "3"}) {
+      check_layout(layout, network, expected[layout.replicas], set("parallel.zero_stage=" + stage));
+    }
+  }
+}
+
+TEST_CASE("a job has the same parameters over slow, far and lossy networks") {
+  const Result expected = on_one_host(4);
+  for (const TestNetwork::Options& options :
+       {TestNetwork::Options{.hosts = 2, .rate_mbit = 100},
+        TestNetwork::Options{.hosts = 2, .delay_ms = 5},
+        TestNetwork::Options{.hosts = 2, .loss_percent = 2}}) {
+    INFO("rate " << options.rate_mbit << " delay " << options.delay_ms << " loss "
+                 << options.loss_percent);
+    const TestNetwork network(options);
+    for (const std::string stage : {"1", "3"}) {
+      check_layout({.hosts = 2, .replicas = 4}, network, expected,
+                   set("parallel.zero_stage=" + stage));
+    }
+  }
+}
+
+TEST_CASE("a job goes on when a cable was out for a moment") {
+  const Flags flags = set("trainer.steps=300");
+  const Result expected = on_one_host(2, flags);
+  TestNetwork network({.hosts = 2});
+  JobOnHosts job(network, kPerceptron, 2, flags);
+  job.start();
+  job.wait_for_steps(5);
+  network.unplug(1);
+  network.plug(1);
+  check_all_well(job, job.wait(), expected);
+}
+
+TEST_CASE("launchers meet by names, in whatever order they are started") {
+  const Result expected = on_one_host(2);
+  const TestNetwork network({.hosts = 2});
+  JobOnHosts job(network, kPerceptron, 2);
+  for (const std::size_t host : {0, 1}) {
+    job.replace(host, "--rendezvous", str(TestNetwork::name(0), ":", JobOnHosts::kPort));
+  }
+  job.start(1);
+  CHECK(
+      eventually([&] { return read_text(str("/proc/", job.launcher(1), "/comm")) == "train\n"; }));
+  job.start(0);
+  check_all_well(job, job.wait(), expected);
+}
+
+TEST_CASE("a replica killed on one host ends the job on all, which name it") {
+  const TestNetwork network({.hosts = 3});
+  for (const std::size_t host : {0, 1, 2}) {
+    JobOnHosts job(network, kLong, 6);
+    job.start();
+    job.wait_for_steps(3);
+    const std::vector<pid_t> replicas = job.replicas(host);
+    REQUIRE(replicas.size() == 2);
+    REQUIRE(::kill(replicas[1], SIGKILL) == 0);
+    const std::vector<Ended> ended = job.wait(std::chrono::seconds(10));
+    INFO(job.all_output());
+    check_statuses(ended, 3);
+    check_last_lines_alike(ended);
+    CHECK_THAT(last_line(ended[0].err), ContainsSubstring(str("replica ", 2 * host + 1)));
+    CHECK_THAT(last_line(ended[0].err), ContainsSubstring("killed by signal 9 (Killed)"));
+    CHECK(network.left_behind() == Lines{});
+  }
+}
+
+TEST_CASE("Ctrl-C and SIGTERM on one host end the job on all") {
+  const TestNetwork network({.hosts = 2});
+  for (const int signal : {SIGINT, SIGTERM}) {
+    for (const std::size_t host : {0, 1}) {
+      JobOnHosts job(network, kLong, 4);
+      job.start();
+      job.wait_for_steps(3);
+      REQUIRE(::kill(job.launcher(host), signal) == 0);
+      const std::vector<Ended> ended = job.wait(std::chrono::seconds(10));
+      INFO("signal " << signal << " on host " << host << "\n" << job.all_output());
+      check_statuses(ended, 128 + signal);
+      CHECK(fs::exists(job.output(0, "checkpoints/latest/manifest.json")));
+      CHECK(network.left_behind() == Lines{});
+    }
+  }
+}
+
+TEST_CASE("a launcher killed on one host ends the job on all others") {
+  const TestNetwork network({.hosts = 3});
+  for (const std::size_t host : {0, 1}) {
+    JobOnHosts job(network, kLong, 3);
+    job.start();
+    job.wait_for_steps(3);
+    REQUIRE(::kill(job.launcher(host), SIGKILL) == 0);
+    const std::vector<Ended> ended = job.wait(std::chrono::seconds(10));
+    INFO(job.all_output());
+    for (std::size_t other = 0; other < 3; ++other) {
+      CHECK(ended[other].status == (other == host ? 128 + SIGKILL : 3));
+    }
+    CHECK(network.left_behind() == Lines{});
+  }
+}
+
+TEST_CASE("a replica that stands still ends the job when its time is over") {
+  const TestNetwork network({.hosts = 2});
+  JobOnHosts job(network, kLong, 4, set("parallel.timeout_s=3"));
+  job.start();
+  job.wait_for_steps(3);
+  REQUIRE(::kill(job.replicas(1).at(1), SIGSTOP) == 0);
+  const std::vector<Ended> ended = job.wait(std::chrono::seconds(20));
+  INFO(job.all_output());
+  check_statuses(ended, 3);
+  check_last_lines_alike(ended);
+  CHECK_THAT(last_line(ended[0].err), ContainsSubstring("at place 3"));
+  CHECK(network.left_behind() == Lines{});
+}
+
+TEST_CASE("hosts that lose each other end, and name whom they have lost") {
+  for (const std::size_t host : {0, 1}) {
+    TestNetwork network({.hosts = 2});
+    JobOnHosts job(network, kLong, 4, set("parallel.timeout_s=3"));
+    job.start();
+    job.wait_for_steps(3);
+    network.unplug(host);
+    const std::vector<Ended> ended = job.wait(std::chrono::seconds(20));
+    INFO(job.all_output());
+    check_statuses(ended, 3);
+    CHECK_THAT(last_line(ended[0].err),
+               ContainsSubstring("host 1") || ContainsSubstring("at place 2"));
+    CHECK_THAT(last_line(ended[1].err),
+               ContainsSubstring("host 0") || ContainsSubstring("at place 0"));
+    CHECK(network.left_behind() == Lines{});
+  }
+}
+
+TEST_CASE("launchers with another secret don't meet, and tell nobody theirs") {
+  const TestNetwork network({.hosts = 2});
+  JobOnHosts job(network, kPerceptron, 2, set("parallel.timeout_s=3"));
+  const std::string other = job.new_secret("other");
+  job.replace(1, "--secret-file", other);
+  const std::vector<Ended> ended = job.run();
+  INFO(job.all_output());
+  CHECK(ended[0].status == 3);
+  CHECK(ended[1].status != 0);
+  CHECK_THAT(ended[1].err, ContainsSubstring("has another secret"));
+  CHECK(job.all_output().find(lines_of(read_text(other)).at(0)) == std::string::npos);
+  CHECK(network.left_behind() == Lines{});
+}
+
+TEST_CASE("a host that does not come ends those that wait") {
+  const TestNetwork network({.hosts = 3});
+  JobOnHosts job(network, kPerceptron, 3, set("parallel.timeout_s=3"));
+  job.start(0);
+  job.start(1);
+  const std::vector<Ended> ended = job.wait();
+  INFO(job.all_output());
+  for (const std::size_t host : {0, 1}) {
+    CHECK(ended[host].status == 3);
+    CHECK_THAT(ended[host].err, ContainsSubstring("host 2"));
+  }
+  CHECK(network.left_behind() == Lines{});
+}
+
+TEST_CASE("nobody comes to a host 0 that is not there") {
+  const TestNetwork network({.hosts = 2});
+  JobOnHosts job(network, kPerceptron, 2, set("parallel.timeout_s=2"));
+  job.start(1);
+  const std::vector<Ended> ended = job.wait();
+  INFO(job.all_output());
+  CHECK(ended[1].status == 3);
+  CHECK_THAT(ended[1].err, ContainsSubstring(TestNetwork::address(0)));
+}
+
+TEST_CASE("two launchers of one node rank are refused") {
+  const TestNetwork network({.hosts = 3});
+  JobOnHosts job(network, kPerceptron, 3, set("parallel.timeout_s=3"));
+  job.replace(2, "--node-rank", "1");
+  const std::vector<Ended> ended = job.run();
+  INFO(job.all_output());
+  for (const Ended& end : ended) CHECK(end.status != 0);
+  CHECK_THAT(ended[0].err, ContainsSubstring("node rank 1"));
+  CHECK_THAT(ended[0].err, ContainsSubstring(TestNetwork::address(1)));
+  CHECK_THAT(ended[0].err, ContainsSubstring(TestNetwork::address(2)));
+  CHECK(network.left_behind() == Lines{});
+}
+
+TEST_CASE("launchers with different configs are refused, and told in what they differ") {
+  const TestNetwork network({.hosts = 2});
+  const std::vector<std::pair<Flags, std::string>> differences{
+      {set("trainer.seed=1"), "trainer.seed"},
+      {set("model.hidden=[33,9]"), "model.hidden"},
+  };
+  for (const auto& [flags, key] : differences) {
+    JobOnHosts job(network, kPerceptron, 2);
+    job.add(1, flags);
+    const std::vector<Ended> ended = job.run();
+    INFO(job.all_output());
+    for (const Ended& end : ended) {
+      CHECK(end.status == 2);
+      CHECK_THAT(end.err, ContainsSubstring(key));
+    }
+    CHECK(network.left_behind() == Lines{});
+  }
+  for (const std::string flag : {"--replicas", "--nnodes"}) {
+    JobOnHosts job(network, kPerceptron, 3);
+    job.replace(1, flag, flag == "--nnodes" ? "3" : "4");
+    const std::vector<Ended> ended = job.run();
+    INFO(job.all_output());
+    for (const Ended& end : ended) CHECK(end.status == 2);
+    CHECK(network.left_behind() == Lines{});
+  }
+}
+
+TEST_CASE("a rendezvous that can't be is an error at once") {
+  const TestNetwork network({.hosts = 2});
+  const auto stranger = run_on(network, 0, [] {
+    const Descriptor listening = new_tcp_socket();
+    listen_at(listening, JobOnHosts::kPort);
+    std::cout << "listening\n" << std::flush;
+    while (true) send_all(accept_one(listening), "220 I am no launcher\r\n");
+    return 0;
+  });
+  REQUIRE(eventually([&] { return !stranger->out().empty() || !stranger->running(); }));
+
+  JobOnHosts in_use(network, kPerceptron, 2, set("parallel.timeout_s=3"));
+  std::vector<Ended> ended = in_use.run();
+  INFO(in_use.all_output());
+  CHECK(ended[0].status != 0);
+  CHECK_THAT(ended[0].err, ContainsSubstring("cannot listen on 10.77.0.1:29500"));
+  CHECK(ended[1].status != 0);
+  CHECK_THAT(ended[1].err, ContainsSubstring("10.77.0.1:29500"));
+
+  JobOnHosts nowhere(network, kPerceptron, 2, set("parallel.timeout_s=3"));
+  for (const std::size_t host : {0, 1}) {
+    nowhere.replace(host, "--rendezvous", "nowhere.invalid:29501");
+  }
+  ended = nowhere.run();
+  INFO(nowhere.all_output());
+  for (const Ended& end : ended) {
+    CHECK(end.status != 0);
+    CHECK_THAT(end.err, ContainsSubstring("nowhere.invalid"));
+    CHECK(end.seconds < 10);
+  }
+}
+
+TEST_CASE("flags that can't be are refused before anybody is met") {
+  const TestNetwork network({.hosts = 2});
+  struct Mistake {
+    std::string flag, value, said;
+  };
+  const std::vector<Mistake> mistakes{
+      {"--node-rank", "2", "--node-rank"},
+      {"--node-rank", "-1", "--node-rank"},
+      {"--nnodes", "0", "--nnodes"},
+      {"--replicas", "1", "replica"},  // fewer than hosts
+      {"--rendezvous", "10.77.0.1", "10.77.0.1"},
+      {"--rendezvous", "10.77.0.1:70000", "70000"},
+      {"--secret-file", "/nowhere/secret", "/nowhere/secret"},
+      {"--interface", "eth7", "eth7"},
+      {"--launch", "threads", "threads"},
+      {"--host-replicas", "0", "--host-replicas"},
+      {"--host-replicas", "3", "--host-replicas"},
+  };
+  for (const auto& [flag, value, said] : mistakes) {
+    INFO(flag << " " << value);
+    JobOnHosts job(network, kPerceptron, 2,
+                   {"--interface", "eth0", "--launch", "processes", "--host-replicas", "1"});
+    job.replace(0, flag, value);
+    job.start(0);
+    const std::vector<Ended> ended = job.wait();
+    INFO(ended[0].err);
+    CHECK(ended[0].status == 2);
+    CHECK(ended[0].seconds < 5);
+    CHECK_THAT(ended[0].err, ContainsSubstring(said));
+    CHECK(ended[0].err.find("no such option") == std::string::npos);
+  }
+}
+
+TEST_CASE("strangers at the rendezvous change nothing") {
+  const Flags flags = set("trainer.steps=50");
+  const Result expected = on_one_host(2, flags);
+  const TestNetwork network({.hosts = 3});
+  JobOnHosts job(network, kPerceptron, 2, flags);
+  for (const std::size_t host : {0, 1}) job.replace(host, "--nnodes", "2");
+  job.start(0);
+  // 200 come before host 1 does, some of which stay; others come all the time from then on.
+  const auto strangers = run_on(network, 2, [] {
+    const std::vector<std::string> greetings{"", "GET / HTTP/1.1\r\n\r\n", std::string(64, '\0'),
+                                             std::string(65536, '\xff'), "L"};
+    std::vector<Descriptor> kept;
+    for (std::size_t connected = 0;;) {
+      Descriptor socket = new_tcp_socket();
+      if (!connects_to(socket, TestNetwork::address(0), JobOnHosts::kPort,
+                       std::chrono::milliseconds(200))) {
+        ::poll(nullptr, 0, 1);  // nobody listens: the job is past its rendezvous
+        continue;
+      }
+      try {
+        send_all(socket, greetings[connected % greetings.size()]);
+      } catch (const std::runtime_error&) {
+        // The other end has closed it, as it should.
+      }
+      ++connected;
+      if (connected % 2 == 0 && kept.size() < 100) kept.push_back(std::move(socket));
+      if (connected == 200) std::cout << "200\n" << std::flush;
+    }
+    return 0;
+  });
+  const bool came = eventually([&] { return strangers->out() == "200\n"; });
+  INFO(job.all_output() << strangers->err());
+  REQUIRE(came);
+  job.start(1);
+  std::vector<Ended> ended = job.wait();
+  ended.pop_back();  // host 2 has no part in it
+  check_all_well(job, ended, expected);
+}
+
+TEST_CASE("a thousand strangers at the ports of a running job change nothing") {
+  const Flags flags = set("trainer.steps=1500 trainer.log_every=10");
+  const Result expected = on_one_host(4, flags);
+  const TestNetwork network({.hosts = 3});
+  JobOnHosts job(network, kPerceptron, 4, flags);
+  for (const std::size_t host : {0, 1}) job.replace(host, "--nnodes", "2");
+  job.start(0);
+  job.start(1);
+  job.wait_for_steps(2);
+  const std::vector<std::uint16_t> ports = listening_ports(network, 0);
+  REQUIRE(!ports.empty());
+  const auto strangers = run_on(network, 2, [&ports] {
+    std::vector<Descriptor> kept;
+    for (std::size_t connected = 0; connected < 1000; ++connected) {
+      Descriptor socket = new_tcp_socket();
+      const std::uint16_t port = ports[connected % ports.size()];
+      if (!connects_to(socket, TestNetwork::address(0), port, std::chrono::seconds(5))) continue;
+      try {
+        if (connected % 3 > 0) send_all(socket, std::string(connected % 3000, '\xff'));
+      } catch (const std::runtime_error&) {
+        // The other end has closed it, as it should.
+      }
+      if (kept.size() < 300) kept.push_back(std::move(socket));
+    }
+    return 0;
+  });
+  const Ended gone = strangers->wait();
+  INFO(gone.err);
+  REQUIRE(gone.status == 0);
+  REQUIRE(job.running(0));  // or they came too late
+  std::vector<Ended> ended = job.wait();
+  ended.pop_back();  // host 2 has no part in it
+  check_all_well(job, ended, expected);
+}
+
+TEST_CASE("two jobs on the same hosts don't disturb each other") {
+  const Result expected = on_one_host(4);
+  const TestNetwork network({.hosts = 2});
+  JobOnHosts first(network, kPerceptron, 4);
+  JobOnHosts second(network, kPerceptron, 4);
+  for (const std::size_t host : {0, 1}) {
+    second.replace(host, "--rendezvous", str(TestNetwork::address(0), ":29777"));
+  }
+  first.start();
+  check_all_well(second, second.run(), expected);
+  check_all_well(first, first.wait(), expected);
+}
+
+TEST_CASE("checkpoints need a folder that all hosts share") {
+  const TestNetwork network({.hosts = 2});
+  JobOnHosts apart(network, kPerceptron, 2);
+  for (const std::size_t host : {0, 1}) apart.replace(host, "--output", "/dev/shm/run");
+  const std::vector<Ended> ended = apart.run();
+  INFO(apart.all_output());
+  for (const Ended& end : ended) {
+    CHECK(end.status == 2);
+    CHECK_THAT(end.err, ContainsSubstring("/dev/shm/run") && ContainsSubstring("all hosts share"));
+  }
+  JobOnHosts without(network, kPerceptron, 2, set("checkpoint=none"));
+  for (const std::size_t host : {0, 1}) without.replace(host, "--output", "/dev/shm/other");
+  for (const Ended& end : without.run()) CHECK(end.status == 0);
+}
