@@ -13,6 +13,7 @@ namespace lockstep {
 ZeroOptions zero_options(const Config& config, const Model& model, const Weights* weights) {
   ZeroOptions options = config.zero;
   options.axis_name = config.launch.axis_name;
+  options.late_parameters = true;  // all that reads them does so by the trainer
   options.initialize = [&model, weights](const std::string& name) {
     const at::Tensor given = weights != nullptr ? weight_of(*weights, model, name) : at::Tensor();
     return given.defined() ? given : model.initial_value(name);

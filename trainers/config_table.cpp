@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/comm/link_speed.h"
 #include "trainers/config.h"
 
 namespace lockstep {
@@ -39,6 +41,18 @@ const Rule<double> kBeta{"at least 0 and less than 1",
                          [](double part) { return part >= 0 && part < 1; }};
 // A millisecond at least, and within 64 bits in any unit of time.
 const Rule<double> kTimeout = from_to(0.001, 1e6);
+
+bool is_link(const std::string& text) {
+  if (text == "auto") return true;
+  try {
+    (void)comm::LinkSpeed::parse(text);
+    return true;
+  } catch (const ValueError&) {
+    return false;
+  }
+}
+
+const Rule<std::string> kLink{"auto, or a speed such as '0.21 ms, 117 MB/s'", is_link};
 
 const KeyTraits kNeeded{.required = true};
 const KeyTraits kMayChange{.may_change = true};
@@ -166,12 +180,16 @@ Keys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
        "math threads; 0: the host's cores / replicas, at least 1"},
       {"timeout_s", seconds(launch.timeout, kTimeout), "seconds that a replica waits for another",
        kMayChange},
+      {"link", text(launch.hosts.link, kLink),
+       "latency and bandwidth between hosts, which decide who sends what to whom; auto: measured",
+       kMayChange},
       {"allow_mixed", flag(launch.hosts.allow_mixed),
        "hosts may differ in program, LibTorch, BLAS and CPU, which may change the results",
        kMayChange},
       {"zero_stage", number(zero.stage, from_to(0, 3)),
        "ZeRO shards from 1 the optimizer's state, 2 also gradients, 3 also parameters", kMayChange},
-      {"bucket_mb", number(zero.bucket_mb, kBucket), "MB of gradients that travel together",
+      {"bucket_mb", number_or_auto(zero.bucket_mb, kBucket),
+       "MB of gradients that travel together; auto: by the model and, over a network, its speed",
        kMayChange},
       {"overlap", one_of(zero.overlap, {"auto", "on", "off"}),
        "reduce gradients during the backward; auto: over a network", kMayChange},

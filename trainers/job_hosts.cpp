@@ -62,6 +62,7 @@ HostOptions host_options(const Flags& flags, const Config& config, const DataSet
                          RunOptions& options, const std::function<void()>& claim,
                          const std::function<void()>& begin) {
   HostOptions hosts = flags.hosts;
+  hosts.link = config.launch.hosts.link;
   hosts.allow_mixed = config.launch.hosts.allow_mixed;
   hosts.same = same_on_all(flags, config, data, options);
   const bool saves = config.checkpoint.save != CheckpointOptions::Save::none;

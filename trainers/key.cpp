@@ -151,6 +151,15 @@ Value number_or_null(std::optional<double>& variable, const Rule<double>& rule) 
           [&variable] { return variable ? yaml_text(*variable) : "null"; }};
 }
 
+Value number_or_auto(std::optional<double>& variable, const Rule<double>& rule) {
+  const auto read = [&variable, rule](const YamlNode& node, const Report& report) {
+    if (is_plain(node) && node.text == "auto") return variable.reset();
+    if (const auto value = obeying(rule, node, report)) variable = value;
+  };
+  return {str("a number, ", rule.text, ", or auto"), read,
+          [&variable] { return variable ? yaml_text(*variable) : "auto"; }};
+}
+
 Value seconds(std::chrono::milliseconds& variable, const Rule<double>& rule) {
   const auto read = [&variable, rule](const YamlNode& node, const Report& report) {
     const auto value = obeying(rule, node, report);

@@ -62,6 +62,8 @@ struct Value {
 template <typename T>
 [[nodiscard]] Value number(T& variable, const Rule<T>& rule);
 [[nodiscard]] Value number_or_null(std::optional<double>& variable, const Rule<double>& rule);
+/// "auto" for no value.
+[[nodiscard]] Value number_or_auto(std::optional<double>& variable, const Rule<double>& rule);
 /// Seconds. The variable keeps the nearest milliseconds.
 [[nodiscard]] Value seconds(std::chrono::milliseconds& variable, const Rule<double>& rule);
 /// Its key is left out while it has no value. Reading a value clears `other`.

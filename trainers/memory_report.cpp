@@ -58,10 +58,11 @@ std::string row(const std::string& name, const std::string& replica, const std::
 
 }  // namespace
 
-HostMemoryUse predicted_memory(const Config& config, const DataSets& data) {
+HostMemoryUse predicted_memory(const Config& config, const DataSets& data, const LinkCost& link) {
   const auto model = make_model(config, data);
   const ZeroOptions options = zero_options(config, *model);
-  const ReplicaPlacement placement = placement_of(config.launch);
+  ReplicaPlacement placement = placement_of(config.launch);
+  placement.link = link;
   HostMemoryUse use = predicted_memory(*model, options, placement);
   if (config.checkpoint.save == CheckpointOptions::Save::state) {
     const HostMemoryUse saved = predicted_checkpoint(*model, options, placement);

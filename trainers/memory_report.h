@@ -11,7 +11,9 @@
 namespace lockstep {
 
 /// Predicts the memory of the model's training by category, without allocating any.
-[[nodiscard]] HostMemoryUse predicted_memory(const Config& config, const DataSets& data);
+/// `link` is what a trainer has measured.
+[[nodiscard]] HostMemoryUse predicted_memory(const Config& config, const DataSets& data,
+                                             const LinkCost& link = {});
 
 /// Throws ValueError with the numbers if this host has less memory left than that.
 void check_memory(const Config& config, const DataSets& data);

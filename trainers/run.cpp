@@ -394,9 +394,10 @@ class TrainingRun {
     const double grown = (static_cast<double>(resident_memory()) - resident_at_start_) / here;
     const auto reported = grown * static_cast<double>(is_reported);
     const double resident = psum(at::zeros({}, at::kDouble).fill_(reported), axis_).item<double>();
-    MemoryReport report{.predicted = predicted_memory(config_, data_),
-                        .measured = measured,
-                        .resident = static_cast<std::int64_t>(resident)};
+    MemoryReport report{
+        .predicted = predicted_memory(config_, data_, trainer_->link_cost().value_or(LinkCost{})),
+        .measured = measured,
+        .resident = static_cast<std::int64_t>(resident)};
     report.rest = report.resident - measured.host.total();
     return report;
   }

@@ -16,8 +16,7 @@ AxisQueue::AxisQueue(AxisNames axis_name, bool overlap, std::source_location whe
     : axis_(std::move(axis_name)), where_(where) {
   const AxisCall call{"collectives that are started", axis_, where_};
   groups::ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
-  const bool several_in_a_worker = replicas.layout().workers() < replicas.layout().size();
-  if (!would_overlap(overlap, replicas.is_network(), several_in_a_worker)) return;
+  if (!would_overlap(overlap, replicas.is_network())) return;
   std::vector<int> everyone(static_cast<std::size_t>(replicas.size()));
   std::iota(everyone.begin(), everyone.end(), 0);
   // A channel that nobody else has: the number of this call, which all replicas count alike.
@@ -31,7 +30,7 @@ AxisQueue::~AxisQueue() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
-    if (!calls_.empty()) {
+    if (pending_ > 0) {
       group_->interrupt(std::make_exception_ptr(
           Aborted("the queue of collectives was closed before they ended")));
     }
@@ -61,6 +60,12 @@ AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Te
   verb.output = bytes_of(output);
   // It holds the tensors, whatever becomes of the caller.
   std::packaged_task<void()> task([this, verb, output, input] {
+    // Before the caller hears of its end, and may close the queue: an interrupt would then reach
+    // other replicas here that are about to hear of it, too.
+    const std::shared_ptr<void> until_over(nullptr, [this](void*) {
+      const std::lock_guard lock(mutex_);
+      --pending_;
+    });
     if (failure_) std::rethrow_exception(failure_);
     try {
       group_->call(verb);
@@ -76,6 +81,7 @@ AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Te
   call.ended = task.get_future();
   {
     const std::lock_guard lock(mutex_);
+    ++pending_;
     calls_.push_back(std::move(task));
   }
   changed_.notify_all();

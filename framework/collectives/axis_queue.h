@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <exception>
 #include <future>
@@ -20,9 +21,10 @@ namespace lockstep::collectives {
 /// bytes while the replica computes. All replicas start the same calls in the same order and wait
 /// for the same ones. Calls end in that order; their tensors are in use until the wait is over.
 /// Without overlap, starting a call also completes it: if overlap is switched off, and where it
-/// gains nothing (in shared memory, where a collective is work for the CPU; where a process runs
-/// several of the axis' replicas). For one thread, within the axis' map or job. Errors of calls
-/// under way come from wait(). After a failure of the job every later call has that error.
+/// gains nothing (in shared memory, where a collective is work for the CPU). Replicas that take
+/// turns in a worker must all have started a call before it can end, or all but one wait for it.
+/// For one thread, within the axis' map or job. Errors of calls under way come from wait(). After a
+/// failure of the job every later call has that error.
 class AxisQueue {
  public:
   AxisQueue(AxisNames axis_name, bool overlap,
@@ -36,8 +38,8 @@ class AxisQueue {
   /// Whether a call goes on while its caller does other work.
   [[nodiscard]] bool overlaps() const noexcept { return group_ != nullptr; }
   /// Whether the calls of a queue made with `overlap` would go on so.
-  [[nodiscard]] static bool would_overlap(bool overlap, bool is_network, bool several_in_a_worker) {
-    return overlap && is_network && !several_in_a_worker;
+  [[nodiscard]] static bool would_overlap(bool overlap, bool is_network) {
+    return overlap && is_network;
   }
 
   class Call {
@@ -61,7 +63,8 @@ class AxisQueue {
   std::shared_ptr<comm::Communicator> group_;  // nobody else's; none without overlap
   std::mutex mutex_;                           // guards what follows
   std::condition_variable changed_;
-  std::deque<std::packaged_task<void()>> calls_;  // the first may be being done
+  std::deque<std::packaged_task<void()>> calls_;  // the first may be being done, or just over
+  std::size_t pending_ = 0;                       // calls that are not over
   bool closing_ = false;
   std::exception_ptr failure_;  // the first, of the job; the thread's alone
   std::thread thread_;

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "framework/base/bytes.h"
 #include "framework/base/random.h"
+#include "framework/comm/link_speed.h"
 #include "framework/reduce/element_type.h"
 
 namespace lockstep::comm {
@@ -181,6 +183,13 @@ class Communicator {
   /// Whether bytes travel over a network, which takes time but leaves the CPU free. In shared
   /// memory a verb is work for the CPU.
   [[nodiscard]] virtual bool is_network() const noexcept = 0;
+
+  /// How fast messages between the group's places (hosts, or processes of one) are: the same on all
+  /// replicas. Nothing in shared memory, or if nobody has said it.
+  [[nodiscard]] virtual std::optional<LinkSpeed> link_speed() const { return {}; }
+  /// Says it, for all groups that share this group's connections. All replicas say the same before
+  /// a verb.
+  virtual void set_link_speed(const LinkSpeed& /*speed*/) {}
 
   /// The address of `memory`, or {} if replicas do not share it. Equal ones are the same memory.
   [[nodiscard]] virtual SharedAddress shared_address(ConstBytes /*memory*/) const { return {}; }

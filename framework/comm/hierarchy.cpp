@@ -4,8 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -19,9 +21,6 @@ namespace {
 
 using Pieces = std::vector<ConstBytes>;
 using Sizes = std::vector<std::size_t>;
-
-// Up to here workers send each other their whole inputs, which takes one round instead of two.
-constexpr std::size_t kOneRoundBytes = 16 * 1024;
 
 }  // namespace
 
@@ -59,11 +58,12 @@ class LocalMembers::Together {
 
   Outbox outbox() const { return Outbox(layout_.workers()); }
   Inbox inbox() const { return Inbox(layout_.workers()); }
+  int workers() const { return static_cast<int>(layout_.workers()); }
 
   // What came from each worker; from this one what was to be sent to it.
   std::vector<Pieces> exchange(Outbox out, Inbox in) {
     if (all_are_here()) return out;
-    members_.exchange(mark_, out, in, members_.scratch_);
+    members_.exchange(mark_, out, in);
     for (std::size_t worker = 0; worker < in.size(); ++worker) {
       if (worker == layout_.own()) continue;
       out[worker].clear();
@@ -75,13 +75,121 @@ class LocalMembers::Together {
   bool is_here(int place) const { return layout_.worker_of(place) == layout_.own(); }
   const Verb& verb_of(int place) const { return *verbs_[layout_.index_of(place)]; }
 
-  // Pieces by worker to pieces by place.
-  std::vector<const std::byte*> by_place(const std::vector<Pieces>& pieces) const {
-    std::vector<const std::byte*> inputs(layout_.size());
-    for (std::size_t place = 0; place < layout_.size(); ++place) {
-      inputs[place] = pieces[layout_.worker_of(place)][layout_.index_of(place)].data();
+  // What this worker has of each slice of a schedule, of which each worker stands for a member: a
+  // piece of each of its sums, or of the result.
+  using Held = std::vector<Pieces>;
+
+  // Does a round. `coming(transfer, slice)` says the pieces of a slice that come, and
+  // `take(transfer, slice, pieces)` gets them. Member 0 is worker `first`.
+  template <typename Coming, typename Take>
+  void do_round(const Schedule::Round& round, const Held& held, const Coming& coming,
+                const Take& take, int first = 0) {
+    const auto worker = [&](int member) {
+      return static_cast<std::size_t>((member + first) % workers());
+    };
+    const auto each_slice = [](const Transfer& transfer, const auto& body) {
+      for (int i = 0; i < transfer.slices.count; ++i) {
+        body(static_cast<std::size_t>(transfer.slices[i]));
+      }
+    };
+    Outbox out = outbox();
+    Inbox in = inbox();
+    for (const Transfer& each : round) {
+      const std::size_t to = worker(each.to);
+      const std::size_t from = worker(each.from);
+      each_slice(each, [&](std::size_t slice) {
+        const auto append = [](auto& pieces, const auto& more) {
+          pieces.insert(pieces.end(), more.begin(), more.end());
+        };
+        if (from == layout_.own()) append(out[to], held[slice]);
+        if (to == layout_.own()) append(in[from], coming(each, slice));
+      });
     }
-    return inputs;
+    const auto came = exchange(std::move(out), std::move(in));
+    for (const Transfer& each : round) {
+      if (worker(each.to) != layout_.own()) continue;
+      auto next = came[worker(each.from)].begin();
+      each_slice(each, [&](std::size_t slice) {
+        const auto end = next + static_cast<std::ptrdiff_t>(coming(each, slice).size());
+        take(each, slice, Pieces(next, end));
+        next = end;
+      });
+    }
+  }
+
+  // The rounds that add. `held` has the slices of this worker's sums. Of a slice, result(slice) are
+  // the pieces of the output; in `held` those of slices that this worker is to have are set to it.
+  template <typename Result>
+  void add_up(const Schedule& schedule, const reduce::ReductionPlan& plan, Held& held,
+              const Result& result) {
+    const Verb& verb = *verbs_[0];
+    // Otherwise each worker has one sum, and blocks of workers have subtrees of the order.
+    const bool is_one_round = schedule.adding.size() == 1;
+    for (std::size_t number = 0; number < schedule.adding.size(); ++number) {
+      const bool is_last = number + 1 == schedule.adding.size();
+      std::map<std::size_t, std::map<std::int64_t, Pieces>> came;  // by slice and first worker
+      std::set<std::size_t> replaced;  // slices of which another one has the own block's sum
+      const auto coming = [&](const Transfer& transfer, std::size_t slice) {
+        const std::size_t sums =
+            is_one_round ? plan.subtrees(static_cast<std::size_t>(transfer.from)).size() : 1;
+        std::vector<Incoming> pieces;
+        for (std::size_t sum = 0; sum < sums; ++sum) {
+          for (const Bytes part : result(slice)) pieces.push_back({part.size()});
+        }
+        return pieces;
+      };
+      const auto own = static_cast<std::int64_t>(layout_.own());
+      do_round(schedule.adding[number], held, coming,
+               [&](const Transfer& transfer, std::size_t slice, const Pieces& pieces) {
+                 const reduce::Subtree of = transfer.of;
+                 came[slice][of.first] = pieces;
+                 if (own >= of.first && own < of.first + of.count) replaced.insert(slice);
+               });
+      std::size_t total = 0;
+      for (auto& [slice, parts] : came) {
+        // The own block begins at or before the own worker, the next one after it.
+        if (replaced.count(slice) == 0) parts[own] = held[slice];
+        for (const Bytes part : result(slice)) total += part.size();
+      }
+      Bytes sums = is_last ? Bytes{} : members_.scratch_.take(total);
+      for (const auto& [slice, parts] : came) {
+        const std::vector<Bytes> to = result(slice);
+        held[slice].clear();
+        for (std::size_t part = 0; part < to.size(); ++part) {
+          Bytes sum = to[part];
+          if (!is_last) {
+            sum = sums.first(sum.size());
+            sums = sums.subspan(sum.size());
+          }
+          held[slice].push_back(sum);
+          if (is_one_round) {
+            std::vector<Pieces> by_worker;
+            for (const auto& [worker, pieces] : parts) by_worker.push_back(pieces);
+            reduce::combine(plan.in_order(by_worker, part, to.size()),
+                            static_cast<int>(layout_.size()), sum, verb.type, verb.op);
+            continue;
+          }
+          std::vector<const std::byte*> inputs;
+          for (const auto& [block, pieces] : parts) inputs.push_back(pieces[part].data());
+          reduce::reduce(inputs, sum, verb.type, reduce::partial_op(verb.op));
+          if (is_last && verb.op == reduce::ReduceOp::mean) {
+            reduce::divide(sum, static_cast<int>(layout_.size()), verb.type);
+          }
+        }
+      }
+    }
+  }
+
+  // The rounds that pass on results: in the end `held` has all slices. where(slice) says where a
+  // slice goes.
+  template <typename Where>
+  void pass_on(const Schedule& schedule, Held& held, const Where& where, int first = 0) {
+    for (const Schedule::Round& round : schedule.passing) {
+      do_round(
+          round, held, [&](const Transfer&, std::size_t slice) { return where(slice); },
+          [&](const Transfer&, std::size_t slice, const Pieces& pieces) { held[slice] = pieces; },
+          first);
+    }
   }
 
   Pieces own_inputs() const {
@@ -155,35 +263,30 @@ class LocalMembers::Together {
     for (const Verb* mine : verbs_) copy_bytes(first.output, mine->output);
   }
 
-  // To the first output. Each worker reduces a slice for all, or all of a small one for itself.
+  // To the first output.
   void all_reduce_by(const reduce::ReductionPlan& plan, const Pieces& sums) {
     const Verb& first = *verbs_[0];
-    const std::size_t bytes = first.output.size();
     const Outputs outputs = this->outputs();
-    const bool one_round = bytes <= kOneRoundBytes && !outputs.are_one;
-    const auto part_of = [&](auto buffer, std::size_t worker) {
-      if (one_round) return buffer;
-      return slice_of(buffer, reduce::size_of(first.type), layout_.workers(), worker);
+    const Schedule& schedule = members_.schedules().all_reduce(
+        first.output.size(),
+        {.complete = !reduce::has_partial_sums(first.type, first.op), .sliced = outputs.are_one});
+    const auto slices = static_cast<std::size_t>(schedule.slices);
+    const auto part_of = [&](auto buffer, std::size_t slice) {
+      return slice_of(buffer, reduce::size_of(first.type), slices, slice);
     };
-    Outbox out = outbox();
-    Inbox in = inbox();
-    const Bytes own = part_of(first.output, layout_.own());
-    for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
-      for (const ConstBytes sum : sums) out[worker].push_back(part_of(sum, worker));
-      in[worker].assign(plan.subtrees(worker).size(), {own.size()});
+    Held held(slices);
+    for (std::size_t slice = 0; slice < slices; ++slice) {
+      for (const ConstBytes sum : sums) held[slice].push_back(part_of(sum, slice));
     }
-    const auto pieces = exchange(std::move(out), std::move(in));
-    reduce::combine(plan.in_order(pieces, 0, 1), static_cast<int>(layout_.size()), own, first.type,
-                    first.op);
-    if (!one_round && !outputs.are_one) {
-      Inbox slices = inbox();
-      for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
-        const Bytes slice = part_of(first.output, worker);
-        slices[worker] = {{slice.size(), outputs.direct(slice)}};
-      }
-      const auto all = exchange(Outbox(layout_.workers(), Pieces{own}), std::move(slices));
-      for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
-        copy_bytes(all[worker][0], part_of(first.output, worker));
+    add_up(schedule, plan, held,
+           [&](std::size_t slice) { return std::vector{part_of(first.output, slice)}; });
+    if (!outputs.are_one) {
+      pass_on(schedule, held, [&](std::size_t slice) {
+        const Bytes part = part_of(first.output, slice);
+        return std::vector<Incoming>{{part.size(), outputs.direct(part)}};
+      });
+      for (std::size_t slice = 0; slice < slices; ++slice) {
+        copy_bytes(held[slice][0], part_of(first.output, slice));
       }
     }
     if (outputs.are_shared) outer_->barrier();
@@ -193,51 +296,55 @@ class LocalMembers::Together {
     const Verb& first = *verbs_[0];
     const std::size_t bytes = first.output.size();
     if (bytes == 0) return;
-    const auto slice = [&](ConstBytes input, int place) {
-      return input.subspan(static_cast<std::size_t>(place) * bytes, bytes);
-    };
     if (all_are_here()) return LocalWork(verbs_).help();
     const reduce::ReductionPlan plan(layout_.places(), first.type, first.op);
-    const Pieces sums = own_sums(plan, first);
-    Outbox out = outbox();
-    Inbox in = inbox();
-    for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
-      for (const ConstBytes sum : sums) {
-        for (const int place : layout_.places()[worker]) out[worker].push_back(slice(sum, place));
+    const Schedule& schedule = members_.schedules().reduce_scatter(
+        first.input.size(), {.complete = !reduce::has_partial_sums(first.type, first.op)});
+    Held held(layout_.workers());
+    for (const ConstBytes sum : own_sums(plan, first)) {
+      for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
+        for (const int place : layout_.places()[worker]) {
+          held[worker].push_back(sum.subspan(static_cast<std::size_t>(place) * bytes, bytes));
+        }
       }
-      in[worker].assign(plan.subtrees(worker).size() * verbs_.size(), {bytes});
     }
-    const auto pieces = exchange(std::move(out), std::move(in));
-    for (std::size_t mine = 0; mine < verbs_.size(); ++mine) {
-      reduce::combine(plan.in_order(pieces, mine, verbs_.size()), static_cast<int>(layout_.size()),
-                      verbs_[mine]->output, first.type, first.op);
-    }
+    // Outputs of other workers only say sizes, of what this one passes on.
+    add_up(schedule, plan, held, [&](std::size_t worker) {
+      std::vector<Bytes> outputs;
+      for (std::size_t i = 0; i < layout_.places()[worker].size(); ++i) {
+        outputs.push_back(verbs_[worker == layout_.own() ? i : 0]->output);
+      }
+      return outputs;
+    });
   }
 
   void all_gather() {
     const Verb& first = *verbs_[0];
     const std::size_t bytes = first.input.size();
     const Outputs outputs = this->outputs();
-    const auto part = [&](const Verb& to, std::size_t place) {
-      return to.output.subspan(place * bytes, bytes);
+    const auto part = [&](const Verb& to, int place) {
+      return to.output.subspan(static_cast<std::size_t>(place) * bytes, bytes);
     };
     if (outputs.are_one) {
       for (const int place : layout_.own_places()) {
-        copy_bytes(verb_of(place).input, part(first, static_cast<std::size_t>(place)));
+        copy_bytes(verb_of(place).input, part(first, place));
       }
       return outer_->barrier();
     }
-    Inbox in = inbox();
-    for (std::size_t worker = 0; worker < layout_.workers(); ++worker) {
-      for (const int place : layout_.places()[worker]) {
-        const Bytes to = part(first, static_cast<std::size_t>(place));
-        in[worker].push_back({bytes, outputs.direct(to)});
-      }
+    Held held(layout_.workers());
+    held[layout_.own()] = own_inputs();
+    if (!all_are_here()) {
+      pass_on(members_.schedules().all_gather(first.output.size()), held, [&](std::size_t worker) {
+        std::vector<Incoming> pieces;
+        for (const int place : layout_.places()[worker]) {
+          pieces.push_back({bytes, outputs.direct(part(first, place))});
+        }
+        return pieces;
+      });
     }
-    const auto inputs = by_place(exchange(Outbox(layout_.workers(), own_inputs()), std::move(in)));
     for (const Verb* each : verbs_) {
-      for (std::size_t place = 0; place < layout_.size(); ++place) {
-        copy_bytes({inputs[place], bytes}, part(*each, place));
+      for (int place = 0; place < static_cast<int>(layout_.size()); ++place) {
+        copy_bytes(held[layout_.worker_of(place)][layout_.index_of(place)], part(*each, place));
       }
     }
     if (outputs.are_shared) outer_->barrier();
@@ -283,25 +390,44 @@ class LocalMembers::Together {
     const int root = verbs_[0]->root;
     const Outputs outputs = this->outputs();
     if (outputs.are_one) return outer_->barrier();
-    Outbox out = outbox();
-    Inbox in = inbox();
     const Bytes first = verbs_[0]->output;
-    if (is_here(root)) {
-      for (Pieces& pieces : out) pieces = {verb_of(root).output};
-    } else {
-      in[layout_.worker_of(root)] = {{first.size(), outputs.direct(first)}};
+    if (all_are_here()) {
+      for (const Verb* mine : verbs_) copy_bytes(verb_of(root).output, mine->output);
+      return;
     }
-    const auto pieces = exchange(std::move(out), std::move(in));
+    const Schedule& schedule = members_.schedules().broadcast(first.size());
+    const auto slices = static_cast<std::size_t>(schedule.slices);
+    const auto part_of = [&](Bytes buffer, std::size_t slice) {
+      return slice_of(buffer, 1, slices, slice);
+    };
+    Held held(slices);
+    for (std::size_t slice = 0; is_here(root) && slice < slices; ++slice) {
+      held[slice] = {part_of(verb_of(root).output, slice)};
+    }
+    const auto where = [&](std::size_t slice) {
+      const Bytes part = part_of(first, slice);
+      return std::vector<Incoming>{{part.size(), outputs.direct(part)}};
+    };
+    pass_on(schedule, held, where, static_cast<int>(layout_.worker_of(root)));
     for (const Verb* mine : verbs_) {
-      copy_bytes(pieces[layout_.worker_of(root)][0], mine->output);
+      for (std::size_t slice = 0; slice < slices; ++slice) {
+        copy_bytes(held[slice][0], part_of(mine->output, slice));
+      }
     }
     if (outputs.are_shared) outer_->barrier();
   }
 
+  // An all_reduce of a byte, of which nothing is made.
   void barrier() {
     if (outer_ != nullptr) return outer_->barrier();
+    if (all_are_here()) return;
     static constexpr std::array<std::byte, 1> kHere{};
-    exchange(Outbox(layout_.workers(), Pieces{kHere}), Inbox(layout_.workers(), {{1}}));
+    const Held held{{kHere}};
+    for (const auto& round : members_.schedules().all_reduce(1, {.whole = true}).adding) {
+      do_round(
+          round, held, [](const Transfer&, std::size_t) { return std::vector<Incoming>{{1}}; },
+          [](const Transfer&, std::size_t, const Pieces&) {});
+    }
   }
 
   // Threads of one worker see each other's memory as it is, and where the outer group has one copy
@@ -348,39 +474,74 @@ GroupLayout GroupLayout::one_each(int workers, int own) {
   return {members, own};
 }
 
-// Through the outer Communicator there is one message to and one from each worker.
-void LocalMembers::exchange(std::uint64_t, const Outbox& out, Inbox& in, Scratch& scratch) {
-  const auto own = static_cast<std::size_t>(outer_->rank());
+// There is one message to and one from each worker. The outer Communicator takes them end to end.
+void LocalMembers::exchange(std::uint64_t mark, const Outbox& out, Inbox& in) {
+  const std::size_t own = layout_.own();
   Sizes send_sizes(out.size(), 0);
   Sizes recv_sizes(in.size(), 0);
   for (std::size_t worker = 0; worker < out.size(); ++worker) {
     if (worker == own) continue;
     for (const ConstBytes piece : out[worker]) send_sizes[worker] += piece.size();
-    for (const auto& piece : in[worker]) recv_sizes[worker] += piece.size;
+    for (const Incoming& piece : in[worker]) recv_sizes[worker] += piece.size;
   }
-  const auto total = [](const Sizes& sizes) {
-    return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+  const auto end_to_end = [&](const Sizes& sizes) {
+    if (!outer_) return Bytes{};
+    return scratch_.take(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
   };
-  const Bytes sent = scratch.take(total(send_sizes));
-  std::byte* to = sent.data();
+  const Bytes all_sent = end_to_end(send_sizes);
+  const Bytes all_received = end_to_end(recv_sizes);
+  const auto memory = [&](Bytes& rest, std::size_t bytes) {
+    if (!outer_) return scratch_.take(bytes);
+    const Bytes part = rest.first(bytes);
+    rest = rest.subspan(bytes);
+    return part;
+  };
+  std::vector<ConstBytes> sent(out.size());
+  std::vector<Bytes> received(in.size());
+  Bytes rest_sent = all_sent;
+  Bytes rest_received = all_received;
   for (std::size_t worker = 0; worker < out.size(); ++worker) {
     if (worker == own) continue;
-    for (const ConstBytes piece : out[worker]) {
-      copy_bytes(piece, {to, piece.size()});
-      to += piece.size();
+    if (!outer_ && out[worker].size() == 1) {
+      sent[worker] = out[worker][0];
+    } else if (send_sizes[worker] > 0) {
+      Bytes to = memory(rest_sent, send_sizes[worker]);
+      sent[worker] = to;
+      for (const ConstBytes piece : out[worker]) {
+        copy_bytes(piece, to);
+        to = to.subspan(piece.size());
+      }
+    }
+    if (!outer_ && in[worker].size() == 1 && in[worker][0].data != nullptr) {
+      received[worker] = {in[worker][0].data, recv_sizes[worker]};
+    } else if (recv_sizes[worker] > 0) {
+      received[worker] = memory(rest_received, recv_sizes[worker]);
     }
   }
-  const Bytes received = scratch.take(total(recv_sizes));
-  outer_->all_to_all(sent, send_sizes, received, recv_sizes);
-  std::byte* from = received.data();
+  if (outer_) {
+    outer_->all_to_all(all_sent, send_sizes, all_received, recv_sizes);
+  } else {
+    transfer(mark, sent, received);
+  }
   for (std::size_t worker = 0; worker < in.size(); ++worker) {
     if (worker == own) continue;
-    for (auto& piece : in[worker]) {
-      if (piece.data == nullptr) piece.data = from;
-      copy_bytes({from, piece.size}, {piece.data, piece.size});
-      from += piece.size;
+    Bytes rest = received[worker];
+    for (Incoming& piece : in[worker]) {
+      if (piece.data == nullptr) piece.data = rest.data();
+      copy_bytes(rest.first(piece.size), {piece.data, piece.size});
+      rest = rest.subspan(piece.size);
     }
   }
+}
+
+// Made when the first verb needs them, or another speed was said. Through an outer Communicator
+// messages go to all workers at once.
+const ScheduleChoice& LocalMembers::schedules() {
+  const LinkSpeed link = link_speed().value_or(kLoopback);
+  if (!schedules_ || schedules_->link() != link) {
+    schedules_.emplace(static_cast<int>(layout_.workers()), link, outer_ != nullptr);
+  }
+  return *schedules_;
 }
 
 void LocalMembers::run_all(std::uint64_t mark, std::span<const Verb* const> verbs) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "framework/base/bytes.h"
 #include "framework/base/errors.h"
 #include "framework/comm/communicator.h"
+#include "framework/comm/schedule_choice.h"
 #include "framework/watch/board.h"
 
 namespace lockstep::comm {
@@ -122,6 +124,12 @@ class LocalMembers {
     interrupt(std::make_exception_ptr(Aborted(reason)));
   }
   [[nodiscard]] virtual bool is_network() const noexcept { return outer_ && outer_->is_network(); }
+  [[nodiscard]] virtual std::optional<LinkSpeed> link_speed() const {
+    return outer_ ? outer_->link_speed() : std::nullopt;
+  }
+  virtual void set_link_speed(const LinkSpeed& speed) {
+    if (outer_) outer_->set_link_speed(speed);
+  }
   [[nodiscard]] virtual SharedAddress shared_address(ConstBytes memory) const {
     return outer_ ? outer_->shared_address(memory) : SharedAddress{};
   }
@@ -130,29 +138,34 @@ class LocalMembers {
   }
 
  protected:
-  /// A message to be received. If `data` is null, the exchange sets it to where the message is.
-  struct Incoming {
-    std::size_t size;
-    std::byte* data = nullptr;
-  };
-  /// The messages to (Outbox) or from (Inbox) each worker of the group, in its order.
-  using Outbox = std::vector<std::vector<ConstBytes>>;
-  using Inbox = std::vector<std::vector<Incoming>>;
-
   [[nodiscard]] Communicator* outer() const noexcept { return outer_.get(); }
   /// Does a verb. `verbs` has the calls of the members here, in the order of their places. One
   /// thread at a time.
   void run_all(std::uint64_t mark, std::span<const Verb* const> verbs);
-  /// Sends the messages in `out` to the other workers and receives those in `in`. The own worker's
-  /// entries are left alone. Received messages are put into memory of `scratch`.
-  virtual void exchange(std::uint64_t mark, const Outbox& out, Inbox& in, Scratch& scratch);
+  /// Sends sent[w] to each other worker w and receives received[w] from it; both sides leave out
+  /// empty messages. For members without an outer Communicator.
+  virtual void transfer(std::uint64_t /*mark*/, std::span<const ConstBytes> /*sent*/,
+                        std::span<const Bytes> /*received*/) {}
 
  private:
   class Together;
 
+  // A piece to be received. If `data` is null, the exchange sets it to where the piece is.
+  struct Incoming {
+    std::size_t size;
+    std::byte* data = nullptr;
+  };
+  // What goes to (Outbox) or comes from (Inbox) each worker of the group, in its order.
+  using Outbox = std::vector<std::vector<ConstBytes>>;
+  using Inbox = std::vector<std::vector<Incoming>>;
+
+  void exchange(std::uint64_t mark, const Outbox& out, Inbox& in);
+  const ScheduleChoice& schedules();
+
   GroupLayout layout_;
   std::shared_ptr<Communicator> outer_;
   Scratch scratch_;
+  std::optional<ScheduleChoice> schedules_;
   Ledger own_ledger_;
 };
 
@@ -172,6 +185,10 @@ class Hierarchy : public Communicator {
   void abort(const std::string& reason) noexcept override { local_->abort(reason); }
   void interrupt(const std::exception_ptr& error) noexcept override { local_->interrupt(error); }
   [[nodiscard]] bool is_network() const noexcept override { return local_->is_network(); }
+  [[nodiscard]] std::optional<LinkSpeed> link_speed() const override {
+    return local_->link_speed();
+  }
+  void set_link_speed(const LinkSpeed& speed) override { local_->set_link_speed(speed); }
   [[nodiscard]] SharedAddress shared_address(ConstBytes memory) const override {
     return local_->shared_address(memory);
   }

@@ -7,6 +7,7 @@
 #include <exception>
 #include <future>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,10 +15,12 @@
 
 #include "framework/base/bytes.h"
 #include "framework/base/errors.h"
+#include "framework/base/logging.h"
 #include "framework/base/pages.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/comm/hierarchy.h"
+#include "framework/comm/schedule_choice.h"
 #include "framework/reduce/partial_sums.h"
 
 namespace lockstep::comm {
@@ -125,6 +128,10 @@ class HostMembers final : public LocalMembers {
   SharedAddress shared_address(ConstBytes memory) const override {
     return spans_hosts() ? SharedAddress{} : local_->shared_address(memory);
   }
+  std::optional<LinkSpeed> link_speed() const override {
+    return spans_hosts() ? workers_->network->link_speed() : std::nullopt;
+  }
+  void set_link_speed(const LinkSpeed& speed) override { workers_->network->set_link_speed(speed); }
   const Ledger& ledger() const noexcept override {
     return spans_hosts() ? workers_->network->ledger() : local_->ledger();
   }
@@ -501,6 +508,28 @@ std::shared_ptr<Communicator> join_hosts(std::shared_ptr<Communicator> local,
   std::iota(everyone.begin(), everyone.end(), 0);
   return std::make_shared<Hierarchy>(std::make_shared<HostMembers>(job, std::move(everyone), 0),
                                      rank);
+}
+
+void set_up_links(Communicator& world, const std::vector<int>& host_of,
+                  const std::optional<LinkSpeed>& known) {
+  std::vector<int> firsts;
+  for (std::size_t worker = 0; worker < host_of.size(); ++worker) {
+    if (worker == 0 || host_of[worker] != host_of[worker - 1]) {
+      firsts.push_back(static_cast<int>(worker));
+    }
+  }
+  LinkSpeed speed = known.value_or(kLoopback);
+  if (!known) {
+    if (std::ranges::count(firsts, world.rank()) > 0) {
+      speed = measure_links(*world.subgroup(firsts, Key(0).fold("links").bits()));
+    }
+    world.broadcast(std::as_writable_bytes(std::span(&speed, 1)), 0);
+  }
+  world.set_link_speed(speed);
+  if (world.rank() != 0) return;
+  const ScheduleChoice choice(static_cast<int>(firsts.size()), speed);
+  log_info(str(known ? "links between hosts, as configured: " : "links between hosts: ", speed,
+               "; ", choice.text()));
 }
 
 }  // namespace lockstep::comm

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "framework/comm/communicator.h"
+#include "framework/comm/link_speed.h"
 
 namespace lockstep::comm {
 
@@ -27,5 +29,11 @@ namespace lockstep::comm {
 [[nodiscard]] std::shared_ptr<Communicator> join_hosts(std::shared_ptr<Communicator> local,
                                                        std::shared_ptr<Communicator> network,
                                                        std::vector<int> host_of);
+
+/// Sets the link_speed() of `world`, which join_hosts() has made with the same `host_of`: `known`,
+/// or what one worker of each host measures. All workers call this, with the same arguments, before
+/// any other verb. Worker 0 logs the speed and what follows from it.
+void set_up_links(Communicator& world, const std::vector<int>& host_of,
+                  const std::optional<LinkSpeed>& known = std::nullopt);
 
 }  // namespace lockstep::comm

@@ -64,6 +64,7 @@ std::map<std::string, std::string> facts_of(const LaunchOptions& options) {
   facts["math threads asked for"] = std::to_string(options.threads_per_replica);
   facts["the number of restarts allowed"] = std::to_string(options.max_restarts);
   facts["the timeout"] = str(options.timeout.count(), " ms");
+  facts["the links' speed"] = options.hosts.link;
   if (options.hosts.allow_mixed) return facts;
   facts["the program's checksum"] = checksum_of_program();
   facts["LibTorch"] = libtorch_version();

@@ -29,6 +29,7 @@
 #include "framework/base/text.h"
 #include "framework/comm/gloo/gloo_communicator.h"
 #include "framework/comm/host_members.h"
+#include "framework/comm/link_speed.h"
 #include "framework/comm/network/tcp_communicator.h"
 #include "framework/comm/run_lock.h"
 #include "framework/comm/shared/host_memory.h"
@@ -59,6 +60,12 @@ std::atomic<std::int64_t> own_host{0};
 
 constexpr std::chrono::milliseconds kLongestDelay{60'000};
 
+// What the options say of links; nothing: they are to be measured.
+std::optional<comm::LinkSpeed> link_of(const HostOptions& hosts) {
+  if (hosts.link == "auto") return std::nullopt;
+  return comm::LinkSpeed::parse(hosts.link);
+}
+
 void check_options(const LaunchOptions& options) {
   require(options.replicas >= 1, "launch: replicas is ", options.replicas,
           "; it must be at least 1");
@@ -82,6 +89,7 @@ void check_options(const LaunchOptions& options) {
   require(hosts.count >= 1, "launch: hosts.count is ", hosts.count, "; it must be at least 1");
   require(hosts.rank >= 0 && hosts.rank < hosts.count, "launch: hosts.rank is ", hosts.rank,
           "; it must be from 0 to ", hosts.count - 1);
+  (void)link_of(hosts);
   if (hosts.count == 1) return;
   require(!hosts.rendezvous.empty(), "launch: ", hosts.count,
           " hosts need a rendezvous, HOST:PORT");
@@ -149,8 +157,10 @@ std::shared_ptr<comm::Communicator> make_communicator(
   for (std::int64_t worker = 0; worker < options.workers; ++worker) {
     host_of.push_back(static_cast<int>(plan.layout.host_of_worker(worker)));
   }
-  return comm::join_hosts(std::move(local), comm::connect_tcp(store, rank, size, network, how),
-                          std::move(host_of));
+  auto world = comm::join_hosts(std::move(local),
+                                comm::connect_tcp(store, rank, size, network, how), host_of);
+  comm::set_up_links(*world, host_of, link_of(options.hosts));
+  return world;
 }
 
 // One of the workers that run the job's replicas, connected with the others. Its replicas are

@@ -39,6 +39,10 @@ struct HostOptions {
   std::filesystem::path secret_file{};
   /// The network interface for the replicas' bytes; empty: that of the way to the rendezvous.
   std::string interface {};
+  /// How fast the links between hosts are: "auto", then the workers measure it when they connect,
+  /// or as "0.21 ms, 117 MB/s" (latency, bandwidth in one direction). It decides who sends what to
+  /// whom, never the results.
+  std::string link = "auto";
   /// Hosts may differ in LibTorch, BLAS and kind of CPU. Then results may depend on the host.
   bool allow_mixed = false;
   /// By name, what else must be the same on all hosts: a config's values, checksums of data.

@@ -6,7 +6,15 @@ namespace lockstep {
 /// bytes take time but no work; in shared memory a reduction is work.
 enum class Overlap { automatic, on, off };
 
-/// Whether an option called bucket_mb may be so many MB.
+/// What it takes to average gradients over a network: `call_s` seconds a call, and the time of its
+/// bytes. As it stands here, what is assumed before it is measured.
+struct LinkCost {
+  double call_s = 5e-4;
+  double bytes_per_s = 1e8;
+};
+
+/// Whether an option called bucket_mb may be so many MB. Such an option says how many MB of
+/// gradients travel together; without a value bucket_sizes() chooses (training/bucket_sizes.h).
 [[nodiscard]] constexpr bool is_bucket_mb(double mb) {
   return mb > 0 && mb <= 1e6;
 }

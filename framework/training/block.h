@@ -6,22 +6,33 @@
 
 namespace lockstep {
 
+class Block;
+
 namespace training {
-class BlockGathering;
-}
+
+/// What runs a trainer's Blocks.
+class BlockRunner {
+ public:
+  virtual ~BlockRunner() = default;
+  /// block.forward(input), with its parameters there.
+  virtual at::Tensor run(Block& block, const at::Tensor& input) = 0;
+};
+
+}  // namespace training
 
 /// A part of a model whose parameters are needed only while it runs, forward or backward: a layer,
-/// or several that belong together. ZeRO stage 3 gathers them for that time and then drops them.
-/// Run a block by calling it: `x = (*block)(x)`. Without stage 3 that is just forward. Blocks of
-/// one model run in the same order on all replicas, and none inside another.
+/// or several that belong together. ZeRO stage 3 gathers them for that time and then drops them;
+/// ZeroOptions::late_parameters lets them come when the block runs. Run a block by calling it:
+/// `x = (*block)(x)`. Otherwise that is just forward. Blocks of one model run in the same order on
+/// all replicas, and none inside another.
 class Block : public torch::nn::Module {
  public:
-  /// forward(input), with the block's parameters gathered. Error if a trainer that cut them has
-  /// ended.
+  /// forward(input), with the block's parameters there. Error if a trainer that cut them or lets
+  /// them come late has ended.
   at::Tensor operator()(const at::Tensor& input);
 
   /// From now on `runner` runs this block, as long as the runner lives; nullptr: no runner.
-  void set_runner(const std::shared_ptr<training::BlockGathering>& runner) {
+  void set_runner(const std::shared_ptr<training::BlockRunner>& runner) {
     runner_ = runner;
     had_runner_ = runner != nullptr;
   }
@@ -29,7 +40,7 @@ class Block : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& input) = 0;
 
  private:
-  std::weak_ptr<training::BlockGathering> runner_;
+  std::weak_ptr<training::BlockRunner> runner_;
   bool had_runner_ = false;
 };
 

@@ -16,8 +16,8 @@ at::Tensor Block::operator()(const at::Tensor& input) {
   if (had_runner_) {
     throw Error(
         "the parameters of block '" + name() +
-        "' were cut into shards by a ZeroTrainer that is gone: call its release_parameters() "
-        "before it ends");
+        "' were cut into shards by a ZeroTrainer that is gone, or were still under way: call its "
+        "release_parameters() before it ends");
   }
   return forward(input);
 }

@@ -15,7 +15,8 @@ namespace lockstep::training {
 /// Gathers blocks' parameters when they run and drops them afterwards, in forward and backward. At
 /// most two blocks are gathered at a time: the one that runs, and the one before (in a backward)
 /// or, over a network, the next one in the last forward's order.
-class BlockGathering final : public std::enable_shared_from_this<BlockGathering> {
+class BlockGathering final : public BlockRunner,
+                             public std::enable_shared_from_this<BlockGathering> {
  public:
   /// `blocks` are the groups 1, 2, … of the parameters' layout. `left` is called for each bucket of
   /// a block whose backward is over, at the same places on all replicas. It is not called for a
@@ -23,8 +24,7 @@ class BlockGathering final : public std::enable_shared_from_this<BlockGathering>
   BlockGathering(const std::vector<Block*>& blocks, FlatParameters& parameters,
                  collectives::AxisQueue& queue, std::function<void(std::size_t bucket)> left);
 
-  /// block.forward(input).
-  at::Tensor run(Block& block, const at::Tensor& input);
+  at::Tensor run(Block& block, const at::Tensor& input) override;
 
   [[nodiscard]] bool keeps_everything() const noexcept { return keeps_everything_ > 0; }
   /// A backward of the trainer begins: `left` is called until it ends. Other backwards

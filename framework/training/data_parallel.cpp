@@ -8,6 +8,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/training/agreement.h"
+#include "framework/training/bucket_sizes.h"
 
 namespace lockstep {
 namespace {
@@ -39,8 +40,8 @@ DataParallel::DataParallel(torch::nn::Module* module, training::ModuleParameters
               .end = std::bind_front(&DataParallel::end_plain, this)}),
       queue_(axis_, options.overlap != Overlap::off, where) {
   const CalledFrom scope(made_);
-  require(is_bucket_mb(options_.bucket_mb), "DataParallel: bucket_mb is ", options_.bucket_mb,
-          "; it must be above 0 and at most 1000000");
+  require(!options_.bucket_mb || is_bucket_mb(*options_.bucket_mb), "DataParallel: bucket_mb is ",
+          options_.bucket_mb.value_or(0), "; it must be above 0 and at most 1000000");
   training::check_values("DataParallel", all_);
   training::check_same_model(all_.all_names, all_.all, axis_);
   training::start_alike(all_.all, axis_);
@@ -155,9 +156,11 @@ void DataParallel::end(bool has_loss) {
 
 void DataParallel::lay_out(const at::Tensor& loss) {
   const c10::AutoGradMode no_grad(false);
-  const tree::FlatLayout layout =
-      training::flat_layout(all_, training::agreed_backward_order(loss, all_.tensors, axis_),
-                            options_.bucket_mb, axis_size(axis_));
+  const auto link = options_.bucket_mb ? std::nullopt : training::measured_cost(queue_, axis_);
+  const tree::BucketSizes sizes = training::bucket_sizes(
+      options_.bucket_mb, training::bytes_of(all_.tensors), axis_size(axis_), link);
+  const tree::FlatLayout layout = training::flat_layout(
+      all_, training::agreed_backward_order(loss, all_.tensors, axis_), sizes, axis_size(axis_));
   gradients_ = std::make_unique<training::FlatGradients>(
       all_.tensors, layout, axis_,
       training::FlatGradientOptions{.overlap = options_.overlap,

@@ -20,7 +20,7 @@
 namespace lockstep {
 
 struct DataParallelOptions {
-  double bucket_mb = 25;
+  std::optional<double> bucket_mb{};  ///< see is_bucket_mb()
   Overlap overlap = Overlap::automatic;
   Compression compression = Compression::none;
   Buffers buffers = Buffers::mean;

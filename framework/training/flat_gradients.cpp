@@ -282,9 +282,14 @@ std::unique_ptr<OwnGradients> make_own(GradientWay way, const std::vector<at::Te
   return std::make_unique<KeptGradients>(parameters, layout, axis_name);
 }
 
-// How many buckets are reduced at one time.
-std::size_t reductions_at_once(const tree::FlatLayout& layout, bool overlaps) {
-  return std::min<std::size_t>(layout.buckets().size(), overlaps ? 2 : 1);
+// How many buckets are reduced at one time. Where each has memory of its own, the backward never
+// waits for the network.
+std::size_t reductions_at_once(const tree::FlatLayout& layout, const FlatGradientOptions& options,
+                               bool overlaps) {
+  const std::size_t all = layout.buckets().size();
+  const bool is_staged =
+      options.way == GradientWay::staged || options.compression != Compression::none;
+  return is_staged ? std::min<std::size_t>(all, overlaps ? 2 : 1) : all;
 }
 
 at::ScalarType wire_type(const tree::FlatBucket& bucket) {
@@ -300,7 +305,7 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters,
       options_(options),
       queue_(queue),
       replica_(axis_index(axis_name)),
-      at_once_(reductions_at_once(layout, queue.overlaps())),
+      at_once_(reductions_at_once(layout, options, queue.overlaps())),
       own_(make_own(options.way, parameters, layout_, axis_name, at_once_)),
       buckets_(layout.buckets().size()),
       has_(parameters.size(), false) {
@@ -333,7 +338,7 @@ MemoryUse FlatGradients::use() const noexcept {
 
 MemoryUse FlatGradients::predicted_use(const tree::FlatLayout& layout,
                                        const FlatGradientOptions& options, bool overlaps) {
-  const std::size_t at_once = reductions_at_once(layout, overlaps);
+  const std::size_t at_once = reductions_at_once(layout, options, overlaps);
   const std::int64_t means =
       gradient_bytes(layout, options.way == GradientWay::kept_whole ? 1 : layout.shards());
   MemoryUse use{.gradients = options.way == GradientWay::kept ? gradient_bytes(layout) : means};

@@ -325,7 +325,7 @@ std::vector<std::size_t> FlatParameters::take(const std::vector<at::Tensor>& fre
   return taken;
 }
 
-void FlatParameters::publish() {
+void FlatParameters::publish(const std::vector<bool>& late, collectives::AxisQueue* queue) {
   const c10::AutoGradMode no_grad(false);
   if (is_common_) {
     barrier(axis_);
@@ -334,9 +334,15 @@ void FlatParameters::publish() {
       const Bucket& bucket = buckets_[index];
       if (updates_ == ParameterUpdates::own_group) {
         pbroadcast_(bucket.memory, axis_, layout_.buckets()[index].group - 1);
-      } else if (!is_cut(index)) {
+      } else if (!is_cut(index) && (late.empty() || !late[index])) {
         all_gather_into(bucket.memory, bucket.own, axis_);
       }
+    }
+    for (std::size_t index = late.size(); index-- > 0;) {
+      if (!late[index]) continue;
+      for (const std::size_t item : layout_.buckets()[index].items) hide(item);
+      buckets_[index].gathering =
+          queue->all_gather_into(buckets_[index].memory, buckets_[index].own);
     }
   }
   // Others have written them, where autograd does not see it.
@@ -396,7 +402,7 @@ void FlatParameters::gather(std::size_t index, collectives::AxisQueue& queue) {
   if (!bucket.gathering) return;
   queue.wait(*bucket.gathering);
   bucket.gathering.reset();
-  set_memory(index, bucket.gathered);
+  set_memory(index, is_cut(index) ? bucket.gathered : bucket.memory);
 }
 
 void FlatParameters::drop(std::size_t index, collectives::AxisQueue& queue) {

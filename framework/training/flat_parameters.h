@@ -57,7 +57,13 @@ class FlatParameters {
   [[nodiscard]] const at::Tensor& own(std::size_t bucket) const { return buckets_[bucket].own; }
   /// Call it after all replicas have updated their parts: all replicas then see all updates. Graphs
   /// that have saved older values are refused. All replicas together.
-  void publish();
+  void publish() { publish({}, nullptr); }
+  /// The same, but returns while buckets with late[bucket] are under way, the last one first. Their
+  /// parameters are on the meta device until gather(). For uncut buckets, of which replicas update
+  /// shards and share no memory.
+  void publish(const std::vector<bool>& late, collectives::AxisQueue& queue) {
+    publish(late, &queue);
+  }
 
   /// Throws ValueError, naming the parameter, if one was written outside of edit(), or replaced by
   /// a tensor that does not fit. Returns whether any was replaced by one that fits: for adopt().
@@ -72,7 +78,8 @@ class FlatParameters {
 
   /// Starts to gather a cut bucket, unless that has been started.
   void start_gathering(std::size_t bucket, collectives::AxisQueue& queue);
-  /// Returns when the bucket is gathered and its parameters have their values.
+  /// Returns when the bucket is gathered, or its late update is there, and its parameters have
+  /// their values.
   void gather(std::size_t bucket, collectives::AxisQueue& queue);
   /// Waits for a bucket that is being gathered, and frees its memory. Its parameters are then on
   /// the meta device. Tensors that autograd has saved have values again once it is gathered again.
@@ -100,6 +107,7 @@ class FlatParameters {
   [[nodiscard]] bool is_cut(std::size_t bucket) const {
     return updates_ != ParameterUpdates::own_group && layout_.buckets()[bucket].group != 0;
   }
+  void publish(const std::vector<bool>& late, collectives::AxisQueue* queue);
   [[nodiscard]] at::Tensor own_shard(std::size_t index, const at::Tensor& bucket) const;
   void place(std::size_t bucket);
   Bucket cut(std::size_t bucket);

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include <torch/nn/module.h>
 
 #include "framework/base/shard.h"
 #include "framework/collectives/axis_queue.h"
+#include "framework/training/bucket_sizes.h"
 #include "framework/training/deferred_parameters.h"
 #include "framework/training/frozen_parameters.h"
 #include "framework/training/module_parameters.h"
@@ -33,11 +35,23 @@ bool cuts_parameters(const ZeroOptions& options, const ReplicaPlacement& placeme
   return training::cuts_parameters(options.stage, [&] { return placement.shares_memory; });
 }
 
+std::int64_t workers_of(const ReplicaPlacement& placement) {
+  return placement.workers == 0 ? placement.replicas : placement.workers;
+}
+
+bool overlaps(const ZeroOptions& options, const ReplicaPlacement& placement) {
+  return collectives::AxisQueue::would_overlap(options.overlap != Overlap::off,
+                                               !placement.shares_memory);
+}
+
 tree::FlatLayout predicted_layout(const training::ModuleParameters& parameters,
                                   const ZeroOptions& options, const ReplicaPlacement& placement) {
   std::vector<std::size_t> order(parameters.tensors.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  return training::flat_layout(parameters, order, options.bucket_mb, placement.replicas,
+  const auto link = overlaps(options, placement) ? std::optional(placement.link) : std::nullopt;
+  const tree::BucketSizes sizes = training::bucket_sizes(
+      options.bucket_mb, training::bytes_of(parameters.tensors), placement.replicas, link);
+  return training::flat_layout(parameters, order, sizes, placement.replicas,
                                cuts_parameters(options, placement));
 }
 
@@ -63,15 +77,14 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
   check_options(options);
   const training::ModuleParameters parameters = training::module_parameters(module);
   const bool cuts = cuts_parameters(options, placement);
-  const std::int64_t workers = placement.workers == 0 ? placement.replicas : placement.workers;
+  const std::int64_t workers = workers_of(placement);
   const tree::FlatLayout layout = predicted_layout(parameters, options, placement);
   const bool take_turns = workers < placement.replicas;
-  const bool overlaps = collectives::AxisQueue::would_overlap(options.overlap != Overlap::off,
-                                                              !placement.shares_memory, take_turns);
-  const training::FlatGradientOptions gradients =
-      training::gradient_options(options, layout, overlaps, take_turns, placement.shares_memory);
+  const bool is_overlapped = overlaps(options, placement);
+  const training::FlatGradientOptions gradients = training::gradient_options(
+      options, layout, is_overlapped, take_turns, placement.shares_memory);
 
-  MemoryUse use = training::FlatGradients::predicted_use(layout, gradients, overlaps);
+  MemoryUse use = training::FlatGradients::predicted_use(layout, gradients, is_overlapped);
   use.parameters = training::FlatParameters::predicted_bytes(layout);
   const bool updates_all = training::FlatParameters::updates_all(
       training::parameter_updates(options.stage), placement.shares_memory);

@@ -50,6 +50,8 @@ struct ReplicaPlacement {
   std::int64_t workers_here = 0;
   /// One host whose replicas hold the parameters once; otherwise bytes travel over a network.
   bool shares_memory = true;
+  /// For the sizes of buckets, where these are chosen by it: ZeroTrainer::link_cost() of a trainer.
+  LinkCost link{};
 };
 
 /// Predicts the memory of ZeroTrainer's buffers before any is allocated: `module` may be on the

@@ -154,12 +154,11 @@ std::vector<tree::FlatItem> flat_items(const std::vector<at::Tensor>& tensors,
 }
 
 tree::FlatLayout flat_layout(const ModuleParameters& parameters, std::vector<std::size_t> order,
-                             double bucket_mb, std::int64_t shards, bool cuts) {
+                             const tree::BucketSizes& sizes, std::int64_t shards, bool cuts) {
   const std::vector<std::int64_t> uncut(parameters.tensors.size(), 0);
   const std::vector<std::int64_t>& groups = cuts ? parameters.block_of : uncut;
   std::ranges::stable_partition(order, [&](std::size_t item) { return groups[item] != 0; });
-  const auto bytes = std::max<std::int64_t>(1, static_cast<std::int64_t>(bucket_mb * 1024 * 1024));
-  return {flat_items(parameters.tensors, groups), order, bytes, shards};
+  return {flat_items(parameters.tensors, groups), order, sizes, shards};
 }
 
 namespace {

@@ -74,8 +74,9 @@ void check_loss(const at::Tensor& loss, const AxisCall& call);
 /// Lays out the parameters that require a gradient, in `order`. With `cuts` each block is a group,
 /// and parameters of no block come behind them.
 [[nodiscard]] tree::FlatLayout flat_layout(const ModuleParameters& parameters,
-                                           std::vector<std::size_t> order, double bucket_mb,
-                                           std::int64_t shards, bool cuts = false);
+                                           std::vector<std::size_t> order,
+                                           const tree::BucketSizes& sizes, std::int64_t shards,
+                                           bool cuts = false);
 
 /// A part of a parameter that a trainer can have.
 enum class ParameterPart { values, gradients };

@@ -1,5 +1,6 @@
 #include "framework/training/zero.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "framework/comm/run_lock.h"
 #include "framework/optim/global_norm.h"
 #include "framework/training/agreement.h"
+#include "framework/training/bucket_sizes.h"
 #include "framework/training/zero_stages.h"
 
 namespace lockstep {
@@ -57,6 +59,19 @@ void tell_what_stays(const ZeroOptions& options, const tree::FlatLayout& layout,
   if (!cuts || uncut == 0) return;
   log_warning(lockstep::str("ZeRO stage 3: about ", uncut, " of ", counted(layout.total(), "value"),
                             " of parameters are in no Block and stay whole on every replica"));
+}
+
+// Logs once, for all replicas, which buckets were chosen.
+void tell_buckets(const tree::FlatLayout& layout, const LinkCost& link, const AxisNames& axis) {
+  if (axis_index(axis) != 0) return;
+  std::int64_t largest = 0;
+  for (const tree::FlatBucket& bucket : layout.buckets()) {
+    largest = std::max(largest, bucket.bytes(training::gradient_dtype(bucket)));
+  }
+  log_info(lockstep::str("gradients travel in ", counted(std::ssize(layout.buckets()), "bucket"),
+                         " of up to ", text_of_bytes(largest), ": a call takes ",
+                         std::lround(link.call_s * 1e6), " us, and ",
+                         std::lround(link.bytes_per_s / 1e6), " MB are averaged in a second"));
 }
 
 }  // namespace
@@ -158,7 +173,7 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
   const double scale =
       options_.clip_norm ? clip_scale(report.gradient_norm, *options_.clip_norm) : 1.0;
   update_->update({.lr = lr, .gradient_scale = scale, .clip_value = options_.clip_value}, skipped);
-  flat_parameters_->publish();
+  late_ ? late_->publish() : flat_parameters_->publish();
   // The memory in which the module was made, and parts of the first step that come but once.
   if (updates_++ == 0) release_freed_memory();
   return report;
@@ -193,6 +208,7 @@ void ZeroTrainer::edit_parameters(const std::function<void()>& write, std::sourc
     const CalledFrom scope(call);
     return lockstep::training::check_agreement(parameters_.all_names, parameters_.all, axis_);
   }
+  wait_for_late();
   (void)flat_parameters_->check(call);
   const auto held = blocks_ ? blocks_->hold_everything() : nullptr;
   const auto changed = flat_parameters_->edit(write, call);
@@ -205,10 +221,12 @@ void ZeroTrainer::release_parameters(std::source_location where) {
   const CalledFrom scope(call);
   call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
   const c10::AutoGradMode no_grad(false);
-  if (blocks_) {
+  wait_for_late();
+  if (blocks_ || late_) {
     for (Block* const block : parameters_.blocks) block->set_runner(nullptr);
-    blocks_->gather_everything();
   }
+  if (blocks_) blocks_->gather_everything();
+  late_.reset();
   update_.reset();
   gradients_.reset();
   flat_parameters_.reset();
@@ -218,6 +236,7 @@ void ZeroTrainer::release_parameters(std::source_location where) {
 
 void ZeroTrainer::visit_parameters(const Visit& visit, std::source_location where) {
   const AxisCall call{"ZeroTrainer::visit_parameters", axis_, where};
+  wait_for_late();
   std::int64_t held_block = 0;
   std::shared_ptr<void> held;
   for (const auto& [name, parameter] : parameters_.by_name) {
@@ -236,6 +255,7 @@ std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::whole_parameters(
     std::source_location where) {
   const AxisCall call{"ZeroTrainer::whole_parameters", axis_, where};
   const CalledFrom scope(call);
+  wait_for_late();
   return std::make_unique<WholeParameters>(blocks_ ? blocks_->hold_everything() : nullptr);
 }
 
@@ -250,6 +270,7 @@ void ZeroTrainer::begin_between_steps(const AxisCall& call) {
     lay_out(at::Tensor());
     return;
   }
+  wait_for_late();
   const at::Tensor replaced = at::zeros({1}, at::kLong);
   replaced.fill_(flat_parameters_->check(call) ? 1 : 0);
   psum_(replaced, axis_);
@@ -285,6 +306,7 @@ void ZeroTrainer::restore_state(const StateSource& source, std::source_location 
 void ZeroTrainer::check_agreement(std::source_location where) {
   const AxisCall call{"ZeroTrainer::check_agreement", axis_, where};
   const CalledFrom scope(call);
+  wait_for_late();
   const bool is_common = flat_parameters_ && flat_parameters_->is_common();
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;
@@ -319,6 +341,7 @@ void ZeroTrainer::begin(const AxisCall& call, const at::Tensor& loss) {
   training::check_still_all(parameters_, call);
   random_draws_->begin_backward();
   if (flat_parameters_) {
+    wait_for_late();  // a forward may have left out some
     (void)flat_parameters_->check(call);
   } else {
     lockstep::training::check_agreement(parameters_.all_names, parameters_.all, axis_);
@@ -399,24 +422,41 @@ void ZeroTrainer::lay_out(const at::Tensor& loss) {
   // Parameters that replicas hold together need not be gathered.
   const bool cuts = training::cuts_parameters(
       options_.stage, [&] { return common_zeros({1}, at::kByte, axis_).is_common; });
+  if (!options_.bucket_mb) link_ = training::measured_cost(*queue_, axis_);
+  const tree::BucketSizes sizes = training::bucket_sizes(
+      options_.bucket_mb, training::bytes_of(parameters_.tensors), axis_size(axis_), link_);
   const tree::FlatLayout layout = training::flat_layout(
-      parameters_, training::agreed_backward_order(loss, parameters_.tensors, axis_),
-      options_.bucket_mb, axis_size(axis_), cuts);
+      parameters_, training::agreed_backward_order(loss, parameters_.tensors, axis_), sizes,
+      axis_size(axis_), cuts);
   flat_parameters_ = std::make_unique<training::FlatParameters>(
       parameters_.names, parameters_.tensors, layout, axis_,
       training::parameter_updates(options_.stage));
+  const bool takes_turns = take_turns(axis_);
   const training::FlatGradientOptions how = training::gradient_options(
-      options_, layout, queue_->overlaps(), take_turns(axis_), flat_parameters_->is_common());
+      options_, layout, queue_->overlaps(), takes_turns, flat_parameters_->is_common());
   tell_what_stays(options_, layout, how, cuts);
+  if (link_) tell_buckets(layout, *link_, axis_);
   gradients_ =
       std::make_unique<training::FlatGradients>(parameters_.tensors, layout, axis_, how, *queue_);
   update_ = std::make_unique<training::ShardedUpdate>(options_.optimizer, layout, parameters_,
                                                       *flat_parameters_, *gradients_, axis_);
+  // Replicas that take turns would hand over in the midst of forwards, and all of their activations
+  // would be there at one time.
+  const bool may_be_late = options_.late_parameters && gather_queue_->overlaps() && !takes_turns;
+  if (may_be_late && options_.stage > 0 && !flat_parameters_->is_common() && !cuts) {
+    late_ =
+        std::make_shared<training::LateParameters>(parameters_, *flat_parameters_, *gather_queue_);
+    for (Block* const block : parameters_.blocks) block->set_runner(late_);
+  }
   if (!cuts) return;
   blocks_ = std::make_shared<training::BlockGathering>(
       parameters_.blocks, *flat_parameters_, *gather_queue_,
       [this](std::size_t bucket) { gradients_->close(bucket); });
   for (Block* const block : parameters_.blocks) block->set_runner(blocks_);
+}
+
+void ZeroTrainer::wait_for_late() {
+  if (late_) late_->wait_for_all();
 }
 
 // The number of the block that has to be gathered for its value, or 0.

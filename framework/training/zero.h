@@ -15,6 +15,7 @@
 #include "framework/training/deferred_parameters.h"
 #include "framework/training/frozen_parameters.h"
 #include "framework/training/gradient_hooks.h"
+#include "framework/training/late_parameters.h"
 #include "framework/training/memory_prediction.h"
 #include "framework/training/module_buffers.h"
 #include "framework/training/module_parameters.h"
@@ -65,9 +66,10 @@ struct StepReport {
 ///   model.
 /// - **Stage 3.** A Block's parameters (block.h) have values while it runs, in its backward and
 ///   under whole_parameters(); at other times they are on the meta device. Other parameters, and
-///   all where replicas share memory, always have values.
-/// - **The end** gives each replica ordinary parameters again. Parameters in shards need
-///   release_parameters() for that.
+///   all where replicas share memory, always have values. With ZeroOptions::late_parameters that is
+///   so at stages 1 and 2, too, from step() until the Block runs, or any other call of the trainer.
+/// - **The end** gives each replica ordinary parameters again. Parameters in shards, or late ones,
+///   need release_parameters() for that.
 /// - **Calls.** All replicas call everything alike, in the same order; for one thread.
 class ZeroTrainer : public Stateful {
  public:
@@ -149,11 +151,14 @@ class ZeroTrainer : public Stateful {
   /// processes and fewer workers then need not give the same bits.
   [[nodiscard]] bool has_random_draws() const noexcept { return random_draws_->seen(); }
 
-  /// Ends the training if parameters are in shards: gathers them, and gives each replica ordinary
-  /// parameters of its own, as otherwise the trainer's end does. The trainer can't be used any
-  /// more. All replicas together.
+  /// Ends the training if parameters are in shards or late: gathers them, and gives each replica
+  /// ordinary parameters of its own, as otherwise the trainer's end does. The trainer can't be used
+  /// any more. All replicas together.
   void release_parameters(std::source_location where = std::source_location::current());
 
+  /// What was measured for the choice of bucket sizes, the same on all replicas; nothing before the
+  /// buckets are made, and where options.bucket_mb or the lack of overlap has decided.
+  [[nodiscard]] const std::optional<LinkCost>& link_cost() const noexcept { return link_; }
   /// What this replica's buffers hold now: nothing before they are made.
   [[nodiscard]] MemoryUse memory() const;
   /// Steps done.
@@ -166,6 +171,7 @@ class ZeroTrainer : public Stateful {
   void lay_out(const at::Tensor& loss);
   void check_whole_step(const AxisCall& call) const;
   void begin_between_steps(const AxisCall& call);
+  void wait_for_late();
   [[nodiscard]] bool check_gradients(const AxisCall& call) const;
   [[nodiscard]] StepReport judged(const training::StepVotes& votes);
   [[nodiscard]] std::int64_t cut_block_of(const at::Tensor& parameter) const;
@@ -186,9 +192,11 @@ class ZeroTrainer : public Stateful {
   std::unique_ptr<training::FlatGradients> gradients_;
   std::unique_ptr<training::ShardedUpdate> update_;
   std::shared_ptr<training::BlockGathering> blocks_;
+  std::shared_ptr<training::LateParameters> late_;
   training::UnusedParameters unused_;
   std::optional<training::ModuleBuffers> buffers_;
   std::optional<training::RandomDraws> random_draws_;
+  std::optional<LinkCost> link_;
   std::int64_t microbatch_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t updates_ = 0;

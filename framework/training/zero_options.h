@@ -22,8 +22,13 @@ struct ZeroOptions {
   /// What is cut into shards, of which each replica holds one: 0 nothing; 1 the optimizer's state;
   /// 2 also the gradients; 3 also the parameters.
   int stage = 0;
-  double bucket_mb = 25;
+  std::optional<double> bucket_mb{};  ///< see is_bucket_mb()
   Overlap overlap = Overlap::automatic;
+  /// Whether step() returns, at stages 1 and 2 where it overlaps over a network, while the updated
+  /// parameters of Blocks are under way: each Block waits for its own ones when it runs. So they
+  /// travel during the next forward. Until they have come they are on the meta device; what is said
+  /// of stage 3 below then holds: read them by the trainer, and end with release_parameters().
+  bool late_parameters = false;
   /// Backwards a step.
   std::int64_t accumulate = 1;
   /// Reduce after each backward. This saves memory at stages 2 and 3 and sends `accumulate` times

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "framework/base/text.h"
@@ -17,33 +18,52 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 }  // namespace
 
 FlatLayout::FlatLayout(const std::vector<FlatItem>& items, const std::vector<std::size_t>& order,
-                       std::int64_t bucket_bytes, std::int64_t shards)
+                       const BucketSizes& sizes, std::int64_t shards)
     : places_(items.size()), shards_(shards) {
-  require(bucket_bytes >= 1 && shards >= 1, "flat layout: bucket_bytes is ", bucket_bytes,
-          ", shards ", shards, "; both must be at least 1");
+  require(sizes.ends >= 1 && sizes.most >= sizes.ends && shards >= 1, "flat layout: buckets of ",
+          sizes.most, " bytes, the first and last of ", sizes.ends, ", for ",
+          counted(shards, "shard"),
+          "; all must be at least 1, and no bucket is larger than `most`");
   require(order.size() == items.size(), "flat layout: an order of ", order.size(), " for ",
           items.size(), " tensors");
-  std::map<std::pair<std::int64_t, at::ScalarType>, std::size_t> open;
+  // By group and dtype: what is being laid out.
+  struct Row {
+    std::int64_t left = 0;  // bytes that are not laid out yet
+    std::optional<std::size_t> bucket{};
+    bool is_first = true;  // the bucket is the row's first one
+    bool is_last = false;  // and what was left fitted into it when it was made
+  };
+  std::map<std::pair<std::int64_t, at::ScalarType>, Row> rows;
+  const auto bytes_of = [](const FlatItem& item) {
+    return item.size * static_cast<std::int64_t>(c10::elementSize(item.dtype));
+  };
+  for (const FlatItem& item : items) {
+    require(item.size >= 0, "flat layout: size ", item.size, " is negative");
+    rows[{item.group, item.dtype}].left += bytes_of(item);
+  }
   std::vector<std::size_t> last_of;  // by bucket: when its last item came
   for (std::size_t rank = 0; rank < order.size(); ++rank) {
     const FlatItem& item = items.at(order[rank]);
-    require(item.size >= 0, "flat layout: size ", item.size, " is negative");
-    const auto width = static_cast<std::int64_t>(c10::elementSize(item.dtype));
-    const auto key = std::make_pair(item.group, item.dtype);
-    auto bucket = open.find(key);
-    const bool fits = bucket != open.end() &&
-                      (item.group != 0 || buckets_[bucket->second].items.empty() ||
-                       (buckets_[bucket->second].size + item.size) * width <= bucket_bytes);
-    if (!fits) {
+    Row& row = rows[{item.group, item.dtype}];
+    const bool begins_last =
+        sizes.ends < sizes.most && row.left <= sizes.ends && !row.is_last && row.bucket;
+    const auto fits = [&] {
+      const std::int64_t bytes = buckets_[*row.bucket].bytes(item.dtype) + bytes_of(item);
+      return item.group != 0 || (!begins_last && bytes <= (row.is_first ? sizes.ends : sizes.most));
+    };
+    if (!row.bucket || !fits()) {
+      row.is_first = !row.bucket;
+      row.is_last = row.left <= sizes.ends;
+      row.bucket = buckets_.size();
       buckets_.push_back({item.dtype, item.group, 0, {}});
       last_of.push_back(0);
-      bucket = open.insert_or_assign(key, buckets_.size() - 1).first;
     }
-    FlatBucket& into = buckets_[bucket->second];
-    places_[order[rank]] = {bucket->second, into.size, item.size};
+    row.left -= bytes_of(item);
+    FlatBucket& into = buckets_[*row.bucket];
+    places_[order[rank]] = {*row.bucket, into.size, item.size};
     into.items.push_back(order[rank]);
     into.size = round_up(into.size + item.size, kBlock);
-    last_of[bucket->second] = rank;
+    last_of[*row.bucket] = rank;
   }
   std::vector<std::size_t> by_end(buckets_.size());
   std::iota(by_end.begin(), by_end.end(), std::size_t{0});

@@ -20,6 +20,19 @@ struct FlatItem {
   std::int64_t group = 0;
 };
 
+/// How many bytes a bucket of group 0 may have: as a rule, and the first and the last one of each
+/// dtype.
+struct BucketSizes {
+  BucketSizes(std::int64_t bytes) : BucketSizes(bytes, bytes) {}
+  BucketSizes(std::int64_t most_bytes, std::int64_t ends_bytes)
+      : most(most_bytes), ends(ends_bytes) {}
+
+  std::int64_t most;
+  std::int64_t ends;  ///< at most `most`
+
+  bool operator==(const BucketSizes&) const = default;
+};
+
 /// Where a tensor lies.
 struct FlatPosition {
   std::size_t bucket;
@@ -56,11 +69,11 @@ class FlatLayout {
 
   FlatLayout() = default;
   /// Lays `items` out in the order that `order` lists them in (each index once), in buckets of at
-  /// most `bucket_bytes` (a larger tensor is a bucket of its own), for `shards` shards. Buckets
-  /// come in the order in which their last items do. Throws ValueError for sizes below 0 and
-  /// numbers below 1.
+  /// most `sizes` (a larger tensor is a bucket of its own), for `shards` shards. Buckets come in
+  /// the order in which their last items do. Throws ValueError for sizes below 0 and numbers below
+  /// 1.
   FlatLayout(const std::vector<FlatItem>& items, const std::vector<std::size_t>& order,
-             std::int64_t bucket_bytes, std::int64_t shards);
+             const BucketSizes& sizes, std::int64_t shards);
 
   [[nodiscard]] const std::vector<FlatBucket>& buckets() const noexcept { return buckets_; }
   [[nodiscard]] const FlatPosition& place(std::size_t item) const { return places_[item]; }

@@ -59,6 +59,20 @@ std::optional<Board::Verdict> Board::published(const Seat& waiting) const {
   return watch::published(words, seat->key, seat->number);
 }
 
+void Board::set_local(int first_worker, int count, int replicas) {
+  const int workers = state_->memory.workers();
+  require(first_worker >= 0 && count >= 1 && count <= workers - first_worker, "a host runs ", count,
+          " workers from ", first_worker, " on, of ", workers);
+  PublicWords& words = state_->memory.common();
+  words.first_local.store(static_cast<std::uint64_t>(first_worker));
+  words.replicas.store(static_cast<std::uint64_t>(std::max(replicas, 0)));
+  words.local_workers.store(count == workers ? 0 : static_cast<std::uint64_t>(count));
+}
+
+std::uint64_t Board::snapshots_wanted() const noexcept {
+  return state_->memory.common().wanted.load();
+}
+
 void Board::looked(int worker) noexcept {
   state_->memory.worker(worker).looks.count();
 }

@@ -54,6 +54,16 @@ struct SeatWords;
 /// only if everything that it rests on is unchanged when read again. Not every hang has a verdict:
 /// a member that runs may still do anything.
 ///
+/// Where workers run on several hosts, every host has a board for all of them: workers of other
+/// hosts appear in it by snapshots (set_local(), snapshot(), show()). Each step of a member gives
+/// its seat a version that never comes back, and counts of arrivals only grow. A host that finds a
+/// reason first asks for new snapshots, and gives a verdict only if the answers show every seat in
+/// the version that it had found, and every count still too low. The finding came before the
+/// request and the answers were taken after it: so all of this was true at one moment, that of the
+/// request. A call that could not end then can't end now, so verdicts are no false alarms here
+/// either. Members of other hosts hold groups, too: a worker forgets who has arrived in a group
+/// only once new snapshots show that they have let it go.
+///
 /// Rules for callers:
 /// - Ids are unique in the job and never used again: two calls of a map have members with different
 ///   ids. A group's key stands for its members, and is not used again once all workers have let it
@@ -104,10 +114,35 @@ class Board {
   [[nodiscard]] std::unique_ptr<Seat> take_seat(int worker, std::uint64_t id, std::uint64_t parent,
                                                 std::string_view name);
 
+  /// Tells the processes of this host which workers it runs; without it, all. Call it once, before
+  /// they start. `replicas` is how many the job has: messages can then call one by its number of
+  /// which nothing is known yet.
+  void set_local(int first_worker, int count, int replicas = 0);
+  /// Which snapshots of other hosts are needed: the number grows whenever newer ones are. Poll it,
+  /// say every 50 ms. When it has grown, ask every other host for a snapshot and show() the answer.
+  [[nodiscard]] std::uint64_t snapshots_wanted() const noexcept;
+
+  /// What these workers of this host do now, and the verdicts on this board, for boards of other
+  /// hosts. Any process of the host may ask. It has at most kSnapshot bytes. Of members and groups
+  /// for which there is no room, the snapshot says that something was left out: verdicts then rest
+  /// on nothing that these workers have not done.
+  [[nodiscard]] std::string snapshot(int first_worker, int count) const;
+  static constexpr std::size_t kSnapshot = std::size_t{1} << 20;
+  /// Shows what another host has answered: its snapshot() on a board with as many workers replaces
+  /// what was shown of the same workers, beside threads and processes that read the board.
+  /// `answers` is what snapshots_wanted() had returned before the snapshot was asked for; 0 if
+  /// nobody has asked. Changes nothing if a later snapshot is shown already. Use one Board of one
+  /// process of the host for all of this. Throws, and changes nothing: DataError if the bytes are
+  /// no such snapshot, CommError if another Board uses or shows these workers.
+  void show(std::string_view snapshot, std::uint64_t answers);
+
   /// Says why the call in which `waiting` waits can never complete, if that is certain; none if the
   /// seat does not wait. The calling thread must keep `waiting` alive. A verdict is published for
   /// the calls that it is about: every member that waits in one of them gets the same verdict, even
-  /// if others have gone on since. With `settled_only`, only a settled verdict counts.
+  /// if others have gone on since. With `settled_only`, only a settled verdict counts. Call it
+  /// again and again: a reason that rests on members of other hosts is a verdict once snapshots
+  /// that it asks for have confirmed it. Members of two hosts who find different reasons at once
+  /// may get different verdicts.
   [[nodiscard]] std::optional<Verdict> examine(const Seat& waiting,
                                                bool settled_only = false) const;
 
@@ -117,12 +152,12 @@ class Board {
 
   /// For a Timeout: the members that have not arrived in the call in which `waiting` waits, what
   /// they do, and the last collective that each has finished. "" if the seat does not wait or all
-  /// have arrived.
+  /// have arrived. Of members of other hosts, what the last snapshot shows of them.
   [[nodiscard]] std::string absentees(const Seat& waiting) const;
 
   /// For watching workers from outside. A worker calls looked() as long as it checks its members'
   /// waits. activity() changes with each such call, and with everything that a member of the worker
-  /// does and the board shows.
+  /// does and the board shows. Only for workers of this host.
   void looked(int worker) noexcept;
   [[nodiscard]] std::uint64_t activity(int worker) const;
   /// The call in which a member of the worker waits for others, and its absentees(). "" if none

@@ -22,11 +22,6 @@ constexpr int kTries = 64;
 
 static_assert(sizeof(WorkerWords) % kPage == 0 && sizeof(PublicWords) % kPage == 0);
 
-// The size of a group's entry, in words: the number of its members, then the members.
-std::uint64_t words_of(std::size_t members) {
-  return 1 + members * sizeof(MemberWords) / sizeof(Word);
-}
-
 void clear(WorkerWords& words, std::uint64_t slot) {
   const Writing writing(words.versions[slot]);
   words.keys[slot].store(0);
@@ -118,6 +113,25 @@ PublicWords& BoardMemory::common() const noexcept {
   return *reinterpret_cast<PublicWords*>(data_.get());
 }
 
+bool BoardMemory::is_local(int worker) const noexcept {
+  const auto first = common().first_local.load();
+  const auto number = static_cast<std::uint64_t>(worker);
+  return !has_others() || (number >= first && number - first < common().local_workers.load());
+}
+
+bool BoardMemory::is_known(int worker, std::uint64_t request) const noexcept {
+  if (is_local(worker)) return true;
+  const WorkerWords& words = this->worker(worker);
+  return words.answered.load() > request && words.left_out.load() == 0;
+}
+
+void BoardMemory::request(std::uint64_t number) const noexcept {
+  Word& wanted = common().wanted;
+  for (std::uint64_t last = wanted.load(); last < number; last = wanted.load()) {
+    if (wanted.replace(last, number)) return;
+  }
+}
+
 std::optional<SeatView> read_seat(const BoardMemory& memory, SeatIndex place) {
   const WorkerWords& worker = memory.worker(place.worker);
   const SeatWords& seat = worker.seats[place.index];
@@ -155,23 +169,32 @@ std::optional<SeatTexts> read_texts(const BoardMemory& memory, const SeatView& v
   return texts;
 }
 
-std::optional<GroupView> find_group(const WorkerWords& worker, std::uint64_t key) {
-  const auto used = static_cast<std::uint32_t>(
+std::uint32_t group_slots(const WorkerWords& worker) noexcept {
+  return static_cast<std::uint32_t>(
       std::min<std::uint64_t>(worker.groups_used.load(), Board::kGroups));
-  for (std::uint32_t slot = 0; slot < used; ++slot) {
+}
+
+std::optional<GroupView> group_at(const WorkerWords& worker, std::uint32_t slot,
+                                  std::uint64_t key) {
+  for (int i = 0; i < kTries; ++i) {
+    GroupView view;
+    view.slot = slot;
+    view.version = worker.versions[slot].load();
+    if (view.version % 2 != 0) continue;
+    if (worker.keys[slot].load() != key) break;
+    view.offset = worker.offsets[slot].load();
+    view.held = worker.held[slot].load() != 0;
+    if (view.offset >= WorkerWords::kArenaWords) continue;
+    view.size = worker.arena[view.offset].load();
+    if (worker.versions[slot].load() == view.version) return view;
+  }
+  return std::nullopt;
+}
+
+std::optional<GroupView> find_group(const WorkerWords& worker, std::uint64_t key) {
+  for (std::uint32_t slot = 0; slot < group_slots(worker); ++slot) {
     if (worker.keys[slot].load() != key) continue;
-    for (int i = 0; i < kTries; ++i) {
-      GroupView view;
-      view.slot = slot;
-      view.version = worker.versions[slot].load();
-      if (view.version % 2 != 0) continue;
-      if (worker.keys[slot].load() != key) break;
-      view.offset = worker.offsets[slot].load();
-      view.held = worker.held[slot].load() != 0;
-      if (view.offset >= WorkerWords::kArenaWords) continue;
-      view.size = worker.arena[view.offset].load();
-      if (worker.versions[slot].load() == view.version) return view;
-    }
+    if (const auto view = group_at(worker, slot, key)) return view;
   }
   return std::nullopt;
 }
@@ -209,21 +232,34 @@ void publish(PublicWords& words, std::uint64_t key, std::uint64_t number,
   words.published.count();
 }
 
+std::optional<PublishedVerdict> read_published(const PublishedWords& words) {
+  const std::uint64_t version = words.version.load();
+  PublishedVerdict found{.order = words.order.load(),
+                         .key = words.key.load(),
+                         .number = words.number.load(),
+                         .verdict = {}};
+  if (found.order == 0 || version % 2 != 0) return std::nullopt;
+  found.verdict = {.kind = static_cast<Board::Verdict::Kind>(words.kind.load()),
+                   .text = read_text(words.text, std::size(words.text)),
+                   .settled = words.settled.load() != 0};
+  if (words.version.load() != version) return std::nullopt;
+  return found;
+}
+
 std::optional<Board::Verdict> published(const PublicWords& words, std::uint64_t key,
                                         std::uint64_t number) {
   std::optional<Board::Verdict> found;
   std::uint64_t first = ~std::uint64_t{0};
   for (const PublishedWords& place : words.verdicts) {
-    const std::uint64_t version = place.version.load();
     const std::uint64_t order = place.order.load();
-    if (order == 0 || order > first || version % 2 != 0) continue;
+    if (order == 0 || order > first) continue;
     if (place.key.load() != key || place.number.load() != number) continue;
-    Board::Verdict verdict{.kind = static_cast<Board::Verdict::Kind>(place.kind.load()),
-                           .text = read_text(place.text, std::size(place.text)),
-                           .settled = place.settled.load() != 0};
-    if (place.version.load() != version) continue;
-    first = order;
-    found = std::move(verdict);
+    auto verdict = read_published(place);
+    if (!verdict || verdict->order > first || verdict->key != key || verdict->number != number) {
+      continue;
+    }
+    first = verdict->order;
+    found = std::move(verdict->verdict);
   }
   return found;
 }
@@ -306,6 +342,18 @@ std::uint32_t BoardState::take_seat(int worker, std::string_view name) {
 void BoardState::free_seat(int worker, std::uint32_t index) noexcept {
   const std::lock_guard lock(mutex_);
   books_[static_cast<std::size_t>(worker)].free_seats.insert(index);
+  suspicions_.erase({.worker = worker, .index = index});
+}
+
+std::shared_ptr<Suspicion> BoardState::take_suspicion(SeatIndex place) {
+  const std::lock_guard lock(mutex_);
+  const auto found = suspicions_.extract(place);
+  return found ? found.mapped() : nullptr;
+}
+
+void BoardState::keep_suspicion(SeatIndex place, std::shared_ptr<Suspicion> suspicion) {
+  const std::lock_guard lock(mutex_);
+  suspicions_[place] = std::move(suspicion);
 }
 
 std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t key,
@@ -323,7 +371,7 @@ std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t k
     found = books.groups.emplace(key, add_group(worker, key, members)).first;
   } else {
     WorkerWords& words = memory.worker(worker);
-    const auto& [slot, offset, group] = found->second;
+    const auto& [slot, offset, group, released] = found->second;
     const GroupView view{.slot = slot,
                          .version = words.versions[slot].load(),
                          .offset = offset,
@@ -345,27 +393,13 @@ std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t k
   return group;
 }
 
-BoardState::Registered BoardState::add_group(int worker, std::uint64_t key,
-                                             std::span<const GroupMember> members) {
+std::optional<BoardState::Registered> BoardState::place_group(
+    int worker, std::uint64_t key, std::span<const GroupMember> members) {
   Books& books = this->books(worker);
   WorkerWords& words = memory.worker(worker);
-  const std::uint64_t size = words_of(members.size());
-  const auto has_slot = [&] {
-    return !books.free_groups.empty() || words.groups_used.load() < Board::kGroups;
-  };
-  std::uint64_t offset = has_slot() ? books.arena.take(size) : Arena::kNone;
-  if (offset == Arena::kNone) {
-    sweep(worker);
-    if (has_slot()) offset = books.arena.take(size);
-  }
-  if (offset == Arena::kNone) {
-    const Arena::Left left = books.arena.left();
-    throw CommError(str("no room for another group of replicas: one of ", members.size(), " takes ",
-                        size * sizeof(Word), " bytes; those of this process hold ",
-                        books.groups.size(), " of at most ", Board::kGroups, " groups, and of ",
-                        Board::kArenaBytes, " bytes for these ", left.words * sizeof(Word),
-                        " are free, ", left.in_one_piece * sizeof(Word), " in one piece"));
-  }
+  if (books.free_groups.empty() && words.groups_used.load() >= Board::kGroups) return std::nullopt;
+  const std::uint64_t offset = books.arena.take(entry_words(members.size()));
+  if (offset == Arena::kNone) return std::nullopt;
 
   const std::uint32_t slot = take_index(books.free_groups, words.groups_used);
   const Writing writing(words.versions[slot]);
@@ -381,24 +415,40 @@ BoardState::Registered BoardState::add_group(int worker, std::uint64_t key,
     entry[i].worker.store(static_cast<std::uint64_t>(members[i].worker));
     entry[i].arrived.store(0);
   }
-  return {.slot = slot, .offset = offset, .group = {}};
+  return Registered{.slot = slot, .offset = offset, .group = {}, .released = 0};
+}
+
+BoardState::Registered BoardState::add_group(int worker, std::uint64_t key,
+                                             std::span<const GroupMember> members) {
+  if (auto placed = place_group(worker, key, members)) return *std::move(placed);
+  sweep(worker);
+  if (auto placed = place_group(worker, key, members)) return *std::move(placed);
+  const Books& books = this->books(worker);
+  const Arena::Left left = books.arena.left();
+  throw CommError(str("no room for another group of replicas: one of ", members.size(), " takes ",
+                      entry_words(members.size()) * sizeof(Word),
+                      " bytes; those of this process hold ", books.groups.size(), " of at most ",
+                      Board::kGroups, " groups, and of ", Board::kArenaBytes, " bytes for these ",
+                      left.words * sizeof(Word), " are free, ", left.in_one_piece * sizeof(Word),
+                      " in one piece"));
 }
 
 void BoardState::release_group(int worker, std::uint64_t key) noexcept {
   const std::lock_guard lock(mutex_);
-  const auto& groups = books_[static_cast<std::size_t>(worker)].groups;
+  auto& groups = books_[static_cast<std::size_t>(worker)].groups;
   const auto found = groups.find(key);
   // Someone may have come back to it since, and may even have released it.
   if (found == groups.end() || !found->second.group.expired()) return;
   memory.worker(worker).held[found->second.slot].store(0);
-  if (!is_held_elsewhere(worker, key, found->second.offset)) remove_group(worker, key);
+  found->second.released = memory.next_request();
+  if (!is_held_elsewhere(worker, key, found->second)) remove_group(worker, key);
 }
 
 void BoardState::remove_group(int worker, std::uint64_t key) noexcept {
   Books& books = books_[static_cast<std::size_t>(worker)];
   WorkerWords& words = memory.worker(worker);
-  const auto [slot, offset, group] = books.groups.at(key);
-  const std::uint64_t size = words_of(words.arena[offset].load());
+  const auto [slot, offset, group, released] = books.groups.at(key);
+  const std::uint64_t size = entry_words(words.arena[offset].load());
   clear(words, slot);
   books.arena.give(offset, size);
   books.free_groups.insert(slot);
@@ -407,14 +457,16 @@ void BoardState::remove_group(int worker, std::uint64_t key) noexcept {
 
 // A member that waits in a call of the group holds it. It reads from this entry whether this
 // worker's members have arrived, maybe long after they have gone on and let go of it.
-bool BoardState::is_held_elsewhere(int worker, std::uint64_t key, std::uint64_t offset) const {
+bool BoardState::is_held_elsewhere(int worker, std::uint64_t key,
+                                   const Registered& registered) const {
   WorkerWords& words = memory.worker(worker);
-  const MemberWords* entry = members_at(words, offset);
-  const std::uint64_t size = words.arena[offset].load();
+  const MemberWords* entry = members_at(words, registered.offset);
+  const std::uint64_t size = words.arena[registered.offset].load();
   std::set<int> workers;
   for (std::uint64_t i = 0; i < size; ++i) workers.insert(static_cast<int>(entry[i].worker.load()));
   workers.erase(worker);
   return std::ranges::any_of(workers, [&](int other) {
+    if (!memory.is_known(other, registered.released)) return true;
     const auto view = find_group(memory.worker(other), key);
     return view && view->held;
   });
@@ -424,9 +476,12 @@ void BoardState::sweep(int worker) noexcept {
   Books& books = books_[static_cast<std::size_t>(worker)];
   std::vector<std::uint64_t> unused;
   for (const auto& [key, registered] : books.groups) {
-    const bool is_held = memory.worker(worker).held[registered.slot].load() != 0 ||
-                         is_held_elsewhere(worker, key, registered.offset);
-    if (!is_held) unused.push_back(key);
+    if (memory.worker(worker).held[registered.slot].load() != 0) continue;
+    if (!is_held_elsewhere(worker, key, registered)) {
+      unused.push_back(key);
+    } else if (memory.has_others()) {
+      memory.request(registered.released);  // for the next time
+    }
   }
   for (const std::uint64_t key : unused) remove_group(worker, key);
   books.sweep_at = std::max<std::size_t>(64, 2 * books.groups.size());

@@ -89,6 +89,16 @@ struct WorkerWords {
   /// How often members have looked after their waits.
   Word looks;
 
+  /// For a worker of another host, written by the Board that shows it: a version, odd while a
+  /// snapshot is shown; one more than the last request that was answered (0: nothing was shown
+  /// yet); the snapshot's number on its host; whether something was left out; and when it was
+  /// shown, in milliseconds of the host's steady clock.
+  Word part;
+  Word answered;
+  Word serial;
+  Word left_out;
+  Word shown_at;
+
   /// The id and parent of each seat, guarded by the seat's version. Side by side for searching.
   Word ids[Board::kSeats];
   Word parents[Board::kSeats];
@@ -128,6 +138,12 @@ struct PublicWords {
   static constexpr std::size_t kKept = 64;
   alignas(4096) Word begun;  ///< how many verdicts were ever begun
   Word published;            ///< how many of these are written
+  /// Set by Board::set_local(). No local workers: all are.
+  Word first_local;
+  Word local_workers;
+  Word replicas;
+  Word wanted;     ///< the last request for snapshots of other hosts
+  Word snapshots;  ///< how many of this host were taken
   alignas(4096) PublishedWords verdicts[kKept];
 };
 
@@ -140,6 +156,15 @@ class BoardMemory {
   [[nodiscard]] int workers() const noexcept { return workers_; }
   [[nodiscard]] WorkerWords& worker(int worker) const noexcept;
   [[nodiscard]] PublicWords& common() const noexcept;
+
+  /// Whether other hosts run some of the workers, and whether this host runs `worker`.
+  [[nodiscard]] bool has_others() const noexcept { return common().local_workers.load() != 0; }
+  [[nodiscard]] bool is_local(int worker) const noexcept;
+  /// Whether everything of a worker is shown here: as answer to a request from `request` on.
+  [[nodiscard]] bool is_known(int worker, std::uint64_t request = 0) const noexcept;
+  /// A request that nobody has made yet. Its answers will be taken after this call.
+  [[nodiscard]] std::uint64_t next_request() const noexcept { return common().wanted.load() + 1; }
+  void request(std::uint64_t number) const noexcept;
 
  private:
   int workers_;
@@ -190,6 +215,11 @@ struct GroupView {
   bool held = false;
 };
 
+/// The group in a slot; none if there is none, or none with the key `key`, or if it changes too
+/// fast to be read.
+[[nodiscard]] std::optional<GroupView> group_at(const WorkerWords& worker, std::uint32_t slot,
+                                                std::uint64_t key);
+[[nodiscard]] std::uint32_t group_slots(const WorkerWords& worker) noexcept;
 /// None if the worker has no such group, or if it changes too fast to be read.
 [[nodiscard]] std::optional<GroupView> find_group(const WorkerWords& worker, std::uint64_t key);
 [[nodiscard]] MemberWords* members_at(WorkerWords& worker, std::uint64_t offset) noexcept;
@@ -207,6 +237,15 @@ inline constexpr std::string_view kMismatch = "CollectiveMismatch: ";
 void publish(PublicWords& words, std::uint64_t key, std::uint64_t number,
              const Board::Verdict& verdict) noexcept;
 
+/// A verdict with its call.
+struct PublishedVerdict {
+  std::uint64_t order = 0;
+  std::uint64_t key = 0;
+  std::uint64_t number = 0;
+  Board::Verdict verdict;
+};
+/// None if there is none yet, or if it is being written.
+[[nodiscard]] std::optional<PublishedVerdict> read_published(const PublishedWords& words);
 /// The verdict on a call, if one was published.
 [[nodiscard]] std::optional<Board::Verdict> published(const PublicWords& words, std::uint64_t key,
                                                       std::uint64_t number);
@@ -229,6 +268,15 @@ class Arena {
   std::map<std::uint64_t, std::uint64_t> pieces_{{0, WorkerWords::kArenaWords}};
 };
 
+/// The size of a group's entry, in words.
+[[nodiscard]] constexpr std::uint64_t entry_words(std::size_t members) noexcept {
+  return 1 + members * sizeof(MemberWords) / sizeof(Word);
+}
+
+struct ShownWorker;
+struct Snapshot;
+struct Suspicion;
+
 /// A Board's memory, and the books of its workers' taken seats and groups. A worker's part belongs
 /// to one Board, so these books are private to it. Thread-safe.
 struct BoardState : std::enable_shared_from_this<BoardState> {
@@ -246,6 +294,13 @@ struct BoardState : std::enable_shared_from_this<BoardState> {
   /// The last holder of the group has let it go.
   void release_group(int worker, std::uint64_t key) noexcept;
 
+  /// Shows a snapshot of workers of other hosts; its parts were checked.
+  void show(const Snapshot& snapshot, std::uint64_t answers);
+
+  /// What Board::examine() keeps of a seat's wait: take it out, and put it back.
+  [[nodiscard]] std::shared_ptr<Suspicion> take_suspicion(SeatIndex place);
+  void keep_suspicion(SeatIndex place, std::shared_ptr<Suspicion> suspicion);
+
   BoardMemory memory;
 
  private:
@@ -253,6 +308,8 @@ struct BoardState : std::enable_shared_from_this<BoardState> {
     std::uint32_t slot = 0;
     std::uint64_t offset = 0;
     std::weak_ptr<Board::Group> group;
+    /// The answers to this request were taken after its last holder had let it go.
+    std::uint64_t released = 0;
   };
   struct Books {
     bool owned = false;
@@ -266,12 +323,20 @@ struct BoardState : std::enable_shared_from_this<BoardState> {
 
   Books& books(int worker);
   Registered add_group(int worker, std::uint64_t key, std::span<const GroupMember> members);
+  /// None if there is no room.
+  std::optional<Registered> place_group(int worker, std::uint64_t key,
+                                        std::span<const GroupMember> members);
+  void show_seats(const ShownWorker& shown);
+  /// False if there was no room for all of them.
+  bool show_groups(const ShownWorker& shown, const Snapshot& snapshot);
   void remove_group(int worker, std::uint64_t key) noexcept;
-  [[nodiscard]] bool is_held_elsewhere(int worker, std::uint64_t key, std::uint64_t offset) const;
+  [[nodiscard]] bool is_held_elsewhere(int worker, std::uint64_t key,
+                                       const Registered& registered) const;
   void sweep(int worker) noexcept;
 
   std::mutex mutex_;
   std::vector<Books> books_;
+  std::map<SeatIndex, std::shared_ptr<Suspicion>> suspicions_;
   std::uint64_t token_ = 0;
 };
 

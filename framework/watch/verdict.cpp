@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -171,16 +173,43 @@ std::string doing(const BoardMemory& memory, const SeatView& seat) {
   return str(seat.state == SeatState::returned ? "has returned" : "is running", last);
 }
 
-std::string describe(const BoardMemory& memory, const MissingMember& missing) {
+// How old what is shown of another host's worker is, if it is old: "" if not.
+std::string age(const BoardMemory& memory, int worker) {
+  constexpr std::chrono::milliseconds kOld{5000};
+  if (memory.is_local(worker)) return "";
+  const std::chrono::milliseconds shown(memory.worker(worker).shown_at.load());
+  const auto ago = std::chrono::steady_clock::now().time_since_epoch() - shown;
+  if (ago < kOld) return "";
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(ago);
+  return str(" (", seconds.count(), " s ago, the last that its host has told)");
+}
+
+// A member without a seat. In a group of the whole job, its place is its number.
+std::string unseated(const BoardMemory& memory, const PendingCall& call,
+                     const MissingMember& missing) {
+  const bool is_jobs = memory.common().replicas.load() == call.members.size() &&
+                       missing.member.elders == decltype(missing.member.elders){};
+  return is_jobs ? str("replica ", missing.place)
+                 : str("the member at place ", missing.place, " of the group");
+}
+
+std::string describe(const BoardMemory& memory, const PendingCall& call,
+                     const MissingMember& missing) {
+  const int worker = missing.member.worker;
   if (missing.is_own) {
     return str("replica ", name_of(memory, missing.seat->place), " has not arrived: it ",
-               doing(memory, *missing.seat));
+               doing(memory, *missing.seat), age(memory, worker));
   }
-  const std::string who = str("the member at place ", missing.place, " of the group");
-  if (!missing.seat) return str(who, " has not arrived: it has not started");
+  const std::string who = unseated(memory, call, missing);
+  if (!memory.is_known(worker)) {
+    const bool was_shown = memory.worker(worker).answered.load() != 0;
+    return str(who, " is on another host, of which ", was_shown ? "too little" : "nothing",
+               " is known: it may not have arrived");
+  }
+  if (!missing.seat) return str(who, " has not arrived: it has not started", age(memory, worker));
   return str(who, " has not arrived: it has not started, and replica ",
              name_of(memory, missing.seat->place), ", which would run it, ",
-             doing(memory, *missing.seat));
+             doing(memory, *missing.seat), age(memory, missing.seat->place.worker));
 }
 
 // How near to the cause a member's error is: it is the cause; a loss, which may have a cause; or it
@@ -241,18 +270,96 @@ std::optional<Board::Verdict> inherited(const BoardMemory& memory, const Verdict
   return std::nullopt;
 }
 
+// The verdict that a search finds, before its reasons are read again.
+std::optional<Board::Verdict> found_by(const BoardMemory& memory, VerdictSearch& search,
+                                       SeatIndex waiting) {
+  if (!search.find(waiting)) return std::nullopt;
+  auto verdict = known_on_the_way(memory, search);
+  if (!verdict) verdict = inherited(memory, search);
+  if (!verdict) verdict = described(memory, search);
+  return verdict;
+}
+
+// Publishes a verdict. Another member may have been first: then that one's.
+Board::Verdict given(const BoardMemory& memory, const VerdictSearch& search,
+                     const Board::Verdict& verdict, const SeatView& waiting) {
+  for (const PendingCall* call : search.found().calls) {
+    publish(memory.common(), call->key, call->number, verdict);
+  }
+  return published(memory.common(), waiting.key, waiting.number).value_or(verdict);
+}
+
+// Whether what was suspected is so; none as long as other hosts have not answered. What they have
+// answered stays the same while it is read.
+std::optional<bool> confirmed(const BoardMemory& memory, const Suspicion& suspicion) {
+  const auto versions = [&, others = suspicion.search->others()] {
+    std::optional<std::vector<std::uint64_t>> all(std::in_place);
+    for (const int worker : others) {
+      all->push_back(memory.worker(worker).part.load());
+      if (all->back() % 2 != 0 || !memory.is_known(worker, suspicion.request))
+        return decltype(all)();
+    }
+    return all;
+  };
+  const auto before = versions();
+  if (!before) return std::nullopt;
+  const bool holds = suspicion.search->holds();
+  if (versions() != before) return std::nullopt;
+  return holds;
+}
+
+// Asks for snapshots, now and then.
+void ask(const BoardMemory& memory, Suspicion& suspicion) {
+  const auto now = Suspicion::Clock::now();
+  if (now < suspicion.next) return;
+  memory.request(suspicion.seen + 1);
+  suspicion.seen = memory.common().wanted.load();
+  suspicion.next = now + suspicion.gap;
+  suspicion.gap = std::min<Suspicion::Clock::duration>(2 * suspicion.gap, Suspicion::kLongest);
+}
+
+// Board::examine() where other hosts run some of the workers.
+std::optional<Board::Verdict> examined(const BoardMemory& memory, Suspicion& suspicion,
+                                       const SeatView& waiting, bool settled_only) {
+  if (suspicion.search) {
+    const auto holds = confirmed(memory, suspicion);
+    if (!holds) return std::nullopt;
+    if (*holds && (suspicion.verdict.settled || !settled_only)) {
+      return given(memory, *suspicion.search, suspicion.verdict, waiting);
+    }
+  }
+  suspicion.search = nullptr;
+  auto search = std::make_shared<VerdictSearch>(memory);
+  const auto verdict = found_by(memory, *search, waiting.place);
+  if (!verdict) {
+    if (search->meets_others()) ask(memory, suspicion);
+    return std::nullopt;
+  }
+  if (search->others().empty()) {
+    if (!search->holds() || (settled_only && !verdict->settled)) return std::nullopt;
+    return given(memory, *search, *verdict, waiting);
+  }
+  suspicion.search = std::move(search);
+  suspicion.verdict = *verdict;
+  // Drawn after everything was read.
+  suspicion.request = memory.next_request();
+  memory.request(suspicion.request);
+  return std::nullopt;
+}
+
 // Board::absentees() for the member at `place`.
 std::string absentees_of(const BoardMemory& memory, SeatIndex place) {
   VerdictSearch search(memory);
   const PendingCall* call = search.call_of(place);
   if (call == nullptr) return "";
+  if (search.meets_others()) memory.request(memory.next_request());
   std::vector<std::string> said;
   for (const MissingMember& missing : call->missing) {
     if (said.size() == kNamed) {
       said.push_back(str("and ", call->missing.size() - kNamed, " more have not arrived"));
       break;
     }
-    said.push_back(describe(memory, missing));
+    said.push_back(describe(memory, *call, missing));
   }
   return join(said, "; ");
 }
@@ -263,20 +370,22 @@ std::optional<Board::Verdict> Board::examine(const Seat& waiting, bool settled_o
   const BoardMemory& memory = state_->memory;
   const auto seat = read_seat(memory, {waiting.worker_, waiting.index_});
   if (!seat || seat->state != SeatState::waiting) return std::nullopt;
-  const auto known = [&] { return watch::published(memory.common(), seat->key, seat->number); };
-  if (auto verdict = known()) return verdict;
-  VerdictSearch search(memory);
-  if (!search.find({.worker = waiting.worker_, .index = waiting.index_})) return std::nullopt;
-  auto verdict = known_on_the_way(memory, search);
-  if (!verdict) verdict = inherited(memory, search);
-  if (!verdict) verdict = described(memory, search);
-  if (!verdict || !search.holds() || (settled_only && !verdict->settled)) return std::nullopt;
-  for (const PendingCall* call : search.found().calls) {
-    publish(memory.common(), call->key, call->number, *verdict);
+  if (auto known = watch::published(memory.common(), seat->key, seat->number)) return known;
+  if (!memory.has_others()) {
+    VerdictSearch search(memory);
+    const auto verdict = found_by(memory, search, seat->place);
+    if (!verdict || !search.holds() || (settled_only && !verdict->settled)) return std::nullopt;
+    return given(memory, search, *verdict, *seat);
   }
-  // Another member may have been first.
-  const auto first = known();
-  return first ? first : verdict;
+  auto suspicion = state_->take_suspicion(seat->place);
+  if (!suspicion || suspicion->version != seat->version) {
+    suspicion = std::make_shared<Suspicion>();
+    suspicion->version = seat->version;
+    suspicion->seen = memory.common().wanted.load();
+  }
+  auto verdict = examined(memory, *suspicion, *seat, settled_only);
+  state_->keep_suspicion(seat->place, std::move(suspicion));
+  return verdict;
 }
 
 std::string Board::absentees(const Seat& waiting) const {

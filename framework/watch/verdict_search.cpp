@@ -90,9 +90,11 @@ void VerdictSearch::place_member(PendingCall& call, int place) {
     // Its seat is being written or given away: nothing is known of it.
     if (!seat || seat->id != member.id) {
       call.has_unread = true;
-      return;
+      // Or it was left out of a snapshot: then it has a place among the missing.
+      if (memory_.is_known(member.worker)) return;
+      seat.reset();
     }
-    if (waits_in(*seat, call)) {
+    if (seat && waits_in(*seat, call)) {
       call.waiting.push_back(*seat);
       return;
     }
@@ -106,15 +108,21 @@ void VerdictSearch::place_member(PendingCall& call, int place) {
     const bool has_left = seat && is_gone(*seat) && !seat->completed && seat->key == call.key &&
                           seat->number == call.number;
     if (has_left) call.left.push_back(*seat);
+    // It may have arrived after its seat was read: then it waits, but is not in the list.
+    const WorkerWords& worker = memory_.worker(member.worker);
+    const bool has_moved = seat ? worker.seats[own->index].version.load() != seat->version
+                                : !own && has_seat(worker, member.id);
+    call.has_unread = call.has_unread || has_moved;
     return;
   }
-  MissingMember missing{.place = place, .member = member, .seat = seat, .is_own = own.has_value()};
+  MissingMember missing{.place = place, .member = member, .seat = seat, .is_own = seat.has_value()};
   if (!missing.is_own) find_elder(missing);
   call.missing.push_back(missing);
 }
 
 void VerdictSearch::find_elder(MissingMember& missing) {
   const GroupMember& member = missing.member;
+  if (!memory_.is_known(member.worker)) return;
   for (const std::uint64_t id : member.elders) {
     if (id == 0) return;
     const auto place = seat_of(id, member.worker, true);
@@ -243,6 +251,31 @@ bool VerdictSearch::is_settled() const {
   return std::ranges::all_of(found_.calls, [&](const PendingCall* call) {
     return !call->has_unread && std::ranges::all_of(call->missing, has_part);
   });
+}
+
+bool VerdictSearch::meets_others() const {
+  return std::ranges::any_of(known_calls_, [&](const auto& known) {
+    return std::ranges::any_of(known.second.members, [&](const GroupMember& member) {
+      return !memory_.is_local(member.worker);
+    });
+  });
+}
+
+std::vector<int> VerdictSearch::others() const {
+  std::set<int> workers;
+  const auto add = [&](const SeatView& seat) { workers.insert(seat.place.worker); };
+  std::ranges::for_each(found_.way, add);
+  std::ranges::for_each(found_.gone, add);
+  for (const PendingCall* call : found_.calls) std::ranges::for_each(call->waiting, add);
+  for (const Edge& edge : found_.edges) {
+    workers.insert(edge.missing->member.worker);
+    // Its seat, elders and siblings were looked for everywhere.
+    for (int worker = 0; !edge.missing->is_own && worker < memory_.workers(); ++worker) {
+      workers.insert(worker);
+    }
+  }
+  std::erase_if(workers, [&](int worker) { return memory_.is_local(worker); });
+  return {workers.begin(), workers.end()};
 }
 
 bool VerdictSearch::is_unchanged() const {

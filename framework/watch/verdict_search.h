@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -77,6 +79,11 @@ class VerdictSearch {
   /// Reads everything again that the result rests on: whether it holds now, at one moment.
   [[nodiscard]] bool holds() const;
 
+  /// Whether a call that the search has read has members on other hosts.
+  [[nodiscard]] bool meets_others() const;
+  /// The workers of other hosts whose parts holds() reads.
+  [[nodiscard]] std::vector<int> others() const;
+
  private:
   using Index = std::unordered_map<std::uint64_t, std::uint32_t>;
 
@@ -103,6 +110,27 @@ class VerdictSearch {
   Found found_;
   /// How many calls on the path lie before the call that ends it.
   std::size_t before_end_ = 0;
+};
+
+/// What Board::examine() keeps of a member's wait if calls on its way have members on other hosts.
+struct Suspicion {
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kFirst{100};
+  static constexpr std::chrono::milliseconds kLongest{1000};
+
+  /// The version of the waiting seat.
+  std::uint64_t version = 0;
+
+  /// A reason that was found, to be read again in snapshots that answer `request`. None without.
+  std::shared_ptr<VerdictSearch> search;
+  Board::Verdict verdict;
+  std::uint64_t request = 0;
+
+  /// While no reason is found: new snapshots are wanted at `next`, unless someone of the host has
+  /// asked since the request `seen`; then `gap` later.
+  Clock::time_point next{};
+  Clock::duration gap = kFirst;
+  std::uint64_t seen = 0;
 };
 
 }  // namespace lockstep::watch

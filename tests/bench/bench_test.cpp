@@ -229,10 +229,12 @@ TEST_CASE("--help and --version print to stdout and do nothing else") {
     CHECK(help.status == 0);
     CHECK(help.err.empty());
     for (const std::string part :
-         {"bench collectives", "bench vdot", "bench training", "bench checkpoint", "--parameters",
-          "--folders", "--stages", "--operations", "--sizes", "--replicas", "--systems", "--launch",
-          "--repetitions", "--python", "--json", "--plot", "How is measured", "The limit",
-          "Exit status"}) {
+         {"bench collectives", "bench vdot",    "bench training", "bench checkpoint",
+          "--parameters",      "--folders",     "--stages",       "--operations",
+          "--sizes",           "--replicas",    "--systems",      "--launch",
+          "--repetitions",     "--python",      "--json",         "--plot",
+          "--hosts",           "--rate-mbit",   "--delay-ms",     "How is measured",
+          "The limit",         "Several hosts", "Exit status"}) {
       CHECK_THAT(help.out, ContainsSubstring(part));
     }
     for (const std::string& line : lines_of(help.out)) CHECK(line.size() <= 100);
@@ -285,6 +287,17 @@ TEST_CASE("what is not understood is refused, in one line and at once") {
       {{"training", "--replicas", "65"}, "--replicas: '65' is no whole number from 1 to 64"},
       {{"training", "--systems", "lockstep,ddp", "--python", "/nowhere/python"},
        "--systems: ddp cannot be measured here: /nowhere/python cannot run it: "},
+      {{"collectives", "--hosts", "2", "--replicas", "4,3"},
+       "--replicas: 3 cannot be spread evenly over 2 hosts"},
+      {{"collectives", "--hosts", "2", "--launch", "threads"},
+       "--launch: on several hosts replicas are processes"},
+      {{"collectives", "--hosts", "2", "--plot", "out.svg"},
+       "--plot: there are no pictures of several hosts"},
+      {{"collectives", "--rate-mbit", "-1"},
+       "--rate-mbit: '-1' is no whole number from 0 to 100000"},
+      {{"training", "--hosts", "2", "--measure", "launches"},
+       "--measure: launches are those of one host"},
+      {{"checkpoint", "--hosts", "2"}, "unknown flag --hosts"},
       {{"checkpoint", "--parameters", "5m"},
        "--parameters: '5m' is no number of parameters, such as 5000 or 100M"},
       {{"checkpoint", "--folders", "/nowhere"},

@@ -105,6 +105,29 @@ TEST_CASE("what forward, backward and update take longer than alone is communica
   check_parts(exposed_parts(result, result.measurements[2]), {0.5, 4, 16.5, 0, 4});
 }
 
+TEST_CASE("on several hosts the bound is what gradients and the cable allow") {
+  TrainingReport report = training_example();
+  TrainingResult& result = report.results[1];
+  CHECK_FALSE(network_bound(result));
+  CHECK_FALSE(network_use(result, result.measurements[1]));
+  result.network = {.hosts = 2, .rate_mbit = 800, .delay_ms = 1};  // 100 KB take a ms
+  result.gradient_bytes = {300'000, 1'000'000, 200'000};
+  result.measurements[0].gradients_ready = {8 * kMs, 7 * kMs, 4 * kMs};
+  // From the first gradient on the cable has 1.5 MB, from the second 1.3 MB.
+  CHECK(network_bound(result).value() == Approx((7 + 13 + 1) * kMs));
+  result.gradient_bytes = {300'000, 10'000, 2'000'000};
+  CHECK(network_bound(result).value() == Approx((4 + 23.1 + 1) * kMs));
+  result.gradient_bytes = {0, 0, 0};
+  CHECK(network_bound(result).value() == Approx(9 * kMs));
+  // Of 5 ms on the cable a step of 12.5 ms waits for 3.25.
+  result.measurements[1].sent_bytes = 500'000;
+  const auto use = network_use(result, result.measurements[1]);
+  CHECK(use.value().cable == Approx(5 * kMs));
+  CHECK(use.value().hidden == Approx(1.75 * kMs));
+  CHECK(result_text(result).find("1000000 parameters, 2 replicas of 64 samples on 2 hosts, "
+                                 "800 Mbit/s, 1 ms away; floor ") != std::string::npos);
+}
+
 TEST_CASE("efficiency compares with one replica of the same turns") {
   const TrainingReport report = training_example();
   const TrainingResult& two = report.results[1];

@@ -59,6 +59,17 @@ TEST_CASE("a queue's calls have the results of those that return when they are d
   }
 }
 
+TEST_CASE("a queue's calls overlap also where replicas take turns in a worker") {
+  for (const std::int64_t workers : {2, 3}) {
+    for (int again = 0; again < 5; ++again) {
+      const Ended ended = launched([=] { check_started(true, true); },
+                                   {.replicas = 5, .workers = workers, .backend = Backend::gloo});
+      INFO(ended.err);
+      CHECK(ended.status == 0);
+    }
+  }
+}
+
 TEST_CASE("a replica that is lost ends all calls of a queue") {
   const Ended ended = launched(
       [] {

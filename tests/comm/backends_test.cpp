@@ -210,3 +210,26 @@ TEST_CASE("every byte that is moved is the same over each backend", "[communicat
     };
   });
 }
+
+// So that messages, rounds or bytes cost nothing or more than all else: each kind of schedule is
+// the cheapest for one.
+TEST_CASE("the bits do not depend on how fast the links are", "[communicator][tcp]") {
+  const std::vector<comm::LinkSpeed> speeds{{0, 1e15}, {0, 1e5}, {1, 1e15}, {1, 1e5}, {0, 1e9}};
+  testing::Sample sample("links");
+  for (const int replicas : {2, 3, 4, 5, 6, 7, 8, 9, 13}) {
+    const auto of = reductions(replicas);
+    for (const comm::LinkSpeed& speed : speeds) {
+      INFO(replicas << " replicas, " << speed.latency << " s, " << speed.bytes_per_second
+                    << " B/s");
+      if (!sample.next()) continue;
+      CHECK_NOTHROW(in_threads(Backend::tcp, replicas, [&](comm::Communicator& group) {
+        group.set_link_speed(speed);
+        for (const Reduction& reduction : of.all) check_reduction_of(group, of, reduction);
+        for (const std::size_t bytes : {std::size_t{1}, std::size_t{1003}, kLarge}) {
+          check_moves(group, of.inputs, bytes);
+        }
+        group.barrier();
+      }));
+    }
+  }
+}

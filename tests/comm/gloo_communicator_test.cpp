@@ -26,7 +26,7 @@ TEST_CASE("bytes on the wire are the optimum", "[gloo]") {
   INFO(name_of(backend));
   for (const std::uint64_t n : {1, 2, 3, 4, 5, 8}) {
     CHECK_NOTHROW(in_threads(backend, static_cast<int>(n), [&](comm::Communicator& group) {
-      const std::size_t count = 840 * 64;  // a multiple of every group's size
+      const std::size_t count = 840 * 1024;  // a multiple of every group's size
       const std::uint64_t size = count * sizeof(float);
       Words words(count);
       Words part(count / n);
@@ -43,7 +43,7 @@ TEST_CASE("bytes on the wire are the optimum", "[gloo]") {
       group.all_reduce(bytes(words), bytes(words), reduce::ElementType::float32,
                        reduce::ReduceOp::sum);
       expect(sent() == 2 * (n - 1) * size / n, "all_reduce sends 2 (N-1)/N");
-      expect(waited() == (n == 1 ? 0 : 2), "all_reduce takes two rounds");
+      expect(waited() == (n == 1 ? 0 : 2), "a large all_reduce takes two rounds");
       group.reduce_scatter(bytes(words), bytes(part), reduce::ElementType::float32,
                            reduce::ReduceOp::sum);
       expect(sent() == (n - 1) * size / n, "reduce_scatter sends (N-1)/N");

@@ -53,8 +53,8 @@ class Connections {
         memories_.at(host), std::make_shared<comm::PrefixedStore>(store, str("host/", host, "/")),
         rank - before, here, options);
     if (backend_ == Backend::shared) return local;
-    return comm::join_hosts(std::move(local), comm::connect_gloo(store, rank, replicas(), options),
-                            host_of_);
+    return comm::join_hosts(
+        std::move(local), comm::connect_tcp(store, rank, replicas(), network(), options), host_of_);
   }
 
  private:

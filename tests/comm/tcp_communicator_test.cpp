@@ -173,6 +173,46 @@ TEST_CASE("a connection is made when a group needs it first", "[tcp]") {
   CHECK_THROWS_AS((void)store->get("address/0", 0ms), Timeout);
 }
 
+class CountingStore final : public comm::Store {
+ public:
+  void set(const std::string& key, const std::string& value) override {
+    ++keys;
+    store_.set(key, value);
+  }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    return store_.get(key, timeout);
+  }
+  std::atomic<int> keys{0};
+
+ private:
+  comm::MemoryStore store_;
+};
+
+// The figures are those of connect_tcp()'s comment.
+TEST_CASE("keys and connections grow with what the schedules need", "[tcp]") {
+  const std::vector<std::pair<int, std::uint64_t>> counts{{2, 1},  {4, 3},   {8, 7},
+                                                          {16, 6}, {32, 10}, {64, 15}};
+  for (const auto& [count, connections] : counts) {
+    const auto store = std::make_shared<CountingStore>();
+    std::vector<std::shared_ptr<Communicator>> all;
+    for (int rank = 0; rank < count; ++rank) {
+      all.push_back(comm::connect_tcp(store, rank, count, network()));
+    }
+    for (const std::size_t words : {std::size_t{256}, std::size_t{1} << 19}) {
+      const Words expected = sum_of(everyone(count), words);
+      std::vector<std::future<void>> done;
+      for (const auto& each : all) {
+        done.push_back(in_background([&] {
+          expect(same(summed(*each, values_of(each->rank(), words)), expected), "the sum");
+        }));
+      }
+      for (auto& each : done) each.get();
+    }
+    for (const auto& each : all) CHECK(each->ledger().connections == connections);
+    CHECK(store->keys == count);
+  }
+}
+
 TEST_CASE("both ends may begin a connection at once", "[tcp]") {
   for (int round = 0; round < 30; ++round) {
     Replicas replicas(4);

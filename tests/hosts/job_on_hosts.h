@@ -10,9 +10,9 @@
 
 #include <sys/types.h>
 
-#include "tests/hosts/test_network.h"
 #include "tests/support/child_program.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_network.h"
 #include "tests/train/train_program.h"
 
 namespace lockstep::testing {

@@ -1,4 +1,4 @@
-#include "tests/hosts/test_network.h"
+#include "tests/support/test_network.h"
 
 #include <algorithm>
 #include <array>

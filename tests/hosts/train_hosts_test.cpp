@@ -17,8 +17,8 @@
 #include "tests/catch.h"
 #include "tests/hosts/job_on_hosts.h"
 #include "tests/hosts/sockets.h"
-#include "tests/hosts/test_network.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_network.h"
 #include "tests/train/train_program.h"
 
 using namespace lockstep;
@@ -146,6 +146,7 @@ TEST_CASE("a job has the same parameters on several hosts as on one, at all stag
       {.hosts = 3, .replicas = 6, .host_replicas = {1, 4, 1}},
       {.hosts = 2, .replicas = 6, .flags = {"--workers", "2"}},
       {.hosts = 2, .replicas = 4, .flags = {"--interface", "eth0"}},
+      {.hosts = 2, .replicas = 4, .flags = set("parallel.bucket_mb=auto")},
   };
   std::map<std::size_t, Result> expected;  // by the number of replicas
   for (const Layout& layout : layouts) {

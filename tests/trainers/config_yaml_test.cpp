@@ -48,10 +48,11 @@ class RandomConfig {
     config.launch.threads_per_replica = static_cast<std::int64_t>(below(1025));
     config.launch.timeout = std::chrono::milliseconds(1 + below(1000000000));
     config.zero.stage = static_cast<int>(below(4));
-    config.zero.bucket_mb = unit() * 1e6;
+    if (coin()) config.zero.bucket_mb = unit() * 1e6;
     config.zero.overlap = static_cast<Overlap>(below(3));
     config.zero.compression = static_cast<Compression>(below(2));
     config.zero.reduce_every_microbatch = coin();
+    config.launch.hosts.link = pick({"auto", "0.21 ms, 117 MB/s"});
     config.launch.hosts.allow_mixed = coin();
     if (coin()) {
       config.trainer.epochs.reset();
@@ -162,9 +163,10 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  backend: auto\n"
         "  threads_per_replica: 0\n"
         "  timeout_s: 60\n"
+        "  link: auto\n"
         "  allow_mixed: false\n"
         "  zero_stage: 0\n"
-        "  bucket_mb: 25\n"
+        "  bucket_mb: auto\n"
         "  overlap: auto\n"
         "  compression: none\n"
         "  reduce_every_microbatch: false\n"

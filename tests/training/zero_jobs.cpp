@@ -62,12 +62,13 @@ Parameters trained_in_pmap(std::int64_t replicas, ZeroOptions options, std::int6
   return result;
 }
 
-Parameters trained_in_job(const LaunchOptions& launch_options, const ZeroOptions& options) {
+Parameters trained_in_job(const LaunchOptions& launch_options, const ZeroOptions& options,
+                          std::int64_t large) {
   std::mutex mutex;
   Parameters result;
   const int status = launch(
       [&] {
-        Parameters own = trained(options, 37);
+        Parameters own = trained(options, large);
         const std::lock_guard lock(mutex);
         if (axis_index("data") == 0) result = std::move(own);
       },

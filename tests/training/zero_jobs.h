@@ -31,7 +31,7 @@ StepReport train_step(ZeroTrainer& trainer, OddModel& model, std::int64_t step,
                                          std::int64_t large = 37);
 /// and the same as threads of a job.
 [[nodiscard]] Parameters trained_in_job(const LaunchOptions& launch_options,
-                                        const ZeroOptions& options);
+                                        const ZeroOptions& options, std::int64_t large = 37);
 
 /// A job in threads.
 [[nodiscard]] LaunchOptions threads(std::int64_t replicas, Backend backend);

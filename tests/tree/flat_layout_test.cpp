@@ -91,8 +91,30 @@ TEST_CASE("shards cover a bucket, and no block of a tensor is cut") {
 
 TEST_CASE("a layout's numbers are checked") {
   CHECK_THROWS_WITH(tree::FlatLayout({{1, at::kFloat}}, {0}, 0, 1),
-                    ContainsSubstring("bucket_bytes is 0, shards 1; both must be at least 1"));
+                    ContainsSubstring("buckets of 0 bytes, the first and last of 0, for 1 shard"));
+  CHECK_THROWS_AS(tree::FlatLayout({{1, at::kFloat}}, {0}, {1, 2}, 1), ValueError);
   CHECK_THROWS_AS(tree::FlatLayout({{1, at::kFloat}}, {0}, 1, 0), ValueError);
   CHECK_THROWS_AS(tree::FlatLayout({{1, at::kFloat}}, {}, 1, 1), ValueError);
   CHECK_THROWS_AS(tree::FlatLayout({{-1, at::kFloat}}, {0}, 1, 1), ValueError);
+}
+
+TEST_CASE("the first and the last bucket of a layout may be smaller than those between") {
+  const auto buckets_of = [](const std::vector<std::int64_t>& sizes) {
+    std::vector<tree::FlatItem> items;
+    for (const std::int64_t size : sizes) items.push_back({64 * size, at::kFloat});
+    const std::int64_t unit = 64 * 4;
+    const tree::FlatLayout layout(items, in_order(items.size()), {4 * unit, 2 * unit}, 1);
+    std::vector<std::vector<std::size_t>> found;
+    for (const tree::FlatBucket& bucket : layout.buckets()) found.push_back(bucket.items);
+    return found;
+  };
+  using Buckets = std::vector<std::vector<std::size_t>>;
+  CHECK(buckets_of({1, 1, 1, 1, 1, 1, 1, 1, 1}) == Buckets{{0, 1}, {2, 3, 4, 5}, {6}, {7, 8}});
+  CHECK(buckets_of({1, 1}) == Buckets{{0, 1}});
+  CHECK(buckets_of({1, 1, 1}) == Buckets{{0}, {1, 2}});
+  CHECK(buckets_of({9}) == Buckets{{0}});
+  // A tensor is never cut.
+  CHECK(buckets_of({1, 9, 1, 1}) == Buckets{{0}, {1}, {2, 3}});
+  CHECK(buckets_of({1, 9, 9}) == Buckets{{0}, {1}, {2}});
+  CHECK(buckets_of({1, 9, 1, 9}) == Buckets{{0}, {1}, {2}, {3}});
 }

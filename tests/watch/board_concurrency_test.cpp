@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -238,4 +239,25 @@ TEST_CASE("replicas in step are never said to be out of it", "[board]") {
   CHECK(program.verdicts() ==
         std::vector<std::string>(kReplicas - 1,
                                  "replica 4 has returned while replicas 0, 1, 2 and 3 called all"));
+}
+
+TEST_CASE("a settled verdict names a member that arrives while the board is read", "[board]") {
+  int wrong = 0;
+  for (int i = 0; i < 3000; ++i) {
+    watch::Board board(1);
+    const std::array<watch::GroupMember, 3> members = {
+        watch::GroupMember{.id = 1}, watch::GroupMember{.id = 2}, watch::GroupMember{.id = 3}};
+    const auto first = board.take_seat(0, 1, 0, "0");
+    const auto second = board.take_seat(0, 2, 0, "1");
+    const auto third = board.take_seat(0, 3, 0, "2");
+    const auto group = board.group(0, 5, members);
+    first->start(*group, 0, call_of("all"));
+    third->returned();
+    std::thread late([&] { second->start(*group, 1, call_of("all")); });
+    std::optional<watch::Board::Verdict> verdict;
+    while (!verdict) verdict = board.examine(*first, /*settled_only=*/true);
+    late.join();
+    wrong += verdict->text == "replica 2 has returned while replicas 0 and 1 called all" ? 0 : 1;
+  }
+  CHECK(wrong == 0);
 }

@@ -7,6 +7,7 @@
 
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
+#include "trainers/bench/hosts.h"
 #include "trainers/bench/measurements.h"
 #include "trainers/bench/measuring/machine.h"
 #include "trainers/bench/measuring/measure.h"
@@ -39,8 +40,7 @@ void note_once(OperationResult& result, const std::string& note) {
   if (std::ranges::count(result.notes, note) == 0) result.notes.push_back(note);
 }
 
-void measure_size(const Crew& crew, std::int64_t bytes, std::int64_t repetitions,
-                  OperationResult& result) {
+void measure_size(const Crew& crew, std::int64_t bytes, const Pace& pace, OperationResult& result) {
   const std::int64_t needed = memory_needed(crew.size(), result.replicas, bytes);
   const auto available = static_cast<std::int64_t>(available_memory());
   if (needed > available) {
@@ -49,7 +49,6 @@ void measure_size(const Crew& crew, std::int64_t bytes, std::int64_t repetitions
                           " MiB are free; --systems picks fewer"));
     return;
   }
-  const Pace pace{.repetitions = repetitions};
   result.sizes.push_back({bytes, measure(crew, name_of(result.operation), bytes, pace)});
   for (const Measurement& measurement : result.sizes.back().measurements) {
     if (!measurement.note.empty())
@@ -61,8 +60,14 @@ void measure_size(const Crew& crew, std::int64_t bytes, std::int64_t repetitions
 
 void run_collectives(const Options& options) {
   const Workplace workplace;
-  const auto [systems, left_out] = find_contestants(
-      workplace, options, collective_systems(options.launch), {"c10d", "openmpi", "jax"});
+  const Hosts hosts(options);
+  const bool one_host = options.hosts == 1;
+  const auto [found, left_out] =
+      one_host ? find_contestants(workplace, options, collective_systems(options.launch),
+                                  {"c10d", "openmpi", "jax"})
+               : find_contestants(workplace, options, collective_systems_on_hosts(options.hosts),
+                                  {"c10d"});
+  const std::vector<System> systems = hosts.spread(found);
   CollectivesReport report{.heading = heading_of(systems, left_out)};
   std::cout << heading_text(report.heading) << std::endl;
   const ProgressLine progress;
@@ -70,14 +75,17 @@ void run_collectives(const Options& options) {
     const std::string on_replicas = counted(replicas, "replica");
     progress.show(str("starting ", counted(std::ssize(systems), "system"), " of ", on_replicas));
     const MemoryBandwidth limit =
-        measure_memory_bandwidth(std::min(replicas, report.heading.machine.cores));
+        one_host ? measure_memory_bandwidth(std::min(replicas, report.heading.machine.cores))
+                 : MemoryBandwidth{};
     Crew crew(workplace, systems, replicas);
     for (const Operation operation : options.operations) {
-      OperationResult& result = report.results.emplace_back(
-          OperationResult{.operation = operation, .replicas = replicas, .limit = limit});
+      OperationResult& result = report.results.emplace_back(OperationResult{
+          .operation = operation, .replicas = replicas, .limit = limit, .network = hosts.facts()});
       for (const std::int64_t bytes : usable_sizes(options.sizes, operation, replicas)) {
         progress.show(str(name_of(operation), ", ", on_replicas, ", ", size_text(bytes)));
-        measure_size(crew, bytes, options.repetitions, result);
+        measure_size(crew, bytes,
+                     {.repetitions = options.repetitions, .sent_bytes = hosts.sent_bytes()},
+                     result);
       }
       progress.clear();
       std::cout << result_text(report, result) << std::flush;

@@ -20,16 +20,20 @@ using Words = std::vector<std::string>;
 
 // The rules of values, one function a kind: each takes the text, or says what is wrong with it.
 
-std::function<std::int64_t(const std::string&)> count_up_to(std::int64_t high) {
-  return [high](const std::string& text) {
+std::function<std::int64_t(const std::string&)> count_between(std::int64_t low, std::int64_t high) {
+  return [low, high](const std::string& text) {
     std::int64_t number = 0;
     const char* const end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data(), end, number);
-    if (error != std::errc() || rest != end || number < 1 || number > high) {
-      throw ValueError(str("'", text, "' is no whole number from 1 to ", high));
+    if (error != std::errc() || rest != end || number < low || number > high) {
+      throw ValueError(str("'", text, "' is no whole number from ", low, " to ", high));
     }
     return number;
   };
+}
+
+std::function<std::int64_t(const std::string&)> count_up_to(std::int64_t high) {
+  return count_between(1, high);
 }
 
 std::function<std::string(const std::string&)> one_of(const Words& known) {
@@ -173,6 +177,9 @@ const std::vector<Flag>& all_flags() {
       {"--stages", {"training"}, list(&Options::stages, stage)},
       {"--batch", {"training"}, value(&Options::batch, count_up_to(4096))},
       {"--launch", drawn, list(&Options::launch, launch_mode)},
+      {"--hosts", drawn, value(&Options::hosts, count_up_to(16))},
+      {"--rate-mbit", drawn, value(&Options::rate_mbit, count_between(0, 100'000))},
+      {"--delay-ms", drawn, value(&Options::delay_ms, count_between(0, 1000))},
       {"--plot", drawn, value(&Options::plot, output_file)},
       {"--parameters", {"checkpoint"}, value(&Options::parameters, parameter_count)},
       {"--folders", {"checkpoint"}, list(&Options::folders, output_folder)},
@@ -185,6 +192,39 @@ std::string text_for(const std::string& flag) {
   return flag == "--help"      ? help_text()
          : flag == "--version" ? "lockstep " LOCKSTEP_VERSION "\n"
                                : "";
+}
+
+// What depends on the measurement, and on the number of hosts.
+void add_defaults(Options& options) {
+  const std::int64_t hosts = options.hosts;
+  const bool trains = options.measurement == "training";
+  if (options.replicas.empty()) {
+    if (options.measurement == "checkpoint") {
+      options.replicas = {2};
+    } else if (hosts > 1) {
+      options.replicas = trains ? std::vector{2 * hosts} : std::vector{hosts, 2 * hosts};
+    } else {
+      options.replicas =
+          trains ? std::vector<std::int64_t>{1, 2, 4} : std::vector<std::int64_t>{2, 4};
+    }
+  }
+  if (!options.measured.empty()) return;
+  options.measured = {"steps"};
+  if (hosts == 1) options.measured.emplace_back("launches");
+}
+
+// What several hosts can measure.
+void check_hosts(const Options& options) {
+  for (const std::int64_t replicas : options.replicas) {
+    if (replicas % options.hosts == 0) continue;
+    throw ValueError(
+        str("--replicas: ", replicas, " cannot be spread evenly over ", options.hosts, " hosts"));
+  }
+  if (std::ranges::count(options.measured, "launches") > 0)
+    throw ValueError("--measure: launches are those of one host");
+  if (options.launch != std::vector{LaunchMode::processes})
+    throw ValueError("--launch: on several hosts replicas are processes");
+  if (!options.plot.empty()) throw ValueError("--plot: there are no pictures of several hosts");
 }
 
 }  // namespace
@@ -202,8 +242,6 @@ Options parse_flags(int argc, const char* const* argv) {
                                        did_you_mean(options.measurement, measurements));
     throw ValueError(str(what, ": collectives, vdot, training or checkpoint; see bench --help"));
   }
-  if (options.measurement == "training") options.replicas = {1, 2, 4};
-  if (options.measurement == "checkpoint") options.replicas = {2};
 
   std::vector<Flag> flags;
   FlagNames names{"bench", {}, {"--help", "--version"}};
@@ -226,6 +264,8 @@ Options parse_flags(int argc, const char* const* argv) {
                 equals == std::string::npos ? argv[++i] : argument.substr(equals + 1));
     }
   }
+  add_defaults(options);
+  if (options.hosts > 1) check_hosts(options);
   std::sort(options.sizes.begin(), options.sizes.end());
   if (options.measurement == "training")
     std::sort(options.replicas.begin(), options.replicas.end());

@@ -22,10 +22,13 @@ struct Options {
   std::filesystem::path plot;    ///< empty: none
 
   // For collectives, training and checkpoint.
-  std::vector<std::int64_t> replicas{2, 4};
+  std::vector<std::int64_t> replicas;
 
   // For collectives and training.
   std::vector<LaunchMode> launch{LaunchMode::processes};
+  std::int64_t hosts = 1;         ///< over which each job's replicas are spread evenly
+  std::int64_t rate_mbit = 1000;  ///< of each host's cable, either way; 0: as fast as it goes
+  std::int64_t delay_ms = 0;      ///< from any host to any other, one way
 
   // For collectives.
   std::vector<Operation> operations{Operation::all_reduce, Operation::reduce_scatter,
@@ -34,7 +37,7 @@ struct Options {
                                   256 << 10, 1 << 20, 8 << 20, 64 << 20, 256 << 20};  ///< ascending
 
   // For training.
-  std::vector<std::string> measured{"steps", "launches"};
+  std::vector<std::string> measured;  ///< "steps", "launches"
   std::vector<std::string> models{"mlp", "cnn"};
   std::vector<std::int64_t> stages{0, 1, 2, 3};  ///< of ZeRO
   std::int64_t batch = 64;                       ///< samples a replica

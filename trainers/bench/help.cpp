@@ -24,6 +24,9 @@ Flags of bench collectives (bench vdot has --systems, --repetitions, --python an
                       system
   --json FILE         write all samples, and what is known of the machine and the systems
   --plot FILE.svg     draw time and bus bandwidth over size, a line a system, dashed for peers
+  --hosts N           spread each system's replicas over so many hosts: see "Several hosts"
+  --rate-mbit N       of each host's cable, either way; 0 for as fast as it goes (default: 1000)
+  --delay-ms N        from any host to any other, one way (default: 0)
 
 Flags of bench training, beside --systems, --repetitions, --python, --json and --plot:
   --measure LIST      steps, launches (default: both)
@@ -32,6 +35,7 @@ Flags of bench training, beside --systems, --repetitions, --python, --json and -
   --stages LIST       of ZeRO (default: all)
   --batch N           samples a replica (default: 64)
   --launch LIST       processes, threads, as above
+  --hosts N, --rate-mbit N, --delay-ms N: as above
 
 Flags of bench checkpoint, beside --systems, --repetitions, --python and --json:
   --parameters N      of the model, such as 5000 or 20M (default: 100M)
@@ -125,6 +129,20 @@ system saves, loads what it has saved, and removes it. Of the replicas the slowe
   as predicted_memory() says, with its part of pages that replicas share, and what loading takes on
   top.
 
+Several hosts, for collectives and training: --hosts makes namespaces of this machine, on one
+switch, which only root can do; they are gone in the end. Replicas are processes, by default 1 and 2
+on each host, in training 2. The hosts share the machine's cores.
+- Measured are Lockstep's symmetric, psum and stages, c10d, plain, ddp, zero, and in collectives
+  tcp: sockets between the hosts, on which each host sends the bytes that it must send in such an
+  operation, to the next host, in both directions at once. "times as fast" as tcp is the part of the
+  network's speed that is reached.
+- Bus bandwidth is of hosts, with N their number. "sent" has all headers, of one host.
+- Of a step, "communication" is exposed: training waits for it. "on cable" is what the cable takes
+  for the bytes that a host sends, in ms; "hidden" the part of it that is beside the other parts.
+- The bound of a step is the latest of all gradients: each is sent when it is ready, as "alone"
+  measures that, and after it those that are ready later, 2 (H-1)/H of their bytes at the cable's
+  rate. It has no headers, and no update. "x bound" is a step over it.
+
 Exit status: 0 done; 2 arguments; 3 a system failed; 1 any other error; 130 Ctrl-C; 143 SIGTERM.
 
 Examples:
@@ -132,6 +150,7 @@ Examples:
   bench vdot --python venv/bin/python
   bench training --python /usr/bin/python3,venv/bin/python --json training.json --plot training.svg
   bench checkpoint --python venv/bin/python --folders /tmp,/dev/shm --json checkpoint.json
+  bench training --hosts 2 --rate-mbit 100 --delay-ms 5 --python venv/bin/python
   bench collectives --operations all_reduce --sizes 1KiB,1MiB,64MiB --replicas 2 \
       --python /usr/bin/python3,venv/bin/python
 )";

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "framework/base/text.h"
+#include "trainers/bench/hosts.h"
 #include "trainers/bench/measurements.h"
 #include "trainers/bench/measuring/launches.h"
 #include "trainers/bench/measuring/machine.h"
@@ -21,9 +23,9 @@ namespace {
 constexpr std::int64_t kLaunches = 5;
 
 // Without others there is nothing to average, and a peer's step is its plain loop. With others,
-// and a core for each, efficiency compares them with one replica of the same turns.
+// and a core for each on one host, efficiency compares them with one replica of the same turns.
 std::vector<System> systems_for(const std::vector<System>& all, std::int64_t replicas,
-                                std::int64_t cores) {
+                                std::int64_t cores, const Hosts& hosts) {
   std::vector<System> systems;
   std::vector<System> singles;
   bool own = false;
@@ -38,6 +40,7 @@ std::vector<System> systems_for(const std::vector<System>& all, std::int64_t rep
     single.facts.label += kSingleSuffix;
     single.replicas = 1;
   }
+  if (hosts.facts().hosts > 1) return hosts.spread(systems);
   if (replicas > 1 && replicas <= cores)
     systems.insert(systems.end(), singles.begin(), singles.end());
   return systems;
@@ -45,18 +48,24 @@ std::vector<System> systems_for(const std::vector<System>& all, std::int64_t rep
 
 TrainingResult measure_steps(const Workplace& workplace, const std::vector<System>& systems,
                              const std::string& model, std::int64_t replicas,
-                             const Options& options, std::int64_t threads) {
-  TrainingResult result{.model = model,
-                        .parameters = parameters_of(model),
-                        .replicas = replicas,
-                        .batch = options.batch,
-                        .limit = measure_memory_bandwidth(threads)};
+                             const Options& options, std::int64_t threads, const Hosts& hosts) {
+  const std::vector<std::int64_t> parameters = parameters_of(model);
+  TrainingResult result{
+      .model = model,
+      .parameters = std::accumulate(parameters.begin(), parameters.end(), std::int64_t{0}),
+      .replicas = replicas,
+      .batch = options.batch,
+      .limit = measure_memory_bandwidth(threads),
+      .network = hosts.facts()};
+  for (const std::int64_t count : parameters)
+    result.gradient_bytes.push_back(count * static_cast<std::int64_t>(sizeof(float)));
   Crew crew(workplace, systems, replicas);  // of its own, so that peaks of memory are this case's
   result.measurements = measure(crew, model, options.batch,
                                 {.batch_seconds = 0.06,
                                  .repetitions = options.repetitions,
                                  .case_time = std::chrono::seconds(20),
-                                 .fewest = 7});
+                                 .fewest = 7,
+                                 .sent_bytes = hosts.sent_bytes()});
   for (std::size_t i = 0; i < crew.size(); ++i) result.measurements[i].memory = crew[i].memory();
   crew.finish();
   return result;
@@ -69,9 +78,11 @@ void run_training(const Options& options) {
     return std::ranges::count(options.measured, what) > 0;
   };
   const Workplace workplace;
-  const Contestants contestants =
-      find_contestants(workplace, options, training_systems(options.stages, options.launch),
-                       {"plain", "ddp", "zero", "torchrun"});
+  const Hosts hosts(options);
+  const Contestants contestants = find_contestants(
+      workplace, options, training_systems(options.stages, options.launch),
+      options.hosts == 1 ? std::vector<std::string>{"plain", "ddp", "zero", "torchrun"}
+                         : std::vector<std::string>{"plain", "ddp", "zero"});
   std::vector<System> trained;
   std::vector<System> launched;
   for (const System& system : contestants.systems) {
@@ -89,12 +100,12 @@ void run_training(const Options& options) {
   const std::int64_t cores = report.heading.machine.cores;
   for (const std::string& model : options.models) {
     for (const std::int64_t replicas : options.replicas) {
-      const std::vector<System> systems = systems_for(trained, replicas, cores);
+      const std::vector<System> systems = systems_for(trained, replicas, cores, hosts);
       if (systems.empty()) continue;
       progress.show(str(model, ": ", counted(std::ssize(systems), "system"), " of ",
                         counted(replicas, "replica")));
-      report.results.push_back(
-          measure_steps(workplace, systems, model, replicas, options, std::min(replicas, cores)));
+      report.results.push_back(measure_steps(workplace, systems, model, replicas, options,
+                                             std::min(replicas, cores), hosts));
       progress.clear();
       std::cout << result_text(report.results.back()) << std::flush;
     }

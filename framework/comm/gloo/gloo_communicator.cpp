@@ -382,19 +382,16 @@ class GlooMember final : public LocalMembers {
 
  private:
   // Messages go to the next replica first, so that not all send to the same one at once.
-  void exchange(std::uint64_t mark, const Outbox& out, Inbox& in, Scratch& scratch) override {
+  void transfer(std::uint64_t mark, std::span<const ConstBytes> sent,
+                std::span<const Bytes> received) override {
     std::vector<Message> messages;
     for (std::size_t step = 1; step < members_.size(); ++step) {
       const std::size_t place = (layout().own() + step) % members_.size();
-      for (const ConstBytes piece : out[place]) {
-        // Gloo takes a pointer to mutable bytes for both directions; a send only reads.
-        auto* const data = const_cast<std::byte*>(piece.data());
-        link_->add(messages, user_, world(place), false, data, piece.size());
-      }
-      for (Incoming& piece : in[place]) {
-        if (piece.data == nullptr) piece.data = scratch.take(piece.size).data();
-        link_->add(messages, user_, world(place), true, piece.data, piece.size);
-      }
+      const auto [out, in] = std::pair(sent[place], received[place]);
+      // Gloo takes a pointer to mutable bytes for both directions; a send only reads.
+      link_->add(messages, user_, world(place), false, const_cast<std::byte*>(out.data()),
+                 out.size());
+      link_->add(messages, user_, world(place), true, in.data(), in.size());
     }
     link_->exchange(user_, key_.fold(sequence_++).fold(mark).bits(), std::move(messages));
   }

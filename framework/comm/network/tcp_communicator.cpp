@@ -1,8 +1,10 @@
 #include "framework/comm/network/tcp_communicator.h"
 
+#include <algorithm>
 #include <deque>
 #include <exception>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -49,33 +51,33 @@ class TcpMember final : public LocalMembers {
     if (link_->cancellation()->cancel(reason)) link_->wake();
   }
   bool is_network() const noexcept override { return true; }
+  std::optional<LinkSpeed> link_speed() const override { return link_->speed(); }
+  void set_link_speed(const LinkSpeed& speed) override { link_->set_speed(speed); }
   const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
  private:
   // Messages go to the next replica first, so that not all send to the same one at once.
-  void exchange(std::uint64_t mark, const Outbox& out, Inbox& in, Scratch& scratch) override {
+  void transfer(std::uint64_t mark, std::span<const ConstBytes> sent,
+                std::span<const Bytes> received) override {
     const Key tag = key_.fold(sequence_++).fold(mark);
     std::deque<TcpMessage> messages;
-    const auto add = [&](std::size_t place, ConstBytes sent, Bytes received, bool is_received) {
-      const std::size_t bytes = is_received ? received.size() : sent.size();
-      if (bytes == 0) return;  // both sides leave it out
+    const auto add = [&](std::size_t place, ConstBytes out, Bytes in) {
+      const std::size_t bytes = std::max(out.size(), in.size());
+      if (bytes == 0) return;
       // Messages of different sizes never meet: replicas that are out of step wait instead of
       // reading each other's bytes as something else.
       messages.push_back({.peer = world(place),
-                          .is_received = is_received,
-                          .sent = sent,
-                          .received = received,
+                          .is_received = out.empty(),
+                          .sent = out,
+                          .received = in,
                           .group = key_.bits(),
                           .slot = tag.fold(bytes).bits(),
                           .wait = nullptr});
     };
     for (std::size_t step = 1; step < members_.size(); ++step) {
       const std::size_t place = (layout().own() + step) % members_.size();
-      for (const ConstBytes piece : out[place]) add(place, piece, {}, false);
-      for (Incoming& piece : in[place]) {
-        if (piece.data == nullptr) piece.data = scratch.take(piece.size).data();
-        add(place, {}, {piece.data, piece.size}, true);
-      }
+      add(place, sent[place], {});
+      add(place, {}, received[place]);
     }
     link_->exchange(user_, key_.bits(), messages);
   }

@@ -16,7 +16,16 @@ namespace lockstep::comm {
 /// CommError if the address can't be used.
 ///
 /// Only who knows the secret gets further than a greeting; what verbs send is neither encrypted nor
-/// signed. Verbs send as many bytes, in as many rounds, as connect_gloo() says.
+/// signed.
+///
+/// ScheduleChoice says what verbs send and in how many rounds, by set_link_speed(). Each replica
+/// publishes one key. It has a connection to each other one that schedules send it to, with
+/// kLoopback's speed and all-reduces of 1 KiB and 2 MiB so many (over links of long latency, where
+/// rounds cost more than messages, N - 1):
+///
+///   | replicas              | 2 | 4 | 8 | 16 | 32 | 64 |
+///   |-----------------------|---|---|---|----|----|----|
+///   | connections of each   | 1 | 3 | 7 | 6  | 10 | 15 |
 [[nodiscard]] std::shared_ptr<Communicator> connect_tcp(std::shared_ptr<Store> store, int rank,
                                                         int size, const NetworkOptions& network,
                                                         const ConnectOptions& options = {});

@@ -13,6 +13,7 @@
 
 #include "framework/base/bytes.h"
 #include "framework/base/descriptor.h"
+#include "framework/comm/link_speed.h"
 
 namespace lockstep::comm {
 
@@ -52,7 +53,7 @@ struct TcpMessage {
 /// The caller has a mutex for all of them.
 class TcpConnection {
  public:
-  static constexpr std::size_t kLargestSmall = std::size_t{64} << 10;
+  static constexpr std::size_t kLargestSmall = kSentAtOnce;
   static constexpr std::size_t kLargestPart = std::size_t{1} << 20;
   /// Of messages that nobody has posted for; when there are more, the connection is not read.
   static constexpr std::size_t kMostKept = std::size_t{16} << 20;

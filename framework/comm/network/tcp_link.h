@@ -50,6 +50,15 @@ class TcpLink {
   TcpLink& operator=(const TcpLink&) = delete;
 
   [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
+  /// What the callers say of it; nothing at first.
+  [[nodiscard]] std::optional<LinkSpeed> speed() const {
+    const std::lock_guard lock(speed_mutex_);
+    return speed_;
+  }
+  void set_speed(const LinkSpeed& speed) {
+    const std::lock_guard lock(speed_mutex_);
+    speed_ = speed;
+  }
   /// Cancelling this ends the messages of all groups, after wake().
   [[nodiscard]] const std::shared_ptr<Cancellation>& cancellation() const noexcept {
     return cancellation_;
@@ -105,6 +114,8 @@ class TcpLink {
   const ConnectOptions options_;
   const std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
   Ledger ledger_;
+  mutable std::mutex speed_mutex_;
+  std::optional<LinkSpeed> speed_;
 
   // Only the thread that sends and receives uses these.
   std::optional<Listener> listener_;

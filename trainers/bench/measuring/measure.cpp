@@ -25,19 +25,28 @@ std::int64_t calls_of_batch(Workers& workers, double batch_seconds) {
 // A system's batches, added up to a measurement in the end.
 struct Batches {
   Measurement measurement;
-  std::vector<std::vector<double>> parts{kStepPartNames.size()};
+  std::vector<std::vector<double>> parts{};
+  std::vector<double> sent{};
 
-  void add(const Ran& ran) {
+  void add(const Ran& ran, std::int64_t sent_bytes) {
     const auto calls = static_cast<double>(measurement.calls);
     measurement.samples.push_back(ran.seconds / calls);
-    for (std::size_t i = 0; i < ran.parts.size(); ++i) parts.at(i).push_back(ran.parts[i] / calls);
+    parts.resize(ran.parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) parts[i].push_back(ran.parts[i] / calls);
+    sent.push_back(static_cast<double>(sent_bytes) / calls);
   }
 
   [[nodiscard]] Measurement result() {
     measurement.seconds = quartiles(measurement.samples);
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (!parts[i].empty()) measurement.parts[i] = quartiles(parts[i]).median;
+      const double median = quartiles(parts[i]).median;
+      if (i < measurement.parts.size()) {
+        measurement.parts[i] = median;
+      } else {
+        measurement.gradients_ready.push_back(median);
+      }
     }
+    measurement.sent_bytes = quartiles(sent).median;
     return measurement;
   }
 };
@@ -53,6 +62,7 @@ std::vector<Measurement> measure(const Crew& systems, const std::string& operati
     measurement.note = systems[i].prepare(operation, amount);
     measurement.calls = calls_of_batch(systems[i], pace.batch_seconds);
   }
+  const auto sent_bytes = [&] { return pace.sent_bytes ? pace.sent_bytes() : 0; };
   const auto begin = std::chrono::steady_clock::now();
   const auto enough = [&](std::int64_t done) {
     if (pace.repetitions > 0) return done == pace.repetitions;
@@ -62,7 +72,9 @@ std::vector<Measurement> measure(const Crew& systems, const std::string& operati
   for (std::int64_t repetition = 0; !enough(repetition); ++repetition) {
     for (std::size_t i = 0; i < systems.size(); ++i) {
       const std::size_t turn = (i + static_cast<std::size_t>(repetition)) % systems.size();
-      all[turn].add(systems[turn].run(all[turn].measurement.calls));
+      const std::int64_t before = sent_bytes();
+      const Ran ran = systems[turn].run(all[turn].measurement.calls);
+      all[turn].add(ran, sent_bytes() - before);
     }
   }
   std::vector<Measurement> measurements;

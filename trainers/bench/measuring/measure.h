@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct Pace {
   std::chrono::seconds case_time{2};  ///< until so much has passed,
   std::int64_t fewest = 5;            ///< at least so many,
   std::int64_t most = 25;             ///< at most so many
+  /// Bytes that a host has sent so far; empty: nothing to count.
+  std::function<std::int64_t()> sent_bytes = {};
 };
 
 /// Measures an operation on all systems. Each repetition runs one batch of every system in turn,

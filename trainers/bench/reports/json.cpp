@@ -41,7 +41,10 @@ Json size_json(const OperationResult& result, const SizeResult& size) {
   const auto measured = [&](const Measurement& measurement) {
     Json json = measurement_json(measurement);
     json["bus_bytes_per_second"] = bus_bandwidth(result, size, measurement);
-    if (measurement.system.own) json["share_of_limit"] = share_of_limit(result, size, measurement);
+    if (result.network.hosts > 1) {
+      json["sent_bytes"] = measurement.sent_bytes;
+    } else if (measurement.system.own)
+      json["share_of_limit"] = share_of_limit(result, size, measurement);
     return json;
   };
   return {{"bytes", size.bytes},
@@ -49,12 +52,22 @@ Json size_json(const OperationResult& result, const SizeResult& size) {
           {"measurements", array_of(size.measurements, measured)}};
 }
 
+Json network_json(const NetworkFacts& network) {
+  return {{"hosts", network.hosts},
+          {"mbit_per_second", network.rate_mbit},
+          {"delay_ms", network.delay_ms}};
+}
+
 Json operation_json(const OperationResult& result) {
-  return {{"operation", name_of(result.operation)},
-          {"replicas", result.replicas},
-          {"limit", limit_json(result.limit)},
-          {"sizes", array_of(result.sizes, size_json, result)},
-          {"notes", result.notes}};
+  Json json{{"operation", name_of(result.operation)}, {"replicas", result.replicas}};
+  if (result.network.hosts > 1) {
+    json["network"] = network_json(result.network);
+  } else {
+    json["limit"] = limit_json(result.limit);
+  }
+  json["sizes"] = array_of(result.sizes, size_json, result);
+  json["notes"] = result.notes;
+  return json;
 }
 
 Json parts_json(const StepParts& parts) {
@@ -70,6 +83,12 @@ Json step_json(const TrainingResult& result, const Measurement& measurement) {
   json["exposed_parts"] = parts_json(exposed_parts(result, measurement));
   json["peak_bytes"] = measurement.memory.peak_bytes;
   json["host_bytes"] = measurement.memory.host_bytes;
+  if (result.network.hosts > 1) json["sent_bytes"] = measurement.sent_bytes;
+  if (const auto use = network_use(result, measurement)) {
+    json["cable_seconds"] = use->cable;
+    json["hidden_seconds"] = use->hidden;
+  }
+  if (!measurement.gradients_ready.empty()) json["gradients_ready"] = measurement.gradients_ready;
   const std::optional<Floor> floor = floor_of(result);
   if (floor && !is_reference(measurement))
     json["share_of_floor"] = floor->seconds() / measurement.seconds.median;
@@ -88,6 +107,8 @@ Json training_json(const TrainingResult& result) {
                      {"forward_and_backward", floor->compute},
                      {"update", floor->update}};
   }
+  if (result.network.hosts > 1) json["network"] = network_json(result.network);
+  if (const auto bound = network_bound(result)) json["bound_seconds"] = *bound;
   json["measurements"] = array_of(result.measurements, step_json, result);
   return json;
 }

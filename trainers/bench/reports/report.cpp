@@ -1,6 +1,8 @@
 #include "trainers/bench/reports/report.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "framework/base/errors.h"
 
@@ -29,6 +31,12 @@ std::string first_own_label(const TrainingResult& result) {
   return "";
 }
 
+// Of a host's cable.
+std::optional<double> bytes_per_second(const NetworkFacts& network) {
+  if (network.hosts == 1 || network.rate_mbit == 0) return std::nullopt;
+  return 1e6 / 8 * static_cast<double>(network.rate_mbit);
+}
+
 }  // namespace
 
 Quartiles quartiles(std::vector<double> samples) {
@@ -46,7 +54,8 @@ Quartiles quartiles(std::vector<double> samples) {
 
 double bus_bandwidth(const OperationResult& result, const SizeResult& size,
                      const Measurement& measurement) {
-  return bus_bytes(result.operation, result.replicas, size.bytes) / measurement.seconds.median;
+  const std::int64_t parties = result.network.hosts > 1 ? result.network.hosts : result.replicas;
+  return bus_bytes(result.operation, parties, size.bytes) / measurement.seconds.median;
 }
 
 double share_of_limit(const OperationResult& result, const SizeResult& size,
@@ -89,6 +98,35 @@ StepParts exposed_parts(const TrainingResult& result, const Measurement& measure
     parts[i] = own;
   }
   return parts;
+}
+
+std::optional<double> network_bound(const TrainingResult& result) {
+  const Measurement* const alone = find(result, kAlone);
+  const std::optional<double> speed = bytes_per_second(result.network);
+  if (alone == nullptr || !speed) return std::nullopt;
+  std::vector<std::size_t> last_first(result.gradient_bytes.size());
+  std::iota(last_first.begin(), last_first.end(), std::size_t{0});
+  const std::vector<double>& ready = alone->gradients_ready;
+  std::ranges::sort(last_first, std::greater{}, [&](std::size_t i) { return ready.at(i); });
+  double bound = floor_of(result)->seconds();
+  std::int64_t bytes = 0;
+  for (const std::size_t i : last_first) {
+    bytes += result.gradient_bytes[i];
+    const double sent = bus_bytes(Operation::all_reduce, result.network.hosts, bytes);
+    bound = std::max(
+        bound, ready[i] + sent / *speed + 1e-3 * static_cast<double>(result.network.delay_ms));
+  }
+  return bound;
+}
+
+std::optional<NetworkUse> network_use(const TrainingResult& result,
+                                      const Measurement& measurement) {
+  const std::optional<double> speed = bytes_per_second(result.network);
+  if (!speed) return std::nullopt;
+  const StepParts parts = exposed_parts(result, measurement);
+  const double exposed = parts[static_cast<std::size_t>(StepPart::communication)];
+  const double cable = measurement.sent_bytes / *speed;
+  return NetworkUse{.cable = cable, .hidden = std::clamp(cable - exposed, 0.0, cable)};
 }
 
 std::optional<double> efficiency(const TrainingResult& result, const Measurement& measurement) {

@@ -32,6 +32,13 @@ struct MemoryBandwidth {
   std::string how;              ///< the kind of copy that was the fastest
 };
 
+/// The network between the hosts over which replicas are spread.
+struct NetworkFacts {
+  std::int64_t hosts = 1;      ///< 1: there is none
+  std::int64_t rate_mbit = 0;  ///< of each host's cable, either way; 0: as fast as it goes
+  std::int64_t delay_ms = 0;   ///< from any host to any other, one way
+};
+
 /// A library in one mode of use.
 struct SystemFacts {
   std::string name;     ///< as --systems has it: "psum", "c10d"
@@ -82,6 +89,8 @@ struct Measurement {
   std::string note = {};             ///< what a reader should know of how it was done; mostly ""
   StepParts parts = {};              ///< of a training step: medians, as the replicas measured them
   ProcessMemory memory = {};         ///< of training
+  std::vector<double> gradients_ready = {};  ///< "alone": of each parameter, since the step's begin
+  double sent_bytes = 0;  ///< in a call by one of several hosts, with all headers
 };
 
 /// The beginning of every report.
@@ -101,7 +110,8 @@ struct SizeResult {
 struct OperationResult {
   Operation operation = Operation::all_reduce;
   std::int64_t replicas = 0;
-  MemoryBandwidth limit;  ///< of as many threads as replicas can run at once
+  MemoryBandwidth limit;  ///< of as many threads as replicas can run at once; of one host
+  NetworkFacts network = {};
   std::vector<SizeResult> sizes = {};
   std::vector<std::string> notes = {};  ///< what a reader should know of these figures
 };
@@ -128,6 +138,8 @@ struct TrainingResult {
   std::int64_t batch = 0;                      ///< samples a replica
   MemoryBandwidth limit;                       ///< of as many threads as replicas can run at once
   std::vector<Measurement> measurements = {};  ///< in the order of the report's systems
+  NetworkFacts network = {};
+  std::vector<std::int64_t> gradient_bytes = {};  ///< of each parameter
 };
 
 /// The results of `bench training`.
@@ -205,7 +217,8 @@ struct CheckpointReport {
 [[nodiscard]] double share_of_limit(const CheckpointResult& result,
                                     const PartsMeasurement& measurement);
 
-/// Bytes a second, as NCCL's tests count them; see bus_bytes().
+/// Bytes a second, as NCCL's tests count them; see bus_bytes(). On several hosts it is what each of
+/// them must send, and its replicas do not matter.
 [[nodiscard]] double bus_bandwidth(const OperationResult& result, const SizeResult& size,
                                    const Measurement& measurement);
 
@@ -241,6 +254,21 @@ struct Floor {
 /// "alone", peers from the plain loop of their version (zero: the replica's share of its update).
 /// Without such a measurement, the parts are as the replicas measured them.
 [[nodiscard]] StepParts exposed_parts(const TrainingResult& result, const Measurement& measurement);
+
+/// The least time of a step on several hosts: a host cannot send a gradient before it is ready, and
+/// sends 2 (H-1)/H of all of them at the rate of its cable; and no less than the floor. None
+/// without "alone", and where the network has no limit of rate.
+[[nodiscard]] std::optional<double> network_bound(const TrainingResult& result);
+
+/// Communication of a step on several hosts, in seconds.
+struct NetworkUse {
+  double cable = 0;   ///< what the host's cable takes for the bytes that the host has sent
+  double hidden = 0;  ///< of that, beside other parts of the step: the rest is exposed
+};
+
+/// None where the network has no limit of rate.
+[[nodiscard]] std::optional<NetworkUse> network_use(const TrainingResult& result,
+                                                    const Measurement& measurement);
 
 /// Weak scaling: the time of one replica divided by the time here, both from the same turns. One
 /// replica trains in Lockstep's first mode, or in the plain loop of a peer's version. None if the

@@ -66,6 +66,14 @@ std::string bandwidth_text(const MemoryBandwidth& limit) {
   return digits_text(limit.bytes_per_second * 1e-9) + " GB/s";
 }
 
+// " on 2 hosts, 1000 Mbit/s, 5 ms away"; "" for one host.
+std::string network_text(const NetworkFacts& network) {
+  if (network.hosts == 1) return "";
+  return str(" on ", network.hosts, " hosts, ",
+             network.rate_mbit == 0 ? "any rate" : str(network.rate_mbit, " Mbit/s"),
+             network.delay_ms == 0 ? "" : str(", ", network.delay_ms, " ms away"));
+}
+
 // A row a size, under the systems' labels; `cell` writes a measurement.
 template <typename Cell>
 std::string size_table(const std::string& title, const CollectivesReport& report,
@@ -115,11 +123,23 @@ std::string ratio_table(const std::vector<Measurement>& measurements) {
   return own.empty() || rows.size() == 1 ? "" : table_text(rows);
 }
 
+// Of several hosts: what is hidden and exposed of the communication, and how near steps are to the
+// bound.
+Row network_columns(const TrainingResult& result, const Measurement& measurement) {
+  const std::optional<NetworkUse> use = network_use(result, measurement);
+  const std::optional<double> bound = network_bound(result);
+  return {digits_text(measurement.sent_bytes / (1 << 20)), use ? digits_text(use->cable * 1e3) : "",
+          use ? digits_text(use->hidden * 1e3) : "",
+          bound ? digits_text(measurement.seconds.median / *bound) : ""};
+}
+
 std::string step_table(const TrainingResult& result) {
+  const bool on_hosts = result.network.hosts > 1;
   Rows rows{{"", "a step", "steps/s"}};
   rows[0].insert(rows[0].end(), kStepPartNames.begin(), kStepPartNames.end());
-  for (const char* const name : {"of floor", "efficiency", "peak MiB", "host MiB"})
-    rows[0].emplace_back(name);
+  const Row more = on_hosts ? Row{"sent MiB", "on cable", "hidden", "x bound"}
+                            : Row{"of floor", "efficiency", "peak MiB", "host MiB"};
+  rows[0].insert(rows[0].end(), more.begin(), more.end());
   const std::optional<Floor> floor = floor_of(result);
   for (const Measurement& measurement : result.measurements) {
     if (is_reference(measurement)) continue;
@@ -128,6 +148,11 @@ std::string step_table(const TrainingResult& result) {
         Row{measurement.system.label, spread_text(measurement.seconds), digits_text(1 / seconds)});
     for (const double part : exposed_parts(result, measurement))
       row.push_back(digits_text(part * 1e3));
+    if (on_hosts) {
+      const Row columns = network_columns(result, measurement);
+      row.insert(row.end(), columns.begin(), columns.end());
+      continue;
+    }
     const std::optional<double> scaling = efficiency(result, measurement);
     row.push_back(floor ? percent(floor->seconds() / seconds) : "");
     row.push_back(scaling ? percent(*scaling) : "");
@@ -197,12 +222,25 @@ std::string result_text(const CollectivesReport& report, const OperationResult& 
     if (!measurement.system.own || size.bytes < kFromHereOnShares) return rate;
     return str(rate, " (", percent(share_of_limit(result, size, measurement)), ")");
   };
+  const auto bus_mbit = [&](const SizeResult& size, const Measurement& measurement) {
+    return digits_text(bus_bandwidth(result, size, measurement) * 8e-6);
+  };
+  const auto sent = [](const SizeResult&, const Measurement& measurement) {
+    return digits_text(measurement.sent_bytes / (1 << 20));
+  };
   std::string text =
-      str("== ", name_of(result.operation), ", ", counted(result.replicas, "replica"),
-          "; limit: ", bandwidth_text(result.limit), " read and written by ",
-          counted(result.limit.threads, "thread"), ", ", result.limit.how, "\n\n");
-  text += size_table("time a call", report, result, time);
-  text += size_table("bus GB/s (of limit)", report, result, bandwidth);
+      str("== ", name_of(result.operation), ", ", counted(result.replicas, "replica"));
+  if (result.network.hosts > 1) {
+    text += network_text(result.network) + "\n\n";
+    text += size_table("time a call", report, result, time);
+    text += size_table("bus Mbit/s", report, result, bus_mbit);
+    text += size_table("MiB sent by a host", report, result, sent);
+  } else {
+    text += str("; limit: ", bandwidth_text(result.limit), " read and written by ",
+                counted(result.limit.threads, "thread"), ", ", result.limit.how, "\n\n");
+    text += size_table("time a call", report, result, time);
+    text += size_table("bus GB/s (of limit)", report, result, bandwidth);
+  }
   text += ratio_table(report, result);
   for (const std::string& note : result.notes) text += note + "\n";
   return result.notes.empty() ? text : text + "\n";
@@ -225,14 +263,16 @@ std::string vdot_text(const VdotReport& report) {
 }
 
 std::string result_text(const TrainingResult& result) {
-  std::string text =
-      str("== ", result.model, ", ", counted(result.parameters, "parameter"), ", ",
-          counted(result.replicas, "replica"), " of ", counted(result.batch, "sample"));
+  std::string text = str("== ", result.model, ", ", counted(result.parameters, "parameter"), ", ",
+                         counted(result.replicas, "replica"), " of ",
+                         counted(result.batch, "sample"), network_text(result.network));
   if (const std::optional<Floor> floor = floor_of(result)) {
     text += str("; floor ", time_text(floor->seconds()), ": ", time_text(floor->compute),
                 " forward and backward, ", time_text(floor->update), " update at ",
                 bandwidth_text(result.limit));
   }
+  if (const std::optional<double> bound = network_bound(result))
+    text += str("; bound ", time_text(*bound));
   text += "\n\n" + step_table(result) + ratio_table(result.measurements);
   const std::string notes = notes_text(result.measurements);
   return notes.empty() ? text : text + notes + "\n";

@@ -131,6 +131,19 @@ std::vector<System> collective_systems(const std::vector<LaunchMode>& modes) {
   return systems;
 }
 
+std::vector<System> collective_systems_on_hosts(std::int64_t hosts) {
+  std::vector<System> systems;
+  for (const char* const way : {"symmetric", "psum"}) {
+    systems.push_back(
+        own_system("collectives", way, way, LaunchMode::processes, replicas::libtorch_version()));
+  }
+  System& tcp = systems.emplace_back(own_system("collectives", kPlainTcp, kPlainTcp,
+                                                LaunchMode::processes, "both directions at once"));
+  tcp.facts.own = false;
+  tcp.replicas = hosts;
+  return systems;
+}
+
 std::unique_ptr<ReplicaTask> make_collective(const std::string& way) {
   if (way == "symmetric") return std::make_unique<SymmetricTensors>();
   return std::make_unique<OrdinaryTensors>();

@@ -1,12 +1,16 @@
 #include "trainers/bench/systems/own.h"
 
+#include <cstddef>
 #include <filesystem>
+#include <iterator>
+#include <sstream>
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/pmap.h"
+#include "trainers/bench/systems/plain_tcp.h"
 
 namespace lockstep::bench {
 namespace {
@@ -19,6 +23,14 @@ std::unique_ptr<ReplicaTask> make_task(const std::string& measurement, const std
   throw ValueError(str("bench worker: unknown measurement '", measurement, "'"));
 }
 
+// The parts of "a,b".
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
+  return parts;
+}
+
 }  // namespace
 
 System own_system(const std::string& measurement, const std::string& name, const std::string& way,
@@ -28,19 +40,34 @@ System own_system(const std::string& measurement, const std::string& name, const
                     .version = version,
                     .own = true},
           .programs = [=](std::int64_t replicas, const std::filesystem::path& folder) {
-            return std::vector<Program>{{{"/proc/self/exe", "worker", measurement, way,
-                                          name_of(mode), str(replicas), folder}}};
+            return std::vector<Program>{
+                {{kThisBinary, "worker", measurement, way, name_of(mode), str(replicas), folder}}};
           }};
 }
 
 int run_worker(const std::vector<std::string>& arguments) {
-  if (arguments.size() != 5) throw ValueError("bench worker is started by bench alone");
+  if (arguments.size() != 5 && arguments.size() != 8)
+    throw ValueError("bench worker is started by bench alone");
   const std::string& measurement = arguments[0];
   const std::string& way = arguments[1];
   const LaunchMode mode =
       arguments[2] == name_of(LaunchMode::threads) ? LaunchMode::threads : LaunchMode::processes;
   const std::int64_t replicas = std::stoll(arguments[3]);
   const std::filesystem::path folder = arguments[4];
+  HostOptions hosts;
+  if (arguments.size() == 8) {
+    const std::vector<std::string> addresses = parts_of(arguments[5]);
+    hosts = {.count = std::ssize(addresses),
+             .rank = std::stoll(arguments[6]),
+             .rendezvous = str(addresses[0], ":", arguments[7]),
+             .secret_file = folder / kSecret};
+    if (way == kPlainTcp) {
+      const auto task = make_plain_tcp(addresses, static_cast<std::size_t>(hosts.rank),
+                                       static_cast<std::uint16_t>(std::stoi(arguments[7])));
+      serve(*task, folder, hosts.rank);
+      return 0;
+    }
+  }
   set_quiet(true);
   if (measurement == "vdot") {  // a call of it is all replicas
     serve(*make_task(measurement, way), folder, 0);
@@ -56,7 +83,8 @@ int run_worker(const std::vector<std::string>& arguments) {
                           .mode = mode,
                           .backend = way == "gloo" ? Backend::gloo : Backend::automatic,
                           .axis_name = kAxis,
-                          .threads_per_replica = 1});
+                          .threads_per_replica = 1,
+                          .hosts = hosts});
 }
 
 }  // namespace lockstep::bench

@@ -12,13 +12,21 @@
 namespace lockstep::bench {
 
 // The systems that are this binary itself: the driver starts it as
-// `bench worker MEASUREMENT WAY processes|threads REPLICAS FOLDER`.
+// `bench worker MEASUREMENT WAY processes|threads REPLICAS FOLDER [ADDRESSES HOST PORT]`. The last
+// three are for one of several hosts: all of their addresses, its number, a port of the first one.
+// They share the secret in the folder.
+
+inline constexpr const char* kThisBinary = "/proc/self/exe";
+inline constexpr const char* kSecret = "secret";
+inline constexpr const char* kPlainTcp = "tcp";
 
 inline constexpr const char* kAxis = "replicas";  ///< over which the replicas of a worker talk
 
 /// Lockstep's ways to run collectives, each in those of `modes` that it can: in memory that the
 /// replicas share, on ordinary tensors, inside a pmap, over Gloo.
 [[nodiscard]] std::vector<System> collective_systems(const std::vector<LaunchMode>& modes);
+/// Those that can run on several hosts, and plain TCP between the hosts.
+[[nodiscard]] std::vector<System> collective_systems_on_hosts(std::int64_t hosts);
 [[nodiscard]] std::unique_ptr<ReplicaTask> make_collective(const std::string& way);
 
 /// The dot product of two arrays of 10,000,000 x 3 float32 values in 8 parts, by Lockstep's pmap
@@ -36,8 +44,8 @@ inline constexpr std::int64_t kVdotColumns = 3;
                                                    const std::vector<LaunchMode>& modes);
 [[nodiscard]] std::unique_ptr<ReplicaTask> make_training(const std::string& way);
 inline constexpr const char* kTrain = "train";  ///< the label of that binary
-/// The number of parameters of the model called `model`.
-[[nodiscard]] std::int64_t parameters_of(const std::string& model);
+/// The number of values in each parameter of the model called `model`.
+[[nodiscard]] std::vector<std::int64_t> parameters_of(const std::string& model);
 
 /// Lockstep's checkpoints: the state of ZeroTrainer at a stage, saved by CheckpointSaver and loaded
 /// by load_checkpoint(), both in the folder kCheckpoints of the environment. The operation is

@@ -93,7 +93,7 @@ class Training : public ReplicaTask {
   void barrier() override { psum_(token_, kAxis); }
 
   void call() override {
-    last_ = Clock::now();
+    began_ = last_ = Clock::now();
     const Batch batch = images_.next(batch_);
     lap(StepPart::data);
     begin_step();
@@ -118,6 +118,11 @@ class Training : public ReplicaTask {
   virtual void backward(const Tensor& value) = 0;
   virtual void update() = 0;
 
+  /// Since this step has begun.
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(Clock::now() - began_).count();
+  }
+
  private:
   using Clock = std::chrono::steady_clock;
 
@@ -131,6 +136,7 @@ class Training : public ReplicaTask {
   std::int64_t batch_ = 0;
   std::shared_ptr<Model> model_;
   Images images_{static_cast<std::uint64_t>(axis_index(kAxis))};
+  Clock::time_point began_;
   Clock::time_point last_;
   StepParts parts_{};
   Tensor loss_;
@@ -138,8 +144,17 @@ class Training : public ReplicaTask {
 };
 
 // The parts that a replica cannot do without: forward, backward into fresh gradients, and the
-// update of its share of as many values as the model has.
+// update of its share of as many values as the model has. Further parts are the times, from the
+// begin of the step, at which the gradient of each parameter is ready.
 class Alone : public Training {
+ public:
+  std::vector<double> parts() override {
+    std::vector<double> parts = Training::parts();
+    for (double& ready : ready_) parts.push_back(std::exchange(ready, 0));
+    return parts;
+  }
+
+ private:
   void train(Model& model) override {
     parameters_ = model.parameters();
     const Shard share = shard(count_of(model), axis_size(kAxis), axis_index(kAxis));
@@ -148,6 +163,10 @@ class Alone : public Training {
     for (std::size_t i = 0; i < optimizer_->state_tensors(); ++i)
       slice_.state.push_back(at::zeros({share.size}));
     step_ = 0;
+    ready_.assign(parameters_.size(), 0);
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      parameters_[i].register_hook([this, i](const Tensor&) { ready_[i] += seconds(); });
+    }
   }
   void begin_step() override {
     for (const Tensor& parameter : parameters_) parameter.mutable_grad().reset();
@@ -159,6 +178,7 @@ class Alone : public Training {
   std::unique_ptr<Optimizer> optimizer_ = make_optimizer(kAdam);
   OptimizerSlice slice_;
   std::int64_t step_ = 0;
+  std::vector<double> ready_;  // by parameter, sums over steps
 };
 
 // Synchronized training with Adam at a stage of ZeRO.
@@ -224,8 +244,10 @@ std::unique_ptr<ReplicaTask> make_training(const std::string& way) {
   return std::make_unique<Synchronized>(std::stoi(way.substr(std::string(kStage).size())));
 }
 
-std::int64_t parameters_of(const std::string& model) {
-  return count_of(*model_of(model));
+std::vector<std::int64_t> parameters_of(const std::string& model) {
+  std::vector<std::int64_t> counts;
+  for (const Tensor& parameter : model_of(model)->parameters()) counts.push_back(parameter.numel());
+  return counts;
 }
 
 }  // namespace lockstep::bench

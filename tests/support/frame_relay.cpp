@@ -1,4 +1,4 @@
-#include "tests/hosts/frame_relay.h"
+#include "tests/support/frame_relay.h"
 
 #include <array>
 #include <cerrno>

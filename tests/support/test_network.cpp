@@ -1,4 +1,4 @@
-#include "tests/hosts/test_network.h"
+#include "tests/support/test_network.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
-#include "tests/hosts/frame_relay.h"
+#include "tests/support/frame_relay.h"
 
 namespace lockstep::testing {
 namespace {
@@ -154,11 +154,13 @@ TestNetwork::Keeper TestNetwork::relay(std::chrono::milliseconds delay) const {
 }
 
 void TestNetwork::connect(const Options& options) {
-  // A burst of less than a packet as the kernel hands it on (64 KiB) is cut up by tbf.
+  // A burst of less than a packet as the kernel hands it on (64 KiB) is cut up by tbf, which makes
+  // a slow cable even. For a fast one that is work, which a network card would do.
+  const char* const burst = options.rate_mbit < 1000 ? "32kb" : "70kb";
   const auto limit = [&](const std::string& device) {
     return options.rate_mbit == 0 ? std::string()
                                   : str("tc qdisc add dev ", device, " root tbf rate ",
-                                        options.rate_mbit, "mbit burst 32kb latency 50ms\n");
+                                        options.rate_mbit, "mbit burst ", burst, " latency 50ms\n");
   };
   if (options.delay_ms > 0) {
     relay_ = relay(std::chrono::milliseconds(options.delay_ms));
@@ -232,6 +234,11 @@ void TestNetwork::unplug(std::size_t host) {
 void TestNetwork::plug(std::size_t host) {
   run_script(*switch_, str("ip link set port", host, " up"));
   wait_for_cable(host);
+}
+
+std::int64_t TestNetwork::sent_bytes(std::size_t host) const {
+  const pid_t keeper = hosts_.at(host)->pid();
+  return std::stoll(first_line(proc(keeper, "root/sys/class/net/eth0/statistics/tx_bytes")));
 }
 
 std::size_t TestNetwork::dropped(std::size_t host) const {

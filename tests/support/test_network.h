@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -53,6 +54,8 @@ class TestNetwork {
   void unplug(std::size_t host);
   void plug(std::size_t host);
 
+  /// How many bytes a host has sent so far, with all headers.
+  [[nodiscard]] std::int64_t sent_bytes(std::size_t host) const;
   /// How many packets to a host have been lost, with loss_percent.
   [[nodiscard]] std::size_t dropped(std::size_t host) const;
   /// What runs on a host.

@@ -1,0 +1,95 @@
+#include "framework/comm/link_speed.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <limits>
+#include <ostream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/base/bytes.h"
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/comm/communicator.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr int kSmallMessages = 8;
+// Messages grow until one takes so long, and so many latencies.
+constexpr double kLongEnough = 4e-3;
+constexpr double kManyLatencies = 4;
+constexpr std::size_t kFirst = std::size_t{64} << 10;
+constexpr std::size_t kLargest = std::size_t{4} << 20;
+
+// How long it takes, on average of some in a row, until `sent` has gone to the next replica and as
+// much has come from the one before. A single one may find that all has come before it began.
+double seconds_around(Communicator& group, int count, ConstBytes sent, Bytes received) {
+  const int next = (group.rank() + 1) % group.size();
+  const int before = (group.rank() + group.size() - 1) % group.size();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < count; ++i) group.permute(sent, next, received, before);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  return seconds.count() / count;
+}
+
+// The largest of all replicas' numbers.
+double most(Communicator& group, double own) {
+  std::vector<double> all(static_cast<std::size_t>(group.size()));
+  group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  return *std::ranges::max_element(all);
+}
+
+}  // namespace
+
+LinkSpeed LinkSpeed::parse(std::string_view text) {
+  double milliseconds = 0;
+  double megabytes = 0;
+  int end = 0;
+  const std::string whole(text);
+  const int count =
+      std::sscanf(whole.c_str(), "%lf ms, %lf MB/s%n", &milliseconds, &megabytes, &end);
+  constexpr double kMost = 1e9;
+  require(count == 2 && static_cast<std::size_t>(end) == whole.size() && milliseconds >= 0 &&
+              milliseconds <= kMost && megabytes > 0 && megabytes <= kMost,
+          "'", text, "' is no speed of a link, such as '0.21 ms, 117 MB/s'");
+  return {.latency = milliseconds * 1e-3, .bytes_per_second = megabytes * 1e6};
+}
+
+std::ostream& operator<<(std::ostream& out, const LinkSpeed& speed) {
+  const auto rounded = [](double number) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g", number);
+    return std::string(text);
+  };
+  return out << rounded(speed.latency * 1e3) << " ms, " << rounded(speed.bytes_per_second * 1e-6)
+             << " MB/s";
+}
+
+LinkSpeed measure_links(Communicator& group) {
+  require(group.size() > 1, "measure_links: a group of one has no links");
+  std::vector<std::byte> sent(kFirst);
+  std::vector<std::byte> received(kFirst);
+  double latency = std::numeric_limits<double>::max();
+  group.barrier();  // connects
+  for (int i = 0; i < 2; ++i) {
+    const double seconds = seconds_around(group, kSmallMessages, std::span(sent).first(1),
+                                          std::span(received).first(1));
+    latency = std::min(latency, most(group, seconds));
+  }
+  const double enough = std::max(kLongEnough, kManyLatencies * latency);
+  // A connection begins slowly: the last size goes again.
+  while (most(group, seconds_around(group, 1, sent, received)) < enough && sent.size() < kLargest) {
+    sent.resize(4 * sent.size());
+    received.resize(sent.size());
+  }
+  const double seconds = most(group, seconds_around(group, 2, sent, received));
+  const int latencies = sent.size() > kSentAtOnce ? 2 : 1;
+  // Where latencies vary, what remains could be nothing.
+  const double moving = std::max(seconds - latencies * latency, seconds / 4);
+  return {.latency = latency, .bytes_per_second = static_cast<double>(sent.size()) / moving};
+}
+
+}  // namespace lockstep::comm

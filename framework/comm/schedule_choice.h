@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "framework/comm/link_speed.h"
+#include "framework/comm/schedule.h"
+
+namespace lockstep::comm {
+
+/// The seconds that a schedule takes for a buffer of `bytes`, by the model of Thakur, Rabenseifner
+/// and Gropp, "Optimization of Collective Communication Operations in MPICH" (2005), and LogGP's
+/// cost of a message. A round takes as long as for the member with the most to do:
+///
+///   latency (twice, if messages do not go at once: kSentAtOnce)
+///   + messages × the processor's time for one
+///   + bytes / bandwidth, in the direction that has more
+///   + bytes that are added / the speed of adding
+class ScheduleCost {
+ public:
+  explicit ScheduleCost(const Schedule& schedule);
+  [[nodiscard]] double seconds(std::size_t bytes, const LinkSpeed& link) const;
+
+ private:
+  // Of one round, the most of a member. Shares of the buffer.
+  struct Load {
+    int messages = 0;
+    double moved = 0;
+    double added = 0;
+    double largest = 0;  // message
+  };
+  std::vector<Load> rounds_;
+};
+
+/// The schedules with which the members of a group do its verbs, and the cheapest of each for a
+/// size. All members choose alike. With N members and a buffer of S bytes (all_gather: S in the
+/// output; reduce_scatter: in the input), by schedules of one round:
+///
+///   | verb                        | bytes sent by each            | rounds |
+///   |-----------------------------|-------------------------------|--------|
+///   | all_reduce, barrier, whole  | (N-1) S                       | 1      |
+///   | all_reduce, in slices       | 2 (N-1)/N S                   | 2      |
+///   | reduce_scatter, all_gather  | (N-1)/N S                     | 1      |
+///   | broadcast, whole            | (N-1) S by the root           | 1      |
+///   | broadcast, in slices        | (N-1)/N S, by the root twice  | 2      |
+///
+/// With L levels a round they take log2(N) / L times as many rounds. Then of N-1 messages a round
+/// 2^L - 1 are left, and of N-1 connections as many a round; slices need as many bytes (for a power
+/// of two), and of whole buffers log2(N) / L × (2^L - 1) S are sent. Sums of half floats, which are
+/// rounded once, travel as the members' own inputs: they are added in one round.
+class ScheduleChoice {
+ public:
+  /// With `one_round_each` only schedules whose members exchange messages with all others at once.
+  ScheduleChoice(int members, const LinkSpeed& link, bool one_round_each = false);
+  [[nodiscard]] const LinkSpeed& link() const noexcept { return link_; }
+
+  /// Which schedules may be chosen: those that add in one round, that cut the buffer into slices,
+  /// or that do not cut it.
+  struct Limits {
+    bool complete = false;
+    bool sliced = false;
+    bool whole = false;
+  };
+  [[nodiscard]] const Schedule& all_reduce(std::size_t bytes, const Limits& limits) const;
+  [[nodiscard]] const Schedule& reduce_scatter(std::size_t bytes, const Limits& limits) const;
+  /// `bytes` are those of the output.
+  [[nodiscard]] const Schedule& all_gather(std::size_t bytes) const;
+  /// "an all-reduce of 1 KiB takes 1 round, one of more than 512 KiB takes 2"
+  [[nodiscard]] std::string text() const;
+  /// Its member 0 is the root.
+  [[nodiscard]] const Schedule& broadcast(std::size_t bytes) const;
+
+ private:
+  struct Candidate {
+    Schedule schedule;
+    ScheduleCost cost;
+  };
+  using Candidates = std::vector<Candidate>;
+  [[nodiscard]] const Schedule& cheapest(const Candidates& candidates, std::size_t bytes,
+                                         const Limits& limits) const;
+
+  LinkSpeed link_;
+  Candidates all_reduce_;
+  Candidates reduce_scatter_;
+  Candidates all_gather_;
+  Candidates broadcast_;
+};
+
+}  // namespace lockstep::comm

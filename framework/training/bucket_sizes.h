@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/axes/axis_names.h"
+#include "framework/collectives/axis_queue.h"
+#include "framework/training/averaging_options.h"
+#include "framework/tree/flat_layout.h"
+
+namespace lockstep::training {
+
+/// How many bytes of gradients travel together: option `bucket_mb`, if it has a value. Otherwise it
+/// depends on whether reductions overlap the backward.
+///
+/// If not (`link` is nullopt), buckets are of 25 MB: fewer calls cost less.
+///
+/// If they do, many buckets are good, since the link then has work as soon as the first gradients
+/// are there and little to do after the last: an eighth of the `bytes` of all gradients, and less
+/// for the first and the last bucket. But a call should cost little beside its bytes' time, at most
+/// a tenth, and padding for so many `shards` little beside the bytes: so there is a least size. It
+/// is a power of two, for measurements that differ a little to give one layout.
+[[nodiscard]] tree::BucketSizes bucket_sizes(std::optional<double> bucket_mb, std::int64_t bytes,
+                                             std::int64_t shards,
+                                             const std::optional<LinkCost>& link);
+
+/// What calls of this queue cost: measured, the same on all replicas. nullopt if they do not
+/// overlap anything. All replicas together.
+[[nodiscard]] std::optional<LinkCost> measured_cost(collectives::AxisQueue& queue,
+                                                    const AxisNames& axis_name);
+
+/// Bytes of the parameters' values.
+[[nodiscard]] std::int64_t bytes_of(const std::vector<at::Tensor>& parameters);
+
+}  // namespace lockstep::training

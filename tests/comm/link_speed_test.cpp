@@ -1,0 +1,60 @@
+#include "framework/comm/link_speed.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/comm/communicator.h"
+#include "framework/comm/host_members.h"
+#include "tests/catch.h"
+#include "tests/comm/replicas.h"
+#include "tests/comm/words.h"
+
+using namespace lockstep;
+using comm::LinkSpeed;
+using testing::Backend;
+using testing::expect;
+
+TEST_CASE("the speed of a link is a text, and the other way round", "[schedule]") {
+  CHECK(str(LinkSpeed{0.21e-3, 117e6}) == "0.21 ms, 117 MB/s");
+  CHECK(str(LinkSpeed{5e-3, 12.5e6}) == "5 ms, 12.5 MB/s");
+  CHECK(str(LinkSpeed{0, 2.3456e9}) == "0 ms, 2.35e+03 MB/s");
+  for (const std::string text : {"0.21 ms, 117 MB/s", "5 ms, 12.5 MB/s", "0 ms, 2.35e+03 MB/s"}) {
+    CHECK(str(LinkSpeed::parse(text)) == text);
+  }
+  for (const std::string text : {"", "auto", "1 ms", "1, 2", "1 ms, 0 MB/s", "-1 ms, 1 MB/s",
+                                 "1 ms, 1 MB/s.", "nan ms, 1 MB/s", "1 ms, inf MB/s"}) {
+    CHECK_THROWS_AS(LinkSpeed::parse(text), ValueError);
+  }
+}
+
+TEST_CASE("all replicas measure the same links", "[schedule][tcp]") {
+  for (const int replicas : {2, 3, 5}) {
+    CHECK_NOTHROW(testing::in_threads(Backend::tcp, replicas, [](comm::Communicator& group) {
+      expect(!group.link_speed(), "nobody has said it");
+      const LinkSpeed speed = comm::measure_links(group);
+      expect(speed.latency > 0 && speed.latency < 0.1, str("latency: ", speed));
+      expect(speed.bytes_per_second > 1e6 && speed.bytes_per_second < 1e12, str(speed));
+      std::vector<LinkSpeed> all(static_cast<std::size_t>(group.size()));
+      group.all_gather(std::as_bytes(std::span(&speed, 1)), std::as_writable_bytes(std::span(all)));
+      for (const LinkSpeed& other : all) expect(other == speed, "the same on all");
+    }));
+  }
+}
+
+TEST_CASE("groups that span hosts have the links that were measured or said", "[schedule][hosts]") {
+  for (const auto& known : {std::optional<LinkSpeed>(), std::optional<LinkSpeed>({1e-3, 1e6})}) {
+    const std::vector<int> hosts{0, 0, 1, 2, 2};
+    CHECK_NOTHROW(testing::in_threads_on(hosts, [&](comm::Communicator& world) {
+      comm::set_up_links(world, hosts, known);
+      expect(world.link_speed().has_value(), "it has one");
+      if (known) expect(world.link_speed() == known, "it was said");
+      const bool first = world.rank() < 2;
+      const auto group = world.subgroup(first ? std::vector<int>{0, 1} : std::vector<int>{2, 3, 4});
+      expect(group->link_speed() == (first ? std::nullopt : world.link_speed()), "a subgroup's");
+      world.barrier();
+    }));
+  }
+}

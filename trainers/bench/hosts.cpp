@@ -1,0 +1,104 @@
+#include "trainers/bench/hosts.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "tests/support/test_network.h"
+#include "trainers/bench/systems/own.h"
+
+namespace lockstep::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::TestNetwork;
+using Words = std::vector<std::string>;
+
+// Of host 0, one for each system: all run at the same time.
+int next_port() {
+  static int last = 29400;
+  return ++last;
+}
+
+// The secret of a job, which all of its hosts read.
+void write_secret(const fs::path& file) {
+  std::ofstream(file).close();
+  fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
+  std::random_device random;
+  std::ofstream out(file);
+  for (int i = 0; i < 64; ++i) out << "0123456789abcdef"[random() % 16];
+  if (!(out << std::endl)) throw Error(str("cannot write ", file.string()));
+}
+
+// Programs of one system, one for each host.
+std::vector<Program> one_a_host(const Program& program, std::size_t hosts) {
+  const int port = next_port();
+  Words addresses;
+  for (std::size_t host = 0; host < hosts; ++host) addresses.push_back(TestNetwork::address(host));
+  std::vector<Program> programs(hosts, program);
+  for (std::size_t host = 0; host < hosts; ++host) {
+    const Words place{join(addresses, ","), str(host), str(port)};
+    programs[host].arguments.insert(programs[host].arguments.end(), place.begin(), place.end());
+  }
+  return programs;
+}
+
+}  // namespace
+
+struct Hosts::Network {
+  explicit Network(const NetworkFacts& facts)
+      : hosts({.hosts = static_cast<std::size_t>(facts.hosts),
+               .rate_mbit = static_cast<int>(facts.rate_mbit),
+               .delay_ms = static_cast<int>(facts.delay_ms)}) {}
+
+  [[nodiscard]] System spread(const System& system) const {
+    System on_hosts = system;
+    on_hosts.programs = [this, system](std::int64_t replicas, const fs::path& folder) {
+      std::vector<Program> programs = system.programs(replicas, folder);
+      if (programs.size() == 1) programs = one_a_host(programs[0], hosts.size());
+      write_secret(folder / kSecret);
+      for (std::size_t i = 0; i < programs.size(); ++i) {
+        Words& words = programs[i].arguments;
+        if (words[0] == kThisBinary) words[0] = fs::read_symlink(kThisBinary);
+        words = hosts.command(i * hosts.size() / programs.size(), words, fs::current_path());
+        if (!system.facts.own) programs[i].environment["GLOO_SOCKET_IFNAME"] = "eth0";
+      }
+      return programs;
+    };
+    return on_hosts;
+  }
+
+  TestNetwork hosts;
+};
+
+Hosts::Hosts(const Options& options)
+    : facts_{.hosts = options.hosts, .rate_mbit = options.rate_mbit, .delay_ms = options.delay_ms} {
+  if (facts_.hosts == 1) return;
+  try {
+    network_ = std::make_unique<Network>(facts_);
+  } catch (const std::runtime_error& error) {
+    throw CommError(str("--hosts: ", error.what()));
+  }
+}
+
+Hosts::~Hosts() = default;
+
+std::vector<System> Hosts::spread(const std::vector<System>& systems) const {
+  if (!network_) return systems;
+  std::vector<System> on_hosts;
+  for (const System& system : systems) on_hosts.push_back(network_->spread(system));
+  return on_hosts;
+}
+
+std::function<std::int64_t()> Hosts::sent_bytes() const {
+  if (!network_) return nullptr;
+  return [this] { return network_->hosts.sent_bytes(0); };
+}
+
+}  // namespace lockstep::bench

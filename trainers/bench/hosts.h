@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "trainers/bench/flags.h"
+#include "trainers/bench/reports/report.h"
+#include "trainers/bench/systems/system.h"
+
+namespace lockstep::bench {
+
+/// Several hosts on this machine, as --hosts asks for: namespaces that end with this object. Needs
+/// root. Without --hosts it is this machine as it is, and changes nothing.
+class Hosts {
+ public:
+  /// CommError if they cannot be made.
+  explicit Hosts(const Options& options);
+  ~Hosts();
+  Hosts(const Hosts&) = delete;
+  Hosts& operator=(const Hosts&) = delete;
+
+  [[nodiscard]] const NetworkFacts& facts() const noexcept { return facts_; }
+
+  /// The same systems, with their replicas spread over the hosts.
+  [[nodiscard]] std::vector<System> spread(const std::vector<System>& systems) const;
+  /// What counts the bytes that host 0 has sent so far, with all headers; empty without --hosts.
+  [[nodiscard]] std::function<std::int64_t()> sent_bytes() const;
+
+ private:
+  struct Network;
+
+  NetworkFacts facts_;
+  std::unique_ptr<Network> network_;
+};
+
+}  // namespace lockstep::bench
