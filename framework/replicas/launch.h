@@ -93,7 +93,7 @@ struct LaunchOptions {
 ///        has then returned
 ///
 /// - **Failures.** The last thing on stderr is the root cause: which replica, its process, its exit
-///   status or signal and its last lines. The other replicas end within 2 seconds. A replica that
+///   status or signal and what it last wrote on stderr. The other replicas end within 2 seconds. A replica that
 ///   ends the program (exit(), a crash) ends the job as one that died. Throws ValueError for
 ///   options out of range, and for a call while another thread is in launch().
 /// - **Fewer workers.** With `workers` W < N replicas, each worker (a process, or threads) runs its

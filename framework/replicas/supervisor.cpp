@@ -62,7 +62,8 @@ void write_all(int descriptor, std::string_view text, const StopSignals& stop) {
 }
 
 // The last lines of a text as a terminal shows them: of a line that is written over (a progress
-// bar's) the last version, of long lines the beginning.
+// bar's) the last version, of long lines the beginning. Lockstep's own lines are left out: the cause
+// says what they would.
 class LastLines {
  public:
   void add(std::string_view text) {
@@ -79,7 +80,7 @@ class LastLines {
 
   [[nodiscard]] std::vector<std::string> lines() const {
     std::vector<std::string> lines(finished_.begin(), finished_.end());
-    if (!line_.empty()) lines.push_back(line_);
+    if (!line_.empty() && !is_own(line_)) lines.push_back(line_);
     if (lines.size() > kLines) lines.erase(lines.begin());
     return lines;
   }
@@ -88,8 +89,12 @@ class LastLines {
   static constexpr std::size_t kLines = 20;
   static constexpr std::size_t kMost = 2000;  // letters of a line
 
+  static bool is_own(std::string_view line) { return line.starts_with("lockstep: "); }
+
   void finish_line() {
-    finished_.push_back(std::exchange(line_, ""));
+    std::string line = std::exchange(line_, "");
+    if (is_own(line)) return;
+    finished_.push_back(std::move(line));
     if (finished_.size() > kLines) finished_.pop_front();
   }
 
