@@ -41,6 +41,7 @@ const Rule<double> kBeta{"at least 0 and less than 1",
                          [](double part) { return part >= 0 && part < 1; }};
 // A millisecond at least, and within 64 bits in any unit of time.
 const Rule<double> kTimeout = from_to(0.001, 1e6);
+const Rule<double> kStallWarning = from_to(0.0, 1e6);
 
 bool is_link(const std::string& text) {
   if (text == "auto") return true;
@@ -180,6 +181,8 @@ Keys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
        "math threads; 0: the host's cores / replicas, at least 1"},
       {"timeout_s", seconds(launch.timeout, kTimeout), "seconds that a replica waits for another",
        kMayChange},
+      {"stall_warn_s", seconds(launch.stall_warning, kStallWarning),
+       "seconds of a wait until a warning names the missing; 0: none", kMayChange},
       {"link", text(launch.hosts.link, kLink),
        "latency and bandwidth between hosts, which decide who sends what to whom; auto: measured",
        kMayChange},

@@ -33,6 +33,9 @@ constexpr milliseconds kHostsGrace{800};
 constexpr milliseconds kVerdictGrace{1600};
 constexpr milliseconds kFlush{500};
 
+// A snapshot and what stands around it in a message.
+static_assert(watch::Board::kSnapshot + 1024 <= comm::Link::kLongestMessage);
+
 // Messages are maps with "what". CBOR, so that any bytes may be in a text.
 std::string encode(const Json& message) {
   const std::vector<std::uint8_t> bytes = Json::to_cbor(message);
@@ -424,6 +427,7 @@ void Hosts::add_polled(std::vector<pollfd>& polled) const {
 
 void Hosts::progress() {
   for (const auto& peer : peers_) look_at(*peer);
+  want_snapshots();
   decide();
 }
 
@@ -434,6 +438,8 @@ void Hosts::look_at(Peer& peer) {
     while (const auto message = peer.link->receive()) hear(peer, *message);
     if (!peer.link->is_open()) problem = str(" is gone: ", peer.link->why_closed());
   } catch (const nlohmann::json::exception& error) {
+    problem = str(" says what no launcher of this version says: ", error.what());
+  } catch (const DataError& error) {
     problem = str(" says what no launcher of this version says: ", error.what());
   }
   if (problem.empty() || peer.report || verdict_) return;
@@ -471,6 +477,16 @@ void Hosts::hear(Peer& from, const std::string& text) {
   } else if (what == "ask") {
     asked_ = said.at("signal");
     if (own_ == 0) send_all(said, &from);
+  } else if (what == "look") {
+    hear_look(said, from);
+  } else if (what == "seen") {
+    hear_seen(said);
+  } else if (what == "stall") {
+    if (own_ != 0) {
+      log_warning(said.at("text").get<std::string>());
+    } else {
+      warn({said.at("key"), said.at("number"), said.at("times"), said.at("text")});
+    }
   } else if (what == "report") {
     from.report =
         HostVerdict{said.at("status"), said.at("text"), said.at("is_lost"), said.at("doubt")};
@@ -499,6 +515,78 @@ void Hosts::publish(const std::string& key, const std::string& value, const Peer
     if (peer.get() == from) continue;
     if (own_ != 0 || peer->wants.erase(key) > 0) send(*peer, message);
   }
+}
+
+void Hosts::share(watch::Board& board) {
+  board_ = &board;
+  for (const auto& [host, request] : std::exchange(looks_of_, {})) answer_look(host, request);
+}
+
+void Hosts::want_snapshots() {
+  if (board_ == nullptr) return;
+  const std::uint64_t wanted = board_->snapshots_wanted();
+  if (wanted == last_look_) return;
+  std::vector<std::size_t> at;
+  for (std::size_t host = 0; host < plan_->layout.hosts().size(); ++host) {
+    if (host != own_ && looks_at_.insert(host).second) at.push_back(host);
+  }
+  if (at.empty()) return;
+  last_look_ = wanted;
+  hear_look({{"what", "look"}, {"of", own_}, {"request", wanted}, {"at", at}}, *peers_[0]);
+}
+
+// Host 0 passes a request on to those whom it is for.
+void Hosts::hear_look(const Json& look, const Peer& from) {
+  const std::size_t of = look.at("of");
+  const std::uint64_t request = look.at("request");
+  if (own_ != 0 && of == own_) return send(from, look);
+  for (const std::size_t host : look.at("at").get<std::vector<std::size_t>>()) {
+    if (host == own_) {
+      answer_look(of, request);
+    } else if (own_ == 0) {
+      for (const auto& peer : peers_) {
+        if (peer->host == host) send(*peer, look);
+      }
+    }
+  }
+}
+
+void Hosts::answer_look(std::size_t host, std::uint64_t request) {
+  if (board_ == nullptr) return looks_of_.emplace_back(host, request), void();
+  const Shard here = plan_->layout.hosts()[own_].workers;
+  const Json seen{
+      {"what", "seen"},
+      {"by", own_},
+      {"for", host},
+      {"request", request},
+      {"snapshot", board_->snapshot(static_cast<int>(here.offset), static_cast<int>(here.size))}};
+  if (own_ == 0) return hear_seen(seen);
+  send(*peers_[0], seen);
+}
+
+// Host 0 passes an answer on to the host that it is for.
+void Hosts::hear_seen(const Json& seen) {
+  const std::size_t host = seen.at("for");
+  if (host == own_) {
+    looks_at_.erase(seen.at("by").get<std::size_t>());
+    if (board_ != nullptr) board_->show(seen.at("snapshot").get<std::string>(), seen.at("request"));
+    return;
+  }
+  for (const auto& peer : peers_) {
+    if (own_ == 0 && peer->host == host) send(*peer, seen);
+  }
+}
+
+void Hosts::warn(const Stall& stall) {
+  const Json message{{"what", "stall"},
+                     {"key", stall.key},
+                     {"number", stall.number},
+                     {"times", stall.times},
+                     {"text", stall.text}};
+  if (own_ != 0) return send(*peers_[0], message);
+  if (!stalls_.emplace(stall.key, stall.number, stall.times).second) return;
+  send_all(message);
+  log_warning(stall.text);
 }
 
 void Hosts::ask(int signal) {
@@ -572,6 +660,11 @@ void Hosts::send_all(const Json& message, const Peer* but) {
 void Hosts::begin_again(milliseconds timeout, const std::function<void()>& prepare) {
   ++run_;
   server_ = nullptr;
+  board_ = nullptr;
+  last_look_ = 0;
+  looks_at_.clear();
+  looks_of_.clear();
+  stalls_.clear();
   wanted_.clear();
   asked_ = 0;
   own_report_.reset();

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,8 @@
 #include "framework/comm/store.h"
 #include "framework/replicas/job_layout.h"
 #include "framework/replicas/launch.h"
+#include "framework/replicas/stall_watch.h"
+#include "framework/watch/board.h"
 
 namespace lockstep::replicas {
 
@@ -71,6 +74,10 @@ class Hosts {
   /// Makes `server` a store of all hosts, but for keys that begin with "local/".
   void serve(comm::StoreServer& server);
 
+  /// Makes `board` one of all hosts, until the run is over: asks the other hosts for snapshots when
+  /// it wants newer ones, with one request to a host under way, and answers theirs.
+  void share(watch::Board& board);
+
   /// Adds what to poll for, and goes on with what can be done now.
   void add_polled(std::vector<pollfd>& polled) const;
   void progress();
@@ -78,6 +85,9 @@ class Hosts {
   /// Tells the other hosts of a signal that asks replicas to end. The same from others: asked().
   void ask(int signal);
   [[nodiscard]] int asked() const noexcept { return asked_; }
+  /// Warns people on all hosts of a stall, with the same text: of a call's n-th finding by any host
+  /// the first.
+  void warn(const Stall& stall);
   /// Tells how this host's replicas have ended. The first failure counts.
   void report(const HostVerdict& own);
   /// How the job has ended, the same on all hosts: well if all hosts' replicas have, otherwise by
@@ -112,6 +122,10 @@ class Hosts {
   void send(const Peer& to, nlohmann::json message);
   void send_all(const nlohmann::json& message, const Peer* but = nullptr);
   void publish(const std::string& key, const std::string& value, const Peer* from);
+  void want_snapshots();
+  void answer_look(std::size_t host, std::uint64_t request);
+  void hear_look(const nlohmann::json& look, const Peer& from);
+  void hear_seen(const nlohmann::json& seen);
 
   std::size_t own_;
   std::int64_t run_ = 0;  // counts restarts; what is said of another run is not heard
@@ -123,6 +137,11 @@ class Hosts {
   std::optional<JobPlan> plan_;
   comm::StoreServer* server_ = nullptr;
   std::set<std::string> wanted_;  // keys for which host 0 was asked
+  watch::Board* board_ = nullptr;
+  std::uint64_t last_look_ = 0;     // the last request for snapshots
+  std::set<std::size_t> looks_at_;  // hosts that have not answered one yet
+  std::vector<std::pair<std::size_t, std::uint64_t>> looks_of_;     // others' that came too early
+  std::set<std::tuple<std::uint64_t, std::uint64_t, int>> stalls_;  // of host 0: told ones
   int asked_ = 0;
   std::optional<HostVerdict> own_report_;
   std::optional<Clock::time_point> first_failure_;

@@ -41,6 +41,7 @@
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/machine.h"
 #include "framework/replicas/replica_threads.h"
+#include "framework/replicas/stall_watch.h"
 #include "framework/replicas/stop_signals.h"
 #include "framework/replicas/supervisor.h"
 #include "framework/replicas/thread_ends.h"
@@ -77,6 +78,8 @@ void check_options(const LaunchOptions& options) {
           options.threads_per_replica, "; it must not be negative");
   require(options.timeout.count() > 0, "launch: timeout is ", options.timeout.count(),
           " ms; it must be positive");
+  require(options.stall_warning.count() >= 0, "launch: stall_warning is ",
+          options.stall_warning.count(), " ms; it must not be negative");
   require(options.max_restarts >= 0, "launch: max_restarts is ", options.max_restarts,
           "; it must not be negative");
   require(options.max_restarts == 0 || options.mode == LaunchMode::processes,
@@ -129,10 +132,15 @@ void announce(const LaunchOptions& options, const replicas::JobPlan& plan) {
   if (!library.warning.empty()) log_warning(library.warning);
 }
 
-// The time that a replica waits for those of other workers, all of which run one after another.
+// What a time that a replica waits is where it waits for other workers' replicas, which run one
+// after another.
+std::chrono::milliseconds in_turns(std::chrono::milliseconds time, const LaunchOptions& options,
+                                   const replicas::JobPlan& plan) {
+  return options.workers == 1 ? time : time * plan.layout.most_replicas_a_worker();
+}
+
 std::chrono::milliseconds patience_of(const LaunchOptions& options, const replicas::JobPlan& plan) {
-  return options.workers == 1 ? options.timeout
-                              : options.timeout * plan.layout.most_replicas_a_worker();
+  return in_turns(options.timeout, options, plan);
 }
 
 std::shared_ptr<comm::Communicator> make_communicator(
@@ -364,6 +372,12 @@ replicas::JobEnd run_processes(const ReplicaFunction& function, const LaunchOpti
   const auto count = static_cast<int>(options.workers);
   const Shard here = plan.layout.hosts()[hosts != nullptr ? hosts->own() : 0].workers;
   const Descriptor memory(comm::HostMemory::make_memory(count));
+  if (hosts != nullptr) {
+    comm::HostMemory(count, memory.get())
+        .board()
+        ->set_local(static_cast<int>(here.offset), static_cast<int>(here.size),
+                    static_cast<int>(options.replicas));
+  }
   comm::StoreServer store;
   store.set(replicas::kPlanKey, plan.text());
   if (hosts != nullptr) hosts->serve(store);
@@ -391,8 +405,11 @@ replicas::JobEnd run_processes(const ReplicaFunction& function, const LaunchOpti
   const bool asks = options.on_stop == OnStop::ask;
   const replicas::StopSignals stop(asks ? &shared->stop_signal() : nullptr);
   held.release();
-  return replicas::supervise(std::move(workers), *shared->board(), patience_of(options, plan), stop,
-                             store, hosts, restart < options.max_restarts);
+  if (hosts != nullptr) hosts->share(*shared->board());
+  return replicas::supervise(
+      std::move(workers), *shared->board(),
+      {patience_of(options, plan), in_turns(options.stall_warning, options, plan)}, stop, store,
+      hosts, restart < options.max_restarts);
 }
 
 // Waits before restart number `restart`. Returns the signal that ends the wait and the job, or 0.
@@ -529,7 +546,10 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   if (!failure.happened()) {
     running.emplace(Shard{0, options.replicas}, failure, run);
     bool told = false;
+    replicas::StallWatch stalls(*memory->board(), {0, count},
+                                in_turns(options.stall_warning, options, plan));
     const auto look = [&] {
+      for (const replicas::Stall& stall : stalls.look()) log_warning(stall.text);
       if (stop.asked() != 0 && !std::exchange(told, true)) replicas::tell_asked(stop.asked());
       const auto report = replicas::read_report(reports.first, reported);
       if (report) failure.record(report->replica, std::make_exception_ptr(Error(report->message)));

@@ -68,6 +68,10 @@ struct LaunchOptions {
   /// runs several replicas, the wait for another worker's replicas may take that many times as
   /// long.
   std::chrono::milliseconds timeout{60'000};
+  /// How long a replica waits for the others before a warning on stderr says, on every host, which
+  /// replicas are missing and where they were last seen; again when that time has doubled. It stops
+  /// nothing. 0: no warning. As long as `timeout` where several replicas share a worker.
+  std::chrono::milliseconds stall_warning{15'000};
   OnStop on_stop = OnStop::end;
   /// The most times that the job is started again after it has lost a replica. Processes only.
   std::int64_t max_restarts = 0;
@@ -93,9 +97,9 @@ struct LaunchOptions {
 ///        has then returned
 ///
 /// - **Failures.** The last thing on stderr is the root cause: which replica, its process, its exit
-///   status or signal and what it last wrote on stderr. The other replicas end within 2 seconds. A replica that
-///   ends the program (exit(), a crash) ends the job as one that died. Throws ValueError for
-///   options out of range, and for a call while another thread is in launch().
+///   status or signal and what it last wrote on stderr. The other replicas end within 2 seconds. A
+///   replica that ends the program (exit(), a crash) ends the job as one that died. Throws
+///   ValueError for options out of range, and for a call while another thread is in launch().
 /// - **Fewer workers.** With `workers` W < N replicas, each worker (a process, or threads) runs its
 ///   shard() of the replicas as threads. One of them runs at a time and hands over when it waits
 ///   for others; after `timeout` without that, the others no longer wait for it. Results have the

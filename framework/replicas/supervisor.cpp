@@ -38,6 +38,7 @@ constexpr milliseconds kProcessesGrace{400};
 constexpr milliseconds kTermGrace{500};
 constexpr milliseconds kReapInterval{2};
 constexpr milliseconds kPatrolInterval{100};
+constexpr milliseconds kHostsInterval{20};
 // The supervisor waits this much longer than workers for each other: they are to report first.
 constexpr milliseconds kStillGrace{1000};
 // A longer line that is to have a prefix becomes several.
@@ -62,8 +63,8 @@ void write_all(int descriptor, std::string_view text, const StopSignals& stop) {
 }
 
 // The last lines of a text as a terminal shows them: of a line that is written over (a progress
-// bar's) the last version, of long lines the beginning. Lockstep's own lines are left out: the cause
-// says what they would.
+// bar's) the last version, of long lines the beginning. Lockstep's own lines are left out: the
+// cause says what they would.
 class LastLines {
  public:
   void add(std::string_view text) {
@@ -231,9 +232,16 @@ struct End {
 
 class Supervisor {
  public:
-  Supervisor(std::vector<WorkerProcess> processes, const watch::Board& board, milliseconds timeout,
-             const StopSignals& stop, comm::StoreServer& store, Hosts* hosts)
-      : board_(board), timeout_(timeout), stop_(stop), store_(store), hosts_(hosts) {
+  Supervisor(std::vector<WorkerProcess> processes, const watch::Board& board,
+             const Patience& patience, const StopSignals& stop, comm::StoreServer& store,
+             Hosts* hosts)
+      : board_(board),
+        timeout_(patience.timeout),
+        stalls_(board, {processes.front().index, static_cast<std::int64_t>(processes.size())},
+                patience.stall_warning),
+        stop_(stop),
+        store_(store),
+        hosts_(hosts) {
     const std::string host = hosts_ != nullptr ? str("host ", hosts_->own(), ", ") : "";
     for (WorkerProcess& process : processes) workers_.emplace_back(std::move(process), host, stop_);
   }
@@ -244,13 +252,14 @@ class Supervisor {
       return failed_.empty() && stop_.signal() == 0 && still.empty() && !others_failed();
     };
     while (running() > 0 && goes_on()) {
-      step(kPatrolInterval);
+      step(interval());
       still = patrol();
+      warn_of_stalls();
       pass_stops_on();
     }
     if (hosts_ != nullptr && goes_on()) {
       hosts_->report({});
-      while (!hosts_->verdict() && goes_on()) step(kPatrolInterval);
+      while (!hosts_->verdict() && goes_on()) step(interval());
     }
     const int signal = stop_.signal();
     const bool is_well = goes_on();
@@ -341,7 +350,7 @@ class Supervisor {
     for (const Watched& w : workers_) {
       // A worker that closed its store is about to end, which no descriptor tells: look again soon.
       // A program that it started may hold its descriptors open beyond its end: look now and then.
-      if (!w.wait_status) timeout = std::min(timeout, w.ending ? kReapInterval : kPatrolInterval);
+      if (!w.wait_status) timeout = std::min(timeout, w.ending ? kReapInterval : interval());
       for (const int fd : {w.store.get(), w.report.get(), w.out_relay.fd(), w.err_relay.fd()}) {
         polled.push_back({fd, POLLIN, 0});
       }
@@ -364,6 +373,15 @@ class Supervisor {
     }
   }
 
+  // How often to look around. Other hosts' snapshots are not to come late.
+  milliseconds interval() const { return hosts_ != nullptr ? kHostsInterval : kPatrolInterval; }
+
+  void warn_of_stalls() {
+    for (const Stall& stall : stalls_.look()) {
+      hosts_ != nullptr ? hosts_->warn(stall) : log_warning(stall.text);
+    }
+  }
+
   // Says which workers nobody but the launcher can end, or "".
   std::string patrol() {
     std::vector<std::string> stopped;
@@ -381,10 +399,20 @@ class Supervisor {
       if (activity != w.activity) w.inactive = Waited();
       w.activity = activity;
       if (w.inactive.look() < timeout_ + kStillGrace) continue;
-      const std::string pending = board_.pending(static_cast<int>(w.index));
+      const std::string pending = pending_of(w);
       if (pending.empty()) continue;
       return str(text_of(w), w.stopped ? " has been stopped by a signal" : " has stood still",
                  " for longer than ", timeout_.count(), " ms in a wait: ", pending);
+    }
+    return "";
+  }
+
+  // A wait of one of the worker's replicas, or "".
+  std::string pending_of(const Watched& worker) const {
+    const auto index = static_cast<int>(worker.index);
+    for (const watch::Board::Wait& wait : board_.waits(index)) {
+      const std::string text = board_.text_of(index, wait);
+      if (!text.empty()) return text;
     }
     return "";
   }
@@ -449,6 +477,7 @@ class Supervisor {
 
   const watch::Board& board_;
   milliseconds timeout_;
+  StallWatch stalls_;
   const StopSignals& stop_;
   bool told_ = false;  // that replicas are asked to end
   Waited all_stopped_;
@@ -461,9 +490,9 @@ class Supervisor {
 }  // namespace
 
 JobEnd supervise(std::vector<WorkerProcess> workers, const watch::Board& board,
-                 milliseconds timeout, const StopSignals& stop, comm::StoreServer& store,
+                 const Patience& patience, const StopSignals& stop, comm::StoreServer& store,
                  Hosts* hosts, bool may_restart) {
-  return Supervisor(std::move(workers), board, timeout, stop, store, hosts).run(may_restart);
+  return Supervisor(std::move(workers), board, patience, stop, store, hosts).run(may_restart);
 }
 
 }  // namespace lockstep::replicas

@@ -28,10 +28,15 @@ struct JobEnd {
 /// when all have ended, and a failure or signal on any host ends it on this one.
 ///
 /// Workers that wait for each other end with a Timeout by themselves. The supervisor ends the job
-/// where they cannot do so: if all have been stopped for `timeout`, or if one waits for others on
-/// the `board` and has not checked its wait for that long.
+/// where they cannot do so: if all have been stopped for `patience.timeout`, or if one waits for
+/// others on the `board` and has not checked its wait for that long. It warns of replicas that wait
+/// for longer than `patience.stall_warning`, on all hosts.
+struct Patience {
+  std::chrono::milliseconds timeout;
+  std::chrono::milliseconds stall_warning;  ///< 0: no warning
+};
 [[nodiscard]] JobEnd supervise(std::vector<WorkerProcess> workers, const watch::Board& board,
-                               std::chrono::milliseconds timeout, const StopSignals& stop,
+                               const Patience& patience, const StopSignals& stop,
                                comm::StoreServer& store, Hosts* hosts, bool may_restart);
 
 }  // namespace lockstep::replicas

@@ -152,6 +152,8 @@ void DataParallel::end(bool has_loss) {
     parameter.mutable_grad() =
         unused[i] ? at::Tensor() : gradients_->mean_of(i).to(parameter.scalar_type());
   }
+  current_environment()->member().seat->end_step(
+      static_cast<std::uint64_t>(random_draws_->steps()));
 }
 
 void DataParallel::lay_out(const at::Tensor& loss) {

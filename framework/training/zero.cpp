@@ -168,14 +168,16 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
   ++steps_;
   if (report.skipped) {
     gradients_->forget_residuals();
-    return report;
+  } else {
+    const double scale =
+        options_.clip_norm ? clip_scale(report.gradient_norm, *options_.clip_norm) : 1.0;
+    update_->update({.lr = lr, .gradient_scale = scale, .clip_value = options_.clip_value},
+                    skipped);
+    late_ ? late_->publish() : flat_parameters_->publish();
+    // The memory in which the module was made, and parts of the first step that come but once.
+    if (updates_++ == 0) release_freed_memory();
   }
-  const double scale =
-      options_.clip_norm ? clip_scale(report.gradient_norm, *options_.clip_norm) : 1.0;
-  update_->update({.lr = lr, .gradient_scale = scale, .clip_value = options_.clip_value}, skipped);
-  late_ ? late_->publish() : flat_parameters_->publish();
-  // The memory in which the module was made, and parts of the first step that come but once.
-  if (updates_++ == 0) release_freed_memory();
+  current_environment()->member().seat->end_step(static_cast<std::uint64_t>(steps_));
   return report;
 }
 

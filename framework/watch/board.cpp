@@ -101,6 +101,7 @@ Board::Seat::Seat(std::shared_ptr<BoardState> state, int worker, std::uint64_t i
   words_->key.store(0);
   words_->finished.store(0);
   words_->last.store(0);
+  words_->step.store(0);
   write_text(words_->name, std::size(words_->name), name);
   // The parent is written last and removed first: threads that count children find each by its id.
   words.ids[index_].store(id);
@@ -139,6 +140,11 @@ void Board::Seat::finish() noexcept {
   words_->completed.store(1);
   words_->last.store(1 - words_->last.load());
   words_->finished.store(words_->finished.load() + 1);
+}
+
+void Board::Seat::end_step(std::uint64_t number) noexcept {
+  const SeatWriting writing(*words_, SeatState::running);
+  words_->step.store(number);
 }
 
 void Board::Seat::enter_map(const CallRecord& what, int children) noexcept {

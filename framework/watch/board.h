@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep::watch {
 
@@ -127,7 +128,7 @@ class Board {
   /// for which there is no room, the snapshot says that something was left out: verdicts then rest
   /// on nothing that these workers have not done.
   [[nodiscard]] std::string snapshot(int first_worker, int count) const;
-  static constexpr std::size_t kSnapshot = std::size_t{1} << 20;
+  static constexpr std::size_t kSnapshot = std::size_t{1020} << 10;
   /// Shows what another host has answered: its snapshot() on a board with as many workers replaces
   /// what was shown of the same workers, beside threads and processes that read the board.
   /// `answers` is what snapshots_wanted() had returned before the snapshot was asked for; 0 if
@@ -160,9 +161,19 @@ class Board {
   /// does and the board shows. Only for workers of this host.
   void looked(int worker) noexcept;
   [[nodiscard]] std::uint64_t activity(int worker) const;
-  /// The call in which a member of the worker waits for others, and its absentees(). "" if none
-  /// waits. Any process may ask, even one that is no worker.
-  [[nodiscard]] std::string pending(int worker) const;
+  /// A wait of a worker's member in a call, which is number `number` on the group `key`.
+  struct Wait {
+    std::uint32_t seat = 0;
+    std::uint64_t version = 0;  ///< of the seat: each wait has another
+    std::uint64_t key = 0;
+    std::uint64_t number = 0;
+  };
+  /// The waits of the worker's members. Any process of the host may ask, even one that is no
+  /// worker.
+  [[nodiscard]] std::vector<Wait> waits(int worker) const;
+  /// "replica 2 waits in psum …: replica 1 has not arrived: …"; "" if the wait is over, or if all
+  /// have arrived.
+  [[nodiscard]] std::string text_of(int worker, const Wait& wait) const;
 
   /// Whether ids and keys may be used again on this board of one worker, once all have left it.
   /// True if no verdict was ever published on it and it is small.
@@ -189,6 +200,9 @@ class Board::Seat {
   /// The member runs again; the call becomes the last that it has finished. After a call that
   /// threw, use threw() or the next start() instead.
   void finish() noexcept;
+
+  /// The member, which runs, has ended step `number` of its training: for messages.
+  void end_step(std::uint64_t number) noexcept;
 
   /// Until leave_map() the member waits for `children` members whose parent it is. They may take
   /// their seats before or after this call.

@@ -147,6 +147,7 @@ std::optional<SeatView> read_seat(const BoardMemory& memory, SeatIndex place) {
     view.completed = seat.completed.load() != 0;
     view.children = seat.children.load();
     view.finished = seat.finished.load();
+    view.step = seat.step.load();
     view.fingerprint = seat.records[1 - seat.last.load() % 2].fingerprint.load();
     if (seat.version.load() != view.version) continue;
     if (view.state == SeatState::free) break;

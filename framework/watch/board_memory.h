@@ -63,7 +63,9 @@ struct SeatWords {
   /// record holds the current call, map or error.
   Word finished;
   Word last;
-  Word name[8];
+  /// The last step of training that it has ended; 0: it has told none.
+  Word step;
+  Word name[7];
   RecordWords records[2];
 };
 static_assert(sizeof(SeatWords) == 1024);
@@ -190,6 +192,7 @@ struct SeatView {
   bool completed = false;
   std::uint64_t children = 0;
   std::uint64_t finished = 0;
+  std::uint64_t step = 0;
   /// Fingerprint of the call or map that the member is in.
   std::uint64_t fingerprint = 0;
 };

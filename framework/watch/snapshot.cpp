@@ -26,8 +26,9 @@ namespace {
 //   workers: the first, their count; each:
 //     left out
 //     seats: their count; each: how many indices after the last, state, and unless it is unread:
-//       version, id, parent, key, number, completed, children, finished, fingerprint, name, what it
-//       does now, what it did last (each a number: 0 and a new text, or a text before it from 1 on)
+//       version, id, parent, key, number, completed, children, finished, step, fingerprint, name,
+//       what it does now, what it did last (each a number: 0 and a new text, or a text before it
+//       from 1 on)
 //     groups: their count; each: how many groups after the last, held, arrivals of own members
 constexpr std::string_view kMagic = "LKBOARD1";
 
@@ -143,6 +144,7 @@ class SnapshotWriter {
       put(bytes, seat->completed ? 1 : 0);
       put(bytes, seat->children);
       put(bytes, seat->finished);
+      put(bytes, seat->step);
       put_word(bytes, seat->fingerprint);
       put_text(bytes, texts->name);
       add_text(bytes, seat->state == SeatState::running ? "" : texts->now);
@@ -424,6 +426,7 @@ class SnapshotReader {
     view.completed = flag("whether a call was completed");
     view.children = number(std::uint64_t{1} << 31U, "the members of a map");
     view.finished = number(kVersions, "how many calls were finished");
+    view.step = number(kVersions, "a step");
     view.fingerprint = word();
     shown.name = text(sizeof(SeatWords::name) - 1);
     shown.now = tabled_text();
@@ -468,6 +471,7 @@ void write_shown(WorkerWords& words, const ShownSeat& shown) {
   seat.completed.store(view.completed ? 1 : 0);
   seat.children.store(view.children);
   seat.finished.store(view.finished);
+  seat.step.store(view.step);
   seat.last.store(0);
   write_text(seat.name, std::size(seat.name), shown.name);
   write_text(seat.records[0].text, std::size(seat.records[0].text), shown.last);

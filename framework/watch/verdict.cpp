@@ -160,6 +160,11 @@ class Message {
   std::vector<Clause> clauses_;
 };
 
+// " (after step 17)", if it has told so.
+std::string step_of(const SeatView& seat) {
+  return seat.step == 0 ? "" : str(" (after step ", seat.step, ")");
+}
+
 std::string doing(const BoardMemory& memory, const SeatView& seat) {
   const auto texts = read_texts(memory, seat);
   // It goes from one to the next: as good as running.
@@ -168,9 +173,10 @@ std::string doing(const BoardMemory& memory, const SeatView& seat) {
                                               : str(", and the last collective it finished is ",
                                                     texts->last, ", its ", ordinal(seat.finished));
   if (seat.state == SeatState::threw) return str("has thrown: ", texts->now);
-  if (seat.state == SeatState::waiting) return str("waits in ", texts->now, last);
-  if (seat.state == SeatState::map) return str("is in ", texts->now, last);
-  return str(seat.state == SeatState::returned ? "has returned" : "is running", last);
+  if (seat.state == SeatState::waiting) return str("waits in ", texts->now, step_of(seat), last);
+  if (seat.state == SeatState::map) return str("is in ", texts->now, step_of(seat), last);
+  if (seat.state == SeatState::returned) return str("has returned", last);
+  return str("is running", step_of(seat), last);
 }
 
 // How old what is shown of another host's worker is, if it is old: "" if not.
@@ -392,17 +398,25 @@ std::string Board::absentees(const Seat& waiting) const {
   return absentees_of(state_->memory, {.worker = waiting.worker_, .index = waiting.index_});
 }
 
-std::string Board::pending(int worker) const {
+std::vector<Board::Wait> Board::waits(int worker) const {
   const BoardMemory& memory = state_->memory;
+  std::vector<Wait> all;
   for (const std::uint32_t index : memory.worker(worker).used_seats()) {
     const auto seat = read_seat(memory, {.worker = worker, .index = index});
     if (!seat || seat->state != SeatState::waiting) continue;
-    const std::string absent = absentees_of(memory, seat->place);
-    const auto texts = read_texts(memory, *seat);
-    if (absent.empty() || !texts) continue;
-    return str("replica ", texts->name, " waits in ", texts->now, ": ", absent);
+    all.push_back({index, seat->version, seat->key, seat->number});
   }
-  return "";
+  return all;
+}
+
+std::string Board::text_of(int worker, const Wait& wait) const {
+  const BoardMemory& memory = state_->memory;
+  const auto seat = read_seat(memory, {.worker = worker, .index = wait.seat});
+  if (!seat || seat->version != wait.version) return "";
+  const std::string absent = absentees_of(memory, seat->place);
+  const auto texts = read_texts(memory, *seat);
+  if (absent.empty() || !texts) return "";
+  return str("replica ", texts->name, " waits in ", texts->now, step_of(*seat), ": ", absent);
 }
 
 }  // namespace lockstep::watch

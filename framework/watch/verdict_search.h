@@ -115,7 +115,7 @@ class VerdictSearch {
 /// What Board::examine() keeps of a member's wait if calls on its way have members on other hosts.
 struct Suspicion {
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::milliseconds kFirst{100};
+  static constexpr std::chrono::milliseconds kFirst{50};
   static constexpr std::chrono::milliseconds kLongest{1000};
 
   /// The version of the waiting seat.

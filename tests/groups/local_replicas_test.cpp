@@ -143,11 +143,13 @@ TEST_CASE("a process that was paused has not waited", "[groups]") {
 TEST_CASE("a board tells from outside who waits, and whether it looks", "[groups]") {
   Waiting replicas(2);
   const watch::Board& board = replicas.local_replicas().board();
-  CHECK(board.pending(0).empty());
+  CHECK(board.waits(0).empty());
   std::uint64_t before = board.activity(0);
   replicas.start(0, "psum");
   CHECK(board.activity(0) != before);
-  CHECK(board.pending(0) ==
+  REQUIRE(board.waits(0).size() == 1);
+  const watch::Board::Wait wait = board.waits(0)[0];
+  CHECK(board.text_of(0, wait) ==
         "replica 0 waits in psum: replica 1 has not arrived: it is running, and it has finished no "
         "collective");
   before = board.activity(0);
@@ -155,5 +157,5 @@ TEST_CASE("a board tells from outside who waits, and whether it looks", "[groups
   CHECK(replicas.verdict(0, seconds(1)).empty());
   CHECK(board.activity(0) != before);
   replicas.start(1, "psum");
-  CHECK(board.pending(0).empty());
+  CHECK(board.text_of(0, wait).empty());
 }

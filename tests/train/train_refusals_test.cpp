@@ -110,7 +110,7 @@ TEST_CASE("configs and data that cannot be used are refused, with the file and t
              "model: {name: linear, width: 3}\ndata: {name: pmean_example}\ntrainer:\n  steps: 0\n"
              "  seed: x\n");
   write_text(folder.path() / "later.yaml",
-             "model: {name: linear}\ndata: {name: pmean_example}\nparallel:\n  stall_warn_s: 10\n");
+             "model: {name: linear}\ndata: {name: pmean_example}\nparallel:\n  elastic_s: 10\n");
   const std::filesystem::path source = "/usr/share/datasets/fashion-mnist";
   const auto cut = folder.path() / "cut";
   std::filesystem::create_directory(cut);
@@ -133,7 +133,7 @@ TEST_CASE("configs and data that cannot be used are refused, with the file and t
        "wrong.yaml:4:10: trainer.steps: must be from 1 to 1000000000, is 0\n"
        "wrong.yaml:5:9: trainer.seed: expected an integer, found 'x'"},
       {{"--config", "later.yaml", "--output", "run"},
-       "later.yaml:4:3: unknown key 'stall_warn_s' in parallel…"},
+       "later.yaml:4:3: unknown key 'elastic_s' in parallel…"},
       {{"--config", mlp, "--set", "data.root=nowhere", "--output", "run"},
        "fashion_mnist: there is neither 'nowhere/train-images-idx3-ubyte' nor "
        "'nowhere/train-images-idx3-ubyte.gz'…"},

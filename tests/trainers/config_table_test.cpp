@@ -62,6 +62,7 @@ const std::vector<Sample> kSamples{
     {"parallel.backend", {"gloo"}, "mpi"},
     {"parallel.threads_per_replica", {"3"}, "-1"},
     {"parallel.timeout_s", {"0.001", "2.3", "1000000"}, "1000001"},
+    {"parallel.stall_warn_s", {"0", "2.3", "1000000"}, "-1"},
     {"parallel.link", {"\"5 ms, 12.5 MB/s\""}, "fast"},
     {"parallel.allow_mixed", {"true"}, "1"},
     {"parallel.zero_stage", {"1", "2", "3"}, "4"},

@@ -163,6 +163,7 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  backend: auto\n"
         "  threads_per_replica: 0\n"
         "  timeout_s: 60\n"
+        "  stall_warn_s: 15\n"
         "  link: auto\n"
         "  allow_mixed: false\n"
         "  zero_stage: 0\n"

@@ -233,7 +233,9 @@ TEST_CASE("of the absent of other hosts is said what is known", "[board]") {
   CHECK(hosts.absent(0) ==
         str("replica 2 has not arrived: it is running, and the last collective it finished is ",
             kPmean, ", its 1st; replica 3 has not arrived: it has thrown: bad_alloc"));
-  CHECK_THAT(hosts.board(0).pending(0), ContainsSubstring("replica 0 waits in psum"));
+  REQUIRE(hosts.board(0).waits(0).size() == 1);
+  CHECK_THAT(hosts.board(0).text_of(0, hosts.board(0).waits(0)[0]),
+             ContainsSubstring("replica 0 waits in psum"));
   hosts.free_seat(3);
   hosts.start(0, {0, 3}, kPsum);
   hosts.show(0);
