@@ -14,9 +14,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// When connections end, how long the board may need to say why; it knows already what a process
-// that has ended had to say, and may only be busy.
+// When connections end, how long the board may need to say why, also where it has to ask other
+// hosts. It knows already what a process that has ended had to say, and may only be busy.
 constexpr milliseconds kAftermath{40};
+constexpr milliseconds kHostsAftermath{600};
 constexpr milliseconds kBusy{6};
 constexpr milliseconds kMoment{2};
 
@@ -152,7 +153,10 @@ void LocalGroup::run_outside(const Member& member, std::uint64_t mark,
   const comm::RunLockRelease others_may_run;
   const LocalReplicas::Guarded guarded(replicas_, member, *outer());
   // The others do not meet: throws why, if the board knows or gets to know in a moment.
-  const auto explain_end = [&] { explain(replicas_, member, guarded.waited(), kAftermath); };
+  const auto explain_end = [&] {
+    const bool asks = replicas_.board().spans_hosts();
+    explain(replicas_, member, guarded.waited(), asks ? kHostsAftermath : kAftermath);
+  };
   // The other replicas of this call have left it: nothing must be sent to them any more.
   if (replicas_.board().published(*member.seat)) explain_end();
   try {

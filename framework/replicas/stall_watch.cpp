@@ -38,8 +38,11 @@ std::vector<Stall> StallWatch::look() {
         const std::string text = is_new ? board_.text_of(index, wait) : "";
         ++known.times;
         if (!text.empty()) {
-          stalls.push_back({wait.key, wait.number, known.times,
-                            str("stalled for ", seconds_text(waited), " s: ", text)});
+          const std::string absent = board_.absentees(index, wait);
+          stalls.push_back(
+              {wait.key, wait.number, known.times,
+               str("stalled for ", seconds_text(waited), " s: ", text, ": ",
+                   absent.empty() ? "all replicas have arrived, but not their data" : absent)});
         }
       }
       still.emplace(std::pair(worker, wait.seat), known);

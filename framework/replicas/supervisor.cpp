@@ -232,9 +232,8 @@ struct End {
 
 class Supervisor {
  public:
-  Supervisor(std::vector<WorkerProcess> processes, const watch::Board& board,
-             const Patience& patience, const StopSignals& stop, comm::StoreServer& store,
-             Hosts* hosts)
+  Supervisor(std::vector<WorkerProcess> processes, watch::Board& board, const Patience& patience,
+             const StopSignals& stop, comm::StoreServer& store, Hosts* hosts)
       : board_(board),
         timeout_(patience.timeout),
         stalls_(board, {processes.front().index, static_cast<std::int64_t>(processes.size())},
@@ -412,7 +411,8 @@ class Supervisor {
     const auto index = static_cast<int>(worker.index);
     for (const watch::Board::Wait& wait : board_.waits(index)) {
       const std::string text = board_.text_of(index, wait);
-      if (!text.empty()) return text;
+      const std::string absent = board_.absentees(index, wait);
+      if (!text.empty() && !absent.empty()) return str(text, ": ", absent);
     }
     return "";
   }
@@ -434,6 +434,7 @@ class Supervisor {
     if (changed != worker.pid && !taken) return;
     if (!taken && (WIFSTOPPED(status) || WIFCONTINUED(status))) {
       worker.stopped = WIFSTOPPED(status);
+      board_.set_stopped(static_cast<int>(worker.index), worker.stopped);
       return;
     }
     look_for_report(worker);
@@ -475,7 +476,7 @@ class Supervisor {
     return end;
   }
 
-  const watch::Board& board_;
+  watch::Board& board_;
   milliseconds timeout_;
   StallWatch stalls_;
   const StopSignals& stop_;
@@ -489,9 +490,9 @@ class Supervisor {
 
 }  // namespace
 
-JobEnd supervise(std::vector<WorkerProcess> workers, const watch::Board& board,
-                 const Patience& patience, const StopSignals& stop, comm::StoreServer& store,
-                 Hosts* hosts, bool may_restart) {
+JobEnd supervise(std::vector<WorkerProcess> workers, watch::Board& board, const Patience& patience,
+                 const StopSignals& stop, comm::StoreServer& store, Hosts* hosts,
+                 bool may_restart) {
   return Supervisor(std::move(workers), board, patience, stop, store, hosts).run(may_restart);
 }
 

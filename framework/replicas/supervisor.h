@@ -35,7 +35,7 @@ struct Patience {
   std::chrono::milliseconds timeout;
   std::chrono::milliseconds stall_warning;  ///< 0: no warning
 };
-[[nodiscard]] JobEnd supervise(std::vector<WorkerProcess> workers, const watch::Board& board,
+[[nodiscard]] JobEnd supervise(std::vector<WorkerProcess> workers, watch::Board& board,
                                const Patience& patience, const StopSignals& stop,
                                comm::StoreServer& store, Hosts* hosts, bool may_restart);
 

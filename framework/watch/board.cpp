@@ -69,12 +69,20 @@ void Board::set_local(int first_worker, int count, int replicas) {
   words.local_workers.store(count == workers ? 0 : static_cast<std::uint64_t>(count));
 }
 
+bool Board::spans_hosts() const noexcept {
+  return state_->memory.has_others();
+}
+
 std::uint64_t Board::snapshots_wanted() const noexcept {
   return state_->memory.common().wanted.load();
 }
 
 void Board::looked(int worker) noexcept {
   state_->memory.worker(worker).looks.count();
+}
+
+void Board::set_stopped(int worker, bool stopped) noexcept {
+  state_->memory.worker(worker).stopped.store(stopped ? 1 : 0);
 }
 
 std::uint64_t Board::activity(int worker) const {

@@ -119,6 +119,7 @@ class Board {
   /// they start. `replicas` is how many the job has: messages can then call one by its number of
   /// which nothing is known yet.
   void set_local(int first_worker, int count, int replicas = 0);
+  [[nodiscard]] bool spans_hosts() const noexcept;
   /// Which snapshots of other hosts are needed: the number grows whenever newer ones are. Poll it,
   /// say every 50 ms. When it has grown, ask every other host for a snapshot and show() the answer.
   [[nodiscard]] std::uint64_t snapshots_wanted() const noexcept;
@@ -152,8 +153,9 @@ class Board {
   [[nodiscard]] std::optional<Verdict> published(const Seat& waiting) const;
 
   /// For a Timeout: the members that have not arrived in the call in which `waiting` waits, what
-  /// they do, and the last collective that each has finished. "" if the seat does not wait or all
-  /// have arrived. Of members of other hosts, what the last snapshot shows of them.
+  /// they do, and the last collective that each has finished; and those that have arrived but whose
+  /// process is stopped. "" if the seat does not wait or there is none. Of members of other hosts,
+  /// what the last snapshot shows of them.
   [[nodiscard]] std::string absentees(const Seat& waiting) const;
 
   /// For watching workers from outside. A worker calls looked() as long as it checks its members'
@@ -171,9 +173,11 @@ class Board {
   /// The waits of the worker's members. Any process of the host may ask, even one that is no
   /// worker.
   [[nodiscard]] std::vector<Wait> waits(int worker) const;
-  /// "replica 2 waits in psum …: replica 1 has not arrived: …"; "" if the wait is over, or if all
-  /// have arrived.
+  /// "replica 2 waits in psum over 'data' at model.cpp:44"; "" if the wait is over.
   [[nodiscard]] std::string text_of(int worker, const Wait& wait) const;
+  [[nodiscard]] std::string absentees(int worker, const Wait& wait) const;
+  /// Whether a signal has stopped the worker's process, for messages.
+  void set_stopped(int worker, bool stopped) noexcept;
 
   /// Whether ids and keys may be used again on this board of one worker, once all have left it.
   /// True if no verdict was ever published on it and it is small.

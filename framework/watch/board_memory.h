@@ -90,6 +90,8 @@ struct WorkerWords {
   Word groups_used;
   /// How often members have looked after their waits.
   Word looks;
+  /// Whether a signal has stopped its process.
+  Word stopped;
 
   /// For a worker of another host, written by the Board that shows it: a version, odd while a
   /// snapshot is shown; one more than the last request that was answered (0: nothing was shown

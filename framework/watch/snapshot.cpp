@@ -24,7 +24,7 @@ namespace {
 //   verdicts: their count; each: key, number, kind, settled, text
 //   groups: their count; each: key, members: their count; each: id, worker, elders: count, each
 //   workers: the first, their count; each:
-//     left out
+//     left out, stopped
 //     seats: their count; each: how many indices after the last, state, and unless it is unread:
 //       version, id, parent, key, number, completed, children, finished, step, fingerprint, name,
 //       what it does now, what it did last (each a number: 0 and a new text, or a text before it
@@ -77,8 +77,11 @@ class SnapshotWriter {
     bytes += groups;
     put(bytes, static_cast<std::uint64_t>(first_));
     put(bytes, parts_.size());
-    for (const Part& part : parts_) {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      const Part& part = parts_[i];
+      const bool stopped = memory_.worker(first_ + static_cast<int>(i)).stopped.load() != 0;
       bytes += part.left_out ? '\1' : '\0';
+      bytes += stopped ? '\1' : '\0';
       put(bytes, part.seats);
       bytes += part.seat_bytes;
       put(bytes, part.groups);
@@ -378,6 +381,7 @@ class SnapshotReader {
     ShownWorker shown;
     shown.worker = number_of_it;
     shown.left_out = flag("what is left out");
+    shown.stopped = flag("whether a worker is stopped");
     std::uint64_t next = 0;
     for (auto left = count(); left > 0; --left) {
       const std::uint64_t index = next + number(Board::kSeats, "a seat's index");
@@ -524,6 +528,7 @@ void BoardState::show(const Snapshot& snapshot, std::uint64_t answers) {
     show_seats(shown);
     const bool has_room = show_groups(shown, snapshot);
     words.left_out.store(shown.left_out || !has_room ? 1 : 0);
+    words.stopped.store(shown.stopped ? 1 : 0);
     words.serial.store(snapshot.serial);
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     words.shown_at.store(static_cast<std::uint64_t>(

@@ -32,6 +32,7 @@ struct ShownGroup {
 struct ShownWorker {
   int worker = 0;
   bool left_out = false;
+  bool stopped = false;
   std::vector<ShownSeat> seats;  ///< by index
   std::vector<ShownGroup> groups;
 };

@@ -165,6 +165,10 @@ std::string step_of(const SeatView& seat) {
   return seat.step == 0 ? "" : str(" (after step ", seat.step, ")");
 }
 
+bool is_stopped(const BoardMemory& memory, int worker) {
+  return memory.worker(worker).stopped.load() != 0;
+}
+
 std::string doing(const BoardMemory& memory, const SeatView& seat) {
   const auto texts = read_texts(memory, seat);
   // It goes from one to the next: as good as running.
@@ -173,6 +177,8 @@ std::string doing(const BoardMemory& memory, const SeatView& seat) {
                                               : str(", and the last collective it finished is ",
                                                     texts->last, ", its ", ordinal(seat.finished));
   if (seat.state == SeatState::threw) return str("has thrown: ", texts->now);
+  if (is_stopped(memory, seat.place.worker))
+    return str("is stopped by a signal", step_of(seat), last);
   if (seat.state == SeatState::waiting) return str("waits in ", texts->now, step_of(seat), last);
   if (seat.state == SeatState::map) return str("is in ", texts->now, step_of(seat), last);
   if (seat.state == SeatState::returned) return str("has returned", last);
@@ -367,6 +373,12 @@ std::string absentees_of(const BoardMemory& memory, SeatIndex place) {
     }
     said.push_back(describe(memory, *call, missing));
   }
+  for (const SeatView& seat : call->waiting) {
+    if (said.size() > kNamed || !is_stopped(memory, seat.place.worker)) continue;
+    said.push_back(str("replica ", name_of(memory, seat.place),
+                       " has arrived, but its process is stopped by a signal",
+                       age(memory, seat.place.worker)));
+  }
   return join(said, "; ");
 }
 
@@ -413,10 +425,13 @@ std::string Board::text_of(int worker, const Wait& wait) const {
   const BoardMemory& memory = state_->memory;
   const auto seat = read_seat(memory, {.worker = worker, .index = wait.seat});
   if (!seat || seat->version != wait.version) return "";
-  const std::string absent = absentees_of(memory, seat->place);
   const auto texts = read_texts(memory, *seat);
-  if (absent.empty() || !texts) return "";
-  return str("replica ", texts->name, " waits in ", texts->now, step_of(*seat), ": ", absent);
+  if (!texts) return "";
+  return str("replica ", texts->name, " waits in ", texts->now, step_of(*seat));
+}
+
+std::string Board::absentees(int worker, const Wait& wait) const {
+  return absentees_of(state_->memory, {.worker = worker, .index = wait.seat});
 }
 
 }  // namespace lockstep::watch

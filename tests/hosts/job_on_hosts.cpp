@@ -46,17 +46,18 @@ void JobOnHosts::start() {
   for (std::size_t host = 0; host < network_.size(); ++host) start(host);
 }
 
+std::size_t JobOnHosts::steps() const {
+  std::ifstream file(output(0, "metrics.jsonl"));
+  return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(file), {}, '\n'));
+}
+
 void JobOnHosts::wait_for_steps(std::size_t steps) const {
-  const auto logged = [&] {
-    std::ifstream file(output(0, "metrics.jsonl"));
-    return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(file), {}, '\n'));
-  };
   const auto one_ended = [&] {
     return std::any_of(programs_.begin(), programs_.end(),
                        [](const auto& program) { return program && !program->running(); });
   };
-  const bool came = eventually([&] { return logged() >= steps || one_ended(); });
-  if (!came || logged() < steps) {
+  const bool came = eventually([&] { return this->steps() >= steps || one_ended(); });
+  if (!came || this->steps() < steps) {
     throw std::runtime_error(str("the job has not come to step ", steps, ":\n", all_output()));
   }
 }

@@ -34,6 +34,8 @@ class JobOnHosts {
 
   void start(std::size_t host);
   void start();
+  /// How many steps host 0 has logged.
+  [[nodiscard]] std::size_t steps() const;
   /// Waits until host 0 has logged this many steps; throws with all output if a host ends first.
   void wait_for_steps(std::size_t steps) const;
   /// Waits for all that have been started, and returns how each host's ended. Throws with all

@@ -264,7 +264,39 @@ TEST_CASE("a replica that stands still ends the job when its time is over") {
   INFO(job.all_output());
   check_statuses(ended, 3);
   check_last_lines_alike(ended);
-  CHECK_THAT(last_line(ended[0].err), ContainsSubstring("at place 3"));
+  CHECK_THAT(
+      last_line(ended[0].err),
+      ContainsSubstring("replica 3 has not arrived: it is stopped by a signal") ||
+          ContainsSubstring("replica 3 has arrived, but its process is stopped by a signal"));
+  CHECK(network.left_behind() == Lines{});
+}
+
+TEST_CASE("a replica that is stopped for a while is told of on every host, and the job goes on") {
+  const TestNetwork network({.hosts = 2});
+  JobOnHosts job(network, kLong, 4, set("parallel.stall_warn_s=0.5 parallel.timeout_s=60"));
+  job.start();
+  job.wait_for_steps(3);
+  const pid_t stopped = job.replicas(1).at(1);
+  REQUIRE(::kill(stopped, SIGSTOP) == 0);
+  REQUIRE(eventually([&] {
+    const std::string said = job.all_output();
+    const std::size_t first = said.find("stalled for 1");
+    return first != std::string::npos && said.find("stalled for 1", first + 1) != std::string::npos;
+  }));
+  REQUIRE(::kill(stopped, SIGCONT) == 0);
+  job.wait_for_steps(job.steps() + 3);
+  REQUIRE(::kill(job.launcher(0), SIGINT) == 0);
+  const std::vector<Ended> ended = job.wait(std::chrono::seconds(10));
+  INFO(job.all_output());
+  check_statuses(ended, 128 + SIGINT);
+  for (const Ended& each : ended) {
+    CHECK_THAT(each.err, ContainsSubstring("warning: stalled for ") &&
+                             ContainsSubstring(" waits in ") &&
+                             ContainsSubstring(" (after step "));
+    CHECK_THAT(each.err,
+               ContainsSubstring("replica 3 has not arrived: it is stopped by a signal") ||
+                   ContainsSubstring("replica 3 has arrived, but its process is stopped"));
+  }
   CHECK(network.left_behind() == Lines{});
 }
 

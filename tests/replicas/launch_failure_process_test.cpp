@@ -135,7 +135,9 @@ TEST_CASE("launch: the root cause is named wherever it is, every time") {
   }
 }
 
-TEST_CASE("launch: the last words end with the last 20 lines of the program on the lost replica's stderr") {
+TEST_CASE(
+    "launch: the last words end with the last 20 lines of the program on the lost replica's "
+    "stderr") {
   for (const std::size_t failing : {0U, 2U}) {
     const SharedNumbers pids(3);
     const Ended ended = launched(

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -13,9 +16,12 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/shard.h"
+#include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
+#include "tests/support/free_port.h"
 #include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 
@@ -55,6 +61,24 @@ std::function<int()> launching(std::function<void()> replica, LaunchOptions opti
 
 Ended launched(const std::function<void()>& replica, const LaunchOptions& options) {
   return run_forked(launching(replica, options));
+}
+
+std::vector<Ended> launched_on_hosts(const std::function<void()>& replica,
+                                     const LaunchOptions& options, std::int64_t hosts) {
+  const TemporaryFolder folder;
+  LaunchOptions own = options;
+  own.hosts.count = hosts;
+  own.hosts.rendezvous = str("127.0.0.1:", free_port());
+  own.hosts.secret_file = folder.path() / "secret";
+  std::ofstream(own.hosts.secret_file) << std::string(64, '7') << "\n";
+  std::filesystem::permissions(own.hosts.secret_file, std::filesystem::perms::owner_read);
+  std::vector<std::unique_ptr<ChildProgram>> launchers;
+  for (own.hosts.rank = 0; own.hosts.rank < hosts; ++own.hosts.rank) {
+    launchers.push_back(std::make_unique<ChildProgram>(launching(replica, own)));
+  }
+  std::vector<Ended> ended;
+  for (const auto& launcher : launchers) ended.push_back(launcher->wait());
+  return ended;
 }
 
 std::string refusal_of(const LaunchOptions& options) {

@@ -39,6 +39,11 @@ class SharedNumbers {
 /// The same, to its end.
 [[nodiscard]] Ended launched(const std::function<void()>& replica, const LaunchOptions& options);
 
+/// The same job with a launcher for each of `hosts` hosts, all of them on this machine.
+[[nodiscard]] std::vector<Ended> launched_on_hosts(const std::function<void()>& replica,
+                                                   const LaunchOptions& options,
+                                                   std::int64_t hosts);
+
 /// The message of the ValueError with which launch() refuses them.
 [[nodiscard]] std::string refusal_of(const LaunchOptions& options);
 

@@ -97,6 +97,62 @@ TEST_CASE("out of step: every way ends every replica of a job on fewer workers")
   }
 }
 
+TEST_CASE("out of step: every way ends every replica of a job on two hosts with the same words") {
+  // The ways take turns, commit by commit.
+  std::int64_t odd = static_cast<std::int64_t>(seed() % kReplicas);
+  for (const OutOfStep& way : ways_out_of_step()) {
+    if (++odd % kReplicas != 0) continue;
+    const SharedNumbers right(kReplicas);
+    const std::int64_t own_odd = (odd / kReplicas) % kReplicas;
+    INFO("replica " << own_odd << " " << way.name);
+    const std::vector<Ended> ended = launched_on_hosts(
+        [&] { fall_out_of_step(way, own_odd, right); }, {.replicas = kReplicas}, 2);
+    for (const Ended& host : ended) {
+      INFO(host.err);
+      CHECK(host.seconds < static_cast<double>(kJobEnds.count()));
+      CHECK(host.status == (is_mismatch(way) ? 3 : 2));
+      CHECK(missing_in(last_words(host), way, own_odd) == "");
+      CHECK(host.err.find(" ended after ") == std::string::npos);  // a replica's fault
+      CHECK(last_words(host) == last_words(ended[0]));
+    }
+    // A launcher that hears of the end from the other host may be faster than its replicas.
+    if (is_mismatch(way)) CHECK(right.set() >= 1);
+  }
+}
+
+TEST_CASE("a replica for which others wait long is told of, and the job goes on") {
+  constexpr std::size_t kSlow = 2;
+  const auto replica = [] {
+    (void)psum(at::ones({5, 2}), "data");
+    // Long after the warning's time.
+    if (own_index() == kSlow) {
+      const std::int64_t until = now_ms() + 600;
+      (void)eventually([&] { return now_ms() > until; });
+    }
+    (void)pmean(at::ones({3}), "data");
+  };
+  const std::string missing =
+      "replica 2 has not arrived: it is running, and the last collective it finished is psum over "
+      "'data' at out_of_step_process_test.cpp:";
+  const auto check = [&](const Ended& ended) {
+    INFO(ended.err);
+    CHECK(ended.status == 0);
+    CHECK_THAT(ended.err, ContainsSubstring("lockstep: warning: stalled for 0.2 s: replica 0 waits "
+                                            "in pmean over 'data' at "));
+    CHECK_THAT(ended.err, ContainsSubstring("stalled for 0.4 s"));
+    CHECK_THAT(ended.err, ContainsSubstring(missing));
+    // Twice, whatever the number of those that wait.
+    CHECK(ended.err.find("stalled", ended.err.rfind("stalled for 0.4 s") + 1) == std::string::npos);
+  };
+  const LaunchOptions options{.replicas = kReplicas, .stall_warning = milliseconds(200)};
+  for (const LaunchMode mode : kModes) {
+    LaunchOptions own = options;
+    own.mode = mode;
+    check(launched(replica, own));
+  }
+  for (const Ended& ended : launched_on_hosts(replica, options, 2)) check(ended);
+}
+
 TEST_CASE(
     "out of step: a job's replica that never arrives is a Timeout that says how far it came") {
   for (const LaunchMode mode : kModes) {

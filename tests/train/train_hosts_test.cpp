@@ -13,6 +13,7 @@
 #include "framework/base/descriptor.h"
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/support/free_port.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/train_program.h"
 
@@ -24,18 +25,6 @@ using namespace lockstep::testing;
 namespace {
 
 namespace fs = std::filesystem;
-
-std::uint16_t free_port() {
-  const Descriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  REQUIRE(::bind(socket.get(), any, size) == 0);
-  REQUIRE(::getsockname(socket.get(), any, &size) == 0);
-  return ntohs(address.sin_port);
-}
 
 Flags small_job() {
   return Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--replicas", "3"} +
