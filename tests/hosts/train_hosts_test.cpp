@@ -291,8 +291,7 @@ TEST_CASE("a replica that is stopped for a while is told of on every host, and t
   check_statuses(ended, 128 + SIGINT);
   for (const Ended& each : ended) {
     CHECK_THAT(each.err, ContainsSubstring("warning: stalled for ") &&
-                             ContainsSubstring(" waits in ") &&
-                             ContainsSubstring(" (after step "));
+                             ContainsSubstring(" waits in ") && ContainsSubstring(" (after step "));
     CHECK_THAT(each.err,
                ContainsSubstring("replica 3 has not arrived: it is stopped by a signal") ||
                    ContainsSubstring("replica 3 has arrived, but its process is stopped"));

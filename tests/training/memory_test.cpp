@@ -153,7 +153,8 @@ TEST_CASE("what a start and a saver take is what was predicted") {
         for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
           ZeroOptions options = unclipped_adam(stage);
           options.compression = compression;
-          options.bucket_mb = 25;  // the replicas measure no link, which the prediction doesn't know
+          options.bucket_mb =
+              25;  // the replicas measure no link, which the prediction doesn't know
           const ReplicaPlacement placement{.replicas = 3,
                                            .shares_memory = backend == Backend::automatic};
           HostMemoryUse predicted;
