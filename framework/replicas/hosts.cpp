@@ -443,8 +443,8 @@ void Hosts::look_at(Peer& peer) {
     problem = str(" says what no launcher of this version says: ", error.what());
   }
   if (problem.empty() || peer.report || verdict_) return;
-  // A job does not start again without one of its hosts.
-  peer.report = HostVerdict{3, peer.name() + problem, /*is_lost=*/false, /*doubt=*/0};
+  // A job may start again without one of its hosts, but not without host 0.
+  peer.report = HostVerdict{3, peer.name() + problem, /*is_lost=*/own_ == 0, /*doubt=*/0};
 }
 
 void Hosts::hear(Peer& from, const std::string& text) {
@@ -454,6 +454,7 @@ void Hosts::hear(Peer& from, const std::string& text) {
   if (what == "again") {
     from.run = run;
     from.is_ready = run == run_;
+    if (own_ != 0) change_plan(JobPlan::parse(said.at("plan")));
   } else if (run != run_) {
     return;
   } else if (what == "refused" && server_ == nullptr) {
@@ -528,7 +529,8 @@ void Hosts::want_snapshots() {
   if (wanted == last_look_) return;
   std::vector<std::size_t> at;
   for (std::size_t host = 0; host < plan_->layout.hosts().size(); ++host) {
-    if (host != own_ && looks_at_.insert(host).second) at.push_back(host);
+    if (host == own_ || plan_->layout.hosts()[host].workers.size == 0) continue;
+    if (looks_at_.insert(host).second) at.push_back(host);
   }
   if (at.empty()) return;
   last_look_ = wanted;
@@ -675,30 +677,65 @@ void Hosts::begin_again(milliseconds timeout, const std::function<void()>& prepa
     peer->wants.clear();
     peer->report.reset();
   }
-  const auto deadline = Clock::now() + timeout;
-  const auto all_are_ready = [this] {
-    return std::ranges::all_of(peers_, [](const auto& peer) { return peer->is_ready; });
-  };
-  const auto missing = [this] {
-    const auto late =
-        std::ranges::find_if(peers_, [](const auto& peer) { return !peer->is_ready; });
-    return str((*late)->name(), " did not start again");
-  };
-  const Json again = Json::object({{"what", "again"}});
   if (own_ != 0) {
-    send(*peers_[0], again);
-    wait(deadline, all_are_ready, missing);
+    send(*peers_[0], Json::object({{"what", "again"}}));
+    // Host 0 waits for others that are gone.
+    wait(
+        Clock::now() + 2 * timeout, [this] { return peers_[0]->is_ready; },
+        [this] { return str(peers_[0]->name(), " did not start again"); });
     return try_or_tell(prepare);
   }
   try {
-    wait(deadline, all_are_ready, missing);
+    wait_for_those_left(timeout);
+    go_on_without_others();
     prepare();
   } catch (const std::exception& error) {
     send_all(refusal_by(error, text_of(error)));
     flush();
     throw;
   }
-  send_all(again);
+  JobPlan plan = *plan_;
+  plan.network.reset();
+  send_all({{"what", "again"}, {"plan", plan.text()}});
+}
+
+// Host 0 waits until those that are there begin again.
+void Hosts::wait_for_those_left(milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  const auto is_awaited = [](const auto& peer) { return peer->link->is_open() && !peer->is_ready; };
+  while (std::ranges::any_of(peers_, is_awaited)) {
+    const auto rest = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    if (rest.count() <= 0) break;
+    std::vector<pollfd> polled;
+    add_polled(polled);
+    ::poll(polled.data(), polled.size(), static_cast<int>(rest.count()));
+    for (const auto& peer : peers_) look_at(*peer);
+    if (refusal_) throw_as(refusal_->first, refusal_->second);
+  }
+  std::erase_if(peers_, [](const auto& peer) { return !peer->link->is_open() || !peer->is_ready; });
+}
+
+// Host 0's plan for the hosts that are left.
+void Hosts::go_on_without_others() {
+  const auto& hosts = plan_->layout.hosts();
+  std::vector<bool> stays(hosts.size(), false);
+  stays[0] = true;
+  for (const auto& peer : peers_) stays[peer->host] = true;
+  std::vector<std::size_t> gone;
+  for (std::size_t host = 0; host < hosts.size(); ++host) {
+    if (!stays[host] && hosts[host].replicas.size > 0) gone.push_back(host);
+  }
+  if (gone.empty()) return;
+  change_plan({plan_->layout.without(stays), plan_->math_threads});
+  log_warning(str("goes on without host", gone.size() == 1 ? " " : "s ", join(gone), ": ",
+                  counted(plan_->layout.replicas(), "replica"), " on ",
+                  counted(plan_->layout.workers(), "worker")));
+}
+
+// How this host is reached stays, while there are others.
+void Hosts::change_plan(JobPlan plan) {
+  if (!peers_.empty()) plan.network = std::move(plan_->network);
+  plan_ = std::move(plan);
 }
 
 void Hosts::flush() {

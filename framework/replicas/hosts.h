@@ -99,8 +99,9 @@ class Hosts {
   void flush();
 
   /// Before a job that has lost a replica starts again: waits until that is so on all hosts, and
-  /// forgets the run before. `prepare` is called on host 0 first. Throws, on all hosts, what it
-  /// throws on any, and if a host is gone.
+  /// forgets the run before. Hosts that are gone, or don't come within `timeout`, are left out of
+  /// the plan from here on; without host 0 the job is over. `prepare` is called on host 0 first.
+  /// Throws, on all hosts, what it throws on any.
   void begin_again(std::chrono::milliseconds timeout, const std::function<void()>& prepare);
 
  private:
@@ -121,6 +122,9 @@ class Hosts {
   void decide_as_first();
   void send(const Peer& to, nlohmann::json message);
   void send_all(const nlohmann::json& message, const Peer* but = nullptr);
+  void wait_for_those_left(std::chrono::milliseconds timeout);
+  void go_on_without_others();
+  void change_plan(JobPlan plan);
   void publish(const std::string& key, const std::string& value, const Peer* from);
   void want_snapshots();
   void answer_look(std::size_t host, std::uint64_t request);

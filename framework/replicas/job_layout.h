@@ -18,8 +18,8 @@ class JobLayout {
     Shard workers;
   };
 
-  /// Hosts with so many replicas each, at least one. `workers` (at least one a host, at most one a
-  /// replica) go one by one to the host with the most replicas a worker.
+  /// Hosts with so many replicas each; host 0 has some. `workers` (at least one a host that has
+  /// replicas, at most one a replica) go one by one to the host with the most replicas a worker.
   JobLayout(std::span<const std::int64_t> replicas_of_hosts, std::int64_t workers);
 
   [[nodiscard]] const std::vector<Host>& hosts() const noexcept { return hosts_; }
@@ -30,6 +30,10 @@ class JobLayout {
   [[nodiscard]] Shard replicas_of_worker(std::int64_t worker) const;
   /// The replicas of the worker that has the most.
   [[nodiscard]] std::int64_t most_replicas_a_worker() const;
+
+  /// The same replicas on the hosts of which `stays` is true, host 0 among them. The others'
+  /// replicas go to these evenly, and their workers are gone.
+  [[nodiscard]] JobLayout without(const std::vector<bool>& stays) const;
 
  private:
   static std::int64_t end_of(const Shard& part) noexcept { return part.offset + part.size; }

@@ -134,13 +134,12 @@ void announce(const LaunchOptions& options, const replicas::JobPlan& plan) {
 
 // What a time that a replica waits is where it waits for other workers' replicas, which run one
 // after another.
-std::chrono::milliseconds in_turns(std::chrono::milliseconds time, const LaunchOptions& options,
-                                   const replicas::JobPlan& plan) {
-  return options.workers == 1 ? time : time * plan.layout.most_replicas_a_worker();
+std::chrono::milliseconds in_turns(std::chrono::milliseconds time, const replicas::JobPlan& plan) {
+  return plan.layout.workers() == 1 ? time : time * plan.layout.most_replicas_a_worker();
 }
 
 std::chrono::milliseconds patience_of(const LaunchOptions& options, const replicas::JobPlan& plan) {
-  return in_turns(options.timeout, options, plan);
+  return in_turns(options.timeout, plan);
 }
 
 std::shared_ptr<comm::Communicator> make_communicator(
@@ -149,7 +148,7 @@ std::shared_ptr<comm::Communicator> make_communicator(
   // LocalReplicas::verdict ends waits first, with the names of the absent: this limit is later.
   constexpr std::chrono::seconds kLater{10};
   const auto rank = static_cast<int>(index);
-  const auto size = static_cast<int>(options.workers);
+  const auto size = static_cast<int>(plan.layout.workers());
   comm::ConnectOptions how;
   how.timeout = patience_of(options, plan) + kLater;
   how.connect_timeout = options.timeout;
@@ -162,7 +161,7 @@ std::shared_ptr<comm::Communicator> make_communicator(
   const comm::NetworkOptions network{plan.network->address, plan.network->secret,
                                      plan.network->job};
   std::vector<int> host_of;
-  for (std::int64_t worker = 0; worker < options.workers; ++worker) {
+  for (int worker = 0; worker < size; ++worker) {
     host_of.push_back(static_cast<int>(plan.layout.host_of_worker(worker)));
   }
   auto world = comm::join_hosts(std::move(local),
@@ -190,7 +189,7 @@ class Worker {
         local_(std::make_shared<groups::LocalReplicas>(static_cast<int>(index), communicator_,
                                                        memory->board())) {
     AxisLevel level{{{options.axis_name, options.replicas}}, 0, replicas::kJobCall};
-    for (std::int64_t worker = 0; worker < options.workers; ++worker) {
+    for (std::int64_t worker = 0; worker < plan.layout.workers(); ++worker) {
       const auto count = static_cast<std::size_t>(plan.layout.replicas_of_worker(worker).size);
       level.workers.insert(level.workers.end(), count, static_cast<int>(worker));
     }
@@ -330,7 +329,9 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
   bool all_over = true;
   std::int64_t first = 0;  // of its replicas
   try {
-    require(place.replicas == options.replicas && place.workers == options.workers,
+    // A restart without some of its hosts has fewer workers.
+    require(place.replicas == options.replicas &&
+                (place.workers == options.workers || place.restart > 0),
             "launch: the program asked for ", counted(place.replicas, "replica"), " on ",
             counted(place.workers, "worker"), ", and started anew for ", options.replicas, " on ",
             options.workers);
@@ -369,7 +370,7 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
 replicas::JobEnd run_processes(const ReplicaFunction& function, const LaunchOptions& options,
                                const replicas::JobPlan& plan, replicas::Hosts* hosts,
                                const replicas::LaunchCall& call, std::int64_t restart) {
-  const auto count = static_cast<int>(options.workers);
+  const auto count = static_cast<int>(plan.layout.workers());
   const Shard here = plan.layout.hosts()[hosts != nullptr ? hosts->own() : 0].workers;
   const Descriptor memory(comm::HostMemory::make_memory(count));
   if (hosts != nullptr) {
@@ -385,7 +386,7 @@ replicas::JobEnd run_processes(const ReplicaFunction& function, const LaunchOpti
   const replicas::StopsHeld held;
   try {
     for (std::int64_t index = here.offset; index < here.offset + here.size; ++index) {
-      const replicas::WorkerPlace place{call,    index,       options.workers, options.replicas,
+      const replicas::WorkerPlace place{call,    index,       count, options.replicas,
                                         restart, memory.get()};
       workers.push_back(replicas::start_worker(
           place, plan.layout.replicas_of_worker(index), /*is_first=*/index == here.offset, workers,
@@ -406,10 +407,9 @@ replicas::JobEnd run_processes(const ReplicaFunction& function, const LaunchOpti
   const replicas::StopSignals stop(asks ? &shared->stop_signal() : nullptr);
   held.release();
   if (hosts != nullptr) hosts->share(*shared->board());
-  return replicas::supervise(
-      std::move(workers), *shared->board(),
-      {patience_of(options, plan), in_turns(options.stall_warning, options, plan)}, stop, store,
-      hosts, restart < options.max_restarts);
+  return replicas::supervise(std::move(workers), *shared->board(),
+                             {patience_of(options, plan), in_turns(options.stall_warning, plan)},
+                             stop, store, hosts, restart < options.max_restarts);
 }
 
 // Waits before restart number `restart`. Returns the signal that ends the wait and the job, or 0.
@@ -449,7 +449,7 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
     hosts.emplace(options);
   }
   replicas::Hosts* const others = hosts ? &*hosts : nullptr;
-  const replicas::JobPlan plan = hosts ? hosts->plan() : own_plan(options);
+  replicas::JobPlan plan = hosts ? hosts->plan() : own_plan(options);
   announce(options, plan);
   const replicas::ChildrenToWaitFor their_ends_are_seen;
   replicas::JobEnd end = run_processes(function, options, plan, others, call, 0);
@@ -462,6 +462,7 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
     if (others != nullptr) {
       const replicas::StopHandler ends_the_program(stop_at_once);
       others->begin_again(options.timeout, prepare);
+      plan = others->plan();
     } else {
       prepare();
     }
@@ -547,7 +548,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
     running.emplace(Shard{0, options.replicas}, failure, run);
     bool told = false;
     replicas::StallWatch stalls(*memory->board(), {0, count},
-                                in_turns(options.stall_warning, options, plan));
+                                in_turns(options.stall_warning, plan));
     const auto look = [&] {
       for (const replicas::Stall& stall : stalls.look()) log_warning(stall.text);
       if (stop.asked() != 0 && !std::exchange(told, true)) replicas::tell_asked(stop.asked());

@@ -128,7 +128,9 @@ struct LaunchOptions {
 ///   within `timeout`, prove to each other that they know the secret, and compare version, program,
 ///   options, LibTorch, BLAS and CPU: what differs is a ValueError on all of them. A failure or a
 ///   stop on one host ends the job on all, and each says the same root cause last. A job starts
-///   again on all hosts, not without one of them; before_restart is called on host 0 first.
+///   again on all hosts; before_restart is called on host 0 first. Hosts that are gone, or don't
+///   come within `timeout`, are left out: the others run the same replicas, on fewer workers.
+///   Without host 0 the job is over.
 /// - **Pauses.** Time in which the whole job is paused (Ctrl-Z, a freezer) is no waiting. Workers
 ///   that are stopped for longer than `timeout` while the launcher runs are a Timeout.
 [[nodiscard]] int launch(const std::function<void()>& replica, const LaunchOptions& options = {},

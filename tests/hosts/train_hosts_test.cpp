@@ -254,6 +254,62 @@ TEST_CASE("a launcher killed on one host ends the job on all others") {
   }
 }
 
+TEST_CASE("a job starts again on the hosts that are left, with the same replicas") {
+  const TestNetwork network({.hosts = 3});
+  const TemporaryFolder shared;
+  std::map<std::string, Result> results;
+  for (const std::string name : {"all", "left"}) {
+    JobOnHosts job(network, kPerceptron, 4,
+                   set("trainer.steps=60 checkpoint.every=5 parallel.timeout_s=10") +
+                       Flags{"--max-restarts", "2"});
+    for (const std::size_t host : {0, 1, 2}) {
+      job.replace(host, "--output", (shared.path() / name).string());
+    }
+    job.start();
+    if (name == "left") {
+      const fs::path metrics = shared.path() / name / "metrics.jsonl";
+      REQUIRE(eventually(
+          [&] { return fs::exists(metrics) && lines_of(read_text(metrics)).size() > 8; }));
+      REQUIRE(::kill(job.launcher(1), SIGKILL) == 0);
+    }
+    const std::vector<Ended> ended = job.wait();
+    INFO(job.all_output());
+    CHECK(ended[0].status == 0);
+    CHECK(ended[2].status == 0);
+    results.emplace(name, result_in(shared.path() / name));
+    if (name == "all") continue;
+    CHECK(ended[1].status == 128 + SIGKILL);
+    CHECK_THAT(ended[0].err,
+               ContainsSubstring("host 1 (10.77.0.2") &&
+                   ContainsSubstring("goes on without host 1: 4 replicas on 3 workers"));
+  }
+  CHECK(results.at("left").digest == results.at("all").digest);
+  CHECK(network.left_behind() == Lines{});
+}
+
+TEST_CASE("a job starts again on host 0 alone when the other host can't be reached") {
+  TestNetwork network({.hosts = 2});
+  const TemporaryFolder shared;
+  JobOnHosts job(network, kPerceptron, 2,
+                 set("trainer.steps=60 checkpoint.every=5 parallel.timeout_s=3") +
+                     Flags{"--max-restarts", "1"});
+  for (const std::size_t host : {0, 1}) job.replace(host, "--output", shared.path() / "run");
+  job.start();
+  const fs::path metrics = shared.path() / "run/metrics.jsonl";
+  REQUIRE(
+      eventually([&] { return fs::exists(metrics) && lines_of(read_text(metrics)).size() > 8; }));
+  network.unplug(1);
+  const std::vector<Ended> ended = job.wait();
+  INFO(job.all_output());
+  CHECK(ended[0].status == 0);
+  CHECK(ended[1].status == 3);
+  CHECK_THAT(ended[0].err, ContainsSubstring("goes on without host 1: 2 replicas on 1 worker"));
+  CHECK_THAT(ended[1].err, ContainsSubstring("host 0"));
+  CHECK(result_in(shared.path() / "run").digest ==
+        on_one_host(2, set("trainer.steps=60 checkpoint.every=5")).digest);
+  CHECK(network.left_behind() == Lines{});
+}
+
 TEST_CASE("a replica that stands still ends the job when its time is over") {
   const TestNetwork network({.hosts = 2});
   JobOnHosts job(network, kLong, 4, set("parallel.timeout_s=3"));

@@ -34,6 +34,28 @@ TEST_CASE("a job's workers go to the hosts with the most replicas a worker") {
   CHECK(JobLayout(Counts{5, 1}, 4).most_replicas_a_worker() == 2);
 }
 
+TEST_CASE("the replicas of hosts that are gone go to the others") {
+  const auto replicas_of = [](const JobLayout& layout) {
+    Counts counts;
+    for (const JobLayout::Host& host : layout.hosts()) counts.push_back(host.replicas.size);
+    return counts;
+  };
+  const JobLayout four(Counts{2, 2, 1, 3}, 7);
+  REQUIRE(workers_of(four) == Counts{2, 2, 1, 2});
+  const JobLayout two = four.without({true, false, true, false});
+  CHECK(replicas_of(two) == Counts{5, 0, 3, 0});
+  CHECK(workers_of(two) == Counts{2, 0, 1, 0});
+  CHECK(two.replicas() == 8);
+  CHECK(two.host_of_worker(1) == 0);
+  CHECK(two.host_of_worker(2) == 2);
+  CHECK(two.replicas_of_worker(2).offset == 5);
+  CHECK(two.replicas_of_worker(2).size == 3);
+  const JobLayout one = two.without({true, false, false, false});
+  CHECK(replicas_of(one) == Counts{8, 0, 0, 0});
+  CHECK(workers_of(one) == Counts{2, 0, 0, 0});
+  CHECK(one.most_replicas_a_worker() == 4);
+}
+
 TEST_CASE("a layout numbers replicas and workers host by host, each once") {
   std::mt19937_64 random(testing::seed());
   const auto up_to = [&](std::int64_t most) {
