@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 JobOnHosts::JobOnHosts(const TestNetwork& network, const std::string& config, std::size_t replicas,
                        const Flags& flags)
-    : network_(network), programs_(network.size()) {
+    : network_(network), before_(network.size(), train_command({})), programs_(network.size()) {
   const std::string config_path = folder_.write("config.yaml", config);
   const std::string secret = new_secret("secret");
   for (std::size_t host = 0; host < network.size(); ++host) {
@@ -37,9 +37,20 @@ void JobOnHosts::add(std::size_t host, const Flags& flags) {
   flags_.at(host) = flags_.at(host) + flags;
 }
 
+void JobOnHosts::run_as(std::size_t host, const fs::path& program) {
+  before_.at(host).back() = program;
+}
+
+void JobOnHosts::preload(std::size_t host, const fs::path& library) {
+  std::vector<std::string>& before = before_.at(host);
+  before = {"/usr/bin/env", str("LD_PRELOAD=", library.string()), before.back()};
+}
+
 void JobOnHosts::start(std::size_t host) {
-  programs_.at(host) = std::make_unique<ChildProgram>(
-      network_.command(host, train_command(flags_.at(host)), folder(host)));
+  std::vector<std::string> command = before_.at(host);
+  command.insert(command.end(), flags_.at(host).begin(), flags_.at(host).end());
+  programs_.at(host) =
+      std::make_unique<ChildProgram>(network_.command(host, command, folder(host)));
 }
 
 void JobOnHosts::start() {

@@ -32,6 +32,11 @@ class JobOnHosts {
   void replace(std::size_t host, const std::string& flag, const std::string& value);
   void add(std::size_t host, const Flags& flags);
 
+  /// One host runs another program in place of `train`.
+  void run_as(std::size_t host, const std::filesystem::path& program);
+  /// One host's `train` gets a library with functions of its own.
+  void preload(std::size_t host, const std::filesystem::path& library);
+
   void start(std::size_t host);
   void start();
   /// How many steps host 0 has logged.
@@ -59,7 +64,8 @@ class JobOnHosts {
 
   const TestNetwork& network_;
   TemporaryFolder folder_;
-  std::vector<Flags> flags_;  // host by host
+  std::vector<Flags> flags_;                      // host by host
+  std::vector<std::vector<std::string>> before_;  // what stands before them
   std::vector<std::unique_ptr<ChildProgram>> programs_;
 };
 

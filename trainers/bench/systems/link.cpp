@@ -40,6 +40,7 @@ std::string run(ReplicaTask& task, std::int64_t calls) {
   (void)task.parts();
   const std::int64_t begin = now();
   for (std::int64_t i = 0; i < calls; ++i) task.call();
+  task.finish();
   const std::int64_t end = now();
   std::string answer = str("ran ", begin, ' ', end);
   for (const double part : task.parts()) answer += str(' ', part);

@@ -21,6 +21,8 @@ class ReplicaTask {
   virtual void barrier() = 0;
   /// Runs the operation once.
   virtual void call() = 0;
+  /// Waits for what calls in a row have left under way: their time ends here.
+  virtual void finish() {}
   /// Seconds of each part of the calls since the last parts(), if the operation has parts.
   [[nodiscard]] virtual std::vector<double> parts() { return {}; }
 };

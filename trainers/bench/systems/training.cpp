@@ -85,6 +85,7 @@ class Training : public ReplicaTask {
     train(*fresh);
     model_ = fresh;
     for (int i = 0; i < kWarmUp; ++i) call();
+    finish();
     const double value = loss_.item<double>();
     if (!std::isfinite(value)) throw Error(str(model, ": the loss is ", value));
     return "";
@@ -192,7 +193,11 @@ class Synchronized : public Training {
     options.axis_name = kAxis;
     options.stage = stage_;
     options.optimizer = kAdam;
+    options.late_parameters = true;  // as `train` does
     trainer_.emplace(model, options);
+  }
+  void finish() override {
+    if (stage_ == 1 || stage_ == 2) (void)trainer_->whole_parameters();
   }
   void backward(const Tensor& value) override { trainer_->backward(value); }
   void update() override { trainer_->step(kAdam.lr); }
