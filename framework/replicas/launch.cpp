@@ -142,6 +142,14 @@ std::chrono::milliseconds patience_of(const LaunchOptions& options, const replic
   return in_turns(options.timeout, plan);
 }
 
+std::vector<int> hosts_of_workers(const replicas::JobLayout& layout) {
+  std::vector<int> hosts;
+  for (std::int64_t worker = 0; worker < layout.workers(); ++worker) {
+    hosts.push_back(static_cast<int>(layout.host_of_worker(worker)));
+  }
+  return hosts;
+}
+
 std::shared_ptr<comm::Communicator> make_communicator(
     const LaunchOptions& options, const replicas::JobPlan& plan, std::int64_t index,
     const std::shared_ptr<comm::Store>& store, const std::shared_ptr<comm::HostMemory>& memory) {
@@ -160,10 +168,7 @@ std::shared_ptr<comm::Communicator> make_communicator(
                            rank - static_cast<int>(here.offset), static_cast<int>(here.size), how);
   const comm::NetworkOptions network{plan.network->address, plan.network->secret,
                                      plan.network->job};
-  std::vector<int> host_of;
-  for (int worker = 0; worker < size; ++worker) {
-    host_of.push_back(static_cast<int>(plan.layout.host_of_worker(worker)));
-  }
+  const std::vector<int> host_of = hosts_of_workers(plan.layout);
   auto world = comm::join_hosts(std::move(local),
                                 comm::connect_tcp(store, rank, size, network, how), host_of);
   comm::set_up_links(*world, host_of, link_of(options.hosts));
@@ -377,7 +382,7 @@ replicas::JobEnd run_processes(const ReplicaFunction& function, const LaunchOpti
     comm::HostMemory(count, memory.get())
         .board()
         ->set_local(static_cast<int>(here.offset), static_cast<int>(here.size),
-                    static_cast<int>(options.replicas));
+                    static_cast<int>(options.replicas), hosts_of_workers(plan.layout));
   }
   comm::StoreServer store;
   store.set(replicas::kPlanKey, plan.text());

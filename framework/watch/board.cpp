@@ -59,11 +59,15 @@ std::optional<Board::Verdict> Board::published(const Seat& waiting) const {
   return watch::published(words, seat->key, seat->number);
 }
 
-void Board::set_local(int first_worker, int count, int replicas) {
+void Board::set_local(int first_worker, int count, int replicas, std::span<const int> host_of) {
   const int workers = state_->memory.workers();
   require(first_worker >= 0 && count >= 1 && count <= workers - first_worker, "a host runs ", count,
           " workers from ", first_worker, " on, of ", workers);
   PublicWords& words = state_->memory.common();
+  for (std::size_t worker = 0; worker < host_of.size(); ++worker) {
+    const auto host = static_cast<std::uint64_t>(host_of[worker]);
+    state_->memory.worker(static_cast<int>(worker)).host.store(host + 1);
+  }
   words.first_local.store(static_cast<std::uint64_t>(first_worker));
   words.replicas.store(static_cast<std::uint64_t>(std::max(replicas, 0)));
   words.local_workers.store(count == workers ? 0 : static_cast<std::uint64_t>(count));

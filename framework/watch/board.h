@@ -117,8 +117,9 @@ class Board {
 
   /// Tells the processes of this host which workers it runs; without it, all. Call it once, before
   /// they start. `replicas` is how many the job has: messages can then call one by its number of
-  /// which nothing is known yet.
-  void set_local(int first_worker, int count, int replicas = 0);
+  /// which nothing is known yet. `host_of` has each worker's host, for messages; empty: they name
+  /// none.
+  void set_local(int first_worker, int count, int replicas = 0, std::span<const int> host_of = {});
   [[nodiscard]] bool spans_hosts() const noexcept;
   /// Which snapshots of other hosts are needed: the number grows whenever newer ones are. Poll it,
   /// say every 50 ms. When it has grown, ask every other host for a snapshot and show() the answer.

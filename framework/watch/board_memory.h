@@ -92,6 +92,8 @@ struct WorkerWords {
   Word looks;
   /// Whether a signal has stopped its process.
   Word stopped;
+  /// One more than the number of its host, if that is known.
+  Word host;
 
   /// For a worker of another host, written by the Board that shows it: a version, odd while a
   /// snapshot is shown; one more than the last request that was answered (0: nothing was shown

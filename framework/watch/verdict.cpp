@@ -196,6 +196,12 @@ std::string age(const BoardMemory& memory, int worker) {
   return str(" (", seconds.count(), " s ago, the last that its host has told)");
 }
 
+// " on host 1", if the board knows that.
+std::string on_host(const BoardMemory& memory, int worker) {
+  const std::uint64_t host = memory.worker(worker).host.load();
+  return host == 0 ? "" : str(" on host ", host - 1);
+}
+
 // A member without a seat. In a group of the whole job, its place is its number.
 std::string unseated(const BoardMemory& memory, const PendingCall& call,
                      const MissingMember& missing) {
@@ -209,16 +215,20 @@ std::string describe(const BoardMemory& memory, const PendingCall& call,
                      const MissingMember& missing) {
   const int worker = missing.member.worker;
   if (missing.is_own) {
-    return str("replica ", name_of(memory, missing.seat->place), " has not arrived: it ",
-               doing(memory, *missing.seat), age(memory, worker));
+    return str("replica ", name_of(memory, missing.seat->place), on_host(memory, worker),
+               " has not arrived: it ", doing(memory, *missing.seat), age(memory, worker));
   }
   const std::string who = unseated(memory, call, missing);
   if (!memory.is_known(worker)) {
     const bool was_shown = memory.worker(worker).answered.load() != 0;
-    return str(who, " is on another host, of which ", was_shown ? "too little" : "nothing",
-               " is known: it may not have arrived");
+    const std::string where = on_host(memory, worker);
+    return str(who, " is", where.empty() ? " on another host" : where, ", of which ",
+               was_shown ? "too little" : "nothing", " is known: it may not have arrived");
   }
-  if (!missing.seat) return str(who, " has not arrived: it has not started", age(memory, worker));
+  if (!missing.seat) {
+    return str(who, on_host(memory, worker), " has not arrived: it has not started",
+               age(memory, worker));
+  }
   return str(who, " has not arrived: it has not started, and replica ",
              name_of(memory, missing.seat->place), ", which would run it, ",
              doing(memory, *missing.seat), age(memory, missing.seat->place.worker));
@@ -375,7 +385,7 @@ std::string absentees_of(const BoardMemory& memory, SeatIndex place) {
   }
   for (const SeatView& seat : call->waiting) {
     if (said.size() > kNamed || !is_stopped(memory, seat.place.worker)) continue;
-    said.push_back(str("replica ", name_of(memory, seat.place),
+    said.push_back(str("replica ", name_of(memory, seat.place), on_host(memory, seat.place.worker),
                        " has arrived, but its process is stopped by a signal",
                        age(memory, seat.place.worker)));
   }

@@ -233,6 +233,9 @@ TEST_CASE("of the absent of other hosts is said what is known", "[board]") {
   CHECK(hosts.absent(0) ==
         str("replica 2 has not arrived: it is running, and the last collective it finished is ",
             kPmean, ", its 1st; replica 3 has not arrived: it has thrown: bad_alloc"));
+  hosts.board(0).set_stopped(1, true);
+  CHECK_THAT(hosts.absent(0),
+             ContainsSubstring("replica 1 has arrived, but its process is stopped by a signal"));
   REQUIRE(hosts.board(0).waits(0).size() == 1);
   CHECK_THAT(hosts.board(0).text_of(0, hosts.board(0).waits(0)[0]),
              ContainsSubstring("replica 0 waits in psum"));
@@ -241,6 +244,9 @@ TEST_CASE("of the absent of other hosts is said what is known", "[board]") {
   hosts.show(0);
   CHECK(hosts.absent(0) ==
         "the member at place 1 of the group has not arrived: it has not started");
+  hosts.board(0).set_local(0, 2, 4, std::vector<int>{0, 0, 1, 1});
+  CHECK(hosts.absent(0) ==
+        "the member at place 1 of the group on host 1 has not arrived: it has not started");
 }
 
 TEST_CASE("a host on its own wants no snapshots", "[board]") {
