@@ -46,7 +46,7 @@ ReplicaPlacement placement_of(const LaunchOptions& launch) {
           .workers = workers,
           .here = here,
           .workers_here = std::min(here.size, shard(workers, hosts.count, hosts.rank).size),
-          .shares_memory = false};
+          .shares_memory = !is_gloo};
 }
 
 std::string row(const std::string& name, const std::string& replica, const std::string& host) {

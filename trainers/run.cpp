@@ -364,8 +364,8 @@ class TrainingRun {
     reporter_->progress.print(title + join(texts));
   }
 
-  // The largest of each category over all replicas, and over those of host 0 the sum, and the sum
-  // of what is resident.
+  // Of the replicas of host 0: the largest of each category, the sum, and the sum of what is
+  // resident.
   MemoryReport memory_report() const {
     MemoryUse own = trainer_->memory();
     own.checkpoint = checkpoints_->staged_bytes();
@@ -378,15 +378,19 @@ class TrainingRun {
                        .optimizer_state = bytes[2].item<std::int64_t>(),
                        .communication = bytes[3].item<std::int64_t>(),
                        .checkpoint = bytes[4].item<std::int64_t>(),
-                       .initialization = bytes[5].item<std::int64_t>(),
-                       .shared_parameters = own.shared_parameters};
+                       .initialization = bytes[5].item<std::int64_t>()};
     };
     const std::int64_t is_reported = launch_host() == 0 ? 1 : 0;
     HostMemoryUse measured{
-        of_all([&](const Tensor& bytes) { return pmax(bytes, axis_); }, own.parameters),
+        of_all([&](const Tensor& bytes) { return pmax(is_reported * bytes, axis_); },
+               own.parameters),
         of_all([&](const Tensor& bytes) { return psum(is_reported * bytes, axis_); },
                own.parameters - own.shared_parameters)};
-    measured.host.parameters += own.shared_parameters;
+    // What replicas hold together counts once.
+    const double share =
+        static_cast<double>(is_reported * own.shared_parameters) / static_cast<double>(own.holders);
+    measured.host.parameters +=
+        std::llround(psum(at::zeros({}, at::kDouble).fill_(share), axis_).item<double>());
     const Tensor worker = at::tensor({std::int64_t{launch_host()}, std::int64_t{::getpid()}});
     const Tensor workers = all_gather(worker, axis_);
     // Replicas of this process.

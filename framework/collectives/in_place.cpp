@@ -69,10 +69,15 @@ CommonZeros allocate(const AxisCall& call, at::IntArrayRef sizes, at::ScalarType
   collectives::announced(call, replicas, {like}, "", [&] {
     buffer = replicas.allocate(static_cast<std::size_t>(bytes), copies);
   });
-  return {at::from_blob(
-              buffer.own.data(), sizes, [memory = buffer.memory](void*) mutable { memory.reset(); },
-              at::TensorOptions(dtype)),
-          buffer.is_common};
+  CommonZeros zeros{
+      at::from_blob(
+          buffer.own.data(), sizes, [memory = buffer.memory](void*) mutable { memory.reset(); },
+          at::TensorOptions(dtype)),
+      {}};
+  for (const auto& holders : buffer.holders) {
+    zeros.holders.emplace_back(holders.begin(), holders.end());
+  }
+  return zeros;
 }
 
 void scatter_into(const AxisCall& call, const Tensor& output, const Tensor& input,
@@ -99,10 +104,12 @@ CommonZeros common_zeros(at::IntArrayRef sizes, at::ScalarType dtype, const Axis
   return allocate({"common_zeros", axis_name, where}, sizes, dtype, comm::Copies::one);
 }
 
-void barrier(const AxisNames& axis_name, std::source_location where) {
+void barrier(const AxisNames& axis_name, const AxisIndexGroups& axis_index_groups,
+             std::source_location where) {
   const AxisCall call{"barrier", axis_name, where};
-  groups::ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
-  collectives::announced(call, replicas, {}, "", [&] { replicas.barrier(); });
+  groups::ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::any);
+  collectives::announced(call, replicas, {}, collectives::group_text(axis_index_groups),
+                         [&] { replicas.barrier(); });
 }
 
 void pbroadcast_(const Tensor& x, const AxisNames& axis_name, std::int64_t source,

@@ -23,23 +23,23 @@ namespace lockstep {
                                      const AxisNames& axis_name,
                                      std::source_location where = std::source_location::current());
 
-/// A tensor of zeros that the axis' replicas hold together.
+/// A tensor of zeros that replicas of the axis hold together.
 struct CommonZeros {
   Tensor tensor;
-  /// Whether it is one and the same memory for all of them; otherwise it is this replica's own.
-  bool is_common;
+  /// The replicas that hold each copy, ascending; the sets in the order of their first members.
+  AxisIndexGroups holders;
 };
 
-/// As symmetric_zeros, with a single copy for all replicas where they are threads of one process or
-/// processes of one host that share memory. Callers must make sure that no replica reads what
-/// another is writing: see barrier().
+/// As symmetric_zeros, with a single copy for the replicas of a host, or over Gloo for those of a
+/// process. Callers must make sure that no replica reads what another is writing: see barrier().
 [[nodiscard]] CommonZeros common_zeros(
     at::IntArrayRef sizes, at::ScalarType dtype, const AxisNames& axis_name,
     std::source_location where = std::source_location::current());
 
 /// Returns once every replica of the axis has called it. All replicas then see what any of them
 /// wrote to common memory before its call.
-void barrier(const AxisNames& axis_name,
+/// With axis_index_groups, which may be of different sizes: every replica of the own group.
+void barrier(const AxisNames& axis_name, const AxisIndexGroups& axis_index_groups = {},
              std::source_location where = std::source_location::current());
 
 /// x = replica `source`'s x.

@@ -61,14 +61,14 @@ void check_memory_left(std::size_t bytes) {
                       " bytes of memory left. Fewer replicas a host or smaller buffers need less"));
 }
 
-SymmetricBuffer private_buffer(std::size_t bytes, bool is_common) {
+SymmetricBuffer private_buffer(std::size_t bytes) {
   check_memory_left(bytes);
   constexpr std::align_val_t kAlignment{kPage};
   const auto release = [=](std::byte* data) { ::operator delete(data, kAlignment); };
   const std::shared_ptr<std::byte> memory(
       static_cast<std::byte*>(::operator new(bytes, kAlignment)), release);
   std::memset(memory.get(), 0, bytes);
-  return {.own = {memory.get(), bytes}, .is_common = is_common, .memory = memory};
+  return {.own = {memory.get(), bytes}, .memory = memory};
 }
 
 void Verb::check(int rank, int size) const {

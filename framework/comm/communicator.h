@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "framework/base/bytes.h"
 #include "framework/base/random.h"
@@ -24,10 +25,14 @@ enum class Copies { each, one };
 struct SymmetricBuffer {
   /// This replica's copy, zero at first. Aligned to a page.
   Bytes own;
-  /// Whether all replicas' `own` is the same memory.
-  bool is_common = false;
+  /// With Copies::one, the replicas that hold each copy, ascending: their sets are in the order of
+  /// their first members, and the same on all replicas. Empty with Copies::each.
+  std::vector<std::vector<int>> holders{};
   /// Keeps the memory; shared memory lives as long as any replica keeps it.
-  std::shared_ptr<const void> memory;
+  std::shared_ptr<const void> memory{};
+
+  /// Whether all replicas' `own` is the same memory.
+  [[nodiscard]] bool is_common() const noexcept { return holders.size() == 1; }
 };
 
 /// An address in memory that the replicas of a host share.
@@ -42,7 +47,7 @@ struct SharedAddress {
 void check_memory_left(std::size_t bytes);
 
 /// A buffer for this replica alone, zero at first. CommError as check_memory_left().
-[[nodiscard]] SymmetricBuffer private_buffer(std::size_t bytes, bool is_common = false);
+[[nodiscard]] SymmetricBuffer private_buffer(std::size_t bytes);
 
 /// One call of a Communicator's method, with its arguments. Buffers belong to the caller.
 struct Verb {
@@ -63,6 +68,7 @@ struct Verb {
   std::span<const std::size_t> send_sizes = {};
   std::span<const std::size_t> recv_sizes = {};
   int root = 0;           ///< broadcast
+  int averaged = 0;       ///< all_reduce, mean: over how many replicas; 0: over the group's
   std::size_t bytes = 0;  ///< allocate: of the buffer …
   Copies copies = Copies::each;
   SymmetricBuffer* buffer = nullptr;  ///< … and where it goes
@@ -140,10 +146,10 @@ class Communicator {
   /// buffers in place. For that the inputs of all replicas must be in buffers of one call; for
   /// all_reduce the outputs, too. Elsewhere it is ordinary memory.
   ///
-  /// With Copies::one there is a single copy on a host: an all_gather into it only writes the own
+  /// With Copies::one there is a single copy on a host, and over Gloo one in each process:
+  /// `holders` says whose. If it is the whole group's, an all_gather into it only writes the own
   /// part (nothing if that is in place already) and waits at a barrier. Callers must make sure that
-  /// no replica reads what another is writing. is_common says whether the whole group has one copy.
-  /// Over Gloo each replica has its own.
+  /// no replica reads what another is writing.
   ///
   /// Throws CommError on all replicas that share memory if their host has not enough. After a
   /// failure of the job in a verb, others may still write to a buffer's output.
@@ -183,6 +189,9 @@ class Communicator {
   /// Whether bytes travel over a network, which takes time but leaves the CPU free. In shared
   /// memory a verb is work for the CPU.
   [[nodiscard]] virtual bool is_network() const noexcept = 0;
+
+  /// Whether some of the group's replicas share memory.
+  [[nodiscard]] virtual bool shares_memory() const noexcept = 0;
 
   /// How fast messages between the group's places (hosts, or processes of one) are: the same on all
   /// replicas. Nothing in shared memory, or if nobody has said it.

@@ -72,6 +72,16 @@ class LocalMembers::Together {
     return out;
   }
 
+  // Whether some workers share memory, but not all. Then they may have an output together, which
+  // only the outer Communicator's verbs write as one.
+  bool is_over_hosts() const {
+    return outer_ != nullptr && outer_->is_network() && outer_->shares_memory();
+  }
+  // Over how many members a mean goes.
+  int averaged() const {
+    const int said = verbs_[0]->averaged;
+    return said > 0 ? said : static_cast<int>(layout_.size());
+  }
   bool is_here(int place) const { return layout_.worker_of(place) == layout_.own(); }
   const Verb& verb_of(int place) const { return *verbs_[layout_.index_of(place)]; }
 
@@ -123,6 +133,9 @@ class LocalMembers::Together {
   void add_up(const Schedule& schedule, const reduce::ReductionPlan& plan, Held& held,
               const Result& result) {
     const Verb& verb = *verbs_[0];
+    // A mean of a type without partial sums is one of all inputs.
+    const bool divides =
+        verb.op == reduce::ReduceOp::mean && reduce::has_partial_sums(verb.type, verb.op);
     // Otherwise each worker has one sum, and blocks of workers have subtrees of the order.
     const bool is_one_round = schedule.adding.size() == 1;
     for (std::size_t number = 0; number < schedule.adding.size(); ++number) {
@@ -166,15 +179,14 @@ class LocalMembers::Together {
             std::vector<Pieces> by_worker;
             for (const auto& [worker, pieces] : parts) by_worker.push_back(pieces);
             reduce::combine(plan.in_order(by_worker, part, to.size()),
-                            static_cast<int>(layout_.size()), sum, verb.type, verb.op);
-            continue;
+                            static_cast<int>(layout_.size()), sum, verb.type,
+                            divides ? reduce::partial_op(verb.op) : verb.op);
+          } else {
+            std::vector<const std::byte*> inputs;
+            for (const auto& [block, pieces] : parts) inputs.push_back(pieces[part].data());
+            reduce::reduce(inputs, sum, verb.type, reduce::partial_op(verb.op));
           }
-          std::vector<const std::byte*> inputs;
-          for (const auto& [block, pieces] : parts) inputs.push_back(pieces[part].data());
-          reduce::reduce(inputs, sum, verb.type, reduce::partial_op(verb.op));
-          if (is_last && verb.op == reduce::ReduceOp::mean) {
-            reduce::divide(sum, static_cast<int>(layout_.size()), verb.type);
-          }
+          if (is_last && divides) reduce::divide(sum, averaged(), verb.type);
         }
       }
     }
@@ -209,7 +221,9 @@ class LocalMembers::Together {
     }
   };
   Outputs outputs() {
-    if (outer_ == nullptr || outer_->is_network()) return {};
+    if (outer_ == nullptr) return {};
+    if (is_over_hosts()) return {.are_shared = true};
+    if (outer_->is_network()) return {};
     SharedAddress own;
     bool is_one = true;
     for (const Verb* mine : verbs_) {
@@ -253,10 +267,14 @@ class LocalMembers::Together {
     const reduce::ReductionPlan plan(layout_.places(), first.type, first.op);
     const Pieces sums = own_sums(plan, first);
     if (outer_ != nullptr && plan.is_one_sum_each()) {
-      outer_->all_reduce(sums[0], first.output, first.type, reduce::partial_op(first.op));
-      if (first.op == reduce::ReduceOp::mean) {
-        reduce::divide(first.output, static_cast<int>(layout_.size()), first.type);
-      }
+      Verb reduction = first;
+      reduction.input = sums[0];
+      reduction.averaged = averaged();
+      // The members of a network divide the sum themselves: some may have the output together.
+      const bool divides = first.op == reduce::ReduceOp::mean && !outer_->is_network();
+      if (divides) reduction.op = reduce::partial_op(first.op);
+      outer_->call(reduction);
+      if (divides) reduce::divide(first.output, averaged(), first.type);
     } else {
       all_reduce_by(plan, sums);
     }
@@ -331,6 +349,15 @@ class LocalMembers::Together {
       }
       return outer_->barrier();
     }
+    if (is_over_hosts() && layout_.has_blocks()) {
+      for (const int place : layout_.own_places()) {
+        copy_bytes(verb_of(place).input, part(first, place));
+      }
+      const std::size_t block = layout_.own_places().size() * bytes;
+      outer_->all_gather(first.output.subspan(layout_.own() * block, block), first.output);
+      for (const Verb* mine : verbs_) copy_bytes(first.output, mine->output);
+      return;
+    }
     Held held(layout_.workers());
     held[layout_.own()] = own_inputs();
     if (!all_are_here()) {
@@ -395,6 +422,12 @@ class LocalMembers::Together {
       for (const Verb* mine : verbs_) copy_bytes(verb_of(root).output, mine->output);
       return;
     }
+    if (is_over_hosts()) {
+      if (is_here(root)) copy_bytes(verb_of(root).output, first);
+      outer_->broadcast(first, static_cast<int>(layout_.worker_of(root)));
+      for (const Verb* mine : verbs_) copy_bytes(first, mine->output);
+      return;
+    }
     const Schedule& schedule = members_.schedules().broadcast(first.size());
     const auto slices = static_cast<std::size_t>(schedule.slices);
     const auto part_of = [&](Bytes buffer, std::size_t slice) {
@@ -430,18 +463,30 @@ class LocalMembers::Together {
     }
   }
 
-  // Threads of one worker see each other's memory as it is, and where the outer group has one copy
-  // for its workers, that is also theirs. Of several workers otherwise every member has a copy.
+  // Threads of one worker see each other's memory as it is. A copy that the outer group's workers
+  // hold is their members', too.
   void allocate() {
     const Verb& first = *verbs_[0];
-    SymmetricBuffer common;
-    if (first.copies == Copies::one && all_are_here()) common = private_buffer(first.bytes, true);
-    if (first.copies == Copies::one && outer_ != nullptr) {
-      common = outer_->allocate(first.bytes, Copies::one);
+    if (first.copies == Copies::each) {
+      for (const Verb* mine : verbs_) *mine->buffer = private_buffer(first.bytes);
+      return;
     }
-    for (const Verb* mine : verbs_) {
-      *mine->buffer = common.is_common ? common : private_buffer(first.bytes);
+    SymmetricBuffer common =
+        outer_ ? outer_->allocate(first.bytes, Copies::one) : private_buffer(first.bytes);
+    if (outer_ == nullptr) {
+      common.holders = layout_.places();
+    } else {
+      for (std::vector<int>& holders : common.holders) {
+        std::vector<int> places;
+        for (const int worker : holders) {
+          const auto& its = layout_.places()[static_cast<std::size_t>(worker)];
+          places.insert(places.end(), its.begin(), its.end());
+        }
+        std::ranges::sort(places);
+        holders = std::move(places);
+      }
     }
+    for (const Verb* mine : verbs_) *mine->buffer = common;
   }
 
   LocalMembers& members_;
@@ -464,6 +509,15 @@ GroupLayout::GroupLayout(std::span<const watch::GroupMember> members, int own_wo
     places_[worker].push_back(static_cast<int>(worker_of_.size()));
     worker_of_.push_back(worker);
   }
+}
+
+bool GroupLayout::has_blocks() const {
+  const std::size_t block = own_places().size();
+  bool has = block * workers() == size();
+  for (std::size_t place = 0; place < size(); ++place) {
+    has = has && worker_of(place) == place / block;
+  }
+  return has;
 }
 
 GroupLayout GroupLayout::one_each(int workers, int own) {

@@ -46,6 +46,8 @@ class GroupLayout {
   /// The members of each worker, ascending.
   [[nodiscard]] const std::vector<std::vector<int>>& places() const noexcept { return places_; }
   [[nodiscard]] const std::vector<int>& own_places() const { return places_[own_]; }
+  /// Whether all workers have as many members, next to each other.
+  [[nodiscard]] bool has_blocks() const;
 
  private:
   std::vector<int> numbers_;
@@ -124,6 +126,9 @@ class LocalMembers {
     interrupt(std::make_exception_ptr(Aborted(reason)));
   }
   [[nodiscard]] virtual bool is_network() const noexcept { return outer_ && outer_->is_network(); }
+  [[nodiscard]] virtual bool shares_memory() const noexcept {
+    return layout_.workers() < layout_.size() || (outer_ && outer_->shares_memory());
+  }
   [[nodiscard]] virtual std::optional<LinkSpeed> link_speed() const {
     return outer_ ? outer_->link_speed() : std::nullopt;
   }
@@ -185,6 +190,7 @@ class Hierarchy : public Communicator {
   void abort(const std::string& reason) noexcept override { local_->abort(reason); }
   void interrupt(const std::exception_ptr& error) noexcept override { local_->interrupt(error); }
   [[nodiscard]] bool is_network() const noexcept override { return local_->is_network(); }
+  [[nodiscard]] bool shares_memory() const noexcept override { return local_->shares_memory(); }
   [[nodiscard]] std::optional<LinkSpeed> link_speed() const override {
     return local_->link_speed();
   }

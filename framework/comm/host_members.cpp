@@ -125,6 +125,7 @@ class HostMembers final : public LocalMembers {
     workers_->network->abort(reason);
   }
   bool is_network() const noexcept override { return spans_hosts(); }
+  bool shares_memory() const noexcept override { return hosts() < layout().size(); }
   SharedAddress shared_address(ConstBytes memory) const override {
     return spans_hosts() ? SharedAddress{} : local_->shared_address(memory);
   }
@@ -153,6 +154,14 @@ class HostMembers final : public LocalMembers {
   std::size_t own_index() const noexcept { return static_cast<std::size_t>(local_->rank()); }
   std::size_t members_here() const noexcept { return layout().own_places().size(); }
 
+  // Which members write an output that some of them have together: each its share of it.
+  struct Writers {
+    std::size_t turn = 0;       ///< the own place among those whose output this is
+    std::size_t count = 1;      ///< how many these are
+    bool any_together = false;  ///< whether any members here have an output together
+  };
+  Writers writers(const Verb& verb);
+
   bool goes_in_pieces(const Verb& verb) const;
   void in_pieces(const Verb& verb);
   void make(const Verb& verb, const Piece& piece);
@@ -168,7 +177,7 @@ class HostMembers final : public LocalMembers {
   std::shared_ptr<const Workers> workers_;
   std::vector<int> members_;  // their ranks in the job, in the group's order
   std::shared_ptr<Communicator> local_;
-  bool have_blocks_;  // see has_blocks()
+  bool have_blocks_;  // the layout's has_blocks()
   SymmetricBuffer common_;
 };
 
@@ -190,22 +199,12 @@ std::shared_ptr<Communicator> leaders_of(const Workers& job, const GroupLayout& 
   return job.network->subgroup(leaders, channel_of(members, channel));
 }
 
-// Whether all hosts have as many members, next to each other.
-bool has_blocks(const GroupLayout& layout) {
-  const std::size_t block = layout.own_places().size();
-  bool has = block * layout.workers() == layout.size();
-  for (std::size_t place = 0; place < layout.size(); ++place) {
-    has = has && layout.worker_of(place) == place / block;
-  }
-  return has;
-}
-
 HostMembers::HostMembers(std::shared_ptr<const Workers> job, std::vector<int> members,
                          std::uint64_t channel, GroupLayout layout)
     : LocalMembers(layout, leaders_of(*job, layout, members, channel)),
       workers_(std::move(job)),
       members_(std::move(members)),
-      have_blocks_(has_blocks(layout)) {
+      have_blocks_(layout.has_blocks()) {
   std::vector<int> here;
   for (const int place : layout.own_places()) {
     here.push_back(members_[static_cast<std::size_t>(place)] - workers_->first_here());
@@ -224,7 +223,8 @@ void HostMembers::meet(int, std::uint64_t mark, const Verb& verb) {
   local_->mark(mark);
   if (!spans_hosts()) return local_->run(verb);
   if (verb.kind == Verb::Kind::allocate) {
-    *verb.buffer = local_->allocate(verb.bytes);
+    *verb.buffer = local_->allocate(verb.bytes, verb.copies);
+    if (verb.copies == Copies::one) verb.buffer->holders = layout().places();
     return;
   }
   if (hosts() == layout().size()) {  // the outer group is the group
@@ -273,6 +273,7 @@ void HostMembers::in_pieces(const Verb& verb) {
   };
 
   if (count == 0) return;
+  const Writers writers = this->writers(verb);
   std::future<void> sending;
   // What leaves this function early ends the leader's messages.
   const struct Leaving {
@@ -298,8 +299,31 @@ void HostMembers::in_pieces(const Verb& verb) {
     }
     if (index == 0) continue;
     tell(error);
-    take(verb, piece(index - 1));
+    if ((index - 1) % writers.count == writers.turn) take(verb, piece(index - 1));
   }
+  if (writers.any_together) local_->barrier();
+}
+
+// Verbs that write the same to all outputs may write to one that members have together.
+HostMembers::Writers HostMembers::writers(const Verb& verb) {
+  const bool writes_one = verb.kind == Verb::Kind::all_reduce ||
+                          verb.kind == Verb::Kind::all_gather || verb.kind == Verb::Kind::broadcast;
+  if (!writes_one || verb.output.empty()) return {};
+  const SharedAddress own = local_->shared_address(verb.output);
+  std::vector<SharedAddress> all(members_here());
+  local_->all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  const auto together = [&](std::size_t one, std::size_t other) {
+    return one == other || (all[one].extent != 0 && all[one] == all[other]);
+  };
+  Writers writers{.count = 0};
+  for (std::size_t member = 0; member < all.size(); ++member) {
+    if (together(member, own_index())) writers.turn += member < own_index() ? 1 : 0;
+    if (together(member, own_index())) ++writers.count;
+    for (std::size_t other = 0; other < member; ++other) {
+      writers.any_together = writers.any_together || together(member, other);
+    }
+  }
+  return writers;
 }
 
 // The members' part of a message, in common memory.
@@ -365,7 +389,8 @@ void HostMembers::take(const Verb& verb, const Piece& piece) const {
     const Bytes to = verb.output.subspan(at, from.size());
     copy_bytes(from, to);
     if (verb.op == reduce::ReduceOp::mean) {
-      reduce::divide(to, static_cast<int>(layout().size()), verb.type);
+      const int all = static_cast<int>(layout().size());
+      reduce::divide(to, verb.averaged > 0 ? verb.averaged : all, verb.type);
     }
   };
   switch (verb.kind) {
@@ -462,7 +487,9 @@ void HostMembers::by_leader(std::uint64_t mark, const Verb& verb) {
     }
   }
   tell(error);
-  copy_bytes(own.output, verb.output);
+  const Writers writers = this->writers(verb);
+  if (writers.turn == 0) copy_bytes(own.output, verb.output);
+  if (writers.any_together) local_->barrier();
 }
 
 // Memory of all members, until the next call. What Scratch keeps of a piece is kept for an input of

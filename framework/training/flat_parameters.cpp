@@ -84,23 +84,92 @@ FlatParameters::FlatParameters(std::vector<std::string> names, std::vector<at::T
     if (!is_cut(index)) place(index);
     const Bucket& made = buckets_[index];
     bytes_ += static_cast<std::int64_t>((is_cut(index) ? made.own : made.memory).nbytes());
+    if (!is_cut(index)) uncut_bytes_ += static_cast<std::int64_t>(made.memory.nbytes());
   }
+}
+
+const std::vector<std::int64_t>& FlatParameters::own_holders() const {
+  const std::int64_t replica = axis_index(axis_);
+  return *std::ranges::find_if(
+      holders_, [&](const auto& holders) { return std::ranges::count(holders, replica) > 0; });
+}
+
+std::int64_t FlatParameters::holders() const {
+  return holders_.empty() ? 1 : std::ssize(own_holders());
+}
+
+bool FlatParameters::updates_all() const {
+  return updates_ == ParameterUpdates::all && std::ssize(holders_) == axis_size(axis_);
+}
+
+// Whether this replica writes for all that hold its copy.
+bool FlatParameters::writes_first() const {
+  return own_holders()[0] == axis_index(axis_);
+}
+
+// After that, each sees what the others that hold its copy have written to it.
+void FlatParameters::wait_for_holders() const {
+  if (std::ssize(holders_) < axis_size(axis_)) barrier(axis_, holders_);
+}
+
+std::vector<FlatParameters::Part> FlatParameters::own(std::size_t index) const {
+  const Bucket& bucket = buckets_[index];
+  const std::int64_t replica = axis_index(axis_);
+  if (is_cut(index)) return {{layout_.shard_of(index, replica), bucket.own}};
+  std::vector<Part> parts;
+  for (const Shard& place : updated(layout_, index, updates_, replica, own_holders())) {
+    parts.push_back({place, bucket.memory.narrow(0, place.offset, place.size)});
+  }
+  return parts;
+}
+
+// All of a bucket: the own shard, and of each run of shards that no holder owns the holders' own
+// equal part, at whole blocks. Parts that touch are one.
+std::vector<Shard> FlatParameters::updated(const tree::FlatLayout& layout, std::size_t bucket,
+                                           ParameterUpdates updates, std::int64_t replica,
+                                           const std::vector<std::int64_t>& holders) {
+  if (updates != ParameterUpdates::all) return {layout.shard_of(bucket, replica)};
+  constexpr std::int64_t kBlock = tree::FlatLayout::kBlock;
+  const auto turn = std::ranges::find(holders, replica) - holders.begin();
+  std::vector<Shard> parts;
+  const auto add = [&](std::int64_t begin, std::int64_t end) {
+    if (begin == end) return;
+    if (!parts.empty() && parts.back().offset + parts.back().size == begin) {
+      parts.back().size += end - begin;
+    } else {
+      parts.push_back({begin, end - begin});
+    }
+  };
+  std::int64_t run = 0;  // where the run of nobody's shards begins
+  const auto end_run = [&](std::int64_t end) {
+    const Shard blocks = shard((end - run) / kBlock, std::ssize(holders), turn);
+    add(run + blocks.offset * kBlock, run + (blocks.offset + blocks.size) * kBlock);
+  };
+  for (const std::int64_t holder : holders) {
+    const Shard its = layout.shard_of(bucket, holder);
+    end_run(its.offset);
+    run = its.offset + its.size;
+    if (holder == replica) add(its.offset, run);
+  }
+  end_run(layout.buckets()[bucket].size);
+  return parts;
 }
 
 // Moves the parameters of a bucket into memory of its size.
 void FlatParameters::place(std::size_t index) {
   const tree::FlatBucket& bucket = layout_.buckets()[index];
   CommonZeros zeros = common_zeros({bucket.size}, bucket.dtype, axis_);
-  is_common_ = zeros.is_common;
-  const bool has_all = updates_all() || updates_ == ParameterUpdates::own_group;
-  buckets_[index].own = has_all ? zeros.tensor : own_shard(index, zeros.tensor);
+  holders_ = std::move(zeros.holders);
+  if (updates_ == ParameterUpdates::own_shard) {
+    buckets_[index].own = own_shard(index, zeros.tensor);
+  }
   buckets_[index].memory = std::move(zeros.tensor);
-  const bool writes = !is_common_ || axis_index(axis_) == 0;
+  const bool writes = writes_first();
   for (const std::size_t item : bucket.items) {
     const at::Tensor& parameter = parameters_[item];
     if (writes && !lacks_memory(parameter)) memory_of(item).copy_(parameter);
   }
-  if (is_common_) barrier(axis_);
+  wait_for_holders();
   for (const std::size_t item : bucket.items) put(item, memory_of(item));
 }
 
@@ -310,11 +379,11 @@ std::vector<std::size_t> FlatParameters::take(const std::vector<at::Tensor>& fre
         found->replicas.size() == 1 ? "replica " : "replicas ", join(found->replicas),
         " than on replica 0: all replicas must change it alike"));
   }
-  const bool writes = !is_common_ || axis_index(axis_) == 0;
   for (const std::size_t index : taken) {
-    if (writes) memory_of(index).copy_(fresh[index]);
+    const bool is_own = is_cut(layout_.place(index).bucket);
+    if (is_own || writes_first()) memory_of(index).copy_(fresh[index]);
   }
-  if (is_common_) barrier(axis_);
+  if (!holders_.empty()) wait_for_holders();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (buckets_[layout_.place(i).bucket].memory.defined()) put_anew(i, memory_of(i));
   }
@@ -327,9 +396,9 @@ std::vector<std::size_t> FlatParameters::take(const std::vector<at::Tensor>& fre
 
 void FlatParameters::publish(const std::vector<bool>& late, collectives::AxisQueue* queue) {
   const c10::AutoGradMode no_grad(false);
-  if (is_common_) {
-    barrier(axis_);
-  } else if (!updates_all()) {
+  if (updates_ == ParameterUpdates::all || is_common()) {
+    wait_for_holders();
+  } else {
     for (std::size_t index = 0; index < buckets_.size(); ++index) {
       const Bucket& bucket = buckets_[index];
       if (updates_ == ParameterUpdates::own_group) {
@@ -418,6 +487,14 @@ std::int64_t FlatParameters::predicted_bytes(const tree::FlatLayout& layout) {
   std::int64_t sum = 0;
   for (const tree::FlatBucket& bucket : layout.buckets()) {
     sum += bucket.bytes(bucket.dtype) / (bucket.group != 0 ? layout.shards() : 1);
+  }
+  return sum;
+}
+
+std::int64_t FlatParameters::predicted_uncut_bytes(const tree::FlatLayout& layout) {
+  std::int64_t sum = 0;
+  for (const tree::FlatBucket& bucket : layout.buckets()) {
+    if (bucket.group == 0) sum += bucket.bytes(bucket.dtype);
   }
   return sum;
 }

@@ -11,22 +11,24 @@
 
 #include "framework/axes/axis_names.h"
 #include "framework/axes/environment.h"
+#include "framework/base/shard.h"
 #include "framework/collectives/axis_queue.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep::training {
 
-/// What replica r updates: everything, its shard of each bucket, or the buckets of group r + 1. If
-/// replicas share memory, `all` means its shard, too.
+/// What replica r updates: everything, its shard of each bucket, or the buckets of group r + 1.
+/// Replicas that hold a copy together share `all` among them.
 enum class ParameterUpdates { all, own_shard, own_group };
 
-/// Keeps a module's parameters in flat buckets for a trainer. If all replicas of the axis can share
-/// memory they hold one copy together, and a barrier replaces every exchange. It changes the memory
-/// under a parameter's storage, so tensors that share the storage (tied ones, views that a module
-/// keeps) follow. At the end each parameter has ordinary memory of its own again.
+/// Keeps a module's parameters in flat buckets for a trainer. Replicas that share memory hold one
+/// copy together: see common_zeros(). If these are all replicas, a barrier replaces every exchange.
+/// It changes the memory under a parameter's storage, so tensors that share the storage (tied ones,
+/// views that a module keeps) follow. At the end each parameter has ordinary memory of its own
+/// again.
 ///
-/// Buckets of groups other than 0 are cut, unless replicas own groups or share memory. Of a cut
-/// bucket each replica has its shard, and all of it while it is gathered.
+/// Buckets of groups other than 0 are cut, unless replicas own groups or all hold one copy. Of a
+/// cut bucket each replica has its shard, and all of it while it is gathered.
 ///
 /// ZeroTrainer (zero.h) says what a program may do with its parameters meanwhile. Writes are
 /// noticed by LibTorch's version counters and by a few remembered elements of each parameter.
@@ -44,23 +46,34 @@ class FlatParameters {
   FlatParameters(const FlatParameters&) = delete;
   FlatParameters& operator=(const FlatParameters&) = delete;
 
-  /// Whether the replicas hold one copy.
-  [[nodiscard]] bool is_common() const noexcept { return is_common_; }
+  /// Whether all replicas hold one copy.
+  [[nodiscard]] bool is_common() const noexcept { return holders_.size() == 1; }
+  /// How many replicas hold this one's copy of the buckets that are not cut.
+  [[nodiscard]] std::int64_t holders() const;
   [[nodiscard]] const tree::FlatLayout& layout() const noexcept { return layout_; }
   /// Whether each replica updates everything itself.
-  [[nodiscard]] bool updates_all() const noexcept { return updates_all(updates_, is_common_); }
-  [[nodiscard]] static bool updates_all(ParameterUpdates updates, bool is_common) noexcept {
-    return updates == ParameterUpdates::all && !is_common;
-  }
+  [[nodiscard]] bool updates_all() const;
 
-  /// The part of a bucket that this replica updates, flat. Not if replicas own groups.
-  [[nodiscard]] const at::Tensor& own(std::size_t bucket) const { return buckets_[bucket].own; }
+  /// A part of a bucket, flat.
+  struct Part {
+    Shard place;
+    at::Tensor values;
+  };
+  /// The parts of a bucket that this replica updates: its shard, and perhaps others, ascending. Not
+  /// if replicas own groups.
+  [[nodiscard]] std::vector<Part> own(std::size_t bucket) const;
+  /// The places of own() on `replica`, which holds a copy together with `holders` (itself among
+  /// them).
+  [[nodiscard]] static std::vector<Shard> updated(const tree::FlatLayout& layout,
+                                                  std::size_t bucket, ParameterUpdates updates,
+                                                  std::int64_t replica,
+                                                  const std::vector<std::int64_t>& holders);
   /// Call it after all replicas have updated their parts: all replicas then see all updates. Graphs
   /// that have saved older values are refused. All replicas together.
   void publish() { publish({}, nullptr); }
   /// The same, but returns while buckets with late[bucket] are under way, the last one first. Their
   /// parameters are on the meta device until gather(). For uncut buckets, of which replicas update
-  /// shards and share no memory.
+  /// shards and which not all of them hold together.
   void publish(const std::vector<bool>& late, collectives::AxisQueue& queue) {
     publish(late, &queue);
   }
@@ -88,10 +101,14 @@ class FlatParameters {
     return buckets_[bucket].gathered.defined();
   }
 
-  /// Bytes of this replica's own parameters. If they are common: of all replicas together.
+  /// Bytes of this replica's parameters, those that it holds with others included.
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+  /// Bytes of the buckets that are not cut.
+  [[nodiscard]] std::int64_t uncut_bytes() const noexcept { return uncut_bytes_; }
   /// Predicts bytes().
   [[nodiscard]] static std::int64_t predicted_bytes(const tree::FlatLayout& layout);
+  /// Predicts uncut_bytes(), of a layout without groups that replicas own.
+  [[nodiscard]] static std::int64_t predicted_uncut_bytes(const tree::FlatLayout& layout);
   /// Predicts gathered_peak(), with a block gathered beside the one that runs.
   [[nodiscard]] static std::int64_t predicted_gathered(const tree::FlatLayout& layout);
   /// The most bytes that were gathered at one time.
@@ -99,8 +116,8 @@ class FlatParameters {
 
  private:
   struct Bucket {
-    at::Tensor memory;  // all of it, flat; undefined while a cut one is not gathered
-    at::Tensor own{};
+    at::Tensor memory;      // all of it, flat; undefined while a cut one is not gathered
+    at::Tensor own{};       // the own shard, if replicas update these
     at::Tensor gathered{};  // what becomes the memory of a cut one
     std::optional<collectives::AxisQueue::Call> gathering{};
   };
@@ -108,6 +125,9 @@ class FlatParameters {
     return updates_ != ParameterUpdates::own_group && layout_.buckets()[bucket].group != 0;
   }
   void publish(const std::vector<bool>& late, collectives::AxisQueue* queue);
+  [[nodiscard]] const std::vector<std::int64_t>& own_holders() const;
+  [[nodiscard]] bool writes_first() const;
+  void wait_for_holders() const;
   [[nodiscard]] at::Tensor own_shard(std::size_t index, const at::Tensor& bucket) const;
   void place(std::size_t bucket);
   Bucket cut(std::size_t bucket);
@@ -129,8 +149,8 @@ class FlatParameters {
   std::vector<at::Tensor> parameters_;
   tree::FlatLayout layout_;
   AxisNames axis_;
-  bool is_common_ = false;
   ParameterUpdates updates_;
+  AxisIndexGroups holders_;  // of the buckets that are not cut; empty without these
   std::vector<Bucket> buckets_;
   struct Placed {
     std::vector<std::int64_t> sizes;
@@ -143,6 +163,7 @@ class FlatParameters {
   };
   std::vector<Placed> placed_;
   std::int64_t bytes_ = 0;
+  std::int64_t uncut_bytes_ = 0;
   std::int64_t gathered_ = 0;
   std::int64_t gathered_peak_ = 0;
 };

@@ -20,28 +20,39 @@
 namespace lockstep {
 namespace {
 
-// What so many replicas take that are alike.
-MemoryUse times(const MemoryUse& use, std::int64_t replicas) {
-  return {.parameters = replicas * (use.parameters - use.shared_parameters) + use.shared_parameters,
-          .gradients = replicas * use.gradients,
-          .optimizer_state = replicas * use.optimizer_state,
-          .communication = replicas * use.communication,
-          .checkpoint = replicas * use.checkpoint,
-          .initialization = replicas * use.initialization,
-          .shared_parameters = use.shared_parameters};
-}
-
-bool cuts_parameters(const ZeroOptions& options, const ReplicaPlacement& placement) {
-  return training::cuts_parameters(options.stage, [&] { return placement.shares_memory; });
+Shard replicas_here(const ReplicaPlacement& placement) {
+  return placement.here.size > 0 ? placement.here : Shard{0, placement.replicas};
 }
 
 std::int64_t workers_of(const ReplicaPlacement& placement) {
   return placement.workers == 0 ? placement.replicas : placement.workers;
 }
 
+// The replicas of each worker of this host.
+std::vector<Shard> workers_here(const ReplicaPlacement& placement) {
+  const Shard here = replicas_here(placement);
+  const std::int64_t count =
+      placement.here.size > 0 ? placement.workers_here : workers_of(placement);
+  std::vector<Shard> workers;
+  for (std::int64_t worker = 0; worker < count; ++worker) {
+    const Shard its = shard(here.size, count, worker);
+    workers.push_back({here.offset + its.offset, its.size});
+  }
+  return workers;
+}
+
+// Whether all replicas hold the parameters once. Otherwise bytes travel over a network.
+bool is_common(const ReplicaPlacement& placement) {
+  return placement.shares_memory && replicas_here(placement).size == placement.replicas;
+}
+
+bool cuts_parameters(const ZeroOptions& options, const ReplicaPlacement& placement) {
+  return training::cuts_parameters(options.stage, [&] { return is_common(placement); });
+}
+
 bool overlaps(const ZeroOptions& options, const ReplicaPlacement& placement) {
   return collectives::AxisQueue::would_overlap(options.overlap != Overlap::off,
-                                               !placement.shares_memory);
+                                               !is_common(placement));
 }
 
 tree::FlatLayout predicted_layout(const training::ModuleParameters& parameters,
@@ -66,10 +77,6 @@ std::int64_t bytes_of_shards(const std::vector<at::Tensor>& tensors, std::int64_
   return sum;
 }
 
-Shard replicas_here(const ReplicaPlacement& placement) {
-  return placement.here.size > 0 ? placement.here : Shard{0, placement.replicas};
-}
-
 }  // namespace
 
 HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
@@ -77,45 +84,60 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
   check_options(options);
   const training::ModuleParameters parameters = training::module_parameters(module);
   const bool cuts = cuts_parameters(options, placement);
-  const std::int64_t workers = workers_of(placement);
   const tree::FlatLayout layout = predicted_layout(parameters, options, placement);
-  const bool take_turns = workers < placement.replicas;
+  const bool take_turns = workers_of(placement) < placement.replicas;
   const bool is_overlapped = overlaps(options, placement);
-  const training::FlatGradientOptions gradients = training::gradient_options(
-      options, layout, is_overlapped, take_turns, placement.shares_memory);
+  const training::FlatGradientOptions gradients =
+      training::gradient_options(options, layout, is_overlapped, take_turns, is_common(placement));
 
-  MemoryUse use = training::FlatGradients::predicted_use(layout, gradients, is_overlapped);
-  use.parameters = training::FlatParameters::predicted_bytes(layout);
-  const bool updates_all = training::FlatParameters::updates_all(
-      training::parameter_updates(options.stage), placement.shares_memory);
-  use.optimizer_state =
-      training::ShardedUpdate::predicted_bytes(options.optimizer, layout, updates_all);
-  if (placement.shares_memory) use.shared_parameters = use.parameters;
-  if (cuts) use.communication += training::FlatParameters::predicted_gathered(layout);
-  use.initialization = training::DeferredParameters::predicted_bytes(parameters);
-  const Shard here = replicas_here(placement);
-  const std::int64_t workers_here = placement.here.size > 0 ? placement.workers_here : workers;
-  HostMemoryUse all{use, times(use, here.size)};
-  for (std::int64_t replica = here.offset; replica < here.offset + here.size; ++replica) {
-    const std::int64_t masters =
-        training::FrozenParameters::predicted_bytes(parameters, placement.replicas, replica);
-    if (replica == here.offset) all.largest.optimizer_state += masters;
-    all.host.optimizer_state += masters;
-  }
-  all.host.initialization = workers_here * use.initialization;  // of replicas that run at once
-  if (gradients.way == training::GradientWay::summed_in_turns) {
-    const bool wait_in_backward = cuts && !parameters.blocks.empty();
-    for (std::int64_t worker = 0; worker < workers_here; ++worker) {
-      Shard its = shard(here.size, workers_here, worker);
-      its.offset += here.offset;
-      for (std::int64_t place = 0; place < its.size; ++place) {
-        const std::int64_t bytes =
-            training::WorkerGradientSums::predicted_bytes(layout, its, wait_in_backward, place);
-        all.host.gradients += bytes;
-        all.largest.gradients = std::max(all.largest.gradients, use.gradients + bytes);
+  MemoryUse each = training::FlatGradients::predicted_use(layout, gradients, is_overlapped);
+  each.parameters = training::FlatParameters::predicted_bytes(layout);
+  if (cuts) each.communication += training::FlatParameters::predicted_gathered(layout);
+  each.initialization = training::DeferredParameters::predicted_bytes(parameters);
+  const bool sums_in_turns = gradients.way == training::GradientWay::summed_in_turns;
+  const bool wait_in_backward = cuts && !parameters.blocks.empty();
+
+  const std::vector<Shard> workers = workers_here(placement);
+  // Each set of them holds a copy of the parameters.
+  const std::vector<Shard> sets =
+      placement.shares_memory ? std::vector{replicas_here(placement)} : workers;
+  HostMemoryUse all;
+  for (const Shard& set : sets) {
+    std::vector<std::int64_t> holders(static_cast<std::size_t>(set.size));
+    std::iota(holders.begin(), holders.end(), set.offset);
+    MemoryUse use = each;
+    use.holders = set.size;
+    use.shared_parameters =
+        set.size > 1 ? training::FlatParameters::predicted_uncut_bytes(layout) : 0;
+    all.host.parameters += use.shared_parameters;
+    all.host.shared_parameters += use.shared_parameters;
+    for (const std::int64_t replica : holders) {
+      use.optimizer_state =
+          training::ShardedUpdate::predicted_bytes(options.optimizer, layout,
+                                                   training::parameter_updates(options.stage),
+                                                   replica, holders) +
+          training::FrozenParameters::predicted_bytes(parameters, placement.replicas, replica);
+      const auto worker = std::ranges::find_if(
+          workers, [&](const Shard& its) { return replica < its.offset + its.size; });
+      use.gradients = each.gradients;
+      if (sums_in_turns) {
+        use.gradients += training::WorkerGradientSums::predicted_bytes(
+            layout, *worker, wait_in_backward, replica - worker->offset);
+      }
+      all.host.parameters += use.parameters - use.shared_parameters;
+      all.host.gradients += use.gradients;
+      all.host.optimizer_state += use.optimizer_state;
+      all.host.communication += use.communication;
+      for (const auto what :
+           {&MemoryUse::parameters, &MemoryUse::gradients, &MemoryUse::optimizer_state,
+            &MemoryUse::communication, &MemoryUse::initialization, &MemoryUse::shared_parameters,
+            &MemoryUse::holders}) {
+        all.largest.*what = std::max(all.largest.*what, use.*what);
       }
     }
   }
+  // Of replicas that run at once.
+  all.host.initialization = std::ssize(workers) * each.initialization;
   return all;
 }
 

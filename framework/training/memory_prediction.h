@@ -21,8 +21,9 @@ struct MemoryUse {
   /// The largest parameter that was on the meta device, whole: they are made one at a time, before
   /// the first step. Not part of total().
   std::int64_t initialization = 0;
-  /// How much of `parameters` all replicas of the host hold together, once.
+  /// How much of `parameters` replicas hold together, once …
   std::int64_t shared_parameters = 0;
+  std::int64_t holders = 1;  ///< … and how many of them this one does with
 
   [[nodiscard]] std::int64_t total() const noexcept {
     return parameters + gradients + optimizer_state + communication + checkpoint;
@@ -48,7 +49,8 @@ struct ReplicaPlacement {
   /// Those of this host, and how many of them run at once; of size 0: all of `replicas`.
   Shard here{0, 0};
   std::int64_t workers_here = 0;
-  /// One host whose replicas hold the parameters once; otherwise bytes travel over a network.
+  /// Replicas of a host share memory, and hold whole parameters once. Otherwise (over Gloo) those
+  /// of a worker do.
   bool shares_memory = true;
   /// For the sizes of buckets, where these are chosen by it: ZeroTrainer::link_cost() of a trainer.
   LinkCost link{};
@@ -57,8 +59,8 @@ struct ReplicaPlacement {
 /// Predicts the memory of ZeroTrainer's buffers before any is allocated: `module` may be on the
 /// meta device. For Ψ float32 parameters, Adam and one microbatch it is 16Ψ at stage 0, 8Ψ + 8Ψ/N
 /// at 1, 4Ψ + 12Ψ/N at 2 and 16Ψ/N at 3, without padding and communication (Rajbhandari et al.,
-/// arXiv:1910.02054, for all in float32). Replicas that share memory hold 4Ψ of it once, and update
-/// as at stage 1 at stage 0 too. Replicas that take turns have 4Ψ/N and a part of their worker's
+/// arXiv:1910.02054, for all in float32). Replicas that share memory hold 4Ψ of it once, and share
+/// the update at stage 0, too. Replicas that take turns have 4Ψ/N and a part of their worker's
 /// sets of gradients (WorkerGradientSums), 4Ψ each. A model with collectives in its backward takes
 /// one set a replica. This is predicted for gathered blocks, not for the model's own collectives.
 /// To start from a checkpoint takes no more than to start without. `checkpoint` is 0.

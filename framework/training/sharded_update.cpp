@@ -38,43 +38,51 @@ ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const tree::FlatLa
   };
   for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
     const Shard own = layout.shard_of(bucket, axis_index(axis_));
-    const Shard part = parameters.updates_all() ? Shard{0, layout.buckets()[bucket].size} : own;
-    const at::Tensor& values = parameters.own(bucket);
-    at::Tensor mean = gradients.mean(bucket);
-    if (mean.numel() > part.size) mean = mean.narrow(0, part.offset, part.size);
-    const at::ScalarType dtype = mean.scalar_type();
-    const bool has_master = dtype != values.scalar_type();
-    const at::Tensor master = has_master ? count_bytes(values.to(dtype)) : values;
-    std::vector<at::Tensor> state;
-    for (std::size_t i = 0; i < optimizer_->state_tensors(); ++i) {
-      state.push_back(count_bytes(at::zeros({part.size}, dtype)));
-    }
-    for (const tree::FlatPiece& piece : layout.pieces(bucket, part)) {
-      const auto cut = [&](const at::Tensor& flat) {
-        return flat.narrow(0, piece.offset - part.offset, piece.size);
-      };
-      const std::int64_t begin = std::max(piece.offset, own.offset);
-      const std::int64_t end = std::min(piece.offset + piece.size, own.offset + own.size);
-      Piece made{piece.item,
-                 {cut(master), cut(mean), {}, {}},
-                 parameter_settings(options, names_[piece.item]),
-                 piece.offset - layout.place(piece.item).offset,
-                 {begin - piece.offset, std::max<std::int64_t>(0, end - begin)}};
-      for (const at::Tensor& each : state) made.slice.state.push_back(cut(each));
-      if (has_master) made.slice.rounded = cut(values);
-      pieces_.push_back(std::move(made));
+    for (const auto& [part, values] : parameters.own(bucket)) {
+      // It is whole, or the own shard.
+      at::Tensor mean = gradients.mean(bucket);
+      if (mean.numel() == layout.buckets()[bucket].size) {
+        mean = mean.narrow(0, part.offset, part.size);
+      }
+      const at::ScalarType dtype = mean.scalar_type();
+      const bool has_master = dtype != values.scalar_type();
+      const at::Tensor master = has_master ? count_bytes(values.to(dtype)) : values;
+      std::vector<at::Tensor> state;
+      for (std::size_t i = 0; i < optimizer_->state_tensors(); ++i) {
+        state.push_back(count_bytes(at::zeros({part.size}, dtype)));
+      }
+      for (const tree::FlatPiece& piece : layout.pieces(bucket, part)) {
+        const auto cut = [&](const at::Tensor& flat) {
+          return flat.narrow(0, piece.offset - part.offset, piece.size);
+        };
+        const std::int64_t begin = std::max(piece.offset, own.offset);
+        const std::int64_t end = std::min(piece.offset + piece.size, own.offset + own.size);
+        Piece made{piece.item,
+                   {cut(master), cut(mean), {}, {}},
+                   parameter_settings(options, names_[piece.item]),
+                   piece.offset - layout.place(piece.item).offset,
+                   {begin - piece.offset, std::max<std::int64_t>(0, end - begin)}};
+        for (const at::Tensor& each : state) made.slice.state.push_back(cut(each));
+        if (has_master) made.slice.rounded = cut(values);
+        pieces_.push_back(std::move(made));
+      }
     }
   }
 }
 
 std::int64_t ShardedUpdate::predicted_bytes(const OptimizerOptions& options,
-                                            const tree::FlatLayout& layout, bool updates_all) {
+                                            const tree::FlatLayout& layout,
+                                            ParameterUpdates updates, std::int64_t replica,
+                                            const std::vector<std::int64_t>& holders) {
   const auto states = static_cast<std::int64_t>(make_optimizer(options)->state_tensors());
   std::int64_t sum = 0;
-  for (const tree::FlatBucket& bucket : layout.buckets()) {
+  for (std::size_t index = 0; index < layout.buckets().size(); ++index) {
+    const tree::FlatBucket& bucket = layout.buckets()[index];
     const at::ScalarType dtype = gradient_dtype(bucket);
-    const std::int64_t part = bucket.bytes(dtype) / (updates_all ? 1 : layout.shards());
-    sum += part * (states + (dtype != bucket.dtype ? 1 : 0));
+    const std::int64_t tensors = states + (dtype != bucket.dtype ? 1 : 0);
+    for (const Shard& part : FlatParameters::updated(layout, index, updates, replica, holders)) {
+      sum += part.size * static_cast<std::int64_t>(c10::elementSize(dtype)) * tensors;
+    }
   }
   return sum;
 }
@@ -101,7 +109,10 @@ StepVotes ShardedUpdate::exchange(const StepVote& own, int exponent) const {
   constexpr std::size_t kWords = sizeof(StepVote) / sizeof(std::int64_t);
   ExactSum sum;
   for (const Piece& piece : pieces_) {
-    const at::Tensor& gradient = piece.slice.gradient;
+    at::Tensor gradient = piece.slice.gradient;
+    // What other replicas hold, too, is theirs to add.
+    if (!has_all_ && piece.saved.size == 0) continue;
+    if (!has_all_) gradient = gradient.narrow(0, piece.saved.offset, piece.saved.size);
     add_squares(exponent == 0 ? gradient : gradient.mul(std::ldexp(1.0, -exponent)), sum);
   }
   const auto replicas = static_cast<std::size_t>(axis_size(axis_));

@@ -35,7 +35,7 @@ struct StepVotes {
   [[nodiscard]] bool any(bool StepVote::*what) const { return std::ranges::any_of(votes, what); }
 };
 
-/// The optimizer's work on this replica's part: its shard of each bucket, or everything.
+/// The optimizer's work on what this replica updates: see FlatParameters::own().
 class ShardedUpdate {
  public:
   /// `module` has the layout's parameters. The optimizer's state starts at zero;
@@ -68,10 +68,11 @@ class ShardedUpdate {
 
   /// Bytes of the optimizer's state, with masters.
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
-  /// Predicts bytes(). With `updates_all`, for everything that the layout has, not for a shard.
+  /// Predicts bytes() of `replica`: see FlatParameters::updated().
   [[nodiscard]] static std::int64_t predicted_bytes(const OptimizerOptions& options,
                                                     const tree::FlatLayout& layout,
-                                                    bool updates_all);
+                                                    ParameterUpdates updates, std::int64_t replica,
+                                                    const std::vector<std::int64_t>& holders);
   /// Predicts the bytes of what visit_state() visits on a replica.
   [[nodiscard]] static std::int64_t predicted_saved_bytes(const OptimizerOptions& options,
                                                           const tree::FlatLayout& layout,

@@ -326,7 +326,8 @@ MemoryUse ZeroTrainer::memory() const {
   if (!flat_parameters_) return {};
   MemoryUse use = gradients_->use();
   use.parameters = flat_parameters_->bytes();
-  use.shared_parameters = flat_parameters_->is_common() ? use.parameters : 0;
+  use.holders = flat_parameters_->holders();
+  use.shared_parameters = use.holders > 1 ? flat_parameters_->uncut_bytes() : 0;
   use.optimizer_state = update_->bytes() + frozen_.bytes();
   use.communication += flat_parameters_->gathered_peak();
   use.initialization = deferred_.largest_bytes();
@@ -423,7 +424,7 @@ void ZeroTrainer::lay_out(const at::Tensor& loss) {
   const c10::AutoGradMode no_grad(false);
   // Parameters that replicas hold together need not be gathered.
   const bool cuts = training::cuts_parameters(
-      options_.stage, [&] { return common_zeros({1}, at::kByte, axis_).is_common; });
+      options_.stage, [&] { return common_zeros({1}, at::kByte, axis_).holders.size() == 1; });
   if (!options_.bucket_mb) link_ = training::measured_cost(*queue_, axis_);
   const tree::BucketSizes sizes = training::bucket_sizes(
       options_.bucket_mb, training::bytes_of(parameters_.tensors), axis_size(axis_), link_);

@@ -248,17 +248,68 @@ TEST_CASE("a group on one host sends nothing over the network", "[hosts]") {
   CHECK(sent == 0);
 }
 
-TEST_CASE("buffers of a group that spans hosts are each member's own", "[hosts]") {
-  CHECK_NOTHROW(in_threads_on({0, 0, 1, 1}, [](comm::Communicator& world) {
-    for (const comm::Copies copies : {comm::Copies::each, comm::Copies::one}) {
-      const Symmetric buffer(world, 1000, copies);
-      expect(!buffer.is_common(), "is_common()");
-      expect(world.shared_address(raw(buffer.floats(0, 1000))).extent == 0, "shared_address()");
+TEST_CASE("of a buffer that a group on several hosts has in common each host has a copy",
+          "[hosts]") {
+  CHECK_NOTHROW(in_threads_on({0, 0, 0, 1, 2, 2}, [](comm::Communicator& world) {
+    expect(world.allocate(1000, comm::Copies::each).holders.empty(), "each has its own");
+    const comm::SymmetricBuffer buffer = world.allocate(6, comm::Copies::one);
+    expect(buffer.holders == std::vector<std::vector<int>>{{0, 1, 2}, {3}, {4, 5}}, "holders");
+    expect(!buffer.is_common(), "is_common()");
+    expect(world.shared_address(buffer.own).extent == 0, "shared_address()");
+    const int me = world.rank();
+    buffer.own[static_cast<std::size_t>(me)] = std::byte{1};
+    world.barrier();
+    for (const auto& holders : buffer.holders) {
+      const bool is_own = std::ranges::count(holders, me) > 0;
+      for (const int holder : holders) {
+        expect((buffer.own[static_cast<std::size_t>(holder)] == std::byte{1}) == is_own, "writes");
+      }
     }
-    const auto here = world.subgroup(world.rank() < 2 ? std::vector{0, 1} : std::vector{2, 3});
+    world.barrier();
+    const auto here = world.subgroup(me < 3    ? std::vector{2, 0, 1}
+                                     : me == 3 ? std::vector{3}
+                                               : std::vector{4, 5});
     expect(Symmetric(*here, 1000, comm::Copies::one).is_common(), "of one host");
     world.barrier();
   }));
+}
+
+TEST_CASE("large messages go into a buffer that the members of a host have in common", "[hosts]") {
+  for (const std::vector<int>& host_of : {std::vector{0, 0, 1, 1}, {0, 0, 0, 1, 1}}) {
+    INFO("hosts: " << join(host_of));
+    CHECK_NOTHROW(in_threads_on(host_of, [](comm::Communicator& world) {
+      constexpr std::size_t kEach = 700001;  // several pieces
+      const auto n = static_cast<std::size_t>(world.size());
+      const auto me = static_cast<std::size_t>(world.rank());
+      const Symmetric common(world, n * kEach, comm::Copies::one);
+      const auto all = common.floats(0, n * kEach);
+      const auto own = common.floats(me * kEach, kEach);
+      // What a verb has written may be changed as soon as it returns.
+      const auto check_each = [&](const auto& value_of, const std::string& what) {
+        expect(std::ranges::all_of(own, [&](float value) { return value == value_of(me); }), what);
+        std::ranges::fill(own, -1.0F);
+        world.barrier();
+        expect(std::ranges::all_of(own, [&](float value) { return value == -1.0F; }),
+               "after " + what);
+        world.barrier();
+      };
+      std::ranges::fill(own, static_cast<float>(me));
+      world.all_gather(raw(own), raw(all));
+      for (std::size_t place = 0; place < n; ++place) {
+        expect(common.floats(place * kEach, kEach).back() == static_cast<float>(place), "gathered");
+      }
+      world.barrier();
+      check_each([](std::size_t place) { return static_cast<float>(place); }, "all_gather");
+      const Words ones(n * kEach, 1.0F);
+      world.all_reduce(bytes(ones), raw(all), kFloat, kSum);
+      check_each([&](std::size_t) { return static_cast<float>(n); }, "all_reduce");
+      world.all_reduce(bytes(ones), raw(all), kFloat, reduce::ReduceOp::mean);
+      check_each([](std::size_t) { return 1.0F; }, "mean");
+      if (me + 1 == n) std::ranges::fill(all, 7.0F);
+      world.broadcast(raw(all), world.size() - 1);
+      check_each([](std::size_t) { return 7.0F; }, "broadcast");
+    }));
+  }
 }
 
 TEST_CASE("one group is interrupted, and others go on", "[hosts][failure]") {

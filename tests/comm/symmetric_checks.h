@@ -25,7 +25,7 @@ class Symmetric {
     std::copy(words.begin(), words.end(), to.begin());
     return to;
   }
-  bool is_common() const { return buffer_.is_common; }
+  bool is_common() const { return buffer_.is_common(); }
 
  private:
   comm::SymmetricBuffer buffer_;

@@ -295,8 +295,8 @@ TEST_CASE("such groups have one copy of a buffer where their processes share mem
   const auto is_one = [](bool expected) {
     return [=](groups::ReplicaGroup& group) {
       const auto buffer = group.allocate(10, comm::Copies::one);
-      expect(buffer.is_common == expected, "one copy for all");
-      expect(!group.allocate(10, comm::Copies::each).is_common, "one for each");
+      expect(buffer.is_common() == expected, "one copy for all");
+      expect(!group.allocate(10, comm::Copies::each).is_common(), "one for each");
       if (!expected) return;
       const auto own = buffer.own;
       expect(own.size() == 10 && own[0] == std::byte{0}, "zeros");
@@ -313,6 +313,20 @@ TEST_CASE("such groups have one copy of a buffer where their processes share mem
     CHECK_NOTHROW(on_workers(worker_of, is_one(true), Backend::shared));
     CHECK_NOTHROW(on_workers(worker_of, is_one(worker_of.size() == 2), Backend::gloo));
   }
+}
+
+TEST_CASE("such groups have a copy of a buffer for each process, or for those that share memory") {
+  const auto has = [](std::vector<std::vector<int>> expected) {
+    return [=](groups::ReplicaGroup& group) {
+      expect(group.allocate(10, comm::Copies::one).holders == expected, "holders");
+      expect(group.allocate(10, comm::Copies::each).holders.empty(), "one for each");
+    };
+  };
+  const std::vector<int> worker_of{0, 1, 0, 2, 2};
+  CHECK_NOTHROW(on_workers(worker_of, has({{0, 2}, {1}, {3, 4}}), Backend::gloo));
+  CHECK_NOTHROW(on_workers(worker_of, has({{0, 1, 2, 3, 4}}), Backend::shared));
+  // Two workers a host.
+  CHECK_NOTHROW(on_workers(worker_of, has({{0, 1, 2}, {3, 4}}), Backend::hosts));
 }
 
 // What a replica gets of others in a common buffer it may change at once.
@@ -353,9 +367,15 @@ TEST_CASE("a verb into a common buffer returns when all have written to it") {
       group.barrier();
     }
   };
-  for (const auto& worker_of : {std::vector<int>{0, 1, 1}, {0, 0, 1, 1}, {0, 1, 0, 2, 2}}) {
+  for (const auto& worker_of : {std::vector<int>{0, 1, 1},
+                                {0, 0, 1, 1},
+                                {0, 1, 0, 2, 2},
+                                {0, 1, 2, 3, 0, 1, 2, 3},
+                                {0, 0, 1, 1, 2, 2, 3, 3}}) {
     INFO("workers of places: " << join(worker_of));
-    CHECK_NOTHROW(on_workers(worker_of, race, Backend::shared));
+    for (const Backend backend : {Backend::shared, Backend::gloo, Backend::hosts}) {
+      CHECK_NOTHROW(on_workers(worker_of, race, backend));
+    }
   }
 }
 

@@ -106,6 +106,7 @@ class SharedCommunicator final : public Communicator {
     rounds_.user().cancel(error);
   }
   bool is_network() const noexcept override { return false; }
+  bool shares_memory() const noexcept override { return size() > 1; }
   SharedAddress shared_address(ConstBytes memory) const override {
     return link_->memory().extents()->find(memory);
   }
@@ -119,7 +120,8 @@ class SharedCommunicator final : public Communicator {
   void run_alone(const Verb& verb) {
     rounds_.user().check();  // it waits for nobody, which would do so
     if (verb.kind == Verb::Kind::allocate) {
-      *verb.buffer = private_buffer(verb.bytes, verb.copies == Copies::one);
+      *verb.buffer = private_buffer(verb.bytes);
+      if (verb.copies == Copies::one) verb.buffer->holders = {{0}};
     } else {
       copy_bytes(verb.input, verb.output);
     }
@@ -361,9 +363,13 @@ class SharedCommunicator final : public Communicator {
       extent->reserve(lockstep::slice_of(extent->data(), kPage, count(), me()));
     });
     const auto data = extent->data();
-    return {.own = copies == Copies::one ? data.first(bytes) : data.subspan(me() * stride, bytes),
-            .is_common = copies == Copies::one,
-            .memory = std::move(extent)};
+    SymmetricBuffer buffer{.own = data.subspan(me() * stride, bytes), .memory = std::move(extent)};
+    if (copies == Copies::one) {
+      buffer.own = data.first(bytes);
+      std::vector<int>& everyone = buffer.holders.emplace_back(count());
+      std::iota(everyone.begin(), everyone.end(), 0);
+    }
+    return buffer;
   }
 
   std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
