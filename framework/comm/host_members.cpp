@@ -27,7 +27,10 @@ namespace lockstep::comm {
 namespace {
 
 // A verb on more goes through common memory in pieces of about this size.
-constexpr std::size_t kPiece = std::size_t{4} << 20;
+constexpr std::size_t kPiece = std::size_t{1} << 20;
+// So many of them are on their way at one time: while one waits for an answer, the other has the
+// link.
+constexpr std::size_t kUnderWay = 2;
 // Pieces are of whole cache lines.
 constexpr std::size_t kLine = 64;
 
@@ -100,13 +103,13 @@ class LeadersError {
 // ways, the same on all hosts:
 // - In pieces, if what a host sends of a piece is one message of the outer group's verb. The
 //   members make the message of a piece in common memory, and the leader sends it. Meanwhile they
-//   take the result of the piece before, and make the message of the next one.
+//   take the result of an earlier piece, and make the message of the next one.
 // - By the leader: the members put their inputs into common memory, and the leader does the verb
 //   for all, as the last of a worker's threads does.
 //
 // Common memory is written by verbs of the local group, which write nothing before all members have
-// called them, or after one in which all have met. So two slots are enough for pieces: who writes
-// to the slot of the piece before last knows that all members have taken that one.
+// called them, or after one in which all have met. So one slot more than there are pieces under way
+// is enough: who writes to a slot knows that all members have taken the piece that it had.
 class HostMembers final : public LocalMembers {
  public:
   HostMembers(std::shared_ptr<const Workers> job, std::vector<int> members, std::uint64_t channel)
@@ -118,7 +121,7 @@ class HostMembers final : public LocalMembers {
 
   void interrupt(const std::exception_ptr& error) noexcept override {
     local_->interrupt(error);
-    if (outer() != nullptr) outer()->interrupt(error);
+    interrupt_leaders(error);
   }
   void abort(const std::string& reason) noexcept override {
     workers_->local->abort(reason);
@@ -165,7 +168,12 @@ class HostMembers final : public LocalMembers {
   bool goes_in_pieces(const Verb& verb) const;
   void in_pieces(const Verb& verb);
   void make(const Verb& verb, const Piece& piece);
-  void send(const Verb& verb, const Piece& piece);
+  void send(const Verb& verb, const Piece& piece, Communicator& outer) const;
+  void interrupt_leaders(const std::exception_ptr& error) noexcept {
+    if (outer() == nullptr) return;
+    outer()->interrupt(error);
+    other_outer_->interrupt(error);
+  }
   void take(const Verb& verb, const Piece& piece) const;
 
   void by_leader(std::uint64_t mark, const Verb& verb);
@@ -177,7 +185,8 @@ class HostMembers final : public LocalMembers {
   std::shared_ptr<const Workers> workers_;
   std::vector<int> members_;  // their ranks in the job, in the group's order
   std::shared_ptr<Communicator> local_;
-  bool have_blocks_;  // the layout's has_blocks()
+  std::shared_ptr<Communicator> other_outer_;  // the leaders', for every other piece
+  bool have_blocks_;                           // the layout's has_blocks()
   SymmetricBuffer common_;
 };
 
@@ -204,6 +213,7 @@ HostMembers::HostMembers(std::shared_ptr<const Workers> job, std::vector<int> me
     : LocalMembers(layout, leaders_of(*job, layout, members, channel)),
       workers_(std::move(job)),
       members_(std::move(members)),
+      other_outer_(leaders_of(*workers_, layout, members_, Key(channel).fold("other").bits())),
       have_blocks_(layout.has_blocks()) {
   std::vector<int> here;
   for (const int place : layout.own_places()) {
@@ -232,7 +242,10 @@ void HostMembers::meet(int, std::uint64_t mark, const Verb& verb) {
     return run_all(mark, {&own, 1});
   }
   if (!goes_in_pieces(verb)) return by_leader(mark, verb);
-  if (outer() != nullptr) outer()->mark(mark);
+  if (outer() != nullptr) {
+    outer()->mark(mark);
+    other_outer_->mark(mark);
+  }
   in_pieces(verb);
 }
 
@@ -266,40 +279,45 @@ void HostMembers::in_pieces(const Verb& verb) {
                             : row == 0                       ? 0
                                                              : (row + most - 1) / most;
   const std::size_t slot = whole_lines(rows * most);
-  const Bytes slots = common_memory(std::min<std::size_t>(count, 2) * slot);
+  constexpr std::size_t kSlots = kUnderWay + 1;
+  const Bytes slots = common_memory(std::min(count, kSlots) * slot);
   const auto piece = [&](std::size_t index) {
     const std::size_t bytes = std::min(most, row - index * most);
-    return Piece{index * most, bytes, slots.subspan(index % 2 * slot).first(rows * bytes)};
+    return Piece{index * most, bytes, slots.subspan(index % kSlots * slot).first(rows * bytes)};
   };
 
   if (count == 0) return;
   const Writers writers = this->writers(verb);
-  std::future<void> sending;
+  std::array<std::future<void>, kUnderWay> sending;
   // What leaves this function early ends the leader's messages.
   const struct Leaving {
-    Communicator* outer;
-    const std::future<void>& sending;
+    HostMembers& members;
+    const std::array<std::future<void>, kUnderWay>& sending;
     ~Leaving() {
-      if (!sending.valid()) return;
-      outer->interrupt(std::make_exception_ptr(Aborted("the members of this host have failed")));
+      if (std::ranges::none_of(sending, &std::future<void>::valid)) return;
+      members.interrupt_leaders(
+          std::make_exception_ptr(Aborted("the members of this host have failed")));
     }
-  } leaving{outer(), sending};
+  } leaving{*this, sending};
   // One piece needs no other thread.
   const auto policy = count > 1 ? std::launch::async : std::launch::deferred;
-  for (std::size_t index = 0; index <= count; ++index) {
+  std::exception_ptr error;
+  for (std::size_t index = 0; index < count + kUnderWay; ++index) {
     if (index < count) make(verb, piece(index));
-    std::exception_ptr error;
+    std::future<void>& own = sending[index % kUnderWay];
+    Communicator* const leaders = index % kUnderWay == 0 ? outer() : other_outer_.get();
     try {
-      if (sending.valid()) sending.get();
-      if (index < count && outer() != nullptr) {
-        sending = std::async(policy, [&, now = piece(index)] { send(verb, now); });
+      if (own.valid()) own.get();
+      if (index < count && leaders != nullptr && !error) {
+        own = std::async(policy, [&, leaders, now = piece(index)] { send(verb, now, *leaders); });
       }
     } catch (...) {
       error = std::current_exception();
     }
-    if (index == 0) continue;
+    if (index < kUnderWay) continue;
     tell(error);
-    if ((index - 1) % writers.count == writers.turn) take(verb, piece(index - 1));
+    const std::size_t sent = index - kUnderWay;
+    if (sent % writers.count == writers.turn) take(verb, piece(sent));
   }
   if (writers.any_together) local_->barrier();
 }
@@ -364,21 +382,21 @@ void HostMembers::make(const Verb& verb, const Piece& piece) {
 }
 
 // The leader's part: the outer group's verb on the slot.
-void HostMembers::send(const Verb& verb, const Piece& piece) {
+void HostMembers::send(const Verb& verb, const Piece& piece, Communicator& outer) const {
   const Bytes slot = piece.slot;
   const Bytes own = slot.subspan(own_host() * (slot.size() / hosts()));
   switch (verb.kind) {
     case Verb::Kind::all_reduce:
-      return outer()->all_reduce(slot, slot, verb.type, reduce::partial_op(verb.op));
+      return outer.all_reduce(slot, slot, verb.type, reduce::partial_op(verb.op));
     case Verb::Kind::reduce_scatter:
-      return outer()->reduce_scatter(slot, own.first(piece.bytes), verb.type,
-                                     reduce::partial_op(verb.op));
+      return outer.reduce_scatter(slot, own.first(piece.bytes), verb.type,
+                                  reduce::partial_op(verb.op));
     case Verb::Kind::all_gather:
-      return outer()->all_gather(own.first(members_here() * piece.bytes), slot);
+      return outer.all_gather(own.first(members_here() * piece.bytes), slot);
     case Verb::Kind::broadcast:
-      return outer()->broadcast(slot, static_cast<int>(layout().worker_of(verb.root)));
+      return outer.broadcast(slot, static_cast<int>(layout().worker_of(verb.root)));
     default:
-      return outer()->barrier();
+      return outer.barrier();
   }
 }
 
