@@ -128,6 +128,16 @@ void check_layout(const Layout& layout, const TestNetwork& network, const Result
   }
   check_all_well(job, job.run(), expected);
   CHECK(network.left_behind() == Lines{});
+  // Each host holds whole parameters once.
+  const nlohmann::json memory = read_json(job.output(0, "result.json")).at("memory");
+  for (const std::string what : {"parameters", "gradients", "optimizer_state"}) {
+    CHECK(memory.at("measured").at(what) == memory.at("predicted").at(what));
+  }
+  // At stage 3 fewer blocks may be gathered at one time than there may be.
+  CHECK(memory.at("measured").at("host") <= memory.at("predicted").at("host"));
+  if (more != set("parallel.zero_stage=3")) {
+    CHECK(memory.at("measured").at("host") == memory.at("predicted").at("host"));
+  }
 }
 
 // The TCP ports on which anybody listens on a host.

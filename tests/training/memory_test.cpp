@@ -70,6 +70,14 @@ TEST_CASE("predictions are the ZeRO paper's formulas, without allocating anythin
   const ReplicaPlacement together{.replicas = kN, .shares_memory = true};
   const MemoryUse shared = predicted_memory(module, unclipped_adam(0), together).host;
   CHECK(shared.total() == 4 * kPsi + kN * 4 * kPsi + 8 * kPsi);
+  // Of two hosts with two replicas each, both hold all parameters once, and at stage 0 all state.
+  const ReplicaPlacement of_two{.replicas = kN, .here = {2, 2}, .workers_here = 2};
+  const MemoryUse whole = predicted_memory(module, unclipped_adam(0), of_two).host;
+  CHECK(whole.parameters == 4 * kPsi);
+  CHECK(whole.optimizer_state == 8 * kPsi);
+  const MemoryUse half = predicted_memory(module, unclipped_adam(1), of_two).host;
+  CHECK(half.parameters == 4 * kPsi);
+  CHECK(half.optimizer_state == 4 * kPsi);
   ZeroOptions sgd;
   sgd.stage = 0;
   CHECK(predicted_memory(module, sgd, apart).largest.optimizer_state == 0);
