@@ -165,71 +165,6 @@ void on_workers(const std::vector<int>& worker_of,
   });
 }
 
-// The processes of a host as members that share memory. Each process copies its buffers to its room
-// in that memory, where the first process does the verbs of all.
-class ProcessesOfHost final : public comm::LocalMembers {
- public:
-  ProcessesOfHost(comm::GroupLayout layout, std::shared_ptr<comm::Communicator> outer,
-                  std::shared_ptr<comm::Communicator> host)
-      : LocalMembers(std::move(layout), std::move(outer)),
-        host_(std::move(host)),
-        common_(
-            host_->allocate(static_cast<std::size_t>(host_->size()) * kRoom, comm::Copies::one)) {}
-
-  void meet(int, std::uint64_t mark, const comm::Verb& verb) override {
-    if (verb.kind == comm::Verb::Kind::allocate) throw std::logic_error("allocates nothing");
-    const Room own = room(host_->rank());
-    own.sizes[0] = verb.input.size();
-    own.sizes[1] = verb.output.size();
-    std::ranges::copy(verb.send_sizes, own.sizes.begin() + 2);
-    std::ranges::copy(verb.recv_sizes, own.sizes.begin() + 2 + kMost);
-    std::ranges::copy(verb.input, own.bytes.begin());
-    const Bytes output = own.bytes.subspan(verb.input.size(), verb.output.size());
-    std::ranges::copy(verb.output, output.begin());
-    host_->barrier();
-    if (host_->rank() == 0) run_all_in_rooms(mark, verb);
-    host_->barrier();
-    std::ranges::copy(output, verb.output.begin());
-  }
-  std::shared_ptr<LocalMembers> subgroup(std::span<const int>, int, std::uint64_t) override {
-    throw std::logic_error("not for subgroups");
-  }
-  void interrupt(const std::exception_ptr& error) noexcept override { host_->interrupt(error); }
-
- private:
-  static constexpr std::size_t kRoom = std::size_t{1} << 20;
-  static constexpr std::size_t kMost = 8;
-  struct Room {
-    std::span<std::size_t> sizes;  // of input and output, then an all_to_all's
-    Bytes bytes;                   // input and output, end to end
-  };
-  Room room(int member) const {
-    const Bytes all = common_.own.subspan(static_cast<std::size_t>(member) * kRoom, kRoom);
-    constexpr std::size_t kSizes = 2 + 2 * kMost;
-    return {{reinterpret_cast<std::size_t*>(all.data()), kSizes},
-            all.subspan(kSizes * sizeof(std::size_t))};
-  }
-
-  void run_all_in_rooms(std::uint64_t mark, const comm::Verb& own) {
-    std::vector<comm::Verb> verbs;
-    std::vector<const comm::Verb*> pointers;
-    for (int member = 0; member < host_->size(); ++member) {
-      const auto [sizes, bytes] = room(member);
-      comm::Verb verb = own;
-      verb.input = bytes.first(sizes[0]);
-      verb.output = bytes.subspan(sizes[0], sizes[1]);
-      verb.send_sizes = sizes.subspan(2, own.send_sizes.size());
-      verb.recv_sizes = sizes.subspan(2 + kMost, own.recv_sizes.size());
-      verbs.push_back(verb);
-    }
-    for (const comm::Verb& verb : verbs) pointers.push_back(&verb);
-    run_all(mark, pointers);
-  }
-
-  std::shared_ptr<comm::Communicator> host_;
-  comm::SymmetricBuffer common_;
-};
-
 }  // namespace
 
 TEST_CASE("verbs of groups that join threads of several processes have the usual bits") {
@@ -248,29 +183,6 @@ TEST_CASE("verbs of groups that join threads of several processes have the usual
         }
       }
     }
-  }
-}
-
-TEST_CASE("members of a group that share memory may be processes") {
-  for (const auto& host_of : {std::vector<int>{0, 0}, {1, 0}, {0, 0, 1, 1}, {0, 1, 0, 2, 2}}) {
-    INFO("hosts of places: " << join(host_of));
-    const auto all_verbs = [&](comm::Communicator& world) {
-      std::vector<watch::GroupMember> members;
-      for (const int host : host_of) members.push_back({.id = 1, .worker = host});
-      comm::GroupLayout layout(members, host_of[static_cast<std::size_t>(world.rank())]);
-      const auto host = world.subgroup(layout.own_places(), 1);
-      std::vector<int> firsts;
-      for (const auto& places : layout.places()) firsts.push_back(places[0]);
-      const bool joins_hosts = host->rank() == 0 && firsts.size() > 1;
-      comm::Hierarchy group(std::make_shared<ProcessesOfHost>(
-                                layout, joins_hosts ? world.subgroup(firsts, 2) : nullptr, host),
-                            world.rank());
-      for (const std::size_t count : {0U, 1U, 37U, 20000U}) {
-        for (const Verbs verbs : kAllVerbs) verbs(group, count);
-      }
-    };
-    CHECK_NOTHROW(
-        testing::in_processes(Backend::shared, static_cast<int>(host_of.size()), all_verbs));
   }
 }
 

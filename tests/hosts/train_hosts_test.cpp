@@ -202,6 +202,56 @@ TEST_CASE("a convolutional net has the same parameters on two hosts as on one") 
   }
 }
 
+TEST_CASE("the README's commands for several hosts train on two hosts") {
+  const TestNetwork network({.hosts = 2});
+  const TemporaryFolder shared;
+  const fs::path source = LOCKSTEP_SOURCE_DIR;
+  const auto replace = [](std::string text, const std::string& what, const std::string& by) {
+    const auto at = text.find(what);
+    INFO(what << " in " << text);
+    REQUIRE(at != std::string::npos);
+    return text.replace(at, what.size(), by);
+  };
+  const std::string readme = read_text(source / "README.md");
+  std::size_t at = readme.find("### On several hosts");
+  // What stands between the next two marks.
+  const auto next = [&](const std::string& begin, const std::string& end) {
+    const std::size_t first = readme.find(begin, at);
+    REQUIRE(first != std::string::npos);
+    at = readme.find(end, first + begin.size());
+    REQUIRE(at != std::string::npos);
+    return readme.substr(first + begin.size(), at - first - begin.size());
+  };
+  std::vector<std::string> commands;
+  for (int host = 0; host < 2; ++host) {
+    std::string command = next("```sh\n", "\n```");
+    command = replace(command, "./trainers/run.sh", train_command({})[0]);
+    command = replace(command, "/shared", shared.path().string());
+    command = replace(command, "node0:", TestNetwork::name(0) + ":");
+    commands.push_back("cd " + source.string() + " && " + command + " --set trainer.epochs=1");
+  }
+  const std::string copy =
+      replace(next("`mkdir", "`"), "scp -p node0:", "cp -p " + network.home(0).string() + "/");
+  const auto run = [&](std::size_t host, const std::string& command) {
+    return ChildProgram(network.command(host, {"/bin/sh", "-c", command}));
+  };
+  ChildProgram first = run(0, commands[0]);
+  REQUIRE(eventually(
+      [&] { return fs::exists(network.home(0) / ".config/lockstep/secret") || !first.running(); }));
+  const Ended copied = run(1, "mkdir" + copy).wait();
+  INFO(copied.err);
+  REQUIRE(copied.status == 0);
+  const Ended second = run(1, commands[1]).wait();
+  INFO(second.err);
+  CHECK(second.status == 0);
+  const Ended ended = first.wait();
+  INFO(ended.err);
+  REQUIRE(ended.status == 0);
+  const nlohmann::json result = read_json(shared.path() / "mlp/result.json");
+  CHECK(result.at("hosts") == 2);
+  CHECK(result.at("replicas") == 4);
+}
+
 TEST_CASE("a job has the same parameters over slow, far and lossy networks", "[fault]") {
   const Result expected = on_one_host(4);
   for (const TestNetwork::Options& options :
@@ -507,6 +557,26 @@ TEST_CASE("launchers with different configs are refused, and told in what they d
     for (const Ended& end : ended) CHECK(end.status == 2);
     CHECK(network.left_behind() == Lines{});
   }
+}
+
+TEST_CASE("launchers with other data are refused, and told in what they differ", "[fault]") {
+  const TestNetwork network({.hosts = 2});
+  const TemporaryFolder folder;
+  const fs::path root = "/usr/share/datasets/fashion-mnist";
+  for (const std::string what : {"images-idx3-ubyte.gz", "labels-idx1-ubyte.gz"}) {
+    fs::create_symlink(root / ("t10k-" + what), folder.path() / ("t10k-" + what));
+    fs::create_symlink(root / ("t10k-" + what), folder.path() / ("train-" + what));
+  }
+  JobOnHosts job(network, kPerceptron, 2);
+  job.add(1, set("data.root=" + folder.path().string()));
+  const std::vector<Ended> ended = job.run();
+  INFO(job.all_output());
+  for (const Ended& end : ended) {
+    CHECK(end.status == 2);
+    CHECK_THAT(end.err, ContainsSubstring("the training data's checksum"));
+    CHECK_THAT(end.err, !ContainsSubstring("the test data's checksum"));
+  }
+  CHECK(network.left_behind() == Lines{});
 }
 
 TEST_CASE("a rendezvous that can't be is an error at once", "[fault]") {
