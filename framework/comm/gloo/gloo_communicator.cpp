@@ -24,6 +24,7 @@
 #include "framework/base/waited.h"
 #include "framework/comm/cancellation.h"
 #include "framework/comm/hierarchy.h"
+#include "framework/comm/lone_member.h"
 
 namespace lockstep::comm {
 namespace {
@@ -347,62 +348,30 @@ class GlooLink {
   gloo::transport::UnboundBuffer* watched_ = nullptr;  // what the watcher waits for
 };
 
-// A member alone in its process. Messages to the others' processes go over the link.
-class GlooMember final : public LocalMembers {
+class GlooMember final : public LoneMember<GlooMember, GlooLink> {
  public:
-  GlooMember(std::shared_ptr<GlooLink> link, std::vector<int> members, int place,
-             std::uint64_t channel)
-      : LocalMembers(GroupLayout::one_each(static_cast<int>(members.size()), place)),
-        link_(std::move(link)),
-        members_(std::move(members)),
-        user_(link_->cancellation()),
-        key_(channel) {
-    for (const int member : members_) key_ = key_.fold(static_cast<std::uint64_t>(member));
-  }
+  using LoneMember::LoneMember;
 
-  void meet(int, std::uint64_t mark, const Verb& verb) override {
-    if (members_.size() == 1) user_.check();  // it sends no message, which would do so
-    const Verb* const own = &verb;
-    run_all(mark, {&own, 1});
-  }
-  std::shared_ptr<LocalMembers> subgroup(std::span<const int> members, int place,
-                                         std::uint64_t channel) override {
-    std::vector<int> in_world;
-    for (const int member : members) in_world.push_back(world(static_cast<std::size_t>(member)));
-    return std::make_shared<GlooMember>(link_, std::move(in_world), place, channel);
-  }
   void interrupt(const std::exception_ptr& error) noexcept override {
-    if (user_.cancel(error)) link_->end_messages_of(&user_);
+    if (user().cancel(error)) link().end_messages_of(&user());
   }
   void abort(const std::string& reason) noexcept override {
-    if (link_->cancellation()->cancel(reason)) link_->end_messages_of(nullptr);
+    if (link().cancellation()->cancel(reason)) link().end_messages_of(nullptr);
   }
-  bool is_network() const noexcept override { return true; }
-  const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
  private:
-  // Messages go to the next replica first, so that not all send to the same one at once.
   void transfer(std::uint64_t mark, std::span<const ConstBytes> sent,
                 std::span<const Bytes> received) override {
     std::vector<Message> messages;
-    for (std::size_t step = 1; step < members_.size(); ++step) {
-      const std::size_t place = (layout().own() + step) % members_.size();
+    for_others([&](std::size_t place) {
       const auto [out, in] = std::pair(sent[place], received[place]);
       // Gloo takes a pointer to mutable bytes for both directions; a send only reads.
-      link_->add(messages, user_, world(place), false, const_cast<std::byte*>(out.data()),
+      link().add(messages, user(), rank_of(place), false, const_cast<std::byte*>(out.data()),
                  out.size());
-      link_->add(messages, user_, world(place), true, in.data(), in.size());
-    }
-    link_->exchange(user_, key_.fold(sequence_++).fold(mark).bits(), std::move(messages));
+      link().add(messages, user(), rank_of(place), true, in.data(), in.size());
+    });
+    link().exchange(user(), next_key(mark).bits(), std::move(messages));
   }
-
-  int world(std::size_t place) const { return members_[place]; }
-
-  std::shared_ptr<GlooLink> link_;
-  std::vector<int> members_;  // their ranks on the link, in the group's order
-  Cancellation user_;
-  Key key_;  // tells this group's messages from those of others
-  std::uint64_t sequence_ = 0;
 };
 
 std::shared_ptr<Communicator> connect_gloo(std::shared_ptr<Store> store, int rank, int size,

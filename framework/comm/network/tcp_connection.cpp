@@ -76,6 +76,15 @@ void TcpConnection::post(TcpMessage& message) {
   message.is_received ? post_receive(message) : post_send(message);
 }
 
+void TcpConnection::tell(Kind kind, const TcpMessage& message) {
+  queue({.kind = kind,
+         .bytes = 0,
+         .slot = message.slot,
+         .whole = message.bytes(),
+         .id = message.id,
+         .group = message.group});
+}
+
 void TcpConnection::post_receive(TcpMessage& message) {
   if (message.bytes() <= kLargestSmall) {
     const auto found = kept_.find(message.slot);
@@ -93,12 +102,7 @@ void TcpConnection::post_receive(TcpMessage& message) {
   if (!why_lost_.empty()) return;
   message.id = next_id_++;
   posted_[message.id] = &message;
-  queue({.kind = Kind::ready,
-         .bytes = 0,
-         .slot = message.slot,
-         .whole = message.bytes(),
-         .id = message.id,
-         .group = message.group});
+  tell(Kind::ready, message);
   send_some();
 }
 
@@ -149,12 +153,7 @@ void TcpConnection::withdraw(TcpMessage& message) {
   take_out(small_, message);
   if (coming_ == &message) coming_ = nullptr;
   if (posted_.erase(message.id) == 0) return;
-  queue({.kind = Kind::withdrawn,
-         .bytes = 0,
-         .slot = message.slot,
-         .whole = message.bytes(),
-         .id = message.id,
-         .group = message.group});
+  tell(Kind::withdrawn, message);
   send_some();
 }
 

@@ -124,6 +124,8 @@ class TcpConnection {
   void post_receive(TcpMessage& message);
   void post_send(TcpMessage& message);
   void queue(Header header) { out_.push_back({.header = header}); }
+  // Tells the peer something of a message, without bytes.
+  void tell(Kind kind, const TcpMessage& message);
   void cut_off(const TcpMessage& message);
   bool next_frame();
   void frame_is_out();
