@@ -102,12 +102,12 @@ bool FlatParameters::updates_all() const {
   return updates_ == ParameterUpdates::all && std::ssize(holders_) == axis_size(axis_);
 }
 
-// Whether this replica writes for all that hold its copy.
+// Whether this replica writes what all that hold its copy would write.
 bool FlatParameters::writes_first() const {
   return own_holders()[0] == axis_index(axis_);
 }
 
-// After that, each sees what the others that hold its copy have written to it.
+// The replicas that hold a copy then see what any of them has written to it.
 void FlatParameters::wait_for_holders() const {
   if (std::ssize(holders_) < axis_size(axis_)) barrier(axis_, holders_);
 }
@@ -123,8 +123,8 @@ std::vector<FlatParameters::Part> FlatParameters::own(std::size_t index) const {
   return parts;
 }
 
-// All of a bucket: the own shard, and of each run of shards that no holder owns the holders' own
-// equal part, at whole blocks. Parts that touch are one.
+// The own shard, and an equal part, in whole blocks, of each run of shards that no holder owns. So
+// the holders have all of the bucket. Parts that touch are one.
 std::vector<Shard> FlatParameters::updated(const tree::FlatLayout& layout, std::size_t bucket,
                                            ParameterUpdates updates, std::int64_t replica,
                                            const std::vector<std::int64_t>& holders) {
@@ -140,7 +140,7 @@ std::vector<Shard> FlatParameters::updated(const tree::FlatLayout& layout, std::
       parts.push_back({begin, end - begin});
     }
   };
-  std::int64_t run = 0;  // where the run of nobody's shards begins
+  std::int64_t run = 0;  // where shards begin that no holder owns
   const auto end_run = [&](std::int64_t end) {
     const Shard blocks = shard((end - run) / kBlock, std::ssize(holders), turn);
     add(run + blocks.offset * kBlock, run + (blocks.offset + blocks.size) * kBlock);
