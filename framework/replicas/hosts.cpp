@@ -191,6 +191,7 @@ struct Hosts::Peer {
   std::int64_t run = 0;           // the last one for which it is ready
   std::set<std::string> wants{};  // keys that it waits for
   std::optional<HostVerdict> report{};
+  Clock::time_point heard{};
 
   [[nodiscard]] std::string name() const { return str("host ", host, " (", link->peer(), ")"); }
 };
@@ -230,7 +231,8 @@ JobPlan JobPlan::parse(const std::string& text) {
   return plan;
 }
 
-Hosts::Hosts(const LaunchOptions& options) : own_(static_cast<std::size_t>(options.hosts.rank)) {
+Hosts::Hosts(const LaunchOptions& options)
+    : own_(static_cast<std::size_t>(options.hosts.rank)), patience_(options.timeout) {
   const comm::Secret secret = secret_of(options.hosts);
   // Before anybody is met.
   if (!options.hosts.interface.empty()) (void)addresses_of_interface(options.hosts.interface);
@@ -406,11 +408,8 @@ void Hosts::make_plan(const LaunchOptions& options) {
 void Hosts::wait(Clock::time_point deadline, const std::function<bool()>& enough,
                  const std::function<std::string()>& missing) {
   while (!enough()) {
-    const auto rest = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-    if (rest.count() <= 0) throw Timeout(missing());
-    std::vector<pollfd> polled;
-    add_polled(polled);
-    ::poll(polled.data(), polled.size(), static_cast<int>(rest.count()));
+    if (Clock::now() >= deadline) throw Timeout(missing());
+    poll_until(deadline);
     progress();
     check_meeting();
   }
@@ -425,7 +424,24 @@ void Hosts::add_polled(std::vector<pollfd>& polled) const {
   for (const auto& peer : peers_) polled.push_back(peer->link->polled());
 }
 
+// Returns in time for tell_alive(), too.
+void Hosts::poll_until(Clock::time_point deadline) const {
+  const auto rest = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+  std::vector<pollfd> polled;
+  add_polled(polled);
+  const milliseconds most = std::clamp(rest, milliseconds(0), patience_ / 8);
+  ::poll(polled.data(), polled.size(), static_cast<int>(most.count()));
+}
+
+void Hosts::tell_alive() {
+  const auto now = Clock::now();
+  if (now - told_alive_ < patience_ / 8) return;
+  told_alive_ = now;
+  send_all({{"what", "alive"}});
+}
+
 void Hosts::progress() {
+  tell_alive();
   for (const auto& peer : peers_) look_at(*peer);
   want_snapshots();
   decide();
@@ -435,8 +451,15 @@ void Hosts::look_at(Peer& peer) {
   peer.link->progress();
   std::string problem;
   try {
-    while (const auto message = peer.link->receive()) hear(peer, *message);
-    if (!peer.link->is_open()) problem = str(" is gone: ", peer.link->why_closed());
+    while (const auto message = peer.link->receive()) {
+      peer.heard = Clock::now();
+      hear(peer, *message);
+    }
+    if (!peer.link->is_open()) {
+      problem = str(" is gone: ", peer.link->why_closed());
+    } else if (server_ != nullptr && Clock::now() - peer.heard > patience_) {
+      problem = str(" has said nothing for ", patience_.count(), " ms: its launcher stands still");
+    }
   } catch (const nlohmann::json::exception& error) {
     problem = str(" says what no launcher of this version says: ", error.what());
   } catch (const DataError& error) {
@@ -498,6 +521,7 @@ void Hosts::hear(Peer& from, const std::string& text) {
 
 void Hosts::serve(comm::StoreServer& server) {
   server_ = &server;
+  for (const auto& peer : peers_) peer->heard = Clock::now();
   const auto is_local = [](const std::string& key) { return key.starts_with("local/"); };
   server.on_set = [this, is_local](const std::string& key, const std::string& value) {
     if (!is_local(key)) publish(key, value, nullptr);
@@ -704,11 +728,9 @@ void Hosts::wait_for_those_left(milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   const auto is_awaited = [](const auto& peer) { return peer->link->is_open() && !peer->is_ready; };
   while (std::ranges::any_of(peers_, is_awaited)) {
-    const auto rest = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-    if (rest.count() <= 0) break;
-    std::vector<pollfd> polled;
-    add_polled(polled);
-    ::poll(polled.data(), polled.size(), static_cast<int>(rest.count()));
+    if (Clock::now() >= deadline) break;
+    poll_until(deadline);
+    tell_alive();
     for (const auto& peer : peers_) look_at(*peer);
     if (refusal_) throw_as(refusal_->first, refusal_->second);
   }

@@ -52,8 +52,9 @@ struct HostVerdict {
 };
 
 /// The launchers of a job's hosts, seen by one of them. Host 0 listens at the rendezvous, the
-/// others connect to it; what two others have to tell each other goes through host 0. After the
-/// meeting no method blocks. For one thread.
+/// others connect to it; what two others have to tell each other goes through host 0. A launcher
+/// that says nothing for options.timeout while replicas run is lost. After the meeting no method
+/// blocks. For one thread, which calls progress() often.
 class Hosts {
  public:
   /// Meets the others: they compare what must be the same, and agree on the job's layout and math
@@ -122,6 +123,8 @@ class Hosts {
   void decide_as_first();
   void send(const Peer& to, nlohmann::json message);
   void send_all(const nlohmann::json& message, const Peer* but = nullptr);
+  void tell_alive();
+  void poll_until(Clock::time_point deadline) const;
   void wait_for_those_left(std::chrono::milliseconds timeout);
   void go_on_without_others();
   void change_plan(JobPlan plan);
@@ -132,6 +135,8 @@ class Hosts {
   void hear_seen(const nlohmann::json& seen);
 
   std::size_t own_;
+  std::chrono::milliseconds patience_;  // with others that say nothing
+  Clock::time_point told_alive_{};
   std::int64_t run_ = 0;  // counts restarts; what is said of another run is not heard
   std::string own_address_;
   std::string told_;                                            // by host 0

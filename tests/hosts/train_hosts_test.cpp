@@ -427,6 +427,31 @@ TEST_CASE("a replica that stands still ends the job when its time is over", "[fa
   CHECK(network.left_behind() == Lines{});
 }
 
+TEST_CASE("a launcher that stands still ends the job on all others", "[fault]") {
+  const TestNetwork network({.hosts = 3});
+  for (const std::size_t host : {0, 2}) {
+    JobOnHosts job(network, kLong, 6, set("parallel.timeout_s=3 optimizer.lr=1e-6"));
+    job.start();
+    job.wait_for_steps(3);
+    const auto begun = std::chrono::steady_clock::now();
+    REQUIRE(::kill(job.launcher(host), SIGSTOP) == 0);
+    const bool others_end =
+        eventually([&] { return !job.running(1) && !job.running(host == 0 ? 2 : 0); });
+    tell_time("a launcher stopped, timeout 3 s", begun);
+    REQUIRE(::kill(job.launcher(host), SIGCONT) == 0);
+    const std::vector<Ended> ended = job.wait(std::chrono::seconds(20));
+    INFO(job.all_output());
+    CHECK(others_end);
+    check_statuses(ended, 3);
+    for (const std::size_t other : {std::size_t{1}, host == 0 ? std::size_t{2} : std::size_t{0}}) {
+      CHECK_THAT(last_line(ended[other].err), ContainsSubstring(str("host ", host, " (")));
+      CHECK_THAT(last_line(ended[other].err),
+                 ContainsSubstring("has said nothing for 3000 ms: its launcher stands still"));
+    }
+    CHECK(network.left_behind() == Lines{});
+  }
+}
+
 TEST_CASE("a replica that is stopped for a while is told of on every host, and the job goes on",
           "[fault]") {
   const Flags flags = set("trainer.steps=40");
