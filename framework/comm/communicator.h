@@ -68,7 +68,6 @@ struct Verb {
   std::span<const std::size_t> send_sizes = {};
   std::span<const std::size_t> recv_sizes = {};
   int root = 0;           ///< broadcast
-  int averaged = 0;       ///< all_reduce, mean: over how many replicas; 0: over the group's
   std::size_t bytes = 0;  ///< allocate: of the buffer …
   Copies copies = Copies::each;
   SymmetricBuffer* buffer = nullptr;  ///< … and where it goes
@@ -148,8 +147,9 @@ class Communicator {
   ///
   /// With Copies::one there is a single copy on a host, and over Gloo one in each process:
   /// `holders` says whose. If it is the whole group's, an all_gather into it only writes the own
-  /// part (nothing if that is in place already) and waits at a barrier. Callers must make sure that
-  /// no replica reads what another is writing.
+  /// part (nothing if that is in place already) and waits at a barrier. An all_reduce must not
+  /// write into a copy that some replicas hold, but not all. Callers must make sure that no replica
+  /// reads what another is writing.
   ///
   /// Throws CommError on all replicas that share memory if their host has not enough. After a
   /// failure of the job in a verb, others may still write to a buffer's output.

@@ -77,11 +77,6 @@ class LocalMembers::Together {
   bool is_over_hosts() const {
     return outer_ != nullptr && outer_->is_network() && outer_->shares_memory();
   }
-  // Over how many members a mean goes.
-  int averaged() const {
-    const int said = verbs_[0]->averaged;
-    return said > 0 ? said : static_cast<int>(layout_.size());
-  }
   bool is_here(int place) const { return layout_.worker_of(place) == layout_.own(); }
   const Verb& verb_of(int place) const { return *verbs_[layout_.index_of(place)]; }
 
@@ -133,9 +128,6 @@ class LocalMembers::Together {
   void add_up(const Schedule& schedule, const reduce::ReductionPlan& plan, Held& held,
               const Result& result) {
     const Verb& verb = *verbs_[0];
-    // A mean of a type without partial sums is one of all inputs.
-    const bool divides =
-        verb.op == reduce::ReduceOp::mean && reduce::has_partial_sums(verb.type, verb.op);
     // Otherwise each worker has one sum, and blocks of workers have subtrees of the order.
     const bool is_one_round = schedule.adding.size() == 1;
     for (std::size_t number = 0; number < schedule.adding.size(); ++number) {
@@ -179,14 +171,15 @@ class LocalMembers::Together {
             std::vector<Pieces> by_worker;
             for (const auto& [worker, pieces] : parts) by_worker.push_back(pieces);
             reduce::combine(plan.in_order(by_worker, part, to.size()),
-                            static_cast<int>(layout_.size()), sum, verb.type,
-                            divides ? reduce::partial_op(verb.op) : verb.op);
-          } else {
-            std::vector<const std::byte*> inputs;
-            for (const auto& [block, pieces] : parts) inputs.push_back(pieces[part].data());
-            reduce::reduce(inputs, sum, verb.type, reduce::partial_op(verb.op));
+                            static_cast<int>(layout_.size()), sum, verb.type, verb.op);
+            continue;
           }
-          if (is_last && divides) reduce::divide(sum, averaged(), verb.type);
+          std::vector<const std::byte*> inputs;
+          for (const auto& [block, pieces] : parts) inputs.push_back(pieces[part].data());
+          reduce::reduce(inputs, sum, verb.type, reduce::partial_op(verb.op));
+          if (is_last && verb.op == reduce::ReduceOp::mean) {
+            reduce::divide(sum, static_cast<int>(layout_.size()), verb.type);
+          }
         }
       }
     }
@@ -221,9 +214,7 @@ class LocalMembers::Together {
     }
   };
   Outputs outputs() {
-    if (outer_ == nullptr) return {};
-    if (is_over_hosts()) return {.are_shared = true};
-    if (outer_->is_network()) return {};
+    if (outer_ == nullptr || outer_->is_network()) return {};
     SharedAddress own;
     bool is_one = true;
     for (const Verb* mine : verbs_) {
@@ -267,14 +258,10 @@ class LocalMembers::Together {
     const reduce::ReductionPlan plan(layout_.places(), first.type, first.op);
     const Pieces sums = own_sums(plan, first);
     if (outer_ != nullptr && plan.is_one_sum_each()) {
-      Verb reduction = first;
-      reduction.input = sums[0];
-      reduction.averaged = averaged();
-      // The members of a network divide the sum themselves: some may have the output together.
-      const bool divides = first.op == reduce::ReduceOp::mean && !outer_->is_network();
-      if (divides) reduction.op = reduce::partial_op(first.op);
-      outer_->call(reduction);
-      if (divides) reduce::divide(first.output, averaged(), first.type);
+      outer_->all_reduce(sums[0], first.output, first.type, reduce::partial_op(first.op));
+      if (first.op == reduce::ReduceOp::mean) {
+        reduce::divide(first.output, static_cast<int>(layout_.size()), first.type);
+      }
     } else {
       all_reduce_by(plan, sums);
     }
@@ -349,12 +336,16 @@ class LocalMembers::Together {
       }
       return outer_->barrier();
     }
-    if (is_over_hosts() && layout_.has_blocks()) {
+    if (is_over_hosts()) {
       for (const int place : layout_.own_places()) {
         copy_bytes(verb_of(place).input, part(first, place));
       }
-      const std::size_t block = layout_.own_places().size() * bytes;
-      outer_->all_gather(first.output.subspan(layout_.own() * block, block), first.output);
+      if (layout_.has_blocks()) {
+        const std::size_t block = layout_.own_places().size() * bytes;
+        outer_->all_gather(first.output.subspan(layout_.own() * block, block), first.output);
+      } else {
+        broadcast_blocks(first.output, bytes);
+      }
       for (const Verb* mine : verbs_) copy_bytes(first.output, mine->output);
       return;
     }
@@ -375,6 +366,16 @@ class LocalMembers::Together {
       }
     }
     if (outputs.are_shared) outer_->barrier();
+  }
+
+  // Of `all`, each worker's blocks of places that are next to each other, `bytes` a place.
+  void broadcast_blocks(Bytes all, std::size_t bytes) {
+    for (std::size_t begin = 0, end = 0; begin < layout_.size(); begin = end) {
+      const std::size_t worker = layout_.worker_of(begin);
+      while (end < layout_.size() && layout_.worker_of(end) == worker) ++end;
+      outer_->broadcast(all.subspan(begin * bytes, (end - begin) * bytes),
+                        static_cast<int>(worker));
+    }
   }
 
   void all_to_all() {

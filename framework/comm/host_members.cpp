@@ -322,10 +322,9 @@ void HostMembers::in_pieces(const Verb& verb) {
   if (writers.any_together) local_->barrier();
 }
 
-// Verbs that write the same to all outputs may write to one that members have together.
+// An all_gather and a broadcast may write to an output that members have together.
 HostMembers::Writers HostMembers::writers(const Verb& verb) {
-  const bool writes_one = verb.kind == Verb::Kind::all_reduce ||
-                          verb.kind == Verb::Kind::all_gather || verb.kind == Verb::Kind::broadcast;
+  const bool writes_one = verb.kind == Verb::Kind::all_gather || verb.kind == Verb::Kind::broadcast;
   if (!writes_one || verb.output.empty()) return {};
   const SharedAddress own = local_->shared_address(verb.output);
   std::vector<SharedAddress> all(members_here());
@@ -407,8 +406,7 @@ void HostMembers::take(const Verb& verb, const Piece& piece) const {
     const Bytes to = verb.output.subspan(at, from.size());
     copy_bytes(from, to);
     if (verb.op == reduce::ReduceOp::mean) {
-      const int all = static_cast<int>(layout().size());
-      reduce::divide(to, verb.averaged > 0 ? verb.averaged : all, verb.type);
+      reduce::divide(to, static_cast<int>(layout().size()), verb.type);
     }
   };
   switch (verb.kind) {
