@@ -20,9 +20,8 @@ namespace lockstep::comm {
 /// (an aligned power of two), reductions send what hosts with one member each would send.
 ///
 /// A group that spans hosts differs from one of `local` in this:
-/// - A buffer of Copies::each is symmetric among the members of a host. Of Copies::one each host
-/// has
-///   a copy, which its members share in writing.
+/// - A buffer of Copies::each is symmetric among the members of a host. A buffer of Copies::one has
+///   one copy on each host. Of what a verb writes there, each member of the host writes a part.
 /// - ledger() counts what this worker has sent over the network, for all groups that span hosts. So
 ///   the sum over a host's workers is what the host has sent.
 /// - If the leader's part of a verb fails, all members of its host throw the same error.

@@ -23,7 +23,7 @@ struct MemoryUse {
   std::int64_t initialization = 0;
   /// How much of `parameters` replicas hold together, once …
   std::int64_t shared_parameters = 0;
-  std::int64_t holders = 1;  ///< … and how many of them this one does with
+  std::int64_t holders = 1;  ///< … and how many replicas these are
 
   [[nodiscard]] std::int64_t total() const noexcept {
     return parameters + gradients + optimizer_state + communication + checkpoint;
