@@ -19,7 +19,7 @@
 #include "framework/training/module_parameters.h"
 #include "models/model.h"
 #include "trainers/config_options.h"
-#include "trainers/yaml_problems.h"
+#include "framework/keys/yaml_problems.h"
 
 namespace lockstep {
 namespace {

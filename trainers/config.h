@@ -13,7 +13,7 @@
 #include "framework/replicas/launch.h"
 #include "framework/training/zero_options.h"
 #include "models/model_options.h"
-#include "trainers/key_table.h"
+#include "framework/keys/key_table.h"
 
 namespace lockstep {
 

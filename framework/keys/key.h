@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "framework/base/text.h"
-#include "trainers/yaml_text.h"
-#include "trainers/yaml_tree.h"
+#include "framework/keys/yaml_text.h"
+#include "framework/keys/yaml_tree.h"
 
 namespace lockstep::keys {
 

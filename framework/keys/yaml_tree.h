@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trainers/yaml_problems.h"
+#include "framework/keys/yaml_problems.h"
 
 namespace lockstep::keys {
 

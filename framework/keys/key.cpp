@@ -1,4 +1,4 @@
-#include "trainers/key.h"
+#include "framework/keys/key.h"
 
 #include <algorithm>
 #include <charconv>

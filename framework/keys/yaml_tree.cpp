@@ -1,4 +1,4 @@
-#include "trainers/yaml_tree.h"
+#include "framework/keys/yaml_tree.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -12,7 +12,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include "framework/base/text.h"
-#include "trainers/yaml_text.h"
+#include "framework/keys/yaml_text.h"
 
 namespace lockstep::keys {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainers/key_table.h"
+#include "framework/keys/key_table.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "trainers/key_table.h"
+#include "framework/keys/key_table.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "trainers/yaml_problems.h"
+#include "framework/keys/yaml_problems.h"
 
 namespace lockstep::keys {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trainers/key.h"
+#include "framework/keys/key.h"
 
 namespace lockstep::keys {
 

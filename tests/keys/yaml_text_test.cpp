@@ -2,8 +2,8 @@
 #include <random>
 #include <string>
 
+#include "framework/keys/key_table.h"
 #include "tests/catch.h"
-#include "trainers/key_table.h"
 
 namespace lockstep::keys {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainers/yaml_text.h"
+#include "framework/keys/yaml_text.h"
 
 #include <charconv>
 #include <cmath>
