@@ -142,13 +142,25 @@ template Value number(int&, const Rule<int>&);
 template Value number(std::int64_t&, const Rule<std::int64_t>&);
 template Value number(std::uint64_t&, const Rule<std::uint64_t>&);
 
-Value number_or_null(std::optional<double>& variable, const Rule<double>& rule) {
+namespace {
+
+template <typename T>
+Value optional_number(const char* kind, std::optional<T>& variable, const Rule<T>& rule) {
   const auto read = [&variable, rule](const YamlNode& node, const Report& report) {
     if (node.kind == YamlNode::Kind::null) return variable.reset();
     if (const auto value = obeying(rule, node, report)) variable = value;
   };
-  return {str("a number, ", rule.text, ", or null"), read,
+  return {str(kind, rule.text, ", or null"), read,
           [&variable] { return variable ? yaml_text(*variable) : "null"; }};
+}
+
+}  // namespace
+
+Value number_or_null(std::optional<double>& variable, const Rule<double>& rule) {
+  return optional_number("a number, ", variable, rule);
+}
+Value number_or_null(std::optional<std::int64_t>& variable, const Rule<std::int64_t>& rule) {
+  return optional_number("an integer, ", variable, rule);
 }
 
 Value number_or_auto(std::optional<double>& variable, const Rule<double>& rule) {
@@ -169,13 +181,14 @@ Value seconds(std::chrono::milliseconds& variable, const Rule<double>& rule) {
           [&variable] { return yaml_text(static_cast<double>(variable.count()) / 1000); }};
 }
 
-Value number_instead(std::optional<std::int64_t>& variable, std::optional<std::int64_t>& other,
+Value number_instead(std::optional<std::int64_t>& variable,
+                     const std::vector<std::optional<std::int64_t>*>& others,
                      const Rule<std::int64_t>& rule) {
-  const auto read = [&variable, &other, rule](const YamlNode& node, const Report& report) {
+  const auto read = [&variable, others, rule](const YamlNode& node, const Report& report) {
     const auto value = obeying(rule, node, report);
     if (!value) return;
     variable = value;
-    other.reset();
+    for (auto* const other : others) other->reset();
   };
   return {"an integer, " + rule.text, read,
           [&variable] { return variable ? yaml_text(*variable) : ""; }};
@@ -200,6 +213,10 @@ Value list(std::vector<std::string>& variable, const Rule<std::string>& rule) {
 
 Value list(std::vector<std::int64_t>& variable, const Rule<std::int64_t>& rule) {
   return list_of("integers", variable, rule, std::nullopt);
+}
+
+Value list(std::vector<double>& variable, const Rule<double>& rule) {
+  return list_of("numbers", variable, rule, std::nullopt);
 }
 
 Value list(std::array<double, 2>& variable, const Rule<double>& rule) {

@@ -66,15 +66,18 @@ template <typename T>
 [[nodiscard]] Value number_or_auto(std::optional<double>& variable, const Rule<double>& rule);
 /// Seconds. The variable keeps the nearest milliseconds.
 [[nodiscard]] Value seconds(std::chrono::milliseconds& variable, const Rule<double>& rule);
-/// Its key is left out while it has no value. Reading a value clears `other`.
+[[nodiscard]] Value number_or_null(std::optional<std::int64_t>& variable,
+                                   const Rule<std::int64_t>& rule);
+/// Its key is left out while it has no value. Reading a value clears `others`.
 [[nodiscard]] Value number_instead(std::optional<std::int64_t>& variable,
-                                   std::optional<std::int64_t>& other,
+                                   const std::vector<std::optional<std::int64_t>*>& others,
                                    const Rule<std::int64_t>& rule);
 [[nodiscard]] Value text(std::string& variable, const Rule<std::string>& rule);
 [[nodiscard]] Value text_or_null(std::optional<std::string>& variable,
                                  const Rule<std::string>& rule);
 [[nodiscard]] Value list(std::vector<std::int64_t>& variable, const Rule<std::int64_t>& rule);
 [[nodiscard]] Value list(std::vector<std::string>& variable, const Rule<std::string>& rule);
+[[nodiscard]] Value list(std::vector<double>& variable, const Rule<double>& rule);
 [[nodiscard]] Value list(std::array<double, 2>& variable, const Rule<double>& rule);
 
 [[nodiscard]] Value one_of(const std::vector<std::string>& names,
@@ -95,14 +98,14 @@ struct KeyTraits {
   std::vector<std::string> owners = {};  ///< the choices that the key belongs to; none: all
   bool required = false;
   std::map<std::string, std::string> defaults = {};  ///< YAML, of choices that have another one
-  std::string instead_of = {};                       ///< the key that may not stand beside it
+  std::vector<std::string> instead_of = {};          ///< keys that may not stand beside it
   std::function<std::string()> problem = {};         ///< what is wrong together with others, or ""
   std::vector<std::string> others = {};              ///< these keys of the section
   bool may_change = false;     ///< a run may go on from a checkpoint with another value
   bool is_short_form = false;  ///< of a section's first key: its value may stand for the section
 };
 
-/// A key of a config.
+/// A key of a config. Several of a section may have one name, if their owners differ.
 struct Key {
   std::string name;
   Value value;

@@ -27,13 +27,27 @@ const YamlEntry* find(const YamlNode& map, const std::string& key) {
 template <typename Named>
 std::vector<std::string> all_names(const std::vector<Named>& all) {
   std::vector<std::string> names;
-  for (const Named& one : all) names.push_back(one.name);
+  for (const Named& one : all) {
+    if (!std::ranges::count(names, one.name)) names.push_back(one.name);
+  }
   return names;
 }
 
 bool belongs(const Key& key, const std::string& choice) {
   const auto& owners = key.traits.owners;
   return owners.empty() || std::find(owners.begin(), owners.end(), choice) != owners.end();
+}
+
+// The choices that have a key of this name, if none of these keys belongs to `choice`.
+std::vector<std::string> other_owners(const Keys& keys, const std::string& name,
+                                      const std::string& choice) {
+  std::vector<std::string> owners;
+  for (const Key& key : keys) {
+    if (key.name != name) continue;
+    if (belongs(key, choice)) return {};
+    owners.insert(owners.end(), key.traits.owners.begin(), key.traits.owners.end());
+  }
+  return owners;
 }
 
 // One reading of a text and its overrides.
@@ -89,10 +103,11 @@ class Reading {
     YamlNode& map = written(name, place).map;
     if (map.kind != YamlNode::Kind::map) return;  // which check_keys() reports
     const Key* known = section != nullptr ? find(section->keys, key) : nullptr;
-    const std::string excluded = known != nullptr ? known->traits.instead_of : "";
     std::erase_if(map.entries, [&](const YamlEntry& entry) {
       const bool is_of_file = entry.place.line < place.line;  // all flags are on one
-      return entry.key == key || (!excluded.empty() && entry.key == excluded && is_of_file);
+      const bool is_excluded =
+          known != nullptr && std::ranges::count(known->traits.instead_of, entry.key) > 0;
+      return entry.key == key || (is_excluded && is_of_file);
     });
     map.entries.push_back({key, place, value});
   }
@@ -161,11 +176,12 @@ class Reading {
         report_unknown(entry.key, entry.place, path, known);
         continue;
       }
-      if (key->traits.instead_of.empty()) continue;
-      const YamlEntry* other = find(map, key->traits.instead_of);
-      if (other == nullptr || other > &entry) continue;
-      report(entry.place, str(path, ".", entry.key, ": not together with ", path, ".", other->key,
-                              " (", other->place.text, "): keep one of them"));
+      for (const std::string& excluded : key->traits.instead_of) {
+        const YamlEntry* other = find(map, excluded);
+        if (other == nullptr || other > &entry) continue;
+        report(entry.place, str(path, ".", entry.key, ": not together with ", path, ".", other->key,
+                                " (", other->place.text, "): keep one of them"));
+      }
     }
   }
 
@@ -210,8 +226,10 @@ class Reading {
       const std::size_t problems = problems_.count();
       if (!belongs(key, choice)) {
         if (entry == nullptr || choice.empty()) continue;
-        report(entry->place, str(name, ": belongs to ", path, " ", join(key.traits.owners, " or "),
-                                 ", not to ", choice));
+        const auto owners = other_owners(keys, key.name, choice);
+        if (owners.empty() || find(keys, key.name) != &key) continue;  // which is told by the first
+        report(entry->place,
+               str(name, ": belongs to ", path, " ", join(owners, " or "), ", not to ", choice));
       } else if (entry != nullptr) {
         places_[name].push_back(entry->place);
         read_value(name, *entry->value, key.value);
@@ -270,7 +288,10 @@ std::string help_of(const std::string& path, const Keys& keys) {
     text += traits.required ? "; needed" : value.empty() ? "" : "; default " + value;
     for (const auto& [choice, other] : traits.defaults) text += str(", of ", choice, " ", other);
     if (!traits.owners.empty()) text += "; only for " + join(traits.owners);
-    if (!traits.instead_of.empty()) text += str("; instead of ", path, ".", traits.instead_of);
+    for (const std::string& other : traits.instead_of) {
+      text +=
+          str(&other == &traits.instead_of.front() ? "; instead of " : " or ", path, ".", other);
+    }
     text += "\n";
     if (key.value.resize) text += help_of(name, key.value.resize(1).front());
   }
@@ -314,7 +335,11 @@ std::string keys_text(const std::vector<Section>& table) {
 std::map<std::string, std::string> key_values(const std::vector<Section>& table) {
   std::map<std::string, std::string> values;
   for (const Section& section : table) {
-    for (const Key& key : section.keys) values[section.name + "." + key.name] = key.value.print();
+    const std::string choice = section.keys[0].value.print();
+    for (const Key& key : section.keys) {
+      std::string& value = values[section.name + "." + key.name];
+      if (value.empty() || belongs(key, choice)) value = key.value.print();
+    }
   }
   return values;
 }

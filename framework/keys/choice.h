@@ -1,0 +1,117 @@
+#pragma once
+
+#include <algorithm>
+#include <any>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/keys/key.h"
+
+namespace lockstep::keys {
+
+/// Something that a config picks by name, such as a model: its name, what it is, and its options,
+/// with a key each. The keys' variables are the options' members.
+struct Choice {
+  std::string name;
+  std::string help;  ///< one line
+  std::any defaults;
+  std::function<Keys(std::any& options)> keys;
+};
+
+/// A Choice whose options are an `Options`.
+template <typename Options>
+[[nodiscard]] Choice choice(std::string name, std::string help, Keys (*keys)(Options&)) {
+  return {std::move(name), std::move(help), std::any(Options()),
+          [keys](std::any& options) { return keys(std::any_cast<Options&>(options)); }};
+}
+
+/// What a config has picked, with the options of every choice that it has set.
+class Picked {
+ public:
+  Picked() = default;
+  explicit Picked(std::string picked) : name(std::move(picked)) {}
+  template <typename Options>
+  Picked(std::string picked, Options options) : name(std::move(picked)) {
+    options_[name] = std::move(options);
+  }
+
+  std::string name;
+
+  /// The options of the choice that is picked: an `Options`, which was made if there was none.
+  template <typename Options>
+  [[nodiscard]] Options& options() {
+    std::any& options = options_[name];
+    if (!options.has_value()) options = Options();
+    return std::any_cast<Options&>(options);
+  }
+  template <typename Options>
+  [[nodiscard]] Options options() const {
+    const auto found = options_.find(name);
+    return found == options_.end() ? Options() : std::any_cast<const Options&>(found->second);
+  }
+  /// The options of any choice: variables for its keys, which last as long as this.
+  [[nodiscard]] std::any& options_of(const Choice& choice) {
+    std::any& options = options_[choice.name];
+    if (!options.has_value()) options = choice.defaults;
+    return options;
+  }
+
+ private:
+  std::map<std::string, std::any> options_;
+};
+
+/// All that may be picked for one purpose: the models, the data sets. `Kind` is a Choice with what
+/// makes the thing. One thread adds, before others look.
+template <typename Kind>
+class Registry {
+ public:
+  /// `what` is for messages: "model".
+  Registry(std::string what, std::vector<Kind> kinds) : what_(std::move(what)) {
+    for (Kind& kind : kinds) add(std::move(kind));
+  }
+
+  /// ValueError for an empty name and one that is there already.
+  void add(Kind kind) {
+    require(!kind.name.empty(), "a ", what_, " needs a name");
+    require(!std::ranges::count(names(), kind.name), "there is a ", what_, " '", kind.name,
+            "' already");
+    // What was handed out stays where it is.
+    kinds_.push_back(std::make_unique<const Kind>(std::move(kind)));
+  }
+
+  /// ValueError, with the nearest name, if there is none.
+  [[nodiscard]] const Kind& at(const std::string& name) const {
+    for (const auto& kind : kinds_) {
+      if (kind->name == name) return *kind;
+    }
+    throw ValueError(str("there is no ", what_, " '", name, "'", did_you_mean(name, names()),
+                         "; there are ", join(names())));
+  }
+
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const auto& kind : kinds_) all.push_back(kind->name);
+    return all;
+  }
+
+  [[nodiscard]] std::vector<Choice> choices() const {
+    std::vector<Choice> all;
+    for (const auto& kind : kinds_) all.push_back(*kind);
+    return all;
+  }
+
+ private:
+  std::string what_;
+  std::vector<std::unique_ptr<const Kind>> kinds_;
+};
+
+/// Adds the keys of `choices` to a section's own. The section's first key picks one of them.
+void add_choices(Keys& section, Picked& picked, const std::vector<Choice>& choices);
+
+}  // namespace lockstep::keys
