@@ -9,7 +9,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/data/idx.h"
+#include "framework/formats/idx.h"
 
 namespace lockstep {
 namespace {
@@ -50,14 +50,14 @@ FashionMnist::FashionMnist(const std::string& root, Split split) {
   const std::string labels_path = find_file(root, prefix + "-labels-idx1-ubyte");
 
   // Headers first: what they show to be wrong costs no reading.
-  data::IdxFile images(images_path, 3);
+  formats::IdxFile images(images_path, 3);
   if (images.shape()[1] != kSide || images.shape()[2] != kSide) {
     images.fail(str("its pictures are of ", images.shape()[1], " x ", images.shape()[2],
                     " pixels, but must be of ", kSide, " x ", kSide));
   }
   const std::int64_t count = images.shape()[0];
   if (count == 0) images.fail("it has no pictures");
-  data::IdxFile labels(labels_path, 1);
+  formats::IdxFile labels(labels_path, 1);
   if (labels.shape()[0] != count) {
     labels.fail(str("it has ", counted(labels.shape()[0], "label"), ", but '", images_path,
                     "' has ", counted(count, "picture")));

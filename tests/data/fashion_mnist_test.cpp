@@ -14,7 +14,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "tests/catch.h"
-#include "tests/data/idx_files.h"
+#include "tests/formats/idx_files.h"
 #include "tests/support/message_of.h"
 
 using lockstep::DataError;

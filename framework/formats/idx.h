@@ -2,11 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
-namespace lockstep::data {
+#include "framework/formats/content_reader.h"
+
+namespace lockstep::formats {
 
 /// A file of the IDX format, the one of MNIST: two zero bytes, the element type (0x08, unsigned
 /// byte, is the only one read), the number of dimensions, each dimension's size as a big-endian
@@ -19,7 +20,6 @@ class IdxFile {
  public:
   /// Reads the header. `dimensions` is 1 … 255.
   IdxFile(const std::string& path, std::int64_t dimensions);
-  ~IdxFile();
 
   [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
 
@@ -27,14 +27,12 @@ class IdxFile {
   [[nodiscard]] std::vector<std::uint8_t> read_values();
 
   /// Throws the DataError that names the file and says `rule`, which its shape breaks.
-  [[noreturn]] void fail(const std::string& rule) const;
+  [[noreturn]] void fail(const std::string& rule) const { reader_.fail(rule); }
 
  private:
-  class Reader;
-
-  std::unique_ptr<Reader> reader_;
+  ContentReader reader_;
   std::vector<std::int64_t> shape_;
   std::size_t count_ = 1;  // of the values
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::formats

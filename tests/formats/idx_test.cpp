@@ -1,4 +1,4 @@
-#include "framework/data/idx.h"
+#include "framework/formats/idx.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"
-#include "tests/data/idx_files.h"
+#include "tests/formats/idx_files.h"
 #include "tests/support/message_of.h"
 
 using lockstep::DataError;
-using lockstep::data::IdxFile;
+using lockstep::formats::IdxFile;
 using lockstep::testing::gzip;
 using lockstep::testing::idx_header;
 using lockstep::testing::message_of;

@@ -1,0 +1,153 @@
+#include "framework/formats/content_reader.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include <zlib.h>
+
+#include "framework/base/text.h"
+
+namespace lockstep::formats {
+namespace {
+
+constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+constexpr std::size_t kPackedBytes = std::size_t{1} << 18;
+constexpr std::size_t kMagicOfGzip = 2;
+
+}  // namespace
+
+bool is_gzip(std::span<const std::uint8_t> bytes) noexcept {
+  return bytes.size() >= kMagicOfGzip && bytes[0] == 0x1f && bytes[1] == 0x8b;
+}
+
+// Over zlib's inflate, not its gzread: that one can take a file that ends inside its gzip checksum
+// for a whole one (1.2.13 does, if all input is used up when the content is complete), and passes
+// over foreign bytes behind the gzip data.
+struct ContentReader::Unpacking {
+  explicit Unpacking(const DataFile& file) : packed(std::min(kPackedBytes, file.size() + 1)) {
+    constexpr int kGzipOnly = 16 + MAX_WBITS;
+    if (inflateInit2(&stream, kGzipOnly) != Z_OK) file.fail("zlib cannot be initialized");
+  }
+  Unpacking(const Unpacking&) = delete;
+  Unpacking& operator=(const Unpacking&) = delete;
+  ~Unpacking() { inflateEnd(&stream); }
+
+  std::vector<std::uint8_t> packed;  // a part of the file's bytes
+  z_stream stream{};
+  bool in_member = false;
+  bool cut_short = false;
+};
+
+ContentReader::ContentReader(const std::string& path) : file_(path), start_(kMagicOfGzip) {
+  start_.resize(file_.read(start_));
+  if (is_gzip(start_)) unpacking_ = std::make_unique<Unpacking>(file_);
+}
+
+ContentReader::~ContentReader() = default;
+
+std::size_t ContentReader::read(std::span<std::uint8_t> into) {
+  const std::size_t count = unpacking_ ? unpack(into) : take(into);
+  bytes_ += count;
+  return count;
+}
+
+void ContentReader::expect(std::size_t bytes, std::string meaning) {
+  expected_ = bytes;
+  meaning_ = std::move(meaning);
+}
+
+void ContentReader::read_all(std::span<std::uint8_t> into) {
+  if (read(into) < into.size()) fail_short(bytes_);
+}
+
+void ContentReader::check_size() const {
+  if (unpacking_ && expected_ / kDeflateRatio > file_.size()) {
+    fail(str("it is cut short: its ", file_.size(), " bytes of gzip data can't hold ", expected_,
+             " (", meaning_, ")"));
+  }
+  if (unpacking_) return;
+  if (file_.size() < expected_) fail_short(file_.size());
+  if (file_.size() > expected_) fail_long();
+}
+
+void ContentReader::check_end() {
+  std::uint8_t surplus = 0;
+  if (read({&surplus, 1}) > 0) fail_long();
+  if (unpacking_ && unpacking_->cut_short) {
+    fail(str("it is cut short: all ", expected_,
+             " bytes of content are there, but not the end of its gzip data with the checksum"));
+  }
+}
+
+std::vector<std::uint8_t> ContentReader::read_rest() {
+  std::vector<std::uint8_t> content;
+  try {
+    if (!unpacking_) {
+      content.resize(file_.size() - bytes_);
+      content.resize(read(content));
+      return content;
+    }
+    for (std::size_t count = 1; count > 0;) {
+      const std::size_t filled = content.size();
+      content.resize(filled + std::min(kReadBytes, filled + file_.size()));
+      count = read(std::span(content).subspan(filled));
+      content.resize(filled + count);
+    }
+  } catch (const std::bad_alloc&) {
+    fail("its content takes more memory than there is");
+  }
+  if (unpacking_->cut_short) {
+    fail(str("it is cut short: it ends after ", bytes_,
+             " bytes of content, in the middle of its gzip data"));
+  }
+  return content;
+}
+
+void ContentReader::fail_short(std::size_t end) const {
+  fail(str("it is cut short: it ends after ", end, " of ", expected_, " bytes (", meaning_, ")",
+           unpacking_ && unpacking_->cut_short ? ", in the middle of its gzip data" : ""));
+}
+
+void ContentReader::fail_long() const {
+  fail(str("it is too long: bytes follow the ", expected_, " that belong there (", meaning_, ")"));
+}
+
+// The next bytes of the file, as they lie on the disk.
+std::size_t ContentReader::take(std::span<std::uint8_t> into) {
+  const std::size_t first = std::min(start_.size(), into.size());
+  std::copy_n(start_.begin(), first, into.begin());
+  start_.erase(start_.begin(), start_.begin() + static_cast<std::ptrdiff_t>(first));
+  return first + file_.read(into.subspan(first));
+}
+
+// A gzip file is one or more members, each with a header and a checksum of its own.
+std::size_t ContentReader::unpack(std::span<std::uint8_t> into) {
+  z_stream& stream = unpacking_->stream;
+  stream.next_out = into.data();
+  stream.avail_out = static_cast<uInt>(into.size());
+  while (stream.avail_out > 0 && !unpacking_->cut_short) {
+    if (stream.avail_in == 0) {
+      stream.next_in = unpacking_->packed.data();
+      stream.avail_in = static_cast<uInt>(take(unpacking_->packed));
+    }
+    if (stream.avail_in == 0 && !unpacking_->in_member) break;
+    if (!unpacking_->in_member) inflateReset(&stream);
+    const int result = inflate(&stream, Z_NO_FLUSH);
+    unpacking_->in_member = result != Z_STREAM_END;
+    unpacking_->cut_short = result == Z_BUF_ERROR;  // neither input is left nor output to come
+    if (result == Z_OK || !unpacking_->in_member || unpacking_->cut_short) continue;
+    fail(str("it is damaged: its gzip data cannot be unpacked behind ",
+             bytes_ + into.size() - stream.avail_out, " bytes of content (",
+             stream.msg != nullptr ? stream.msg : zError(result), ")"));
+  }
+  return into.size() - stream.avail_out;
+}
+
+FileBytes content_of(const std::string& path) {
+  FileBytes bytes = DataFile(path).bytes();
+  if (!is_gzip(bytes.span())) return bytes;
+  return FileBytes(ContentReader(path).read_rest());
+}
+
+}  // namespace lockstep::formats

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/formats/data_file.h"
+
+namespace lockstep::formats {
+
+/// Each byte of deflate can stand for this many at most: two bits for 258 of them.
+inline constexpr std::size_t kDeflateRatio = 1032;
+
+/// Whether these are the first bytes of gzip data.
+[[nodiscard]] bool is_gzip(std::span<const std::uint8_t> bytes) noexcept;
+
+/// The content of a file from its beginning on: its bytes, or what they unpack to if they are gzip
+/// data, whatever the file's name. DataError, naming the file, as DataFile throws it and for gzip
+/// data that are damaged, cut short or followed by other bytes.
+class ContentReader {
+ public:
+  explicit ContentReader(const std::string& path);
+  ContentReader(const ContentReader&) = delete;
+  ContentReader& operator=(const ContentReader&) = delete;
+  ~ContentReader();
+
+  /// Fills `into` with the next bytes as far as the content reaches; returns how many these are.
+  /// Gzip data that are cut short end the content here; check_end() says so.
+  [[nodiscard]] std::size_t read(std::span<std::uint8_t> into);
+
+  /// Sets how many bytes the content should have in all, and what they are.
+  void expect(std::size_t bytes, std::string meaning);
+  /// Like read(), but content that ends before `into` is full is an error.
+  void read_all(std::span<std::uint8_t> into);
+  /// Checks the file's own size against what is expected, without reading on.
+  void check_size() const;
+  /// Error unless the content ends here, as it is expected to.
+  void check_end();
+
+  /// All that is left. Memory grows with what is found.
+  [[nodiscard]] std::vector<std::uint8_t> read_rest();
+
+  [[noreturn]] void fail(const std::string& rule) const { file_.fail(rule); }
+
+ private:
+  struct Unpacking;
+
+  [[noreturn]] void fail_short(std::size_t end) const;
+  [[noreturn]] void fail_long() const;
+  std::size_t take(std::span<std::uint8_t> into);
+  std::size_t unpack(std::span<std::uint8_t> into);
+
+  DataFile file_;
+  std::vector<std::uint8_t> start_;       // of the file, not yet given out
+  std::unique_ptr<Unpacking> unpacking_;  // for a gzip file
+  std::size_t bytes_ = 0;                 // given out
+  std::size_t expected_ = 0;
+  std::string meaning_;
+};
+
+/// The whole content of a file, as ContentReader finds it. One that is no gzip file is mapped; see
+/// DataFile::bytes().
+[[nodiscard]] FileBytes content_of(const std::string& path);
+
+}  // namespace lockstep::formats

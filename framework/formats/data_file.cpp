@@ -1,0 +1,78 @@
+#include "framework/formats/data_file.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep::formats {
+namespace {
+
+constexpr std::size_t kLeastMapped = std::size_t{64} << 10;
+
+std::string reason_of(int error) {
+  return std::generic_category().message(error);
+}
+
+}  // namespace
+
+void fail_file(const std::string& path, const std::string& rule) {
+  throw DataError(str("data file '", path, "': ", rule));
+}
+
+FileBytes::FileBytes(std::vector<std::uint8_t> bytes) : size_(bytes.size()) {
+  const auto owner = std::make_shared<const std::vector<std::uint8_t>>(std::move(bytes));
+  memory_ = {owner, owner->data()};
+}
+
+DataFile::DataFile(const std::string& path) : path_(path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path_, error);
+  if (status.type() == std::filesystem::file_type::not_found) fail("there is no such file");
+  if (error) fail(str("it cannot be read: ", error.message()));
+  // A folder would open, and a pipe without a writer would block.
+  if (!std::filesystem::is_regular_file(status)) fail("it is a folder or device, not a file");
+  descriptor_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!descriptor_.open()) fail(str("it cannot be opened: ", reason_of(errno)));
+  struct stat opened {};
+  if (::fstat(descriptor_.get(), &opened) != 0) fail(str("it cannot be read: ", reason_of(errno)));
+  size_ = static_cast<std::size_t>(opened.st_size);
+}
+
+std::size_t DataFile::read(std::span<std::uint8_t> into) const {
+  std::size_t filled = 0;
+  while (filled < into.size()) {
+    const ssize_t count = ::read(descriptor_.get(), into.data() + filled, into.size() - filled);
+    if (count == 0) break;
+    if (count > 0) {
+      filled += static_cast<std::size_t>(count);
+    } else if (errno != EINTR) {
+      fail(str("it cannot be read: ", reason_of(errno)));
+    }
+  }
+  return filled;
+}
+
+FileBytes DataFile::bytes() const {
+  if (size_ < kLeastMapped) {
+    std::vector<std::uint8_t> copy(size_);
+    copy.resize(read(copy));
+    return FileBytes(std::move(copy));
+  }
+  const std::size_t size = size_;
+  void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor_.get(), 0);
+  if (memory == MAP_FAILED) fail(str("it cannot be mapped: ", reason_of(errno)));
+  return {std::shared_ptr<const std::uint8_t>(
+              static_cast<const std::uint8_t*>(memory),
+              [size, memory](const std::uint8_t*) { ::munmap(memory, size); }),
+          size};
+}
+
+}  // namespace lockstep::formats

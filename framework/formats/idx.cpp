@@ -1,0 +1,81 @@
+#include "framework/formats/idx.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <limits>
+#include <span>
+
+#include "framework/base/text.h"
+
+namespace lockstep::formats {
+namespace {
+
+constexpr std::size_t kMagicBytes = 4;
+constexpr std::size_t kSizeBytes = 4;
+constexpr std::uint8_t kUnsignedByte = 0x08;
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+
+std::string hex(std::uint8_t byte) {
+  std::array<char, 3> text{};
+  std::snprintf(text.data(), text.size(), "%02x", static_cast<unsigned>(byte));
+  return text.data();
+}
+
+}  // namespace
+
+IdxFile::IdxFile(const std::string& path, std::int64_t dimensions) : reader_(path) {
+  const auto rank = static_cast<std::size_t>(dimensions);
+  const std::size_t header = kMagicBytes + kSizeBytes * rank;
+  reader_.expect(header, "the header of " + counted(dimensions, "dimension"));
+  std::array<std::uint8_t, kMagicBytes> magic{};
+  reader_.read_all(magic);
+  if (magic[0] != 0 || magic[1] != 0) {
+    fail(str("it is no IDX file: it starts with the bytes ", hex(magic[0]), " ", hex(magic[1]),
+             " instead of 00 00"));
+  }
+  if (magic[2] != kUnsignedByte) {
+    fail(str("its elements are of type 0x", hex(magic[2]), ", but only 0x", hex(kUnsignedByte),
+             " (unsigned byte) can be read"));
+  }
+  if (magic[3] != dimensions) {
+    fail(str("its number of dimensions is ", int{magic[3]}, ", but must be ", dimensions));
+  }
+
+  std::vector<std::uint8_t> sizes(kSizeBytes * rank);
+  reader_.read_all(sizes);
+  for (std::size_t i = 0; i < sizes.size(); i += kSizeBytes) {
+    shape_.push_back(std::int64_t{sizes[i]} << 24 | std::int64_t{sizes[i + 1]} << 16 |
+                     std::int64_t{sizes[i + 2]} << 8 | std::int64_t{sizes[i + 3]});
+  }
+  const std::string shape = join(shape_, " x ");
+  for (const std::int64_t size : shape_) {
+    const std::size_t limit = std::numeric_limits<std::int64_t>::max() - header;
+    if (size != 0 && count_ > limit / static_cast<std::size_t>(size)) {
+      fail(str("its header says ", shape, " values, which is more than any file can hold"));
+    }
+    count_ *= static_cast<std::size_t>(size);
+  }
+  reader_.expect(header + count_,
+                 str("a header of ", header, " and ", shape, count_ == 1 ? " value" : " values"));
+  reader_.check_size();
+}
+
+std::vector<std::uint8_t> IdxFile::read_values() {
+  std::vector<std::uint8_t> values;
+  try {
+    values.reserve(count_);  // pages are taken as they are filled
+  } catch (const std::exception&) {
+    fail(str("its ", count_, " values take as many bytes of memory, more than there are"));
+  }
+  while (values.size() < count_) {
+    const std::size_t start = values.size();
+    values.resize(start + std::min(count_ - start, kChunkBytes));
+    reader_.read_all(std::span(values).subspan(start));
+  }
+  reader_.check_end();
+  return values;
+}
+
+}  // namespace lockstep::formats
