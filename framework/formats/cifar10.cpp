@@ -1,0 +1,83 @@
+#include "framework/formats/cifar10.h"
+
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "framework/base/text.h"
+#include "framework/formats/data_file.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep::formats {
+namespace {
+
+constexpr std::size_t kRecordBytes = 1 + Cifar10::kPixelBytes;
+
+std::vector<std::string> read_class_names(const std::string& path) {
+  std::error_code error;
+  if (fs::status(path, error).type() == fs::file_type::not_found) return {};
+  const DataFile file(path);
+  const FileBytes bytes = file.bytes();
+  std::vector<std::string> names;
+  std::string name;
+  const auto end_line = [&] {
+    if (name.ends_with('\r')) name.pop_back();
+    if (!name.empty()) names.push_back(std::exchange(name, {}));
+  };
+  for (const std::uint8_t byte : bytes.span()) {
+    if (byte == '\n') {
+      end_line();
+    } else {
+      name += static_cast<char>(byte);
+    }
+    if (names.size() > Cifar10::kClasses) break;
+  }
+  end_line();
+  if (names.size() != Cifar10::kClasses) {
+    file.fail(str("it must name ", Cifar10::kClasses, " classes, one a line, but has ",
+                  names.size() > Cifar10::kClasses ? "more" : std::to_string(names.size())));
+  }
+  return names;
+}
+
+}  // namespace
+
+Cifar10::Cifar10(const std::string& root, Split split) {
+  const fs::path folder(root);
+  if (split == Split::test) {
+    read_batch((folder / "test_batch.bin").string());
+  } else {
+    for (int batch = 1; batch <= 5; ++batch) {
+      read_batch((folder / str("data_batch_", batch, ".bin")).string());
+    }
+  }
+  class_names_ = read_class_names((folder / "batches.meta.txt").string());
+}
+
+void Cifar10::read_batch(const std::string& path) {
+  const DataFile file(path);
+  if (file.size() == 0 || file.size() % kRecordBytes != 0) {
+    file.fail(str("it has ", counted(static_cast<std::int64_t>(file.size()), "byte"),
+                  ", but must be one or more records of ", kRecordBytes));
+  }
+  const std::size_t records = file.size() / kRecordBytes;
+  labels_.reserve(labels_.size() + records);
+  pixels_.reserve(pixels_.size() + records * kPixelBytes);
+  std::array<std::uint8_t, kRecordBytes> record{};
+  for (std::size_t i = 0; i < records; ++i) {
+    if (file.read(record) < record.size()) {
+      file.fail(str("it ended while it was read, in record ", i, " of ", records));
+    }
+    const std::uint8_t label = record[0];
+    if (label >= kClasses) {
+      file.fail(str("the label of record ", i, " is ", int{label}, ", but labels are 0 ... ",
+                    kClasses - 1));
+    }
+    labels_.push_back(label);
+    pixels_.insert(pixels_.end(), record.begin() + 1, record.end());
+  }
+}
+
+}  // namespace lockstep::formats
