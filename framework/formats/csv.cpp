@@ -1,0 +1,211 @@
+#include "framework/formats/csv.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <system_error>
+#include <unordered_set>
+
+#include "framework/base/text.h"
+#include "framework/formats/content_reader.h"
+
+namespace lockstep::formats {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+// Takes a text apart, a field at a time, and moves each field's own text to the text's front, so
+// that fields lie end to end there.
+class CsvScanner {
+ public:
+  enum class After { field, line, text };
+
+  CsvScanner(std::string& text, char separator) : text_(text), separator_(separator) {
+    if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
+  }
+
+  [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
+  [[nodiscard]] std::size_t line() const { return line_; }
+  /// Where the last field ends among those moved.
+  [[nodiscard]] std::size_t end() const { return end_; }
+  /// What is wrong with the text at line(); "" if nothing is.
+  [[nodiscard]] const std::string& error() const { return error_; }
+
+  /// Moves the next field and says what follows it: another one of its line, a line, or nothing.
+  After next() {
+    if (!at_end() && text_[at_] == '"') {
+      take_quoted();
+    } else {
+      take_plain();
+    }
+    if (!error_.empty() || at_end()) return After::text;
+    const char found = text_[at_++];
+    if (found == separator_) return After::field;
+    if (found == '\r') ++at_;
+    ++line_;
+    return at_end() ? After::text : After::line;
+  }
+
+ private:
+  // Whether a field can end here.
+  [[nodiscard]] bool at_field_end() const {
+    if (at_end()) return true;
+    const char byte = text_[at_];
+    return byte == separator_ || byte == '\n' ||
+           (byte == '\r' && text_.compare(at_, 2, "\r\n") == 0);
+  }
+
+  void keep(char byte) { text_[end_++] = byte; }
+
+  void take_plain() {
+    while (!at_field_end()) {
+      const char byte = text_[at_++];
+      if (byte == '"') {
+        error_ = "a quote inside a field that doesn't begin with one";
+      } else if (byte == '\r') {
+        error_ = "a carriage return without a line feed behind it, outside of quotes";
+      } else if (byte == '\0') {
+        error_ = "a zero byte: it is no text, or not in UTF-8";
+      }
+      if (!error_.empty()) return;
+      keep(byte);
+    }
+  }
+
+  void take_quoted() {
+    const std::size_t first_line = line_;
+    for (++at_; !at_end(); keep(text_[at_++])) {
+      if (text_[at_] == '\n') ++line_;
+      if (text_[at_] == '\0') {
+        error_ = "a zero byte: it is no text, or not in UTF-8";
+        return;
+      }
+      if (text_[at_] != '"') continue;
+      ++at_;
+      if (!at_end() && text_[at_] == '"') continue;
+      if (!at_field_end()) error_ = "text behind the quote that closes a field";
+      return;
+    }
+    line_ = first_line;
+    error_ = "a quote opens here, and none closes it";
+  }
+
+  std::string& text_;
+  char separator_;
+  std::size_t at_ = 0;
+  std::size_t end_ = 0;
+  std::size_t line_ = 1;
+  std::string error_;
+};
+
+// The number that the text is, or nothing if it is none that is finite.
+std::optional<double> number_in(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  text.remove_suffix(text.size() - (text.find_last_not_of(kBlanks) + 1));
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
+  require(options.separator != '"' && options.separator != '\n' && options.separator != '\r' &&
+              options.separator != '\0',
+          "csv: the separator is a quote, a line's end or a zero byte, and must be another");
+  {
+    const FileBytes content = content_of(path);
+    text_.assign(content.span().begin(), content.span().end());
+  }
+  CsvScanner scanner(text_, options.separator);
+  if (scanner.at_end()) fail_file(path_, "it is empty, but must have a header");
+  ends_ = {0};
+  // The header's fields count as row 0 until they are known.
+  for (bool more = true; more;) {
+    const std::size_t line = scanner.line();
+    std::size_t fields = 0;
+    auto after = CsvScanner::After::field;
+    while (after == CsvScanner::After::field) {
+      after = scanner.next();
+      if (!scanner.error().empty()) fail(scanner.line(), scanner.error());
+      ends_.push_back(scanner.end());
+      ++fields;
+    }
+    if (header_.empty()) {
+      for (std::size_t i = 0; i < fields; ++i) {
+        header_.emplace_back(text_, ends_[i], ends_[i + 1] - ends_[i]);
+      }
+      check_header();
+      first_line_ = scanner.line();
+      ends_ = {scanner.end()};
+    } else if (fields != header_.size()) {
+      fail(line, str("it has ", counted(static_cast<std::int64_t>(fields), "field"),
+                     ", but the header has ", header_.size()));
+    }
+    more = after == CsvScanner::After::line;
+  }
+  text_.resize(scanner.end());
+  text_.shrink_to_fit();
+}
+
+std::size_t CsvFile::column(std::string_view name) const {
+  const auto found = std::ranges::find(header_, name);
+  require(found != header_.end(), "csv: '", path_, "' has no column '", cut(name), "'",
+          did_you_mean(name, header_), "; it has ", shortened(join(header_), 1000));
+  return static_cast<std::size_t>(found - header_.begin());
+}
+
+std::string_view CsvFile::text(std::size_t row, std::size_t column) const {
+  require(row < rows() && column < columns(), "csv: there is no row ", row, " with a column ",
+          column, ": '", path_, "' has ", rows(), " rows and ", columns(), " columns");
+  const std::size_t field = row * columns() + column;
+  return std::string_view(text_).substr(ends_[field], ends_[field + 1] - ends_[field]);
+}
+
+std::vector<std::string_view> CsvFile::texts(std::size_t column) const {
+  std::vector<std::string_view> texts;
+  texts.reserve(rows());
+  for (std::size_t row = 0; row < rows(); ++row) texts.push_back(text(row, column));
+  return texts;
+}
+
+std::vector<double> CsvFile::numbers(std::size_t column) const {
+  std::vector<double> numbers;
+  numbers.reserve(rows());
+  for (std::size_t row = 0; row < rows(); ++row) {
+    const auto number = number_in(text(row, column));
+    if (!number) {
+      fail(line_of(row), str("column '", cut(header_[column]), "': '", cut(text(row, column)),
+                             "' is no finite number"));
+    }
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+void CsvFile::fail(std::size_t line, const std::string& rule) const {
+  fail_file(path_, str("line ", line, ": ", rule));
+}
+
+void CsvFile::check_header() const {
+  std::unordered_set<std::string_view> names;
+  for (std::size_t i = 0; i < header_.size(); ++i) {
+    if (header_[i].empty()) fail(1, str("the name of column number ", i, " is empty"));
+    if (!names.insert(header_[i]).second) {
+      fail(1, str("the name '", cut(header_[i]), "' occurs twice"));
+    }
+  }
+}
+
+// Each row before takes one line, and one for each line feed in its fields.
+std::size_t CsvFile::line_of(std::size_t row) const {
+  const auto begin = text_.begin() + static_cast<std::ptrdiff_t>(ends_.front());
+  const auto end = text_.begin() + static_cast<std::ptrdiff_t>(ends_[row * columns()]);
+  return first_line_ + row + static_cast<std::size_t>(std::count(begin, end, '\n'));
+}
+
+}  // namespace lockstep::formats

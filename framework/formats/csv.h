@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::formats {
+
+struct CsvOptions {
+  /// Between fields: one byte that is no quote and no line's end.
+  char separator = ',';
+};
+
+/// A table of text as RFC 4180 has it. The first line names the columns, each other line is a row,
+/// and every line has as many fields. A field in quotes may hold separators, line ends and doubled
+/// quotes; without quotes it holds neither quote nor line end. Lines end with LF or CRLF, the last
+/// one need not. A byte order mark of UTF-8 is skipped; a gzip file is unpacked.
+///
+/// DataError, with file and line, for what breaks these rules, a header name that is empty or
+/// occurs twice, a zero byte, and an empty file. No rows are fine. Takes as much memory as the
+/// file's content and eight bytes a field. Any thread.
+class CsvFile {
+ public:
+  explicit CsvFile(const std::string& path, CsvOptions options = {});
+
+  [[nodiscard]] const std::vector<std::string>& header() const noexcept { return header_; }
+  [[nodiscard]] std::size_t columns() const noexcept { return header_.size(); }
+  [[nodiscard]] std::size_t rows() const noexcept { return (ends_.size() - 1) / columns(); }
+
+  /// The column of a name. ValueError, with the names that there are, if there is none.
+  [[nodiscard]] std::size_t column(std::string_view name) const;
+
+  /// A field's text, without its quotes. It lasts as long as this object.
+  [[nodiscard]] std::string_view text(std::size_t row, std::size_t column) const;
+  /// All of a column, in the order of rows.
+  [[nodiscard]] std::vector<std::string_view> texts(std::size_t column) const;
+  /// All of a column as numbers, such as 3, -0.5 and 1e-3, whatever the locale; blanks around one
+  /// are skipped. DataError, with line and column name, for what is no finite number, also one that
+  /// double can't hold.
+  [[nodiscard]] std::vector<double> numbers(std::size_t column) const;
+
+ private:
+  [[noreturn]] void fail(std::size_t line, const std::string& rule) const;
+  void check_header() const;
+  [[nodiscard]] std::size_t line_of(std::size_t row) const;
+
+  std::string path_;
+  std::vector<std::string> header_;
+  std::string text_;               // the fields of all rows, end to end
+  std::vector<std::size_t> ends_;  // 0, then where each field ends in text_
+  std::size_t first_line_ = 0;     // of the first row
+};
+
+}  // namespace lockstep::formats

@@ -1,0 +1,125 @@
+#include "framework/formats/csv.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "tests/catch.h"
+#include "tests/formats/idx_files.h"
+#include "tests/support/message_of.h"
+
+using lockstep::DataError;
+using lockstep::ValueError;
+using lockstep::formats::CsvFile;
+using lockstep::testing::message_of;
+using lockstep::testing::TemporaryFolder;
+
+namespace {
+
+using Row = std::vector<std::string>;
+
+// The header, then the rows.
+std::vector<Row> table(const CsvFile& file) {
+  std::vector<Row> rows{file.header()};
+  for (std::size_t row = 0; row < file.rows(); ++row) {
+    rows.emplace_back();
+    for (std::size_t column = 0; column < file.columns(); ++column) {
+      rows.back().emplace_back(file.text(row, column));
+    }
+  }
+  return rows;
+}
+
+std::vector<Row> read_table(const std::string& text, char separator = ',') {
+  const TemporaryFolder folder;
+  return table(CsvFile(folder.write("table.csv", text), {.separator = separator}));
+}
+
+// What the error says behind the file's name.
+std::string csv_error(const std::string& text) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("table.csv", text);
+  const std::string message = message_of<DataError>([&] { const CsvFile file(path); });
+  const std::string prefix = "data file '" + path + "': ";
+  return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
+}
+
+}  // namespace
+
+TEST_CASE("a CSV file is a table whose first line names the columns") {
+  const std::vector<Row> expected{{"x", "y"}, {"1", "2"}, {"3", ""}};
+  CHECK(read_table("x,y\n1,2\n3,\n") == expected);
+  CHECK(read_table("x,y\n1,2\n3,") == expected);
+  CHECK(read_table("x,y\r\n1,2\r\n3,\r\n") == expected);
+  CHECK(read_table("x,y\r\n1,2\n3,") == expected);
+  CHECK(read_table("\xef\xbb\xbfx,y\n1,2\n3,\n") == expected);
+  CHECK(read_table(lockstep::testing::gzip("x,y\n1,2\n3,\n")) == expected);
+  CHECK(read_table("x;y\n1;2\n3;\n", ';') == expected);
+  CHECK(read_table("x\ty\n1\t2\n3\t\n", '\t') == expected);
+  CHECK(read_table("x,y\n") == std::vector<Row>{{"x", "y"}});
+  CHECK(read_table("x,y") == std::vector<Row>{{"x", "y"}});
+  CHECK(read_table("x\n\n1\n") == std::vector<Row>{{"x"}, {""}, {"1"}});
+}
+
+TEST_CASE("a field in quotes holds separators, line ends and quotes") {
+  CHECK(read_table("\"a,b\",\"c\"\"d\"\r\n\"1\r\n2\",\"\"\n\"\"\"\",\"\n\"") ==
+        std::vector<Row>{{"a,b", "c\"d"}, {"1\r\n2", ""}, {"\"", "\n"}});
+  CHECK(read_table("a;b\n1,5;\"2;5\"\n", ';') == std::vector<Row>{{"a", "b"}, {"1,5", "2;5"}});
+}
+
+TEST_CASE("what breaks the rules of CSV is an error with its line") {
+  CHECK(csv_error("") == "it is empty, but must have a header");
+  CHECK(csv_error("\xef\xbb\xbf") == "it is empty, but must have a header");
+  CHECK(csv_error("a,b\n1,2\n1,2,3\n") == "line 3: it has 3 fields, but the header has 2");
+  CHECK(csv_error("a,b\n\"1\n\n\",2\n1\n") == "line 5: it has 1 field, but the header has 2");
+  CHECK(csv_error("a,b\n1,2\n\n") == "line 3: it has 1 field, but the header has 2");
+  CHECK(csv_error("a,b\n1,\"2\n3,4\n") == "line 2: a quote opens here, and none closes it");
+  CHECK(csv_error("a,b\n1,\"2\"3\n") == "line 2: text behind the quote that closes a field");
+  CHECK(csv_error("a,b\n1,\"\n\"\r4\n") == "line 3: text behind the quote that closes a field");
+  CHECK(csv_error("a,b\n1,2\"\n") == "line 2: a quote inside a field that doesn't begin with one");
+  CHECK(csv_error("a,b\r1,2\r") ==
+        "line 1: a carriage return without a line feed behind it, outside of quotes");
+  CHECK(csv_error("a,b,\n1,2,3\n") == "line 1: the name of column number 2 is empty");
+  CHECK(csv_error("\n1\n") == "line 1: the name of column number 0 is empty");
+  CHECK(csv_error("a,b,\"a\"\n1,2,3\n") == "line 1: the name 'a' occurs twice");
+  const std::string zero_byte = "a zero byte: it is no text, or not in UTF-8";
+  CHECK(csv_error(std::string("a\0,b", 4)) == "line 1: " + zero_byte);
+  CHECK(csv_error(std::string("a\n\"\0\"", 5)) == "line 2: " + zero_byte);
+  const TemporaryFolder folder;
+  CHECK(message_of<DataError>([&] { const CsvFile file(folder.path("missing")); }) ==
+        "data file '" + folder.path("missing") + "': there is no such file");
+}
+
+TEST_CASE("a column of a CSV file is found by its name and read as texts or numbers") {
+  const TemporaryFolder folder;
+  const CsvFile file(folder.write("table.csv", "name,size\nx,1\n\"y\n\", -2.5e-1\t\nz,+0x\n"));
+  CHECK(file.column("size") == 1);
+  CHECK(file.texts(0) == std::vector<std::string_view>{"x", "y\n", "z"});
+  CHECK(file.texts(file.column("size")) == std::vector<std::string_view>{"1", " -2.5e-1\t", "+0x"});
+  CHECK(message_of<DataError>([&] { (void)file.numbers(1); }) ==
+        "data file '" + folder.path("table.csv") +
+            "': line 5: column 'size': '+0x' is no finite number");
+  CHECK(message_of<ValueError>([&] { (void)file.column("sizes"); }) ==
+        "csv: '" + folder.path("table.csv") +
+            "' has no column 'sizes' (did you mean 'size'?); it has name, size");
+  CHECK_THROWS_AS(file.text(3, 0), ValueError);
+  CHECK_THROWS_AS(file.texts(2), ValueError);
+
+  const CsvFile numbers(folder.write("numbers.csv", "x\n1\n +2 \n-0.5\n1e300\n.25\n"));
+  CHECK(numbers.numbers(0) == std::vector<double>{1, 2, -0.5, 1e300, 0.25});
+  for (const char* const text : {"", " ", "-", "+", "+-1", "--1", "1e999", "inf", "nan", "1 2",
+                                 "1,5", "0x10", "one", "1e", "-\t1"}) {
+    INFO(text);
+    const CsvFile one(folder.write("one.csv", std::string("x\n\"") + text + "\"\n"));
+    CHECK_THAT(
+        message_of<DataError>([&] { (void)one.numbers(0); }),
+        ContainsSubstring("line 2: column 'x': '" + std::string(text) + "' is no finite number"));
+  }
+}
+
+TEST_CASE("a CSV file's separator is no quote, line end or zero byte") {
+  for (const char separator : {'"', '\n', '\r', '\0'}) {
+    CHECK_THROWS_AS(read_table("a\n1\n", separator), ValueError);
+  }
+}
