@@ -1,0 +1,253 @@
+#include "framework/formats/npy.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace lockstep::formats {
+namespace {
+
+// Elements are used as they lie in the file.
+static_assert(std::endian::native == std::endian::little);
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::size_t kVersionEnd = 8;       // the magic, then major and minor version
+constexpr std::size_t kMostDimensions = 64;  // as NumPy 2 has it
+constexpr std::size_t kAlignment = 8;
+
+struct NpyTypeEntry {
+  NpyType type;
+  std::string_view code;  // behind the byte order
+  std::size_t bytes;
+  const char* name;
+};
+constexpr std::array<NpyTypeEntry, 10> kTypes{{{NpyType::boolean, "b1", 1, "bool"},
+                                               {NpyType::int8, "i1", 1, "int8"},
+                                               {NpyType::int16, "i2", 2, "int16"},
+                                               {NpyType::int32, "i4", 4, "int32"},
+                                               {NpyType::int64, "i8", 8, "int64"},
+                                               {NpyType::uint8, "u1", 1, "uint8"},
+                                               {NpyType::uint16, "u2", 2, "uint16"},
+                                               {NpyType::uint32, "u4", 4, "uint32"},
+                                               {NpyType::float32, "f4", 4, "float32"},
+                                               {NpyType::float64, "f8", 8, "float64"}}};
+
+const NpyTypeEntry& entry_of(NpyType type) {
+  return *std::ranges::find(kTypes, type, &NpyTypeEntry::type);
+}
+
+struct NpyHeader {
+  std::string descr;
+  bool fortran_order = false;
+  std::vector<std::int64_t> shape;
+};
+
+// The header is a Python dict of three keys, for example
+// {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
+// then blanks and a line feed. Every function takes its part off the text's front.
+class NpyHeaderParser {
+ public:
+  NpyHeaderParser(const DataFile& file, std::string_view text) : file_(file), text_(text) {}
+
+  NpyHeader parse() {
+    NpyHeader header;
+    bool has_descr = false;
+    bool has_order = false;
+    bool has_shape = false;
+    expect("{");
+    while (!take("}")) {
+      const std::string key = string();
+      expect(":");
+      if (key == "descr" && !std::exchange(has_descr, true)) {
+        if (!ahead("'") && !ahead("\""))
+          refuse("its 'descr' must be a text: records can't be read");
+        header.descr = string();
+      } else if (key == "fortran_order" && !std::exchange(has_order, true)) {
+        header.fortran_order = boolean();
+      } else if (key == "shape" && !std::exchange(has_shape, true)) {
+        header.shape = shape();
+      } else {
+        refuse(
+            str("key '", cut(key), "' is none of descr, fortran_order and shape, or occurs twice"));
+      }
+      if (!take(",") && !ahead("}")) refuse(str("a comma is missing behind '", key, "'"));
+    }
+    if (!has_descr || !has_order || !has_shape) {
+      refuse("it must have the keys descr, fortran_order and shape");
+    }
+    skip_blanks();
+    if (text_ != "\n") refuse("it must end with blanks and a line feed");
+    return header;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& rule) const {
+    file_.fail(str("its header is not as NumPy writes it: ", rule));
+  }
+
+  void skip_blanks() { text_.remove_prefix(std::min(text_.find_first_not_of(' '), text_.size())); }
+
+  [[nodiscard]] bool ahead(std::string_view token) {
+    skip_blanks();
+    return text_.starts_with(token);
+  }
+  [[nodiscard]] bool take(std::string_view token) {
+    if (!ahead(token)) return false;
+    text_.remove_prefix(token.size());
+    return true;
+  }
+  void expect(std::string_view token) {
+    if (!take(token)) refuse(str("'", token, "' is missing before '", cut(text_, 20), "'"));
+  }
+
+  std::string string() {
+    const char quote = ahead("\"") ? '"' : '\'';
+    expect({&quote, 1});
+    const std::size_t size = text_.find(quote);
+    if (size == std::string_view::npos) refuse("a text is not closed");
+    const std::string value(text_.substr(0, size));
+    text_.remove_prefix(size + 1);
+    return value;
+  }
+
+  bool boolean() {
+    if (take("True")) return true;
+    if (!take("False")) refuse("fortran_order must be True or False");
+    return false;
+  }
+
+  // A tuple, with a comma behind each size but maybe the last of several.
+  std::vector<std::int64_t> shape() {
+    std::vector<std::int64_t> shape;
+    bool has_comma = true;
+    for (expect("("); !take(")"); has_comma = take(",")) {
+      if (!has_comma) refuse("a comma is missing in its shape");
+      if (shape.size() == kMostDimensions) {
+        refuse(str("its shape has more than ", kMostDimensions, " sizes"));
+      }
+      skip_blanks();
+      std::int64_t size = 0;
+      const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), size);
+      if (error != std::errc() || size < 0) refuse("its shape has what is no size");
+      text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
+      shape.push_back(size);
+    }
+    if (shape.size() == 1 && !has_comma) refuse("its shape has one size without a comma");
+    return shape;
+  }
+
+  const DataFile& file_;
+  std::string_view text_;
+};
+
+NpyType type_of(const DataFile& file, const std::string& descr) {
+  const std::string_view code = std::string_view(descr).substr(descr.empty() ? 0 : 1);
+  const auto* const found = std::ranges::find(kTypes, code, &NpyTypeEntry::code);
+  const char order = descr.empty() ? '\0' : descr[0];
+  if (found != kTypes.end() && (order == '<' || (order == '|' && found->bytes == 1))) {
+    return found->type;
+  }
+  std::string codes;
+  for (const NpyTypeEntry& entry : kTypes) codes += str(codes.empty() ? "" : ", ", entry.code);
+  file.fail(str("its elements are of type '", cut(descr), "', but only little-endian ones of ",
+                codes, " can be read"));
+}
+
+// How many bytes an array takes; nothing if that is more than a file can have.
+std::optional<std::size_t> bytes_for(const std::vector<std::int64_t>& shape, std::size_t element) {
+  if (std::ranges::count(shape, 0) > 0) return 0;
+  constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
+  std::size_t bytes = element;
+  for (const std::int64_t size : shape) {
+    if (bytes > kMost / static_cast<std::size_t>(size)) return std::nullopt;
+    bytes *= static_cast<std::size_t>(size);
+  }
+  return bytes;
+}
+
+// Elements whose first index runs fastest, in the order in which the last one does.
+std::vector<std::uint8_t> row_major(std::span<const std::uint8_t> from,
+                                    const std::vector<std::int64_t>& shape, std::size_t element) {
+  std::vector<std::uint8_t> to(from.size());
+  std::vector<std::size_t> strides;  // in `from`, in bytes
+  std::size_t stride = element;
+  for (const std::int64_t size : shape) {
+    strides.push_back(stride);
+    stride *= static_cast<std::size_t>(size);
+  }
+  std::vector<std::int64_t> index(shape.size(), 0);
+  std::size_t source = 0;
+  for (std::size_t target = 0; target < to.size(); target += element) {
+    std::memcpy(to.data() + target, from.data() + source, element);
+    for (std::size_t d = shape.size(); d-- > 0;) {
+      source += strides[d];
+      if (++index[d] < shape[d]) break;
+      source -= strides[d] * static_cast<std::size_t>(shape[d]);
+      index[d] = 0;
+    }
+  }
+  return to;
+}
+
+}  // namespace
+
+const char* name_of(NpyType type) {
+  return entry_of(type).name;
+}
+
+std::size_t bytes_of(NpyType type) {
+  return entry_of(type).bytes;
+}
+
+NpyArray::NpyArray(const std::string& path) : path_(path) {
+  const DataFile file(path);
+  owner_ = file.bytes();
+  const std::span<const std::uint8_t> all = owner_.span();
+  if (all.size() < kVersionEnd || std::memcmp(all.data(), kMagic.data(), kMagic.size()) != 0) {
+    file.fail("it is no .npy file: it does not start as one");
+  }
+  const int version = all[kMagic.size()];
+  if (version < 1 || version > 3 || all[kMagic.size() + 1] != 0) {
+    file.fail(str("its version is ", version, ".", int{all[kMagic.size() + 1]},
+                  ", but only 1.0, 2.0 and 3.0 can be read"));
+  }
+  const std::size_t header_begin = kVersionEnd + (version == 1 ? 2 : 4);
+  std::size_t header_bytes = 0;
+  if (all.size() >= header_begin) {
+    std::memcpy(&header_bytes, all.data() + kVersionEnd, header_begin - kVersionEnd);
+  }
+  if (all.size() < header_begin || all.size() - header_begin < header_bytes) {
+    file.fail(str("it is cut short: it ends after ", all.size(), " bytes, inside its header"));
+  }
+
+  const std::string_view text(reinterpret_cast<const char*>(all.data()) + header_begin,
+                              header_bytes);
+  NpyHeader header = NpyHeaderParser(file, text).parse();
+  type_ = type_of(file, header.descr);
+  shape_ = std::move(header.shape);
+  data_ = all.subspan(header_begin + header_bytes);
+  const std::size_t element = bytes_of(type_);
+  const auto bytes = bytes_for(shape_, element);
+  if (bytes != data_.size()) {
+    file.fail(str("its header says (", join(shape_), ") elements of ", element, " bytes, but ",
+                  data_.size(), " bytes follow it"));
+  }
+
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(data_.data()) % kAlignment == 0;
+  if ((header.fortran_order && shape_.size() > 1) || !is_aligned) {
+    owner_ = FileBytes(header.fortran_order ? row_major(data_, shape_, element)
+                                            : std::vector(data_.begin(), data_.end()));
+    data_ = owner_.span();
+  }
+  if (type_ == NpyType::boolean && std::ranges::any_of(data_, [](auto byte) { return byte > 1; })) {
+    file.fail("it has booleans that are neither 0 nor 1");
+  }
+}
+
+}  // namespace lockstep::formats
