@@ -1,6 +1,25 @@
 #include "tests/formats/sample_files.h"
 
+#include <cstdio>
+#include <cstdlib>
+
+#include <jpeglib.h>
+#include <zlib.h>
+
 namespace lockstep::testing {
+namespace {
+
+std::string big_endian(std::uint32_t value) {
+  std::string bytes;
+  for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>(value >> shift & 0xffU);
+  return bytes;
+}
+
+const Bytef* bytes_of(const std::string& text) {
+  return reinterpret_cast<const Bytef*>(text.data());
+}
+
+}  // namespace
 
 std::string cifar10_record(int label, int shift) {
   std::string record(1, static_cast<char>(label));
@@ -26,6 +45,66 @@ std::string npy_file(const std::string& descr, bool fortran_order, const std::st
   const std::size_t length_bytes = version == 1 ? 2 : 4;
   while ((8 + length_bytes + header.size() + 1) % 64 != 0) header += ' ';
   return npy_of_header(header + '\n', data, version);
+}
+
+std::string png_chunk(const std::string& type, const std::string& data) {
+  const std::string checked = type + data;
+  const uLong checksum = crc32(0, bytes_of(checked), static_cast<uInt>(checked.size()));
+  return big_endian(static_cast<std::uint32_t>(data.size())) + checked +
+         big_endian(static_cast<std::uint32_t>(checksum));
+}
+
+std::string png_file(const PngHeader& header, const std::string& rows, const std::string& chunks) {
+  std::string fields = big_endian(header.width) + big_endian(header.height);
+  for (const int field : {header.bits, header.color_type, 0, 0, header.interlace}) {
+    fields += static_cast<char>(field);
+  }
+  uLongf size = compressBound(static_cast<uLong>(rows.size()));
+  std::string packed(size, '\0');
+  (void)compress(reinterpret_cast<Bytef*>(packed.data()), &size, bytes_of(rows),
+                 static_cast<uLong>(rows.size()));
+  packed.resize(size);
+  return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", fields) + chunks + png_chunk("IDAT", packed) +
+         png_chunk("IEND", "");
+}
+
+std::string jpeg_file(const JpegHeader& header, const std::vector<std::uint8_t>& pixels) {
+  jpeg_compress_struct jpeg{};
+  jpeg_error_mgr errors{};
+  jpeg.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&jpeg);
+  unsigned char* memory = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&jpeg, &memory, &size);
+  jpeg.image_width = header.width;
+  jpeg.image_height = header.height;
+  jpeg.input_components = header.channels;
+  jpeg.in_color_space = header.channels == 1   ? JCS_GRAYSCALE
+                        : header.channels == 3 ? JCS_RGB
+                                               : JCS_CMYK;
+  jpeg_set_defaults(&jpeg);
+  jpeg_set_quality(&jpeg, 100, TRUE);
+  for (int i = 0; i < jpeg.num_components; ++i) {
+    jpeg.comp_info[i].h_samp_factor = 1;
+    jpeg.comp_info[i].v_samp_factor = 1;
+  }
+  if (header.arithmetic) jpeg.arith_code = TRUE;
+  if (header.progressive) jpeg_simple_progression(&jpeg);
+  jpeg_start_compress(&jpeg, TRUE);
+  std::vector<std::uint8_t> row(std::size_t{header.width} *
+                                static_cast<std::size_t>(header.channels));
+  while (jpeg.next_scanline < jpeg.image_height) {
+    const auto begin =
+        pixels.begin() + static_cast<std::ptrdiff_t>(jpeg.next_scanline * row.size());
+    row.assign(begin, begin + static_cast<std::ptrdiff_t>(row.size()));
+    std::uint8_t* rows = row.data();
+    (void)jpeg_write_scanlines(&jpeg, &rows, 1);
+  }
+  jpeg_finish_compress(&jpeg);
+  std::string file(reinterpret_cast<const char*>(memory), size);
+  jpeg_destroy_compress(&jpeg);
+  std::free(memory);
+  return file;
 }
 
 }  // namespace lockstep::testing

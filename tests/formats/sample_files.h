@@ -20,4 +20,31 @@ namespace lockstep::testing {
                                    const std::string& shape, const std::string& data,
                                    int version = 1);
 
+/// What a PNG file's header says. Colour types: 0 gray, 2 colour, 3 palette, 4 gray and alpha, 6
+/// colour and alpha.
+struct PngHeader {
+  std::uint32_t width = 1;
+  std::uint32_t height = 1;
+  int bits = 8;
+  int color_type = 2;
+  int interlace = 0;
+};
+/// A chunk of a PNG file, with its checksum.
+[[nodiscard]] std::string png_chunk(const std::string& type, const std::string& data);
+/// A PNG file. `rows` is what gets packed: each row with its filter's byte. `chunks` lie before it.
+[[nodiscard]] std::string png_file(const PngHeader& header, const std::string& rows,
+                                   const std::string& chunks = {});
+
+/// How a JPEG file is written. Channels: 1 gray, 3 colour, 4 CMYK as Adobe has it.
+struct JpegHeader {
+  std::uint32_t width = 1;
+  std::uint32_t height = 1;
+  int channels = 3;
+  bool progressive = false;
+  bool arithmetic = false;
+};
+/// A JPEG file of these (height, width, channels) at the best quality.
+[[nodiscard]] std::string jpeg_file(const JpegHeader& header,
+                                    const std::vector<std::uint8_t>& pixels);
+
 }  // namespace lockstep::testing

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep::formats {
+
+/// A picture of bytes: gray with one channel, or red, green and blue with three.
+struct Image {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t channels = 0;
+  std::vector<std::uint8_t> pixels = {};  ///< (height, width, channels), row-major
+
+  bool operator==(const Image&) const = default;
+};
+
+struct ImageOptions {
+  /// 1 or 3: what the result has, whatever the file has.
+  std::int64_t channels = 3;
+  /// A file of more pixels is refused before it is decoded. What decoding takes in memory, a few
+  /// bytes a pixel, follows from the number that the file's first bytes say.
+  std::int64_t most_pixels = std::int64_t{64} << 20;
+};
+
+/// The picture in a PNG or JPEG file, which its first bytes tell apart, not its name. The values
+/// are those of the file, as Pillow and torchvision give them: gamma, colour profiles and EXIF's
+/// orientation are not applied. Alpha is dropped, 16 bits are rounded to 8, palettes are looked up,
+/// CMYK is taken as Adobe writes it (inverted), and colour becomes gray by ITU-R 601 luma.
+///
+/// DataError, naming the file, for what is missing, another format, damaged, cut short or too
+/// large, and for JPEGs of arithmetic coding, of other than 8 bits, or of foreign colour spaces.
+/// ValueError for options that are not as above. Any thread.
+[[nodiscard]] Image read_image(const std::string& path, const ImageOptions& options = {});
+/// The same for a file's bytes. Messages call it `name`.
+[[nodiscard]] Image decode_image(std::span<const std::uint8_t> bytes, const std::string& name,
+                                 const ImageOptions& options = {});
+
+}  // namespace lockstep::formats

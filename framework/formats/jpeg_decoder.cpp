@@ -1,0 +1,163 @@
+#include "framework/formats/jpeg_decoder.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <vector>
+
+#include <jpeglib.h>
+// After the library's own header, which it needs.
+#include <jerror.h>
+
+#include "framework/base/text.h"
+#include "framework/formats/data_file.h"
+#include "framework/formats/guarded_call.h"
+
+namespace lockstep::formats {
+namespace {
+
+// A progressive picture has about 10. Each takes a pass over the picture, however few bytes it has.
+constexpr int kMostScans = 100;
+
+class JpegDecoder {
+ public:
+  JpegDecoder(std::span<const std::uint8_t> bytes, const std::string& name)
+      : bytes_(bytes), name_(name) {}
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+  ~JpegDecoder() { jpeg_destroy_decompress(&jpeg_); }
+
+  Image decode(std::int64_t most_pixels) {
+    call([this] { read_header(); });
+    Image image{jpeg_.image_height, jpeg_.image_width, 3, {}};
+    check_kind();
+    check_size(image, most_pixels);
+    if (jpeg_.jpeg_color_space == JCS_GRAYSCALE) image.channels = 1;
+    const bool is_cmyk = jpeg_.jpeg_color_space == JCS_CMYK || jpeg_.jpeg_color_space == JCS_YCCK;
+    jpeg_.out_color_space = is_cmyk ? JCS_CMYK : image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    const auto row_bytes = static_cast<std::size_t>(image.width * image.channels);
+    image.pixels.resize(static_cast<std::size_t>(image.height) * row_bytes);
+    std::vector<std::uint8_t> cmyk(is_cmyk ? static_cast<std::size_t>(image.width) * 4 : 0);
+    std::uint8_t* const pixels = image.pixels.data();
+    std::uint8_t* const cmyk_row = is_cmyk ? cmyk.data() : nullptr;
+    call([this, pixels, row_bytes, cmyk_row] { read_rows(pixels, row_bytes, cmyk_row); });
+    return image;
+  }
+
+ private:
+  // What libjpeg calls. None of these may hold an object with a destructor.
+  [[noreturn]] static void on_error(j_common_ptr jpeg) {
+    auto* const self = static_cast<JpegDecoder*>(jpeg->client_data);
+    jpeg->err->format_message(jpeg, self->error_.data());
+    std::longjmp(self->target_, 1);  // NOLINT
+  }
+  // Warnings are of data that are damaged or cut short, which libjpeg would replace by gray. Those
+  // passed over are of bytes between whole parts, and of numbers in headers that change nothing.
+  static void on_message(j_common_ptr jpeg, int level) {
+    if (level >= 0) return;
+    const int code = jpeg->err->msg_code;
+    if (code == JWRN_EXTRANEOUS_DATA || code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR) return;
+    on_error(jpeg);
+  }
+  static void on_output(j_common_ptr) {}
+  static void on_progress(j_common_ptr jpeg) {
+    auto* const self = static_cast<JpegDecoder*>(jpeg->client_data);
+    if (self->jpeg_.input_scan_number <= kMostScans) return;
+    std::snprintf(self->error_.data(), self->error_.size(), "it has more than %d scans",
+                  kMostScans);
+    std::longjmp(self->target_, 1);  // NOLINT
+  }
+
+  template <typename Step>
+  void call(const Step& step) {
+    if (guarded_call(target_, step)) return;
+    fail_file(name_, str("its JPEG data cannot be decoded: ", error_.data()));
+  }
+
+  // As call() runs them.
+  void read_header() {
+    jpeg_.err = jpeg_std_error(&errors_);
+    errors_.error_exit = on_error;
+    errors_.emit_message = on_message;
+    errors_.output_message = on_output;
+    jpeg_.client_data = this;
+    jpeg_create_decompress(&jpeg_);
+    progress_.progress_monitor = on_progress;
+    jpeg_.progress = &progress_;
+    jpeg_mem_src(&jpeg_, bytes_.data(), static_cast<unsigned long>(bytes_.size()));
+    (void)jpeg_read_header(&jpeg_, TRUE);
+  }
+  void read_rows(std::uint8_t* pixels, std::size_t row_bytes, std::uint8_t* cmyk_row) {
+    (void)jpeg_start_decompress(&jpeg_);
+    while (jpeg_.output_scanline < jpeg_.output_height) {
+      std::uint8_t* const pixel_row = pixels + jpeg_.output_scanline * row_bytes;
+      std::uint8_t* row = cmyk_row != nullptr ? cmyk_row : pixel_row;
+      if (jpeg_read_scanlines(&jpeg_, &row, 1) == 0) break;
+      if (cmyk_row != nullptr) convert_cmyk(cmyk_row, pixel_row);
+    }
+    (void)jpeg_finish_decompress(&jpeg_);  // reads the end, too
+  }
+  // Adobe writes 255 where there is no ink.
+  void convert_cmyk(const std::uint8_t* cmyk, std::uint8_t* rgb) const {
+    for (std::size_t x = 0; x < jpeg_.output_width; ++x, cmyk += 4) {
+      for (int channel = 0; channel < 3; ++channel) {
+        *rgb++ = static_cast<std::uint8_t>((cmyk[channel] * cmyk[3] + 127) / 255);
+      }
+    }
+  }
+
+  void check_kind() const {
+    if (jpeg_.data_precision != 8) {
+      fail_file(name_, str("it has ", jpeg_.data_precision,
+                           " bits a channel, but only JPEGs of 8 can be read"));
+    }
+    if (jpeg_.arith_code != FALSE) {
+      fail_file(name_, "it is a JPEG of arithmetic coding, which cannot be read");
+    }
+    switch (jpeg_.jpeg_color_space) {
+      case JCS_GRAYSCALE:
+      case JCS_YCbCr:
+      case JCS_RGB:
+      case JCS_CMYK:
+      case JCS_YCCK:
+        return;
+      default:
+        fail_file(name_, str("it is a JPEG of ", jpeg_.num_components,
+                             " channels of an unknown colour space"));
+    }
+  }
+
+  void check_size(const Image& image, std::int64_t most_pixels) const {
+    if (image.height > most_pixels / image.width) {
+      fail_file(name_, str("it has ", image.height, " x ", image.width,
+                           " pixels, more than the limit of ", most_pixels));
+    }
+    // By Huffman's code each block of 8 x 8 takes a bit at least.
+    std::size_t bits = 0;
+    for (int i = 0; i < jpeg_.num_components; ++i) {
+      const jpeg_component_info& component = jpeg_.comp_info[i];
+      bits += std::size_t{component.width_in_blocks} * component.height_in_blocks;
+    }
+    if (bits / 8 > bytes_.size()) {
+      fail_file(name_, str("it is cut short: its ", bytes_.size(), " bytes can't hold ",
+                           image.height, " x ", image.width, " pixels"));
+    }
+  }
+
+  std::span<const std::uint8_t> bytes_;
+  const std::string& name_;
+  jpeg_decompress_struct jpeg_{};
+  jpeg_error_mgr errors_{};
+  jpeg_progress_mgr progress_{};
+  std::jmp_buf target_{};
+  std::array<char, JMSG_LENGTH_MAX> error_{};
+};
+
+}  // namespace
+
+Image decode_jpeg(std::span<const std::uint8_t> bytes, const std::string& name,
+                  std::int64_t most_pixels) {
+  return JpegDecoder(bytes, name).decode(most_pixels);
+}
+
+}  // namespace lockstep::formats
