@@ -1,0 +1,37 @@
+#include "framework/formats/folder_entries.h"
+
+#include <algorithm>
+#include <functional>
+#include <system_error>
+
+#include "framework/base/text.h"
+#include "framework/formats/data_file.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep::formats {
+
+std::vector<FolderEntry> entries_of(const std::string& folder) {
+  std::error_code error;
+  const auto status = fs::status(folder, error);
+  if (status.type() == fs::file_type::not_found) fail_file(folder, "there is no such folder");
+  if (error) fail_file(folder, str("it cannot be read: ", error.message()));
+  if (!fs::is_directory(status)) fail_file(folder, "it is no folder");
+
+  std::vector<FolderEntry> entries;
+  fs::directory_iterator next(folder, error);
+  while (!error && next != fs::directory_iterator()) {
+    const std::string name = next->path().filename().string();
+    if (!name.starts_with('.')) {
+      // What a link leads to may be missing or unreadable, which shows in the type.
+      std::error_code unreadable;
+      entries.push_back({name, next->status(unreadable).type(), next->is_symlink(unreadable)});
+    }
+    next.increment(error);
+  }
+  if (error) fail_file(folder, str("it cannot be read: ", error.message()));
+  std::ranges::sort(entries, std::less<>(), &FolderEntry::name);
+  return entries;
+}
+
+}  // namespace lockstep::formats

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::formats {
+
+/// Pictures that lie in a folder for each class: root/CLASS/NAME with an ending of .png, .jpg or
+/// .jpeg in upper or lower case. Only names are read here; see read_image(). Classes are sorted by
+/// name, pictures by class and then name, byte by byte, so that the order is the same on every
+/// machine.
+///
+/// Passed over are names that begin with a dot, and files of other kinds: the latter are listed, so
+/// that callers can tell of them. Links count as what they lead to. DataError, naming file or
+/// folder, for a root without classes, a class without pictures, a folder inside a class, whose
+/// pictures would be missed, a picture's name that leads to no regular file, and what can't be
+/// read. Any thread.
+class ImageFolder {
+ public:
+  explicit ImageFolder(const std::string& root);
+
+  [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
+  [[nodiscard]] std::int64_t size() const noexcept { return std::ssize(pictures_); }
+
+  /// Of picture `index`, which is 0 … size() - 1; otherwise ValueError.
+  [[nodiscard]] std::string path(std::int64_t index) const;
+  /// The place of its class in classes().
+  [[nodiscard]] std::int64_t label(std::int64_t index) const;
+
+  /// Paths of files that are no pictures by their names, in root and classes, sorted.
+  [[nodiscard]] const std::vector<std::string>& passed_over() const noexcept {
+    return passed_over_;
+  }
+
+ private:
+  struct Picture {
+    std::string name;
+    std::int64_t label;
+  };
+
+  void read_class(const std::string& name);
+  [[nodiscard]] const Picture& picture(std::int64_t index) const;
+
+  std::string root_;
+  std::vector<std::string> classes_;
+  std::vector<Picture> pictures_;
+  std::vector<std::string> passed_over_;
+};
+
+}  // namespace lockstep::formats

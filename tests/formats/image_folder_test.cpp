@@ -1,0 +1,120 @@
+#include "framework/formats/image_folder.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <sys/stat.h>
+
+#include "framework/base/errors.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+
+namespace fs = std::filesystem;
+
+using lockstep::DataError;
+using lockstep::ValueError;
+using lockstep::formats::ImageFolder;
+using lockstep::testing::message_of;
+using lockstep::testing::TemporaryFolder;
+
+namespace {
+
+std::string folder_error(const std::string& root) {
+  return message_of<DataError>([&] { const ImageFolder folder(root); });
+}
+
+// A folder of empty files.
+class SampleFolder {
+ public:
+  explicit SampleFolder(const std::vector<std::string>& names) {
+    for (const std::string& name : names) add(name);
+  }
+  void add(const std::string& name) const {
+    fs::create_directories(fs::path(folder_.path(name)).parent_path());
+    (void)folder_.write(name, "");
+  }
+  [[nodiscard]] std::string root() const { return folder_.path().string(); }
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_.path(name); }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+}  // namespace
+
+TEST_CASE("pictures in a folder for each class are sorted by class and name") {
+  const SampleFolder sample(
+      {"dog/b.jpg", "dog/a.PNG", "cat/10.jpeg", "cat/9.Jpg", "Zebra/\xc3\xa4.png", "Zebra/z.JPEG"});
+  const ImageFolder folder(sample.root());
+  CHECK(folder.classes() == std::vector<std::string>{"Zebra", "cat", "dog"});
+  const std::vector<std::string> names{"Zebra/z.JPEG", "Zebra/\xc3\xa4.png", "cat/10.jpeg",
+                                       "cat/9.Jpg",    "dog/a.PNG",          "dog/b.jpg"};
+  REQUIRE(folder.size() == 6);
+  for (std::int64_t i = 0; i < 6; ++i) {
+    CHECK(folder.path(i) == sample.path(names[static_cast<std::size_t>(i)]));
+    CHECK(folder.label(i) == i / 2);
+  }
+  CHECK(folder.passed_over().empty());
+  CHECK_THROWS_AS(folder.path(6), ValueError);
+  CHECK_THROWS_AS(folder.label(-1), ValueError);
+}
+
+TEST_CASE("files that are no pictures are passed over and listed, hidden ones are not listed") {
+  const SampleFolder sample(
+      {"dog/a.png", "dog/a.txt", "dog/png", ".git/x.png", "dog/.hidden.png", "README", "z.png"});
+  const ImageFolder folder(sample.root());
+  CHECK(folder.classes() == std::vector<std::string>{"dog"});
+  CHECK(folder.size() == 1);
+  CHECK(folder.passed_over() ==
+        std::vector<std::string>{sample.path("README"), sample.path("dog/a.txt"),
+                                 sample.path("dog/png"), sample.path("z.png")});
+}
+
+TEST_CASE("links count as what they lead to") {
+  const SampleFolder sample({"dog/a.png", "other/b"});
+  fs::create_symlink(sample.path("other/b"), sample.path("dog/b.png"));
+  fs::create_directory_symlink("dog", sample.path("wolf"));
+  fs::remove(sample.path("other/b"));
+  fs::remove(sample.path("other"));
+  CHECK(folder_error(sample.root()) ==
+        "data file '" + sample.path("dog/b.png") +
+            "': it has a picture's name, but is no file or leads to none");
+  sample.add("other/b");
+  sample.add("other/c.png");
+  const ImageFolder folder(sample.root());
+  CHECK(folder.classes() == std::vector<std::string>{"dog", "other", "wolf"});
+  CHECK(folder.size() == 5);
+  CHECK(folder.path(4) == sample.path("wolf/b.png"));
+
+  // A link back is a folder inside a class.
+  fs::create_directory_symlink("..", sample.path("dog/again"));
+  CHECK_THAT(folder_error(sample.root()), ContainsSubstring("dog/again': it is a folder inside"));
+  fs::remove(sample.path("dog/again"));
+  fs::create_symlink("loop.png", sample.path("dog/loop.png"));
+  CHECK_THAT(folder_error(sample.root()), ContainsSubstring("dog/loop.png': it has a picture's"));
+}
+
+TEST_CASE("a folder that gives no classes or pictures is an error that names it") {
+  const SampleFolder sample({});
+  CHECK(folder_error(sample.path("missing")) ==
+        "data file '" + sample.path("missing") + "': there is no such folder");
+  CHECK(folder_error(sample.root()) ==
+        "data file '" + sample.root() +
+            "': it has no folders, but must have one with pictures for each class");
+  sample.add("file.png");
+  CHECK_THAT(folder_error(sample.path("file.png")), ContainsSubstring("it is no folder"));
+  CHECK_THAT(folder_error(sample.root()), ContainsSubstring("it has no folders"));
+  sample.add("cat/a.png");
+  sample.add("dog/a.txt");
+  CHECK(folder_error(sample.root()) ==
+        "data file '" + sample.path("dog") +
+            "': it has no pictures, but a class must have .png, .jpg or .jpeg files");
+  sample.add("dog/inner/a.png");
+  CHECK_THAT(folder_error(sample.root()), ContainsSubstring("dog/inner': it is a folder inside"));
+  fs::remove_all(sample.path("dog/inner"));
+  REQUIRE(::mkfifo(sample.path("dog/pipe.png").c_str(), 0600) == 0);
+  CHECK_THAT(folder_error(sample.root()), ContainsSubstring("dog/pipe.png': it has a picture's"));
+}
