@@ -1,0 +1,61 @@
+#include "framework/formats/text_corpus.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <system_error>
+
+#include "framework/base/text.h"
+#include "framework/formats/content_reader.h"
+#include "framework/formats/folder_entries.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep::formats {
+
+TextCorpus::TextCorpus(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    add_folder(path);
+  } else {
+    add_file(path);
+  }
+  if (size_ == 0) fail_file(path, "it has no text: there is no file with a byte in it");
+}
+
+void TextCorpus::copy(std::uint64_t offset, std::span<std::uint8_t> to) const {
+  require(offset <= size_ && to.size() <= size_ - offset, "text: ", to.size(), " bytes from ",
+          offset, " on are asked for, but there are ", size_, " in all");
+  if (to.empty()) return;
+  const auto after = std::ranges::upper_bound(parts_, offset, std::less<>(), &Part::offset);
+  for (auto part = static_cast<std::size_t>(after - parts_.begin()) - 1; !to.empty(); ++part) {
+    const auto from = bytes_[part].span().subspan(offset - parts_[part].offset);
+    const std::size_t count = std::min(from.size(), to.size());
+    std::ranges::copy(from.first(count), to.begin());
+    to = to.subspan(count);
+    offset += count;
+  }
+}
+
+void TextCorpus::add_folder(const std::string& folder) {
+  for (const FolderEntry& entry : entries_of(folder)) {
+    const std::string path = (fs::path(folder) / entry.name).string();
+    if (entry.type != fs::file_type::directory) {
+      add_file(path);
+    } else if (entry.is_link) {
+      fail_file(path, "it is a link to a folder, which is not followed: it may lead back here");
+    } else {
+      add_folder(path);
+    }
+  }
+}
+
+void TextCorpus::add_file(const std::string& path) {
+  bytes_.push_back(content_of(path));
+  const std::uint64_t bytes = bytes_.back().span().size();
+  parts_.push_back({path, size_, bytes});
+  size_ += bytes;
+}
+
+}  // namespace lockstep::formats

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/formats/data_file.h"
+
+namespace lockstep::formats {
+
+/// Text as one row of bytes, for language models of bytes: a file, or all files of a folder and the
+/// folders in it, joined by nothing. Each folder's entries are in the order of their names, byte by
+/// byte, so that the bytes are the same on every machine.
+///
+/// Names that begin with a dot are passed over; every other file counts, whatever its ending. Plain
+/// files are mapped and stay on the disk (see DataFile::bytes()); gzip files are unpacked in
+/// memory. Links to files are followed. DataError, naming file or folder, for what is missing or
+/// can't be read, damaged gzip data, a link to a folder (which may lead back), an entry that is
+/// neither file nor folder, and a text of no bytes. Any thread.
+class TextCorpus {
+ public:
+  /// One file's part of the text.
+  struct Part {
+    std::string path;
+    std::uint64_t offset;  ///< of its first byte in the text
+    std::uint64_t size;    ///< unpacked
+  };
+
+  explicit TextCorpus(const std::string& path);
+
+  /// In bytes, at least 1.
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  /// In the order of the text.
+  [[nodiscard]] const std::vector<Part>& parts() const noexcept { return parts_; }
+
+  /// Copies the text's bytes from `offset` on, as many as `to` has. ValueError if it ends before.
+  void copy(std::uint64_t offset, std::span<std::uint8_t> to) const;
+
+ private:
+  void add_folder(const std::string& folder);
+  void add_file(const std::string& path);
+
+  std::vector<Part> parts_;
+  std::vector<FileBytes> bytes_;  // of each part
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace lockstep::formats

@@ -1,0 +1,124 @@
+#include "framework/formats/text_corpus.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <sys/stat.h>
+
+#include "framework/base/errors.h"
+#include "tests/catch.h"
+#include "tests/formats/idx_files.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+
+namespace fs = std::filesystem;
+
+using lockstep::DataError;
+using lockstep::ValueError;
+using lockstep::formats::TextCorpus;
+using lockstep::testing::gzip;
+using lockstep::testing::message_of;
+using lockstep::testing::TemporaryFolder;
+
+namespace {
+
+std::string copied(const TextCorpus& corpus, std::uint64_t offset, std::uint64_t size) {
+  std::vector<std::uint8_t> bytes(size);
+  corpus.copy(offset, bytes);
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string corpus_error(const std::string& path) {
+  return message_of<DataError>([&] { const TextCorpus corpus(path); });
+}
+
+}  // namespace
+
+TEST_CASE("a text is one file or all of a folder, in the order of names") {
+  const TemporaryFolder folder;
+  fs::create_directory(folder.path("b"));
+  // Large enough to be mapped, and packed.
+  const std::string large(100'000, 'l');
+  const std::string text = "first" + large + "inner" + "" + "packed" + "Z";
+  folder.write("a.txt", "first");
+  folder.write("b/0", large);
+  folder.write("b/1.txt", "inner");
+  folder.write("c", "");
+  folder.write("d.gz", gzip("packed"));
+  folder.write("e", "Z");
+  folder.write(".hidden", "hidden");
+
+  const TextCorpus corpus(folder.path().string());
+  CHECK(corpus.size() == text.size());
+  CHECK(copied(corpus, 0, text.size()) == text);
+  std::vector<std::string> paths;
+  std::uint64_t offset = 0;
+  for (const TextCorpus::Part& part : corpus.parts()) {
+    CHECK(part.offset == offset);
+    offset += part.size;
+    paths.push_back(part.path);
+  }
+  CHECK(paths == std::vector<std::string>{folder.path("a.txt"), folder.path("b/0"),
+                                          folder.path("b/1.txt"), folder.path("c"),
+                                          folder.path("d.gz"), folder.path("e")});
+  CHECK(offset == text.size());
+
+  for (const std::uint64_t begin : {0, 3, 4, 5, 100'004, 100'005, 100'009, 100'010, 100'016}) {
+    for (const std::uint64_t size : {0, 1, 2, 7}) {
+      if (begin + size <= text.size())
+        CHECK(copied(corpus, begin, size) == text.substr(begin, size));
+    }
+  }
+  CHECK(copied(corpus, text.size(), 0).empty());
+
+  const TextCorpus one(folder.path("d.gz"));
+  CHECK(copied(one, 0, 6) == "packed");
+  CHECK(one.parts().size() == 1);
+}
+
+TEST_CASE("bytes beyond the end of a text are a ValueError with the numbers") {
+  const TemporaryFolder folder;
+  const TextCorpus corpus(folder.write("a", "12345"));
+  CHECK(message_of<ValueError>([&] { (void)copied(corpus, 3, 3); }) ==
+        "text: 3 bytes from 3 on are asked for, but there are 5 in all");
+  CHECK_THROWS_AS(copied(corpus, 6, 0), ValueError);
+  CHECK_THROWS_AS(copied(corpus, ~std::uint64_t{0}, 2), ValueError);
+}
+
+TEST_CASE("what gives no text is an error that names it") {
+  const TemporaryFolder folder;
+  CHECK(corpus_error(folder.path("missing")) ==
+        "data file '" + folder.path("missing") + "': there is no such file");
+  const std::string none = "it has no text: there is no file with a byte in it";
+  CHECK(corpus_error(folder.path().string()) ==
+        "data file '" + folder.path().string() + "': " + none);
+  folder.write("a", "");
+  CHECK_THAT(corpus_error(folder.path("a")), ContainsSubstring(none));
+  CHECK_THAT(corpus_error(folder.path().string()), ContainsSubstring(none));
+  const std::string packed = gzip("text");
+  folder.write("b.gz", packed.substr(0, packed.size() - 3));
+  CHECK(corpus_error(folder.path().string()) ==
+        "data file '" + folder.path("b.gz") +
+            "': it is cut short: it ends after 4 bytes of content, in the middle of its gzip data");
+  folder.write("b.gz", packed + "more");
+  CHECK_THAT(corpus_error(folder.path().string()), ContainsSubstring("it is damaged"));
+  folder.write("b.gz", packed);
+  CHECK(corpus_error(folder.path().string()) == "no error");
+
+  fs::create_directory(folder.path("c"));
+  fs::create_symlink("../b.gz", folder.path("c/d"));
+  CHECK(TextCorpus(folder.path().string()).size() == 8);
+  fs::create_directory_symlink("..", folder.path("c/up"));
+  CHECK_THAT(corpus_error(folder.path().string()),
+             ContainsSubstring("c/up': it is a link to a folder"));
+  fs::remove(folder.path("c/up"));
+  fs::create_symlink("nowhere", folder.path("c/e"));
+  CHECK_THAT(corpus_error(folder.path().string()),
+             ContainsSubstring("c/e': there is no such file"));
+  fs::remove(folder.path("c/e"));
+  REQUIRE(::mkfifo(folder.path("c/pipe").c_str(), 0600) == 0);
+  CHECK_THAT(corpus_error(folder.path().string()),
+             ContainsSubstring("c/pipe': it is a folder or device, not a file"));
+}
