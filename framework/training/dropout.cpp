@@ -1,15 +1,13 @@
 #include "framework/training/dropout.h"
 
 #include <cmath>
-#include <utility>
+#include <cstdint>
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 
-#include "framework/axes/environment.h"
-#include "framework/base/errors.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
@@ -45,44 +43,17 @@ at::Tensor dropout(const at::Tensor& input, double p, const Key& key) {
   return input * factors;
 }
 
-DropoutImpl::DropoutImpl(double p) : p_(p) {
+DropoutImpl::DropoutImpl(double p)
+    : KeyedModule("dropout", "lockstep::Dropout", "use lockstep::dropout(input, p, key)"), p_(p) {
   check_probability(p);
 }
 
 at::Tensor DropoutImpl::forward(const at::Tensor& input) {
-  if (!is_training() || p_ == 0) return input;
-  const auto place = place_.lock();
-  if (!place) {
-    throw Error(
-        "a lockstep::Dropout in training mode belongs to no trainer that lives, which says what "
-        "step it is: make a ZeroTrainer or a DataParallel for its module first, or use "
-        "lockstep::dropout(input, p, key); for an evaluation call eval()");
-  }
-  const Environment* const here = current_environment();
-  if (here == nullptr || here->identity() != place->replica) {
-    throw Error(lockstep::str(
-        "lockstep::Dropout '", path_,
-        "' runs in a map inside the replica that trains it, or in another thread: use "
-        "lockstep::dropout(input, p, key) there"));
-  }
-  if (step_ != place->step || microbatch_ != place->microbatch) calls_ = 0;
-  step_ = place->step;
-  microbatch_ = place->microbatch;
-  return dropout(input, p_,
-                 place->key.fold(static_cast<std::uint64_t>(step_))
-                     .fold(static_cast<std::uint64_t>(microbatch_))
-                     .fold(path_)
-                     .fold(calls_++));
+  return is_training() && p_ > 0 ? dropout(input, p_, next_key()) : input;
 }
 
 void DropoutImpl::pretty_print(std::ostream& stream) const {
   stream << "lockstep::Dropout(p=" << p_ << ")";
-}
-
-void DropoutImpl::follow(std::weak_ptr<const RandomPosition> place, std::string path) {
-  place_ = std::move(place);
-  path_ = std::move(path);
-  step_ = -1;
 }
 
 }  // namespace lockstep

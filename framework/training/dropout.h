@@ -1,15 +1,13 @@
 #pragma once
 
-#include <cstdint>
-#include <memory>
 #include <ostream>
-#include <string>
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/cloneable.h>
 #include <torch/nn/pimpl.h>
 
 #include "framework/base/random.h"
+#include "framework/training/keyed_module.h"
 
 namespace lockstep {
 
@@ -17,14 +15,6 @@ namespace lockstep {
 /// choice is a pure function of `key` and the sizes. Throws ValueError for a `p` outside of [0, 1]
 /// and an input that is not floating.
 [[nodiscard]] at::Tensor dropout(const at::Tensor& input, double p, const Key& key);
-
-/// A trainer's position in training, from which its module draws at random.
-struct RandomPosition {
-  Key key;  ///< of seed and replica
-  std::int64_t step = 0;
-  std::int64_t microbatch = 0;
-  std::shared_ptr<const int> replica;  ///< Environment::identity()
-};
 
 /// As torch::nn::Dropout, without its process-wide generator: which elements are dropped is a pure
 /// function of the trainer's seed, the replica, step and microbatch, the module's path in what is
@@ -38,10 +28,9 @@ struct RandomPosition {
 ///   torch::nn::Sequential net(torch::nn::Linear(64, 64), lockstep::Dropout(0.1));
 ///   ZeroTrainer trainer(*net, {.seed = 7});
 ///
-/// In evaluation mode (and with p = 0) forward returns its input. In training mode it throws Error
-/// unless a trainer (ZeroTrainer, DataParallel) of a module that contains this one is alive, and in
-/// a map inside the replica: use dropout() with a key there.
-class DropoutImpl : public torch::nn::Cloneable<DropoutImpl> {
+/// In evaluation mode (and with p = 0) forward returns its input. In training mode it throws as
+/// KeyedModule::next_key(): use dropout() with a key there.
+class DropoutImpl : public torch::nn::Cloneable<DropoutImpl>, public KeyedModule {
  public:
   /// Throws ValueError for a `p` outside of [0, 1].
   explicit DropoutImpl(double p = 0.5);
@@ -51,17 +40,8 @@ class DropoutImpl : public torch::nn::Cloneable<DropoutImpl> {
   void reset() override {}
   void pretty_print(std::ostream& stream) const override;
 
-  /// Called by a trainer whose module has this Dropout at `path`.
-  void follow(std::weak_ptr<const RandomPosition> place, std::string path);
-
  private:
   double p_;
-  std::weak_ptr<const RandomPosition> place_;
-  std::string path_;
-  // Calls in the microbatch of the last one.
-  std::int64_t step_ = -1;
-  std::int64_t microbatch_ = -1;
-  std::uint64_t calls_ = 0;
 };
 TORCH_MODULE(Dropout);
 

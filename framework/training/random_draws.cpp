@@ -59,19 +59,23 @@ RandomDraws::RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomne
     : module_(module),
       randomness_(randomness),
       axis_(axis_name),
-      place_(std::make_shared<RandomPosition>(RandomPosition{
-          .key = Key(seed).fold("dropout").fold(static_cast<std::uint64_t>(axis_index(axis_))),
-          .replica = current_environment()->identity()})) {
+      place_(std::make_shared<TrainerPosition>(
+          TrainerPosition{.axis_name = axis_,
+                          .seed = seed,
+                          .replica = axis_index(axis_),
+                          .identity = current_environment()->identity()})) {
   // Before any replica of this process goes on to draw.
   DrawWatch::note_initialization();
   barrier(axis_);
   if (module == nullptr) return;
-  if (auto* const itself = dynamic_cast<DropoutImpl*>(module)) itself->follow(place_, "");
+  if (auto* const itself = dynamic_cast<TrainedModule*>(module)) itself->follow(place_, "");
   std::set<const torch::nn::Module*> known;
   for (const auto& item : module->named_modules("", /*include_self=*/false)) {
-    auto* const dropout = dynamic_cast<DropoutImpl*>(item.value().get());
+    auto* const trained = dynamic_cast<TrainedModule*>(item.value().get());
     // One may be registered under several names.
-    if (dropout != nullptr && known.insert(dropout).second) dropout->follow(place_, item.key());
+    if (trained != nullptr && known.insert(item.value().get()).second) {
+      trained->follow(place_, item.key());
+    }
   }
 }
 

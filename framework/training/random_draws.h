@@ -6,12 +6,16 @@
 
 #include "framework/axes/axis_names.h"
 #include "framework/training/averaging_options.h"
-#include "framework/training/dropout.h"
 #include "framework/training/process_generator.h"
+#include "framework/training/trained_module.h"
+
+namespace torch::nn {
+class Module;
+}
 
 namespace lockstep::training {
 
-/// A trainer's part in randomness: it tells the lockstep::Dropouts of its module the step and the
+/// A trainer's part in randomness: it tells the TrainedModules in its module the step and the
 /// microbatch, and notices draws from LibTorch's process-wide generator.
 class RandomDraws {
  public:
@@ -26,7 +30,7 @@ class RandomDraws {
   /// step all replicas call it together, and replica 0 warns for all. Later each warns for itself.
   void end_backward(bool is_last);
 
-  /// Steps done: what a Dropout is told.
+  /// Steps done: what a KeyedModule is told.
   [[nodiscard]] std::int64_t steps() const noexcept { return place_->step; }
   /// A training goes on after so many.
   void set_steps(std::int64_t steps) noexcept { place_->step = steps; }
@@ -40,7 +44,7 @@ class RandomDraws {
   torch::nn::Module* module_;
   Randomness randomness_;
   AxisNames axis_;
-  std::shared_ptr<RandomPosition> place_;
+  std::shared_ptr<TrainerPosition> place_;
   DrawWatch watch_;
   bool seen_ = false;
   bool told_ = false;

@@ -40,7 +40,7 @@ struct ZeroOptions {
   std::optional<double> clip_value{};  ///< the largest magnitude of a gradient's value
   NonFinite non_finite = NonFinite::stop;
   Buffers buffers = Buffers::mean;
-  std::uint64_t seed = 0;  ///< of what lockstep::Dropout drops
+  std::uint64_t seed = 0;  ///< of what KeyedModules draw, such as lockstep::Dropout
   Randomness randomness = Randomness::warn;
   /// For a module in deferred form, whose parameters (all, or some) are on the meta device: makes
   /// the first values of the parameter `name`, whole. The trainer's constructor calls it for each

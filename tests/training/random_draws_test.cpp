@@ -23,6 +23,7 @@
 #include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
 #include "framework/training/data_parallel.h"
+#include "framework/training/dropout.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"

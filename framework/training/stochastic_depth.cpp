@@ -1,0 +1,56 @@
+#include "framework/training/stochastic_depth.h"
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
+
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+void check_row_probability(double p) {
+  require(p >= 0 && p <= 1, "stochastic_depth: p must be in [0, 1], not ", p);
+}
+
+}  // namespace
+
+at::Tensor stochastic_depth(const at::Tensor& input, double p, const Key& key) {
+  check_row_probability(p);
+  require(input.is_floating_point() && input.dim() > 0,
+          "stochastic_depth: the input must be floating and have rows, not ", input.scalar_type(),
+          " of ", input.dim(), " dimensions");
+  if (p == 0) return input;
+  const std::int64_t rows = input.size(0);
+  const at::Tensor factors = at::zeros({rows}, at::kDouble);
+  if (p < 1) {
+    const auto threshold = static_cast<std::uint64_t>(std::ldexp(p, 64));
+    auto* const values = factors.data_ptr<double>();
+    for (std::int64_t row = 0; row < rows; ++row) {
+      if (key.draw(static_cast<std::uint64_t>(row)) >= threshold) values[row] = 1 / (1 - p);
+    }
+  }
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(input.dim()), 1);
+  sizes[0] = rows;
+  return input * factors.to(input.scalar_type()).view(sizes);
+}
+
+StochasticDepthImpl::StochasticDepthImpl(double p)
+    : KeyedModule("stochastic_depth", "lockstep::StochasticDepth",
+                  "use lockstep::stochastic_depth(input, p, key)"),
+      p_(p) {
+  check_row_probability(p);
+}
+
+at::Tensor StochasticDepthImpl::forward(const at::Tensor& input) {
+  return is_training() && p_ > 0 ? stochastic_depth(input, p_, next_key()) : input;
+}
+
+void StochasticDepthImpl::pretty_print(std::ostream& stream) const {
+  stream << "lockstep::StochasticDepth(p=" << p_ << ")";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+#include "framework/training/trained_module.h"
+
+#include <utility>
+
+#include "framework/axes/environment.h"
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+
+void TrainedModule::follow(std::weak_ptr<const TrainerPosition> position, std::string path) {
+  position_ = std::move(position);
+  path_ = std::move(path);
+}
+
+std::shared_ptr<const TrainerPosition> TrainedModule::trainer_position(
+    const std::string& what, const std::string& instead) const {
+  auto position = position_.lock();
+  if (!position) {
+    throw Error(lockstep::str(
+        "a ", what,
+        " in training mode belongs to no trainer that lives, which says what step it "
+        "is: make a ZeroTrainer or a DataParallel for its module first, call eval() for an "
+        "evaluation, or ",
+        instead));
+  }
+  const Environment* const here = current_environment();
+  if (here == nullptr || here->identity() != position->identity) {
+    throw Error(lockstep::str(what, " '", path_,
+                              "' runs in a map inside the replica that trains it, or in another "
+                              "thread: there ",
+                              instead));
+  }
+  return position;
+}
+
+}  // namespace lockstep
