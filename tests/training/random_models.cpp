@@ -17,6 +17,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
+#include "framework/training/batch_norm.h"
 #include "framework/training/block.h"
 #include "framework/training/dropout.h"
 #include "framework/training/process_generator.h"
@@ -84,6 +85,34 @@ class NormedModel : public SampleModel {
   at::Tensor positions_;
 };
 
+class NormedPart : public Block {
+ public:
+  NormedPart(std::int64_t in, std::int64_t out) {
+    linear_ = register_module("linear", torch::nn::Linear(in, out));
+    norm_ = register_module("norm", BatchNorm(out));
+  }
+  at::Tensor forward(const at::Tensor& values) override { return at::tanh(norm_(linear_(values))); }
+
+ private:
+  torch::nn::Linear linear_{nullptr};
+  BatchNorm norm_{nullptr};
+};
+
+class JointlyNormedModel : public SampleModel {
+ public:
+  JointlyNormedModel() {
+    norm_ = register_module("norm", BatchNorm(5));
+    part_ = register_module("part", std::make_shared<NormedPart>(5, 16));
+    head_ = register_module("head", torch::nn::Linear(16, 3));
+  }
+  at::Tensor forward(const at::Tensor& inputs) override { return head_((*part_)(norm_(inputs))); }
+
+ private:
+  BatchNorm norm_{nullptr};
+  std::shared_ptr<NormedPart> part_;
+  torch::nn::Linear head_{nullptr};
+};
+
 constexpr std::int64_t kSamples = 3;
 
 }  // namespace
@@ -94,6 +123,10 @@ std::shared_ptr<SampleModel> dropping_model() {
 
 std::shared_ptr<SampleModel> normed_model() {
   return seeded(1, [] { return std::make_shared<NormedModel>(); });
+}
+
+std::shared_ptr<SampleModel> jointly_normed_model() {
+  return seeded(1, [] { return std::make_shared<JointlyNormedModel>(); });
 }
 
 at::Tensor sample_loss(SampleModel& model, std::int64_t step, std::int64_t microbatch,

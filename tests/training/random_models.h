@@ -27,8 +27,11 @@ using MakeModel = std::function<std::shared_ptr<SampleModel>()>;
 /// With lockstep::Dropouts: one in each of two Blocks, and one that runs twice, under two names.
 [[nodiscard]] std::shared_ptr<SampleModel> dropping_model();
 
-/// With BatchNorm, whose running statistics replicas change apart, and constant buffers.
+/// With LibTorch's BatchNorm, whose running statistics replicas change apart, and constant buffers.
 [[nodiscard]] std::shared_ptr<SampleModel> normed_model();
+
+/// With lockstep::BatchNorm, outside of Blocks and in one.
+[[nodiscard]] std::shared_ptr<SampleModel> jointly_normed_model();
 
 inline constexpr std::int64_t kMicrobatches = 2;
 
