@@ -23,9 +23,9 @@ struct LinkCost {
 /// and adds each replica's rounding error to its next gradient (error feedback).
 enum class Compression { none, bf16 };
 
-/// What each step does to buffers that differ between replicas, such as BatchNorm's running
-/// statistics. Floating ones become their mean, or replica 0's. All others (numbers of batches,
-/// masks) become replica 0's.
+/// What each step does to buffers that differ between replicas, such as the running statistics of
+/// torch::nn::BatchNorm. Floating ones become their mean, or replica 0's. All others (numbers of
+/// batches, masks) become replica 0's.
 enum class Buffers { mean, first };
 
 /// What happens if training draws from LibTorch's process-wide generator: a warning, once, or a

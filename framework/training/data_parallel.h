@@ -24,7 +24,7 @@ struct DataParallelOptions {
   Overlap overlap = Overlap::automatic;
   Compression compression = Compression::none;
   Buffers buffers = Buffers::mean;
-  std::uint64_t seed = 0;  ///< of what lockstep::Dropout drops
+  std::uint64_t seed = 0;  ///< of what KeyedModules draw, such as lockstep::Dropout
   Randomness randomness = Randomness::warn;
 };
 
@@ -43,7 +43,7 @@ struct DataParallelOptions {
 ///   losses depend on it, the others count as zeros. Both are logged once.
 /// - **Buffers** differ between replicas after forwards on different samples. Each backward but
 ///   accumulate() makes them equal again (`buffers`; by default floating ones become their mean):
-///   an evaluation sees one model.
+///   an evaluation sees one model. lockstep::BatchNorm's are equal at all times.
 /// - **Calls.** All replicas call everything alike, in the same order; for one thread.
 class DataParallel : public Stateful {
  public:

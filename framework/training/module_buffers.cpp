@@ -1,7 +1,7 @@
 #include "framework/training/module_buffers.h"
 
+#include <algorithm>
 #include <cstdint>
-#include <unordered_set>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -16,6 +16,7 @@
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
 #include "framework/training/agreement.h"
+#include "framework/training/batch_norm.h"
 
 namespace lockstep::training {
 namespace {
@@ -69,7 +70,38 @@ ModuleBuffers::ModuleBuffers(torch::nn::Module* module, const AxisNames& axis_na
     lines.push_back(describe(buffers.names[i], tensor));
   }
   check_same_model("buffer", lines, axis_);
-  synchronize(Buffers::first);
+  synchronize(buffers.tensors, Buffers::first);
+}
+
+void ModuleBuffers::synchronize() {
+  if (module_ == nullptr) return;
+  std::unordered_set<const void*> equal;
+  const auto look_at = [&](const torch::nn::Module& module) {
+    const auto* const norm = dynamic_cast<const BatchNormImpl*>(&module);
+    if (norm == nullptr || !norm->keeps_equal_over(axis_)) return;
+    for (const at::Tensor& buffer : norm->buffers()) equal.insert(buffer.unsafeGetTensorImpl());
+  };
+  look_at(*module_);
+  for (const auto& each : module_->modules(/*include_self=*/false)) look_at(*each);
+  synchronize(all(equal).tensors, rule_);
+}
+
+void ModuleBuffers::keep() {
+  const c10::AutoGradMode no_grad(false);
+  kept_ = all();
+  for (at::Tensor& tensor : kept_.tensors) tensor = tensor.clone();
+}
+
+void ModuleBuffers::restore_kept() {
+  const c10::AutoGradMode no_grad(false);
+  const Named now = all();
+  for (std::size_t i = 0; i < now.names.size(); ++i) {
+    const auto place = std::ranges::find(kept_.names, now.names[i]) - kept_.names.begin();
+    if (place == std::ssize(kept_.names)) continue;
+    const at::Tensor& kept = kept_.tensors[static_cast<std::size_t>(place)];
+    if (!has_same_bytes(now.tensors[i], kept)) now.tensors[i].copy_(kept);
+  }
+  synchronize();
 }
 
 void ModuleBuffers::check_agreement() const {
@@ -92,10 +124,9 @@ void ModuleBuffers::restore_state(const StateSource& source) const {
   }
 }
 
-ModuleBuffers::Named ModuleBuffers::all() const {
+ModuleBuffers::Named ModuleBuffers::all(std::unordered_set<const void*> seen) const {
   Named found;
   if (module_ == nullptr) return found;
-  std::unordered_set<const void*> seen;
   for (const auto& item : module_->named_buffers()) {
     const at::Tensor& tensor = item.value();
     if (!tensor.defined() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
@@ -105,8 +136,7 @@ ModuleBuffers::Named ModuleBuffers::all() const {
   return found;
 }
 
-void ModuleBuffers::synchronize(Buffers rule) {
-  const std::vector<at::Tensor> buffers = all().tensors;
+void ModuleBuffers::synchronize(const std::vector<at::Tensor>& buffers, Buffers rule) {
   std::int64_t bytes = 0;  // of the message
   for (const at::Tensor& buffer : buffers) bytes += room_for(buffer);
   if (bytes == 0) return;

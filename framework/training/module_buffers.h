@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -24,9 +25,16 @@ class ModuleBuffers {
   /// that differ in name, shape or dtype between replicas. All replicas together.
   ModuleBuffers(torch::nn::Module* module, const AxisNames& axis_name, Buffers rule);
 
-  /// Makes the buffers equal, by the rule, including buffers registered since the last call. A
-  /// buffer that is equal on all replicas keeps its bits. All replicas together.
-  void synchronize() { synchronize(rule_); }
+  /// Makes the buffers equal, by the rule, including buffers registered since the last call, except
+  /// those that a lockstep::BatchNorm over the same axis keeps equal. A buffer that is equal on all
+  /// replicas keeps its bits. All replicas together.
+  void synchronize();
+
+  /// Remembers the buffers' values for restore_kept().
+  void keep();
+  /// Gives the buffers the values of the last keep(), and those registered since then equal ones.
+  /// All replicas together.
+  void restore_kept();
 
   /// Throws Error unless all replicas have equal buffers. The message names the first that differs
   /// and the replicas that differ from replica 0. All replicas together.
@@ -41,14 +49,15 @@ class ModuleBuffers {
     std::vector<std::string> names;
     std::vector<at::Tensor> tensors;
   };
-  // Each once, under its first name.
-  [[nodiscard]] Named all() const;
-  void synchronize(Buffers rule);
+  // Each once, under its first name, but for those in `seen` (by TensorImpl).
+  [[nodiscard]] Named all(std::unordered_set<const void*> seen = {}) const;
+  void synchronize(const std::vector<at::Tensor>& buffers, Buffers rule);
 
   torch::nn::Module* module_;
   AxisNames axis_;
   Buffers rule_;
   at::Tensor message_;  // kept between steps
+  Named kept_;
 };
 
 }  // namespace lockstep::training

@@ -99,6 +99,7 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
   training::check_same_model(parameters_.all_names, parameters_.all, axis_);
   training::start_alike(parameters_.all, axis_);
   buffers_.emplace(&module, axis_, options_.buffers);
+  keep_buffers();
   queue_ = std::make_unique<collectives::AxisQueue>(axis_, options_.overlap != Overlap::off, where);
   gather_queue_ =
       std::make_unique<collectives::AxisQueue>(axis_, options_.overlap != Overlap::off, where);
@@ -132,7 +133,6 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
   call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
   const c10::AutoGradMode no_grad(false);
   if (blocks_) blocks_->end_step();
-  buffers_->synchronize();
   training::StepVote own{.lr = lr,
                          .has_bad_loss = has_bad_loss_,
                          .has_replaced = flat_parameters_->check(call),
@@ -168,7 +168,10 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
   ++steps_;
   if (report.skipped) {
     gradients_->forget_residuals();
+    buffers_->restore_kept();
   } else {
+    buffers_->synchronize();
+    keep_buffers();
     const double scale =
         options_.clip_norm ? clip_scale(report.gradient_norm, *options_.clip_norm) : 1.0;
     update_->update({.lr = lr, .gradient_scale = scale, .clip_value = options_.clip_value},
@@ -207,6 +210,7 @@ void ZeroTrainer::edit_parameters(const std::function<void()>& write, std::sourc
     // Until the first backward each replica has its own.
     const c10::AutoGradMode no_grad(false);
     write();
+    keep_buffers();
     const CalledFrom scope(call);
     return lockstep::training::check_agreement(parameters_.all_names, parameters_.all, axis_);
   }
@@ -215,6 +219,7 @@ void ZeroTrainer::edit_parameters(const std::function<void()>& write, std::sourc
   const auto held = blocks_ ? blocks_->hold_everything() : nullptr;
   const auto changed = flat_parameters_->edit(write, call);
   update_->refresh_masters(changed);
+  keep_buffers();
 }
 
 void ZeroTrainer::release_parameters(std::source_location where) {
@@ -300,6 +305,7 @@ void ZeroTrainer::restore_state(const StateSource& source, std::source_location 
   flat_parameters_->publish();
   frozen_.restore_state(source);
   buffers_->restore_state(source);
+  keep_buffers();
   gradients_->restore_residuals(parameters_, source);
   training::restore_number(training::kSteps, steps_, source);
   random_draws_->set_steps(steps_);
@@ -456,6 +462,11 @@ void ZeroTrainer::lay_out(const at::Tensor& loss) {
       parameters_.blocks, *flat_parameters_, *gather_queue_,
       [this](std::size_t bucket) { gradients_->close(bucket); });
   for (Block* const block : parameters_.blocks) block->set_runner(blocks_);
+}
+
+// What a skipped step goes back to.
+void ZeroTrainer::keep_buffers() {
+  if (options_.non_finite == NonFinite::skip) buffers_->keep();
 }
 
 void ZeroTrainer::wait_for_late() {

@@ -63,7 +63,8 @@ struct StepReport {
 ///   loss depends on. An unfrozen parameter needs a new trainer.
 /// - **Buffers** differ between replicas after forwards on different samples. step() makes them
 ///   equal again (`buffers`; by default floating ones become their mean): an evaluation sees one
-///   model.
+///   model. A step that is skipped gives them back what they were at the end of the last step, the
+///   last restore_state() or edit_parameters(). lockstep::BatchNorm's are equal at all times.
 /// - **Stage 3.** A Block's parameters (block.h) have values while it runs, in its backward and
 ///   under whole_parameters(); at other times they are on the meta device. Other parameters, and
 ///   all where replicas share memory, always have values. With ZeroOptions::late_parameters that is
@@ -114,8 +115,9 @@ class ZeroTrainer : public Stateful {
                        std::source_location where = std::source_location::current());
   /// Calls `write`, which may write all parameters, alike on all replicas: an average of weights
   /// that is swapped in, torch::load, a constraint. In it all parameters have their values, in
-  /// memory of each replica's own. Error, naming parameter and replicas, if they came to differ. If
-  /// `write` throws, nothing has changed (after the first backward()). All replicas together.
+  /// memory of each replica's own. It may write buffers, too. Error, naming parameter and replicas,
+  /// if they came to differ. If `write` throws, nothing has changed (after the first backward()).
+  /// All replicas together.
   void edit_parameters(const std::function<void()>& write,
                        std::source_location where = std::source_location::current());
   /// Calls `visit` with each parameter while it has its value, once under each of its names and in
@@ -171,6 +173,7 @@ class ZeroTrainer : public Stateful {
   void lay_out(const at::Tensor& loss);
   void check_whole_step(const AxisCall& call) const;
   void begin_between_steps(const AxisCall& call);
+  void keep_buffers();
   void wait_for_late();
   [[nodiscard]] bool check_gradients(const AxisCall& call) const;
   [[nodiscard]] StepReport judged(const training::StepVotes& votes);

@@ -21,10 +21,12 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/pmap.h"
+#include "framework/training/batch_norm.h"
 #include "framework/training/data_parallel.h"
 #include "framework/training/dropout.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
+#include "tests/training/placements.h"
 #include "tests/training/random_models.h"
 #include "tests/training/zero_jobs.h"
 
@@ -172,21 +174,59 @@ TEST_CASE("what replicas change alike keeps its bits, and its version") {
   }
 }
 
-TEST_CASE("a step that is skipped makes buffers equal, too") {
-  (void)pmap(
-      [] {
-        Holder holder(0);
-        ZeroOptions options;
-        options.axis_name = "i";
-        options.non_finite = NonFinite::skip;
-        ZeroTrainer trainer(holder, options);
-        move_apart(holder, static_cast<double>(axis_index("i")));
-        trainer.backward(holder.loss() * kInfinity);
-        if (!trainer.step(0.1).skipped) throw Error("not skipped");
-        expect_all(holder, 0.5, 0, true);
-        return at::zeros({});
-      },
-      {.axis_size = 2})();
+TEST_CASE("a step that is skipped leaves no trace in buffers") {
+  in_every_placement(2, [] {
+    const auto index = static_cast<double>(axis_index("data"));
+    Holder holder(0);
+    ZeroOptions options;
+    options.non_finite = NonFinite::skip;
+    options.accumulate = 2;
+    ZeroTrainer trainer(holder, options);
+    const auto step = [&](double factor) {
+      for (int microbatch = 0; microbatch < 2; ++microbatch) {
+        move_apart(holder, index);
+        trainer.backward(holder.loss() * factor);
+      }
+      return trainer.step(0.1).skipped;
+    };
+    expect(step(kInfinity), "not skipped");
+    expect_all(holder, 0, 0, false);
+    expect(!step(1), "skipped");
+    expect_all(holder, 1, 0, true);
+    holder.register_buffer("late", at::full({2}, index));
+    expect(step(kInfinity), "not skipped");
+    expect_all(holder, 1, 0, true);
+    expect_equal(holder.named_buffers()["late"], at::full({2}, 0.5), "not synchronized");
+    // Written between steps.
+    trainer.edit_parameters([&] { holder.floats.fill_(5), holder.numbers.fill_(7); });
+    expect(step(kInfinity), "not skipped");
+    expect_equal(holder.floats, at::full({2, 3}, 5.0), "what was edited is lost");
+    expect_equal(holder.numbers, at::full({2}, 7, at::kLong), "what was edited is lost");
+    trainer.check_agreement();
+  });
+}
+
+TEST_CASE("a step that is skipped leaves no trace in BatchNorm") {
+  in_every_placement(2, [] {
+    const auto index = static_cast<double>(axis_index("data"));
+    BatchNorm norm(3);
+    torch::nn::Sequential net(norm, torch::nn::Linear(3, 1));
+    ZeroOptions options;
+    options.non_finite = NonFinite::skip;
+    ZeroTrainer trainer(*net, options);
+    const auto step = [&](double factor) {
+      const at::Tensor inputs = at::full({2, 3}, index);
+      trainer.backward(net->forward(inputs).sum() * factor);
+      return trainer.step(0.1).skipped;
+    };
+    expect(!step(1), "skipped");
+    const State before = state_of(*net);
+    expect(step(kInfinity), "not skipped");
+    expect(first_difference(state_of(*net), before).empty(), "a trace");
+    expect(norm->num_batches_tracked.item<std::int64_t>() == 1, "another number");
+    expect(!step(1), "skipped");
+    expect(norm->num_batches_tracked.item<std::int64_t>() == 2, "another number");
+  });
 }
 
 TEST_CASE("a buffer that is registered in the first forward is one of them") {
