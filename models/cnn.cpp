@@ -20,8 +20,6 @@ namespace {
 
 constexpr std::int64_t kKernel = 3;
 
-class Container : public torch::nn::Module {};
-
 // Each pixel's neighbourhood, zeros around the image: (samples, side, side) to a tensor of shape
 // (samples, 9, side, side) whose 9 values of a pixel lie behind each other (channels_last).
 at::Tensor neighbourhoods(const at::Tensor& images) {

@@ -30,6 +30,14 @@ at::Tensor uniform(const std::vector<std::int64_t>& sizes, double bound, const K
   });
 }
 
+at::Tensor normal(const std::vector<std::int64_t>& sizes, double mean, double deviation,
+                  const Key& key) {
+  return now_or_deferred(sizes, [=] {
+    return at::empty(sizes, at::kFloat)
+        .normal_(mean, deviation, at::detail::createCPUGenerator(key.bits()));
+  });
+}
+
 at::Tensor constant(const std::vector<std::int64_t>& sizes, double value) {
   return now_or_deferred(sizes, [=] { return at::empty(sizes, at::kFloat).fill_(value); });
 }

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
 
 #include "framework/base/random.h"
 
@@ -17,8 +19,35 @@ namespace lockstep {
 [[nodiscard]] at::Tensor uniform(const std::vector<std::int64_t>& sizes, double bound,
                                  const Key& key);
 
+/// The same with values of the normal distribution.
+[[nodiscard]] at::Tensor normal(const std::vector<std::int64_t>& sizes, double mean,
+                                double deviation, const Key& key);
+
 /// A float32 tensor of `sizes` with one value.
 [[nodiscard]] at::Tensor constant(const std::vector<std::int64_t>& sizes, double value);
+
+/// A module's path in the model, and the model's key: a parameter is drawn from that key folded
+/// with the parameter's full name.
+class KeyPath {
+ public:
+  explicit KeyPath(const Key& key) : key_(key) {}
+
+  [[nodiscard]] KeyPath operator/(const std::string& part) const {
+    KeyPath inner(key_);
+    inner.path_ = path_ + part + ".";
+    return inner;
+  }
+  [[nodiscard]] Key key_of(const std::string& parameter) const {
+    return key_.fold(path_ + parameter);
+  }
+
+ private:
+  Key key_;
+  std::string path_;
+};
+
+/// A module that only holds others.
+class Container : public torch::nn::Module {};
 
 /// Throws a ValueError that names `model` unless `inputs` are (samples, features).
 void check_inputs(std::string_view model, const at::Tensor& inputs, std::int64_t features);

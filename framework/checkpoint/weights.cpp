@@ -213,11 +213,50 @@ std::vector<ModuleTensor> tensors_of(const torch::nn::Module& module) {
   return tensors;
 }
 
-// The first of the tensor's names that the weights have; nullptr without one.
-const std::string* name_in(const Weights& weights, const ModuleTensor& tensor) {
-  const auto found = std::ranges::find_if(
-      tensor.names, [&](const std::string& name) { return weights.entries().contains(name); });
-  return found == tensor.names.end() ? nullptr : &*found;
+// The names in the weights, by the module's names for them. Those that are passed over have none.
+std::map<std::string, std::vector<std::string>> stored_names(const Weights& weights,
+                                                             const torch::nn::Module& module) {
+  const auto* const renamed = dynamic_cast<const StoredNames*>(&module);
+  std::map<std::string, std::vector<std::string>> stored;
+  for (const auto& [name, entry] : weights.entries()) {
+    const std::optional<std::string> own = renamed == nullptr ? name : renamed->own_name(name);
+    if (own) stored[*own].push_back(name);
+  }
+  return stored;
+}
+
+// A tensor of a module, with the names that the weights have it under.
+struct FoundTensor {
+  ModuleTensor tensor;
+  std::vector<std::string> stored;
+};
+
+std::vector<FoundTensor> found_tensors(const Weights& weights, const torch::nn::Module& module) {
+  const auto stored = stored_names(weights, module);
+  std::vector<FoundTensor> found;
+  for (ModuleTensor& tensor : tensors_of(module)) {
+    found.push_back({std::move(tensor), {}});
+    for (const std::string& own : found.back().tensor.names) {
+      const auto names = stored.find(own);
+      if (names == stored.end()) continue;
+      found.back().stored.insert(found.back().stored.end(), names->second.begin(),
+                                 names->second.end());
+    }
+  }
+  return found;
+}
+
+// Fills `to`, which the weights have under all of these names.
+void read_alike(const Weights& weights, const std::vector<std::string>& names,
+                const at::Tensor& to) {
+  weights.read(names.front(), to);
+  for (std::size_t i = 1; i < names.size(); ++i) {
+    const at::Tensor other = at::empty(to.sizes(), to.dtype());
+    weights.read(names[i], other);
+    if (other.equal(to)) continue;
+    throw DataError(lockstep::str("weights: '", cut(names.front()), "' and '", cut(names[i]),
+                                  "' are one tensor of the module, but their values differ"));
+  }
 }
 
 void append_names(std::string& text, const char* title, const std::vector<std::string>& names) {
@@ -274,38 +313,37 @@ std::string WeightDifferences::text() const {
 }
 
 WeightDifferences compare_weights(const Weights& weights, const torch::nn::Module& module) {
-  WeightDifferences found;
-  std::set<std::string> known;
-  for (const ModuleTensor& each : tensors_of(module)) {
-    known.insert(each.names.begin(), each.names.end());
-    const std::string* const name = name_in(weights, each);
-    if (name == nullptr) {
-      found.missing.push_back(each.names.front());
-    } else if (const auto& entry = weights.entries().at(*name); !fits(entry, each.tensor)) {
-      found.misshapen.push_back(misfit_text(*name, entry, each.tensor));
+  WeightDifferences differences;
+  auto unknown = stored_names(weights, module);
+  for (const auto& [tensor, stored] : found_tensors(weights, module)) {
+    for (const std::string& own : tensor.names) unknown.erase(own);
+    if (stored.empty()) differences.missing.push_back(tensor.names.front());
+    for (const std::string& name : stored) {
+      const auto& entry = weights.entries().at(name);
+      if (fits(entry, tensor.tensor)) continue;
+      differences.misshapen.push_back(misfit_text(name, entry, tensor.tensor));
     }
   }
-  for (const auto& [name, entry] : weights.entries()) {
-    if (!known.contains(name)) found.unexpected.push_back(cut(name));
+  for (const auto& [own, stored] : unknown) {
+    for (const std::string& name : stored) differences.unexpected.push_back(cut(name));
   }
-  return found;
+  return differences;
 }
 
 void copy_weights(const Weights& weights, torch::nn::Module& module) {
-  for (const ModuleTensor& each : tensors_of(module)) {
-    if (each.tensor.is_meta()) continue;
-    if (const std::string* const name = name_in(weights, each)) weights.read(*name, each.tensor);
+  for (const auto& [tensor, stored] : found_tensors(weights, module)) {
+    if (tensor.tensor.is_meta() || stored.empty()) continue;
+    read_alike(weights, stored, tensor.tensor);
   }
 }
 
 at::Tensor weight_of(const Weights& weights, const torch::nn::Module& module,
                      const std::string& name) {
-  for (const ModuleTensor& each : tensors_of(module)) {
-    const std::string* const stored = name_in(weights, each);
-    if (stored == nullptr || std::ranges::count(each.names, name) == 0) continue;
-    const bool is_wide = each.tensor.scalar_type() == at::kDouble;
-    const at::Tensor values = at::empty(each.tensor.sizes(), is_wide ? at::kDouble : at::kFloat);
-    weights.read(*stored, values);
+  for (const auto& [tensor, stored] : found_tensors(weights, module)) {
+    if (stored.empty() || std::ranges::count(tensor.names, name) == 0) continue;
+    const bool is_wide = tensor.tensor.scalar_type() == at::kDouble;
+    const at::Tensor values = at::empty(tensor.tensor.sizes(), is_wide ? at::kDouble : at::kFloat);
+    read_alike(weights, stored, values);
     return values;
   }
   return {};

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,16 @@ class Module;
 }
 
 namespace lockstep {
+
+/// A module whose weights have other names in some files than its own, or whose files hold more
+/// than weights, is one of these, too. What is said of weights and modules below holds for it.
+class StoredNames {
+ public:
+  virtual ~StoredNames() = default;
+  /// The module's name of the tensor that a file calls `stored`. Nothing: it is passed over, for it
+  /// is no parameter or buffer, but what the module computes itself (a mask of attention).
+  [[nodiscard]] virtual std::optional<std::string> own_name(const std::string& stored) const = 0;
+};
 
 /// Values of a model's parameters and buffers, by the names that the model has for them: in a
 /// safetensors file, in those that an index lists (model.safetensors.index.json, as Hugging Face
@@ -48,7 +59,7 @@ class Weights {
 };
 
 /// What of the weights does not fit a module, in words. Of a tensor that the module has under
-/// several names, one name is enough.
+/// several names, one name is enough; more of them must have the same values.
 struct WeightDifferences {
   std::vector<std::string> missing;     ///< names that only the module has
   std::vector<std::string> unexpected;  ///< names that only the weights have
@@ -66,11 +77,13 @@ struct WeightDifferences {
                                                 const torch::nn::Module& module);
 
 /// Fills the module's parameters and buffers with the weights that it has names for, but not what
-/// is on the meta device. ValueError for one that does not fit.
+/// is on the meta device. ValueError for one that does not fit, DataError for a tensor that the
+/// weights have under several names with different values.
 void copy_weights(const Weights& weights, torch::nn::Module& module);
 
 /// The weights of the module's parameter `name`, under any of its names: in float32, or in the
 /// parameter's dtype if that is wider. For ZeroOptions::initialize. Undefined if there are none.
+/// Errors as copy_weights().
 [[nodiscard]] at::Tensor weight_of(const Weights& weights, const torch::nn::Module& module,
                                    const std::string& name);
 

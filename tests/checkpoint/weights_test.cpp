@@ -16,6 +16,7 @@
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/storage/safetensors.h"
 #include "framework/training/zero.h"
+#include "models/gpt.h"
 #include "models/model.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
@@ -152,6 +153,57 @@ TEST_CASE("of a tensor with two names a file needs one") {
             {{"embedding", values}, {"head", values}, {"count", module.count.clone()}}),
       module);
   CHECK(module.weight.equal(values));
+  const std::string file =
+      write(folder, "w.safetensors",
+            {{"embedding", values}, {"head", values + 1}, {"count", module.count.clone()}});
+  const std::string differ =
+      "weights: 'embedding' and 'head' are one tensor of the module, but their values differ";
+  CHECK(refusal(file, module) == differ);
+  CHECK(testing::message_of<DataError>(
+            [&] { (void)weight_of(Weights(file), module, "embedding"); }) == differ);
+}
+
+TEST_CASE("a GPT-2 takes weights as they are published") {
+  const testing::TemporaryFolder folder;
+  const auto made = [](std::uint64_t seed) {
+    return make_gpt({.layers = 2, .heads = 2, .width = 4}, 3, 5, Key(seed));
+  };
+  const auto trained = made(1);
+  // As Hugging Face's files have them: with the masks of attention, and as a part of a model whose
+  // head is the embedding.
+  const auto published = [&](const std::string& prefix) {
+    Named all;
+    for (const auto& [name, tensor] : tensors_of(*trained)) all.emplace_back(prefix + name, tensor);
+    for (const std::string layer : {"h.0.", "h.1."}) {
+      all.emplace_back(prefix + layer + "attn.bias", at::ones({1, 1, 3, 3}, at::kBool).tril());
+      all.emplace_back(prefix + layer + "attn.masked_bias", at::full({}, -1e4, at::kFloat));
+    }
+    return all;
+  };
+  const at::Tensor tokens = at::tensor({1, 0, 4}, at::kLong).view({1, 3});
+  Named headed = published("transformer.");
+  headed.emplace_back("lm_head.weight", parameter_map(*trained).at("wte.weight"));
+  Named only_head = headed;
+  std::erase_if(only_head, [](const auto& each) { return each.first == "transformer.wte.weight"; });
+  for (const Named& tensors : {published(""), published("transformer."), headed, only_head}) {
+    const std::string file = write(folder, "model.safetensors", tensors);
+    const auto model = made(2);
+    CHECK(compare_weights(Weights(file), *model).text() == "");
+    load_safetensors(file, *model);
+    CHECK(model->forward(tokens).equal(trained->forward(tokens)));
+    CHECK(weight_of(Weights(file), *made(2), "wte.weight")
+              .equal(parameter_map(*trained).at("wte.weight")));
+  }
+
+  Named wrong = published("transformer.");
+  std::erase_if(wrong, [](const auto& each) { return each.first.ends_with("ln_f.bias"); });
+  wrong.emplace_back("transformer.h.2.ln_1.bias", at::zeros({4}));
+  wrong.emplace_back("lm_head.weight", at::zeros({6, 4}));
+  const std::string file = write(folder, "model.safetensors", wrong);
+  CHECK(refusal(file, *made(2)) ==
+        file +
+            " does not fit the module: missing: ln_f.bias; unexpected: transformer.h.2.ln_1.bias; "
+            "of another shape or dtype: 'lm_head.weight' is F32 (6, 4), not F32 (5, 4)");
 }
 
 TEST_CASE("weights are read from the files of an index") {
