@@ -4,7 +4,10 @@
 #include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -13,6 +16,22 @@
 namespace lockstep {
 
 namespace {
+
+constexpr std::int64_t kKernel = 3;
+
+// Each pixel's neighbourhood, zeros around the image: (samples, 1, rows, columns) to a tensor of
+// shape (samples, 9, rows, columns) whose 9 values of a pixel lie behind each other
+// (channels_last).
+at::Tensor neighbourhoods(const at::Tensor& images) {
+  const at::Tensor padded = at::constant_pad_nd(images.squeeze(1), {1, 1, 1, 1});
+  std::vector<at::Tensor> shifted;
+  for (std::int64_t row = 0; row < kKernel; ++row) {
+    for (std::int64_t column = 0; column < kKernel; ++column) {
+      shifted.push_back(padded.narrow(1, row, images.size(2)).narrow(2, column, images.size(3)));
+    }
+  }
+  return at::stack(shifted, 3).permute({0, 3, 1, 2});
+}
 
 // What `make` makes, now or later.
 at::Tensor now_or_deferred(const std::vector<std::int64_t>& sizes,
@@ -40,6 +59,20 @@ at::Tensor normal(const std::vector<std::int64_t>& sizes, double mean, double de
 
 at::Tensor constant(const std::vector<std::int64_t>& sizes, double value) {
   return now_or_deferred(sizes, [=] { return at::empty(sizes, at::kFloat).fill_(value); });
+}
+
+// Images are channels_last all the way: oneDNN then computes the forward in 5 ms where it takes 11
+// otherwise (batch 64, 28x28, 32 and 64 channels, one thread). It has no good way for one input
+// channel, so that such a convolution is a 1x1 one over neighbourhoods: 10.7 ms for forward and
+// backward instead of 12.6.
+at::Tensor convolution(const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias,
+                       std::int64_t stride) {
+  if (images.size(1) == 1 && stride == 1) {
+    return at::conv2d(neighbourhoods(images),
+                      weight.view({weight.size(0), kKernel * kKernel, 1, 1}), bias);
+  }
+  return at::conv2d(images.contiguous(at::MemoryFormat::ChannelsLast), weight, bias, stride,
+                    /*padding=*/1);
 }
 
 void check_inputs(std::string_view model, const at::Tensor& inputs, std::int64_t features) {

@@ -49,6 +49,11 @@ class KeyPath {
 /// A module that only holds others.
 class Container : public torch::nn::Module {};
 
+/// 3x3 convolution with padding 1 of images (samples, in, rows, columns), with a weight (out, in,
+/// 3, 3) and a bias (out) or none. The result is channels_last.
+[[nodiscard]] at::Tensor convolution(const at::Tensor& images, const at::Tensor& weight,
+                                     const at::Tensor& bias = {}, std::int64_t stride = 1);
+
 /// Throws a ValueError that names `model` unless `inputs` are (samples, features).
 void check_inputs(std::string_view model, const at::Tensor& inputs, std::int64_t features);
 

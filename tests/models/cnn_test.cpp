@@ -173,6 +173,35 @@ TEST_CASE("cnn without convolutions is an mlp, and odd sides lose their last row
   CHECK(odd->forward(at::zeros({0, 25})).sizes() == at::IntArrayRef({0, 3}));
 }
 
+TEST_CASE("cnn takes images of several channels that are no squares, and the same ones flat",
+          "[models]") {
+  const ModelOptions options{.name = "cnn", .channels = {4, 5}, .dense = {6}};
+  const auto model = make_cnn(options, 3, 8, 11, 7, Key(1));
+  const auto parameters = parameter_map(*model);
+  CHECK(parameters.at("conv.0.weight").sizes() == at::IntArrayRef({4, 3, 3, 3}));
+  CHECK(parameters.at("dense.0.weight").sizes() == at::IntArrayRef({6, 5 * 2 * 2}));
+  const at::Tensor images = noise({2, 3, 8, 11}, 3);
+  at::Tensor x = images;
+  for (const std::string layer : {"conv.0", "conv.1"}) {
+    x = at::conv2d(x, parameters.at(layer + ".weight"), parameters.at(layer + ".bias"), 1, 1);
+    x = at::max_pool2d(at::relu(x), 2);
+  }
+  x = at::relu(
+      at::linear(x.flatten(1), parameters.at("dense.0.weight"), parameters.at("dense.0.bias")));
+  x = at::linear(x, parameters.at("dense.1.weight"), parameters.at("dense.1.bias"));
+  CHECK(at::allclose(model->forward(images), x, 1e-4, 1e-5));
+  CHECK(model->forward(images.flatten(1)).equal(model->forward(images)));
+  const auto gray = make_model({.name = "cnn"}, 784, 10, 1);
+  const at::Tensor pixels = noise({2, 784}, 7);
+  CHECK(gray->forward(pixels.view({2, 1, 28, 28})).equal(gray->forward(pixels)));
+
+  CHECK_THROWS_WITH(model->forward(at::zeros({2, 3, 11, 8})),
+                    ContainsSubstring("(samples, 3, 8, 11) or (samples, 264), not (2, 3, 11, 8)"));
+  CHECK_THROWS_WITH(make_cnn(options, 3, 3, 11, 7, Key(1)),
+                    ContainsSubstring("images of 3x11 cannot be halved 2 times"));
+  CHECK_THROWS_WITH(make_cnn(options, 0, 8, 8, 7, Key(1)), ContainsSubstring("not (0, 8, 8)"));
+}
+
 TEST_CASE("cnn says what is wrong with its sizes and inputs", "[models]") {
   CHECK_THROWS_AS(make_model({.name = "cnn"}, 783, 10, 0), ValueError);
   CHECK_THROWS_WITH(make_model({.name = "cnn"}, 783, 10, 0),
@@ -184,8 +213,9 @@ TEST_CASE("cnn says what is wrong with its sizes and inputs", "[models]") {
                     ContainsSubstring("must be at least 1, not [2, 0]"));
   CHECK_THROWS_WITH(make_model({.name = "cnn", .dense = {-1}}, 784, 10, 0),
                     ContainsSubstring("and [-1]"));
-  CHECK_THROWS_WITH(make_model(kSmall, 36, 3, 0)->forward(at::zeros({5, 35})),
-                    ContainsSubstring("cnn: inputs must be (samples, 36), not (5, 35)"));
+  CHECK_THROWS_WITH(
+      make_model(kSmall, 36, 3, 0)->forward(at::zeros({5, 35})),
+      ContainsSubstring("cnn: inputs must be (samples, 1, 6, 6) or (samples, 36), not (5, 35)"));
 }
 
 }  // namespace
