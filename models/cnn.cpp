@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-void check(const ModelOptions& options, const std::vector<std::int64_t>& image,
+void check(const CnnOptions& options, const std::vector<std::int64_t>& image,
            std::int64_t outputs) {
   for (const auto* widths : {&options.channels, &options.dense}) {
     for (const std::int64_t width : *widths) {
@@ -55,7 +55,7 @@ class Cnn::Convolution : public Block {
   at::Tensor bias_;
 };
 
-Cnn::Cnn(const ModelOptions& options, std::int64_t image_channels, std::int64_t height,
+Cnn::Cnn(const CnnOptions& options, std::int64_t image_channels, std::int64_t height,
          std::int64_t width, std::int64_t outputs, const Key& key)
     : image_{image_channels, height, width} {
   check(options, image_, outputs);
@@ -74,29 +74,28 @@ Cnn::Cnn(const ModelOptions& options, std::int64_t image_channels, std::int64_t 
 }
 
 at::Tensor Cnn::forward(const at::Tensor& inputs) {
-  const std::int64_t pixels = image_[0] * image_[1] * image_[2];
-  const bool is_flat = inputs.dim() == 2 && inputs.size(1) == pixels;
-  require(is_flat || (inputs.dim() == 4 && inputs.sizes().slice(1) == image_),
-          "model cnn: inputs must be (samples, ", join(image_), ") or (samples, ", pixels,
-          "), not (", join(inputs.sizes()), ")");
-  at::Tensor values = inputs.reshape({inputs.size(0), image_[0], image_[1], image_[2]});
+  require(inputs.dim() == 4 && inputs.sizes().slice(1) == image_,
+          "model cnn: inputs must be (samples, ", join(image_), "), not (", join(inputs.sizes()),
+          ")");
+  at::Tensor values = inputs;
   for (const auto& layer : convolutions_) values = (*layer)(values);
   return dense_->forward(values.flatten(1));
 }
 
-std::shared_ptr<Model> make_cnn(const ModelOptions& options, std::int64_t image_channels,
-                                std::int64_t height, std::int64_t width, std::int64_t outputs,
-                                const Key& key) {
-  return std::make_shared<Cnn>(options, image_channels, height, width, outputs, key);
-}
-
-std::shared_ptr<Model> make_cnn(const ModelOptions& options, std::int64_t features,
-                                std::int64_t outputs, const Key& key) {
-  const auto side =
-      static_cast<std::int64_t>(std::lround(std::sqrt(static_cast<double>(features))));
-  require(side * side == features, "model cnn: features must be the pixels of square images, not ",
-          features);
-  return make_cnn(options, 1, side, side, outputs, key);
+ModelKind cnn_kind() {
+  return model_kind<CnnOptions>(
+      "cnn", "3x3 convolutions with pooling, then fully connected layers, for images",
+      [](CnnOptions& options) -> keys::Keys {
+        return {
+            {"channels", keys::list(options.channels, kWidth), "channels out of each convolution"},
+            {"dense", keys::list(options.dense, kWidth),
+             "widths of the layers after the convolutions"}};
+      },
+      [](const CnnOptions& options, const SampleType& sample,
+         const Key& key) -> std::shared_ptr<Model> {
+        const auto image = image_of("cnn", sample);
+        return std::make_shared<Cnn>(options, image[0], image[1], image[2], sample.outputs(), key);
+      });
 }
 
 }  // namespace lockstep

@@ -272,4 +272,22 @@ std::shared_ptr<Model> make_gpt(const GptOptions& options, std::int64_t context,
   return std::make_shared<Gpt>(options, context, vocabulary, key);
 }
 
+ModelKind gpt_kind() {
+  return model_kind<GptOptions>(
+      "gpt", "GPT-2: a decoder-only transformer for text",
+      [](GptOptions& options) -> keys::Keys {
+        return {{"layers", keys::number(options.layers, kWidth), "transformer layers"},
+                {"heads", keys::number(options.heads, kWidth), "heads of attention in each layer"},
+                {"width", keys::number(options.width, kWidth), "width of the embedding"},
+                {"dropout", keys::number(options.dropout, keys::from_to(0.0, 1.0)),
+                 "of embeddings, attention and residual branches"}};
+      },
+      [](const GptOptions& options, const SampleType& sample, const Key& key) {
+        require(sample.input.dtype == at::kLong && sample.input.shape.size() == 1 &&
+                    sample.target.shape == sample.input.shape,
+                "model gpt takes tokens, int64 (positions), each with the one that follows it");
+        return make_gpt(options, sample.input.shape[0], sample.classes, key);
+      });
+}
+
 }  // namespace lockstep

@@ -75,10 +75,34 @@ at::Tensor convolution(const at::Tensor& images, const at::Tensor& weight, const
                     /*padding=*/1);
 }
 
-void check_inputs(std::string_view model, const at::Tensor& inputs, std::int64_t features) {
-  if (inputs.dim() == 2 && inputs.size(1) == features) return;
-  throw ValueError(str("model ", model, ": inputs must be (samples, ", features, "), not (",
-                       join(inputs.sizes()), ")"));
+at::Tensor flat_inputs(std::string_view model, const at::Tensor& inputs, std::int64_t features) {
+  require(inputs.dim() >= 2 && inputs.is_floating_point() &&
+              inputs.numel() == inputs.size(0) * features,
+          "model ", model, ": inputs must be floating, (samples, ", features,
+          ") or of as many values, not ", c10::toString(inputs.scalar_type()), " (",
+          join(inputs.sizes()), ")");
+  return inputs.dim() == 2 ? inputs : inputs.flatten(1);
+}
+
+std::int64_t features_of(std::string_view model, const SampleType& sample) {
+  require(at::isFloatingType(sample.input.dtype), "model ", model, " takes floating inputs, not ",
+          c10::toString(sample.input.dtype));
+  return sample.input.values();
+}
+
+std::vector<std::int64_t> image_of(std::string_view model, const SampleType& sample) {
+  require(at::isFloatingType(sample.input.dtype) && sample.input.shape.size() == 3, "model ", model,
+          " takes floating images (channels, height, width), not ",
+          c10::toString(sample.input.dtype), " (", join(sample.input.shape), ")");
+  return sample.input.shape;
+}
+
+void check_widths(std::string_view model, std::string_view key,
+                  const std::vector<std::int64_t>& widths) {
+  for (const std::int64_t width : widths) {
+    require(width >= 1, "model ", model, ": ", key, " must be at least 1, not [", join(widths),
+            "]");
+  }
 }
 
 }  // namespace lockstep

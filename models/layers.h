@@ -9,6 +9,8 @@
 #include <torch/nn/module.h>
 
 #include "framework/base/random.h"
+#include "framework/data/dataset.h"
+#include "framework/keys/key.h"
 
 namespace lockstep {
 
@@ -54,7 +56,23 @@ class Container : public torch::nn::Module {};
 [[nodiscard]] at::Tensor convolution(const at::Tensor& images, const at::Tensor& weight,
                                      const at::Tensor& bias = {}, std::int64_t stride = 1);
 
-/// Throws a ValueError that names `model` unless `inputs` are (samples, features).
-void check_inputs(std::string_view model, const at::Tensor& inputs, std::int64_t features);
+/// The rule of keys for widths and channels.
+inline const keys::Rule<std::int64_t> kWidth = keys::from_to<std::int64_t>(1, 1'000'000);
+
+/// `inputs` (samples, …) as (samples, features). ValueError that names `model` if they have another
+/// number of values or are not floating.
+[[nodiscard]] at::Tensor flat_inputs(std::string_view model, const at::Tensor& inputs,
+                                     std::int64_t features);
+
+/// How many values an input has. ValueError that names `model` unless they are floating.
+[[nodiscard]] std::int64_t features_of(std::string_view model, const SampleType& sample);
+
+/// The (channels, height, width) of the images that an input is. ValueError that names `model` for
+/// other inputs.
+[[nodiscard]] std::vector<std::int64_t> image_of(std::string_view model, const SampleType& sample);
+
+/// Throws a ValueError that names `model` and `key` for a width below 1.
+void check_widths(std::string_view model, std::string_view key,
+                  const std::vector<std::int64_t>& widths);
 
 }  // namespace lockstep

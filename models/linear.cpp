@@ -2,8 +2,6 @@
 
 #include <ATen/ops/linear.h>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
 #include "models/layers.h"
 
 namespace lockstep {
@@ -13,17 +11,23 @@ Linear::Linear(std::int64_t features, std::int64_t outputs)
       b_(register_parameter("b", constant({outputs}, 0.0))) {}
 
 at::Tensor Linear::forward(const at::Tensor& inputs) {
-  check_inputs("linear", inputs, w_.size(1));
-  return at::linear(inputs, w_, b_);
+  return at::linear(flat_inputs("linear", inputs, w_.size(1)), w_, b_);
 }
 
-std::shared_ptr<Model> make_linear(const ModelOptions& options, std::int64_t features,
-                                   std::int64_t outputs, const Key& /*key*/) {
-  if (!options.hidden.empty() && options.hidden != ModelOptions{}.hidden) {
-    throw ValueError(str("model linear has no hidden layers, but hidden is [", join(options.hidden),
-                         "]: leave it out or make it []"));
-  }
-  return std::make_shared<Linear>(features, outputs);
+namespace {
+
+struct NoOptions {};
+
+}  // namespace
+
+ModelKind linear_kind() {
+  return model_kind<NoOptions>(
+      "linear", "one fully connected layer, from w = 1 and b = 0",
+      [](NoOptions& /*options*/) { return keys::Keys(); },
+      [](const NoOptions& /*options*/, const SampleType& sample,
+         const Key& /*key*/) -> std::shared_ptr<Model> {
+        return std::make_shared<Linear>(features_of("linear", sample), sample.outputs());
+      });
 }
 
 }  // namespace lockstep

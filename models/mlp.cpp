@@ -46,20 +46,23 @@ Mlp::Mlp(std::int64_t features, const std::vector<std::int64_t>& hidden, std::in
 }
 
 at::Tensor Mlp::forward(const at::Tensor& inputs) {
-  check_inputs("mlp", inputs, features_);
-  at::Tensor values = inputs;
+  at::Tensor values = flat_inputs("mlp", inputs, features_);
   for (const auto& layer : layers_) values = (*layer)(values);
   return values;
 }
 
-std::shared_ptr<Model> make_mlp(const ModelOptions& options, std::int64_t features,
-                                std::int64_t outputs, const Key& key) {
-  for (const std::int64_t width : options.hidden) {
-    if (width >= 1) continue;
-    throw ValueError(
-        str("model mlp: hidden widths must be at least 1, not [", join(options.hidden), "]"));
-  }
-  return std::make_shared<Mlp>(features, options.hidden, outputs, key);
+ModelKind mlp_kind() {
+  return model_kind<MlpOptions>(
+      "mlp", "fully connected layers with ReLU between them",
+      [](MlpOptions& options) -> keys::Keys {
+        return {{"hidden", keys::list(options.hidden, kWidth), "widths of the hidden layers"}};
+      },
+      [](const MlpOptions& options, const SampleType& sample,
+         const Key& key) -> std::shared_ptr<Model> {
+        check_widths("mlp", "hidden", options.hidden);
+        return std::make_shared<Mlp>(features_of("mlp", sample), options.hidden, sample.outputs(),
+                                     key);
+      });
 }
 
 }  // namespace lockstep

@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-/// Fully connected layers, features → hidden … → outputs, with ReLU between them. Layer i's
-/// parameters are "i.weight" (out, in) and "i.bias" (out), a Block; they start as
-/// torch::nn::Linear's do, uniform within ±1/sqrt(in), each drawn from `key` folded with its own
-/// name.
+/// Fully connected layers for inputs (samples, features) or flattened to them, features → hidden …
+/// → outputs, with ReLU between them. Layer i's parameters are "i.weight" (out, in) and "i.bias"
+/// (out), a Block; they start as torch::nn::Linear's do, uniform within ±1/sqrt(in), each drawn
+/// from `key` folded with its own name.
 class Mlp : public Model {
  public:
   Mlp(std::int64_t features, const std::vector<std::int64_t>& hidden, std::int64_t outputs,
@@ -26,8 +26,11 @@ class Mlp : public Model {
   std::vector<std::shared_ptr<Layer>> layers_;
 };
 
-/// For the registry. Throws ValueError for a hidden width below 1.
-[[nodiscard]] std::shared_ptr<Model> make_mlp(const ModelOptions& options, std::int64_t features,
-                                              std::int64_t outputs, const Key& key);
+struct MlpOptions {
+  std::vector<std::int64_t> hidden{1024, 1024};  ///< widths of the hidden layers
+};
+
+/// For the registry: floating inputs of any shape, flattened.
+[[nodiscard]] ModelKind mlp_kind();
 
 }  // namespace lockstep

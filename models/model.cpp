@@ -9,56 +9,41 @@
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "models/cnn.h"
+#include "models/gpt.h"
 #include "models/linear.h"
 #include "models/mlp.h"
 
 namespace lockstep {
 namespace {
 
-struct Registered {
-  std::string name;
-  std::shared_ptr<Model> (*make)(const ModelOptions& options, std::int64_t features,
-                                 std::int64_t outputs, const Key& key);
-};
-
-// A new model is a file of its own and a line here.
-const std::vector<Registered>& registry() {
-  static const std::vector<Registered> models{
-      {"linear", make_linear},
-      {"mlp", make_mlp},
-      {"cnn", make_cnn},
-  };
-  return models;
+keys::Registry<ModelKind>& registry() {
+  // A new model is a file of its own and a line here.
+  static keys::Registry<ModelKind> kinds("model",
+                                         {linear_kind(), mlp_kind(), cnn_kind(), gpt_kind()});
+  return kinds;
 }
 
 }  // namespace
 
-const std::vector<std::string>& model_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const Registered& model : registry()) all.push_back(model.name);
-    return all;
-  }();
-  return names;
+void register_model(ModelKind kind) {
+  registry().add(std::move(kind));
 }
 
-std::shared_ptr<Model> make_model(const ModelOptions& options, std::int64_t features,
-                                  std::int64_t outputs, std::uint64_t seed) {
-  if (features < 1) {
-    throw ValueError(str("model ", options.name, ": features must be at least 1, not ", features));
+const keys::Registry<ModelKind>& model_registry() {
+  return registry();
+}
+
+std::shared_ptr<Model> make_model(const keys::Picked& picked, const SampleType& sample,
+                                  std::uint64_t seed) {
+  for (const std::int64_t size : sample.input.shape) {
+    require(size >= 1, "model ", picked.name, ": inputs (", join(sample.input.shape),
+            ") have a size below 1");
   }
-  if (outputs < 1) {
-    throw ValueError(str("model ", options.name, ": outputs must be at least 1, not ", outputs));
-  }
-  for (const Registered& model : registry()) {
-    if (model.name != options.name) continue;
-    auto made = model.make(options, features, outputs, Key(seed));
-    if (DeferredValues* const deferred = DeferredValues::current()) deferred->hand_over(*made);
-    return made;
-  }
-  throw ValueError(str("unknown model '", options.name, "'",
-                       did_you_mean(options.name, model_names()), "; known are ",
-                       join(model_names())));
+  require(sample.outputs() >= 1, "model ", picked.name, ": outputs must be at least 1, not ",
+          sample.outputs());
+  auto made = registry().at(picked.name).make(picked, sample, Key(seed));
+  if (DeferredValues* const deferred = DeferredValues::current()) deferred->hand_over(*made);
+  return made;
 }
 
 namespace {
@@ -99,13 +84,6 @@ at::Tensor Model::initial_value(const std::string& name) const {
     throw ValueError(str("model ", this->name(), " has no deferred parameter '", name, "'"));
   }
   return found->second();
-}
-
-at::Tensor outputs_of(Model& model, const at::Tensor& inputs) {
-  const auto parameters = model.parameters();
-  const at::ScalarType dtype = parameters.empty() ? at::kFloat : parameters[0].scalar_type();
-  if (dtype == at::kFloat) return model.forward(inputs);
-  return model.forward(inputs.to(dtype)).to(at::kFloat);
 }
 
 std::map<std::string, at::Tensor> parameter_map(const torch::nn::Module& module) {

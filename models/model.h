@@ -5,20 +5,24 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/nn/module.h>
 
-#include "models/model_options.h"
+#include "framework/base/random.h"
+#include "framework/data/dataset.h"
+#include "framework/keys/choice.h"
 
 namespace lockstep {
 
-/// A network: a torch::nn::Module with a forward of its own. Its randomness comes from keys
-/// (framework/base/random.h), never from LibTorch's process-wide generator.
+/// A network: a torch::nn::Module with a forward of its own, for data of one SampleType. It knows
+/// whether it trains (is_training()). What it draws at random comes from keys (framework/base/
+/// random.h; KeyedModule in framework/training), never from LibTorch's process-wide generator.
 class Model : public torch::nn::Module {
  public:
-  /// The outputs (samples, outputs) for `inputs` (samples, features). Throws ValueError for inputs
-  /// of another shape.
+  /// `inputs` (samples, …) as the SampleType has them. The result is (samples, outputs), or for a
+  /// target at each position (samples, positions, outputs): scores of classes, or values.
   virtual at::Tensor forward(const at::Tensor& inputs) = 0;
 
   /// The first values of parameter `name`, float32, with the bits that make_model gives it. For a
@@ -31,11 +35,45 @@ class Model : public torch::nn::Module {
   std::map<std::string, std::function<at::Tensor()>> initial_values_;
 };
 
-/// The model that `options` name, its parameters float32. They depend on the options, `features`,
-/// `outputs` and `seed` alone; any threads may make models at once. Throws ValueError for an
-/// unknown name and for sizes below 1.
-[[nodiscard]] std::shared_ptr<Model> make_model(const ModelOptions& options, std::int64_t features,
-                                                std::int64_t outputs, std::uint64_t seed);
+/// A model that a config can name, with its options' keys.
+struct ModelKind : keys::Choice {
+  std::function<std::shared_ptr<Model>(const keys::Picked& picked, const SampleType& sample,
+                                       const Key& key)>
+      make;
+};
+
+/// A ModelKind from two functions of its options. `make` draws parameters from `key` alone, and
+/// throws ValueError for samples that the model is not made for.
+///
+///   struct NetOptions { std::int64_t width = 64; };
+///   register_model(model_kind<NetOptions>("net", "a small network",
+///       [](NetOptions& o) -> keys::Keys { return {{"width", number(o.width, …), "its width"}}; },
+///       [](const NetOptions& o, const SampleType& sample, const Key& key)
+///           -> std::shared_ptr<Model> { return std::make_shared<Net>(o, sample, key); }));
+template <typename Options>
+[[nodiscard]] ModelKind model_kind(std::string name, std::string help,
+                                   keys::Keys (*keys)(Options& options),
+                                   std::shared_ptr<Model> (*make)(const Options& options,
+                                                                  const SampleType& sample,
+                                                                  const Key& key)) {
+  return {keys::choice<Options>(std::move(name), std::move(help), keys),
+          [make](const keys::Picked& picked, const SampleType& sample, const Key& key) {
+            return make(picked.options<Options>(), sample, key);
+          }};
+}
+
+/// Lets configs name a model. Before they are read, for one thread: first thing in main().
+/// ValueError for a name that is there already.
+void register_model(ModelKind kind);
+
+/// All models that are known.
+[[nodiscard]] const keys::Registry<ModelKind>& model_registry();
+
+/// The model that is `picked`, its parameters float32. They depend on the options, `sample` and
+/// `seed` alone; any threads may make models at once. Throws ValueError for an unknown name, for
+/// sizes below 1 and as the model does.
+[[nodiscard]] std::shared_ptr<Model> make_model(const keys::Picked& picked,
+                                                const SampleType& sample, std::uint64_t seed);
 
 /// While this lives, models that this thread makes have parameters on the meta device, without
 /// values or memory: for looking at their shapes, and for a ZeroTrainer that makes the values
@@ -63,10 +101,6 @@ class DeferredValues {
   std::vector<Made> made_;  // of the model that is being made
   DeferredValues* outer_;
 };
-
-/// model.forward(inputs) for float32 `inputs`, computed in the dtype of the model's parameters. The
-/// result is float32.
-[[nodiscard]] at::Tensor outputs_of(Model& model, const at::Tensor& inputs);
 
 /// The module's parameters by name, sharing their memory.
 [[nodiscard]] std::map<std::string, at::Tensor> parameter_map(const torch::nn::Module& module);

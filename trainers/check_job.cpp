@@ -15,11 +15,13 @@
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/checkpoint/weights.h"
 #include "framework/data/sampler.h"
+#include "framework/keys/yaml_problems.h"
+#include "framework/objectives/objectives.h"
 #include "framework/optim/optimizer_options.h"
 #include "framework/training/module_parameters.h"
 #include "models/model.h"
 #include "trainers/config_options.h"
-#include "framework/keys/yaml_problems.h"
+#include "trainers/evaluate.h"
 
 namespace lockstep {
 namespace {
@@ -33,8 +35,8 @@ keys::YamlPosition written_at(const Config& config, const std::string& key, std:
 
 // Microbatches without a sample cost as much as others: far too many of them look like a hang.
 void check_accumulate(const Config& config, const DataSets& data, keys::YamlProblems& problems) {
-  const std::int64_t accumulate = config.zero.accumulate;
   const std::int64_t replicas = config.launch.replicas;
+  const std::int64_t accumulate = microbatches(config, replicas);
   const std::int64_t samples = data.train->size();
   if (accumulate == 1 || accumulate * replicas <= samples) return;
   problems.report(written_at(config, "trainer.accumulate"), [&] {
@@ -51,10 +53,12 @@ void check_warmup(const Config& config, const DataSets& data, keys::YamlProblems
   const std::int64_t steps = total_steps(config, sampler);
   if (config.schedule.warmup_steps <= steps) return;
   problems.report(written_at(config, "schedule.warmup_steps"), [&] {
-    const std::string length = config.trainer.steps
-                                   ? "trainer.steps"
-                                   : str("trainer.epochs ", *config.trainer.epochs, " of ",
-                                         counted(sampler.steps_per_epoch(), "step"), " each");
+    std::string length = "trainer.steps";
+    if (config.trainer.samples) length = str("trainer.samples ", *config.trainer.samples);
+    if (config.trainer.epochs) {
+      length = str("trainer.epochs ", *config.trainer.epochs, " of ",
+                   counted(sampler.steps_per_epoch(), "step"), " each");
+    }
     return str("schedule.warmup_steps: must be at most the run's ", counted(steps, "step"), " (",
                length, "), is ", config.schedule.warmup_steps);
   });
@@ -108,12 +112,40 @@ void check_parameter_groups(const Config& config, const DataSets& data,
   }
 }
 
+// The loss and the metrics fit the data, and what decides on the way has figures to decide by.
+void check_objective(const Config& config, const DataSets& data, keys::YamlProblems& problems) {
+  const auto check = [&](const std::string& key, const auto& work) {
+    try {
+      work();
+    } catch (const ValueError& error) {
+      problems.report(written_at(config, key), [&] { return str(key, ": ", error.what()); });
+    }
+  };
+  const SampleType sample = data.train->type();
+  check("loss.name", [&] { (void)make_loss(config.loss, sample); });
+  const bool selects = config.checkpoint.best != "none";
+  check("trainer.metrics", [&] {
+    const Objective objective = make_objective(config, sample);
+    if (selects) check("checkpoint.best", [&] { (void)objective.metric(config.checkpoint.best); });
+  });
+  for (const auto& [key, is_used] :
+       {std::pair{"checkpoint.best", selects},
+        std::pair{"trainer.patience", config.trainer.patience.has_value()}}) {
+    if (!is_used || data.validation) continue;
+    problems.report(written_at(config, key), [&, name = std::string(key)] {
+      return str(name, ": decides by a validation set, and there is none: ",
+                 "data.validation=0.1 takes a tenth of the training set");
+    });
+  }
+}
+
 }  // namespace
 
 void check_job(const Config& config, const DataSets& data) {
   keys::YamlProblems problems;
   check_accumulate(config, data, problems);
   check_warmup(config, data, problems);
+  check_objective(config, data, problems);
   if (check_freeze(config, data, problems)) check_parameter_groups(config, data, problems);
   problems.finish();
 }

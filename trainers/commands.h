@@ -9,7 +9,7 @@ namespace lockstep {
 int run_export(int argc, const char* const* argv);
 /// `train inspect`: prints what a checkpoint holds, or which ones a run has, and what is wrong.
 int run_inspect(int argc, const char* const* argv);
-/// `train eval`: evaluates a checkpoint on the test set.
+/// `train eval`: evaluates a checkpoint on the validation and the test set.
 int run_eval(int argc, const char* const* argv);
 
 }  // namespace lockstep

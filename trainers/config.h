@@ -8,12 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/data.h"
+#include "framework/keys/choice.h"
+#include "framework/keys/key_table.h"
 #include "framework/optim/schedule.h"
 #include "framework/replicas/launch.h"
 #include "framework/training/zero_options.h"
-#include "models/model_options.h"
-#include "framework/keys/key_table.h"
 
 namespace lockstep {
 
@@ -23,17 +22,32 @@ struct InitOptions {
   bool strict = true;               ///< the file has all of the model's names and no others
 };
 
-/// The type of numbers in forward and backward.
+/// What of the data set a run takes, and how.
+struct DataUse {
+  std::int64_t batch_size = 64;  ///< samples a replica and microbatch
+  bool shuffle = true;
+  double validation = 0.0;  ///< DataContext's
+  std::optional<std::int64_t>
+      threads;  ///< that make batches ahead, a replica; none: as it is worth
+};
+
+/// The types of numbers in forward and backward: AutocastScope's, or all float32.
 enum class Precision { fp32, bf16 };
 
 /// What only the trainer needs of a config's `trainer` section.
 struct TrainerOptions {
-  std::optional<std::int64_t> epochs = 1;  ///< either these …
-  std::optional<std::int64_t> steps;       ///< … or these: exactly one has a value
+  std::optional<std::int64_t> epochs = 1;  ///< the run's length …
+  std::optional<std::int64_t> steps;       ///< … in one of three units: …
+  std::optional<std::int64_t> samples;     ///< … exactly one has a value
+  /// Samples a step, of all replicas together, in place of ZeroOptions::accumulate.
+  std::optional<std::int64_t> global_batch;
   Precision precision = Precision::fp32;
   std::int64_t check_every = 0;
   std::int64_t log_every = 20;
   std::int64_t eval_every = 0;
+  std::vector<std::string> metrics;  ///< of evaluations, beside the loss; none: as is usual for it
+  /// Evaluations of the validation set in a row without a better figure, after which a run ends.
+  std::optional<std::int64_t> patience;
   std::vector<std::string> freeze;  ///< patterns for parameters that are not trained
 };
 
@@ -46,18 +60,18 @@ struct CheckpointOptions {
   std::int64_t keep = 3;
   bool async = true;
   OnError on_error = OnError::stop;
-  std::string best = "none";  ///< the evaluation's figure by which one is the best
+  std::string best = "none";  ///< the figure of the validation set by which one is the best
 };
 
 /// A job for `train`; config_table() says what each value means. Options that don't belong to the
 /// chosen model, data set, optimizer or schedule have their defaults. What launch() and ZeroTrainer
 /// take is in their own structs, in whatever section a key stands.
 struct Config {
-  ModelOptions model;
+  keys::Picked model{"linear"};  ///< of model_registry()
   InitOptions init;
-  DataOptions data;
-  std::int64_t batch_size = 64;
-  bool shuffle = true;
+  keys::Picked data{"pmean_example"};  ///< of data_registry()
+  DataUse data_use;
+  keys::Picked loss{"auto"};  ///< of loss_registry()
   ScheduleOptions schedule;
   LaunchOptions launch;
   /// `seed` is for everything random; a draw from LibTorch's own generator is an error. The axis is
@@ -71,7 +85,7 @@ struct Config {
 };
 
 /// Every key of a config, once, with its variable in `config`. A new key needs a variable in one of
-/// these structs and a line in this table.
+/// these structs and a line in this table. Models, data sets and losses bring keys of their own.
 [[nodiscard]] std::vector<keys::Section> config_table(Config& config);
 
 /// Reads the config in `file`; `overrides` win over it. DataError if the file cannot be read or is
@@ -92,7 +106,8 @@ struct Config {
 /// The resolved config: every key that applies, with its value. parse_config gives an equal Config.
 [[nodiscard]] std::string to_yaml(Config config);
 
-/// For people: the purpose of each key, its possible values and its default.
+/// For people: the purpose of each key, its possible values and its default. With a name: only
+/// those keys that a config with this model, data set, loss, optimizer or schedule may have there.
 [[nodiscard]] std::string config_help();
 
 }  // namespace lockstep

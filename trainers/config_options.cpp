@@ -13,6 +13,7 @@ namespace lockstep {
 ZeroOptions zero_options(const Config& config, const Model& model, const Weights* weights) {
   ZeroOptions options = config.zero;
   options.axis_name = config.launch.axis_name;
+  options.accumulate = microbatches(config, config.launch.replicas);
   options.late_parameters = true;  // all that reads them does so by the trainer
   options.initialize = [&model, weights](const std::string& name) {
     const at::Tensor given = weights != nullptr ? weight_of(*weights, model, name) : at::Tensor();
@@ -21,12 +22,31 @@ ZeroOptions zero_options(const Config& config, const Model& model, const Weights
   return options;
 }
 
+DataContext data_context(const Config& config) {
+  return {.replicas = config.launch.replicas,
+          .seed = config.zero.seed,
+          .validation = config.data_use.validation};
+}
+
+std::int64_t microbatches(const Config& config, std::int64_t replicas) {
+  if (!config.trainer.global_batch) return config.zero.accumulate;
+  const std::int64_t own = *config.trainer.global_batch / replicas;
+  return (own + config.data_use.batch_size - 1) / config.data_use.batch_size;
+}
+
 SamplerOptions sampler_options(const Config& config, const DataSets& data, std::int64_t replicas) {
+  const std::int64_t batch = config.trainer.global_batch
+                                 ? *config.trainer.global_batch / replicas
+                                 : config.data_use.batch_size * config.zero.accumulate;
   return {.size = data.train->size(),
-          .batch_size = config.batch_size * config.zero.accumulate,
+          .batch_size = batch,
           .replicas = replicas,
           .seed = config.zero.seed,
-          .shuffle = config.shuffle};
+          .shuffle = config.data_use.shuffle};
+}
+
+LoaderOptions loader_options(const Config& config, const Dataset& data) {
+  return {.threads = config.data_use.threads.value_or(data.is_slow() ? 1 : 0)};
 }
 
 std::shared_ptr<Model> make_model(const Config& config, const DataSets& data) {
@@ -35,9 +55,7 @@ std::shared_ptr<Model> make_model(const Config& config, const DataSets& data) {
 }
 
 std::shared_ptr<Model> make_whole_model(const Config& config, const DataSets& data) {
-  auto model =
-      make_model(config.model, data.train->features(), data.train->outputs(), config.zero.seed);
-  if (config.trainer.precision == Precision::bf16) model->to(at::kBFloat16);
+  auto model = make_model(config.model, data.train->type(), config.zero.seed);
   for (const auto& item : model->named_parameters()) {
     const bool is_frozen = std::ranges::any_of(config.trainer.freeze, [&](const auto& pattern) {
       return matches_pattern(pattern, item.key());
@@ -49,6 +67,7 @@ std::shared_ptr<Model> make_whole_model(const Config& config, const DataSets& da
 
 std::int64_t total_steps(const Config& config, const Sampler& sampler) {
   if (config.trainer.steps) return *config.trainer.steps;
+  if (config.trainer.samples) return sampler.steps_between(0, *config.trainer.samples);
   return sampler.steps_between(0, sampler.start_of_epoch(*config.trainer.epochs));
 }
 

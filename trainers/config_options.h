@@ -5,6 +5,7 @@
 
 #include "framework/checkpoint/weights.h"
 #include "framework/data/data.h"
+#include "framework/data/loader.h"
 #include "framework/data/sampler.h"
 #include "framework/training/zero_options.h"
 #include "models/model.h"
@@ -19,12 +20,21 @@ namespace lockstep {
 [[nodiscard]] ZeroOptions zero_options(const Config& config, const Model& model,
                                        const Weights* weights = nullptr);
 
+/// What the job wants of its data.
+[[nodiscard]] DataContext data_context(const Config& config);
+
+/// Backwards a replica and step in a job of `replicas`.
+[[nodiscard]] std::int64_t microbatches(const Config& config, std::int64_t replicas);
+
 /// For the training set in a job of `replicas`.
 [[nodiscard]] SamplerOptions sampler_options(const Config& config, const DataSets& data,
                                              std::int64_t replicas);
 
-/// The model for these data, in the config's precision. What `trainer.freeze` names requires no
-/// gradient. Its parameters are on the meta device, or have their values with make_whole_model().
+/// For the training set.
+[[nodiscard]] LoaderOptions loader_options(const Config& config, const Dataset& data);
+
+/// The model for these data. What `trainer.freeze` names requires no gradient. Its parameters are
+/// on the meta device, or have their values with make_whole_model().
 [[nodiscard]] std::shared_ptr<Model> make_model(const Config& config, const DataSets& data);
 [[nodiscard]] std::shared_ptr<Model> make_whole_model(const Config& config, const DataSets& data);
 

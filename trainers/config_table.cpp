@@ -9,16 +9,14 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/comm/link_speed.h"
+#include "framework/data/data.h"
+#include "framework/objectives/objectives.h"
+#include "models/model.h"
 #include "trainers/config.h"
 
 namespace lockstep {
 namespace keys {
 namespace {
-
-Rule<std::string> of_length(const std::string& what, std::size_t most) {
-  return {str(what, " of 1 to ", most, " bytes"),
-          [most](const std::string& text) { return !text.empty() && text.size() <= most; }};
-}
 
 bool is_identifier(const std::string& text) {
   const auto is_part = [](unsigned char c) { return c < 128 && (std::isalnum(c) || c == '_'); };
@@ -34,6 +32,7 @@ const Rule<std::int64_t> kUpToReplicas = from_to<std::int64_t>(0, 1024);
 const Rule<std::int64_t> kMillion = from_to<std::int64_t>(1, 1'000'000);
 // What a step takes, over all microbatches and replicas, fits in 63 bits.
 const Rule<std::int64_t> kBillion = from_to<std::int64_t>(1, 1'000'000'000);
+const Rule<std::int64_t> kTrillion = from_to<std::int64_t>(1, 1'000'000'000'000);
 const Rule<std::int64_t> kNatural = at_least<std::int64_t>(0);
 const Rule<double> kNotNegative = at_least(0.0);
 const Rule<double> kAbove0 = greater_than(0.0);
@@ -63,41 +62,48 @@ KeyTraits only(Choices... choices) {
   return {.owners = {choices...}};
 }
 
-KeyTraits instead_of(const std::string& key) {
-  return {.instead_of = key, .may_change = true};
-}
-
-Keys model_keys(ModelOptions& model, InitOptions& init) {
+Keys model_keys(Picked& model, InitOptions& init) {
   const auto strict_problem = [&init] {
     return !init.strict && !init.from ? "without model.init_from must be true" : "";
   };
   const KeyTraits strict{.problem = strict_problem, .others = {"init_from"}};
-  return {
-      {"name", one_of(model.name, model_names()), "the model that is trained", kNeeded},
-      {"hidden", list(model.hidden, kMillion), "widths of the hidden layers", only("mlp")},
-      {"channels", list(model.channels, kMillion), "channels out of each convolution", only("cnn")},
-      {"dense", list(model.dense, kMillion), "widths of the layers after the convolutions",
-       only("cnn")},
+  Keys keys{
+      {"name", one_of(model.name, model_registry().names()), "the model that is trained", kNeeded},
       {"init_from", text_or_null(init.from, of_length("a file's path", PATH_MAX - 1)),
        "weights to begin with: a safetensors file, its index, or a checkpoint's folder"},
       {"init_from_strict", flag(init.strict),
        "refuse weights if names are missing there or in the model", strict},
   };
+  add_choices(keys, model, model_registry().choices());
+  return keys;
 }
 
-Keys data_keys(Config& config) {
+Keys data_keys(Picked& data, DataUse& use) {
   const KeyTraits batch_size{.defaults = {{"pmean_example", "4"}},  // its samples a replica
                              .may_change = true};
-  const KeyTraits root{.owners = {"fashion_mnist"}, .may_change = true};
-  return {
-      {"name", one_of(config.data.name, data_names()), "the data set that it is trained on",
+  Keys keys{
+      {"name", one_of(data.name, data_registry().names()), "the data set that it is trained on",
        kNeeded},
-      {"root", text(config.data.root, of_length("a folder's path", PATH_MAX - 1)),
-       "the folder of its files", root},
-      {"batch_size", number(config.batch_size, kBillion), "samples a replica and microbatch",
+      {"batch_size", number(use.batch_size, kBillion), "samples a replica and microbatch",
        batch_size},
-      {"shuffle", flag(config.shuffle), "draw a new order of the samples for each epoch"},
+      {"shuffle", flag(use.shuffle), "draw a new order of the samples for each epoch"},
+      {"validation", number(use.validation, kBeta),
+       "the part of the training set that becomes the validation set, if the source has none"},
+      {"threads", number_or_auto(use.threads, from_to<std::int64_t>(0, 64)),
+       "threads that make batches ahead, a replica; auto: one, or none where that is no gain",
+       kMayChange},
   };
+  add_choices(keys, data, data_registry().choices());
+  return keys;
+}
+
+Keys loss_keys(Picked& loss) {
+  Keys keys{{"name",
+             one_of(loss.name, loss_registry().names()),
+             "what training makes small",
+             {.is_short_form = true}}};
+  add_choices(keys, loss, loss_registry().choices());
+  return keys;
 }
 
 Keys group_keys(ParameterGroup& group) {
@@ -203,15 +209,36 @@ Keys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
   };
 }
 
-Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero) {
+Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero, const LaunchOptions& launch) {
+  const auto instead_of = [](const std::string& one, const std::string& other) {
+    return KeyTraits{.instead_of = {one, other}, .may_change = true};
+  };
+  const auto batch_problem = [&trainer, &launch] {
+    if (*trainer.global_batch % launch.replicas == 0) return std::string();
+    return str("must be a multiple of parallel.replicas, which is ", launch.replicas, "; is ",
+               *trainer.global_batch);
+  };
+  // One of the two is printed: the other would be refused beside it.
+  Value accumulate = number(zero.accumulate, kMillion);
+  accumulate.print = [&zero, &trainer] {
+    return trainer.global_batch ? "" : yaml_text(zero.accumulate);
+  };
   return {
-      {"epochs", number_instead(trainer.epochs, trainer.steps, kBillion),
-       "the run's length in passes over the data", instead_of("steps")},
-      {"steps", number_instead(trainer.steps, trainer.epochs, kBillion),
-       "the run's length in updates", instead_of("epochs")},
+      {"epochs", number_instead(trainer.epochs, {&trainer.steps, &trainer.samples}, kBillion),
+       "the run's length in passes over the data", instead_of("steps", "samples")},
+      {"steps", number_instead(trainer.steps, {&trainer.epochs, &trainer.samples}, kBillion),
+       "the run's length in updates", instead_of("epochs", "samples")},
+      {"samples", number_instead(trainer.samples, {&trainer.epochs, &trainer.steps}, kTrillion),
+       "the run's length in samples of all replicas", instead_of("epochs", "steps")},
       {"seed", number(zero.seed, at_least<std::uint64_t>(0)), "seed of all that is random"},
-      {"accumulate", number(zero.accumulate, kMillion), "microbatches a replica and step",
-       kMayChange},
+      {"accumulate",
+       number(zero.accumulate, kMillion),
+       "microbatches a replica and step",
+       {.instead_of = {"global_batch"}, .may_change = true}},
+      {"global_batch",
+       number_instead(trainer.global_batch, {}, kBillion),
+       "samples a step of all replicas, in as many microbatches as they need",
+       {.instead_of = {"accumulate"}, .problem = batch_problem, .may_change = true}},
       {"precision", one_of(trainer.precision, {"fp32", "bf16"}),
        "type in which forward and backward compute"},
       {"non_finite", one_of(zero.non_finite, {"stop", "skip"}),
@@ -226,6 +253,14 @@ Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero) {
        kMayChange},
       {"eval_every", number(trainer.eval_every, kNatural),
        "steps between evaluations; there is one at the end, with 0 only that", kMayChange},
+      {"metrics", list(trainer.metrics, of_length("a metric's name", 100)),
+       str("figures of evaluations beside the loss: ", join(metric_names()),
+           "; []: accuracy for classes"),
+       kMayChange},
+      {"patience", number_or_null(trainer.patience, kBillion),
+       "evaluations in a row in which checkpoint.best (none: the loss) does not get better, after "
+       "which the run ends; null: it does not",
+       kMayChange},
       {"freeze", list(trainer.freeze, of_length("a pattern for parameters' names", 1000)),
        "names of parameters that are not trained; patterns as in a shell (\"*.bias\")"},
   };
@@ -242,8 +277,8 @@ Keys checkpoint_keys(CheckpointOptions& checkpoint) {
       {"async", flag(checkpoint.async), "write beside the training", kMayChange},
       {"on_error", one_of(checkpoint.on_error, {"stop", "warn"}),
        "where one can't be saved, stop the run or go on with a warning", kMayChange},
-      {"best", one_of(checkpoint.best, {"none", "loss", "accuracy"}),
-       "the evaluation's figure by which the best one is kept, too", kMayChange},
+      {"best", text(checkpoint.best, of_length("none or a metric's name,", 100)),
+       "the figure of the validation set by which the best one is kept, too", kMayChange},
   };
 }
 
@@ -253,11 +288,12 @@ Keys checkpoint_keys(CheckpointOptions& checkpoint) {
 std::vector<keys::Section> config_table(Config& config) {
   using namespace keys;
   return {{"model", model_keys(config.model, config.init)},
-          {"data", data_keys(config)},
+          {"data", data_keys(config.data, config.data_use)},
+          {"loss", loss_keys(config.loss)},
           {"optimizer", optimizer_keys(config.zero.optimizer)},
           {"schedule", schedule_keys(config.schedule)},
           {"parallel", parallel_keys(config.launch, config.zero)},
-          {"trainer", trainer_keys(config.trainer, config.zero)},
+          {"trainer", trainer_keys(config.trainer, config.zero, config.launch)},
           {"checkpoint", checkpoint_keys(config.checkpoint)}};
 }
 

@@ -24,6 +24,10 @@ std::int64_t steps_left(const Config& config, const Sampler& sampler, const Cour
     const std::int64_t end = sampler.start_of_epoch(*config.trainer.epochs);
     return sampler.steps_between(std::min(course.first_sample, end), end);
   }
+  if (config.trainer.samples) {
+    const std::int64_t end = *config.trainer.samples;
+    return sampler.steps_between(std::min(course.first_sample, end), end);
+  }
   const double steps = (static_cast<double>(course.schedule_steps) - place) *
                        static_cast<double>(course.schedule_batch) /
                        static_cast<double>(course.batch);

@@ -21,7 +21,7 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kEvalHelp =
-    R"(Evaluates a checkpoint on the test set, as the run that saved it did.
+    R"(Evaluates a checkpoint on the validation and the test set, as the run that saved it did.
 
 Usage:
   train eval --checkpoint DIR [flags]
@@ -64,8 +64,12 @@ void evaluate_checkpoint(const std::filesystem::path& checkpoint, std::int64_t s
   const auto model = make_whole_model(config, data);
   load_safetensors(checkpoint, *model);
   const AxisNames axis = config.launch.axis_name;
-  const auto figures = evaluate(*model, *data.test, axis);
-  if (axis_index(axis) == 0) (void)print(evaluation_text(steps, figures) + "\n");
+  const Objective objective = make_objective(config, data.train->type());
+  for (const auto& [name, set] : {std::pair("validation", data.validation), {"test", data.test}}) {
+    if (!set) continue;
+    const Figures figures = evaluate(*model, *set, objective, config.data_use.batch_size, axis);
+    if (axis_index(axis) == 0) (void)print(evaluation_text(steps, name, figures) + "\n");
+  }
 }
 
 }  // namespace
@@ -85,8 +89,9 @@ int run_eval(int argc, const char* const* argv) {
   const CheckpointInfo info = checkpoint_info(checkpoint);
   const Config config = config_of_checkpoint(checkpoint, info, overrides_of(arguments));
   verify_checkpoint(checkpoint);
-  const DataSets data = load_data(config.data, config.launch.replicas);
-  require(data.test != nullptr, "the data set ", config.data.name, " has no test set");
+  const DataSets data = load_data(config.data, data_context(config));
+  require(data.test || data.validation, "the data set ", config.data.name,
+          " has neither a test nor a validation set");
   return launch([&] { evaluate_checkpoint(checkpoint, info.step, config, data); }, config.launch);
 }
 

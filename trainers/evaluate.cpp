@@ -2,71 +2,80 @@
 
 #include <algorithm>
 #include <numeric>
-#include <vector>
 
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/cat.h>
 #include <c10/core/GradMode.h>
 
+#include "framework/base/errors.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
-#include "models/loss.h"
+#include "framework/objectives/objectives.h"
 
 namespace lockstep {
-namespace {
 
-constexpr std::int64_t kSamplesAtOnce = 1000;
+const Metric& Objective::metric(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const auto& [known, metric] : metrics) {
+    if (known == name) return *metric;
+    names.push_back(known);
+  }
+  throw ValueError(str("'", name, "' is none of the evaluation's figures",
+                       did_you_mean(name, names), ": these are ", join(names)));
+}
 
-}  // namespace
+Objective make_objective(const Config& config, const SampleType& sample) {
+  Objective objective{.loss = make_loss(config.loss, sample), .metrics = {}};
+  std::vector<std::string> names = config.trainer.metrics;
+  if (names.empty() && sample.classes > 0) names = {"accuracy"};
+  names.insert(names.begin(), "loss");
+  for (const std::string& name : names) {
+    const bool is_known = std::ranges::any_of(
+        objective.metrics, [&](const auto& known) { return known.first == name; });
+    if (!is_known) objective.metrics.emplace_back(name, make_metric(name, objective.loss));
+  }
+  return objective;
+}
 
-std::map<std::string, double> evaluate(Model& model, const Dataset& data,
-                                       const AxisNames& axis_name) {
+Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
+                 std::int64_t batch_size, const AxisNames& axis_name) {
   const c10::AutoGradMode no_grad(false);
   const bool was_training = model.is_training();
   model.eval();
   const Shard own = shard(data.size(), axis_size(axis_name), axis_index(axis_name));
-  std::vector<std::int64_t> indices(static_cast<std::size_t>(own.size));
-  std::iota(indices.begin(), indices.end(), own.offset);
-
-  // Sums over this replica's samples, then over all: loss in float64, hits counted.
-  double loss_sum = 0.0;
-  std::int64_t correct = 0;
+  std::vector<at::Tensor> sums(objective.metrics.size());
   // All replicas run the model equally often: collectives or blocks inside need that. A replica
-  // that has no samples left runs it on a sample that does not count.
+  // that has no samples left runs it on one that does not count.
   const std::int64_t most = shard(data.size(), axis_size(axis_name), 0).size;
-  for (std::int64_t start = 0; start < most; start += kSamplesAtOnce) {
-    const std::int64_t count = std::clamp<std::int64_t>(own.size - start, 0, kSamplesAtOnce);
-    if (count == 0) {
-      (void)outputs_of(model, data.batch(std::vector<std::int64_t>{0}).inputs);
-      continue;
-    }
-    const Batch batch = data.batch(std::span(indices).subspan(static_cast<std::size_t>(start),
-                                                              static_cast<std::size_t>(count)));
-    const at::Tensor outputs = outputs_of(model, batch.inputs);
-    loss_sum +=
-        loss(data.task(), outputs, batch.targets).item<double>() * static_cast<double>(count);
-    if (data.task() == Task::classification) {
-      correct += outputs.argmax(1).eq(batch.targets).sum().item<std::int64_t>();
+  for (std::int64_t start = 0; start < most; start += batch_size) {
+    const std::int64_t count = std::clamp<std::int64_t>(own.size - start, 0, batch_size);
+    std::vector<std::int64_t> indices(static_cast<std::size_t>(std::max<std::int64_t>(count, 1)));
+    std::iota(indices.begin(), indices.end(), count > 0 ? own.offset + start : 0);
+    const Batch batch = data.batch(indices);
+    const at::Tensor outputs = model.forward(batch.inputs).narrow(0, 0, count);
+    const at::Tensor targets = batch.targets.narrow(0, 0, count);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const at::Tensor of_batch = objective.metrics[i].second->add(outputs, targets);
+      sums[i] = sums[i].defined() ? sums[i] + of_batch : of_batch;
     }
   }
   model.train(was_training);
 
-  std::pair<Tensor, Tensor> sums{at::zeros({}, at::kDouble), at::zeros({}, at::kLong)};
-  sums.first.fill_(loss_sum);
-  sums.second.fill_(correct);
-  sums = psum(sums, axis_name);
-  const auto samples = static_cast<double>(data.size());
-  std::map<std::string, double> result{{"loss", sums.first.item<double>() / samples}};
-  if (data.task() == Task::classification) {
-    result["accuracy"] = static_cast<double>(sums.second.item<std::int64_t>()) / samples;
+  const at::Tensor all = psum(at::cat(sums), axis_name);
+  Figures figures;
+  std::int64_t offset = 0;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const auto& [name, metric] = objective.metrics[i];
+    figures[name] = metric->value(all.narrow(0, offset, sums[i].numel()));
+    offset += sums[i].numel();
   }
-  return result;
+  return figures;
 }
 
-std::string evaluation_text(std::int64_t steps, const std::map<std::string, double>& figures) {
+std::string evaluation_text(std::int64_t steps, const std::string& set, const Figures& figures) {
   std::vector<std::string> texts;
-  for (const auto& [name, value] : figures) texts.push_back(str("test ", name, " ", value));
+  for (const auto& [name, value] : figures) texts.push_back(str(set, " ", name, " ", value));
   return str("step ", steps, ": ", join(texts));
 }
 

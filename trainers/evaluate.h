@@ -2,22 +2,45 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "framework/axes/axis_names.h"
-#include "framework/data/data.h"
+#include "framework/data/dataset.h"
+#include "framework/objectives/loss.h"
+#include "framework/objectives/metric.h"
 #include "models/model.h"
+#include "trainers/config.h"
 
 namespace lockstep {
 
-/// Evaluates the model on all of `data`: "loss", the mean over its samples, and for classification
-/// "accuracy", the part of the samples whose largest output is their class. The replicas of the
-/// axis share the samples. The result is the same on each.
-[[nodiscard]] std::map<std::string, double> evaluate(Model& model, const Dataset& data,
-                                                     const AxisNames& axis_name);
+/// What a run makes small, and the figures of its evaluations.
+struct Objective {
+  std::shared_ptr<const Loss> loss;
+  /// By name; the first is "loss".
+  std::vector<std::pair<std::string, std::shared_ptr<const Metric>>> metrics;
 
-/// "step 30: test accuracy 0.89, test loss 0.33": the figures after so many steps.
-[[nodiscard]] std::string evaluation_text(std::int64_t steps,
-                                          const std::map<std::string, double>& figures);
+  /// ValueError, with the nearest name, if there is none.
+  [[nodiscard]] const Metric& metric(const std::string& name) const;
+};
+
+/// As the config says. ValueError for unknown metrics, and for a loss or metrics that do not fit
+/// the samples.
+[[nodiscard]] Objective make_objective(const Config& config, const SampleType& sample);
+
+using Figures = std::map<std::string, double>;
+
+/// The objective's metrics over all of `data`, by name. The model runs in evaluation mode, on
+/// batches of `batch_size` samples, of which the replicas of the axis have equal shares. The result
+/// is the same on each.
+[[nodiscard]] Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
+                               std::int64_t batch_size, const AxisNames& axis_name);
+
+/// "step 30: test accuracy 0.89, test loss 0.33": the figures of the set "test" after so many
+/// steps.
+[[nodiscard]] std::string evaluation_text(std::int64_t steps, const std::string& set,
+                                          const Figures& figures);
 
 }  // namespace lockstep

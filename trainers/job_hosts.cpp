@@ -42,6 +42,7 @@ std::map<std::string, std::string> same_on_all(const Flags& flags, const Config&
   std::map<std::string, std::string> same = values_of(config);
   same.erase("data.root");  // what is in it counts
   same["the training data's checksum"] = checksum_of(data.train.get());
+  same["the validation data's checksum"] = checksum_of(data.validation.get());
   same["the test data's checksum"] = checksum_of(data.test.get());
   same["--output"] = flags.output.string();
   same["the checkpoint that it goes on from"] =

@@ -7,7 +7,7 @@
 #include "framework/replicas/launch.h"
 #include "trainers/config.h"
 #include "trainers/flags.h"
-#include "trainers/run.h"
+#include "trainers/trainer.h"
 
 namespace lockstep {
 

@@ -21,11 +21,12 @@
 #include "trainers/command_line.h"
 #include "trainers/commands.h"
 #include "trainers/config.h"
+#include "trainers/config_options.h"
 #include "trainers/flags.h"
 #include "trainers/job_hosts.h"
 #include "trainers/memory_report.h"
 #include "trainers/resume.h"
-#include "trainers/run.h"
+#include "trainers/trainer.h"
 
 namespace lockstep {
 namespace {
@@ -119,7 +120,7 @@ int run(int argc, char** argv) {
       find_resume_point(place.resume, options.output, flags.resume_with_changes, config);
   if (place.resume == "auto" && !options.resume) tell_beginning();
   // Read before the replicas start: they share the memory, and a bad file is one error, not N.
-  const DataSets data = load_data(config.data, config.launch.replicas);
+  const DataSets data = load_data(config.data, data_context(config));
   check_job(config, data);
   if (!options.resume) check_initial_weights(config, data);
   if (flags.dry_run) return print(dry_run_text(config, data));
@@ -147,7 +148,7 @@ int run(int argc, char** argv) {
     if (!options.resume) tell_beginning();
     prepare_output(options);
   };
-  return launch([&] { run_training(config, data, options); }, config.launch);
+  return launch([&] { Trainer(config, data, options).run(); }, config.launch);
 }
 
 int train(int argc, char** argv) {

@@ -1,17 +1,17 @@
 #include "framework/data/data.h"
 
-#include <cstddef>
+#include <climits>
+#include <cmath>
+#include <span>
 
 #include <ATen/ops/empty.h>
 
+#include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/data/fashion_mnist.h"
 
 namespace lockstep {
 namespace {
-
-constexpr const char* kFashionMnist = "fashion_mnist";
-constexpr const char* kPmeanExample = "pmean_example";
 
 class PmeanExample final : public Dataset {
  public:
@@ -24,12 +24,10 @@ class PmeanExample final : public Dataset {
   }
 
   std::int64_t size() const override { return size_; }
-  std::int64_t features() const override { return 1; }
-  std::int64_t outputs() const override { return 1; }
-  Task task() const override { return Task::regression; }
+  SampleType type() const override { return value_sample({1}, 1); }
 
  private:
-  Batch gather(std::span<const std::int64_t> indices) const override {
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
     const auto count = static_cast<std::int64_t>(indices.size());
     Batch batch{at::empty({count, 1}, at::kFloat), at::empty({count, 1}, at::kFloat)};
     float* input = batch.inputs.data_ptr<float>();
@@ -45,36 +43,66 @@ class PmeanExample final : public Dataset {
   std::int64_t size_;
 };
 
+struct NoOptions {};
+
+// Four samples a replica: inputs x = 0, 1, …, 4·replicas-1, targets 2x + 0.5. Taken in order and
+// cut over the replicas, replica r has 4r … 4r+3.
+DataKind pmean_example() {
+  return data_kind<NoOptions>(
+      "pmean_example", "4 samples a replica of y = 2x + 0.5",
+      [](NoOptions& /*options*/) { return keys::Keys(); },
+      [](const NoOptions& /*options*/, const DataContext& context) {
+        return DataSets{.train = std::make_shared<const PmeanExample>(context.replicas)};
+      });
+}
+
+keys::Registry<DataKind>& registry() {
+  // A new source is a file of its own and a line here.
+  static keys::Registry<DataKind> kinds("data set", {fashion_mnist_kind(), pmean_example()});
+  return kinds;
+}
+
+// Takes a part of the training set away, for validation.
+void split_off(DataSets& sets, const DataContext& context) {
+  const std::int64_t size = sets.train->size();
+  const auto part =
+      static_cast<std::int64_t>(std::llround(context.validation * static_cast<double>(size)));
+  require(part >= 1 && part < size, "data.validation: of ", counted(size, "training sample"), " ",
+          context.validation, " would be ", part, ", and both sides need one at least");
+  const auto order = permutation(Key(context.seed).fold("validation"), size);
+  const auto middle = order.begin() + part;
+  sets.validation =
+      std::make_shared<const Subset>(sets.train, std::vector<std::int64_t>(order.begin(), middle));
+  std::vector<std::int64_t> rest(middle, order.end());
+  std::ranges::sort(rest);  // in the source's order where samples are not shuffled
+  sets.train = std::make_shared<const Subset>(sets.train, std::move(rest));
+}
+
 }  // namespace
 
-Batch Dataset::batch(std::span<const std::int64_t> indices) const {
-  const std::int64_t count = size();
-  for (std::size_t i = 0; i < indices.size(); ++i) {
-    if (indices[i] >= 0 && indices[i] < count) continue;
-    throw ValueError(str("dataset: index ", indices[i], " (number ", i, " of ", indices.size(),
-                         " in the batch) is outside 0 ... ", count - 1, ": the set has ",
-                         counted(count, "sample")));
-  }
-  return gather(indices);
+keys::Key folder_key(std::string& folder) {
+  return {"root",
+          keys::text(folder, keys::of_length("a folder's path", PATH_MAX - 1)),
+          "the folder of its files",
+          {.may_change = true}};
 }
 
-const std::vector<std::string>& data_names() {
-  static const std::vector<std::string> names{kFashionMnist, kPmeanExample};
-  return names;
+void register_data(DataKind kind) {
+  registry().add(std::move(kind));
 }
 
-DataSets load_data(const DataOptions& options, std::int64_t replicas) {
-  require(replicas >= 1, "load_data: replicas is ", replicas, ", but must be at least 1");
-  if (options.name == kFashionMnist) {
-    return {std::make_shared<const FashionMnist>(options.root, FashionMnist::Split::train),
-            std::make_shared<const FashionMnist>(options.root, FashionMnist::Split::test)};
-  }
-  if (options.name == kPmeanExample) {
-    return {std::make_shared<const PmeanExample>(replicas), nullptr};
-  }
-  throw ValueError(str("load_data: there is no data set '", options.name, "'",
-                       did_you_mean(options.name, data_names()), "; there are ",
-                       join(data_names())));
+const keys::Registry<DataKind>& data_registry() {
+  return registry();
+}
+
+DataSets load_data(const keys::Picked& picked, const DataContext& context) {
+  require(context.replicas >= 1, "load_data: replicas is ", context.replicas,
+          ", but must be at least 1");
+  require(context.validation >= 0 && context.validation < 1, "load_data: validation is ",
+          context.validation, ", but must be at least 0 and less than 1");
+  DataSets sets = registry().at(picked.name).load(picked, context);
+  if (context.validation > 0 && !sets.validation) split_off(sets, context);
+  return sets;
 }
 
 }  // namespace lockstep

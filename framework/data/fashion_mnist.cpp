@@ -1,11 +1,10 @@
 #include "framework/data/fashion_mnist.h"
 
-#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <system_error>
-
-#include <ATen/ops/empty.h>
+#include <vector>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -14,8 +13,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double kMean = 0.2860;
-constexpr double kDeviation = 0.3530;
+constexpr std::int64_t kSide = 28;
+constexpr std::int64_t kClasses = 10;
 
 // Whatever is there, readable or not: IdxFile says what is wrong with it.
 bool is_there(const std::filesystem::path& path) {
@@ -33,19 +32,8 @@ std::string find_file(const std::string& root, const std::string& name) {
           "'; Debian's package dataset-fashion-mnist has the files in ", kFashionMnistRoot));
 }
 
-// The float that each value of a pixel becomes.
-std::array<float, 256> normalized_pixels() {
-  std::array<float, 256> table{};
-  for (std::size_t value = 0; value < table.size(); ++value) {
-    table[value] = static_cast<float>((static_cast<double>(value) / 255.0 - kMean) / kDeviation);
-  }
-  return table;
-}
-
-}  // namespace
-
-FashionMnist::FashionMnist(const std::string& root, Split split) {
-  const std::string prefix = split == Split::train ? "train" : "t10k";
+Pictures load(const std::string& root, FashionMnist::Split split) {
+  const std::string prefix = split == FashionMnist::Split::train ? "train" : "t10k";
   const std::string images_path = find_file(root, prefix + "-images-idx3-ubyte");
   const std::string labels_path = find_file(root, prefix + "-labels-idx1-ubyte");
 
@@ -62,29 +50,43 @@ FashionMnist::FashionMnist(const std::string& root, Split split) {
     labels.fail(str("it has ", counted(labels.shape()[0], "label"), ", but '", images_path,
                     "' has ", counted(count, "picture")));
   }
-  pixels_ = images.read_values();
-  labels_ = labels.read_values();
-  for (std::size_t i = 0; i < labels_.size(); ++i) {
-    if (labels_[i] >= kClasses) {
-      labels.fail(str("label number ", i, " is ", int{labels_[i]}, ", but labels are 0 ... ",
-                      kClasses - 1));
+  Pictures pictures{.height = kSide,
+                    .width = kSide,
+                    .classes = kClasses,
+                    .pixels = images.read_values(),
+                    .mean = {0.2860},
+                    .deviation = {0.3530}};
+  const std::vector<std::uint8_t> values = labels.read_values();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] >= kClasses) {
+      labels.fail(
+          str("label number ", i, " is ", int{values[i]}, ", but labels are 0 ... ", kClasses - 1));
     }
   }
+  pictures.labels.assign(values.begin(), values.end());
+  return pictures;
 }
 
-Batch FashionMnist::gather(std::span<const std::int64_t> indices) const {
-  static const std::array<float, 256> table = normalized_pixels();
-  const auto count = static_cast<std::int64_t>(indices.size());
-  Batch batch{at::empty({count, kPixels}, at::kFloat), at::empty({count}, at::kLong)};
-  float* input = batch.inputs.data_ptr<float>();
-  std::int64_t* target = batch.targets.data_ptr<std::int64_t>();
-  for (const std::int64_t index : indices) {
-    const std::uint8_t* row = pixels_.data() + index * kPixels;
-    for (std::int64_t i = 0; i < kPixels; ++i) input[i] = table[row[i]];
-    input += kPixels;
-    *target++ = labels_[static_cast<std::size_t>(index)];
-  }
-  return batch;
+}  // namespace
+
+FashionMnist::FashionMnist(const std::string& root, Split split, Augmentation augmentation,
+                           std::uint64_t seed)
+    : PictureSet(load(root, split), augmentation, seed) {}
+
+DataKind fashion_mnist_kind() {
+  return data_kind<FashionMnistOptions>(
+      "fashion_mnist", "28 x 28 gray pictures of 10 kinds of clothes, 60000 and 10000",
+      [](FashionMnistOptions& options) {
+        keys::Keys keys{folder_key(options.root)};
+        for (keys::Key& key : augmentation_keys(options.augmentation)) keys.push_back(key);
+        return keys;
+      },
+      [](const FashionMnistOptions& options, const DataContext& context) {
+        using Split = FashionMnist::Split;
+        return DataSets{.train = std::make_shared<const FashionMnist>(
+                            options.root, Split::train, options.augmentation, context.seed),
+                        .test = std::make_shared<const FashionMnist>(options.root, Split::test)};
+      });
 }
 
 }  // namespace lockstep

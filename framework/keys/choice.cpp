@@ -3,12 +3,14 @@
 namespace lockstep::keys {
 
 void add_choices(Keys& section, Picked& picked, const std::vector<Choice>& choices) {
+  Keys of_choices;
   for (const Choice& choice : choices) {
     for (Key& key : choice.keys(picked.options_of(choice))) {
       key.traits.owners = {choice.name};
-      section.push_back(std::move(key));
+      of_choices.push_back(std::move(key));
     }
   }
+  section.insert(section.begin() + 1, of_choices.begin(), of_choices.end());
 }
 
 }  // namespace lockstep::keys

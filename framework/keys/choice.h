@@ -111,7 +111,7 @@ class Registry {
   std::vector<std::unique_ptr<const Kind>> kinds_;
 };
 
-/// Adds the keys of `choices` to a section's own. The section's first key picks one of them.
+/// Adds the keys of `choices` to a section's own, behind the first, which picks one of them.
 void add_choices(Keys& section, Picked& picked, const std::vector<Choice>& choices);
 
 }  // namespace lockstep::keys

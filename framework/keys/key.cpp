@@ -125,6 +125,11 @@ Value list_of(const std::string& items, List& variable, const Rule<T>& rule,
 
 }  // namespace
 
+Rule<std::string> of_length(const std::string& what, std::size_t most) {
+  return {str(what, " of 1 to ", most, " bytes"),
+          [most](const std::string& text) { return !text.empty() && text.size() <= most; }};
+}
+
 Value flag(bool& variable) {
   const auto read = [&variable](const YamlNode& node, const Report& report) {
     if (is_plain(node) && YAML::convert<bool>::decode(YAML::Node(node.text), variable)) return;
@@ -144,32 +149,45 @@ template Value number(std::uint64_t&, const Rule<std::uint64_t>&);
 
 namespace {
 
+// `word` stands for no value.
 template <typename T>
-Value optional_number(const char* kind, std::optional<T>& variable, const Rule<T>& rule) {
-  const auto read = [&variable, rule](const YamlNode& node, const Report& report) {
-    if (node.kind == YamlNode::Kind::null) return variable.reset();
+Value optional_number(std::optional<T>& variable, const Rule<T>& rule, const std::string& word,
+                      const std::function<bool(const YamlNode&)>& is_word) {
+  const auto read = [&variable, rule, is_word](const YamlNode& node, const Report& report) {
+    if (is_word(node)) return variable.reset();
     if (const auto value = obeying(rule, node, report)) variable = value;
   };
-  return {str(kind, rule.text, ", or null"), read,
-          [&variable] { return variable ? yaml_text(*variable) : "null"; }};
+  return {str(std::is_same_v<T, double> ? "a number, " : "an integer, ", rule.text, ", or ", word),
+          read, [&variable, word] { return variable ? yaml_text(*variable) : word; }};
+}
+
+template <typename T>
+Value or_null(std::optional<T>& variable, const Rule<T>& rule) {
+  return optional_number(variable, rule, "null",
+                         [](const YamlNode& node) { return node.kind == YamlNode::Kind::null; });
+}
+
+template <typename T>
+Value or_auto(std::optional<T>& variable, const Rule<T>& rule) {
+  return optional_number(variable, rule, "auto", [](const YamlNode& node) {
+    return is_plain(node) && node.text == "auto";
+  });
 }
 
 }  // namespace
 
 Value number_or_null(std::optional<double>& variable, const Rule<double>& rule) {
-  return optional_number("a number, ", variable, rule);
+  return or_null(variable, rule);
 }
 Value number_or_null(std::optional<std::int64_t>& variable, const Rule<std::int64_t>& rule) {
-  return optional_number("an integer, ", variable, rule);
+  return or_null(variable, rule);
 }
 
 Value number_or_auto(std::optional<double>& variable, const Rule<double>& rule) {
-  const auto read = [&variable, rule](const YamlNode& node, const Report& report) {
-    if (is_plain(node) && node.text == "auto") return variable.reset();
-    if (const auto value = obeying(rule, node, report)) variable = value;
-  };
-  return {str("a number, ", rule.text, ", or auto"), read,
-          [&variable] { return variable ? yaml_text(*variable) : "auto"; }};
+  return or_auto(variable, rule);
+}
+Value number_or_auto(std::optional<std::int64_t>& variable, const Rule<std::int64_t>& rule) {
+  return or_auto(variable, rule);
 }
 
 Value seconds(std::chrono::milliseconds& variable, const Rule<double>& rule) {

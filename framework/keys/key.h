@@ -38,6 +38,9 @@ template <typename T>
           [low, high](const T& value) { return low <= value && value <= high; }};
 }
 
+/// Text of 1 to `most` bytes, which is `what`: "a file's path".
+[[nodiscard]] Rule<std::string> of_length(const std::string& what, std::size_t most);
+
 struct Key;
 using Keys = std::vector<Key>;
 
@@ -64,6 +67,8 @@ template <typename T>
 [[nodiscard]] Value number_or_null(std::optional<double>& variable, const Rule<double>& rule);
 /// "auto" for no value.
 [[nodiscard]] Value number_or_auto(std::optional<double>& variable, const Rule<double>& rule);
+[[nodiscard]] Value number_or_auto(std::optional<std::int64_t>& variable,
+                                   const Rule<std::int64_t>& rule);
 /// Seconds. The variable keeps the nearest milliseconds.
 [[nodiscard]] Value seconds(std::chrono::milliseconds& variable, const Rule<double>& rule);
 [[nodiscard]] Value number_or_null(std::optional<std::int64_t>& variable,

@@ -40,8 +40,8 @@ ClassBatch class_batch(std::string_view user, const at::Tensor& outputs,
            "of shape (samples, …), both on the CPU",
            outputs, targets);
   }
-  const std::int64_t classes = scores.size(-1);
-  return {scores.reshape({targets.numel(), classes}), targets.reshape({-1}).contiguous()};
+  if (scores.dim() == 2) return {scores, targets.contiguous()};  // spares a node of the graph
+  return {scores.reshape({targets.numel(), scores.size(-1)}), targets.reshape({-1}).contiguous()};
 }
 
 void check_class_targets(std::string_view user, const at::Tensor& targets) {

@@ -4,10 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include <ATen/TensorOperators.h>
 #include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/log_softmax.h>
-#include <ATen/ops/nll_loss.h>
 #include <ATen/ops/tensor.h>
 
 #include "framework/base/errors.h"
@@ -58,10 +55,8 @@ class CrossEntropy : public Loss {
     if (weight == 0) return batch.scores.narrow(0, 0, 0).sum();  // LibTorch's mean is 0/0 here
     const at::Tensor class_weights =
         is_plain() ? at::Tensor() : class_weights_.to(batch.scores.scalar_type());
-    return options_.label_smoothing > 0
-               ? smoothed_sum(batch, class_weights) / weight
-               : at::cross_entropy_loss(batch.scores, batch.targets, class_weights,
-                                        at::Reduction::Mean, ignored());
+    return at::cross_entropy_loss(batch.scores, batch.targets, class_weights, at::Reduction::Mean,
+                                  ignored(), options_.label_smoothing);
   }
 
   double weight(const at::Tensor& targets) const override {
@@ -89,18 +84,6 @@ class CrossEntropy : public Loss {
     };
     objectives::for_each_counted(kName, targets, classes, options_.ignore_index, add);
     return sum;
-  }
-
-  // LibTorch's own smoothing divides by other weights in some versions.
-  at::Tensor smoothed_sum(const ClassBatch& batch, const at::Tensor& class_weights) const {
-    const at::Tensor log_likelihoods = at::log_softmax(batch.scores, 1);  // (rows, classes)
-    const at::Tensor of_targets =
-        at::nll_loss(log_likelihoods, batch.targets, class_weights, at::Reduction::Sum, ignored());
-    const at::Tensor of_classes =
-        is_plain() ? log_likelihoods.sum(1) : log_likelihoods.mv(class_weights);  // (rows)
-    const at::Tensor of_counted = of_classes.masked_fill(batch.targets == ignored(), 0).sum();
-    const double share = options_.label_smoothing / static_cast<double>(batch.classes());
-    return of_targets * (1 - options_.label_smoothing) - of_counted * share;
   }
 
   CrossEntropyOptions options_;

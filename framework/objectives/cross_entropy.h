@@ -15,8 +15,8 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;
   /// What a target of each class weighs, 0 or from 1e-30 to 1e30; empty: all 1.
   std::vector<double> class_weights = {};
-  /// A target that does not count, whatever its outputs are. Without one, and without class
-  /// weights, the loss is weighted by samples (see Loss), which spares a message a step.
+  /// A target that does not count. Without one (std::nullopt), and without class weights, the loss
+  /// is weighted by samples (see Loss), which spares a message a step.
   std::optional<std::int64_t> ignore_index = -100;
 
   bool operator==(const CrossEntropyOptions&) const = default;

@@ -45,7 +45,8 @@ class Metric {
 ///
 ///   accuracy             the part of the targets whose class has the largest output
 ///   top_K                … one of the K largest outputs: top_5; K may not exceed the classes
-///   loss                 the loss itself, in training's weights
+///   loss                 the loss itself, in training's weights; of float32 outputs each batch's
+///                        mean is rounded to float32, as training has it
 ///   perplexity           exp of the mean cross entropy, without smoothing and class weights
 ///   bits_per_byte        the mean cross entropy in bits, for models of which a target is a byte
 ///   r2                   R², the coefficient of determination, mean over the outputs

@@ -43,7 +43,7 @@ class R2 : public Metric {
       const double samples = cells[3][output];
       const double squares = cells[1][output];
       const double variation = squares - cells[0][output] * cells[0][output] / samples;
-      if (samples < 2 || variation <= kLeastVariance * squares) {
+      if (variation <= kLeastVariance * squares) {
         return std::numeric_limits<double>::quiet_NaN();
       }
       total += 1 - cells[2][output] / variation;

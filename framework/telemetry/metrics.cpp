@@ -161,6 +161,7 @@ std::string result_json(const RunResult& result) {
   json["zero_stage"] = result.zero_stage;
   json["loss"] = result.loss;
   json["eval"] = result.eval;
+  if (!result.validation.empty()) json["validation"] = result.validation;
   if (!result.parameters.empty()) json["parameters"] = parameters_json(result.parameters);
   json["parameters_sha256"] = result.parameters_sha256;
   if (!result.buffers_sha256.empty()) json["buffers_sha256"] = result.buffers_sha256;

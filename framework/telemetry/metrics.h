@@ -67,7 +67,8 @@ struct RunResult {
   std::int64_t replicas = 1;
   std::int64_t zero_stage = 0;
   double loss = 0.0;
-  std::map<std::string, double> eval{};
+  std::map<std::string, double> eval{};            // of the test set
+  std::map<std::string, double> validation{};      // of the validation set, if there is one
   std::map<std::string, at::Tensor> parameters{};  // by name; of a model with few, or none
   std::string parameters_sha256{};
   std::string buffers_sha256{};  // of a model without buffers: empty
@@ -84,10 +85,10 @@ struct RunResult {
   std::vector<std::string> waived{};   // why the bits may differ from an uninterrupted run's
 };
 
-/// The text of result.json: the fields in the order of RunResult. `skipped_steps`, `parameters`,
-/// `buffers_sha256`, `hosts` (of one), `restarts`, `changes` and `waived` are left out if empty. A
-/// tensor of one element is a number, others are nested lists. Numbers of float32 and narrower are
-/// written as by shortest_decimal(); numbers that are not finite are null.
+/// The text of result.json: the fields in the order of RunResult. `skipped_steps`, `validation`,
+/// `parameters`, `buffers_sha256`, `hosts` (of one), `restarts`, `changes` and `waived` are left
+/// out if empty. A tensor of one element is a number, others are nested lists. Numbers of float32
+/// and narrower are written as by shortest_decimal(); numbers that are not finite are null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 
 /// Writes result.json into a run's folder, atomically. Throws Error where it can't be written.

@@ -17,6 +17,7 @@
 #include "framework/storage/safetensors.h"
 #include "framework/training/zero.h"
 #include "models/gpt.h"
+#include "models/mlp.h"
 #include "models/model.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
@@ -79,11 +80,11 @@ std::string refusal(const std::string& file, torch::nn::Module& module) {
 
 TEST_CASE("a program loads weights in three lines, and its model's output is the same") {
   const testing::TemporaryFolder folder;
-  const ModelOptions options{.name = "mlp", .hidden = {7, 3}};
-  const auto trained = make_model(options, 5, 4, 1);
+  const keys::Picked options = keys::Picked("mlp", MlpOptions{.hidden = {7, 3}});
+  const auto trained = make_model(options, value_sample({5}, 4), 1);
   const std::string file = write(folder, "model.safetensors", tensors_of(*trained));
 
-  const auto model = make_model(options, 5, 4, 2);
+  const auto model = make_model(options, value_sample({5}, 4), 2);
   load_safetensors(file, *model);
   const at::Tensor inputs = at::arange(10, at::kFloat).view({2, 5});
   CHECK(model->forward(inputs).equal(trained->forward(inputs)));

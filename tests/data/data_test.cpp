@@ -1,38 +1,133 @@
 #include "framework/data/data.h"
 
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"
+#include "tests/support/message_of.h"
 
-using lockstep::data_names;
-using lockstep::load_data;
-using lockstep::Task;
+namespace lockstep {
+namespace {
+
+using testing::message_of;
+
+DataSets load(const std::string& name, const DataContext& context = {}) {
+  return load_data(keys::Picked(name), context);
+}
+
+// The x of each sample of a part of the pmean example: its number in the whole.
+std::vector<float> numbers_of(const Dataset& data) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(data.size()));
+  std::iota(all.begin(), all.end(), 0);
+  const at::Tensor inputs = data.batch(all).inputs;
+  return {inputs.data_ptr<float>(), inputs.data_ptr<float>() + inputs.numel()};
+}
+
+// Gives what its type does not say.
+class Liar final : public Dataset {
+ public:
+  Liar(Batch made, SampleType type) : made_(std::move(made)), type_(std::move(type)) {}
+  std::int64_t size() const override { return 2; }
+  SampleType type() const override { return type_; }
+
+ private:
+  Batch gather(std::span<const std::int64_t> /*indices*/, std::int64_t /*epoch*/) const override {
+    return made_;
+  }
+  Batch made_;
+  SampleType type_;
+};
+
+}  // namespace
 
 TEST_CASE("load_data knows its sets by name") {
-  CHECK(data_names() == std::vector<std::string>{"fashion_mnist", "pmean_example"});
+  const auto names = data_registry().names();
+  CHECK(std::ranges::count(names, "fashion_mnist") == 1);
+  CHECK(std::ranges::count(names, "pmean_example") == 1);
 
-  const auto example = load_data({}, 3);
+  const auto example = load("pmean_example", {.replicas = 3});
   CHECK(example.train->size() == 12);
-  CHECK(example.train->task() == Task::regression);
+  CHECK(example.train->type() == value_sample({1}, 1));
+  CHECK(example.validation == nullptr);
   CHECK(example.test == nullptr);
 
-  const auto fashion = load_data({.name = "fashion_mnist"}, 3);
+  const auto fashion = load("fashion_mnist");
   CHECK(fashion.train->size() == 60000);
   CHECK(fashion.test->size() == 10000);
-  CHECK(fashion.test->task() == Task::classification);
+  CHECK(fashion.test->type() == class_sample({1, 28, 28}, 10));
 }
 
 TEST_CASE("load_data names what it does not know") {
-  CHECK_THROWS_AS(load_data({.name = "fashion-mnist"}, 1), lockstep::ValueError);
-  CHECK_THROWS_WITH(load_data({.name = "fashion-mnist"}, 1),
-                    "load_data: there is no data set 'fashion-mnist' (did you mean "
-                    "'fashion_mnist'?); there are fashion_mnist, pmean_example");
-  CHECK_THROWS_WITH(load_data({.name = "imagenet"}, 1),
-                    "load_data: there is no data set 'imagenet'; there are fashion_mnist, "
-                    "pmean_example");
-  CHECK_THROWS_WITH(load_data({}, 0), "load_data: replicas is 0, but must be at least 1");
-  CHECK_THROWS_AS(load_data({.name = "fashion_mnist", .root = "/no/such/folder"}, 1),
-                  lockstep::DataError);
+  CHECK_THAT(
+      message_of<ValueError>([] { (void)load("fashion-mnist"); }),
+      ContainsSubstring(
+          "there is no data set 'fashion-mnist' (did you mean 'fashion_mnist'?); there are "));
+  CHECK(message_of<ValueError>([] { (void)load("pmean_example", {.replicas = 0}); }) ==
+        "load_data: replicas is 0, but must be at least 1");
+  CHECK(message_of<ValueError>([] { (void)load("pmean_example", {.validation = 1}); }) ==
+        "load_data: validation is 1, but must be at least 0 and less than 1");
 }
+
+TEST_CASE("a validation set is a part of the training set that the seed chooses") {
+  const auto split = [](std::uint64_t seed, double part) {
+    return load("pmean_example", {.replicas = 5, .seed = seed, .validation = part});
+  };
+  const DataSets sets = split(1, 0.25);
+  CHECK(sets.train->size() == 15);
+  CHECK(sets.validation->size() == 5);
+  const auto trained = numbers_of(*sets.train), validated = numbers_of(*sets.validation);
+  std::set<float> all(trained.begin(), trained.end());
+  all.insert(validated.begin(), validated.end());
+  CHECK(all.size() == 20);
+  CHECK(std::ranges::is_sorted(trained));
+  CHECK(numbers_of(*split(1, 0.25).validation) == validated);
+  CHECK(numbers_of(*split(2, 0.25).validation) != validated);
+  for (const auto& [part, count] : {std::pair{"0.01", 0}, {"0.99", 20}}) {
+    INFO(part);
+    CHECK_THAT(message_of<ValueError>([&] { (void)split(1, std::stod(part)); }),
+               ContainsSubstring(str("data.validation: of 20 training samples ", part, " would be ",
+                                     count, ", and both sides need one at least")));
+  }
+}
+
+TEST_CASE("a batch that is not of the data set's type is refused, with both") {
+  const std::vector<std::int64_t> two{0, 1};
+  const auto says = [&](const Batch& made, const SampleType& type, const std::string& words) {
+    CHECK(message_of<ValueError>([&] { (void)Liar(made, type).batch(two); }) == words);
+  };
+  const at::Tensor classes = at::zeros({2}, at::kLong);
+  says({at::zeros({2, 4}), classes}, class_sample({3}, 5),
+       "dataset: inputs must be Float (2, 3), as its type says, not Float (2, 4)");
+  says({at::zeros({2, 3}), classes.to(at::kInt)}, class_sample({3}, 5),
+       "dataset: targets must be Long (2), as its type says, not Int (2)");
+  says({at::zeros({2, 3}), {}}, class_sample({3}, 5),
+       "dataset: targets must be Long (2), as its type says, not undefined");
+  CHECK_NOTHROW(Liar({at::zeros({2, 3}), classes}, class_sample({3}, 5)).batch(two));
+}
+
+TEST_CASE("the type of samples says what a model gives") {
+  CHECK(value_sample({2, 3}, 4).outputs() == 4);
+  CHECK(value_sample({2, 3}, 4).input.values() == 6);
+  CHECK(class_sample({2, 3}, 10).outputs() == 10);
+  CHECK(token_sample(8, 256).outputs() == 256);
+  CHECK(token_sample(8, 256).target == TensorType{at::kLong, {8}});
+}
+
+TEST_CASE("a part of a data set needs samples that are there") {
+  const auto whole = load("pmean_example", {.replicas = 1}).train;
+  CHECK(numbers_of(Subset(whole, {3, 1})) == std::vector<float>{3, 1});
+  CHECK_THROWS_WITH(Subset(whole, {}), "a part of a data set needs at least one sample");
+  CHECK_THROWS_WITH(Subset(whole, {0, 4}),
+                    "a part of a data set of 4 samples has the samples 0 ... 4");
+}
+
+}  // namespace lockstep

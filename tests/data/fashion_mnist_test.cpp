@@ -21,7 +21,6 @@ using lockstep::DataError;
 using lockstep::FashionMnist;
 using lockstep::Key;
 using lockstep::kFashionMnistRoot;
-using lockstep::Task;
 using lockstep::testing::gzip;
 using lockstep::testing::idx_header;
 using lockstep::testing::message_of;
@@ -92,9 +91,7 @@ Totals totals(const FashionMnist& set) {
 TEST_CASE("Debian's Fashion-MNIST has its known sizes, labels and sums") {
   CHECK(real_train().size() == 60000);
   CHECK(real_test().size() == 10000);
-  CHECK(real_train().features() == 784);
-  CHECK(real_train().outputs() == 10);
-  CHECK(real_train().task() == Task::classification);
+  CHECK(real_train().type() == lockstep::class_sample({1, 28, 28}, 10));
 
   const std::vector<std::int64_t> first{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
   CHECK(labels_of(real_train().batch(first).targets) ==
@@ -114,7 +111,7 @@ TEST_CASE("a batch of Fashion-MNIST holds the normalized rows asked for, in thei
   const std::vector<std::int64_t> indices{59999, 0, 0, 31415};
   const auto batch = real_train().batch(indices);
   CHECK(batch.inputs.scalar_type() == at::kFloat);
-  CHECK(batch.inputs.sizes().vec() == std::vector<std::int64_t>{4, 784});
+  CHECK(batch.inputs.sizes().vec() == std::vector<std::int64_t>{4, 1, 28, 28});
   CHECK(batch.targets.scalar_type() == at::kLong);
   CHECK(batch.targets.sizes().vec() == std::vector<std::int64_t>{4});
   for (std::int64_t row = 0; row < 4; ++row) {
@@ -163,7 +160,7 @@ TEST_CASE("a batch belongs to its caller") {
 
 TEST_CASE("an empty batch has rows of the right kind, none of them") {
   const auto batch = real_test().batch({});
-  CHECK(batch.inputs.sizes().vec() == std::vector<std::int64_t>{0, 784});
+  CHECK(batch.inputs.sizes().vec() == std::vector<std::int64_t>{0, 1, 28, 28});
   CHECK(batch.inputs.scalar_type() == at::kFloat);
   CHECK(batch.targets.sizes().vec() == std::vector<std::int64_t>{0});
   CHECK(batch.targets.scalar_type() == at::kLong);

@@ -9,12 +9,11 @@
 #include "tests/catch.h"
 
 using lockstep::Sampler;
-using lockstep::Task;
 
 namespace {
 
 std::shared_ptr<const lockstep::Dataset> pmean_example(std::int64_t replicas) {
-  return lockstep::load_data({.name = "pmean_example"}, replicas).train;
+  return lockstep::load_data(lockstep::keys::Picked("pmean_example"), {.replicas = replicas}).train;
 }
 
 std::vector<float> floats_of(const at::Tensor& tensor) {
@@ -27,9 +26,7 @@ std::vector<float> floats_of(const at::Tensor& tensor) {
 TEST_CASE("the pmean example's samples are x and 2x + 0.5") {
   const auto set = pmean_example(2);
   CHECK(set->size() == 8);
-  CHECK(set->features() == 1);
-  CHECK(set->outputs() == 1);
-  CHECK(set->task() == Task::regression);
+  CHECK(set->type() == lockstep::value_sample({1}, 1));
   std::vector<std::int64_t> all(8);
   std::iota(all.begin(), all.end(), 0);
   const auto batch = set->batch(all);

@@ -1,5 +1,6 @@
 #include "models/model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -12,12 +13,13 @@
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "models/layers.h"
+#include "models/mlp.h"
 #include "tests/catch.h"
 
 namespace lockstep {
 namespace {
 
-const ModelOptions kMlp{.name = "mlp", .hidden = {7, 3}};
+const keys::Picked kMlp = keys::Picked("mlp", MlpOptions{.hidden = {7, 3}});
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() &&
@@ -40,7 +42,7 @@ std::vector<std::string> names(const Model& model) {
 }
 
 TEST_CASE("linear starts at w = 1 and b = 0 and computes inputs times w plus b", "[models]") {
-  const auto model = make_model({}, 3, 2, 0);
+  const auto model = make_model(keys::Picked("linear"), value_sample({3}, 2), 0);
   CHECK(names(*model) == std::vector<std::string>{"w", "b"});
   const auto parameters = parameter_map(*model);
   CHECK(same_bits(parameters.at("w"), at::ones({2, 3}, at::kFloat)));
@@ -59,7 +61,7 @@ TEST_CASE("linear starts at w = 1 and b = 0 and computes inputs times w plus b",
 
 TEST_CASE("linear takes one step of the pmean example", "[models]") {
   // Replica 0 of 1: xs = 0 1 2 3, ys = 2x + 0.5, one step at 0.01: w 1.085, b 0.04.
-  const auto model = make_model({}, 1, 1, 0);
+  const auto model = make_model(keys::Picked("linear"), value_sample({1}, 1), 0);
   const at::Tensor xs = at::arange(4, at::kFloat).view({4, 1});
   const at::Tensor ys = xs * 2 + 0.5;
   (model->forward(xs) - ys).square().mean().backward();
@@ -69,7 +71,7 @@ TEST_CASE("linear takes one step of the pmean example", "[models]") {
 }
 
 TEST_CASE("mlp names, sizes and bounds its parameters as layers", "[models]") {
-  const auto model = make_model(kMlp, 5, 2, 11);
+  const auto model = make_model(kMlp, value_sample({5}, 2), 11);
   CHECK(names(*model) ==
         std::vector<std::string>{"0.weight", "0.bias", "1.weight", "1.bias", "2.weight", "2.bias"});
   const auto parameters = parameter_map(*model);
@@ -90,12 +92,14 @@ TEST_CASE("mlp names, sizes and bounds its parameters as layers", "[models]") {
 }
 
 TEST_CASE("mlp without hidden layers is one layer", "[models]") {
-  const auto model = make_model({.name = "mlp", .hidden = {}}, 5, 2, 11);
+  const auto model =
+      make_model(keys::Picked("mlp", MlpOptions{.hidden = {}}), value_sample({5}, 2), 11);
   CHECK(names(*model) == std::vector<std::string>{"0.weight", "0.bias"});
 }
 
 TEST_CASE("mlp's start is uniform as torch::nn::Linear's is", "[models]") {
-  const auto model = make_model({.name = "mlp", .hidden = {}}, 400, 500, 5);
+  const auto model =
+      make_model(keys::Picked("mlp", MlpOptions{.hidden = {}}), value_sample({400}, 500), 5);
   const at::Tensor weight = parameter_map(*model).at("0.weight").detach().to(at::kDouble);
   const double bound = 1 / std::sqrt(400.0);
   // Of 200,000 uniform values: the mean is off by bound / sqrt(3 · 200,000) typically, the variance
@@ -107,7 +111,8 @@ TEST_CASE("mlp's start is uniform as torch::nn::Linear's is", "[models]") {
 }
 
 TEST_CASE("mlp computes ReLU between its layers and none after the last", "[models]") {
-  const auto model = make_model({.name = "mlp", .hidden = {2}}, 2, 1, 0);
+  const auto model =
+      make_model(keys::Picked("mlp", MlpOptions{.hidden = {2}}), value_sample({2}, 1), 0);
   const auto parameters = parameter_map(*model);
   {
     const at::NoGradGuard no_grad;
@@ -123,11 +128,12 @@ TEST_CASE("mlp computes ReLU between its layers and none after the last", "[mode
 }
 
 TEST_CASE("a parameter's start depends on the seed, its name and its shape alone", "[models]") {
-  const auto start = parameter_map(*make_model(kMlp, 5, 2, 3));
-  CHECK(same_bits(start, parameter_map(*make_model(kMlp, 5, 2, 3))));
-  const auto deeper = parameter_map(*make_model({.name = "mlp", .hidden = {7, 3, 4}}, 5, 2, 3));
+  const auto start = parameter_map(*make_model(kMlp, value_sample({5}, 2), 3));
+  CHECK(same_bits(start, parameter_map(*make_model(kMlp, value_sample({5}, 2), 3))));
+  const auto deeper = parameter_map(
+      *make_model(keys::Picked("mlp", MlpOptions{.hidden = {7, 3, 4}}), value_sample({5}, 2), 3));
   CHECK(same_bits(start.at("1.weight"), deeper.at("1.weight")));
-  const auto reseeded = parameter_map(*make_model(kMlp, 5, 2, 4));
+  const auto reseeded = parameter_map(*make_model(kMlp, value_sample({5}, 2), 4));
   CHECK_FALSE(same_bits(start.at("1.weight"), reseeded.at("1.weight")));
   CHECK_FALSE(same_bits(uniform({6}, 1.0, Key(3).fold("0.bias")),
                         uniform({6}, 1.0, Key(3).fold("1.bias"))));
@@ -135,15 +141,17 @@ TEST_CASE("a parameter's start depends on the seed, its name and its shape alone
 
 TEST_CASE("a deferred model makes each parameter alone, with the bits of one made whole",
           "[models]") {
-  const ModelOptions cnn{.name = "cnn", .channels = {3, 4}, .dense = {5}};
-  for (const ModelOptions& options : {ModelOptions{}, kMlp, cnn}) {
+  const keys::Picked cnn = keys::Picked("cnn", CnnOptions{.channels = {3, 4}, .dense = {5}});
+  for (const auto& [options, sample] : {std::pair{keys::Picked("linear"), value_sample({16}, 2)},
+                                        {kMlp, value_sample({16}, 2)},
+                                        {cnn, class_sample({1, 4, 4}, 2)}}) {
     INFO(options.name);
-    const auto whole = parameter_map(*make_model(options, 16, 2, 3));
+    const auto whole = parameter_map(*make_model(options, sample, 3));
     std::shared_ptr<Model> deferred;
     {
       const DeferredValues scope;
-      deferred = make_model(options, 16, 2, 3);
-      const auto other = make_model(options, 16, 2, 4);  // not mixed up with it
+      deferred = make_model(options, sample, 3);
+      const auto other = make_model(options, sample, 4);  // not mixed up with it
       CHECK(parameter_map(*other).size() == whole.size());
     }
     for (const auto& [name, parameter] : parameter_map(*deferred)) {
@@ -154,26 +162,28 @@ TEST_CASE("a deferred model makes each parameter alone, with the bits of one mad
     CHECK_THROWS_WITH(deferred->initial_value("weights"),
                       ContainsSubstring("has no deferred parameter 'weights'"));
   }
-  CHECK_THROWS_AS(make_model(kMlp, 5, 2, 0)->initial_value("0.weight"), ValueError);
+  CHECK_THROWS_AS(make_model(kMlp, value_sample({5}, 2), 0)->initial_value("0.weight"), ValueError);
 }
 
 TEST_CASE("making a model leaves LibTorch's process-wide generator alone", "[models]") {
   const auto state = [] { return at::detail::getDefaultCPUGenerator().get_state(); };
   const at::Tensor before = state();
-  const auto model = make_model({.name = "mlp", .hidden = {64}}, 32, 10, 0);
+  const auto model =
+      make_model(keys::Picked("mlp", MlpOptions{.hidden = {64}}), value_sample({32}, 10), 0);
   CHECK(same_bits(before, state()));
   at::rand({1});
   CHECK_FALSE(same_bits(before, state()));  // the comparison does see a draw
 }
 
 TEST_CASE("threads that make a model at once get the same bits", "[models]") {
-  const ModelOptions options{.name = "mlp", .hidden = {64, 64}};
-  const auto expected = parameter_map(*make_model(options, 32, 10, 9));
+  const keys::Picked options = keys::Picked("mlp", MlpOptions{.hidden = {64, 64}});
+  const auto expected = parameter_map(*make_model(options, value_sample({32}, 10), 9));
   std::vector<std::map<std::string, at::Tensor>> made(4);
   std::vector<std::thread> threads;
   for (auto& result : made) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 20; ++i) result = parameter_map(*make_model(options, 32, 10, 9));
+      for (int i = 0; i < 20; ++i)
+        result = parameter_map(*make_model(options, value_sample({32}, 10), 9));
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -181,23 +191,25 @@ TEST_CASE("threads that make a model at once get the same bits", "[models]") {
 }
 
 TEST_CASE("make_model says what is wrong with its arguments", "[models]") {
-  CHECK(model_names() == std::vector<std::string>{"linear", "mlp", "cnn"});
-  CHECK_THROWS_WITH(make_model({.name = "lineer"}, 1, 1, 0),
+  const auto names = model_registry().names();
+  for (const std::string name : {"linear", "mlp", "cnn", "gpt"}) {
+    CHECK(std::ranges::count(names, name) == 1);
+  }
+  CHECK_THROWS_WITH(make_model(keys::Picked("lineer"), value_sample({1}, 1), 0),
                     ContainsSubstring("'lineer' (did you mean 'linear'?)") &&
                         ContainsSubstring("linear, mlp, cnn"));
-  CHECK_THROWS_AS(make_model({.name = "lineer"}, 1, 1, 0), ValueError);
-  CHECK_THROWS_WITH(make_model(kMlp, 0, 1, 0),
-                    ContainsSubstring("features") && ContainsSubstring("at least 1, not 0"));
-  CHECK_THROWS_WITH(make_model(kMlp, 1, -2, 0),
+  CHECK_THROWS_AS(make_model(keys::Picked("lineer"), value_sample({1}, 1), 0), ValueError);
+  CHECK_THROWS_WITH(make_model(kMlp, value_sample({0}, 1), 0),
+                    ContainsSubstring("model mlp: inputs (0) have a size below 1"));
+  CHECK_THROWS_WITH(make_model(kMlp, value_sample({1}, -2), 0),
                     ContainsSubstring("outputs") && ContainsSubstring("at least 1, not -2"));
-  CHECK_THROWS_WITH(make_model({.name = "mlp", .hidden = {4, 0}}, 1, 1, 0),
-                    ContainsSubstring("hidden widths must be at least 1, not [4, 0]"));
-  CHECK_THROWS_WITH(make_model({.name = "linear", .hidden = {4}}, 1, 1, 0),
-                    ContainsSubstring("linear has no hidden layers, but hidden is [4]"));
+  CHECK_THROWS_WITH(
+      make_model(keys::Picked("mlp", MlpOptions{.hidden = {4, 0}}), value_sample({1}, 1), 0),
+      ContainsSubstring("hidden must be at least 1, not [4, 0]"));
 }
 
 TEST_CASE("buffers are those that there are", "[models]") {
-  const auto model = make_model({}, 3, 2, 0);
+  const auto model = make_model(keys::Picked("linear"), value_sample({3}, 2), 0);
   CHECK(buffer_map(*model).empty());
   model->register_buffer("mask", at::zeros({2}));
   model->register_buffer("none", at::Tensor());
@@ -207,12 +219,16 @@ TEST_CASE("buffers are those that there are", "[models]") {
 }
 
 TEST_CASE("a model says which inputs it takes", "[models]") {
-  const auto linear = make_model({}, 3, 2, 0);
-  CHECK_THROWS_WITH(linear->forward(at::zeros({5, 4})),
-                    ContainsSubstring("linear: inputs must be (samples, 3), not (5, 4)"));
-  const auto mlp = make_model(kMlp, 3, 2, 0);
-  CHECK_THROWS_WITH(mlp->forward(at::zeros({3})),
-                    ContainsSubstring("mlp: inputs must be (samples, 3), not (3)"));
+  const auto linear = make_model(keys::Picked("linear"), value_sample({3}, 2), 0);
+  CHECK_THROWS_WITH(
+      linear->forward(at::zeros({5, 4})),
+      ContainsSubstring(
+          "linear: inputs must be floating, (samples, 3) or of as many values, not Float (5, 4)"));
+  const auto mlp = make_model(kMlp, value_sample({3}, 2), 0);
+  CHECK_THROWS_WITH(
+      mlp->forward(at::zeros({3})),
+      ContainsSubstring(
+          "mlp: inputs must be floating, (samples, 3) or of as many values, not Float (3)"));
 }
 
 }  // namespace

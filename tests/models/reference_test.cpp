@@ -14,10 +14,11 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/random.h"
+#include "framework/objectives/cross_entropy.h"
+#include "framework/objectives/mean_squared_error.h"
 #include "models/cnn.h"
 #include "models/gpt.h"
 #include "models/linear.h"
-#include "models/loss.h"
 #include "models/mlp.h"
 #include "models/model.h"
 #include "tests/catch.h"
@@ -102,7 +103,7 @@ void check_summaries(const std::map<std::string, at::Tensor>& tensors,
 struct ReferenceModel {
   std::string name;
   std::shared_ptr<Model> model;
-  Task task = Task::classification;
+  std::shared_ptr<const Loss> loss = make_cross_entropy();
   at::Tensor inputs;
   at::Tensor targets;
 };
@@ -122,25 +123,24 @@ ReferenceModel language_model(const std::string& name, std::int64_t positions, s
           .targets = integers("targets", {3, positions}, 29)};
 }
 
-ModelOptions cnn_options() {
-  return {.name = "cnn", .channels = {4, 6}, .dense = {10}};
+std::shared_ptr<Model> cnn(const std::vector<std::int64_t>& image) {
+  return make_model(keys::Picked("cnn", CnnOptions{.channels = {4, 6}, .dense = {10}}),
+                    class_sample(image, 5), 0);
 }
 
 std::vector<ReferenceModel> reference_models() {
   return {
       {.name = "linear",
        .model = std::make_shared<Linear>(5, 3),
-       .task = Task::regression,
+       .loss = make_mean_squared_error(),
        .inputs = values("inputs", {7, 5}),
        .targets = values("targets", {7, 3})},
       {.name = "mlp",
        .model = std::make_shared<Mlp>(20, std::vector<std::int64_t>{16, 12}, 5, Key(0)),
        .inputs = values("inputs", {9, 20}),
        .targets = integers("targets", {9}, 5)},
-      image_classifier("cnn, one channel", make_cnn(cnn_options(), 1, 12, 12, 5, Key(0)),
-                       {6, 1, 12, 12}),
-      image_classifier("cnn, three channels", make_cnn(cnn_options(), 3, 9, 14, 5, Key(0)),
-                       {6, 3, 9, 14}),
+      image_classifier("cnn, one channel", cnn({1, 12, 12}), {6, 1, 12, 12}),
+      image_classifier("cnn, three channels", cnn({3, 9, 14}), {6, 3, 9, 14}),
       language_model("gpt", 12, 4),
       language_model("gpt, one head, short", 7, 1),
   };
@@ -153,10 +153,7 @@ void check_model(const ReferenceModel& each, const nlohmann::json& expected, at:
   };
   const at::Tensor outputs = each.model->forward(typed(each.inputs));
   check_summary(outputs, expected.at("outputs"), tolerance);
-  // Of a language model each position is a sample.
-  const at::Tensor value = each.task == Task::regression
-                               ? loss(each.task, outputs, typed(each.targets))
-                               : loss(each.task, outputs.flatten(0, -2), each.targets.flatten());
+  const at::Tensor value = each.loss->mean(outputs, typed(each.targets));
   CHECK(value.item<double>() == Approx(expected.at("loss").get<double>()).epsilon(tolerance));
   value.backward();
   std::map<std::string, at::Tensor> gradients;

@@ -1,6 +1,7 @@
 #include "framework/objectives/mean_squared_error.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include "framework/base/errors.h"
 #include "framework/tree/grad.h"

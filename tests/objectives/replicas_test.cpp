@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"

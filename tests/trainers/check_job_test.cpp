@@ -7,6 +7,7 @@
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 #include "tests/trainers/parsed_config.h"
+#include "trainers/config_options.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -14,7 +15,7 @@ using namespace lockstep::testing;
 namespace {
 
 std::string message_of_job(const Config& config) {
-  const DataSets data = load_data(config.data, config.launch.replicas);
+  const DataSets data = load_data(config.data, data_context(config));
   return message_of<ValueError>([&] { check_job(config, data); });
 }
 

@@ -9,6 +9,8 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "models/cnn.h"
+#include "models/mlp.h"
 #include "tests/catch.h"
 #include "tests/trainers/parsed_config.h"
 #include "trainers/config.h"
@@ -72,16 +74,16 @@ TEST_CASE("the committed configs load") {
   const Config linear = load_config(committed("pmean_linear.yaml"));
   CHECK(linear.model.name == "linear");
   CHECK(linear.data.name == "pmean_example");
-  CHECK(linear.batch_size == 4);
-  CHECK_FALSE(linear.shuffle);
+  CHECK(linear.data_use.batch_size == 4);
+  CHECK_FALSE(linear.data_use.shuffle);
   CHECK(linear.zero.optimizer == OptimizerOptions{});
   CHECK(linear.launch.replicas == 4);
   CHECK(linear.trainer.steps == 1);
 
   const Config mlp = load_config(committed("fashion_mnist_mlp.yaml"));
-  CHECK(mlp.model.hidden == std::vector<std::int64_t>{1024, 1024});
+  CHECK(mlp.model.options<MlpOptions>().hidden == std::vector<std::int64_t>{1024, 1024});
   CHECK(mlp.data.name == "fashion_mnist");
-  CHECK(mlp.batch_size == 64);
+  CHECK(mlp.data_use.batch_size == 64);
   CHECK(mlp.zero.optimizer.name == "adam");
   CHECK(mlp.zero.optimizer.lr == 0.0004);
   CHECK(mlp.launch.replicas == 2);
@@ -90,8 +92,8 @@ TEST_CASE("the committed configs load") {
 
   const Config cnn = load_config(committed("fashion_mnist_cnn.yaml"));
   CHECK(cnn.model.name == "cnn");
-  CHECK(cnn.model.channels == std::vector<std::int64_t>{32, 64});
-  CHECK(cnn.model.dense == std::vector<std::int64_t>{128});
+  CHECK(cnn.model.options<CnnOptions>().channels == std::vector<std::int64_t>{32, 64});
+  CHECK(cnn.model.options<CnnOptions>().dense == std::vector<std::int64_t>{128});
   CHECK(cnn.data.name == "fashion_mnist");
   CHECK(cnn.zero.optimizer.name == "adam");
   CHECK(cnn.launch.replicas == 2);

@@ -9,6 +9,9 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/data/fashion_mnist.h"
+#include "models/cnn.h"
+#include "models/mlp.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 #include "tests/trainers/parsed_config.h"
@@ -36,8 +39,8 @@ std::string error_of_all(const std::string& text, const std::vector<std::string>
 TEST_CASE("a config that says only what it must has the documented defaults") {
   const Config config = parse(kNames);
   CHECK(config.model.name == "linear");
-  CHECK(config.batch_size == 4);
-  CHECK(config.shuffle);
+  CHECK(config.data_use.batch_size == 4);
+  CHECK(config.data_use.shuffle);
   CHECK(config.zero.optimizer == OptimizerOptions{});
   CHECK(config.schedule == ScheduleOptions{});
   CHECK(config.launch.replicas == 1);
@@ -56,9 +59,9 @@ TEST_CASE("a config that says only what it must has the documented defaults") {
   CHECK(config.trainer.eval_every == 0);
 
   const Config mlp = parse("model: {name: mlp}\ndata: {name: fashion_mnist}");
-  CHECK(mlp.model.hidden == std::vector<std::int64_t>{1024, 1024});
-  CHECK(mlp.batch_size == 64);
-  CHECK(mlp.data.root == DataOptions{}.root);
+  CHECK(mlp.model.options<MlpOptions>().hidden == std::vector<std::int64_t>{1024, 1024});
+  CHECK(mlp.data_use.batch_size == 64);
+  CHECK(values_of(mlp).at("data.root") == kFashionMnistRoot);
 }
 
 TEST_CASE("a config's values arrive") {
@@ -71,10 +74,10 @@ TEST_CASE("a config's values arrive") {
       "timeout_s: 2.5}\n"
       "trainer: {steps: 100, seed: 18446744073709551615, clip_norm: 1, clip_value: 0.25, "
       "log_every: 5, eval_every: 10}\n");
-  CHECK(config.model.hidden == std::vector<std::int64_t>{7, 8, 9});
-  CHECK(config.data.root == "/data/fashion mnist");
-  CHECK(config.batch_size == 32);
-  CHECK_FALSE(config.shuffle);
+  CHECK(config.model.options<MlpOptions>().hidden == std::vector<std::int64_t>{7, 8, 9});
+  CHECK(config.data.options<FashionMnistOptions>().root == "/data/fashion mnist");
+  CHECK(config.data_use.batch_size == 32);
+  CHECK_FALSE(config.data_use.shuffle);
   CHECK(config.zero.optimizer.name == "adam");
   CHECK(config.zero.optimizer.lr == 0.001);
   CHECK(config.zero.optimizer.betas == std::array<double, 2>{0.8, 0.99});
@@ -163,18 +166,18 @@ TEST_CASE("keys that are not known, or not here") {
         "c.yaml:3:11: unknown key 'lr' in trainer: it belongs under optimizer");
   CHECK(error_of("epochs: 3") == "c.yaml:3:1: unknown key 'epochs': it belongs under trainer");
   CHECK(error_of("trainer: {warmup: 2}") ==
-        "c.yaml:3:11: unknown key 'warmup' in trainer: its keys are epochs, steps, seed, "
-        "accumulate, precision, non_finite, check_every, clip_norm, clip_value, log_every, "
-        "eval_every, freeze");
+        "c.yaml:3:11: unknown key 'warmup' in trainer: its keys are epochs, steps, samples, seed, "
+        "accumulate, global_batch, precision, non_finite, check_every, clip_norm, clip_value, "
+        "log_every, eval_every, metrics, patience, freeze");
   CHECK(error_of("plots: {every: 3}") ==
-        "c.yaml:3:1: unknown key 'plots': the sections are model, data, optimizer, schedule, "
+        "c.yaml:3:1: unknown key 'plots': the sections are model, data, loss, optimizer, schedule, "
         "parallel, trainer, checkpoint");
   CHECK(error_of("trainer:\n  seed: 1\n  seed: 2") ==
         "c.yaml:5:3: duplicate key 'seed', the first is at c.yaml:4:3");
-  CHECK(
-      error_of("trainer: 3") ==
-      "c.yaml:3:10: trainer: expected a map of keys (epochs, steps, seed, accumulate, precision, "
-      "non_finite, check_every, clip_norm, clip_value, log_every, eval_every, freeze), found '3'");
+  CHECK(error_of("trainer: 3") ==
+        "c.yaml:3:10: trainer: expected a map of keys (epochs, steps, samples, seed, accumulate, "
+        "global_batch, precision, non_finite, check_every, clip_norm, clip_value, log_every, "
+        "eval_every, metrics, patience, freeze), found '3'");
   CHECK(error_of("optimizer: {groups: [{pattern: w, weigth_decay: 0}]}") ==
         "c.yaml:3:35: unknown key 'weigth_decay' in optimizer.groups (did you mean "
         "'weight_decay'?)");
@@ -319,7 +322,7 @@ TEST_CASE("every value has its rule") {
           "c.yaml:2:41: data.batch_size: must be from 1 to 1000000000, is " + size);
   }
   CHECK(parse("model: {name: linear}\ndata: {name: pmean_example, batch_size: 1000000000}")
-            .batch_size == 1'000'000'000);
+            .data_use.batch_size == 1'000'000'000);
   CHECK(error_of_all("model: {name: linear}\ndata: {name: fashion_mnist, root: ''}") ==
         "c.yaml:2:35: data.root: must be a folder's path of 1 to 4095 bytes, is ''");
 }

@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "framework/data/fashion_mnist.h"
+#include "models/cnn.h"
+#include "models/mlp.h"
 #include "tests/catch.h"
 #include "tests/trainers/parsed_config.h"
 #include "trainers/config.h"
@@ -24,20 +27,27 @@ class RandomConfig {
     Config config;
     config.model.name = pick({"linear", "mlp", "cnn"});
     if (config.model.name == "mlp") {
-      config.model.hidden.resize(below(4));
-      for (std::int64_t& width : config.model.hidden) width = 1 + below(1000000);
+      config.model.options<MlpOptions>().hidden.resize(below(4));
+      for (std::int64_t& width : config.model.options<MlpOptions>().hidden)
+        width = 1 + below(1000000);
     }
     if (config.model.name == "cnn") {
-      config.model.channels.resize(below(4));
-      for (std::int64_t& width : config.model.channels) width = 1 + below(1000000);
-      config.model.dense.resize(below(4));
-      for (std::int64_t& width : config.model.dense) width = 1 + below(1000000);
+      config.model.options<CnnOptions>().channels.resize(below(4));
+      for (std::int64_t& width : config.model.options<CnnOptions>().channels)
+        width = 1 + below(1000000);
+      config.model.options<CnnOptions>().dense.resize(below(4));
+      for (std::int64_t& width : config.model.options<CnnOptions>().dense)
+        width = 1 + below(1000000);
     }
     config.data.name = pick({"pmean_example", "fashion_mnist"});
-    if (config.data.name == "fashion_mnist")
-      config.data.root = pick({"x", "/", ".", "3"}) + letters();
-    config.batch_size = 1 + static_cast<std::int64_t>(below(1'000'000'000));
-    config.shuffle = coin();
+    if (config.data.name == "fashion_mnist") {
+      config.data.options<FashionMnistOptions>().root = pick({"x", "/", ".", "3"}) + letters();
+    }
+    config.data_use.batch_size = 1 + static_cast<std::int64_t>(below(1'000'000'000));
+    config.data_use.shuffle = coin();
+    if (coin()) config.data_use.validation = unit();
+    if (coin()) config.data_use.threads = static_cast<std::int64_t>(below(65));
+    config.loss.name = pick({"auto", "cross_entropy", "mean_squared_error"});
     optimizer(config.zero.optimizer);
     schedule(config.schedule);
     config.launch.replicas = 1 + static_cast<std::int64_t>(below(1024));
@@ -54,12 +64,12 @@ class RandomConfig {
     config.zero.reduce_every_microbatch = coin();
     config.launch.hosts.link = pick({"auto", "0.21 ms, 117 MB/s"});
     config.launch.hosts.allow_mixed = coin();
-    if (coin()) {
-      config.trainer.epochs.reset();
-      config.trainer.steps = 1 + below(1000000000);
-    } else {
-      config.trainer.epochs = 1 + below(1000000000);
-    }
+    const std::size_t unit_of_length = below(3);
+    config.trainer.epochs.reset();
+    const auto length = static_cast<std::int64_t>(1 + below(1000000000));
+    if (unit_of_length == 0) config.trainer.epochs = length;
+    if (unit_of_length == 1) config.trainer.steps = length;
+    if (unit_of_length == 2) config.trainer.samples = length;
     config.zero.seed = random_();
     config.zero.accumulate = 1 + static_cast<std::int64_t>(below(1'000'000));
     config.trainer.precision = static_cast<Precision>(below(2));
@@ -145,6 +155,10 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  name: pmean_example\n"
         "  batch_size: 4\n"
         "  shuffle: true\n"
+        "  validation: 0\n"
+        "  threads: auto\n"
+        "loss:\n"
+        "  name: auto\n"
         "optimizer:\n"
         "  name: sgd\n"
         "  lr: 0.01\n"
@@ -182,6 +196,8 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  clip_value: null\n"
         "  log_every: 20\n"
         "  eval_every: 0\n"
+        "  metrics: []\n"
+        "  patience: null\n"
         "  freeze: []\n"
         "checkpoint:\n"
         "  save: state\n"
@@ -239,10 +255,10 @@ TEST_CASE("configs that differ in one value are not equal") {
   const Config config;
   Config other = config;
   CHECK(other == config);
-  other.data.root = "elsewhere";
+  other.trainer.metrics = {"accuracy"};
   CHECK_FALSE(other == config);
   other = config;
-  other.batch_size = 3;
+  other.data_use.batch_size = 3;
   CHECK_FALSE(other == config);
   other = config;
   other.zero.clip_norm = 1;

@@ -16,12 +16,12 @@ class Samples final : public Dataset {
  public:
   explicit Samples(std::int64_t size) : size_(size) {}
   std::int64_t size() const override { return size_; }
-  std::int64_t features() const override { return 1; }
-  std::int64_t outputs() const override { return 1; }
-  Task task() const override { return Task::regression; }
+  SampleType type() const override { return value_sample({1}, 1); }
 
  private:
-  Batch gather(std::span<const std::int64_t> /*indices*/) const override { return {}; }
+  Batch gather(std::span<const std::int64_t> /*indices*/, std::int64_t /*epoch*/) const override {
+    return {};
+  }
 
   std::int64_t size_;
 };
@@ -30,7 +30,7 @@ Course course(const std::string& trainer, std::int64_t batch, std::int64_t repli
               const ResumePoint* point = nullptr) {
   const Config config = parse("model: {name: linear}\ndata: {name: pmean_example, batch_size: " +
                               std::to_string(batch) + "}\ntrainer: " + trainer);
-  const DataSets data{std::make_shared<Samples>(100), nullptr};
+  const DataSets data{.train = std::make_shared<Samples>(100)};
   const Sampler sampler(sampler_options(config, data, replicas));
   return course_of(config, data, replicas, sampler, point);
 }

@@ -18,6 +18,7 @@
 #include "framework/replicas/launch.h"
 #include "framework/training/memory_prediction.h"
 #include "framework/training/zero.h"
+#include "models/mlp.h"
 #include "models/model.h"
 #include "tests/catch.h"
 #include "tests/training/models.h"
@@ -86,7 +87,8 @@ TEST_CASE("predictions are the ZeRO paper's formulas, without allocating anythin
 TEST_CASE("at stage 3 blocks are cut") {
   const DeferredValues shapes;
   const std::vector<std::int64_t> hidden(9, 1600);
-  const auto model = make_model({.name = "mlp", .hidden = hidden}, 1600, 160, 0);
+  const auto model =
+      make_model(keys::Picked("mlp", MlpOptions{.hidden = hidden}), value_sample({1600}, 160), 0);
   const std::int64_t block = 1600 * 1600 + 1600;
   const std::int64_t psi = 9 * block + 160 * 1600 + 160;
   const MemoryUse use =
@@ -174,7 +176,8 @@ TEST_CASE("what a start and a saver take is what was predicted") {
                 std::shared_ptr<Model> model;
                 {
                   const DeferredValues deferred;
-                  model = make_model({.name = "mlp", .hidden = {300, 200}}, 50, 10, 0);
+                  model = make_model(keys::Picked("mlp", MlpOptions{.hidden = {300, 200}}),
+                                     value_sample({50}, 10), 0);
                 }
                 model->to(dtype);
                 ZeroOptions own = options;

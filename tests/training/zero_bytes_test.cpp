@@ -8,6 +8,7 @@
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
+#include "models/mlp.h"
 #include "models/model.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
@@ -91,7 +92,9 @@ TEST_CASE("at most two blocks are gathered, also where forwards without a backwa
   std::vector<std::string> messages;
   const int status = launch(
       [&] {
-        const auto model = make_model({.name = "mlp", .hidden = {160, 160, 160, 160}}, 160, 160, 0);
+        const auto model =
+            make_model(keys::Picked("mlp", MlpOptions{.hidden = {160, 160, 160, 160}}),
+                       value_sample({160}, 160), 0);
         ZeroOptions options = adam(3);
         options.accumulate = 2;  // so that nothing is staged
         ZeroTrainer trainer(*model, options);

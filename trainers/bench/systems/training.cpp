@@ -15,12 +15,12 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
-#include "framework/data/data.h"
+#include "framework/data/dataset.h"
+#include "framework/objectives/cross_entropy.h"
 #include "framework/optim/optimizer.h"
 #include "framework/replicas/machine.h"
 #include "framework/training/zero.h"
 #include "models/layers.h"
-#include "models/loss.h"
 #include "models/model.h"
 #include "trainers/bench/systems/own.h"
 
@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kPixels = 784;
+constexpr std::int64_t kSide = 28;
 constexpr std::int64_t kClasses = 10;
 constexpr std::int64_t kImages = 4096;
 constexpr int kWarmUp = 3;  // steps: the first ones also make buffers and kernels
@@ -37,7 +37,7 @@ const OptimizerOptions kAdam{.name = "adam", .lr = 0.001};
 
 // With its defaults for such images.
 std::shared_ptr<Model> model_of(const std::string& name) {
-  return make_model({.name = name}, kPixels, kClasses, 0);
+  return make_model(keys::Picked(name), class_sample({1, kSide, kSide}, kClasses), 0);
 }
 
 std::int64_t count_of(const Model& model) {
@@ -50,7 +50,7 @@ std::int64_t count_of(const Model& model) {
 class Images {
  public:
   explicit Images(std::uint64_t seed)
-      : pixels_((uniform({kImages, kPixels}, 1, Key(seed).fold("pixels")).abs().mul(255))
+      : pixels_((uniform({kImages, 1, kSide, kSide}, 1, Key(seed).fold("pixels")).abs().mul(255))
                     .to(at::kByte)),
         labels_(at::arange(kImages, at::kLong).remainder(kClasses)) {}
 
@@ -68,7 +68,7 @@ class Images {
   }
 
  private:
-  Tensor pixels_;  // uint8 (images, pixels)
+  Tensor pixels_;  // uint8 (images, 1, side, side)
   Tensor labels_;  // int64 (images)
   Tensor order_ = at::empty({0}, at::kLong);
   std::int64_t next_ = 0;
@@ -98,7 +98,7 @@ class Training : public ReplicaTask {
     const Batch batch = images_.next(batch_);
     lap(StepPart::data);
     begin_step();
-    const Tensor value = loss(Task::classification, model_->forward(batch.inputs), batch.targets);
+    const Tensor value = objective_->mean(model_->forward(batch.inputs), batch.targets);
     lap(StepPart::forward);
     backward(value);
     lap(StepPart::backward);
@@ -136,6 +136,7 @@ class Training : public ReplicaTask {
 
   std::int64_t batch_ = 0;
   std::shared_ptr<Model> model_;
+  std::shared_ptr<const Loss> objective_ = make_cross_entropy({.ignore_index = std::nullopt});
   Images images_{static_cast<std::uint64_t>(axis_index(kAxis))};
   Clock::time_point began_;
   Clock::time_point last_;

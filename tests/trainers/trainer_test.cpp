@@ -1,4 +1,4 @@
-#include "trainers/run.h"
+#include "trainers/trainer.h"
 
 #include <cmath>
 #include <fstream>
@@ -30,12 +30,10 @@ namespace {
 class ThirteenSamples final : public Dataset {
  public:
   std::int64_t size() const override { return 13; }
-  std::int64_t features() const override { return 1; }
-  std::int64_t outputs() const override { return 1; }
-  Task task() const override { return Task::regression; }
+  SampleType type() const override { return value_sample({1}, 1); }
 
  private:
-  Batch gather(std::span<const std::int64_t> indices) const override {
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
     const Tensor xs = at::empty({static_cast<std::int64_t>(indices.size()), 1});
     for (std::size_t i = 0; i < indices.size(); ++i) {
       xs[static_cast<std::int64_t>(i)].fill_(static_cast<double>(indices[i]) / 10);
@@ -49,12 +47,10 @@ class FolderRemovingSamples final : public Dataset {
  public:
   explicit FolderRemovingSamples(std::filesystem::path folder) : folder_(std::move(folder)) {}
   std::int64_t size() const override { return 1; }
-  std::int64_t features() const override { return 1; }
-  std::int64_t outputs() const override { return 1; }
-  Task task() const override { return Task::regression; }
+  SampleType type() const override { return value_sample({1}, 1); }
 
  private:
-  Batch gather(std::span<const std::int64_t> indices) const override {
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
     std::error_code removed_by_another_replica;
     std::filesystem::remove_all(folder_, removed_by_another_replica);
     const auto count = static_cast<std::int64_t>(indices.size());
@@ -76,9 +72,9 @@ std::string result_of(std::int64_t replicas, const std::filesystem::path& folder
           "trainer: {epochs: 2, seed: 3}\n",
       "test");
   const auto samples = std::make_shared<ThirteenSamples>();
-  const DataSets data{samples, samples};
+  const DataSets data{.train = samples, .test = samples};
   const RunFolderLock lock = claim_run_folder(folder, to_yaml(config));
-  pmap([&] { run_training(config, data, {.output = folder, .quiet = true}); },
+  pmap([&] { Trainer(config, data, {.output = folder, .quiet = true}).run(); },
        {.axis_size = replicas})();
   std::ifstream in(folder / "result.json");
   return {std::istreambuf_iterator<char>(in), {}};
@@ -115,14 +111,11 @@ TEST_CASE("the learning rate follows the schedule, and metrics say so") {
       "schedule: {name: linear, warmup_steps: 1}\n"
       "trainer: {steps: 5, log_every: 1, clip_value: 0.001}\n",
       "test");
-  const auto samples = std::make_shared<ThirteenSamples>();
+  const DataSets data{.train = std::make_shared<ThirteenSamples>()};
   const auto output = folder.path() / "run";
   const RunFolderLock lock = claim_run_folder(output, to_yaml(config));
-  pmap(
-      [&] {
-        run_training(config, {samples, nullptr}, {.output = output, .quiet = true});
-      },
-      {.axis_name = "data", .axis_size = 1})();
+  pmap([&] { Trainer(config, data, {.output = output, .quiet = true}).run(); },
+       {.axis_name = "data", .axis_size = 1})();
   std::ifstream metrics(output / "metrics.jsonl");
   for (const double lr : {0.25, 0.5, 0.375, 0.25, 0.125}) {
     std::string line;
@@ -147,11 +140,11 @@ TEST_CASE("a run whose folder is removed stops, and once all is computed tells t
         "trainer: {steps: 3, " +
             where + "}\n",
         "test");
-    const DataSets data{std::make_shared<ThirteenSamples>(),
-                        std::make_shared<FolderRemovingSamples>(output)};
+    const DataSets data{.train = std::make_shared<ThirteenSamples>(),
+                        .test = std::make_shared<FolderRemovingSamples>(output)};
     const RunFolderLock lock = claim_run_folder(output, to_yaml(config));
     const std::string message = message_of<Error>([&] {
-      pmap([&] { run_training(config, data, {.output = output, .quiet = true}); },
+      pmap([&] { Trainer(config, data, {.output = output, .quiet = true}).run(); },
            {.axis_name = "data", .axis_size = 2})();
     });
     INFO(message);

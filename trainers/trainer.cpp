@@ -1,9 +1,10 @@
-#include "trainers/run.h"
+#include "trainers/trainer.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <deque>
 #include <limits>
 #include <map>
 #include <memory>
@@ -29,6 +30,7 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
+#include "framework/data/loader.h"
 #include "framework/data/sampler.h"
 #include "framework/optim/schedule.h"
 #include "framework/replicas/launch.h"
@@ -36,12 +38,9 @@
 #include "framework/telemetry/digest.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/progress.h"
-#include "framework/training/zero.h"
-#include "models/loss.h"
-#include "models/model.h"
+#include "framework/training/autocast.h"
 #include "trainers/config_options.h"
 #include "trainers/course.h"
-#include "trainers/evaluate.h"
 #include "trainers/memory_report.h"
 #include "trainers/run_checkpoints.h"
 
@@ -54,18 +53,14 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The output of replica 0; the other replicas have none.
-struct Reporter {
-  explicit Reporter(const RunOptions& options)
-      : folder(options.output), progress(stdout, options.quiet), metrics(folder) {}
+const std::string kValidation = "validation";
+const std::string kTest = "test";
+const std::string kLossName = "loss";
 
-  std::filesystem::path folder;
-  Progress progress;
-  std::jthread ticks = progress_ticks(progress);
-  MetricsWriter metrics;
-  double looked_at_s = 0;     // when the folder was last looked at, in seconds of the run
-  std::string lost_folder{};  // what became of it where it was too late to stop for it
-};
+// How the names of a set's figures begin in metrics and checkpoints.
+const std::string& prefix_of(const std::string& set) {
+  return set == kTest ? kEvalFigures : kValidationFigures;
+}
 
 // The memory of this process before the first of its replicas has made a model.
 double resident_at_start() {
@@ -78,47 +73,62 @@ bool is_in_folder(const std::filesystem::path& path, const std::filesystem::path
   return std::filesystem::equivalent(path.parent_path(), folder, missing);
 }
 
-class TrainingRun {
+}  // namespace
+
+class Trainer::Run {
  public:
-  TrainingRun(const Config& config, const DataSets& data, const RunOptions& options)
-      : config_(config),
+  Run(Trainer& own, const Config& config, const DataSets& data, RunOptions options)
+      : own_(own),
+        config_(config),
         data_(data),
+        options_(std::move(options)),
         axis_(config.launch.axis_name),
         replicas_(axis_size(axis_)),
         replica_(axis_index(axis_)),
-        resume_(options.resume ? &*options.resume : nullptr),
+        resume_(options_.resume ? &*options_.resume : nullptr),
+        objective_(make_objective(config, data.train->type())),
         sampler_(sampler_options(config, data, replicas_)),
         course_(course_of(config, data, replicas_, sampler_, resume_)),
+        last_step_(course_.total_steps),
+        microbatches_(microbatches(config, replicas_)),
+        loader_(*data.train, loader_options(config, *data.train)),
         model_(make_model(config, data)),
         named_(parameter_map(*model_)) {
     // A run that goes on has weights of its own.
     std::optional<Weights> weights;
     if (config.init.from && resume_ == nullptr) weights.emplace(*config.init.from);
     if (weights) copy_weights(*weights, *model_);
-    trainer_ = std::make_unique<ZeroTrainer>(
+    zero_ = std::make_unique<ZeroTrainer>(
         *model_, zero_options(config, *model_, weights ? &*weights : nullptr),
         std::source_location::current());
-    if (replica_ == 0) reporter_ = std::make_unique<Reporter>(options);
-    checkpoints_ = std::make_unique<RunCheckpoints>(config, options.output, *trainer_, [this] {
+    if (replica_ == 0) reporter_ = std::make_unique<Reporter>(options_);
+    checkpoints_ = std::make_unique<RunCheckpoints>(config, options_.output, *zero_, [this] {
       if (reporter_) reporter_->metrics.sync();
     });
-    is_saved_ = resume_ != nullptr && course_.first_step == course_.total_steps &&
-                is_in_folder(resume_->checkpoint, checkpoints_of(options.output));
     if (resume_ != nullptr) go_on(*resume_);
+    is_saved_ = resume_ != nullptr && course_.first_step == last_step_ &&
+                is_in_folder(resume_->checkpoint, checkpoints_of(options_.output));
   }
+
+  [[nodiscard]] const Config& config() const { return config_; }
+  [[nodiscard]] Model& model() { return *model_; }
+  [[nodiscard]] ZeroTrainer& zero() { return *zero_; }
+  void end_after_step() { ends_now_ = true; }
 
   void run() {
     if (is_readable()) {
-      const auto whole = trainer_->whole_parameters();
+      const auto whole = zero_->whole_parameters();
       print_parameters("original parameters: ");
     }
     line_begin_ = Clock::now();
     begin_ = line_begin_ - std::chrono::duration_cast<Clock::duration>(elapsed_before_);
-    if (course_.first_step == course_.total_steps && reporter_) {
+    if (course_.first_step == last_step_ && reporter_) {
       reporter_->progress.print("there is no step left to train");
     }
     note_progress(course_.first_step);
-    for (std::int64_t step = course_.first_step; step < course_.total_steps; ++step) {
+    if (course_.first_step < last_step_) request(samples_);
+    if (options_.callbacks.before_first_step) options_.callbacks.before_first_step(own_);
+    for (std::int64_t step = course_.first_step; step < last_step_; ++step) {
       const bool is_stopped = train(step);
       if (is_stopped) return stop(step);
     }
@@ -126,9 +136,22 @@ class TrainingRun {
   }
 
  private:
+  // The output of replica 0; the other replicas have none.
+  struct Reporter {
+    explicit Reporter(const RunOptions& options)
+        : folder(options.output), progress(stdout, options.quiet), metrics(folder) {}
+
+    std::filesystem::path folder;
+    Progress progress;
+    std::jthread ticks = progress_ticks(progress);
+    MetricsWriter metrics;
+    double looked_at_s = 0;     // when the folder was last looked at, in seconds of the run
+    std::string lost_folder{};  // what became of it where it was too late to stop for it
+  };
+
   // Restores what the checkpoint has.
   void go_on(const ResumePoint& point) {
-    const CheckpointInfo info = load_checkpoint(point.checkpoint, {trainer_.get()},
+    const CheckpointInfo info = load_checkpoint(point.checkpoint, {zero_.get()},
                                                 {.allow_differences = point.with_changes}, axis_);
     if (info.step != point.info.step) {
       throw DataError(str(point.checkpoint.string(), " was replaced since the run began"));
@@ -139,8 +162,14 @@ class TrainingRun {
     for (const auto& [name, value] : info.figures) {
       if (name == kLossFigure) loss_ = at::full({}, value, at::kFloat);
       if (name == kElapsedFigure) elapsed_before_ = std::chrono::duration<double>(value);
-      if (name.starts_with(kEvalFigures)) eval_[name.substr(kEvalFigures.size())] = value;
+      if (name == kPatienceFigure) patience_.best = value;
+      for (auto& [set, figures] : figures_) {
+        if (name.starts_with(prefix_of(set))) figures[name.substr(prefix_of(set).size())] = value;
+      }
     }
+    const auto waited = info.counts.find(kPatienceCount);
+    if (waited != info.counts.end()) patience_.evaluations = waited->second;
+    if (is_out_of_patience()) last_step_ = info.step;
     checkpoints_->go_on(info);
     if (!reporter_) return;
     reporter_->progress.print(str("going on after step ", info.step, " (", samples_,
@@ -150,24 +179,31 @@ class TrainingRun {
 
   // One step with what follows it. Returns whether the run is to stop.
   bool train(std::int64_t step) {
-    if (stop_requested()) trainer_->tell(kToldStop);
+    if (stop_requested()) zero_->tell(kToldStop);
     checkpoints_->before_step();
     const std::int64_t samples = train_step(step);
     samples_ += samples;
     line_samples_ += samples;
-    const bool is_last = step + 1 == course_.total_steps;
-    if (is_last || (step + 1) % config_.trainer.log_every == 0) {
-      check_loss(step);
-      report(step);
-      line_samples_ = 0;
-      line_begin_ = Clock::now();
-    } else {
-      note_progress(step + 1);
-    }
+    bool is_last = step + 1 == last_step_;
+    const bool is_logged = is_last || (step + 1) % config_.trainer.log_every == 0;
+    is_logged ? log(step) : note_progress(step + 1);
     const auto before = Clock::now();
+    if (options_.callbacks.after_step) tell_step(step, is_logged);
     const std::int64_t every = config_.trainer.eval_every;
+    const bool is_evaluated = is_last || ends_now_ || (every > 0 && (step + 1) % every == 0);
     std::optional<double> best;
-    if (is_last || (every > 0 && (step + 1) % every == 0)) best = evaluate_at(step);
+    if (is_evaluated && data_.validation) best = validate(step);
+    if (!is_last && (ends_now_ || is_out_of_patience())) {
+      is_last = true;
+      last_step_ = step + 1;
+      if (!is_logged) log(step);
+    }
+    // On the way the test set is looked at only where there is no other, and decides nothing.
+    if (data_.test && (is_last || (is_evaluated && !data_.validation))) {
+      tell_evaluation(
+          step, kTest,
+          evaluate(*model_, *data_.test, objective_, config_.data_use.batch_size, axis_), false);
+    }
     const bool is_stopped = (step_report_.told_by_any & kToldStop) != 0 && !is_last;
     if (is_last) {
       last_best_ = best;
@@ -177,6 +213,24 @@ class TrainingRun {
     }
     line_begin_ += Clock::now() - before;
     return is_stopped;
+  }
+
+  void log(std::int64_t step) {
+    check_loss(step);
+    report(step);
+    line_samples_ = 0;
+    line_begin_ = Clock::now();
+  }
+
+  void tell_step(std::int64_t step, bool is_logged) {
+    StepEnd end{.step = step + 1,
+                .samples = samples_,
+                .lr = lr_,
+                .gradient_norm = step_report_.gradient_norm,
+                .skipped = step_report_.skipped,
+                .loss = std::nullopt};
+    if (is_logged) end.loss = loss_.item<double>();
+    options_.callbacks.after_step(own_, end);
   }
 
   // `best`: see RunCheckpoints::save().
@@ -190,8 +244,12 @@ class TrainingRun {
         .texts = {{kConfigText, to_yaml(config_)}, {kVersionsText, versions_text()}}};
     if (resume_ != nullptr && !resume_->waived.empty()) info.texts[kWaivedText] = resume_->waived;
     add_course(course_, info);
-    if (steps == course_.total_steps) info.figures[kLossFigure] = loss_.item<double>();
-    for (const auto& [name, value] : eval_) info.figures[kEvalFigures + name] = value;
+    if (steps == last_step_) info.figures[kLossFigure] = loss_.item<double>();
+    for (const auto& [set, figures] : figures_) {
+      for (const auto& [name, value] : figures) info.figures[prefix_of(set) + name] = value;
+    }
+    if (patience_.best) info.figures[kPatienceFigure] = *patience_.best;
+    info.counts[kPatienceCount] = patience_.evaluations;
     checkpoints_->save(std::move(info), best);
   }
 
@@ -210,26 +268,80 @@ class TrainingRun {
   // One update from the next global batch; returns its number of samples.
   std::int64_t train_step(std::int64_t step) {
     const std::int64_t global_batch = sampler_.global_batch(samples_);
-    const auto indices = sampler_.indices(samples_, replica_);
-
-    const std::int64_t microbatches = config_.zero.accumulate;
+    // The next step's batches are made during this one.
+    if (step + 1 < last_step_) request(samples_ + global_batch);
+    const double job_weight = weight_of_step(global_batch);
     loss_ = at::zeros({});
-    for (std::int64_t m = 0; m < microbatches; ++m) {
-      const auto part = shard(static_cast<std::int64_t>(indices.size()), microbatches, m);
-      const at::Tensor local =
-          microbatch_loss(std::span(indices).subspan(static_cast<std::size_t>(part.offset),
-                                                     static_cast<std::size_t>(part.size)),
-                          global_batch);
-      trainer_->backward(local);
+    for (std::int64_t m = 0; m < microbatches_; ++m) {
+      const at::Tensor local = microbatch_loss(take(), job_weight);
+      zero_->backward(local);
       loss_ = loss_.add(local.detach());
     }
     lr_ = learning_rate(config_.schedule, config_.zero.optimizer.lr, course_.place_of(step),
                         course_.schedule_steps);
-    step_report_ = trainer_->step(lr_);
+    step_report_ = zero_->step(lr_);
     if (step_report_.skipped) count_skipped(step);
     const std::int64_t check_every = config_.trainer.check_every;
-    if (check_every > 0 && (step + 1) % check_every == 0) trainer_->check_agreement();
+    if (check_every > 0 && (step + 1) % check_every == 0) zero_->check_agreement();
     return global_batch;
+  }
+
+  struct Microbatch {
+    std::int64_t samples = 0;  // that count
+    Batch tensors{};
+  };
+
+  // Asks for this replica's part of the global batch at `position`.
+  void request(std::int64_t position) {
+    const auto indices = sampler_.indices(position, replica_);
+    const std::int64_t epoch = position / data_.train->size();
+    for (std::int64_t m = 0; m < microbatches_; ++m) {
+      const auto part = shard(static_cast<std::int64_t>(indices.size()), microbatches_, m);
+      const auto begin = indices.begin() + part.offset;
+      std::vector<std::int64_t> own(begin, begin + part.size);
+      // Without samples the model is run all the same, on one that does not count: others may wait
+      // for it in the collectives inside, or to gather its blocks.
+      if (own.empty()) own.push_back(0);
+      loader_.request(std::move(own), epoch);
+      coming_.push_back({part.size});
+    }
+  }
+
+  // The next microbatch.
+  Microbatch take() {
+    Microbatch first = std::move(coming_.front());
+    coming_.pop_front();
+    if (!first.tensors.inputs.defined()) first.tensors = loader_.next();
+    return first;
+  }
+
+  // What the losses of all replicas' microbatches are weighted by, in all; 0: nothing counts.
+  double weight_of_step(std::int64_t global_batch) {
+    if (objective_.loss->is_weighted_by_samples()) return static_cast<double>(global_batch);
+    const at::Tensor own = at::zeros({}, at::kDouble);
+    for (std::int64_t m = 0; m < microbatches_; ++m) {
+      Microbatch& batch = coming_[static_cast<std::size_t>(m)];
+      batch.tensors = loader_.next();
+      own.add_(weight_of(batch));
+    }
+    return psum(own, axis_).item<double>();
+  }
+
+  double weight_of(const Microbatch& batch) const {
+    if (objective_.loss->is_weighted_by_samples()) return static_cast<double>(batch.samples);
+    return batch.samples == 0 ? 0 : objective_.loss->weight(batch.tensors.targets);
+  }
+
+  // The contribution of the samples' losses to the mean over the replicas of the sums over
+  // microbatches: that is the weighted mean over all samples of the step.
+  at::Tensor microbatch_loss(const Microbatch& batch, double job_weight) {
+    std::optional<AutocastScope> autocast;
+    if (config_.trainer.precision == Precision::bf16) autocast.emplace(at::kBFloat16);
+    const at::Tensor mean =
+        objective_.loss->mean(model_->forward(batch.tensors.inputs), batch.tensors.targets);
+    const double share = weight_of(batch) * static_cast<double>(replicas_);
+    if (share == job_weight && share > 0) return mean;
+    return mean * (job_weight > 0 ? share / job_weight : 0.0);
   }
 
   void count_skipped(std::int64_t step) {
@@ -238,20 +350,6 @@ class TrainingRun {
     reporter_->progress.finish();
     log_warning(str("step ", step + 1, " is skipped: ", step_report_.reason,
                     " (said once; skipped_steps counts them)"));
-  }
-
-  // The contribution of the samples' losses to the mean over the replicas of the sums over
-  // microbatches: that is the mean over all samples of the step.
-  at::Tensor microbatch_loss(std::span<const std::int64_t> indices, std::int64_t global_batch) {
-    // Without samples the model is run all the same, on one that does not count: others may wait
-    // for it in the collectives inside, or to gather its blocks.
-    const std::int64_t any = 0;
-    const Batch batch = data_.train->batch(indices.empty() ? std::span(&any, 1) : indices);
-    const at::Tensor mean =
-        loss(data_.train->task(), outputs_of(*model_, batch.inputs), batch.targets);
-    const auto share = static_cast<std::int64_t>(indices.size()) * replicas_;
-    if (share == global_batch) return mean;
-    return mean * (static_cast<double>(share) / static_cast<double>(global_batch));
   }
 
   void check_loss(std::int64_t step) {
@@ -266,7 +364,7 @@ class TrainingRun {
   ProgressState progress_state(std::int64_t steps) const {
     const std::int64_t last = std::max<std::int64_t>(samples_ - 1, 0);
     ProgressState state{.step = steps,
-                        .total = course_.total_steps,
+                        .total = last_step_,
                         .epoch = last / data_.train->size() + 1,
                         .loss = reported_loss_,
                         .elapsed_s = seconds_since(begin_)};
@@ -301,25 +399,42 @@ class TrainingRun {
     write_metrics(step, line);
   }
 
-  // Returns the config's figure if it is better than that of all checkpoints before.
-  std::optional<double> evaluate_at(std::int64_t step) {
-    if (!data_.test) return std::nullopt;
-    eval_ = evaluate(*model_, *data_.test, axis_);
-    report_evaluation(step);
-    const auto figure = eval_.find(config_.checkpoint.best);
-    if (figure == eval_.end() || !std::isfinite(figure->second)) return std::nullopt;
-    const double value = figure->second;
-    const auto best = checkpoints_->best();
-    const bool is_best = !best || (figure->first == "loss" ? value < *best : value > *best);
-    return is_best ? std::optional(value) : std::nullopt;
+  // Evaluates on the validation set. Returns the config's figure if it is better than that of all
+  // checkpoints before.
+  std::optional<double> validate(std::int64_t step) {
+    const Figures figures =
+        evaluate(*model_, *data_.validation, objective_, config_.data_use.batch_size, axis_);
+    const bool selects = config_.checkpoint.best != "none";
+    const std::string& name = selects ? config_.checkpoint.best : kLossName;
+    const double value = figures.at(name);
+    const bool higher = objective_.metric(name).higher_is_better();
+    const auto is_better = [&](std::optional<double> than) {
+      return std::isfinite(value) && (!than || (higher ? value > *than : value < *than));
+    };
+    const bool is_best_saved = selects && is_better(checkpoints_->best());
+    ++patience_.evaluations;
+    const bool is_best = is_better(patience_.best);
+    if (is_best) patience_ = {.best = value, .evaluations = 0};
+    tell_evaluation(step, kValidation, figures, is_best);
+    return is_best_saved ? std::optional(value) : std::nullopt;
   }
 
-  void report_evaluation(std::int64_t step) {
-    if (!reporter_) return;
-    std::vector<std::pair<std::string, MetricValue>> line;
-    for (const auto& [name, value] : eval_) line.emplace_back("eval_" + name, value);
-    reporter_->progress.print(evaluation_text(step + 1, eval_));
-    write_metrics(step, line);
+  bool is_out_of_patience() const {
+    return config_.trainer.patience && patience_.evaluations >= *config_.trainer.patience;
+  }
+
+  void tell_evaluation(std::int64_t step, const std::string& set, const Figures& figures,
+                       bool is_best) {
+    figures_[set] = figures;
+    if (reporter_) {
+      std::vector<std::pair<std::string, MetricValue>> line;
+      for (const auto& [name, value] : figures) line.emplace_back(prefix_of(set) + name, value);
+      reporter_->progress.print(evaluation_text(step + 1, set, figures));
+      write_metrics(step, line);
+    }
+    if (options_.callbacks.after_evaluation) {
+      options_.callbacks.after_evaluation(own_, {step + 1, set, figures, is_best});
+    }
   }
 
   // A line of these values, after where the run is.
@@ -328,7 +443,7 @@ class TrainingRun {
     std::vector<std::pair<std::string, MetricValue>> line{
         {"step", step + 1}, {"elapsed_s", seconds_since(begin_)}, {"samples", samples_}};
     line.insert(line.end(), values.begin(), values.end());
-    write_files(step + 1 == course_.total_steps, [&] { reporter_->metrics.write(line); });
+    write_files(step + 1 == last_step_, [&] { reporter_->metrics.write(line); });
   }
 
   // Without its folder a run is stopped, but not once all is computed: that is told first.
@@ -367,7 +482,7 @@ class TrainingRun {
   // Of the replicas of host 0: the largest of each category, the sum, and the sum of what is
   // resident.
   MemoryReport memory_report() const {
-    MemoryUse own = trainer_->memory();
+    MemoryUse own = zero_->memory();
     own.checkpoint = checkpoints_->staged_bytes();
     const auto of_all = [&](const auto& over, std::int64_t parameters) {
       const Tensor bytes =
@@ -399,7 +514,7 @@ class TrainingRun {
     const auto reported = grown * static_cast<double>(is_reported);
     const double resident = psum(at::zeros({}, at::kDouble).fill_(reported), axis_).item<double>();
     MemoryReport report{
-        .predicted = predicted_memory(config_, data_, trainer_->link_cost().value_or(LinkCost{})),
+        .predicted = predicted_memory(config_, data_, zero_->link_cost().value_or(LinkCost{})),
         .measured = measured,
         .resident = static_cast<std::int64_t>(resident)};
     report.rest = report.resident - measured.host.total();
@@ -427,8 +542,8 @@ class TrainingRun {
   // The last checkpoint; what went wrong with it, if that is to end the run.
   std::string save_last() {
     try {
-      if (!is_saved_ && checkpoints_->last_step() != course_.total_steps) {
-        save(course_.total_steps, last_best_);
+      if (!is_saved_ && checkpoints_->last_step() != last_step_) {
+        save(last_step_, last_best_);
       }
       checkpoints_->finish();
       return "";
@@ -443,20 +558,21 @@ class TrainingRun {
     const std::string unsaved = save_last();
     const MemoryReport memory = memory_report();
     ParametersDigest digest;
-    trainer_->visit_parameters([&](const std::string& name, const at::Tensor& value) {
+    zero_->visit_parameters([&](const std::string& name, const at::Tensor& value) {
       if (reporter_) digest.add(name, value);
     });
-    const auto whole = is_readable() ? trainer_->whole_parameters() : nullptr;
+    const auto whole = is_readable() ? zero_->whole_parameters() : nullptr;
     if (!reporter_) return;
     reporter_->progress.finish();
     if (is_readable()) print_parameters("updated parameters:  ");
     const auto buffers = buffer_map(*model_);
-    RunResult result{.steps = course_.total_steps,
+    RunResult result{.steps = last_step_,
                      .skipped_steps = skipped_steps_,
                      .replicas = replicas_,
                      .zero_stage = config_.zero.stage,
                      .loss = shortest_decimal(loss_.item<float>()),
-                     .eval = eval_,
+                     .eval = figures_[kTest],
+                     .validation = figures_[kValidation],
                      .parameters = whole ? named_ : std::map<std::string, at::Tensor>{},
                      .parameters_sha256 = digest.finish(),
                      .buffers_sha256 = buffers.empty() ? "" : parameters_sha256(buffers),
@@ -473,32 +589,44 @@ class TrainingRun {
                      .waived = waived()};
     write_files(true, [&] { write_result(reporter_->folder, result); });
     if (skipped_steps_ > 0) {
-      reporter_->progress.print(str("skipped steps:       ", skipped_steps_, " of ",
-                                    course_.total_steps,
+      reporter_->progress.print(str("skipped steps:       ", skipped_steps_, " of ", last_step_,
                                     ": the loss or a gradient was not finite"));
     }
     reporter_->progress.print("parameters_sha256:   " + result.parameters_sha256);
     reporter_->progress.print(memory_text(memory));
     if (!reporter_->lost_folder.empty()) {
-      throw Error(str(reporter_->lost_folder, "; all ", counted(course_.total_steps, "step"),
+      throw Error(str(reporter_->lost_folder, "; all ", counted(last_step_, "step"),
                       " are done, parameters_sha256 is ", result.parameters_sha256));
     }
     if (!unsaved.empty()) throw Error(unsaved);
     reporter_->progress.print("results in           " + reporter_->folder.string());
   }
 
+  // How long the validation set's figure has not become better.
+  struct Patience {
+    std::optional<double> best = {};
+    std::int64_t evaluations = 0;  // since then
+  };
+
   double resident_at_start_ = resident_at_start();
+  Trainer& own_;
   const Config& config_;
   const DataSets& data_;
+  RunOptions options_;
   AxisNames axis_;
   std::int64_t replicas_;
   std::int64_t replica_;
   const ResumePoint* resume_;  // nullptr: the run begins
+  Objective objective_;
   Sampler sampler_;
   Course course_;
+  std::int64_t last_step_;  // the steps of the whole run; fewer than its course's if it ends early
+  std::int64_t microbatches_;
+  std::deque<Microbatch> coming_;  // asked of the loader: first those of this step
+  Loader loader_;
   std::shared_ptr<Model> model_;
   std::map<std::string, at::Tensor> named_;
-  std::unique_ptr<ZeroTrainer> trainer_;
+  std::unique_ptr<ZeroTrainer> zero_;
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<RunCheckpoints> checkpoints_;  // its last work uses the reporter
   std::chrono::duration<double> elapsed_before_{0};
@@ -511,15 +639,36 @@ class TrainingRun {
   StepReport step_report_;
   double lr_ = 0;  // of the last step
   std::int64_t skipped_steps_ = 0;
-  std::map<std::string, double> eval_;
+  std::map<std::string, Figures> figures_{{kValidation, {}}, {kTest, {}}};  // the last, by set
+  Patience patience_;
   std::optional<double> last_best_;  // the last evaluation's figure, if it is the best
+  bool ends_now_ = false;            // a callback has asked for that
   bool is_saved_ = false;            // the run's last checkpoint is there from the beginning
 };
 
-}  // namespace
+Trainer::Trainer(const Config& config, const DataSets& data, RunOptions options)
+    : run_(std::make_unique<Run>(*this, config, data, std::move(options))) {}
 
-void run_training(const Config& config, const DataSets& data, const RunOptions& options) {
-  TrainingRun(config, data, options).run();
+Trainer::~Trainer() = default;
+
+void Trainer::run() {
+  run_->run();
+}
+
+void Trainer::end_after_step() {
+  run_->end_after_step();
+}
+
+const Config& Trainer::config() const {
+  return run_->config();
+}
+
+Model& Trainer::model() {
+  return run_->model();
+}
+
+ZeroTrainer& Trainer::zero() {
+  return run_->zero();
 }
 
 }  // namespace lockstep

@@ -1,0 +1,82 @@
+#include "framework/data/dataset.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+void check_made(const char* what, const at::Tensor& made, const TensorType& type,
+                std::int64_t count) {
+  std::vector<std::int64_t> sizes{count};
+  sizes.insert(sizes.end(), type.shape.begin(), type.shape.end());
+  require(made.defined() && made.scalar_type() == type.dtype && made.sizes() == sizes,
+          "dataset: ", what, " must be ", c10::toString(type.dtype), " (", join(sizes),
+          "), as its type says, not ",
+          made.defined() ? str(c10::toString(made.scalar_type()), " (", join(made.sizes()), ")")
+                         : "undefined");
+}
+
+}  // namespace
+
+std::int64_t TensorType::values() const {
+  std::int64_t product = 1;
+  for (const std::int64_t size : shape) product *= size;
+  return product;
+}
+
+std::int64_t SampleType::outputs() const {
+  return classes > 0 ? classes : target.values();
+}
+
+SampleType value_sample(std::vector<std::int64_t> input_shape, std::int64_t values) {
+  return {.input = {at::kFloat, std::move(input_shape)}, .target = {at::kFloat, {values}}};
+}
+
+SampleType class_sample(std::vector<std::int64_t> input_shape, std::int64_t classes) {
+  return {
+      .input = {at::kFloat, std::move(input_shape)}, .target = {at::kLong, {}}, .classes = classes};
+}
+
+SampleType token_sample(std::int64_t positions, std::int64_t vocabulary) {
+  return {
+      .input = {at::kLong, {positions}}, .target = {at::kLong, {positions}}, .classes = vocabulary};
+}
+
+Batch Dataset::batch(std::span<const std::int64_t> indices, std::int64_t epoch) const {
+  const std::int64_t count = size();
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] >= 0 && indices[i] < count) continue;
+    throw ValueError(str("dataset: index ", indices[i], " (number ", i, " of ", indices.size(),
+                         " in the batch) is outside 0 ... ", count - 1, ": the set has ",
+                         counted(count, "sample")));
+  }
+  Batch made = gather(indices, epoch);
+  const SampleType type = this->type();
+  check_made("inputs", made.inputs, type.input, std::ssize(indices));
+  check_made("targets", made.targets, type.target, std::ssize(indices));
+  return made;
+}
+
+Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> indices)
+    : whole_(std::move(whole)), indices_(std::move(indices)) {
+  require(!indices_.empty(), "a part of a data set needs at least one sample");
+  const auto [least, most] = std::ranges::minmax(indices_);
+  require(least >= 0 && most < whole_->size(), "a part of a data set of ",
+          counted(whole_->size(), "sample"), " has the samples ", least, " ... ", most);
+}
+
+Batch Subset::gather(std::span<const std::int64_t> indices, std::int64_t epoch) const {
+  std::vector<std::int64_t> of_whole;
+  of_whole.reserve(indices.size());
+  for (const std::int64_t index : indices) {
+    of_whole.push_back(indices_[static_cast<std::size_t>(index)]);
+  }
+  return whole_->batch(of_whole, epoch);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep {
+
+/// The type of a tensor that a sample has, and its shape without the dimension of samples.
+struct TensorType {
+  at::ScalarType dtype = at::kFloat;
+  std::vector<std::int64_t> shape = {};
+
+  /// How many values a sample has.
+  [[nodiscard]] std::int64_t values() const;
+  bool operator==(const TensorType&) const = default;
+};
+
+/// What the samples of a data set are, and so what a model is made for.
+struct SampleType {
+  TensorType input;   ///< float32 (channels, height, width) or (features); int64 (positions)
+  TensorType target;  ///< floating: values to predict; int64: classes, one a sample or a position
+  std::int64_t classes = 0;  ///< classes are 0 … classes-1; 0: targets are values
+
+  /// What a model gives for each target: a score for each class, or the values.
+  [[nodiscard]] std::int64_t outputs() const;
+  bool operator==(const SampleType&) const = default;
+};
+
+/// Samples with `values` float32 values to predict, or of one of `classes`.
+[[nodiscard]] SampleType value_sample(std::vector<std::int64_t> input_shape, std::int64_t values);
+[[nodiscard]] SampleType class_sample(std::vector<std::int64_t> input_shape, std::int64_t classes);
+/// `positions` tokens of a vocabulary, each with the one that follows it.
+[[nodiscard]] SampleType token_sample(std::int64_t positions, std::int64_t vocabulary);
+
+/// Some samples of a data set, in the order asked for: tensors (count, …) of the data set's type.
+/// Both are contiguous, on the CPU, and the caller's own: writing to them changes no data set.
+struct Batch {
+  at::Tensor inputs;
+  at::Tensor targets;
+};
+
+/// The epoch of samples as they are: without augmentation.
+inline constexpr std::int64_t kUnaugmented = -1;
+
+/// A fixed list of samples. Sample i of an epoch is a pure function of (the data set's own seed,
+/// epoch, i), augmentation included, whoever asks. Every function is const and may be called by
+/// several threads at once.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  /// How many samples there are; at least 1.
+  [[nodiscard]] virtual std::int64_t size() const = 0;
+  [[nodiscard]] virtual SampleType type() const = 0;
+  /// Whether a batch takes long to make (it is decoded, or read from a disk), so that it is worth
+  /// to be made ahead by other threads.
+  [[nodiscard]] virtual bool is_slow() const { return false; }
+
+  /// The samples with these numbers, which may repeat, as `epoch` has them; no numbers give tensors
+  /// of 0 rows. A number outside 0 … size()-1 is a ValueError, as is a batch of gather() that is
+  /// not of the type.
+  [[nodiscard]] Batch batch(std::span<const std::int64_t> indices,
+                            std::int64_t epoch = kUnaugmented) const;
+
+ protected:
+  Dataset() = default;
+  Dataset(const Dataset&) = default;
+  Dataset& operator=(const Dataset&) = default;
+
+ private:
+  /// What batch() returns. Every index was checked.
+  [[nodiscard]] virtual Batch gather(std::span<const std::int64_t> indices,
+                                     std::int64_t epoch) const = 0;
+};
+
+/// Some samples of another data set, in an order of its own.
+class Subset final : public Dataset {
+ public:
+  /// Sample i is number `indices[i]` of `whole`. ValueError if there are none, or one is not there.
+  Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> indices);
+
+  [[nodiscard]] std::int64_t size() const override { return std::ssize(indices_); }
+  [[nodiscard]] SampleType type() const override { return whole_->type(); }
+  [[nodiscard]] bool is_slow() const override { return whole_->is_slow(); }
+
+ private:
+  [[nodiscard]] Batch gather(std::span<const std::int64_t> indices,
+                             std::int64_t epoch) const override;
+
+  std::shared_ptr<const Dataset> whole_;
+  std::vector<std::int64_t> indices_;
+};
+
+}  // namespace lockstep

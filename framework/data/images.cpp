@@ -1,0 +1,118 @@
+#include "framework/data/images.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+// How one picture is augmented.
+struct Change {
+  std::int64_t down = 0;  // where the part begins that is taken, from the picture's own corner
+  std::int64_t right = 0;
+  bool is_mirrored = false;
+};
+
+Change draw_change(const Augmentation& augmentation, const Key& key) {
+  Change change;
+  const auto positions = static_cast<std::uint64_t>(2 * augmentation.crop + 1);
+  change.down = static_cast<std::int64_t>(key.draw(0) % positions) - augmentation.crop;
+  change.right = static_cast<std::int64_t>(key.draw(1) % positions) - augmentation.crop;
+  change.is_mirrored = augmentation.flip && (key.draw(2) & 1) != 0;
+  return change;
+}
+
+// A row of `width` pixels of `row`, which is nullptr outside of the picture.
+void write_row(const std::uint8_t* row, std::int64_t width, const Change& change,
+               const std::array<float, 256>& table, float* into) {
+  const std::int64_t first = std::clamp<std::int64_t>(-change.right, 0, width);
+  const std::int64_t last = std::clamp<std::int64_t>(width - change.right, first, width);
+  if (row == nullptr) {
+    std::fill_n(into, width, table[0]);
+    return;
+  }
+  std::fill(into, into + first, table[0]);
+  for (std::int64_t x = first; x < last; ++x) into[x] = table[row[x + change.right]];
+  std::fill(into + last, into + width, table[0]);
+  if (change.is_mirrored) std::reverse(into, into + width);
+}
+
+}  // namespace
+
+keys::Keys augmentation_keys(Augmentation& augmentation) {
+  return {
+      {"crop", number(augmentation.crop, keys::from_to<std::int64_t>(0, 1000)),
+       "training pictures are shifted at random by up to so many pixels"},
+      {"flip", keys::flag(augmentation.flip), "training pictures are mirrored at random"},
+  };
+}
+
+PictureSet::PictureSet(Pictures pictures, Augmentation augmentation, std::uint64_t seed)
+    : pictures_(std::move(pictures)),
+      augmentation_(augmentation),
+      key_(Key(seed).fold("augmentation")) {
+  const auto channels = static_cast<std::size_t>(pictures_.channels);
+  const auto pixels = pictures_.channels * pictures_.height * pictures_.width;
+  require(pictures_.channels >= 1 && pixels >= 1 &&
+              std::ssize(pictures_.pixels) == pixels * std::ssize(pictures_.labels),
+          "pictures: ", pictures_.pixels.size(), " bytes are not ", pictures_.labels.size(),
+          " pictures of ", pictures_.channels, " x ", pictures_.height, " x ", pictures_.width);
+  require(pictures_.mean.size() == channels && pictures_.deviation.size() == channels &&
+              !std::ranges::count(pictures_.deviation, 0.0),
+          "pictures: a mean and a deviation other than 0 are needed for each of ", channels,
+          " channels");
+  for (const std::int64_t label : pictures_.labels) {
+    require(label >= 0 && label < pictures_.classes, "pictures: label ", label,
+            " is outside 0 ... ", pictures_.classes - 1);
+  }
+  require(augmentation.crop >= 0, "pictures: crop is ", augmentation.crop,
+          ", but must be at least 0");
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    std::array<float, 256>& table = table_.emplace_back();
+    for (std::size_t value = 0; value < table.size(); ++value) {
+      table[value] =
+          static_cast<float>((static_cast<double>(value) / 255.0 - pictures_.mean[channel]) /
+                             pictures_.deviation[channel]);
+    }
+  }
+}
+
+SampleType PictureSet::type() const {
+  return class_sample({pictures_.channels, pictures_.height, pictures_.width}, pictures_.classes);
+}
+
+Batch PictureSet::gather(std::span<const std::int64_t> indices, std::int64_t epoch) const {
+  const auto count = static_cast<std::int64_t>(indices.size());
+  const auto& [channels, height, width] =
+      std::tie(pictures_.channels, pictures_.height, pictures_.width);
+  Batch batch{at::empty({count, channels, height, width}, at::kFloat),
+              at::empty({count}, at::kLong)};
+  float* input = batch.inputs.data_ptr<float>();
+  std::int64_t* target = batch.targets.data_ptr<std::int64_t>();
+  const bool is_augmented = epoch != kUnaugmented && (augmentation_.crop > 0 || augmentation_.flip);
+  const Key of_epoch = key_.fold(static_cast<std::uint64_t>(epoch));
+  for (const std::int64_t index : indices) {
+    const Change change =
+        is_augmented ? draw_change(augmentation_, of_epoch.fold(static_cast<std::uint64_t>(index)))
+                     : Change();
+    const std::uint8_t* plane = pictures_.pixels.data() + index * channels * height * width;
+    for (std::int64_t channel = 0; channel < channels; ++channel, plane += height * width) {
+      const auto& table = table_[static_cast<std::size_t>(channel)];
+      for (std::int64_t y = 0; y < height; ++y, input += width) {
+        const std::int64_t from = y + change.down;
+        const bool is_inside = from >= 0 && from < height;
+        write_row(is_inside ? plane + from * width : nullptr, width, change, table, input);
+      }
+    }
+    *target++ = pictures_.labels[static_cast<std::size_t>(index)];
+  }
+  return batch;
+}
+
+}  // namespace lockstep

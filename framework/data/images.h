@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "framework/base/random.h"
+#include "framework/data/dataset.h"
+#include "framework/keys/key.h"
+
+namespace lockstep {
+
+/// How pictures differ from epoch to epoch, as is usual for small ones (He et al. 2015, 4.2).
+struct Augmentation {
+  /// Each picture is surrounded by so many black pixels, and a part of the old size is taken.
+  std::int64_t crop = 0;
+  bool flip = false;  ///< each picture is mirrored, left to right, or not
+};
+
+/// The keys of augmentation: `crop` and `flip`.
+[[nodiscard]] keys::Keys augmentation_keys(Augmentation& augmentation);
+
+/// Pictures of one size with a label each, in bytes.
+struct Pictures {
+  std::int64_t channels = 1;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t classes = 0;
+  std::vector<std::uint8_t> pixels{};  ///< (size, channels, height, width)
+  std::vector<std::int64_t> labels{};  ///< (size), each 0 … classes-1
+  std::vector<double> mean{};          ///< by channel, of pixels scaled to 0 … 1 …
+  std::vector<double> deviation{};     ///< … which are normalized by these
+};
+
+/// Pictures that are held in memory, as bytes. Inputs are float32 (channels, height, width), scaled
+/// to 0 … 1 and normalized: (x - mean) / deviation. Augmentation draws from keys (seed, epoch, i).
+class PictureSet : public Dataset {
+ public:
+  /// ValueError for sizes that do not fit together, labels out of range and a deviation of 0.
+  explicit PictureSet(Pictures pictures, Augmentation augmentation = {}, std::uint64_t seed = 0);
+
+  [[nodiscard]] std::int64_t size() const override { return std::ssize(pictures_.labels); }
+  [[nodiscard]] SampleType type() const override;
+
+ private:
+  [[nodiscard]] Batch gather(std::span<const std::int64_t> indices,
+                             std::int64_t epoch) const override;
+
+  Pictures pictures_;
+  Augmentation augmentation_;
+  Key key_;
+  std::vector<std::array<float, 256>> table_;  // by channel: the value of each byte
+};
+
+}  // namespace lockstep

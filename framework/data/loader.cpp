@@ -1,0 +1,73 @@
+#include "framework/data/loader.h"
+
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+
+Loader::Loader(const Dataset& data, const LoaderOptions& options)
+    : data_(data), ahead_(static_cast<std::size_t>(options.ahead)) {
+  require(options.threads >= 0, "loader: threads is ", options.threads, ", but must be at least 0");
+  require(options.ahead >= 1, "loader: ahead is ", options.ahead, ", but must be at least 1");
+  for (std::int64_t i = 0; i < options.threads; ++i) threads_.emplace_back([this] { work(); });
+}
+
+Loader::~Loader() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  wanted_.notify_all();
+}
+
+void Loader::request(std::vector<std::int64_t> indices, std::int64_t epoch) {
+  {
+    const std::lock_guard lock(mutex_);
+    requests_.push_back(
+        std::make_shared<Request>(Request{.indices = std::move(indices), .epoch = epoch}));
+  }
+  wanted_.notify_one();
+}
+
+Batch Loader::next() {
+  std::unique_lock lock(mutex_);
+  if (requests_.empty()) throw Error("loader: no batch was asked for");
+  const std::shared_ptr<Request> first = requests_.front();
+  if (threads_.empty()) {
+    make(*first);
+  } else {
+    made_.wait(lock, [&] { return first->is_done; });
+    --begun_;
+  }
+  requests_.pop_front();
+  lock.unlock();
+  wanted_.notify_one();
+  if (first->failure) std::rethrow_exception(first->failure);
+  return std::move(first->batch);
+}
+
+void Loader::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wanted_.wait(lock, [&] { return is_over_ || (begun_ < requests_.size() && begun_ < ahead_); });
+    if (is_over_) return;
+    const std::shared_ptr<Request> request = requests_[begun_++];
+    lock.unlock();
+    make(*request);
+    lock.lock();
+    request->is_done = true;
+    made_.notify_one();
+  }
+}
+
+void Loader::make(Request& request) const {
+  try {
+    request.batch = data_.batch(request.indices, request.epoch);
+  } catch (...) {
+    request.failure = std::current_exception();
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "framework/data/dataset.h"
+
+namespace lockstep {
+
+struct LoaderOptions {
+  std::int64_t threads = 1;  ///< 0: next() makes the batch itself
+  std::int64_t ahead = 4;    ///< the most batches that are made and not yet taken
+};
+
+/// Makes batches of a data set ahead, in threads of its own. The batches are those that the data
+/// set gives, in the order of their requests, whatever the number of threads. For one thread.
+class Loader {
+ public:
+  /// ValueError for options below 0, and for `ahead` below 1. `data` must live as long.
+  Loader(const Dataset& data, const LoaderOptions& options);
+  /// Gives up what is not taken.
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// Asks for a batch, as Dataset::batch() makes it. Does not wait.
+  void request(std::vector<std::int64_t> indices, std::int64_t epoch);
+  /// The next batch that was asked for. Waits for it. Throws what the data set throws, and Error if
+  /// no request is left.
+  [[nodiscard]] Batch next();
+
+ private:
+  struct Request {
+    std::vector<std::int64_t> indices;
+    std::int64_t epoch = 0;
+    bool is_done = false;
+    Batch batch{};
+    std::exception_ptr failure{};
+  };
+  void work();
+  void make(Request& request) const;
+
+  const Dataset& data_;
+  std::size_t ahead_;
+  std::mutex mutex_;
+  std::condition_variable wanted_;  // there is a request that may begin, or the end
+  std::condition_variable made_;
+  std::deque<std::shared_ptr<Request>> requests_;  // not yet taken, in their order …
+  std::size_t begun_ = 0;                          // … of which the first so many are begun
+  bool is_over_ = false;
+  std::vector<std::jthread> threads_;  // end before the rest
+};
+
+}  // namespace lockstep

@@ -1,0 +1,94 @@
+#include "framework/objectives/objectives.h"
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "framework/base/text.h"
+#include "framework/keys/key.h"
+#include "framework/objectives/cross_entropy.h"
+#include "framework/objectives/mean_squared_error.h"
+
+namespace lockstep {
+namespace {
+
+struct NoOptions {};
+
+keys::Keys no_keys(NoOptions& /*options*/) {
+  return {};
+}
+
+std::shared_ptr<const Loss> cross_entropy_for(const CrossEntropyOptions& options,
+                                              const SampleType& sample) {
+  require(sample.classes > 0, "loss cross_entropy needs targets that are classes, not values");
+  require(options.class_weights.empty() || std::ssize(options.class_weights) == sample.classes,
+          "loss.class_weights has ", options.class_weights.size(), " entries, but there are ",
+          sample.classes, " classes");
+  return make_cross_entropy(options);
+}
+
+std::shared_ptr<const Loss> mean_squared_error_for(const NoOptions& /*options*/,
+                                                   const SampleType& sample) {
+  require(sample.classes == 0,
+          "loss mean_squared_error needs targets that are values, not classes");
+  return make_mean_squared_error();
+}
+
+std::shared_ptr<const Loss> usual_loss(const NoOptions& options, const SampleType& sample) {
+  return sample.classes > 0 ? cross_entropy_for({.ignore_index = std::nullopt}, sample)
+                            : mean_squared_error_for(options, sample);
+}
+
+// All targets count unless a config says otherwise: then replicas need not ask each other how many.
+struct CrossEntropyChoice : CrossEntropyOptions {
+  CrossEntropyChoice() { ignore_index = std::nullopt; }
+};
+
+std::shared_ptr<const Loss> chosen_cross_entropy(const CrossEntropyChoice& options,
+                                                 const SampleType& sample) {
+  return cross_entropy_for(options, sample);
+}
+
+keys::Keys cross_entropy_keys(CrossEntropyChoice& options) {
+  const keys::Rule<double> part{"at least 0 and less than 1",
+                                [](double value) { return value >= 0 && value < 1; }};
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  return {
+      {"label_smoothing", number(options.label_smoothing, part),
+       "the part of each target that is spread over all classes"},
+      {"class_weights", keys::list(options.class_weights, keys::at_least(0.0)),
+       "a weight for each class; []: all 1"},
+      {"ignore_index",
+       number_or_null(options.ignore_index, keys::from_to<std::int64_t>(-kMost, kMost)),
+       "the target that does not count; null: all count"},
+  };
+}
+
+keys::Registry<LossKind>& registry() {
+  // A new loss is a file of its own and a line here.
+  static keys::Registry<LossKind> kinds(
+      "loss",
+      {loss_kind<NoOptions>("auto", "cross_entropy for classes, mean_squared_error for values",
+                            no_keys, usual_loss),
+       loss_kind<CrossEntropyChoice>("cross_entropy", "of scores and classes", cross_entropy_keys,
+                                     chosen_cross_entropy),
+       loss_kind<NoOptions>("mean_squared_error", "of values, mean over all of them", no_keys,
+                            mean_squared_error_for)});
+  return kinds;
+}
+
+}  // namespace
+
+void register_loss(LossKind kind) {
+  registry().add(std::move(kind));
+}
+
+const keys::Registry<LossKind>& loss_registry() {
+  return registry();
+}
+
+std::shared_ptr<const Loss> make_loss(const keys::Picked& picked, const SampleType& sample) {
+  return registry().at(picked.name).make(picked, sample);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "framework/data/dataset.h"
+#include "framework/keys/choice.h"
+#include "framework/objectives/loss.h"
+
+namespace lockstep {
+
+/// A loss that a config can name, with its options' keys.
+struct LossKind : keys::Choice {
+  std::function<std::shared_ptr<const Loss>(const keys::Picked& picked, const SampleType& sample)>
+      make;
+};
+
+/// A LossKind from two functions of its options. `make` throws ValueError for samples and options
+/// that the loss is not for.
+template <typename Options>
+[[nodiscard]] LossKind loss_kind(std::string name, std::string help,
+                                 keys::Keys (*keys)(Options& options),
+                                 std::shared_ptr<const Loss> (*make)(const Options& options,
+                                                                     const SampleType& sample)) {
+  return {keys::choice<Options>(std::move(name), std::move(help), keys),
+          [make](const keys::Picked& picked, const SampleType& sample) {
+            return make(picked.options<Options>(), sample);
+          }};
+}
+
+/// Lets configs name a loss. Before they are read, for one thread: first thing in main().
+/// ValueError for a name that is there already.
+void register_loss(LossKind kind);
+
+/// All losses that are known. "auto" is cross_entropy for classes and mean_squared_error for
+/// values.
+[[nodiscard]] const keys::Registry<LossKind>& loss_registry();
+
+/// The loss that is `picked`. ValueError for an unknown name, and as the loss does.
+[[nodiscard]] std::shared_ptr<const Loss> make_loss(const keys::Picked& picked,
+                                                    const SampleType& sample);
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ATen/core/ScalarType.h>
+
+namespace lockstep {
+
+/// While it lives, LibTorch's operations in this thread compute in `type` where that is fast and
+/// safe (convolutions, matrix products) and in float32 where it is not (losses, sums), as
+/// torch.autocast("cpu", dtype) has it. Parameters and gradients stay float32. Scopes nest.
+///
+///   const AutocastScope scope(at::kBFloat16);
+///   const at::Tensor mean = loss(model->forward(inputs), targets);  // the backward comes after it
+///
+/// Casts of parameters are not kept between operations: a layer's parameters may be gathered and
+/// dropped in the scope (Block).
+class AutocastScope {
+ public:
+  /// bfloat16; at::kFloat for no casts at all, also inside of another scope.
+  explicit AutocastScope(at::ScalarType type);
+  ~AutocastScope();
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  bool was_enabled_;
+  bool was_cached_;
+  at::ScalarType outer_type_;
+};
+
+}  // namespace lockstep

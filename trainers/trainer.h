@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "framework/data/data.h"
+#include "framework/training/zero.h"
+#include "models/model.h"
+#include "trainers/config.h"
+#include "trainers/evaluate.h"
+#include "trainers/resume.h"
+
+namespace lockstep {
+
+class Trainer;
+
+/// A step that has ended.
+struct StepEnd {
+  std::int64_t step = 0;     ///< counted from 1
+  std::int64_t samples = 0;  ///< of all replicas, since the run began
+  double lr = 0;
+  double gradient_norm = 0;    ///< before clipping
+  bool skipped = false;        ///< a gradient or loss was not finite; nothing has changed
+  std::optional<double> loss;  ///< of all replicas; only in steps that are logged
+};
+
+/// The figures of a data set after a step.
+struct Evaluation {
+  std::int64_t step = 0;
+  std::string set;  ///< "validation" or "test"
+  Figures figures;
+  bool is_best = false;  ///< the validation set's figure is the best so far
+};
+
+/// Functions of a program's own that a Trainer calls. Each replica calls its own, all alike: they
+/// may use collectives over the config's axis. What they throw ends the job.
+struct Callbacks {
+  std::function<void(Trainer& trainer)> before_first_step;
+  std::function<void(Trainer& trainer, const StepEnd& step)> after_step;
+  std::function<void(Trainer& trainer, const Evaluation& evaluation)> after_evaluation;
+};
+
+/// A run's output and its beginning.
+struct RunOptions {
+  std::filesystem::path output;            ///< the folder, claimed for this run
+  bool quiet = false;                      ///< no progress, no summary
+  std::optional<ResumePoint> resume = {};  ///< where it goes on
+  Callbacks callbacks = {};
+};
+
+/// Trains a model as a config says: steps over the data, evaluations, checkpoints, metrics and the
+/// result. For each replica of launch(), with config.launch.axis_name bound; replica 0 writes into
+/// the output folder and to stdout, all write checkpoints. `train` is a caller of it
+/// (train_main.h).
+///
+///   launch([&] { Trainer(config, data, {.output = output}).run(); }, config.launch);
+///
+/// One thread; all replicas call everything together.
+class Trainer {
+ public:
+  /// Makes the model, with its weights or those of the checkpoint. `config` and `data` must live as
+  /// long. Throws DataError if the checkpoint does not fit, ValueError as the model and the loss
+  /// do.
+  Trainer(const Config& config, const DataSets& data, RunOptions options);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// Trains to the end. If stop_requested(), ends after a step, with a checkpoint if the config
+  /// saves any. Throws Error if something can't be written, or if the loss is not finite and the
+  /// config says to stop then. To be called once.
+  void run();
+
+  /// For callbacks: the run ends after this step, as if it were the last of the config.
+  void end_after_step();
+
+  [[nodiscard]] const Config& config() const;
+  [[nodiscard]] Model& model();
+  [[nodiscard]] ZeroTrainer& zero();
+
+ private:
+  class Run;
+  std::unique_ptr<Run> run_;
+};
+
+}  // namespace lockstep
