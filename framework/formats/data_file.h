@@ -5,13 +5,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/base/descriptor.h"
 
 namespace lockstep::formats {
 
-/// Throws the DataError that names the file or folder and says `rule`, which it breaks.
+/// Throws the DataError that names the file and says `rule`, which it breaks.
 [[noreturn]] void fail_file(const std::string& path, const std::string& rule);
 
 /// All bytes of a file. They stay while a copy of this is there. Any thread.

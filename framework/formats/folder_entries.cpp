@@ -4,19 +4,23 @@
 #include <functional>
 #include <system_error>
 
+#include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/formats/data_file.h"
 
 namespace fs = std::filesystem;
 
 namespace lockstep::formats {
 
+void fail_folder(const std::string& folder, const std::string& rule) {
+  throw DataError(str("data folder '", folder, "': ", rule));
+}
+
 std::vector<FolderEntry> entries_of(const std::string& folder) {
   std::error_code error;
   const auto status = fs::status(folder, error);
-  if (status.type() == fs::file_type::not_found) fail_file(folder, "there is no such folder");
-  if (error) fail_file(folder, str("it cannot be read: ", error.message()));
-  if (!fs::is_directory(status)) fail_file(folder, "it is no folder");
+  if (status.type() == fs::file_type::not_found) fail_folder(folder, "there is no such folder");
+  if (error) fail_folder(folder, str("it cannot be read: ", error.message()));
+  if (!fs::is_directory(status)) fail_folder(folder, "it is no folder");
 
   std::vector<FolderEntry> entries;
   fs::directory_iterator next(folder, error);
@@ -29,7 +33,7 @@ std::vector<FolderEntry> entries_of(const std::string& folder) {
     }
     next.increment(error);
   }
-  if (error) fail_file(folder, str("it cannot be read: ", error.message()));
+  if (error) fail_folder(folder, str("it cannot be read: ", error.message()));
   std::ranges::sort(entries, std::less<>(), &FolderEntry::name);
   return entries;
 }

@@ -6,6 +6,9 @@
 
 namespace lockstep::formats {
 
+/// Throws the DataError that names the folder and says `rule`, which it breaks.
+[[noreturn]] void fail_folder(const std::string& folder, const std::string& rule);
+
 struct FolderEntry {
   std::string name;
   std::filesystem::file_type type;  ///< not_found for a link that leads nowhere

@@ -38,7 +38,7 @@ ImageFolder::ImageFolder(const std::string& root) : root_(root) {
     }
   }
   if (classes_.empty()) {
-    fail_file(root_, "it has no folders, but must have one with pictures for each class");
+    fail_folder(root_, "it has no folders, but must have one with pictures for each class");
   }
   std::ranges::sort(passed_over_);
 }
@@ -59,7 +59,7 @@ void ImageFolder::read_class(const std::string& name) {
   for (const FolderEntry& entry : entries_of(folder)) {
     const std::string path = joined(folder, entry.name);
     if (entry.type == fs::file_type::directory) {
-      fail_file(path, "it is a folder inside a class, but pictures must lie in root/CLASS itself");
+      fail_folder(path, "it lies inside a class, but pictures must lie in root/CLASS itself");
     }
     if (!has_picture_ending(entry.name)) {
       passed_over_.push_back(path);
@@ -71,7 +71,7 @@ void ImageFolder::read_class(const std::string& name) {
     pictures_.push_back({entry.name, label});
   }
   if (pictures_.size() == before) {
-    fail_file(folder, "it has no pictures, but a class must have .png, .jpg or .jpeg files");
+    fail_folder(folder, "it has no pictures, but a class must have .png, .jpg or .jpeg files");
   }
   classes_.push_back(name);
 }

@@ -44,7 +44,7 @@ void TextCorpus::add_folder(const std::string& folder) {
     if (entry.type != fs::file_type::directory) {
       add_file(path);
     } else if (entry.is_link) {
-      fail_file(path, "it is a link to a folder, which is not followed: it may lead back here");
+      fail_folder(path, "it is a link to a folder, which is not followed: it may lead back here");
     } else {
       add_folder(path);
     }

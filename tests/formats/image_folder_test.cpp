@@ -91,7 +91,7 @@ TEST_CASE("links count as what they lead to") {
 
   // A link back is a folder inside a class.
   fs::create_directory_symlink("..", sample.path("dog/again"));
-  CHECK_THAT(folder_error(sample.root()), ContainsSubstring("dog/again': it is a folder inside"));
+  CHECK_THAT(folder_error(sample.root()), ContainsSubstring("dog/again': it lies inside a class"));
   fs::remove(sample.path("dog/again"));
   fs::create_symlink("loop.png", sample.path("dog/loop.png"));
   CHECK_THAT(folder_error(sample.root()), ContainsSubstring("dog/loop.png': it has a picture's"));
@@ -100,9 +100,9 @@ TEST_CASE("links count as what they lead to") {
 TEST_CASE("a folder that gives no classes or pictures is an error that names it") {
   const SampleFolder sample({});
   CHECK(folder_error(sample.path("missing")) ==
-        "data file '" + sample.path("missing") + "': there is no such folder");
+        "data folder '" + sample.path("missing") + "': there is no such folder");
   CHECK(folder_error(sample.root()) ==
-        "data file '" + sample.root() +
+        "data folder '" + sample.root() +
             "': it has no folders, but must have one with pictures for each class");
   sample.add("file.png");
   CHECK_THAT(folder_error(sample.path("file.png")), ContainsSubstring("it is no folder"));
@@ -110,10 +110,10 @@ TEST_CASE("a folder that gives no classes or pictures is an error that names it"
   sample.add("cat/a.png");
   sample.add("dog/a.txt");
   CHECK(folder_error(sample.root()) ==
-        "data file '" + sample.path("dog") +
+        "data folder '" + sample.path("dog") +
             "': it has no pictures, but a class must have .png, .jpg or .jpeg files");
   sample.add("dog/inner/a.png");
-  CHECK_THAT(folder_error(sample.root()), ContainsSubstring("dog/inner': it is a folder inside"));
+  CHECK_THAT(folder_error(sample.root()), ContainsSubstring("dog/inner': it lies inside a class"));
   fs::remove_all(sample.path("dog/inner"));
   REQUIRE(::mkfifo(sample.path("dog/pipe.png").c_str(), 0600) == 0);
   CHECK_THAT(folder_error(sample.root()), ContainsSubstring("dog/pipe.png': it has a picture's"));
