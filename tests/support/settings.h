@@ -25,6 +25,13 @@ namespace lockstep::testing {
   return text != nullptr ? std::stoi(text) : 1;
 }
 
+/// How many damaged files the readers of foreign formats are given: LOCKSTEP_FUZZ, or a few
+/// hundred.
+[[nodiscard]] inline std::uint64_t fuzzed_files() {
+  const char* const text = std::getenv("LOCKSTEP_FUZZ");
+  return text != nullptr ? std::stoull(text) : 450;
+}
+
 /// The cases of a sweep that run: all of them, or with LOCKSTEP_SAMPLE=K one of each K in a row,
 /// drawn by seed(), which it prints. The gate does so under sanitizers, where a case takes ten
 /// times as long.
