@@ -165,6 +165,7 @@ std::vector<std::string> jpeg_samples() {
   for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i / 7);
   return {testing::jpeg_file({.width = 24, .height = 17}, pixels),
           testing::jpeg_file({.width = 24, .height = 17, .progressive = true}, pixels),
+          testing::jpeg_file({.width = 24, .height = 17, .separate_scans = true}, pixels),
           testing::jpeg_file({.width = 24, .height = 17, .channels = 1}, pixels),
           testing::jpeg_file({.width = 9, .height = 9, .channels = 4}, pixels)};
 }

@@ -208,6 +208,18 @@ TEST_CASE("a damaged picture is an error with the library's reason") {
              ContainsSubstring("its JPEG data cannot be decoded: Premature end"));
 }
 
+TEST_CASE("a JPEG may have a scan for each channel, but not very many") {
+  const Pixels colors = slopes(17, 31, 3);
+  std::string file = jpeg_file({.width = 31, .height = 17, .separate_scans = true}, colors);
+  CHECK(largest_difference(decode(file).pixels, colors) <= 3);
+  const std::size_t first = file.find("\xff\xda");
+  const std::string scan = file.substr(first, file.find("\xff\xda", first + 1) - first);
+  for (int i = 0; i < 50; ++i) file.insert(first, scan);
+  CHECK(largest_difference(decode(file).pixels, colors) <= 3);
+  for (int i = 0; i < 50; ++i) file.insert(first, scan);
+  CHECK(decode_error(file) == "its JPEG data cannot be decoded: it has more than 100 scans");
+}
+
 TEST_CASE("what is no PNG or JPEG, or a JPEG of a rare kind, is refused") {
   const std::string rule = "it is neither a PNG nor a JPEG picture by its first bytes";
   CHECK(decode_error("") == rule);

@@ -1,5 +1,6 @@
 #include "tests/formats/sample_files.h"
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 
@@ -90,6 +91,13 @@ std::string jpeg_file(const JpegHeader& header, const std::vector<std::uint8_t>&
   }
   if (header.arithmetic) jpeg.arith_code = TRUE;
   if (header.progressive) jpeg_simple_progression(&jpeg);
+  // Fields: channels, which they are, all of their coefficients, in full.
+  const std::array<jpeg_scan_info, 3> scans{
+      {{1, {0}, 0, 63, 0, 0}, {1, {1}, 0, 63, 0, 0}, {1, {2}, 0, 63, 0, 0}}};
+  if (header.separate_scans) {
+    jpeg.scan_info = scans.data();
+    jpeg.num_scans = static_cast<int>(scans.size());
+  }
   jpeg_start_compress(&jpeg, TRUE);
   std::vector<std::uint8_t> row(std::size_t{header.width} *
                                 static_cast<std::size_t>(header.channels));

@@ -42,6 +42,7 @@ struct JpegHeader {
   int channels = 3;
   bool progressive = false;
   bool arithmetic = false;
+  bool separate_scans = false;  ///< one for each channel, of three
 };
 /// A JPEG file of these (height, width, channels) at the best quality.
 [[nodiscard]] std::string jpeg_file(const JpegHeader& header,
