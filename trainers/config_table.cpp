@@ -232,7 +232,7 @@ Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero, const LaunchOption
        "the run's length in samples of all replicas", instead_of("epochs", "steps")},
       {"seed", number(zero.seed, at_least<std::uint64_t>(0)), "seed of all that is random"},
       {"accumulate",
-       number(zero.accumulate, kMillion),
+       accumulate,
        "microbatches a replica and step",
        {.instead_of = {"global_batch"}, .may_change = true}},
       {"global_batch",
