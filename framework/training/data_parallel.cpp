@@ -38,11 +38,13 @@ DataParallel::DataParallel(torch::nn::Module* module, training::ModuleParameters
                   },
               .ready = std::bind_front(&DataParallel::add, this),
               .end = std::bind_front(&DataParallel::end_plain, this)}),
-      queue_(axis_, options.overlap != Overlap::off, where) {
+      queue_(axis_, options.overlap != Overlap::off, where),
+      local_norms_(module, axis_, options.local_batch_norm) {
   const CalledFrom scope(made_);
   require(!options_.bucket_mb || is_bucket_mb(*options_.bucket_mb), "DataParallel: bucket_mb is ",
           options_.bucket_mb.value_or(0), "; it must be above 0 and at most 1000000");
   training::check_values("DataParallel", all_);
+  local_norms_.check(made_);
   training::check_same_model(all_.all_names, all_.all, axis_);
   training::start_alike(all_.all, axis_);
   buffers_.emplace(module, axis_, options_.buffers);
@@ -114,6 +116,7 @@ void DataParallel::begin(const AxisCall& call, const at::Tensor& loss, bool is_l
   call_ = call;
   const CalledFrom scope(*call_);
   training::check_still_all(all_, call);
+  local_norms_.check(call);
   random_draws_->begin_backward();
   if (!gradients_) lay_out(loss);
   gradients_->begin(is_first_, is_last);

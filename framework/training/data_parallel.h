@@ -11,6 +11,7 @@
 #include "framework/axes/axis_names.h"
 #include "framework/training/flat_gradients.h"
 #include "framework/training/gradient_hooks.h"
+#include "framework/training/local_batch_norms.h"
 #include "framework/training/module_buffers.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/random_draws.h"
@@ -24,6 +25,10 @@ struct DataParallelOptions {
   Overlap overlap = Overlap::automatic;
   Compression compression = Compression::none;
   Buffers buffers = Buffers::mean;
+  /// Whether torch::nn::BatchNorm may train on several replicas: it normalizes by each replica's
+  /// own samples, and its running statistics follow `buffers`. Otherwise it is a ValueError;
+  /// lockstep::BatchNorm normalizes by the samples of all replicas.
+  bool local_batch_norm = false;
   std::uint64_t seed = 0;  ///< of what KeyedModules draw, such as lockstep::Dropout
   Randomness randomness = Randomness::warn;
 };
@@ -50,7 +55,8 @@ class DataParallel : public Stateful {
   /// Averages the module's parameters that require a gradient, and its buffers. The module must
   /// live as long as this is used. Throws ValueError for parameters that are not floating and dense
   /// or that another trainer has, for models that differ between replicas, for an Embedding with
-  /// max_norm (its forward makes replicas differ), and for options out of range.
+  /// max_norm (its forward makes replicas differ), for torch::nn::BatchNorm (see local_batch_norm),
+  /// and for options out of range.
   explicit DataParallel(torch::nn::Module& module, const AxisNames& axis_name = "data",
                         const DataParallelOptions& options = {},
                         std::source_location where = std::source_location::current());
@@ -113,6 +119,7 @@ class DataParallel : public Stateful {
   training::GradientHooks hooks_;
   collectives::AxisQueue queue_;
   training::UnusedParameters unused_;
+  training::LocalBatchNorms local_norms_;
   std::optional<training::ModuleBuffers> buffers_;
   std::optional<training::RandomDraws> random_draws_;
   std::optional<AxisCall> call_;  // the current backward

@@ -91,11 +91,13 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
                     begin(AxisCall{"loss.backward()", axis_, made_.where}, at::Tensor());
                   },
               .ready = std::bind_front(&ZeroTrainer::add, this),
-              .end = std::bind_front(&ZeroTrainer::end, this, /*has_loss=*/true)}) {
+              .end = std::bind_front(&ZeroTrainer::end, this, /*has_loss=*/true)}),
+      local_norms_(&module, axis_, options_.local_batch_norm) {
   const CalledFrom scope(made_);
   check_options(options_);
   check_groups(options_.optimizer, parameters_.names);
   (void)make_optimizer(options_.optimizer);
+  local_norms_.check(made_);
   training::check_same_model(parameters_.all_names, parameters_.all, axis_);
   training::start_alike(parameters_.all, axis_);
   buffers_.emplace(&module, axis_, options_.buffers);
@@ -348,6 +350,7 @@ void ZeroTrainer::begin(const AxisCall& call, const at::Tensor& loss) {
   call_ = call;
   const CalledFrom scope(*call_);
   training::check_still_all(parameters_, call);
+  local_norms_.check(call);
   random_draws_->begin_backward();
   if (flat_parameters_) {
     wait_for_late();  // a forward may have left out some

@@ -16,6 +16,7 @@
 #include "framework/training/frozen_parameters.h"
 #include "framework/training/gradient_hooks.h"
 #include "framework/training/late_parameters.h"
+#include "framework/training/local_batch_norms.h"
 #include "framework/training/memory_prediction.h"
 #include "framework/training/module_buffers.h"
 #include "framework/training/module_parameters.h"
@@ -78,10 +79,10 @@ class ZeroTrainer : public Stateful {
   /// what options.initialize makes. The module must live as long as the trainer is used. Throws
   /// ValueError for options out of range, parameters that are not floating or dense, that overlap
   /// or that another trainer has, for models that differ between replicas, for an Embedding with
-  /// max_norm (its forward writes), for values that `initialize` may not make, and as the
-  /// optimizer. Error if replicas have made other values. Buckets are made now at stage 3 and for
-  /// parameters on the meta device, otherwise in the first backward(): CommError if the host has
-  /// not enough memory.
+  /// max_norm (its forward writes), for torch::nn::BatchNorm (see local_batch_norm), for values
+  /// that `initialize` may not make, and as the optimizer. Error if replicas have made other
+  /// values. Buckets are made now at stage 3 and for parameters on the meta device, otherwise in
+  /// the first backward(): CommError if the host has not enough memory.
   ZeroTrainer(torch::nn::Module& module, ZeroOptions options,
               std::source_location where = std::source_location::current());
 
@@ -197,6 +198,7 @@ class ZeroTrainer : public Stateful {
   std::shared_ptr<training::BlockGathering> blocks_;
   std::shared_ptr<training::LateParameters> late_;
   training::UnusedParameters unused_;
+  training::LocalBatchNorms local_norms_;
   std::optional<training::ModuleBuffers> buffers_;
   std::optional<training::RandomDraws> random_draws_;
   std::optional<LinkCost> link_;

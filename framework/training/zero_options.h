@@ -40,6 +40,10 @@ struct ZeroOptions {
   std::optional<double> clip_value{};  ///< the largest magnitude of a gradient's value
   NonFinite non_finite = NonFinite::stop;
   Buffers buffers = Buffers::mean;
+  /// Whether torch::nn::BatchNorm may train on several replicas: it normalizes by each replica's
+  /// own samples, and its running statistics follow `buffers`. Otherwise it is a ValueError;
+  /// lockstep::BatchNorm normalizes by the samples of all replicas.
+  bool local_batch_norm = false;
   std::uint64_t seed = 0;  ///< of what KeyedModules draw, such as lockstep::Dropout
   Randomness randomness = Randomness::warn;
   /// For a module in deferred form, whose parameters (all, or some) are on the meta device: makes

@@ -253,7 +253,7 @@ TEST_CASE("buffers and DataParallel with a ShardedOptimizer are restored") {
       Parameters result;
       run(placement, [&] {
         torch::nn::BatchNorm1d model(5);
-        DataParallel parallel(*model, "data");
+        DataParallel parallel(*model, "data", {.local_batch_norm = true});
         ShardedOptimizer optimizer(*model, make);
         if (!from.empty()) (void)load_checkpoint(from, {&parallel, &optimizer});
         for (std::int64_t step = first; step < end; ++step) {
@@ -288,7 +288,8 @@ TEST_CASE("a training that goes back to its beginning has the optimizer's state 
   run({.replicas = 2}, [&] {
     const auto values_after = [&](bool goes_back) {
       torch::nn::BatchNorm1d model(5);
-      DataParallel parallel(*model, "data", {.compression = Compression::bf16});
+      DataParallel parallel(*model, "data",
+                            {.compression = Compression::bf16, .local_batch_norm = true});
       ShardedOptimizer optimizer(*model, [](std::vector<at::Tensor> own) {
         return std::make_unique<torch::optim::Adam>(std::move(own),
                                                     torch::optim::AdamOptions(kRate));

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
@@ -133,6 +135,7 @@ TEST_CASE("after loss.backward(), too, buffers are equal and Dropout goes on") {
         DataParallel parallel(holder, "i");
         ZeroOptions options;
         options.axis_name = "i";
+        options.local_batch_norm = true;
         torch::nn::Sequential net(torch::nn::Linear(50, 50), Dropout(0.5),
                                   torch::nn::BatchNorm1d(50));
         ZeroTrainer trainer(*net, options);
@@ -330,7 +333,7 @@ TEST_CASE("BatchNorm's statistics are the mean of the replicas'") {
   (void)pmap(
       [&] {
         const auto model = normed_model();
-        DataParallel parallel(*model, "i");
+        DataParallel parallel(*model, "i", {.local_batch_norm = true});
         parallel.accumulate(sample_loss(*model, 0, 0, axis_index("i")));
         parallel.backward(sample_loss(*model, 0, 1, axis_index("i")));
         const State state = state_of(*model);
@@ -347,4 +350,55 @@ TEST_CASE("BatchNorm's statistics are the mean of the replicas'") {
 TEST_CASE("training with BatchNorm gives the same bits at all stages and in all placements") {
   const Quiet quiet;
   check_training_everywhere(normed_model);
+}
+
+TEST_CASE("LibTorch's BatchNorm on several replicas is refused by name, unless it is wanted") {
+  const auto refusal = [](const std::function<void()>& call) {
+    return message_of<ValueError>(call);
+  };
+  (void)pmap(
+      [&] {
+        const auto net = std::make_shared<torch::nn::Module>();
+        auto linear = net->register_module("linear", torch::nn::Linear(2, 2));
+        auto inner = net->register_module(
+            "inner", torch::nn::ModuleList(torch::nn::BatchNorm2d(2), torch::nn::BatchNorm3d(2)));
+        net->register_module("last", torch::nn::BatchNorm1d(2));
+        const std::string rule =
+            " torch::nn::BatchNorm in training mode, which normalizes by each replica's own "
+            "samples: use lockstep::BatchNorm, or the option local_batch_norm if that is wanted";
+        ZeroOptions options;
+        options.axis_name = "i";
+        expect_contains(refusal([&] { const ZeroTrainer trainer(*net, options); }),
+                        "'inner.0', 'inner.1', 'last' are" + rule);
+        inner->eval();
+        expect_contains(refusal([&] { const DataParallel parallel(*net, "i"); }),
+                        "'last' is a" + rule);
+        torch::nn::BatchNorm1d alone(2);
+        expect_contains(refusal([&] { const DataParallel parallel(*alone, "i"); }),
+                        "the module is a" + rule);
+        options.local_batch_norm = true;
+        { const ZeroTrainer trainer(*net, options); }
+        { const DataParallel parallel(*net, "i", {.local_batch_norm = true}); }
+
+        // Frozen ones are none, until they train.
+        net->eval();
+        options.local_batch_norm = false;
+        ZeroTrainer trainer(*net, options);
+        trainer.backward(linear->forward(at::ones({1, 2})).sum());
+        trainer.step(0.1);
+        net->train();
+        expect_contains(refusal([&] {
+                          trainer.backward(linear->forward(at::ones({1, 2})).sum());
+                        }),
+                        "'inner.0', 'inner.1', 'last' are" + rule);
+        return at::zeros({});
+      },
+      {.axis_size = 2})();
+  (void)pmap(
+      [] {
+        torch::nn::BatchNorm1d norm(2);
+        const DataParallel parallel(*norm, "i");
+        return at::zeros({});
+      },
+      {.axis_size = 1})();
 }

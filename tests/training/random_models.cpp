@@ -149,6 +149,7 @@ State trained_state(const MakeModel& make, ZeroOptions options) {
   options.accumulate = kMicrobatches;
   options.optimizer.name = "adam";
   options.randomness = Randomness::strict;
+  options.local_batch_norm = true;
   ZeroTrainer trainer(*model, options);
   for (std::int64_t step = 0; step < 4; ++step) {
     for (std::int64_t m = 0; m < kMicrobatches; ++m) {

@@ -267,6 +267,7 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const Program& program,
 
 ZeroOptions zero_options(const Program& program) {
   ZeroOptions options;
+  options.local_batch_norm = true;
   options.stage = program.stage;
   options.accumulate = program.accumulate;
   options.clip_norm = program.clip_norm;
@@ -381,8 +382,8 @@ class Replica {
   explicit Replica(const Program& program)
       : program_(program), net_(program.model), index_(axis_index("data")) {
     if (program_.is_data_parallel()) {
-      parallel_ =
-          std::make_unique<DataParallel>(net_, "data", DataParallelOptions{.seed = program_.seed});
+      parallel_ = std::make_unique<DataParallel>(
+          net_, "data", DataParallelOptions{.local_batch_norm = true, .seed = program_.seed});
       optimizer_ = torch_optimizer(program_, net_);
     } else {
       trainer_ = std::make_unique<ZeroTrainer>(net_, zero_options(program_));
