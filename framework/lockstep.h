@@ -57,6 +57,7 @@
 #include "framework/training/keyed_module.h"
 #include "framework/training/memory_prediction.h"
 #include "framework/training/process_generator.h"
+#include "framework/training/recompute.h"
 #include "framework/training/sharded_optimizer.h"
 #include "framework/training/state.h"
 #include "framework/training/stochastic_depth.h"

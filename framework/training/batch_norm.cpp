@@ -25,6 +25,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/in_place.h"
+#include "framework/training/run_record.h"
 #include "framework/training/uncounted_samples.h"
 
 namespace lockstep {
@@ -241,7 +242,9 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& input) {
     var = statistics.var.to(type);
     output = normalized(x, as_type(weight, type), as_type(bias, type), mean, var, options.eps)
                  .to(input.scalar_type());
-    if (statistics.count > 0) update_running(statistics.mean, statistics.var, statistics.count);
+    if (statistics.count > 0 && !training::RecordedRun::is_repeated()) {
+      update_running(statistics.mean, statistics.var, statistics.count);
+    }
   }
   if (!requires_grad) return output;
   const auto node = collectives::make_node<BatchNormBackward>(input, weight, mean, var,

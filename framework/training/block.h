@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include <torch/nn/module.h>
@@ -10,12 +11,15 @@ class Block;
 
 namespace training {
 
+using BlockForward = std::function<at::Tensor(const at::Tensor& input)>;
+
 /// What runs a trainer's Blocks.
 class BlockRunner {
  public:
   virtual ~BlockRunner() = default;
-  /// block.forward(input), with its parameters there.
-  virtual at::Tensor run(Block& block, const at::Tensor& input) = 0;
+  /// forward(input), with the block's parameters there. If the input has a gradient, it is a view
+  /// of this run's own, whose gradient is there when the run's backward is over.
+  virtual at::Tensor run(Block& block, const at::Tensor& input, const BlockForward& forward) = 0;
 };
 
 }  // namespace training
@@ -30,6 +34,8 @@ class Block : public torch::nn::Module {
   /// forward(input), with the block's parameters there. Error if a trainer that cut them or lets
   /// them come late has ended.
   at::Tensor operator()(const at::Tensor& input);
+  /// The same, with `how` in forward's place.
+  at::Tensor run(const at::Tensor& input, const training::BlockForward& how);
 
   /// From now on `runner` runs this block, as long as the runner lives; nullptr: no runner.
   void set_runner(const std::shared_ptr<training::BlockRunner>& runner) {

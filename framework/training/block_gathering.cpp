@@ -12,14 +12,21 @@
 namespace lockstep {
 
 at::Tensor Block::operator()(const at::Tensor& input) {
-  if (const auto runner = runner_.lock()) return runner->run(*this, input);
+  return run(input, [this](const at::Tensor& own) { return forward(own); });
+}
+
+at::Tensor Block::run(const at::Tensor& input, const training::BlockForward& how) {
+  // A view of this run's own: the gradients of its uses are added first, at all stages alike.
+  const bool has_gradient = c10::GradMode::is_enabled() && input.requires_grad();
+  const at::Tensor own_input = has_gradient ? input.view_as(input) : input;
+  if (const auto runner = runner_.lock()) return runner->run(*this, own_input, how);
   if (had_runner_) {
     throw Error(
         "the parameters of block '" + name() +
         "' were cut into shards by a ZeroTrainer that is gone, or were still under way: call its "
         "release_parameters() before it ends");
   }
-  return forward(input);
+  return how(own_input);
 }
 
 }  // namespace lockstep
@@ -59,7 +66,7 @@ void BlockGathering::prefetch(std::size_t part) {
   }
 }
 
-at::Tensor BlockGathering::run(Block& block, const at::Tensor& input) {
+at::Tensor BlockGathering::run(Block& block, const at::Tensor& input, const BlockForward& forward) {
   const std::size_t part = part_of_.at(&block);
   gather(part);
   // Forwards without a backward, of an evaluation, are in no order.
@@ -69,9 +76,7 @@ at::Tensor BlockGathering::run(Block& block, const at::Tensor& input) {
     if (place < last_order_.size() && last_order_[place - 1] == part) prefetch(last_order_[place]);
   }
   const bool ends_at_input = c10::GradMode::is_enabled() && input.requires_grad();
-  // A view, whose gradient is there when this run's backward is over: others may use the input.
-  const at::Tensor own_input = ends_at_input ? input.view_as(input) : input;
-  const at::Tensor output = block.forward(own_input);
+  const at::Tensor output = forward(input);
   if (parts_[part].users == 0) drop(part);
   if (c10::GradMode::is_enabled() && output.requires_grad() && !output.is_leaf()) {
     const std::weak_ptr<BlockGathering> weak = weak_from_this();
@@ -81,7 +86,7 @@ at::Tensor BlockGathering::run(Block& block, const at::Tensor& input) {
     });
     parts_[part].ends_at_input = parts_[part].ends_at_input && ends_at_input;
     if (ends_at_input) {
-      own_input.register_hook([weak, part](const at::Tensor&) {
+      input.register_hook([weak, part](const at::Tensor&) {
         if (const auto self = weak.lock()) self->after_backward(part);
       });
     }

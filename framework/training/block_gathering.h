@@ -24,7 +24,7 @@ class BlockGathering final : public BlockRunner,
   BlockGathering(const std::vector<Block*>& blocks, FlatParameters& parameters,
                  collectives::AxisQueue& queue, std::function<void(std::size_t bucket)> left);
 
-  at::Tensor run(Block& block, const at::Tensor& input) override;
+  at::Tensor run(Block& block, const at::Tensor& input, const BlockForward& forward) override;
 
   [[nodiscard]] bool keeps_everything() const noexcept { return keeps_everything_ > 0; }
   /// A backward of the trainer begins: `left` is called until it ends. Other backwards

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "framework/training/run_record.h"
+
 namespace lockstep {
 
 KeyedModule::KeyedModule(std::string kind, std::string what, std::string instead)
@@ -10,6 +12,10 @@ KeyedModule::KeyedModule(std::string kind, std::string what, std::string instead
       instead_(std::move(instead)) {}
 
 Key KeyedModule::next_key() {
+  return training::RecordedRun::next_key([this] { return fresh_key(); });
+}
+
+Key KeyedModule::fresh_key() {
   const auto position = trainer_position(what_, instead_);
   if (position_.lock() != position || step_ != position->step ||
       microbatch_ != position->microbatch) {

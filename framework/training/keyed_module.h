@@ -31,7 +31,7 @@ class KeyedModule : public TrainedModule {
   explicit KeyedModule(std::string kind, std::string what = "",
                        std::string instead = "draw from a lockstep::Key of your own");
 
-  /// The key of this call:
+  /// The key of this call (in the second run of a block, that of the first: recompute.h):
   ///
   ///   Key(seed).fold(kind).fold(replica).fold(step).fold(microbatch).fold(path).fold(call)
   ///
@@ -40,6 +40,8 @@ class KeyedModule : public TrainedModule {
   [[nodiscard]] Key next_key();
 
  private:
+  Key fresh_key();
+
   std::string kind_;
   std::string what_;
   std::string instead_;

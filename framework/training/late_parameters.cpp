@@ -20,9 +20,9 @@ LateParameters::LateParameters(const ModuleParameters& module, FlatParameters& p
   }
 }
 
-at::Tensor LateParameters::run(Block& block, const at::Tensor& input) {
+at::Tensor LateParameters::run(Block& block, const at::Tensor& input, const BlockForward& forward) {
   for (const std::size_t bucket : buckets_of_[&block]) parameters_.gather(bucket, queue_);
-  return block.forward(input);
+  return forward(input);
 }
 
 void LateParameters::wait_for_all() {

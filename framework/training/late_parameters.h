@@ -26,7 +26,7 @@ class LateParameters final : public BlockRunner {
   /// As FlatParameters::publish(), late.
   void publish() { parameters_.publish(is_late_, queue_); }
   /// Waits for the block's parameters, and runs it.
-  at::Tensor run(Block& block, const at::Tensor& input) override;
+  at::Tensor run(Block& block, const at::Tensor& input, const BlockForward& forward) override;
   /// Waits until all are there. All replicas together.
   void wait_for_all();
 

@@ -27,8 +27,16 @@ bool is_one_of(const torch::nn::Module& module, const Draws& draws) {
   return (is_it(dynamic_cast<const Kinds*>(&module)) || ...);
 }
 
-// Whether the module's forward draws from LibTorch's generator. Transformers consist of such ones.
-bool draws(const torch::nn::Module& module) {
+// "torch::nn::Dropout"
+std::string kind_of(const torch::nn::Module& module) {
+  std::string name = module.name();
+  if (name.ends_with("Impl")) name.resize(name.size() - 4);
+  return name;
+}
+
+}  // namespace
+
+bool draws_from_process_generator(const torch::nn::Module& module) {
   using namespace torch::nn;  // NOLINT(google-build-using-namespace)
   const auto always = [](const auto&) { return true; };
   const auto by_p = [](const auto& dropout) { return dropout.options.p() > 0; };
@@ -44,15 +52,6 @@ bool draws(const torch::nn::Module& module) {
           is_one_of<RNNImpl, LSTMImpl, GRUImpl>(module, between_layers) ||
           is_one_of<RReLUImpl>(module, always));
 }
-
-// "torch::nn::Dropout"
-std::string kind_of(const torch::nn::Module& module) {
-  std::string name = module.name();
-  if (name.ends_with("Impl")) name.resize(name.size() - 4);
-  return name;
-}
-
-}  // namespace
 
 RandomDraws::RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomness randomness,
                          const AxisNames& axis_name)
@@ -114,9 +113,10 @@ void RandomDraws::end_backward(bool is_last) {
 std::string RandomDraws::description() const {
   std::vector<std::string> sources;
   if (module_ != nullptr) {
-    if (draws(*module_)) sources.push_back("the module, a " + kind_of(*module_));
+    if (draws_from_process_generator(*module_))
+      sources.push_back("the module, a " + kind_of(*module_));
     for (const auto& item : module_->named_modules("", /*include_self=*/false)) {
-      if (!draws(*item.value())) continue;
+      if (!draws_from_process_generator(*item.value())) continue;
       sources.push_back(lockstep::str("'", item.key(), "', a ", kind_of(*item.value())));
     }
   }

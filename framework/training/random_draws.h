@@ -15,6 +15,10 @@ class Module;
 
 namespace lockstep::training {
 
+/// Whether the forward of this module of LibTorch's draws from LibTorch's process-wide generator.
+/// Transformers consist of such ones.
+[[nodiscard]] bool draws_from_process_generator(const torch::nn::Module& module);
+
 /// A trainer's part in randomness: it tells the TrainedModules in its module the step and the
 /// microbatch, and notices draws from LibTorch's process-wide generator.
 class RandomDraws {

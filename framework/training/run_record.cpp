@@ -1,0 +1,55 @@
+#include "framework/training/run_record.h"
+
+#include "framework/base/errors.h"
+#include "framework/training/uncounted_samples.h"
+
+namespace lockstep::training {
+namespace {
+
+thread_local RecordedRun* current_run = nullptr;
+
+[[noreturn]] void throw_other_draws() {
+  throw Error(
+      "a block that is recomputed has drawn more keys, or fewer, than in its first run: its "
+      "forward "
+      "must do the same again");
+}
+
+}  // namespace
+
+RecordedRun::RecordedRun(RunRecord& record, Which which)
+    : record_(record),
+      which_(which),
+      outer_(current_run),
+      here_(current_run, this),
+      uncounted_(are_samples_uncounted,
+                 which == Which::first ? are_samples_uncounted : record.are_samples_uncounted) {
+  if (which == Which::first) record_.are_samples_uncounted = are_samples_uncounted;
+}
+
+void RecordedRun::check_end() const {
+  if (which_ == Which::second && used_ != record_.keys.size()) throw_other_draws();
+}
+
+Key RecordedRun::next_key(const std::function<Key()>& fresh) {
+  return next_of(current_run, fresh);
+}
+
+Key RecordedRun::next_of(RecordedRun* run, const std::function<Key()>& fresh) {
+  if (run == nullptr) return fresh();
+  if (run->which_ == Which::first) {
+    run->record_.keys.push_back(next_of(run->outer_, fresh));
+    return run->record_.keys.back();
+  }
+  if (run->used_ == run->record_.keys.size()) throw_other_draws();
+  return run->record_.keys[run->used_++];
+}
+
+bool RecordedRun::is_repeated() noexcept {
+  for (const RecordedRun* run = current_run; run != nullptr; run = run->outer_) {
+    if (run->which_ == Which::second) return true;
+  }
+  return false;
+}
+
+}  // namespace lockstep::training
