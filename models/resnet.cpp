@@ -1,0 +1,144 @@
+#include "models/resnet.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/relu.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/training/block.h"
+#include "framework/training/stochastic_depth.h"
+#include "models/layers.h"
+
+namespace lockstep {
+
+// Of `size`x`size` pixels, 1 or 3, without a bias.
+class Convolution : public torch::nn::Module {
+ public:
+  Convolution(std::int64_t in, std::int64_t out, std::int64_t size, std::int64_t stride,
+              const KeyPath& path)
+      : stride_(stride),
+        weight_(register_parameter("weight",
+                                   normal({out, in, size, size}, 0,
+                                          std::sqrt(2.0 / static_cast<double>(out * size * size)),
+                                          path.key_of("weight")))) {}
+
+  at::Tensor forward(const at::Tensor& images) const {
+    return weight_.size(2) == 1 ? at::conv2d(images, weight_, {}, stride_)
+                                : convolution(images, weight_, {}, stride_);
+  }
+
+ private:
+  std::int64_t stride_;
+  at::Tensor weight_;
+};
+
+namespace {
+
+// relu(shortcut(x) + norm(conv(relu(norm(conv(x))))))
+class Residual : public Block {
+ public:
+  Residual(std::int64_t in, std::int64_t out, std::int64_t stride, double drop_probability,
+           const KeyPath& path)
+      : conv1_(register_module("conv1",
+                               std::make_shared<Convolution>(in, out, 3, stride, path / "conv1"))),
+        bn1_(register_module("bn1", BatchNorm(out))),
+        conv2_(register_module("conv2",
+                               std::make_shared<Convolution>(out, out, 3, 1, path / "conv2"))),
+        bn2_(register_module("bn2", BatchNorm(out))),
+        drop_(register_module("stochastic_depth", StochasticDepth(drop_probability))) {
+    if (in == out && stride == 1) return;
+    const auto downsample = register_module("downsample", std::make_shared<Container>());
+    shortcut_ = downsample->register_module(
+        "0", std::make_shared<Convolution>(in, out, 1, stride, path / "downsample" / "0"));
+    shortcut_norm_ = downsample->register_module("1", BatchNorm(out));
+  }
+
+  // (samples, in, rows, columns) to (samples, out, rows / stride, columns / stride), rounded up
+  at::Tensor forward(const at::Tensor& images) override {
+    const at::Tensor inner = at::relu(bn1_->forward(conv1_->forward(images)));
+    const at::Tensor branch = drop_->forward(bn2_->forward(conv2_->forward(inner)));
+    const at::Tensor shortcut =
+        shortcut_ ? shortcut_norm_->forward(shortcut_->forward(images)) : images;
+    return at::relu(shortcut + branch);
+  }
+
+ private:
+  std::shared_ptr<Convolution> conv1_;
+  BatchNorm bn1_;
+  std::shared_ptr<Convolution> conv2_;
+  BatchNorm bn2_;
+  StochasticDepth drop_;
+  std::shared_ptr<Convolution> shortcut_;  // or nothing
+  BatchNorm shortcut_norm_{nullptr};
+};
+
+void check_resnet(const ResnetOptions& options, const std::vector<std::int64_t>& image,
+                  std::int64_t classes) {
+  require(options.depth >= 8 && options.depth % 6 == 2,
+          "model resnet: depth must be 6n + 2 (8, 14, 20, …), not ", options.depth);
+  require(options.width >= 1, "model resnet: width must be at least 1, not ", options.width);
+  require(options.stochastic_depth >= 0 && options.stochastic_depth <= 1,
+          "model resnet: stochastic_depth must be in [0, 1], not ", options.stochastic_depth);
+  for (const std::int64_t size : image) {
+    require(size >= 1, "model resnet: images (channels, height, width) must not be empty, not (",
+            join(image), ")");
+  }
+  require(classes >= 1, "model resnet: classes must be at least 1, not ", classes);
+}
+
+}  // namespace
+
+Resnet::Resnet(const ResnetOptions& options, std::int64_t channels, std::int64_t height,
+               std::int64_t width, std::int64_t classes, const Key& key)
+    : image_{channels, height, width}, first_norm_(nullptr) {
+  check_resnet(options, image_, classes);
+  const KeyPath path(key);
+  first_ = register_module(
+      "conv1", std::make_shared<Convolution>(channels, options.width, 3, 1, path / "conv1"));
+  first_norm_ = register_module("bn1", BatchNorm(options.width));
+  const std::int64_t blocks_a_stage = (options.depth - 2) / 6;
+  const auto blocks = static_cast<double>(3 * blocks_a_stage);
+  std::int64_t in = options.width;
+  for (std::int64_t stage = 0; stage < 3; ++stage) {
+    const std::string layer = "layer" + std::to_string(stage + 1);
+    const auto container = register_module(layer, std::make_shared<Container>());
+    const std::int64_t out = options.width << stage;
+    for (std::int64_t i = 0; i < blocks_a_stage; ++i) {
+      const std::string number = std::to_string(i);
+      const double share = static_cast<double>(blocks_.size() + 1) / blocks;
+      const std::int64_t stride = stage > 0 && i == 0 ? 2 : 1;
+      blocks_.push_back(container->register_module(
+          number, std::make_shared<Residual>(in, out, stride, share * options.stochastic_depth,
+                                             path / layer / number)));
+      in = out;
+    }
+  }
+  const auto fc = register_module("fc", std::make_shared<Container>());
+  const double bound = 1 / std::sqrt(static_cast<double>(in));
+  last_weight_ = fc->register_parameter(
+      "weight", uniform({classes, in}, bound, (path / "fc").key_of("weight")));
+  last_bias_ = fc->register_parameter("bias", constant({classes}, 0));
+}
+
+at::Tensor Resnet::forward(const at::Tensor& images) {
+  require(images.is_floating_point() && images.dim() == 4 && images.sizes().slice(1) == image_,
+          "model resnet: inputs must be floating images (samples, ", join(image_), "), not ",
+          c10::toString(images.scalar_type()), " (", join(images.sizes()), ")");
+  at::Tensor values = at::relu(first_norm_->forward(first_->forward(images)));
+  for (const auto& block : blocks_) values = (*block)(values);
+  return at::linear(values.mean({2, 3}), last_weight_, last_bias_);
+}
+
+std::shared_ptr<Model> make_resnet(const ResnetOptions& options, std::int64_t channels,
+                                   std::int64_t height, std::int64_t width, std::int64_t classes,
+                                   const Key& key) {
+  return std::make_shared<Resnet>(options, channels, height, width, classes, key);
+}
+
+}  // namespace lockstep
