@@ -1,12 +1,15 @@
 // Compares with what PyTorch computes: reference.py, which makes the same parameters and inputs.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/Functions.h>
@@ -14,14 +17,20 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/random.h"
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
 #include "framework/objectives/cross_entropy.h"
 #include "framework/objectives/mean_squared_error.h"
+#include "framework/training/batch_norm.h"
+#include "framework/training/zero.h"
 #include "models/cnn.h"
 #include "models/gpt.h"
 #include "models/linear.h"
 #include "models/mlp.h"
 #include "models/model.h"
+#include "models/resnet.h"
 #include "tests/catch.h"
+#include "tests/training/zero_jobs.h"
 
 namespace lockstep {
 namespace {
@@ -32,6 +41,11 @@ const nlohmann::json& reference() {
     return nlohmann::json::parse(in);
   }();
   return all;
+}
+
+const nlohmann::json& model_case(const std::string& name) {
+  const nlohmann::json& cases = reference().at("models");
+  return *std::ranges::find_if(cases, [&](const auto& each) { return each.at("name") == name; });
 }
 
 // Uniform within `scale` of `center`, rounded to float32.
@@ -163,18 +177,163 @@ void check_model(const ReferenceModel& each, const nlohmann::json& expected, at:
   check_summaries(gradients, expected.at("gradients"), tolerance);
 }
 
+// Adds a whole batch's parts in their order.
+struct Parts {
+  explicit Parts(std::vector<std::int64_t> its_sizes)
+      : sizes(std::move(its_sizes)), outputs(sizes.size()), input_gradients(sizes.size()) {}
+
+  // The part of replica `index`.
+  [[nodiscard]] at::Tensor of(const at::Tensor& whole, std::int64_t index) const {
+    std::int64_t begin = 0;
+    for (std::int64_t i = 0; i < index; ++i) begin += sizes[static_cast<std::size_t>(i)];
+    return whole.narrow(0, begin, sizes[static_cast<std::size_t>(index)]);
+  }
+  [[nodiscard]] std::int64_t replicas() const { return std::ssize(sizes); }
+
+  std::vector<std::int64_t> sizes;
+  std::vector<at::Tensor> outputs;
+  std::vector<at::Tensor> input_gradients;
+  std::map<std::string, at::Tensor> gradients;  // of the whole batch
+  std::map<std::string, at::Tensor> buffers;
+  at::Tensor evaluated;
+  double loss = 0;
+};
+
+std::map<std::string, at::Tensor> batch_norm_buffers(const torch::nn::Module& module) {
+  std::map<std::string, at::Tensor> buffers;
+  for (const auto& [name, buffer] : buffer_map(module)) buffers[name] = buffer.clone();
+  return buffers;
+}
+
+// One step, without a change of parameters, on the parts of a batch.
+void run_resnet(const std::vector<std::int64_t>& image, at::ScalarType dtype, Parts& parts) {
+  std::mutex mutex;
+  const at::Tensor images = values("inputs", image).to(dtype);
+  const at::Tensor targets = integers("targets", {image[0]}, 5);
+  REQUIRE(launch(
+              [&] {
+                const std::int64_t index = axis_index("data");
+                const auto model =
+                    make_resnet({.depth = 14, .width = 4}, image[1], image[2], image[3], 5, Key(0));
+                set_parameters(*model);
+                model->to(dtype);
+                ZeroTrainer trainer(*model, {});
+                const at::Tensor outputs = model->forward(parts.of(images, index));
+                // Replicas' gradients are averaged.
+                const double share =
+                    static_cast<double>(outputs.size(0)) / static_cast<double>(image[0]);
+                const at::Tensor own =
+                    loss(Task::classification, outputs, parts.of(targets, index)) * share;
+                trainer.backward(own * static_cast<double>(parts.replicas()));
+                std::map<std::string, at::Tensor> gradients;
+                trainer.visit_gradients([&](const std::string& name, const at::Tensor& gradient) {
+                  gradients[name] = gradient.clone();
+                });
+                trainer.step(0);
+                model->eval();
+                const c10::AutoGradMode no_grad(false);
+                const at::Tensor evaluated = model->forward(images);
+                const std::lock_guard lock(mutex);
+                parts.outputs[static_cast<std::size_t>(index)] = outputs.detach();
+                parts.loss += own.item<double>();
+                parts.gradients = gradients;
+                parts.evaluated = evaluated;
+                parts.buffers = batch_norm_buffers(*model);
+              },
+              testing::threads(parts.replicas(), Backend::automatic)) == 0);
+  std::erase_if(parts.buffers, [](const auto& each) { return each.second.dim() == 0; });
+}
+
+TEST_CASE("resnet on parts of a batch computes what PyTorch does on the whole", "[models]") {
+  const testing::Quiet quiet;
+  for (const auto& [name, image] :
+       {std::pair{"resnet, one channel", std::vector<std::int64_t>{6, 1, 12, 12}},
+        {"resnet, three channels", {6, 3, 9, 14}}}) {
+    const nlohmann::json& expected = model_case(name);
+    for (const std::vector<std::int64_t>& sizes :
+         std::vector<std::vector<std::int64_t>>{{6}, {4, 2}, {1, 4, 1}}) {
+      for (const auto& [dtype, tolerance] :
+           {std::pair{at::kFloat, 1e-4}, std::pair{at::kDouble, 1e-11}}) {
+        INFO(name << ", parts of " << join(sizes) << ", " << dtype);
+        Parts parts(sizes);
+        run_resnet(image, dtype, parts);
+        check_summary(at::cat(parts.outputs), expected.at("outputs"), tolerance);
+        CHECK(parts.loss == Approx(expected.at("loss").get<double>()).epsilon(tolerance));
+        check_summaries(parts.gradients, expected.at("gradients"), tolerance);
+        check_summaries(parts.buffers, expected.at("buffers"), tolerance);
+        check_summary(parts.evaluated, expected.at("evaluated"), tolerance);
+      }
+    }
+  }
+}
+
+// Two forwards and backwards on the parts of batches.
+void run_batch_norm(const std::vector<std::int64_t>& shape, std::optional<double> momentum,
+                    at::ScalarType dtype, Parts& parts) {
+  std::mutex mutex;
+  REQUIRE(launch(
+              [&] {
+                const std::int64_t index = axis_index("data");
+                BatchNorm norm(BatchNormOptions{
+                    .channels = shape[1], .momentum = momentum, .axis_name = "data"});
+                set_parameters(*norm);
+                norm->to(dtype);
+                at::Tensor inputs, outputs;
+                for (int step = 0; step < 2; ++step) {
+                  const std::string number = std::to_string(step);
+                  inputs = parts.of(values("inputs " + number, shape, 0.5 * step), index)
+                               .to(dtype)
+                               .clone()
+                               .requires_grad_();
+                  norm->zero_grad();
+                  outputs = norm->forward(inputs);
+                  const at::Tensor weights = parts.of(values("weights " + number, shape), index);
+                  (outputs * weights.to(dtype)).sum().backward();
+                }
+                const std::lock_guard lock(mutex);
+                parts.outputs[static_cast<std::size_t>(index)] = outputs.detach();
+                parts.input_gradients[static_cast<std::size_t>(index)] = inputs.grad();
+                for (const auto& [name, parameter] : parameter_map(*norm)) {
+                  at::Tensor& sum = parts.gradients[name];
+                  sum = sum.defined() ? sum + parameter.grad() : parameter.grad();
+                }
+                parts.buffers = batch_norm_buffers(*norm);
+              },
+              testing::threads(parts.replicas(), Backend::automatic)) == 0);
+}
+
+TEST_CASE("BatchNorm on parts of a batch computes what PyTorch does on the whole", "[models]") {
+  const testing::Quiet quiet;
+  for (const nlohmann::json& expected : reference().at("batch_norm")) {
+    const auto shape = expected.at("shape").get<std::vector<std::int64_t>>();
+    const auto momentum = expected.at("momentum").is_null()
+                              ? std::nullopt
+                              : std::optional(expected.at("momentum").get<double>());
+    const std::int64_t samples = shape[0];
+    for (const std::vector<std::int64_t>& sizes : std::vector<std::vector<std::int64_t>>{
+             {samples}, {1, samples - 1}, {samples - 3, 0, 3}, {2, 1, samples - 3}}) {
+      for (const auto& [dtype, tolerance] :
+           {std::pair{at::kFloat, 2e-5}, std::pair{at::kDouble, 1e-12}}) {
+        INFO(join(shape) << ", parts of " << join(sizes) << ", " << dtype);
+        Parts parts(sizes);
+        run_batch_norm(shape, momentum, dtype, parts);
+        check_summary(at::cat(parts.outputs), expected.at("outputs"), tolerance);
+        check_summary(at::cat(parts.input_gradients), expected.at("input_gradient"), tolerance);
+        check_summaries(parts.gradients, expected.at("gradients"), tolerance);
+        check_summaries(parts.buffers, expected.at("buffers"), tolerance);
+      }
+    }
+  }
+}
+
 TEST_CASE("the models compute what PyTorch does, with the same gradients", "[models]") {
-  const nlohmann::json& cases = reference().at("models");
   for (const auto& [dtype, tolerance] :
        {std::pair{at::kFloat, 2e-5}, std::pair{at::kDouble, 1e-12}}) {
-    const std::vector<ReferenceModel> models = reference_models();
-    REQUIRE(models.size() + 2 == cases.size());
-    for (std::size_t i = 0; i < models.size(); ++i) {
-      INFO(models[i].name << ", " << dtype);
-      REQUIRE(cases[i].at("name") == models[i].name);
-      set_parameters(*models[i].model);
-      models[i].model->to(dtype);
-      check_model(models[i], cases[i], dtype, tolerance);
+    for (const ReferenceModel& each : reference_models()) {
+      INFO(each.name << ", " << dtype);
+      set_parameters(*each.model);
+      each.model->to(dtype);
+      check_model(each, model_case(each.name), dtype, tolerance);
     }
   }
 }
