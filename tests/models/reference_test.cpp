@@ -223,7 +223,7 @@ void run_resnet(const std::vector<std::int64_t>& image, at::ScalarType dtype, Pa
                 const double share =
                     static_cast<double>(outputs.size(0)) / static_cast<double>(image[0]);
                 const at::Tensor own =
-                    loss(Task::classification, outputs, parts.of(targets, index)) * share;
+                    make_cross_entropy()->mean(outputs, parts.of(targets, index)) * share;
                 trainer.backward(own * static_cast<double>(parts.replicas()));
                 std::map<std::string, at::Tensor> gradients;
                 trainer.visit_gradients([&](const std::string& name, const at::Tensor& gradient) {

@@ -13,10 +13,10 @@
 
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/objectives/cross_entropy.h"
 #include "framework/training/stochastic_depth.h"
 #include "framework/training/zero.h"
 #include "models/layers.h"
-#include "models/loss.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 #include "tests/training/models.h"
@@ -187,7 +187,7 @@ Parameters train_resnet(const ResnetOptions& options, const ZeroOptions& zero, B
                 for (std::int64_t step = 0; step < 3; ++step) {
                   const at::Tensor images =
                       some_images(10 * step + 3 * axis_index("data"), samples);
-                  trainer.backward(loss(Task::classification, model->forward(images), targets));
+                  trainer.backward(make_cross_entropy()->mean(model->forward(images), targets));
                   trainer.step(testing::kRate);
                 }
                 trainer.check_agreement();
