@@ -24,6 +24,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/training/block.h"
+#include "framework/training/recompute.h"
 #include "models/layers.h"
 
 namespace lockstep {
@@ -230,7 +231,7 @@ void check(const GptOptions& options, std::int64_t context, std::int64_t vocabul
 }  // namespace
 
 Gpt::Gpt(const GptOptions& options, std::int64_t context, std::int64_t vocabulary, const Key& key)
-    : context_(context), dropout_(nullptr) {
+    : context_(context), recompute_(options.recompute), dropout_(nullptr) {
   check(options, context, vocabulary);
   const KeyPath path(key);
   tokens_ =
@@ -256,7 +257,9 @@ at::Tensor Gpt::forward(const at::Tensor& tokens) {
   at::Tensor values =
       (*tokens_)(tokens) + (*positions_)(at::arange(tokens.size(1), tokens.options()));
   values = dropout_->forward(values);
-  for (const auto& layer : layers_) values = (*layer)(values);
+  for (const auto& layer : layers_) {
+    values = recompute_ ? recompute(*layer, values) : (*layer)(values);
+  }
   return (*tokens_)(last_norm_->forward(values));
 }
 

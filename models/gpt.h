@@ -22,6 +22,7 @@ struct GptOptions {
   std::int64_t heads = 12;   ///< of attention, in each layer
   std::int64_t width = 768;  ///< of the embedding: a multiple of `heads`
   double dropout = 0;        ///< of embeddings, attention and residual branches; GPT-2 has 0.1
+  bool recompute = false;    ///< layers run again in the backward; activations are not kept
 
   bool operator==(const GptOptions&) const = default;
 };
@@ -54,6 +55,7 @@ class Gpt : public Model, public StoredNames {
 
  private:
   std::int64_t context_;
+  bool recompute_;
   std::shared_ptr<Block> tokens_;  // runs twice: makes embeddings of tokens, and scores
   std::shared_ptr<Block> positions_;
   Dropout dropout_;

@@ -12,6 +12,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/training/block.h"
+#include "framework/training/recompute.h"
 #include "framework/training/stochastic_depth.h"
 #include "models/layers.h"
 
@@ -96,7 +97,7 @@ void check_resnet(const ResnetOptions& options, const std::vector<std::int64_t>&
 
 Resnet::Resnet(const ResnetOptions& options, std::int64_t channels, std::int64_t height,
                std::int64_t width, std::int64_t classes, const Key& key)
-    : image_{channels, height, width}, first_norm_(nullptr) {
+    : image_{channels, height, width}, recompute_(options.recompute), first_norm_(nullptr) {
   check_resnet(options, image_, classes);
   const KeyPath path(key);
   first_ = register_module(
@@ -131,7 +132,9 @@ at::Tensor Resnet::forward(const at::Tensor& images) {
           "model resnet: inputs must be floating images (samples, ", join(image_), "), not ",
           c10::toString(images.scalar_type()), " (", join(images.sizes()), ")");
   at::Tensor values = at::relu(first_norm_->forward(first_->forward(images)));
-  for (const auto& block : blocks_) values = (*block)(values);
+  for (const auto& block : blocks_) {
+    values = recompute_ ? recompute(*block, values) : (*block)(values);
+  }
   return at::linear(values.mean({2, 3}), last_weight_, last_bias_);
 }
 

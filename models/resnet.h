@@ -17,6 +17,7 @@ struct ResnetOptions {
   std::int64_t depth = 20;  ///< layers with weights: 6n + 2, with n residual blocks a stage
   std::int64_t width = 16;  ///< channels of the first of three stages; each next has twice as many
   double stochastic_depth = 0;  ///< the probability that the last block's branch is dropped
+  bool recompute = false;       ///< blocks run again in the backward; activations are not kept
 
   bool operator==(const ResnetOptions&) const = default;
 };
@@ -44,6 +45,7 @@ class Resnet : public Model {
 
  private:
   std::vector<std::int64_t> image_;  // channels, height, width
+  bool recompute_;
   std::shared_ptr<Convolution> first_;
   BatchNorm first_norm_;
   std::vector<std::shared_ptr<Block>> blocks_;

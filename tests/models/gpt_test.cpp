@@ -18,6 +18,7 @@
 #include "framework/training/zero.h"
 #include "models/layers.h"
 #include "tests/catch.h"
+#include "tests/models/graph_nodes.h"
 #include "tests/support/message_of.h"
 #include "tests/training/models.h"
 #include "tests/training/placements.h"
@@ -261,6 +262,28 @@ TEST_CASE("gpt's scores depend on no later token, and on all earlier ones", "[mo
   CHECK(at::allclose(model->forward(inputs.narrow(1, 0, 2)), before.narrow(1, 0, 2), 1e-4, 1e-5));
 }
 
+TEST_CASE("gpt computes in bfloat16", "[models]") {
+  const at::Tensor inputs = some_tokens(0, 4);
+  std::map<std::string, at::Tensor> gradients;
+  at::Tensor expected;
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const auto model = small_gpt(1);
+    make_uneven(*model);
+    model->to(dtype);
+    const at::Tensor outputs = model->forward(inputs);
+    CHECK(outputs.scalar_type() == dtype);
+    outputs.square().sum().backward();
+    if (!expected.defined()) expected = outputs.detach();
+    CHECK((outputs - expected).norm().item<double>() < 0.03 * expected.norm().item<double>());
+    for (const auto& [name, parameter] : parameter_map(*model)) {
+      INFO(name);
+      const at::Tensor gradient = parameter.grad().to(at::kFloat);
+      const at::Tensor& wide = gradients.emplace(name, gradient).first->second;
+      CHECK((gradient - wide).norm().item<double>() < 0.1 * wide.norm().item<double>());
+    }
+  }
+}
+
 TEST_CASE("gpt drops embeddings, shares of attention and residual branches", "[models]") {
   const testing::Quiet quiet;
   GptOptions options = kSmallGpt;
@@ -347,10 +370,26 @@ TEST_CASE("gpt trains to the same bits at every stage and placement, its tied we
           INFO("dropout " << p << ", stage " << stage << ", late " << is_late << ", overlap "
                           << static_cast<int>(overlap));
           CHECK(testing::first_difference(train_gpt(cut, 2, Backend::gloo, 2), expected) == "");
+          if (overlap == Overlap::off) continue;
+          cut.model.recompute = true;
+          CHECK(testing::first_difference(train_gpt(cut, 2, Backend::gloo, 2), expected) == "");
         }
       }
     }
   }
+}
+
+TEST_CASE("gpt with recompute keeps no activations of its layers", "[models]") {
+  GptOptions options{.layers = 5, .heads = 2, .width = 8};
+  const auto outputs = [&] { return small_gpt(1, options)->forward(some_tokens(0, 2)); };
+  const at::Tensor kept = outputs();
+  const std::size_t parameters = small_gpt(1, options)->parameters().size();
+  options.recompute = true;
+  const at::Tensor recomputed = outputs();
+  CHECK(recomputed.equal(kept));
+  // Each parameter has a node, and each layer a few around what runs it again.
+  CHECK(testing::graph_nodes(recomputed) < parameters + 35);
+  CHECK(testing::graph_nodes(kept) > parameters + 100);
 }
 
 TEST_CASE("a step of gpt over three replicas is that of one on the whole batch", "[models]") {

@@ -18,6 +18,7 @@
 #include "framework/training/zero.h"
 #include "models/layers.h"
 #include "tests/catch.h"
+#include "tests/models/graph_nodes.h"
 #include "tests/support/message_of.h"
 #include "tests/training/models.h"
 #include "tests/training/zero_jobs.h"
@@ -214,7 +215,28 @@ TEST_CASE("resnet trains to the same bits at every stage and placement", "[model
     INFO("stage " << stage);
     CHECK(testing::first_difference(train_resnet(options, testing::adam(stage), Backend::gloo, 2),
                                     expected) == "");
+    ResnetOptions recomputed = options;
+    recomputed.recompute = true;
+    CHECK(testing::first_difference(
+              train_resnet(recomputed, testing::adam(stage), Backend::gloo, 2), expected) == "");
   }
+}
+
+TEST_CASE("resnet with recompute keeps no activations of its blocks", "[models]") {
+  ResnetOptions options{.depth = 20, .width = 2};
+  const auto outputs = [&] {
+    const auto model = small_resnet(options);
+    model->eval();
+    return model->forward(some_images(0, 2));
+  };
+  const at::Tensor kept = outputs();
+  const std::size_t parameters = small_resnet(options)->parameters().size();
+  options.recompute = true;
+  const at::Tensor recomputed = outputs();
+  CHECK(recomputed.equal(kept));
+  // Each parameter has a node, and each block a few around what runs it again.
+  CHECK(testing::graph_nodes(recomputed) < parameters + 45);
+  CHECK(testing::graph_nodes(kept) > parameters + 60);
 }
 
 TEST_CASE("resnet says what is wrong with its sizes and inputs", "[models]") {
