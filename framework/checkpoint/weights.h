@@ -16,13 +16,13 @@ class Module;
 
 namespace lockstep {
 
-/// A module whose weights have other names in some files than its own, or whose files hold more
-/// than weights, is one of these, too. What is said of weights and modules below holds for it.
+/// A base class, beside torch::nn::Module, of a model whose weights have other names in some files,
+/// or whose files hold more than weights. The functions below then go by own_name().
 class StoredNames {
  public:
   virtual ~StoredNames() = default;
-  /// The module's name of the tensor that a file calls `stored`. Nothing: it is passed over, for it
-  /// is no parameter or buffer, but what the module computes itself (a mask of attention).
+  /// The module's own name for the tensor that a file calls `stored`. Nothing if it is to be passed
+  /// over, since the module computes it itself: a mask of attention.
   [[nodiscard]] virtual std::optional<std::string> own_name(const std::string& stored) const = 0;
 };
 
