@@ -12,14 +12,15 @@
 #include "models/gpt.h"
 #include "models/linear.h"
 #include "models/mlp.h"
+#include "models/resnet.h"
 
 namespace lockstep {
 namespace {
 
 keys::Registry<ModelKind>& registry() {
   // A new model is a file of its own and a line here.
-  static keys::Registry<ModelKind> kinds("model",
-                                         {linear_kind(), mlp_kind(), cnn_kind(), gpt_kind()});
+  static keys::Registry<ModelKind> kinds(
+      "model", {linear_kind(), mlp_kind(), cnn_kind(), resnet_kind(), gpt_kind()});
   return kinds;
 }
 

@@ -144,4 +144,26 @@ std::shared_ptr<Model> make_resnet(const ResnetOptions& options, std::int64_t ch
   return std::make_shared<Resnet>(options, channels, height, width, classes, key);
 }
 
+ModelKind resnet_kind() {
+  return model_kind<ResnetOptions>(
+      "resnet", "a residual network for small images, normalized over all replicas",
+      [](ResnetOptions& options) -> keys::Keys {
+        const keys::Rule<std::int64_t> depth{
+            "6n + 2, with n from 1 to 1000",
+            [](std::int64_t layers) { return layers >= 8 && layers <= 6002 && layers % 6 == 2; }};
+        return {
+            {"depth", keys::number(options.depth, depth), "layers with weights"},
+            {"width", keys::number(options.width, kWidth),
+             "channels of the first of three stages; each next has twice as many"},
+            {"stochastic_depth", keys::number(options.stochastic_depth, keys::from_to(0.0, 1.0)),
+             "the probability that the last block is left out"},
+            {"recompute", keys::flag(options.recompute),
+             "run blocks again in the backward instead of keeping activations"}};
+      },
+      [](const ResnetOptions& options, const SampleType& sample, const Key& key) {
+        const auto image = image_of("resnet", sample);
+        return make_resnet(options, image[0], image[1], image[2], sample.outputs(), key);
+      });
+}
+
 }  // namespace lockstep

@@ -58,4 +58,7 @@ class Resnet : public Model {
                                                  std::int64_t width, std::int64_t classes,
                                                  const Key& key);
 
+/// For the registry: floating images (channels, height, width) of classes.
+[[nodiscard]] ModelKind resnet_kind();
+
 }  // namespace lockstep

@@ -39,6 +39,7 @@
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/progress.h"
 #include "framework/training/autocast.h"
+#include "framework/training/uncounted_samples.h"
 #include "trainers/config_options.h"
 #include "trainers/course.h"
 #include "trainers/memory_report.h"
@@ -337,6 +338,8 @@ class Trainer::Run {
   at::Tensor microbatch_loss(const Microbatch& batch, double job_weight) {
     std::optional<AutocastScope> autocast;
     if (config_.trainer.precision == Precision::bf16) autocast.emplace(at::kBFloat16);
+    std::optional<UncountedSamples> uncounted;
+    if (batch.samples == 0) uncounted.emplace();
     const at::Tensor mean =
         objective_.loss->mean(model_->forward(batch.tensors.inputs), batch.tensors.targets);
     const double share = weight_of(batch) * static_cast<double>(replicas_);

@@ -50,6 +50,10 @@ AutocastScope::AutocastScope(at::ScalarType type)
   at::autocast::set_autocast_cache_enabled(false);
 }
 
+at::ScalarType AutocastScope::type() {
+  return is_enabled() ? type_now() : at::kFloat;
+}
+
 AutocastScope::~AutocastScope() {
   enable(was_enabled_);
   set_type(outer_type_);

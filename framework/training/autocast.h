@@ -12,14 +12,17 @@ namespace lockstep {
 ///   const at::Tensor mean = loss(model->forward(inputs), targets);  // the backward comes after it
 ///
 /// Casts of parameters are not kept between operations: a layer's parameters may be gathered and
-/// dropped in the scope (Block).
+/// dropped in the scope (Block). What recompute() runs again in the backward has the same scope.
 class AutocastScope {
  public:
-  /// bfloat16; at::kFloat for no casts at all, also inside of another scope.
+  /// bfloat16, or at::kFloat for no casts at all, also inside of another scope; else a ValueError.
   explicit AutocastScope(at::ScalarType type);
   ~AutocastScope();
   AutocastScope(const AutocastScope&) = delete;
   AutocastScope& operator=(const AutocastScope&) = delete;
+
+  /// What this thread computes in now: for a scope that does the same again.
+  [[nodiscard]] static at::ScalarType type();
 
  private:
   bool was_enabled_;

@@ -14,6 +14,7 @@
 
 #include "framework/base/text.h"
 #include "framework/collectives/differentiable.h"
+#include "framework/training/autocast.h"
 #include "framework/training/random_draws.h"
 #include "framework/training/run_record.h"
 
@@ -76,6 +77,7 @@ class RecomputeBackward final : public torch::autograd::Node {
 
  private:
   at::Tensor second_run(const at::Tensor& input) {
+    const AutocastScope as_before(type_);
     const training::RecordedRun run(record_, training::RecordedRun::Which::second);
     const at::Tensor output = block_->forward(input);
     run.check_end();
@@ -87,6 +89,7 @@ class RecomputeBackward final : public torch::autograd::Node {
   torch::autograd::SavedVariable saved_input_;
   std::vector<torch::autograd::SavedVariable> saved_parameters_;
   training::RunRecord record_;
+  at::ScalarType type_ = AutocastScope::type();
 };
 
 void check_can_repeat(const Block& block) {

@@ -31,7 +31,10 @@ const std::vector<Sample> kSamples{
     {"model.dense", {"[1000000]"}, "[1000001]", {"model.name=cnn"}},
     {"model.layers", {"3"}, "0", {"model.name=gpt"}},
     {"model.heads", {"3"}, "0", {"model.name=gpt"}},
-    {"model.width", {"3"}, "0", {"model.name=gpt"}},
+    {"model.width", {"3"}, "0", {"model.name=resnet"}},
+    {"model.depth", {"8", "110"}, "9", {"model.name=resnet"}},
+    {"model.stochastic_depth", {"0.5"}, "2", {"model.name=resnet"}},
+    {"model.recompute", {"true"}, "1", {"model.name=gpt"}},
     {"model.dropout", {"0.5"}, "1.5", {"model.name=gpt"}},
     {"model.init_from", {"weights.safetensors"}, "''"},
     {"model.init_from_strict", {"false"}, "1", {"model.init_from=weights.safetensors"}},
@@ -190,7 +193,8 @@ TEST_CASE("the help has each key with what it is for, what may stand there and i
     CHECK_THAT(help, ContainsSubstring("\n" + key + ": "));
   }
   for (const std::string text :
-       {"\nmodel.name: the model that is trained\n    one of linear, mlp, cnn, gpt; needed\n",
+       {"\nmodel.name: the model that is trained\n    one of linear, mlp, cnn, resnet, gpt; "
+        "needed\n",
         "\n    an integer, from 1 to 1000000000; default 64, of pmean_example 4\n",
         "\n    a number, greater than 0; default 1.0e-08; only for adam, adamw\n",
         "\n    an integer, from 1 to 1000000000; instead of trainer.epochs or trainer.samples\n",
