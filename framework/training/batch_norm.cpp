@@ -4,6 +4,7 @@
 #include <source_location>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/batch_norm.h>
@@ -167,11 +168,14 @@ class BatchNormBackward final : public torch::autograd::Node {
     }
     if (!dy.defined()) dy = at::zeros_like(x);
     const at::Tensor means = (sums / count_).to(type);
-    const at::Tensor factor =
-        weight.defined() ? weight.to(type) : at::ones({channels}, mean_.options());
-    const at::Tensor slope = -factor * means.narrow(0, 0, channels) * (var_ + eps_).rsqrt();
-    results[0] = normalized(dy, factor, {}, means.narrow(0, channels, channels), var_, eps_)
-                     .add_(normalized(x, slope, {}, mean_, var_, eps_))
+    at::Tensor scale = (var_ + eps_).rsqrt();
+    if (weight.defined()) scale = scale * weight.to(type);
+    const at::Tensor slope = -scale * means.narrow(0, 0, channels);
+    const at::Tensor shift = -scale * means.narrow(0, channels, channels);
+    std::vector<std::int64_t> for_each_channel(static_cast<std::size_t>(x.dim()), 1);
+    for_each_channel[1] = channels;
+    results[0] = normalized(x, slope, shift, mean_, var_, eps_)
+                     .addcmul_(dy, scale.view(for_each_channel))
                      .to(input.scalar_type());
     return results;
   }
