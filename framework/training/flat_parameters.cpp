@@ -8,6 +8,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -481,6 +482,32 @@ void FlatParameters::drop(std::size_t index, collectives::AxisQueue& queue) {
   set_memory(index, at::Tensor());
   gathered_ -= static_cast<std::int64_t>(bucket.gathered.nbytes());
   bucket.gathered.reset();
+}
+
+at::Tensor FlatParameters::memory_for_others(std::size_t index) const {
+  const Bucket& bucket = buckets_[index];
+  return is_cut(index) ? bucket.gathered : at::empty_like(bucket.memory);
+}
+
+void FlatParameters::lend(std::size_t index, const at::Tensor& memory) {
+  const c10::AutoGradMode no_grad(false);
+  buckets_[index].home = std::exchange(buckets_[index].memory, memory);
+  for (const std::size_t item : layout_.buckets()[index].items) {
+    parameters_[item].unsafeGetTensorImpl()->bump_version();
+    put_anew(item, memory_of(item));
+  }
+}
+
+void FlatParameters::take_back(std::size_t index) {
+  const c10::AutoGradMode no_grad(false);
+  for (const std::size_t item : layout_.buckets()[index].items) {
+    if (state_of(item) != State::in_place) placed_[item].was_written = true;
+  }
+  buckets_[index].memory = std::exchange(buckets_[index].home, at::Tensor());
+  for (const std::size_t item : layout_.buckets()[index].items) {
+    parameters_[item].unsafeGetTensorImpl()->bump_version();
+    put_anew(item, memory_of(item));
+  }
 }
 
 std::int64_t FlatParameters::predicted_bytes(const tree::FlatLayout& layout) {

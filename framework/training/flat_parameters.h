@@ -101,6 +101,14 @@ class FlatParameters {
     return buckets_[bucket].gathered.defined();
   }
 
+  /// Memory for other values of a bucket: that of a gathered one, which is dropped later; or new.
+  [[nodiscard]] at::Tensor memory_for_others(std::size_t bucket) const;
+  /// The bucket's parameters have the values in `memory`, of its size and dtype, until take_back().
+  /// Graphs that have saved other values are refused.
+  void lend(std::size_t bucket, const at::Tensor& memory);
+  /// They have their own values again. A write meanwhile is an error of the next check().
+  void take_back(std::size_t bucket);
+
   /// Bytes of this replica's parameters, those that it holds with others included.
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
   /// Bytes of the buckets that are not cut.
@@ -118,6 +126,7 @@ class FlatParameters {
   struct Bucket {
     at::Tensor memory;      // all of it, flat; undefined while a cut one is not gathered
     at::Tensor own{};       // the own shard, if replicas update these
+    at::Tensor home{};      // `memory`, while that is lent
     at::Tensor gathered{};  // what becomes the memory of a cut one
     std::optional<collectives::AxisQueue::Call> gathering{};
   };

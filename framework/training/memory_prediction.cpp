@@ -9,6 +9,7 @@
 
 #include "framework/base/shard.h"
 #include "framework/collectives/axis_queue.h"
+#include "framework/training/averaged_parameters.h"
 #include "framework/training/bucket_sizes.h"
 #include "framework/training/deferred_parameters.h"
 #include "framework/training/frozen_parameters.h"
@@ -116,6 +117,7 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
           training::ShardedUpdate::predicted_bytes(options.optimizer, layout,
                                                    training::parameter_updates(options.stage),
                                                    replica, holders) +
+          (options.ema_decay ? training::AveragedParameters::predicted_bytes(layout, replica) : 0) +
           training::FrozenParameters::predicted_bytes(parameters, placement.replicas, replica);
       const auto worker = std::ranges::find_if(
           workers, [&](const Shard& its) { return replica < its.offset + its.size; });
@@ -156,6 +158,8 @@ HostMemoryUse predicted_checkpoint(torch::nn::Module& module, const ZeroOptions&
     const std::int64_t steps = replica == 0 ? sizeof(std::int64_t) : 0;
     const std::int64_t bytes =
         training::ShardedUpdate::predicted_saved_bytes(options.optimizer, layout, replica) +
+        (options.ema_decay ? training::AveragedParameters::predicted_saved_bytes(layout, replica)
+                           : 0) +
         residuals + bytes_of_shards(buffers, placement.replicas, replica) +
         training::FrozenParameters::predicted_saved_bytes(parameters, placement.replicas, replica) +
         steps;

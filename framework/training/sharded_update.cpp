@@ -178,6 +178,16 @@ void ShardedUpdate::refresh_masters(const std::vector<std::size_t>& parameters) 
   }
 }
 
+std::vector<ShardedUpdate::SavedPart> ShardedUpdate::saved_parts() const {
+  std::vector<SavedPart> parts;
+  for (const Piece& piece : pieces_) {
+    if (piece.saved.size == 0) continue;
+    parts.push_back({piece.parameter, piece.offset + piece.saved.offset,
+                     piece.slice.parameter.narrow(0, piece.saved.offset, piece.saved.size)});
+  }
+  return parts;
+}
+
 void ShardedUpdate::visit_state(const VisitState& visit) const {
   for (const Piece& piece : pieces_) {
     if (piece.saved.size == 0) continue;

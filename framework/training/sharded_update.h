@@ -60,6 +60,15 @@ class ShardedUpdate {
   /// Sets the masters of `parameters` that were given other values.
   void refresh_masters(const std::vector<std::size_t>& parameters);
 
+  /// A part of a parameter's values (of its master, where it has one) that lies in this replica's
+  /// shard: `offset` is in elements of the parameter. It shares the memory that is updated.
+  struct SavedPart {
+    std::size_t parameter;
+    std::int64_t offset;
+    at::Tensor values;
+  };
+  [[nodiscard]] std::vector<SavedPart> saved_parts() const;
+
   /// Visits this replica's part of the parameters' values (masters where there are such) and of the
   /// optimizer's state.
   void visit_state(const VisitState& visit) const;

@@ -18,6 +18,7 @@ namespace lockstep {
 ///   buffers/NAME              a module's buffer
 ///   optimizer/exp_avg/NAME    the optimizer's tensors for a parameter, as torch.optim calls them
 ///   optimizer/step/NAME       updates of a parameter
+///   ema/NAME                  the average of a parameter: ZeroOptions::ema_decay
 ///   residuals/REPLICA/NAME    what compression has left out on a replica
 ///   steps                     steps done
 struct StatePiece {
@@ -93,6 +94,7 @@ inline const std::string kParameters = "parameters/";
 inline const std::string kBuffers = "buffers/";
 inline const std::string kOptimizer = "optimizer/";
 inline const std::string kOptimizerStep = kOptimizer + "step/";
+inline const std::string kAverages = "ema/";
 inline const std::string kResiduals = "residuals/";
 inline const std::string kSteps = "steps";
 

@@ -176,8 +176,10 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
     keep_buffers();
     const double scale =
         options_.clip_norm ? clip_scale(report.gradient_norm, *options_.clip_norm) : 1.0;
+    if (averages_) averages_->start();
     update_->update({.lr = lr, .gradient_scale = scale, .clip_value = options_.clip_value},
                     skipped);
+    if (averages_) averages_->add();
     late_ ? late_->publish() : flat_parameters_->publish();
     // The memory in which the module was made, and parts of the first step that come but once.
     if (updates_++ == 0) release_freed_memory();
@@ -208,6 +210,7 @@ void ZeroTrainer::visit_gradients(const Visit& visit, std::source_location where
 
 void ZeroTrainer::edit_parameters(const std::function<void()>& write, std::source_location where) {
   const AxisCall call{"ZeroTrainer::edit_parameters", axis_, where};
+  check_own_values(call);
   if (!flat_parameters_) {
     // Until the first backward each replica has its own.
     const c10::AutoGradMode no_grad(false);
@@ -228,6 +231,7 @@ void ZeroTrainer::release_parameters(std::source_location where) {
   if (!flat_parameters_) return;
   const AxisCall call{"ZeroTrainer::release_parameters", axis_, where};
   const CalledFrom scope(call);
+  check_own_values(call);
   call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
   const c10::AutoGradMode no_grad(false);
   wait_for_late();
@@ -236,6 +240,7 @@ void ZeroTrainer::release_parameters(std::source_location where) {
   }
   if (blocks_) blocks_->gather_everything();
   late_.reset();
+  averages_.reset();
   update_.reset();
   gradients_.reset();
   flat_parameters_.reset();
@@ -268,8 +273,35 @@ std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::whole_parameters(
   return std::make_unique<WholeParameters>(blocks_ ? blocks_->hold_everything() : nullptr);
 }
 
+std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::averaged_parameters(
+    std::source_location where) {
+  const AxisCall call{"ZeroTrainer::averaged_parameters", axis_, where};
+  const CalledFrom scope(call);
+  const c10::AutoGradMode no_grad(false);
+  call.require(options_.ema_decay.has_value(), "the option ema_decay is not set");
+  begin_between_steps(call);
+  std::shared_ptr<void> held = blocks_ ? blocks_->hold_everything() : nullptr;
+  const std::size_t buckets = flat_parameters_->layout().buckets().size();
+  for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
+    const at::Tensor memory = flat_parameters_->memory_for_others(bucket);
+    averages_->gather_into(memory, bucket);
+    flat_parameters_->lend(bucket, memory);
+  }
+  shows_averages_ = true;
+  const auto end = [this, buckets, held](void*) {
+    for (std::size_t bucket = 0; bucket < buckets; ++bucket) flat_parameters_->take_back(bucket);
+    shows_averages_ = false;
+  };
+  return std::make_unique<WholeParameters>(std::shared_ptr<void>(nullptr, end));
+}
+
+void ZeroTrainer::check_own_values(const AxisCall& call) const {
+  call.require(!shows_averages_, "called while averaged_parameters() lives");
+}
+
 // Before the state is visited or restored.
 void ZeroTrainer::begin_between_steps(const AxisCall& call) {
+  check_own_values(call);
   call.require(!is_released_, "after release_parameters()");
   call.require(microbatch_ == 0, "called after the backward of ", microbatches_text(microbatch_),
                ": call it between steps");
@@ -292,6 +324,7 @@ void ZeroTrainer::visit_state(const VisitState& visit, std::source_location wher
   const c10::AutoGradMode no_grad(false);
   begin_between_steps(call);
   update_->visit_state(visit);
+  if (averages_) averages_->visit_state(visit);
   frozen_.visit_state(visit);
   buffers_->visit_state(visit);
   gradients_->visit_residuals(parameters_, visit);
@@ -304,6 +337,7 @@ void ZeroTrainer::restore_state(const StateSource& source, std::source_location 
   const c10::AutoGradMode no_grad(false);
   begin_between_steps(call);
   update_->restore_state(source);
+  if (averages_) averages_->restore_state(source);
   flat_parameters_->publish();
   frozen_.restore_state(source);
   buffers_->restore_state(source);
@@ -336,7 +370,7 @@ MemoryUse ZeroTrainer::memory() const {
   use.parameters = flat_parameters_->bytes();
   use.holders = flat_parameters_->holders();
   use.shared_parameters = use.holders > 1 ? flat_parameters_->uncut_bytes() : 0;
-  use.optimizer_state = update_->bytes() + frozen_.bytes();
+  use.optimizer_state = update_->bytes() + frozen_.bytes() + (averages_ ? averages_->bytes() : 0);
   use.communication += flat_parameters_->gathered_peak();
   use.initialization = deferred_.largest_bytes();
   return use;
@@ -345,6 +379,7 @@ MemoryUse ZeroTrainer::memory() const {
 // A microbatch's backward begins. `call` is what its messages name.
 void ZeroTrainer::begin(const AxisCall& call, const at::Tensor& loss) {
   call.require(!is_released_, "after release_parameters()");
+  check_own_values(call);
   call.require(microbatch_ < options_.accumulate, "backward was called ", microbatch_ + 1,
                " times for a step of ", microbatches_text(options_.accumulate), ": call step()");
   call_ = call;
@@ -452,6 +487,10 @@ void ZeroTrainer::lay_out(const at::Tensor& loss) {
       std::make_unique<training::FlatGradients>(parameters_.tensors, layout, axis_, how, *queue_);
   update_ = std::make_unique<training::ShardedUpdate>(options_.optimizer, layout, parameters_,
                                                       *flat_parameters_, *gradients_, axis_);
+  if (options_.ema_decay) {
+    averages_ = std::make_unique<training::AveragedParameters>(*options_.ema_decay, layout,
+                                                               parameters_, *update_, axis_);
+  }
   // Replicas that take turns would hand over in the midst of forwards, and all of their activations
   // would be there at one time.
   const bool may_be_late = options_.late_parameters && gather_queue_->overlaps() && !takes_turns;

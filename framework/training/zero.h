@@ -11,6 +11,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/training/averaged_parameters.h"
 #include "framework/training/block_gathering.h"
 #include "framework/training/deferred_parameters.h"
 #include "framework/training/frozen_parameters.h"
@@ -138,9 +139,16 @@ class ZeroTrainer : public Stateful {
   };
   [[nodiscard]] std::unique_ptr<WholeParameters> whole_parameters(
       std::source_location where = std::source_location::current());
+  /// The same with the parameters' averages (ZeroOptions::ema_decay) in the place of their values,
+  /// for an evaluation or for visit_parameters(). In memory of each replica's own while it lives.
+  /// No backward meanwhile, and no other call of the trainer but visit_parameters(). Between steps.
+  /// ValueError without ema_decay.
+  [[nodiscard]] std::unique_ptr<WholeParameters> averaged_parameters(
+      std::source_location where = std::source_location::current());
 
-  /// Stateful's: parameters, buffers, the optimizer's state, residuals of compression, steps. Makes
-  /// the buckets if they are not made yet. Frozen parameters are part of the state, too.
+  /// Stateful's: parameters, their averages, buffers, the optimizer's state, residuals of
+  /// compression, steps. Makes the buckets if they are not made yet. Frozen parameters are part of
+  /// the state, too.
   void visit_state(const VisitState& visit,
                    std::source_location where = std::source_location::current()) override;
   void restore_state(const StateSource& source,
@@ -172,6 +180,7 @@ class ZeroTrainer : public Stateful {
   void add(std::size_t index, const at::Tensor& gradient);
   void end(bool has_loss);
   void lay_out(const at::Tensor& loss);
+  void check_own_values(const AxisCall& call) const;
   void check_whole_step(const AxisCall& call) const;
   void begin_between_steps(const AxisCall& call);
   void keep_buffers();
@@ -195,6 +204,7 @@ class ZeroTrainer : public Stateful {
   std::unique_ptr<training::FlatParameters> flat_parameters_;
   std::unique_ptr<training::FlatGradients> gradients_;
   std::unique_ptr<training::ShardedUpdate> update_;
+  std::unique_ptr<training::AveragedParameters> averages_;
   std::shared_ptr<training::BlockGathering> blocks_;
   std::shared_ptr<training::LateParameters> late_;
   training::UnusedParameters unused_;
@@ -208,6 +218,7 @@ class ZeroTrainer : public Stateful {
   std::uint32_t told_ = 0;     // in the next step
   bool has_bad_loss_ = false;  // one of the step was not finite
   bool is_released_ = false;
+  bool shows_averages_ = false;
   // Two queues: replicas may interleave gradient and parameter calls differently. They end before
   // the buffers do.
   std::unique_ptr<collectives::AxisQueue> queue_;

@@ -11,6 +11,8 @@ void check_options(const ZeroOptions& options) {
           options.bucket_mb.value_or(0), "; it must be above 0 and at most 1000000");
   require(options.accumulate >= 1, "ZeRO: accumulate is ", options.accumulate,
           "; it must be at least 1");
+  require(!options.ema_decay || (*options.ema_decay >= 0 && *options.ema_decay < 1),
+          "ZeRO: ema_decay is ", options.ema_decay.value_or(0), "; it must be in [0, 1)");
   require(!options.clip_norm || *options.clip_norm > 0, "ZeRO: clip_norm must be above 0");
   require(!options.clip_value || *options.clip_value > 0, "ZeRO: clip_value must be above 0");
 }

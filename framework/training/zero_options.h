@@ -39,6 +39,11 @@ struct ZeroOptions {
   std::optional<double> clip_norm{};   ///< the largest global L2 norm of the gradients
   std::optional<double> clip_value{};  ///< the largest magnitude of a gradient's value
   NonFinite non_finite = NonFinite::stop;
+  /// Keeps an exponential moving average of the parameters, which
+  /// ZeroTrainer::averaged_parameters() shows: each step it moves by 1 - ema_decay of its distance
+  /// to the new values, from the values before the first step. Each replica keeps its share, at all
+  /// stages. Buffers are not averaged.
+  std::optional<double> ema_decay{};
   Buffers buffers = Buffers::mean;
   /// Whether torch::nn::BatchNorm may train on several replicas: it normalizes by each replica's
   /// own samples, and its running statistics follow `buffers`. Otherwise it is a ValueError;

@@ -1,0 +1,126 @@
+#include "framework/training/averaged_parameters.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include "framework/base/logging.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
+#include "framework/training/flat_gradients.h"
+
+namespace lockstep::training {
+namespace {
+
+constexpr std::int64_t kAveragedAtOnce = 32'768;
+
+// Not lerp_, whose rounding depends on where a vector ends.
+void move_towards(const at::Tensor& average, const at::Tensor& value, double rate) {
+  AT_DISPATCH_FLOATING_TYPES(average.scalar_type(), "average of parameters", [&] {
+    auto* const averages = average.data_ptr<scalar_t>();
+    const auto* const values = value.data_ptr<scalar_t>();
+    const auto part = static_cast<scalar_t>(rate);
+    at::parallel_for(0, average.numel(), kAveragedAtOnce,
+                     [=](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t i = begin; i < end; ++i) {
+                         averages[i] += part * (values[i] - averages[i]);
+                       }
+                     });
+  });
+}
+
+std::int64_t element_bytes(const tree::FlatBucket& bucket) {
+  return static_cast<std::int64_t>(c10::elementSize(gradient_dtype(bucket)));
+}
+
+}  // namespace
+
+AveragedParameters::AveragedParameters(double decay, const tree::FlatLayout& layout,
+                                       const ModuleParameters& module, const ShardedUpdate& update,
+                                       const AxisNames& axis_name)
+    : decay_(decay), axis_(axis_name) {
+  const std::int64_t replica = axis_index(axis_);
+  for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
+    shards_.push_back(at::zeros({layout.shard_of(bucket, replica).size},
+                                gradient_dtype(layout.buckets()[bucket])));
+  }
+  for (const ShardedUpdate::SavedPart& part : update.saved_parts()) {
+    const tree::FlatPosition& place = layout.place(part.parameter);
+    const std::int64_t begin =
+        place.offset + part.offset - layout.shard_of(place.bucket, replica).offset;
+    parts_.push_back({module.names[part.parameter], module.tensors[part.parameter].sizes().vec(),
+                      part.offset, part.values,
+                      shards_[place.bucket].narrow(0, begin, part.values.numel())});
+  }
+}
+
+void AveragedParameters::start() {
+  if (!has_started_) take_values();
+  has_started_ = true;
+}
+
+void AveragedParameters::take_values() {
+  const c10::AutoGradMode no_grad(false);
+  for (const Part& part : parts_) part.average.copy_(part.value);
+}
+
+void AveragedParameters::add() {
+  for (const Part& part : parts_) move_towards(part.average, part.value, 1 - decay_);
+}
+
+void AveragedParameters::gather_into(const at::Tensor& whole, std::size_t bucket) {
+  const c10::AutoGradMode no_grad(false);
+  if (!has_started_) take_values();
+  all_gather_into(whole, shards_[bucket].to(whole.scalar_type()), axis_);
+}
+
+void AveragedParameters::visit_state(const VisitState& visit) const {
+  for (const Part& part : parts_) {
+    visit(
+        {kAverages + part.name, part.shape, part.offset, has_started_ ? part.average : part.value});
+  }
+}
+
+void AveragedParameters::restore_state(const StateSource& source) {
+  const c10::AutoGradMode no_grad(false);
+  has_started_ = true;
+  bool is_new = false;
+  for (const Part& part : parts_) {
+    const std::string name = kAverages + part.name;
+    const bool is_there =
+        source.has(name) && source.read({name, part.shape, part.offset, part.average});
+    if (!is_there) part.average.copy_(part.value);
+    is_new = is_new || !is_there;
+  }
+  if (!is_new || axis_index(axis_) != 0) return;
+  log_info("averages of parameters that are not in the restored state start at the values there");
+}
+
+std::int64_t AveragedParameters::bytes() const {
+  std::int64_t sum = 0;
+  for (const at::Tensor& shard : shards_) sum += static_cast<std::int64_t>(shard.nbytes());
+  return sum;
+}
+
+std::int64_t AveragedParameters::predicted_bytes(const tree::FlatLayout& layout,
+                                                 std::int64_t replica) {
+  std::int64_t sum = 0;
+  for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
+    sum += layout.shard_of(bucket, replica).size * element_bytes(layout.buckets()[bucket]);
+  }
+  return sum;
+}
+
+std::int64_t AveragedParameters::predicted_saved_bytes(const tree::FlatLayout& layout,
+                                                       std::int64_t replica) {
+  std::int64_t sum = 0;
+  for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
+    for (const tree::FlatPiece& piece : layout.pieces(bucket, layout.shard_of(bucket, replica))) {
+      sum += piece.size * element_bytes(layout.buckets()[bucket]);
+    }
+  }
+  return sum;
+}
+
+}  // namespace lockstep::training

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/training/module_parameters.h"
+#include "framework/training/sharded_update.h"
+#include "framework/training/state.h"
+#include "framework/tree/flat_layout.h"
+
+namespace lockstep::training {
+
+/// The exponential moving average of each parameter (of its master, where it has one) over the
+/// updates: average += (1 - decay) (value - average), from the value before the first update. Each
+/// replica keeps that of its own shard, at all stages.
+class AveragedParameters {
+ public:
+  /// `module` has the layout's parameters, which `update` updates; it must live as long.
+  AveragedParameters(double decay, const tree::FlatLayout& layout, const ModuleParameters& module,
+                     const ShardedUpdate& update, const AxisNames& axis_name);
+
+  /// Before an update: the average starts, unless it has.
+  void start();
+  /// After an update.
+  void add();
+
+  /// Fills `whole`, a bucket's size in the parameters' dtype, with averages. All replicas together.
+  void gather_into(const at::Tensor& whole, std::size_t bucket);
+
+  void visit_state(const VisitState& visit) const;
+  /// After the parameters were restored. The average of what the source has no average of starts
+  /// anew; replica 0 logs that.
+  void restore_state(const StateSource& source);
+
+  [[nodiscard]] std::int64_t bytes() const;
+  /// Predicts bytes() of `replica`, and the bytes that visit_state() visits.
+  [[nodiscard]] static std::int64_t predicted_bytes(const tree::FlatLayout& layout,
+                                                    std::int64_t replica);
+  [[nodiscard]] static std::int64_t predicted_saved_bytes(const tree::FlatLayout& layout,
+                                                          std::int64_t replica);
+
+ private:
+  void take_values();
+
+  struct Part {
+    std::string name;
+    std::vector<std::int64_t> shape;  // of the whole parameter
+    std::int64_t offset;              // in it
+    at::Tensor value;
+    at::Tensor average;
+  };
+  double decay_;
+  AxisNames axis_;
+  std::vector<at::Tensor> shards_;  // by bucket: the averages, flat
+  std::vector<Part> parts_;
+  bool has_started_ = false;
+};
+
+}  // namespace lockstep::training

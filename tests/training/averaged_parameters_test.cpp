@@ -1,0 +1,256 @@
+#include "framework/training/averaged_parameters.h"
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include "framework/base/errors.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/replicas/launch.h"
+#include "framework/replicas/pmap.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/training/placements.h"
+#include "tests/training/zero_jobs.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+constexpr double kDecay = 0.7;
+
+ZeroOptions averaging(int stage) {
+  ZeroOptions options = adam(stage);
+  options.ema_decay = kDecay;
+  options.bucket_mb = 3e-4;
+  options.non_finite = NonFinite::skip;
+  return options;
+}
+
+// This replica's pieces of the state whose names begin with `kind`, by the rest of the name.
+struct Piece {
+  std::int64_t offset;
+  at::Tensor values;
+};
+std::map<std::string, Piece> pieces_of(ZeroTrainer& trainer, const std::string& kind) {
+  std::map<std::string, Piece> pieces;
+  trainer.visit_state([&](const StatePiece& piece) {
+    if (piece.name.rfind(kind, 0) != 0) return;
+    const std::string key =
+        piece.name.substr(kind.size()) + " from " + std::to_string(piece.offset);
+    pieces[key] = {piece.offset, piece.values.clone()};
+  });
+  return pieces;
+}
+
+// Those of the parameters that are trained; the frozen one has no average.
+std::map<std::string, Piece> values_of(ZeroTrainer& trainer) {
+  auto values = pieces_of(trainer, "parameters/");
+  std::erase_if(values, [](const auto& each) { return each.first.rfind("frozen", 0) == 0; });
+  return values;
+}
+
+void expect_equal_pieces(const std::map<std::string, Piece>& actual,
+                         const std::map<std::string, Piece>& expected) {
+  expect(actual.size() == expected.size(), "other pieces");
+  for (const auto& [key, piece] : expected) {
+    expect(actual.contains(key) && actual.at(key).values.equal(piece.values),
+           "another average of " + key);
+  }
+}
+
+// A step with inputs of the model's dtype.
+StepReport step_of(ZeroTrainer& trainer, OddModel& model, std::int64_t step, double factor = 1) {
+  const Samples batch = samples(step, axis_index("data") * kBatch, kBatch);
+  const at::ScalarType dtype = model.parameters()[0].scalar_type();
+  const at::Tensor outputs = model.forward(batch.inputs.to(dtype));
+  trainer.backward((outputs - batch.targets).pow(2).mean() * factor);
+  return trainer.step(kRate);
+}
+
+// The averages after four steps, one of them skipped, checked against those made by hand.
+Parameters averaged(const ZeroOptions& options, at::ScalarType dtype) {
+  OddModel model;
+  if (dtype != at::kFloat) model.to(dtype);  // else one parameter is float64
+  ZeroTrainer trainer(model, options);
+  auto expected = values_of(trainer);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    if (step == 2) {
+      expect(step_of(trainer, model, step, std::numeric_limits<double>::infinity()).skipped,
+             "not skipped");
+      continue;
+    }
+    step_of(trainer, model, step);
+    for (auto& [key, piece] : values_of(trainer)) {
+      at::Tensor& average = expected.at(key).values;
+      average = average + (piece.values - average) * (1 - kDecay);
+    }
+  }
+  expect_equal_pieces(pieces_of(trainer, "ema/"), expected);
+
+  Parameters before;
+  trainer.visit_parameters([&](const std::string& name, const at::Tensor& value) {
+    before[name] = value.detach().clone();
+  });
+  Parameters result;
+  {
+    const auto scope = trainer.averaged_parameters();
+    result = copies(model);
+    (void)model.forward(samples(0, 0, 2).inputs.to(dtype));
+    Parameters visited;
+    trainer.visit_parameters([&](const std::string& name, const at::Tensor& value) {
+      visited[name] = value.detach().clone();
+    });
+    expect(first_difference(visited, result).empty(), "visit_parameters() shows others");
+  }
+  for (const auto& [key, piece] : expected) {
+    const at::Tensor whole = result.at(key.substr(0, key.find(' ')));
+    const at::Tensor part = whole.flatten().narrow(0, piece.offset, piece.values.numel());
+    expect(part.equal(piece.values.to(part.scalar_type())), "another value of " + key);
+  }
+  trainer.visit_parameters([&](const std::string& name, const at::Tensor& value) {
+    expect(value.equal(before.at(name)), "the parameter does not return: " + name);
+  });
+  expect(first_difference(before, result) != "", "averages are the values");
+  step_of(trainer, model, 5);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("averages of parameters are those by hand, at all stages and in all placements") {
+  const Quiet quiet;
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    Parameters common;
+    std::mutex mutex;
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const bool is_late : {false, true}) {
+        INFO("stage " << stage << ", late parameters " << is_late);
+        ZeroOptions options = averaging(stage);
+        options.late_parameters = is_late;
+        in_every_placement(3, [&] {
+          const Parameters own = averaged(options, dtype);
+          const std::lock_guard lock(mutex);
+          if (common.empty()) common = own;
+          expect(first_difference(own, common).empty(), "replicas or stages differ");
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("training with averages has the bits of training without") {
+  for (const int stage : {0, 3}) {
+    ZeroOptions options = adam(stage);
+    const Parameters expected = trained_in_pmap(3, options);
+    options.ema_decay = 0.9;
+    CHECK(first_difference(trained_in_pmap(3, options), expected) == "");
+  }
+}
+
+TEST_CASE("averages are restored on other replicas, and start anew where there are none") {
+  const Quiet quiet;
+  const TemporaryFolder folder;
+  const auto run = [](std::int64_t replicas, const std::function<void()>& replica) {
+    REQUIRE(launch(replica, threads(replicas, Backend::gloo)) == 0);
+  };
+  std::mutex mutex;
+  Parameters saved;
+  const auto shown = [&](ZeroTrainer& trainer, const OddModel& model) {
+    const auto scope = trainer.averaged_parameters();
+    return copies(model);
+  };
+  run(2, [&] {
+    OddModel model;
+    ZeroTrainer trainer(model, averaging(1));
+    for (std::int64_t step = 0; step < 3; ++step) train_step(trainer, model, step, 1, "data");
+    save_checkpoint(folder.path() / "with", {&trainer}, {.step = 3});
+    const Parameters own = shown(trainer, model);
+    const std::lock_guard lock(mutex);
+    saved = own;
+  });
+  run(3, [&] {
+    OddModel model;
+    ZeroTrainer trainer(model, averaging(3));
+    (void)load_checkpoint(folder.path() / "with" / "latest", {&trainer});
+    expect(first_difference(shown(trainer, model), saved).empty(), "other averages");
+
+    OddModel plain_model;
+    ZeroTrainer plain(plain_model, adam(2));
+    train_step(plain, plain_model, 7, 1, "data");
+    save_checkpoint(folder.path() / "without", {&plain}, {.step = 3});
+    (void)load_checkpoint(folder.path() / "without" / "latest", {&trainer});
+    expect(first_difference(shown(trainer, model), copies(plain_model)).empty(),
+           "averages do not start at the values");
+  });
+}
+
+TEST_CASE("averages start at what parameters are before the first step") {
+  (void)pmap(
+      [] {
+        ZeroOptions options = averaging(1);
+        options.axis_name = "i";
+        OddModel model;
+        ZeroTrainer trainer(model, options);
+        { const auto scope = trainer.averaged_parameters(); }
+        trainer.edit_parameters([&] {
+          for (const at::Tensor& parameter : model.parameters()) parameter.fill_(0.5);
+        });
+        const auto values = values_of(trainer);
+        expect_equal_pieces(pieces_of(trainer, "ema/"), values);
+        const auto scope = trainer.averaged_parameters();
+        for (const at::Tensor& parameter : model.parameters()) {
+          expect(parameter.eq(0.5).all().item<bool>(), "another start");
+        }
+        return at::zeros({});
+      },
+      {.axis_size = 2})();
+}
+
+TEST_CASE("what can't be done with averages says so") {
+  CHECK_THROWS_WITH(check_options({.ema_decay = 1}), "ZeRO: ema_decay is 1; it must be in [0, 1)");
+  in_every_placement(2, [] {
+    OddModel model;
+    {
+      ZeroTrainer plain(model, adam(1));
+      expect_contains(message_of<ValueError>([&] { (void)plain.averaged_parameters(); }),
+                      "the option ema_decay is not set");
+    }
+    ZeroTrainer trainer(model, averaging(2));
+    train_step(trainer, model, 0, 1, "data");
+    auto scope = trainer.averaged_parameters();
+    const std::string refusal = "called while averaged_parameters() lives";
+    const auto expect_refused = [&](const std::function<void()>& call) {
+      expect_contains(message_of<ValueError>(call), refusal);
+    };
+    expect_refused([&] { trainer.backward(mean_loss(model, samples(0, 0, 2))); });
+    expect_refused([&] { trainer.edit_parameters([] {}); });
+    expect_refused([&] { trainer.release_parameters(); });
+    expect_refused([&] { (void)trainer.averaged_parameters(); });
+    expect_refused([&] { trainer.visit_state([](const StatePiece&) {}); });
+    {
+      const c10::AutoGradMode no_grad(false);
+      model.parameters()[0].add_(1);
+    }
+    const at::Tensor old = mean_loss(model, samples(0, 0, 2));
+    scope.reset();
+    expect_contains(
+        message_of<ValueError>([&] { trainer.backward(mean_loss(model, samples(0, 0, 2))); }),
+        "was written to since the last step");
+    // Its graph has averages, which are gone.
+    expect(message_of<ValueError>([&] { old.backward(); }).find("inplace operation") !=
+               std::string::npos,
+           "a graph of averages is walked");
+  });
+}
