@@ -1,0 +1,175 @@
+#include "trainers/train_main.h"
+
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
+#include "framework/base/text.h"
+#include "framework/data/data.h"
+#include "framework/replicas/first_failure.h"
+#include "framework/replicas/launch.h"
+#include "framework/telemetry/metrics.h"
+#include "framework/telemetry/run_folder.h"
+#include "trainers/check_job.h"
+#include "trainers/command_line.h"
+#include "trainers/commands.h"
+#include "trainers/config.h"
+#include "trainers/config_options.h"
+#include "trainers/flags.h"
+#include "trainers/job_hosts.h"
+#include "trainers/memory_report.h"
+#include "trainers/resume.h"
+
+namespace lockstep {
+namespace {
+
+// How workers that are this program started again learn where the run is: see is_relaunched().
+constexpr const char* kOutputVariable = "LOCKSTEP_RUN_OUTPUT";
+constexpr const char* kCheckpointVariable = "LOCKSTEP_RUN_CHECKPOINT";
+
+// Tells workers that are this program started again where the run is.
+void tell_workers(const RunOptions& options) {
+  ::setenv(kOutputVariable, options.output.c_str(), 1);
+  ::setenv(kCheckpointVariable, options.resume ? options.resume->checkpoint.c_str() : "", 1);
+}
+
+// Brings the output folder to the state in which the run goes on.
+void prepare_output(const RunOptions& options) {
+  const std::int64_t step = options.resume ? options.resume->info.step : 0;
+  const auto checkpoints = checkpoints_of(options.output);
+  // In this order: a checkpoint that is still there has its metrics.
+  if (const auto aside = set_aside_checkpoints(checkpoints, step); aside > 0) {
+    log_warning(str("set aside ", counted(aside, "checkpoint"), " of steps after ", step,
+                    ": the run makes new ones; ", (checkpoints / "aside-step-*").string(),
+                    " may be removed"));
+  }
+  cut_metrics(options.output, step);
+  // A killed run may have ended before it set the link to its best checkpoint.
+  if (options.resume) {
+    const auto best = options.resume->info.counts.find(kBestCount);
+    if (best != options.resume->info.counts.end()) set_best_checkpoint(checkpoints, best->second);
+  }
+  tell_workers(options);
+}
+
+// Where the run is and goes on, as the flags say; a worker that is this program started again finds
+// it in its environment.
+struct Place {
+  RunOptions options;
+  std::string resume;                      // as --resume
+  std::optional<RunFolderLock> lock = {};  // of a folder that has a run, to which it returns
+};
+
+Place find_place(const Flags& flags) {
+  Place place{.options = {.output = flags.output, .quiet = flags.quiet}, .resume = flags.resume};
+  if (is_relaunched()) {
+    place.options.output = std::getenv(kOutputVariable);
+    place.resume = std::getenv(kCheckpointVariable);
+    return place;
+  }
+  // A checkpoint's run goes on where it was, unless another folder is named.
+  if (flags.output.empty()) place.options.output = run_of_checkpoint(flags.resume);
+  const bool goes_on = !flags.resume.empty() && holds_run(place.options.output);
+  std::error_code missing;
+  require(!goes_on || flags.resume == "auto" ||
+              std::filesystem::equivalent(run_of_checkpoint(flags.resume), place.options.output,
+                                          missing),
+          "output folder ", place.options.output.string(), " holds a run already, of which ",
+          flags.resume, " is no checkpoint: name another folder, or go on with --resume auto");
+  // Locked before its checkpoints are looked at: a run that is about to end may save one more.
+  if (goes_on && flags.hosts.rank == 0) place.lock.emplace(place.options.output);
+  return place;
+}
+
+void tell_beginning() {
+  log_info("there is no checkpoint to go on from: the run begins at its first step");
+}
+
+// Makes the output folder the run's own. Before the replicas start: a job that is started again
+// finds it.
+void claim_output(const Flags& flags, const Config& config, Place& place) {
+  RunOptions& options = place.options;
+  if (options.output.empty()) options.output = new_run_folder(flags.config.stem());
+  if (place.lock) {
+    reclaim_run_folder(*place.lock, to_yaml(config));
+  } else {
+    place.lock.emplace(claim_run_folder(options.output, to_yaml(config)));
+  }
+  prepare_output(options);
+}
+
+int run(int argc, const char* const* argv, const Callbacks& callbacks) {
+  const Flags flags = parse_flags(argc, argv);
+  if (flags.text) return print(*flags.text);
+  Config config = load_config(flags.config, flags.overrides);
+  if (flags.print_config) return print(to_yaml(config));
+  require(flags.hosts.replicas <= config.launch.replicas, "--host-replicas is ",
+          flags.hosts.replicas, " of ", counted(config.launch.replicas, "replica"), " in all");
+  set_quiet(flags.quiet);
+  Place place = find_place(flags);
+  RunOptions& options = place.options;
+  options.callbacks = callbacks;
+  options.resume =
+      find_resume_point(place.resume, options.output, flags.resume_with_changes, config);
+  if (place.resume == "auto" && !options.resume) tell_beginning();
+  // Read before the replicas start: they share the memory, and a bad file is one error, not N.
+  const DataSets data = load_data(config.data, data_context(config));
+  check_job(config, data);
+  if (!options.resume) check_initial_weights(config, data);
+  if (flags.dry_run) return print(dry_run_text(config, data));
+  check_memory(config, data);
+  require(flags.max_restarts == 0 || config.launch.mode == LaunchMode::processes,
+          "--max-restarts needs parallel.launch processes: a thread that crashes ends the program");
+  const bool has_other_hosts = flags.hosts.count > 1;
+  if (has_other_hosts && !is_relaunched()) {
+    config.launch.hosts = host_options(
+        flags, config, data, options, [&] { claim_output(flags, config, place); },
+        [&] { tell_workers(options); });
+  } else if (has_other_hosts) {
+    config.launch.hosts = flags.hosts;
+  } else if (!is_relaunched()) {
+    claim_output(flags, config, place);
+  }
+  config.launch.on_stop = OnStop::ask;
+  config.launch.max_restarts = flags.max_restarts;
+  config.launch.before_restart = [&, first = options.resume](std::int64_t /*restart*/) {
+    options.resume = find_resume_point("auto", options.output, flags.resume_with_changes, config);
+    // Where the run itself has not saved anything yet, it goes on from where it began.
+    const bool is_later = options.resume && first && options.resume->info.step > first->info.step;
+    if (first && !is_later) options.resume = first;
+    if (flags.hosts.rank > 0) return tell_workers(options);
+    if (!options.resume) tell_beginning();
+    prepare_output(options);
+  };
+  return launch([&] { Trainer(config, data, options).run(); }, config.launch);
+}
+
+int train(int argc, const char* const* argv, const Callbacks& callbacks) {
+  const std::string command = command_of(argc, argv, "train", {"run", "export", "inspect", "eval"});
+  if (command.empty()) return run(argc, argv, callbacks);
+  // A command's own name stands where the program's is otherwise.
+  --argc, ++argv;
+  if (command == "export") return run_export(argc, argv);
+  if (command == "inspect") return run_inspect(argc, argv);
+  if (command == "eval") return run_eval(argc, argv);
+  return run(argc, argv, callbacks);
+}
+
+}  // namespace
+
+int train_main(int argc, const char* const* argv, const Callbacks& callbacks) {
+  try {
+    return train(argc, argv, callbacks);
+  } catch (const std::exception& error) {
+    log_error(replicas::text_of(error));
+    return exit_status(error);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "trainers/trainer.h"
+
+namespace lockstep {
+
+/// The program `train`: reads a config, starts the replicas and trains, or runs a command on
+/// checkpoints. main() of a program of one's own registers its models, data sets and losses, and
+/// then returns this; what `callbacks` has is called in each replica's run.
+///
+///   int main(int argc, char** argv) {
+///     lockstep::register_model(net_kind());
+///     return lockstep::train_main(argc, argv);
+///   }
+///
+/// Returns the exit status, and prints errors. It may start the program again, for each worker:
+/// what main() does before this is done there as well.
+[[nodiscard]] int train_main(int argc, const char* const* argv, const Callbacks& callbacks = {});
+
+}  // namespace lockstep
