@@ -1,0 +1,283 @@
+// What a run decides by its validation set, what it minimizes, and who is told of it.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <nlohmann/json.hpp>
+
+#include "framework/base/errors.h"
+#include "framework/base/random.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/replicas/pmap.h"
+#include "framework/telemetry/run_folder.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+#include "trainers/check_job.h"
+#include "trainers/resume.h"
+#include "trainers/trainer.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::message_of;
+using testing::TemporaryFolder;
+
+constexpr std::int64_t kIgnored = -100;
+
+// Points of two features in three classes, of which each `ignored_every`-th does not count.
+class Points final : public Dataset {
+ public:
+  explicit Points(std::int64_t size, std::int64_t ignored_every = 0)
+      : size_(size), ignored_every_(ignored_every) {}
+  std::int64_t size() const override { return size_; }
+  SampleType type() const override { return class_sample({2}, 3); }
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+    const auto count = static_cast<std::int64_t>(indices.size());
+    Batch batch{at::empty({count, 2}), at::empty({count}, at::kLong)};
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t index = indices[static_cast<std::size_t>(i)];
+      const Key key = Key(5).fold(static_cast<std::uint64_t>(index));
+      for (std::int64_t j = 0; j < 2; ++j) {
+        const auto bits = key.draw(static_cast<std::uint64_t>(j)) >> 40;
+        batch.inputs[i][j].fill_(static_cast<double>(bits) / double(1 << 24) - 0.5);
+      }
+      const bool is_ignored = ignored_every_ > 0 && index % ignored_every_ == 0;
+      batch.targets[i].fill_(is_ignored ? kIgnored : index % 3);
+    }
+    return batch;
+  }
+
+  std::int64_t size_;
+  std::int64_t ignored_every_;
+};
+
+// What a run has left in its folder.
+struct Outcome {
+  json result;
+  std::vector<json> metrics;
+};
+
+Outcome outcome_of(const fs::path& folder) {
+  Outcome outcome;
+  std::ifstream result(folder / "result.json");
+  if (result) outcome.result = json::parse(result);
+  std::ifstream lines(folder / "metrics.jsonl");
+  for (std::string line; std::getline(lines, line);) {
+    outcome.metrics.push_back(json::parse(line));
+  }
+  return outcome;
+}
+
+Config config_of(const std::string& text, std::int64_t replicas) {
+  const bool has_data = text.starts_with("data: ");
+  return parse_config("model: {name: mlp, hidden: [8]}\n" +
+                          std::string(has_data ? "" : "data: {name: pmean_example}\n") + text,
+                      "test", {{"parallel.replicas", std::to_string(replicas), "--replicas"}});
+}
+
+Outcome run(const std::string& text, std::int64_t replicas, const DataSets& data,
+            const fs::path& folder, RunOptions options = {}) {
+  const Config config = config_of(text, replicas);
+  options.output = folder;
+  options.quiet = true;
+  const RunFolderLock lock = claim_run_folder(folder, to_yaml(config));
+  pmap([&] { Trainer(config, data, options).run(); },
+       {.axis_name = "data", .axis_size = replicas})();
+  return outcome_of(folder);
+}
+
+}  // namespace
+
+TEST_CASE("targets that do not count leave the others' weights right on any number of replicas") {
+  const TemporaryFolder folder;
+  // Of 23 samples 8 don't count, and batches of 6 hold unequal numbers of these.
+  const DataSets data{.train = std::make_shared<Points>(23, 3)};
+  const auto run_on = [&](std::int64_t replicas, const std::string& loss) {
+    return run("data: {name: pmean_example, batch_size: " + std::to_string(6 / replicas) +
+                   "}\noptimizer: {lr: 0.3}\nloss: " + loss +
+                   "\ntrainer: {epochs: 3, log_every: 1}\n",
+               replicas, data, folder.path() / (loss.substr(0, 50) + std::to_string(replicas)));
+  };
+  for (const std::string loss :
+       {"{name: cross_entropy, ignore_index: -100}",
+        "{name: cross_entropy, class_weights: [1, 0.25, 3], ignore_index: -100}"}) {
+    INFO(loss);
+    const Outcome one = run_on(1, loss);
+    for (const std::int64_t replicas : {2, 3, 6}) {
+      const Outcome several = run_on(replicas, loss);
+      REQUIRE(several.metrics.size() == one.metrics.size());
+      for (std::size_t i = 0; i < one.metrics.size(); ++i) {
+        CHECK(several.metrics[i]["loss"].get<double>() ==
+              Approx(one.metrics[i]["loss"].get<double>()).epsilon(1e-5));
+      }
+    }
+  }
+}
+
+TEST_CASE("a global batch is a step of so many samples, in the microbatches that it needs") {
+  const TemporaryFolder folder;
+  const DataSets data{.train = std::make_shared<Points>(64)};
+  const auto digest_of = [&](const std::string& batch_size, const std::string& length) {
+    return run("data: {name: pmean_example, batch_size: " + batch_size + "}\ntrainer: {steps: 5, " +
+                   length + "}\n",
+               2, data, folder.path() / (batch_size + length))
+        .result["parameters_sha256"];
+  };
+  CHECK(digest_of("4", "global_batch: 24") == digest_of("4", "accumulate: 3"));
+  CHECK(digest_of("100", "global_batch: 8") == digest_of("4", "accumulate: 1"));
+  CHECK_THAT(message_of<ValueError>([] { (void)config_of("trainer: {global_batch: 25}\n", 2); }),
+             ContainsSubstring("trainer.global_batch: must be a multiple of parallel.replicas, "
+                               "which is 2; is 25"));
+}
+
+TEST_CASE("a run of so many samples ends with the step that takes the last of them") {
+  const TemporaryFolder folder;
+  const DataSets data{.train = std::make_shared<Points>(20)};
+  const Outcome outcome =
+      run("data: {name: pmean_example, batch_size: 4}\ntrainer: {samples: 45, log_every: 1}\n", 2,
+          data, folder.path() / "run");
+  // Epochs of 8, 8 and 4 samples: two of them, and one step more.
+  CHECK(outcome.result["steps"] == 7);
+  CHECK(outcome.metrics.back()["samples"] == 48);
+}
+
+TEST_CASE("a run ends when the validation set's figure has not become better for long enough") {
+  const TemporaryFolder folder;
+  const DataSets data{.train = std::make_shared<Points>(48),
+                      .validation = std::make_shared<Points>(30),
+                      .test = std::make_shared<Points>(10)};
+  // Learning from labels that say nothing, it soon gets worse on the others.
+  const std::string text =
+      "data: {name: pmean_example, batch_size: 8}\noptimizer: {name: adam, lr: 0.1}\n"
+      "trainer: {steps: 500, eval_every: 3, log_every: 7, patience: 4}\n"
+      "checkpoint: {best: loss, keep: 1}\n";
+  const fs::path output = folder.path() / "run";
+  const Outcome outcome = run(text, 2, data, output);
+  const auto steps = outcome.result["steps"].get<std::int64_t>();
+  CHECK(steps < 400);
+  CHECK(steps % 3 == 0);
+  std::vector<double> losses;
+  for (const json& line : outcome.metrics) {
+    if (line.contains("validation_loss")) losses.push_back(line["validation_loss"]);
+  }
+  CHECK(losses.size() == static_cast<std::size_t>(steps / 3));
+  const auto best = std::ranges::min_element(losses);
+  CHECK(std::distance(best, losses.end()) == 5);
+  CHECK(outcome.result["validation"]["loss"] == losses.back());
+  CHECK(outcome.result["eval"].contains("accuracy"));
+  // The test set is looked at once, at the end.
+  CHECK(std::ranges::count_if(outcome.metrics,
+                              [](const json& line) { return line.contains("eval_loss"); }) == 1);
+  CHECK(outcome.metrics.back()["step"] == steps);
+  const std::int64_t best_step = 3 * (1 + std::distance(losses.begin(), best));
+  CHECK(checkpoint_info(output / "checkpoints" / "best").step == best_step);
+
+  // A run that goes on from its end has none left; with more patience it goes on.
+  const auto go_on = [&](const std::string& from, const std::string& patience) {
+    const std::string longer = std::regex_replace(text, std::regex("patience: 4"), patience);
+    Config config = config_of(longer, 2);
+    RunOptions options;
+    options.resume = find_resume_point(from, output, false, config);
+    return run(longer, 2, data, folder.path() / patience, options).result["steps"];
+  };
+  const std::string last = (output / "checkpoints" / "latest").string();
+  CHECK(go_on(last, "patience: 4") == steps);
+  CHECK(go_on(last, "patience: 5").get<std::int64_t>() > steps);
+}
+
+TEST_CASE("what decides on the way needs a validation set, and a figure that it has") {
+  const auto problem = [](const std::string& text, const DataSets& data) {
+    return message_of<ValueError>([&] { check_job(config_of(text, 1), data); });
+  };
+  const DataSets two{.train = std::make_shared<Points>(20), .test = std::make_shared<Points>(5)};
+  CHECK(problem("checkpoint: {best: accuracy}\n", two) ==
+        "test:3:14: checkpoint.best: decides by a validation set, and there is none: "
+        "data.validation=0.1 takes a tenth of the training set");
+  CHECK_THAT(problem("trainer: {patience: 2}\n", two),
+             ContainsSubstring("test:3:11: trainer.patience: decides by a validation set"));
+  DataSets three = two;
+  three.validation = three.test;
+  CHECK(problem("checkpoint: {best: acuracy}\n", three) ==
+        "test:3:14: checkpoint.best: 'acuracy' is none of the evaluation's figures (did you mean "
+        "'accuracy'?): these are loss, accuracy");
+  CHECK_THAT(problem("trainer: {metrics: [top_x]}\n", two),
+             ContainsSubstring("test:3:11: trainer.metrics: "));
+  CHECK_THAT(problem("loss: mean_squared_error\n", two),
+             ContainsSubstring("test:3:7: loss.name: loss mean_squared_error needs targets that "
+                               "are values, not classes"));
+  CHECK_THAT(problem("loss: {name: cross_entropy, class_weights: [1, 2]}\n", two),
+             ContainsSubstring("loss.class_weights has 2 entries, but there are 3 classes"));
+}
+
+TEST_CASE("callbacks are told of each step and evaluation on every replica, and can end the run") {
+  const TemporaryFolder folder;
+  const DataSets data{.train = std::make_shared<Points>(40),
+                      .validation = std::make_shared<Points>(10),
+                      .test = std::make_shared<Points>(10)};
+  std::mutex mutex;
+  std::map<std::string, int> told;
+  const auto count = [&](const std::string& what) {
+    const std::lock_guard lock(mutex);
+    ++told[what];
+  };
+  RunOptions options;
+  options.callbacks = {.before_first_step =
+                           [&](Trainer& trainer) {
+                             count("begin");
+                             CHECK(trainer.zero().steps() == 0);
+                             CHECK(trainer.model().parameters().size() == 4);
+                           },
+                       .after_step =
+                           [&](Trainer& trainer, const StepEnd& step) {
+                             count("step");
+                             CHECK(step.samples == 8 * step.step);
+                             CHECK(step.lr == trainer.config().zero.optimizer.lr);
+                             CHECK(step.loss.has_value() == (step.step == 5));
+                             if (step.step == 7) trainer.end_after_step();
+                           },
+                       .after_evaluation =
+                           [&](Trainer& /*trainer*/, const Evaluation& evaluation) {
+                             count(evaluation.set);
+                             if (evaluation.step == 4) CHECK(evaluation.is_best);
+                             CHECK(evaluation.figures.contains("loss"));
+                           }};
+  const Outcome outcome =
+      run("data: {name: pmean_example, batch_size: 4}\n"
+          "trainer: {epochs: 3, eval_every: 4, log_every: 5}\n",
+          2, data, folder.path() / "run", options);
+  CHECK(outcome.result["steps"] == 7);
+  CHECK(told ==
+        std::map<std::string, int>{{"begin", 2}, {"step", 14}, {"validation", 4}, {"test", 2}});
+}
+
+TEST_CASE("in bf16 products round, parameters and their digest are float32, alike everywhere") {
+  const TemporaryFolder folder;
+  const DataSets data{.train = std::make_shared<Points>(40)};
+  const auto result_of = [&](const std::string& precision, const std::string& stage) {
+    return run("data: {name: pmean_example, batch_size: 4}\nparallel: {zero_stage: " + stage +
+                   "}\ntrainer: {steps: 6, precision: " + precision + "}\n",
+               2, data, folder.path() / (precision + stage))
+        .result;
+  };
+  const json full = result_of("fp32", "0"), half = result_of("bf16", "0");
+  CHECK(half["parameters_sha256"] != full["parameters_sha256"]);
+  CHECK(half["loss"].get<double>() == Approx(full["loss"].get<double>()).epsilon(0.02));
+  CHECK(half["memory"]["measured"] == full["memory"]["measured"]);
+  CHECK(result_of("bf16", "2")["parameters_sha256"] == half["parameters_sha256"]);
+}
+
+}  // namespace lockstep
