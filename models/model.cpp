@@ -26,6 +26,14 @@ keys::Registry<ModelKind>& registry() {
 
 }  // namespace
 
+ModelKind model_kind(
+    std::string name, std::string help,
+    std::function<std::shared_ptr<Model>(const SampleType& sample, const Key& key)> make) {
+  return {keys::choice(std::move(name), std::move(help)),
+          [make = std::move(make)](const keys::Picked& /*picked*/, const SampleType& sample,
+                                   const Key& key) { return make(sample, key); }};
+}
+
 void register_model(ModelKind kind) {
   registry().add(std::move(kind));
 }

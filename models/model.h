@@ -62,6 +62,11 @@ template <typename Options>
           }};
 }
 
+/// A ModelKind without options.
+[[nodiscard]] ModelKind model_kind(
+    std::string name, std::string help,
+    std::function<std::shared_ptr<Model>(const SampleType& sample, const Key& key)> make);
+
 /// Lets configs name a model. Before they are read, for one thread: first thing in main().
 /// ValueError for a name that is there already.
 void register_model(ModelKind kind);

@@ -43,15 +43,11 @@ class PmeanExample final : public Dataset {
   std::int64_t size_;
 };
 
-struct NoOptions {};
-
 // Four samples a replica: inputs x = 0, 1, …, 4·replicas-1, targets 2x + 0.5. Taken in order and
 // cut over the replicas, replica r has 4r … 4r+3.
 DataKind pmean_example() {
-  return data_kind<NoOptions>(
-      "pmean_example", "4 samples a replica of y = 2x + 0.5",
-      [](NoOptions& /*options*/) { return keys::Keys(); },
-      [](const NoOptions& /*options*/, const DataContext& context) {
+  return data_kind(
+      "pmean_example", "4 samples a replica of y = 2x + 0.5", [](const DataContext& context) {
         return DataSets{.train = std::make_shared<const PmeanExample>(context.replicas)};
       });
 }
@@ -79,6 +75,14 @@ void split_off(DataSets& sets, const DataContext& context) {
 }
 
 }  // namespace
+
+DataKind data_kind(std::string name, std::string help,
+                   std::function<DataSets(const DataContext& context)> load) {
+  return {keys::choice(std::move(name), std::move(help)),
+          [load = std::move(load)](const keys::Picked& /*picked*/, const DataContext& context) {
+            return load(context);
+          }};
+}
 
 keys::Key folder_key(std::string& folder) {
   return {"root",

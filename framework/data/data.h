@@ -51,6 +51,10 @@ template <typename Options>
           }};
 }
 
+/// A DataKind without options.
+[[nodiscard]] DataKind data_kind(std::string name, std::string help,
+                                 std::function<DataSets(const DataContext& context)> load);
+
 /// The key `root` of a source whose files are in a folder.
 [[nodiscard]] keys::Key folder_key(std::string& folder);
 

@@ -2,6 +2,11 @@
 
 namespace lockstep::keys {
 
+Choice choice(std::string name, std::string help) {
+  return {std::move(name), std::move(help), std::any(false),
+          [](std::any& /*options*/) { return Keys(); }};
+}
+
 void add_choices(Keys& section, Picked& picked, const std::vector<Choice>& choices) {
   Keys of_choices;
   for (const Choice& choice : choices) {

@@ -31,6 +31,9 @@ template <typename Options>
           [keys](std::any& options) { return keys(std::any_cast<Options&>(options)); }};
 }
 
+/// A Choice without options.
+[[nodiscard]] Choice choice(std::string name, std::string help);
+
 /// What a config has picked, with the options of every choice that it has set.
 class Picked {
  public:

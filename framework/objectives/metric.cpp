@@ -35,37 +35,56 @@ std::shared_ptr<const Loss> cross_entropy_beside(const Loss& loss) {
   return make_cross_entropy({.ignore_index = loss.ignore_index()});
 }
 
+MetricKind of_cross_entropy(std::string name, std::string help, double (*of_mean)(double)) {
+  return {keys::choice(std::move(name), std::move(help)),
+          [of_mean](const std::shared_ptr<const Loss>& loss) {
+            return objectives::make_loss_metric(cross_entropy_beside(*loss), of_mean);
+          }};
+}
+
+keys::Registry<MetricKind>& registry() {
+  using namespace objectives;
+  // A new metric is a file of its own and a line here.
+  static keys::Registry<MetricKind> kinds(
+      "metric",
+      {{keys::choice("accuracy", "the part of the targets whose class has the largest output"),
+        [](const std::shared_ptr<const Loss>& loss) {
+          return make_top_accuracy("accuracy", 1, loss->ignore_index());
+        }},
+       {keys::choice("loss", "what training makes small"),
+        [](std::shared_ptr<const Loss> loss) {
+          return make_loss_metric(std::move(loss), [](double mean) { return mean; });
+        }},
+       of_cross_entropy("perplexity", "exp of the mean cross entropy",
+                        [](double mean) { return std::exp(mean); }),
+       of_cross_entropy("bits_per_byte", "the mean cross entropy in bits, of bytes",
+                        [](double mean) { return mean / std::numbers::ln2; }),
+       {keys::choice("r2", "the coefficient of determination, mean over the outputs"),
+        [](const std::shared_ptr<const Loss>& /*loss*/) { return make_r2(); }},
+       {keys::choice("mean_absolute_error", "mean over all elements"),
+        [](const std::shared_ptr<const Loss>& /*loss*/) { return make_mean_absolute_error(); }}});
+  return kinds;
+}
+
 }  // namespace
 
-const std::vector<std::string>& metric_names() {
-  static const std::vector<std::string> names{
-      "accuracy", "top_K", "loss", "perplexity", "bits_per_byte", "r2", "mean_absolute_error"};
+void register_metric(MetricKind kind) {
+  registry().add(std::move(kind));
+}
+
+std::vector<std::string> metric_names() {
+  std::vector<std::string> names = registry().names();
+  names.insert(names.begin() + 1, "top_K");
   return names;
 }
 
 std::shared_ptr<const Metric> make_metric(const std::string& name,
                                           std::shared_ptr<const Loss> loss) {
   require(loss != nullptr, "metric '", name, "': there is no loss");
-  using namespace objectives;
-  if (name == "accuracy") return make_top_accuracy(name, 1, loss->ignore_index());
   if (name.starts_with(kTop)) {
-    return make_top_accuracy(name, top_count(name), loss->ignore_index());
+    return objectives::make_top_accuracy(name, top_count(name), loss->ignore_index());
   }
-  if (name == "loss") {
-    return make_loss_metric(std::move(loss), [](double mean) { return mean; });
-  }
-  if (name == "perplexity") {
-    return make_loss_metric(cross_entropy_beside(*loss),
-                            [](double mean) { return std::exp(mean); });
-  }
-  if (name == "bits_per_byte") {
-    return make_loss_metric(cross_entropy_beside(*loss),
-                            [](double mean) { return mean / std::numbers::ln2; });
-  }
-  if (name == "r2") return make_r2();
-  if (name == "mean_absolute_error") return make_mean_absolute_error();
-  throw ValueError(str("unknown metric '", name, "'", did_you_mean(name, metric_names()),
-                       "; known are ", join(metric_names()), " (such as top_5)"));
+  return registry().at(name).make(std::move(loss));
 }
 
 }  // namespace lockstep

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/keys/choice.h"
 #include "framework/objectives/loss.h"
 
 namespace lockstep {
@@ -38,8 +40,20 @@ class Metric {
   [[nodiscard]] virtual bool higher_is_better() const = 0;
 };
 
+/// A metric that a config can name.
+///
+///   register_metric({keys::choice("f1", "the F1 score"), [](auto loss) { return make_f1(); }});
+struct MetricKind : keys::Choice {
+  /// For a model that is trained by `loss`.
+  std::function<std::shared_ptr<const Metric>(std::shared_ptr<const Loss> loss)> make;
+};
+
+/// Lets configs name a metric. Before they are read, for one thread: first thing in main().
+/// ValueError for a name that is there already.
+void register_metric(MetricKind kind);
+
 /// The names that make_metric knows, "top_K" for all of top_1, top_2, ….
-[[nodiscard]] const std::vector<std::string>& metric_names();
+[[nodiscard]] std::vector<std::string> metric_names();
 
 /// The metric of this name, for a model that is trained by `loss`:
 ///

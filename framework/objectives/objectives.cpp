@@ -12,12 +12,6 @@
 namespace lockstep {
 namespace {
 
-struct NoOptions {};
-
-keys::Keys no_keys(NoOptions& /*options*/) {
-  return {};
-}
-
 std::shared_ptr<const Loss> cross_entropy_for(const CrossEntropyOptions& options,
                                               const SampleType& sample) {
   require(sample.classes > 0, "loss cross_entropy needs targets that are classes, not values");
@@ -27,16 +21,15 @@ std::shared_ptr<const Loss> cross_entropy_for(const CrossEntropyOptions& options
   return make_cross_entropy(options);
 }
 
-std::shared_ptr<const Loss> mean_squared_error_for(const NoOptions& /*options*/,
-                                                   const SampleType& sample) {
+std::shared_ptr<const Loss> mean_squared_error_for(const SampleType& sample) {
   require(sample.classes == 0,
           "loss mean_squared_error needs targets that are values, not classes");
   return make_mean_squared_error();
 }
 
-std::shared_ptr<const Loss> usual_loss(const NoOptions& options, const SampleType& sample) {
+std::shared_ptr<const Loss> usual_loss(const SampleType& sample) {
   return sample.classes > 0 ? cross_entropy_for({.ignore_index = std::nullopt}, sample)
-                            : mean_squared_error_for(options, sample);
+                            : mean_squared_error_for(sample);
 }
 
 // All targets count unless a config says otherwise: then replicas need not ask each other how many.
@@ -68,16 +61,23 @@ keys::Registry<LossKind>& registry() {
   // A new loss is a file of its own and a line here.
   static keys::Registry<LossKind> kinds(
       "loss",
-      {loss_kind<NoOptions>("auto", "cross_entropy for classes, mean_squared_error for values",
-                            no_keys, usual_loss),
+      {loss_kind("auto", "cross_entropy for classes, mean_squared_error for values", usual_loss),
        loss_kind<CrossEntropyChoice>("cross_entropy", "of scores and classes", cross_entropy_keys,
                                      chosen_cross_entropy),
-       loss_kind<NoOptions>("mean_squared_error", "of values, mean over all of them", no_keys,
-                            mean_squared_error_for)});
+       loss_kind("mean_squared_error", "of values, mean over all of them",
+                 mean_squared_error_for)});
   return kinds;
 }
 
 }  // namespace
+
+LossKind loss_kind(std::string name, std::string help,
+                   std::function<std::shared_ptr<const Loss>(const SampleType& sample)> make) {
+  return {keys::choice(std::move(name), std::move(help)),
+          [make = std::move(make)](const keys::Picked& /*picked*/, const SampleType& sample) {
+            return make(sample);
+          }};
+}
 
 void register_loss(LossKind kind) {
   registry().add(std::move(kind));

@@ -30,6 +30,11 @@ template <typename Options>
           }};
 }
 
+/// A LossKind without options.
+[[nodiscard]] LossKind loss_kind(
+    std::string name, std::string help,
+    std::function<std::shared_ptr<const Loss>(const SampleType& sample)> make);
+
 /// Lets configs name a loss. Before they are read, for one thread: first thing in main().
 /// ValueError for a name that is there already.
 void register_loss(LossKind kind);
