@@ -63,7 +63,9 @@ struct ReplicaPlacement {
 /// the update at stage 0, too. Replicas that take turns have 4Ψ/N and a part of their worker's
 /// sets of gradients (WorkerGradientSums), 4Ψ each. A model with collectives in its backward takes
 /// one set a replica. This is predicted for gathered blocks, not for the model's own collectives.
-/// To start from a checkpoint takes no more than to start without. `checkpoint` is 0.
+/// Averages (ema_decay) take 4Ψ/N more of optimizer_state at all stages, without the whole ones
+/// that ZeroTrainer::averaged_parameters() shows. To start from a checkpoint takes no more than to
+/// start without. `checkpoint` is 0.
 [[nodiscard]] HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
                                              const ReplicaPlacement& placement);
 

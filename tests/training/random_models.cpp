@@ -21,6 +21,7 @@
 #include "framework/training/block.h"
 #include "framework/training/dropout.h"
 #include "framework/training/process_generator.h"
+#include "framework/training/recompute.h"
 #include "tests/catch.h"
 
 namespace lockstep::testing {
@@ -90,24 +91,32 @@ class NormedPart : public Block {
   NormedPart(std::int64_t in, std::int64_t out) {
     linear_ = register_module("linear", torch::nn::Linear(in, out));
     norm_ = register_module("norm", BatchNorm(out));
+    drop_ = register_module("drop", Dropout(0.2));
   }
-  at::Tensor forward(const at::Tensor& values) override { return at::tanh(norm_(linear_(values))); }
+  at::Tensor forward(const at::Tensor& values) override {
+    return drop_(at::tanh(norm_(linear_(values))));
+  }
 
  private:
   torch::nn::Linear linear_{nullptr};
   BatchNorm norm_{nullptr};
+  Dropout drop_{nullptr};
 };
 
 class JointlyNormedModel : public SampleModel {
  public:
-  JointlyNormedModel() {
+  explicit JointlyNormedModel(bool recomputes) : recomputes_(recomputes) {
     norm_ = register_module("norm", BatchNorm(5));
     part_ = register_module("part", std::make_shared<NormedPart>(5, 16));
     head_ = register_module("head", torch::nn::Linear(16, 3));
   }
-  at::Tensor forward(const at::Tensor& inputs) override { return head_((*part_)(norm_(inputs))); }
+  at::Tensor forward(const at::Tensor& inputs) override {
+    const at::Tensor values = norm_(inputs);
+    return head_(recomputes_ ? recompute(*part_, values) : (*part_)(values));
+  }
 
  private:
+  bool recomputes_;
   BatchNorm norm_{nullptr};
   std::shared_ptr<NormedPart> part_;
   torch::nn::Linear head_{nullptr};
@@ -126,7 +135,11 @@ std::shared_ptr<SampleModel> normed_model() {
 }
 
 std::shared_ptr<SampleModel> jointly_normed_model() {
-  return seeded(1, [] { return std::make_shared<JointlyNormedModel>(); });
+  return seeded(1, [] { return std::make_shared<JointlyNormedModel>(false); });
+}
+
+std::shared_ptr<SampleModel> recomputed_model() {
+  return seeded(1, [] { return std::make_shared<JointlyNormedModel>(true); });
 }
 
 at::Tensor sample_loss(SampleModel& model, std::int64_t step, std::int64_t microbatch,

@@ -30,8 +30,10 @@ using MakeModel = std::function<std::shared_ptr<SampleModel>()>;
 /// With LibTorch's BatchNorm, whose running statistics replicas change apart, and constant buffers.
 [[nodiscard]] std::shared_ptr<SampleModel> normed_model();
 
-/// With lockstep::BatchNorm, outside of Blocks and in one.
+/// With lockstep::BatchNorm, outside of Blocks and, with a lockstep::Dropout, in one.
 [[nodiscard]] std::shared_ptr<SampleModel> jointly_normed_model();
+/// The same, which recomputes its Block.
+[[nodiscard]] std::shared_ptr<SampleModel> recomputed_model();
 
 inline constexpr std::int64_t kMicrobatches = 2;
 

@@ -9,6 +9,7 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
+#include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/launch.h"
 #include "framework/telemetry/digest.h"
@@ -97,6 +98,12 @@ TEST_CASE("initialization under a guard, Dropout and buffers are the same in all
     options.stage = stage;
     check_everywhere([&] { return parameters_sha256(trained_state(dropping_model, options)); });
     check_everywhere([&] { return parameters_sha256(trained_state(normed_model, options)); });
+    check_everywhere([&] {
+      const std::string plain = parameters_sha256(trained_state(jointly_normed_model, options));
+      const std::string recomputed = parameters_sha256(trained_state(recomputed_model, options));
+      if (plain != recomputed) throw Error("a recomputed block has other bits");
+      return plain;
+    });
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -200,6 +201,32 @@ TEST_CASE("a recomputed block runs twice, and keeps no activations in between") 
         return at::zeros({});
       },
       {.axis_size = 2})();
+}
+
+TEST_CASE("at stage 3 over a network recomputed blocks are gathered as others are") {
+  const Quiet quiet;
+  std::mutex mutex;
+  std::map<bool, std::int64_t> gathered;
+  for (const bool recomputes : {false, true}) {
+    const auto train = [&] {
+      const auto model = layers_model(recomputes);
+      ZeroOptions options;
+      options.stage = 3;
+      options.overlap = Overlap::off;
+      ZeroTrainer trainer(*model, options);
+      for (int step = 0; step < 3; ++step) {
+        trainer.backward(sample_loss(*model, step, 0, axis_index("data")));
+        trainer.step(0.01);
+        // Their parameters are gone in between.
+        expect(model->layers[0]->parameters()[1].is_meta(), "a block is still gathered");
+      }
+      const std::lock_guard lock(mutex);
+      gathered[recomputes] = trainer.memory().communication;
+    };
+    CHECK(launch(train, threads(2, Backend::gloo)) == 0);
+  }
+  CHECK(gathered[true] > 0);
+  CHECK(gathered[true] == gathered[false]);
 }
 
 TEST_CASE("forwards of several microbatches before their backwards draw what they drew") {
