@@ -37,8 +37,7 @@ class TrainedModule {
   TrainedModule& operator=(TrainedModule&&) = default;
 
   /// Where the trainer is. Error if no trainer that lives has this module, and in a map inside the
-  /// replica. Messages call the module `what` and end with "or " and `instead`, which says what
-  /// works there.
+  /// replica. Messages call the module `what`, and say that `instead` works there.
   [[nodiscard]] std::shared_ptr<const TrainerPosition> trainer_position(
       const std::string& what, const std::string& instead) const;
   /// The same, without errors: nullptr if there is none that lives.
