@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-keys::Registry<ModelKind>& registry() {
+keys::Registry<ModelKind>& known_models() {
   // A new model is a file of its own and a line here.
   static keys::Registry<ModelKind> kinds(
       "model", {linear_kind(), mlp_kind(), cnn_kind(), resnet_kind(), gpt_kind()});
@@ -35,11 +35,11 @@ ModelKind model_kind(
 }
 
 void register_model(ModelKind kind) {
-  registry().add(std::move(kind));
+  known_models().add(std::move(kind));
 }
 
 const keys::Registry<ModelKind>& model_registry() {
-  return registry();
+  return known_models();
 }
 
 std::shared_ptr<Model> make_model(const keys::Picked& picked, const SampleType& sample,
@@ -50,7 +50,7 @@ std::shared_ptr<Model> make_model(const keys::Picked& picked, const SampleType& 
   }
   require(sample.outputs() >= 1, "model ", picked.name, ": outputs must be at least 1, not ",
           sample.outputs());
-  auto made = registry().at(picked.name).make(picked, sample, Key(seed));
+  auto made = known_models().at(picked.name).make(picked, sample, Key(seed));
   if (DeferredValues* const deferred = DeferredValues::current()) deferred->hand_over(*made);
   return made;
 }

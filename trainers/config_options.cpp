@@ -65,6 +65,10 @@ std::shared_ptr<Model> make_whole_model(const Config& config, const DataSets& da
   return model;
 }
 
+ParameterValues evaluated_values(const Config& config) {
+  return config.zero.ema_decay ? ParameterValues::averaged : ParameterValues::trained;
+}
+
 std::int64_t total_steps(const Config& config, const Sampler& sampler) {
   if (config.trainer.steps) return *config.trainer.steps;
   if (config.trainer.samples) return sampler.steps_between(0, *config.trainer.samples);

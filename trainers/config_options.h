@@ -38,6 +38,9 @@ namespace lockstep {
 [[nodiscard]] std::shared_ptr<Model> make_model(const Config& config, const DataSets& data);
 [[nodiscard]] std::shared_ptr<Model> make_whole_model(const Config& config, const DataSets& data);
 
+/// The parameters that evaluations take: averages, where the config has some.
+[[nodiscard]] ParameterValues evaluated_values(const Config& config);
+
 /// The steps of the run, from its beginning. ValueError if its epochs have more samples than fit in
 /// an int64.
 [[nodiscard]] std::int64_t total_steps(const Config& config, const Sampler& sampler);

@@ -249,6 +249,8 @@ Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero, const LaunchOption
        "largest norm that the gradients may have; null: any"},
       {"clip_value", number_or_null(zero.clip_value, kAbove0),
        "largest value that a gradient may have; null: any"},
+      {"ema_decay", number_or_null(zero.ema_decay, kBeta),
+       "decay of an average of the parameters, with which evaluations compute; null: none"},
       {"log_every", number(trainer.log_every, kBillion), "steps between lines of metrics",
        kMayChange},
       {"eval_every", number(trainer.eval_every, kNatural),

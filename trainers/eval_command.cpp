@@ -62,7 +62,7 @@ std::vector<keys::Override> overrides_of(const std::vector<Argument>& arguments)
 void evaluate_checkpoint(const std::filesystem::path& checkpoint, std::int64_t steps,
                          const Config& config, const DataSets& data) {
   const auto model = make_whole_model(config, data);
-  load_safetensors(checkpoint, *model);
+  load_safetensors(checkpoint, *model, evaluated_values(config));
   const AxisNames axis = config.launch.axis_name;
   const Objective objective = make_objective(config, data.train->type());
   for (const auto& [name, set] : {std::pair("validation", data.validation), {"test", data.test}}) {

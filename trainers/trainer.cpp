@@ -201,9 +201,7 @@ class Trainer::Run {
     }
     // On the way the test set is looked at only where there is no other, and decides nothing.
     if (data_.test && (is_last || (is_evaluated && !data_.validation))) {
-      tell_evaluation(
-          step, kTest,
-          evaluate(*model_, *data_.test, objective_, config_.data_use.batch_size, axis_), false);
+      tell_evaluation(step, kTest, figures_on(*data_.test), false);
     }
     const bool is_stopped = (step_report_.told_by_any & kToldStop) != 0 && !is_last;
     if (is_last) {
@@ -402,11 +400,16 @@ class Trainer::Run {
     write_metrics(step, line);
   }
 
+  Figures figures_on(const Dataset& data) {
+    const bool has_averages = evaluated_values(config_) == ParameterValues::averaged;
+    const auto averages = has_averages ? zero_->averaged_parameters() : nullptr;
+    return evaluate(*model_, data, objective_, config_.data_use.batch_size, axis_);
+  }
+
   // Evaluates on the validation set. Returns the config's figure if it is better than that of all
   // checkpoints before.
   std::optional<double> validate(std::int64_t step) {
-    const Figures figures =
-        evaluate(*model_, *data_.validation, objective_, config_.data_use.batch_size, axis_);
+    const Figures figures = figures_on(*data_.validation);
     const bool selects = config_.checkpoint.best != "none";
     const std::string& name = selects ? config_.checkpoint.best : kLossName;
     const double value = figures.at(name);

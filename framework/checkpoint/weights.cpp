@@ -105,9 +105,12 @@ class SafetensorsWeights final : public Weights::Files {
 
 class CheckpointWeights final : public Weights::Files {
  public:
-  explicit CheckpointWeights(const fs::path& folder) : reader_(folder) {
-    for (const storage::ManifestTensor& tensor : reader_.manifest().tensors) {
-      for (const std::string& prefix : {training::kParameters, training::kBuffers}) {
+  CheckpointWeights(const fs::path& folder, ParameterValues which) : reader_(folder) {
+    // Later ones replace earlier ones of the same name.
+    std::vector<std::string> prefixes{training::kParameters, training::kBuffers};
+    if (which == ParameterValues::averaged) prefixes.push_back(training::kAverages);
+    for (const std::string& prefix : prefixes) {
+      for (const storage::ManifestTensor& tensor : reader_.manifest().tensors) {
         if (!tensor.name.starts_with(prefix)) continue;
         const std::string name = tensor.name.substr(prefix.size());
         entries[name] = entry_of(tensor.dtype, tensor.shape);
@@ -153,13 +156,13 @@ std::map<std::string, std::set<std::string>> read_index(const fs::path& path) {
   return files;
 }
 
-std::unique_ptr<Weights::Files> open_weights(const fs::path& path) {
+std::unique_ptr<Weights::Files> open_weights(const fs::path& path, ParameterValues which) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
     throw DataError(str(path.string(), ": ", error.message()));
   }
-  if (fs::is_directory(status)) return std::make_unique<CheckpointWeights>(path);
+  if (fs::is_directory(status)) return std::make_unique<CheckpointWeights>(path, which);
   if (!fs::is_regular_file(status)) throw DataError(str(path.string(), " is no regular file"));
   auto weights = std::make_unique<SafetensorsWeights>();
   if (!path.string().ends_with(".index.json")) {
@@ -270,9 +273,9 @@ void append_names(std::string& text, const char* title, const std::vector<std::s
 
 }  // namespace
 
-Weights::Weights(const fs::path& path) {
+Weights::Weights(const fs::path& path, ParameterValues which) {
   try {
-    files_ = open_weights(path);
+    files_ = open_weights(path, which);
   } catch (const DataError&) {
     throw;
   } catch (const std::exception& error) {
@@ -349,8 +352,8 @@ at::Tensor weight_of(const Weights& weights, const torch::nn::Module& module,
   return {};
 }
 
-void load_safetensors(const fs::path& file, torch::nn::Module& module) {
-  const Weights weights(file);
+void load_safetensors(const fs::path& file, torch::nn::Module& module, ParameterValues which) {
+  const Weights weights(file, which);
   if (fs::is_directory(file)) storage::CheckpointReader(file).verify();
   const WeightDifferences differences = compare_weights(weights, module);
   if (!differences.empty()) {

@@ -26,6 +26,12 @@ class StoredNames {
   [[nodiscard]] virtual std::optional<std::string> own_name(const std::string& stored) const = 0;
 };
 
+/// Which values of a checkpoint's parameters are meant.
+enum class ParameterValues {
+  trained,
+  averaged  ///< those of ZeroOptions::ema_decay, where a parameter has some
+};
+
 /// Values of a model's parameters and buffers, by the names that the model has for them: in a
 /// safetensors file, in those that an index lists (model.safetensors.index.json, as Hugging Face
 /// has it), or in a checkpoint's folder. For one thread.
@@ -37,9 +43,11 @@ class Weights {
     std::vector<std::int64_t> shape;
   };
 
-  /// Reads headers only: changed values are not noticed. DataError, naming the file, if one is
-  /// missing, cut or can't be read.
-  explicit Weights(const std::filesystem::path& path);
+  /// Reads headers only: changed values are not noticed. `averaged` is for checkpoints; files have
+  /// the values that they were made of. DataError, naming the file, if one is missing, cut or can't
+  /// be read.
+  explicit Weights(const std::filesystem::path& path,
+                   ParameterValues which = ParameterValues::trained);
   ~Weights();
   Weights(const Weights&) = delete;
   Weights& operator=(const Weights&) = delete;
@@ -90,6 +98,7 @@ void copy_weights(const Weights& weights, torch::nn::Module& module);
 /// Fills all of the module's parameters and buffers from the file, which may be anything that
 /// Weights reads. Before a trainer is made of it. DataError if the file can't be used, or has other
 /// names or shapes; it lists these.
-void load_safetensors(const std::filesystem::path& file, torch::nn::Module& module);
+void load_safetensors(const std::filesystem::path& file, torch::nn::Module& module,
+                      ParameterValues which = ParameterValues::trained);
 
 }  // namespace lockstep

@@ -52,7 +52,7 @@ DataKind pmean_example() {
       });
 }
 
-keys::Registry<DataKind>& registry() {
+keys::Registry<DataKind>& known_data() {
   // A new source is a file of its own and a line here.
   static keys::Registry<DataKind> kinds("data set", {fashion_mnist_kind(), pmean_example()});
   return kinds;
@@ -92,11 +92,11 @@ keys::Key folder_key(std::string& folder) {
 }
 
 void register_data(DataKind kind) {
-  registry().add(std::move(kind));
+  known_data().add(std::move(kind));
 }
 
 const keys::Registry<DataKind>& data_registry() {
-  return registry();
+  return known_data();
 }
 
 DataSets load_data(const keys::Picked& picked, const DataContext& context) {
@@ -104,7 +104,7 @@ DataSets load_data(const keys::Picked& picked, const DataContext& context) {
           ", but must be at least 1");
   require(context.validation >= 0 && context.validation < 1, "load_data: validation is ",
           context.validation, ", but must be at least 0 and less than 1");
-  DataSets sets = registry().at(picked.name).load(picked, context);
+  DataSets sets = known_data().at(picked.name).load(picked, context);
   if (context.validation > 0 && !sets.validation) split_off(sets, context);
   return sets;
 }

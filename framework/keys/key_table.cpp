@@ -38,6 +38,21 @@ bool belongs(const Key& key, const std::string& choice) {
   return owners.empty() || std::find(owners.begin(), owners.end(), choice) != owners.end();
 }
 
+// The names of the keys that belong to `choice`.
+std::vector<std::string> names_of(const Keys& keys, const std::string& choice) {
+  std::vector<std::string> names;
+  for (const Key& key : keys) {
+    if (belongs(key, choice)) names.push_back(key.name);
+  }
+  return names;
+}
+
+// What a section's map picks, before it is read.
+std::string written_choice(const YamlNode& map, const Keys& keys) {
+  const YamlEntry* entry = find(map, keys[0].name);
+  return entry != nullptr && entry->value != nullptr ? entry->value->text : keys[0].value.print();
+}
+
 // The choices that have a key of this name, if none of these keys belongs to `choice`.
 std::vector<std::string> other_owners(const Keys& keys, const std::string& name,
                                       const std::string& choice) {
@@ -119,7 +134,7 @@ class Reading {
       if (const Section* known = find(table_, section.name)) {
         check_keys(section.name, section.map, known->keys);
       } else {
-        report_unknown(section.name, section.place, "", names);
+        report_unknown(section.name, section.place, "", names, names);
       }
     }
     for (const Section& section : table_) {
@@ -173,7 +188,8 @@ class Reading {
     for (const YamlEntry& entry : map.entries) {
       const Key* key = find(keys, entry.key);
       if (key == nullptr) {
-        report_unknown(entry.key, entry.place, path, known);
+        report_unknown(entry.key, entry.place, path, known,
+                       names_of(keys, written_choice(map, keys)));
         continue;
       }
       for (const std::string& excluded : key->traits.instead_of) {
@@ -185,9 +201,11 @@ class Reading {
     }
   }
 
-  // Of a key that is none of the `known` in `path`, which is "" at the top level.
+  // Of a key that is none of the `known` in `path`, which is "" at the top level. `shown` may be
+  // used.
   void report_unknown(const std::string& key, const YamlPosition& place, const std::string& path,
-                      const std::vector<std::string>& known) {
+                      const std::vector<std::string>& known,
+                      const std::vector<std::string>& shown) {
     problems_.report(place, [&] {
       const bool is_top = path.empty();
       std::string meant = home_of(key);
@@ -195,7 +213,7 @@ class Reading {
         meant_.insert(is_top ? near : path + "." + near);
         meant = did_you_mean(key, known);
       }
-      if (meant.empty()) meant = (is_top ? ": the sections are " : ": its keys are ") + join(known);
+      if (meant.empty()) meant = (is_top ? ": the sections are " : ": its keys are ") + join(shown);
       return str("unknown key ", yaml_shown(key), is_top ? "" : " in " + path, meant);
     });
   }

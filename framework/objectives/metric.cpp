@@ -42,7 +42,7 @@ MetricKind of_cross_entropy(std::string name, std::string help, double (*of_mean
           }};
 }
 
-keys::Registry<MetricKind>& registry() {
+keys::Registry<MetricKind>& known_metrics() {
   using namespace objectives;
   // A new metric is a file of its own and a line here.
   static keys::Registry<MetricKind> kinds(
@@ -50,6 +50,10 @@ keys::Registry<MetricKind>& registry() {
       {{keys::choice("accuracy", "the part of the targets whose class has the largest output"),
         [](const std::shared_ptr<const Loss>& loss) {
           return make_top_accuracy("accuracy", 1, loss->ignore_index());
+        }},
+       {keys::choice("top_K", "… one of the K largest outputs, for any K: top_5"),
+        [](const std::shared_ptr<const Loss>& loss) {
+          return make_top_accuracy("top_K", top_count("top_K"), loss->ignore_index());
         }},
        {keys::choice("loss", "what training makes small"),
         [](std::shared_ptr<const Loss> loss) {
@@ -69,13 +73,11 @@ keys::Registry<MetricKind>& registry() {
 }  // namespace
 
 void register_metric(MetricKind kind) {
-  registry().add(std::move(kind));
+  known_metrics().add(std::move(kind));
 }
 
 std::vector<std::string> metric_names() {
-  std::vector<std::string> names = registry().names();
-  names.insert(names.begin() + 1, "top_K");
-  return names;
+  return known_metrics().names();
 }
 
 std::shared_ptr<const Metric> make_metric(const std::string& name,
@@ -84,7 +86,7 @@ std::shared_ptr<const Metric> make_metric(const std::string& name,
   if (name.starts_with(kTop)) {
     return objectives::make_top_accuracy(name, top_count(name), loss->ignore_index());
   }
-  return registry().at(name).make(std::move(loss));
+  return known_metrics().at(name).make(std::move(loss));
 }
 
 }  // namespace lockstep

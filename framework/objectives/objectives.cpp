@@ -57,7 +57,7 @@ keys::Keys cross_entropy_keys(CrossEntropyChoice& options) {
   };
 }
 
-keys::Registry<LossKind>& registry() {
+keys::Registry<LossKind>& known_losses() {
   // A new loss is a file of its own and a line here.
   static keys::Registry<LossKind> kinds(
       "loss",
@@ -80,15 +80,15 @@ LossKind loss_kind(std::string name, std::string help,
 }
 
 void register_loss(LossKind kind) {
-  registry().add(std::move(kind));
+  known_losses().add(std::move(kind));
 }
 
 const keys::Registry<LossKind>& loss_registry() {
-  return registry();
+  return known_losses();
 }
 
 std::shared_ptr<const Loss> make_loss(const keys::Picked& picked, const SampleType& sample) {
-  return registry().at(picked.name).make(picked, sample);
+  return known_losses().at(picked.name).make(picked, sample);
 }
 
 }  // namespace lockstep

@@ -230,9 +230,9 @@ TEST_CASE("unknown metrics name the nearest", "[objectives]") {
     return message_of<ValueError>([&] { (void)make_metric(name, make_cross_entropy()); });
   };
   CHECK(unknown("acuracy") ==
-        "unknown metric 'acuracy' (did you mean 'accuracy'?); known are accuracy, top_K, loss, "
-        "perplexity, bits_per_byte, r2, mean_absolute_error (such as top_5)");
-  CHECK_THAT(unknown(""), ContainsSubstring("unknown metric ''; known are"));
+        "there is no metric 'acuracy' (did you mean 'accuracy'?); there are accuracy, top_K, "
+        "loss, perplexity, bits_per_byte, r2, mean_absolute_error");
+  CHECK_THAT(unknown(""), ContainsSubstring("there is no metric ''; there are"));
   for (const std::string name : {"top_", "top_0", "top_-1", "top_K", "top_5x", "top_05", "top_+5",
                                  "top_99999999999999999999"}) {
     CHECK(unknown(name) == "metric '" + name + "': K must be a number from 1 on, as in top_5");

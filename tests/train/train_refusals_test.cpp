@@ -128,8 +128,7 @@ TEST_CASE("configs and data that cannot be used are refused, with the file and t
       {{"--config", "unknown.yaml", "--output", "run"},
        "unknown.yaml:3:24: unknown key 'momentun' in optimizer (did you mean 'momentum'?)"},
       {{"--config", "wrong.yaml", "--output", "run"},
-       "wrong.yaml:1:23: unknown key 'width' in model: its keys are name, hidden, channels, dense, "
-       "init_from, init_from_strict\n"
+       "wrong.yaml:1:23: model.width: belongs to model resnet or gpt, not to linear\n"
        "wrong.yaml:4:10: trainer.steps: must be from 1 to 1000000000, is 0\n"
        "wrong.yaml:5:9: trainer.seed: expected an integer, found 'x'"},
       {{"--config", "later.yaml", "--output", "run"},

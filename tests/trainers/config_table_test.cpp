@@ -96,6 +96,7 @@ const std::vector<Sample> kSamples{
     {"trainer.check_every", {"3"}, "-1"},
     {"trainer.clip_norm", {"0.5"}, "0"},
     {"trainer.clip_value", {"0.5"}, "0"},
+    {"trainer.ema_decay", {"0.5"}, "1"},
     {"trainer.log_every", {"3"}, "0"},
     {"trainer.eval_every", {"3"}, "-1"},
     {"trainer.metrics", {"[accuracy]", "[loss, top_3]"}, "['']"},

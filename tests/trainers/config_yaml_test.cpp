@@ -194,6 +194,7 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  check_every: 0\n"
         "  clip_norm: null\n"
         "  clip_value: null\n"
+        "  ema_decay: null\n"
         "  log_every: 20\n"
         "  eval_every: 0\n"
         "  metrics: []\n"
