@@ -3,10 +3,8 @@
 #include <cstdint>
 #include <functional>
 #include <iostream>
-#include <random>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "framework/base/errors.h"
@@ -23,6 +21,7 @@
 #include "tests/formats/allocated_bytes.h"
 #include "tests/formats/idx_files.h"
 #include "tests/formats/sample_files.h"
+#include "tests/support/damage.h"
 #include "tests/support/settings.h"
 #include "tests/support/temporary_folder.h"
 
@@ -34,12 +33,6 @@ using testing::png_file;
 using testing::TemporaryFolder;
 
 namespace {
-
-using Random = std::mt19937_64;
-
-std::size_t below(Random& random, std::size_t end) {
-  return static_cast<std::size_t>(random() % end);
-}
 
 // A format: small files of it, and what reads one. Readers throw DataError, or give data that are
 // consistent; otherwise `read` throws a logic_error.
@@ -204,48 +197,6 @@ std::vector<Format> all_formats() {
           {"text.gz", "a.gz", {gzip(text), gzip(text) + gzip(text)}, read_corpus, kUnpacked}};
 }
 
-// One damage of several kinds.
-std::string damaged(std::string bytes, const Format& format, Random& random) {
-  if (bytes.empty()) return "x";
-  const std::size_t at = below(random, bytes.size());
-  const std::size_t length = 1 + below(random, std::min<std::size_t>(bytes.size() - at, 40));
-  switch (below(random, 8)) {
-    case 0:
-      for (std::size_t i = 0; i <= below(random, 4); ++i) {
-        char& byte = bytes[below(random, bytes.size())];
-        byte = static_cast<char>(byte ^ 1 << below(random, 8));
-      }
-      return bytes;
-    case 1:
-      return bytes.substr(0, at);
-    case 2:
-      return bytes.insert(at, bytes.substr(at, length));
-    case 3:
-      return bytes.erase(at, length);
-    case 4: {
-      // A number's extreme, in one to eight bytes of either order.
-      constexpr std::string_view kFirst("\x00\x7f\x80\xff\x01", 5);
-      const std::size_t width = std::min(std::size_t{1} << below(random, 4), bytes.size() - at);
-      std::string number(width, below(random, 2) == 0 ? '\0' : '\xff');
-      number[below(random, 2) == 0 ? 0 : width - 1] = kFirst[below(random, kFirst.size())];
-      return bytes.replace(at, width, number);
-    }
-    case 5: {
-      const std::string& other = format.samples[below(random, format.samples.size())];
-      return bytes.substr(0, at) + other.substr(below(random, other.size()));
-    }
-    case 6: {
-      const std::vector<std::string> kTexts{
-          "\"", ",", "\n", "\r\n", "\r", "'", "(", ")", "1e999", "-", "9223372036854775807",
-          "0",  " "};
-      return bytes.insert(at, kTexts[below(random, kTexts.size())]);
-    }
-    default:
-      for (std::size_t i = at; i < at + length; ++i) bytes[i] = static_cast<char>(random());
-      return bytes;
-  }
-}
-
 enum class Finding { read, refused, wrong };
 
 // How a file is found, and in `what` why it is wrong.
@@ -300,12 +251,12 @@ TEST_CASE("a damaged file of a foreign format is refused or read consistently", 
   for (std::uint64_t file = 0; file < testing::fuzzed_files(); ++file) {
     const std::size_t i = file % formats.size();
     const Format& format = formats[i];
-    Random random(Key(testing::seed()).fold("fuzz").fold(file).bits());
-    std::string bytes = format.samples[below(random, format.samples.size())];
-    for (std::size_t damages = 1 + below(random, 3); damages > 0; --damages) {
-      bytes = damaged(std::move(bytes), format, random);
+    testing::Random random(Key(testing::seed()).fold("fuzz").fold(file).bits());
+    std::string bytes = format.samples[testing::below(random, format.samples.size())];
+    for (std::size_t damages = 1 + testing::below(random, 3); damages > 0; --damages) {
+      bytes = testing::damaged(std::move(bytes), format.samples, random);
     }
-    if (format.repair && below(random, 4) != 0) bytes = format.repair(std::move(bytes));
+    if (format.repair && testing::below(random, 4) != 0) bytes = format.repair(std::move(bytes));
     const std::string path = folders[i].write(format.file, bytes);
     switch (finding(format, folders[i], path, bytes.size(), what)) {
       case Finding::read:
