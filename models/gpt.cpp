@@ -284,8 +284,10 @@ ModelKind gpt_kind() {
                 {"width", keys::number(options.width, kWidth), "width of the embedding"},
                 {"dropout", keys::number(options.dropout, keys::from_to(0.0, 1.0)),
                  "of embeddings, attention and residual branches"},
-                {"recompute", keys::flag(options.recompute),
-                 "run layers again in the backward instead of keeping activations"}};
+                {"recompute",
+                 keys::flag(options.recompute),
+                 "run layers again in the backward instead of keeping activations",
+                 {.may_change = true}}};
       },
       [](const GptOptions& options, const SampleType& sample, const Key& key) {
         require(sample.input.dtype == at::kLong && sample.input.shape.size() == 1 &&

@@ -157,8 +157,10 @@ ModelKind resnet_kind() {
              "channels of the first of three stages; each next has twice as many"},
             {"stochastic_depth", keys::number(options.stochastic_depth, keys::from_to(0.0, 1.0)),
              "the probability that the last block is left out"},
-            {"recompute", keys::flag(options.recompute),
-             "run blocks again in the backward instead of keeping activations"}};
+            {"recompute",
+             keys::flag(options.recompute),
+             "run blocks again in the backward instead of keeping activations",
+             {.may_change = true}}};
       },
       [](const ResnetOptions& options, const SampleType& sample, const Key& key) {
         const auto image = image_of("resnet", sample);
