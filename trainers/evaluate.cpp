@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include <ATen/ops/cat.h>
 #include <c10/core/GradMode.h>
@@ -12,6 +13,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 #include "framework/objectives/objectives.h"
+#include "framework/training/autocast.h"
 
 namespace lockstep {
 
@@ -36,6 +38,13 @@ Objective make_objective(const Config& config, const SampleType& sample) {
     if (!is_known) objective.metrics.emplace_back(name, make_metric(name, objective.loss));
   }
   return objective;
+}
+
+at::Tensor training_loss(const Config& config, const Objective& objective, Model& model,
+                         const Batch& batch) {
+  std::optional<AutocastScope> autocast;
+  if (config.trainer.precision == Precision::bf16) autocast.emplace(at::kBFloat16);
+  return objective.loss->mean(model.forward(batch.inputs), batch.targets);
 }
 
 Figures evaluate(Model& model, const Dataset& data, const Objective& objective,

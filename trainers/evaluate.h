@@ -30,6 +30,10 @@ struct Objective {
 /// the samples.
 [[nodiscard]] Objective make_objective(const Config& config, const SampleType& sample);
 
+/// The loss of a batch, in the config's precision.
+[[nodiscard]] at::Tensor training_loss(const Config& config, const Objective& objective,
+                                       Model& model, const Batch& batch);
+
 using Figures = std::map<std::string, double>;
 
 /// The objective's metrics over all of `data`, by name. The model runs in evaluation mode, on

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -12,7 +13,11 @@
 #include "framework/base/memory.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
+#include "framework/replicas/pmap.h"
+#include "framework/training/tensor_memory.h"
+#include "framework/training/zero.h"
 #include "trainers/config_options.h"
+#include "trainers/evaluate.h"
 
 namespace lockstep {
 namespace {
@@ -47,6 +52,36 @@ ReplicaPlacement placement_of(const LaunchOptions& launch) {
           .here = here,
           .workers_here = std::min(here.size, shard(workers, hosts.count, hosts.rank).size),
           .shares_memory = !is_gloo};
+}
+
+// How many replicas of this host compute at one time.
+std::int64_t running_here(const LaunchOptions& launch) {
+  const ReplicaPlacement placement = placement_of(launch);
+  return launch.hosts.count == 1 ? placement.workers : placement.workers_here;
+}
+
+// Measured on a replica alone, in a microbatch after another one, which makes what stays.
+std::int64_t predicted_activations(const Config& config, const DataSets& data) {
+  std::int64_t bytes = 0;
+  const auto measure = [&] {
+    const auto model = make_whole_model(config, data);
+    ZeroOptions options = zero_options(config, *model);
+    options.stage = 0;
+    options.accumulate = 2;
+    ZeroTrainer trainer(*model, options);
+    const Objective objective = make_objective(config, data.train->type());
+    std::vector<std::int64_t> indices(
+        static_cast<std::size_t>(std::min(config.data_use.batch_size, data.train->size())));
+    std::iota(indices.begin(), indices.end(), 0);
+    for (int i = 0; i < 2; ++i) {
+      const Batch batch = data.train->batch(indices);
+      const training::TensorMemory memory;
+      trainer.backward(training_loss(config, objective, *model, batch));
+      bytes = memory.peak();
+    }
+  };
+  pmap(measure, {.axis_name = config.launch.axis_name, .axis_size = 1})();
+  return bytes;
 }
 
 std::string row(const std::string& name, const std::string& replica, const std::string& host) {
@@ -108,10 +143,17 @@ std::string dry_run_text(const Config& config, const DataSets& data) {
   text += row("at the start", text_of_bytes(use.largest.at_start()),
               text_of_bytes(use.host.at_start()));
   const auto available = static_cast<std::int64_t>(available_memory());
-  if (std::max(use.host.total(), use.host.at_start()) > available) {
+  const bool fits = std::max(use.host.total(), use.host.at_start()) <= available;
+  if (fits) {
+    const std::int64_t activations = predicted_activations(config, data);
+    text += row("activations", text_of_bytes(activations),
+                text_of_bytes(activations * running_here(config.launch)));
+  } else {
     text += str("This host has ", text_of_bytes(available), " left: the job does not fit.\n");
   }
-  return text + "Activations, data and LibTorch itself come on top. Nothing was started.\n";
+  return text +
+         "Activations are of a microbatch. Data and LibTorch itself come on top. Nothing was "
+         "started.\n";
 }
 
 std::string memory_text(const MemoryReport& report) {
@@ -123,7 +165,10 @@ std::string memory_text(const MemoryReport& report) {
   return str("memory a replica:    ", join(parts), "; in brackets as predicted\n",
              "memory of the host:  ", text_of_bytes(report.measured.host.total()), " (",
              text_of_bytes(report.predicted.host.total()), ") for these, ",
-             text_of_bytes(report.rest), " more since the start");
+             text_of_bytes(report.rest), " more since the start",
+             report.activations == 0
+                 ? ""
+                 : str("; activations of a microbatch ", text_of_bytes(report.activations)));
 }
 
 }  // namespace lockstep

@@ -38,7 +38,7 @@
 #include "framework/telemetry/digest.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/progress.h"
-#include "framework/training/autocast.h"
+#include "framework/training/tensor_memory.h"
 #include "framework/training/uncounted_samples.h"
 #include "trainers/config_options.h"
 #include "trainers/course.h"
@@ -271,9 +271,15 @@ class Trainer::Run {
     if (step + 1 < last_step_) request(samples_ + global_batch);
     const double job_weight = weight_of_step(global_batch);
     loss_ = at::zeros({});
+    // The second step shows what all take: the first also makes what stays.
+    const bool is_counted = step == course_.first_step + 1;
     for (std::int64_t m = 0; m < microbatches_; ++m) {
-      const at::Tensor local = microbatch_loss(take(), job_weight);
+      const Microbatch batch = take();
+      std::optional<training::TensorMemory> memory;
+      if (is_counted) memory.emplace();
+      const at::Tensor local = microbatch_loss(batch, job_weight);
       zero_->backward(local);
+      if (memory) activations_ = memory->peak();
       loss_ = loss_.add(local.detach());
     }
     lr_ = learning_rate(config_.schedule, config_.zero.optimizer.lr, course_.place_of(step),
@@ -334,12 +340,9 @@ class Trainer::Run {
   // The contribution of the samples' losses to the mean over the replicas of the sums over
   // microbatches: that is the weighted mean over all samples of the step.
   at::Tensor microbatch_loss(const Microbatch& batch, double job_weight) {
-    std::optional<AutocastScope> autocast;
-    if (config_.trainer.precision == Precision::bf16) autocast.emplace(at::kBFloat16);
     std::optional<UncountedSamples> uncounted;
     if (batch.samples == 0) uncounted.emplace();
-    const at::Tensor mean =
-        objective_.loss->mean(model_->forward(batch.tensors.inputs), batch.tensors.targets);
+    const at::Tensor mean = training_loss(config_, objective_, *model_, batch.tensors);
     const double share = weight_of(batch) * static_cast<double>(replicas_);
     if (share == job_weight && share > 0) return mean;
     return mean * (job_weight > 0 ? share / job_weight : 0.0);
@@ -524,6 +527,8 @@ class Trainer::Run {
         .measured = measured,
         .resident = static_cast<std::int64_t>(resident)};
     report.rest = report.resident - measured.host.total();
+    const at::Tensor activations = at::zeros({}, at::kLong).fill_(activations_);
+    report.activations = pmax(activations, axis_).item<std::int64_t>();
     return report;
   }
 
@@ -645,6 +650,7 @@ class Trainer::Run {
   StepReport step_report_;
   double lr_ = 0;  // of the last step
   std::int64_t skipped_steps_ = 0;
+  std::int64_t activations_ = 0;  // bytes of a microbatch's tensors
   std::map<std::string, Figures> figures_{{kValidation, {}}, {kTest, {}}};  // the last, by set
   Patience patience_;
   std::optional<double> last_best_;  // the last evaluation's figure, if it is the best

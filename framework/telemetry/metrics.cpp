@@ -95,10 +95,12 @@ Json memory_json(const HostMemoryUse& use) {
 }
 
 Json memory_json(const MemoryReport& report) {
-  return {{"predicted", memory_json(report.predicted)},
-          {"measured", memory_json(report.measured)},
-          {"resident", report.resident},
-          {"rest", report.rest}};
+  Json json{{"predicted", memory_json(report.predicted)},
+            {"measured", memory_json(report.measured)},
+            {"resident", report.resident},
+            {"rest", report.rest}};
+  if (report.activations > 0) json["activations"] = report.activations;
+  return json;
 }
 
 }  // namespace

@@ -57,6 +57,9 @@ struct MemoryReport {
   HostMemoryUse measured;
   std::int64_t resident = 0;  // bytes that the host's replicas have in use more than at the start
   std::int64_t rest = 0;      // of these, what is in no category: activations, kept memory
+  /// The most that a microbatch's forward and backward take for tensors on a replica, measured in
+  /// the second step; 0: there was none.
+  std::int64_t activations = 0;
 };
 
 /// What a run came to, as result.json says it. Every field may be left out of a designated

@@ -1,0 +1,97 @@
+#include "framework/training/tensor_memory.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+namespace lockstep::training {
+
+// Any thread may free what was counted.
+struct TensorMemory::Count {
+  std::atomic<std::int64_t> now = 0;
+  std::atomic<std::int64_t> peak = 0;
+};
+
+namespace {
+
+thread_local std::shared_ptr<TensorMemory::Count> current_count;
+
+// What is counted, by address, and the allocator that it comes from.
+struct Table {
+  struct Entry {
+    std::int64_t bytes;
+    std::shared_ptr<TensorMemory::Count> count;
+  };
+  std::mutex mutex;
+  std::unordered_map<void*, Entry> entries;
+  c10::Allocator* before = nullptr;
+};
+
+Table& table() {
+  static Table* const one = new Table;  // it lives as long as any tensor may
+  return *one;
+}
+
+void free_memory(void* address) {
+  {
+    const std::lock_guard lock(table().mutex);
+    const auto found = table().entries.find(address);
+    if (found != table().entries.end()) {
+      found->second.count->now -= found->second.bytes;
+      table().entries.erase(found);
+    }
+  }
+  table().before->raw_deallocate(address);
+}
+
+// LibTorch's profiler has such counts as well, but complains of memory that was there before.
+class CountingAllocator final : public c10::Allocator {
+ public:
+  // One of the two is the virtual one, which depends on LibTorch's version.
+  c10::DataPtr allocate(std::size_t bytes) const { return counted(bytes); }
+  c10::DataPtr allocate(std::size_t bytes) { return counted(bytes); }
+  c10::DeleterFnPtr raw_deleter() const override { return free_memory; }
+  // Virtual in newer versions.
+  void copy_data(void* to, const void* from, std::size_t bytes) const {
+    std::memcpy(to, from, bytes);
+  }
+
+ private:
+  static c10::DataPtr counted(std::size_t bytes) {
+    if (!current_count || bytes == 0) return table().before->allocate(bytes);
+    void* const address = table().before->raw_allocate(bytes);
+    const auto size = static_cast<std::int64_t>(bytes);
+    const std::int64_t now = current_count->now += size;
+    if (now > current_count->peak) current_count->peak = now;
+    const std::lock_guard lock(table().mutex);
+    table().entries[address] = {size, current_count};
+    return {address, address, free_memory, c10::Device(c10::DeviceType::CPU)};
+  }
+};
+
+}  // namespace
+
+TensorMemory::TensorMemory()
+    : count_(std::make_shared<Count>()), outer_(std::exchange(current_count, count_)) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    table().before = c10::GetCPUAllocator();
+    c10::SetCPUAllocator(new CountingAllocator, /*priority=*/255);
+  });
+}
+
+TensorMemory::~TensorMemory() {
+  current_count = std::move(outer_);
+}
+
+std::int64_t TensorMemory::peak() const noexcept {
+  return count_->peak;
+}
+
+}  // namespace lockstep::training

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace lockstep::training {
+
+/// Counts the memory of the tensors that this thread makes on the CPU while it lives, those of a
+/// backward included. Scopes nest; the inner one counts. From the first scope on LibTorch's CPU
+/// allocator is one that counts, and otherwise does what the one before does.
+class TensorMemory {
+ public:
+  TensorMemory();
+  ~TensorMemory();
+  TensorMemory(const TensorMemory&) = delete;
+  TensorMemory& operator=(const TensorMemory&) = delete;
+
+  /// The most that was in use at a time, in bytes, beside what was before. What is freed of that
+  /// does not count.
+  [[nodiscard]] std::int64_t peak() const noexcept;
+
+  struct Count;
+
+ private:
+  std::shared_ptr<Count> count_;
+  std::shared_ptr<Count> outer_;
+};
+
+}  // namespace lockstep::training
