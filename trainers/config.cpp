@@ -58,6 +58,10 @@ std::set<std::string> changeable_keys() {
   return keys::changeable_keys(config_table(defaults));
 }
 
+std::set<std::string> place_keys(Config config) {
+  return keys::place_keys(config_table(config));
+}
+
 std::string to_yaml(Config config) {
   return keys::keys_text(config_table(config));
 }

@@ -103,6 +103,9 @@ struct Config {
 /// The keys ("section.key") whose values may differ where a run goes on from a checkpoint.
 [[nodiscard]] std::set<std::string> changeable_keys();
 
+/// The keys ("section.key") whose values are paths, which hosts of one job may have different.
+[[nodiscard]] std::set<std::string> place_keys(Config config);
+
 /// The resolved config: every key that applies, with its value. parse_config gives an equal Config.
 [[nodiscard]] std::string to_yaml(Config config);
 

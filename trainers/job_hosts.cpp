@@ -40,7 +40,7 @@ std::string checksum_of(const Dataset* data) {
 std::map<std::string, std::string> same_on_all(const Flags& flags, const Config& config,
                                                const DataSets& data, const RunOptions& options) {
   std::map<std::string, std::string> same = values_of(config);
-  same.erase("data.root");  // what is in it counts
+  for (const std::string& key : place_keys(config)) same.erase(key);  // what is there counts
   same["the training data's checksum"] = checksum_of(data.train.get());
   same["the validation data's checksum"] = checksum_of(data.validation.get());
   same["the test data's checksum"] = checksum_of(data.test.get());

@@ -8,7 +8,13 @@
 
 #include "framework/base/random.h"
 #include "framework/base/text.h"
+#include "framework/data/cifar10.h"
+#include "framework/data/csv.h"
 #include "framework/data/fashion_mnist.h"
+#include "framework/data/image_folder.h"
+#include "framework/data/npy.h"
+#include "framework/data/synthetic.h"
+#include "framework/data/text.h"
 
 namespace lockstep {
 namespace {
@@ -54,7 +60,16 @@ DataKind pmean_example() {
 
 keys::Registry<DataKind>& known_data() {
   // A new source is a file of its own and a line here.
-  static keys::Registry<DataKind> kinds("data set", {fashion_mnist_kind(), pmean_example()});
+  static keys::Registry<DataKind> kinds("data set", {
+                                                        fashion_mnist_kind(),
+                                                        cifar10_kind(),
+                                                        image_folder_kind(),
+                                                        csv_kind(),
+                                                        npy_kind(),
+                                                        text_kind(),
+                                                        synthetic_kind(),
+                                                        pmean_example(),
+                                                    });
   return kinds;
 }
 
@@ -88,7 +103,22 @@ keys::Key folder_key(std::string& folder) {
   return {"root",
           keys::text(folder, keys::of_length("a folder's path", PATH_MAX - 1)),
           "the folder of its files",
-          {.may_change = true}};
+          {.required = folder.empty(), .may_change = true, .is_place = true}};
+}
+
+keys::Key file_key(const std::string& name, std::string& file, const std::string& help) {
+  return {name,
+          keys::text(file, keys::of_length("a path", PATH_MAX - 1)),
+          help,
+          {.required = file.empty(), .may_change = true, .is_place = true}};
+}
+
+keys::Key file_key(const std::string& name, std::optional<std::string>& file,
+                   const std::string& help) {
+  return {name,
+          keys::text_or_null(file, keys::of_length("a path", PATH_MAX - 1)),
+          help,
+          {.may_change = true, .is_place = true}};
 }
 
 void register_data(DataKind kind) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,8 +56,14 @@ template <typename Options>
 [[nodiscard]] DataKind data_kind(std::string name, std::string help,
                                  std::function<DataSets(const DataContext& context)> load);
 
-/// The key `root` of a source whose files are in a folder.
+/// The key `root` of a source whose files are in a folder. Needed, if `folder` has no default.
 [[nodiscard]] keys::Key folder_key(std::string& folder);
+/// A key of a source whose value is a file's path. Needed, if `file` has no default.
+[[nodiscard]] keys::Key file_key(const std::string& name, std::string& file,
+                                 const std::string& help);
+/// The same for a file that a source can do without: null for none.
+[[nodiscard]] keys::Key file_key(const std::string& name, std::optional<std::string>& file,
+                                 const std::string& help);
 
 /// Lets configs name a source. Before they are read, for one thread: first thing in main(). A
 /// ValueError for a name that is there already.

@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <system_error>
 #include <vector>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/data/presence.h"
 #include "framework/formats/idx.h"
 
 namespace lockstep {
@@ -16,17 +16,11 @@ namespace {
 constexpr std::int64_t kSide = 28;
 constexpr std::int64_t kClasses = 10;
 
-// Whatever is there, readable or not: IdxFile says what is wrong with it.
-bool is_there(const std::filesystem::path& path) {
-  std::error_code error;
-  return std::filesystem::status(path, error).type() != std::filesystem::file_type::not_found;
-}
-
 std::string find_file(const std::string& root, const std::string& name) {
   const std::filesystem::path plain = std::filesystem::path(root) / name;
   const std::filesystem::path packed = plain.string() + ".gz";
-  if (is_there(plain)) return plain.string();
-  if (is_there(packed)) return packed.string();
+  if (data::is_there(plain)) return plain.string();
+  if (data::is_there(packed)) return packed.string();
   throw DataError(
       str("fashion_mnist: there is neither '", plain.string(), "' nor '", packed.string(),
           "'; Debian's package dataset-fashion-mnist has the files in ", kFashionMnistRoot));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <tuple>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -53,33 +52,61 @@ keys::Keys augmentation_keys(Augmentation& augmentation) {
   };
 }
 
-PictureSet::PictureSet(Pictures pictures, Augmentation augmentation, std::uint64_t seed)
-    : pictures_(std::move(pictures)),
+PictureInputs::PictureInputs(std::int64_t height, std::int64_t width,
+                             const std::vector<double>& mean, const std::vector<double>& deviation,
+                             Augmentation augmentation, std::uint64_t seed)
+    : height_(height),
+      width_(width),
       augmentation_(augmentation),
       key_(Key(seed).fold("augmentation")) {
-  const auto channels = static_cast<std::size_t>(pictures_.channels);
+  require(!mean.empty() && mean.size() == deviation.size() && !std::ranges::count(deviation, 0.0),
+          "pictures: a mean and a deviation other than 0 are needed for each channel, but these "
+          "are [",
+          join(mean), "] and [", join(deviation), "]");
+  require(augmentation.crop >= 0, "pictures: crop is ", augmentation.crop,
+          ", but must be at least 0");
+  for (std::size_t channel = 0; channel < mean.size(); ++channel) {
+    std::array<float, 256>& table = table_.emplace_back();
+    for (std::size_t value = 0; value < table.size(); ++value) {
+      table[value] = static_cast<float>((static_cast<double>(value) / 255.0 - mean[channel]) /
+                                        deviation[channel]);
+    }
+  }
+}
+
+void PictureInputs::write(const std::uint8_t* pixels, std::int64_t picture, std::int64_t epoch,
+                          float* into) const {
+  Change change;
+  if (epoch != kUnaugmented && (augmentation_.crop > 0 || augmentation_.flip)) {
+    change = draw_change(
+        augmentation_,
+        key_.fold(static_cast<std::uint64_t>(epoch)).fold(static_cast<std::uint64_t>(picture)));
+  }
+  for (const auto& table : table_) {
+    for (std::int64_t y = 0; y < height_; ++y, into += width_) {
+      const std::int64_t from = y + change.down;
+      const bool is_inside = from >= 0 && from < height_;
+      write_row(is_inside ? pixels + from * width_ : nullptr, width_, change, table, into);
+    }
+    pixels += height_ * width_;
+  }
+}
+
+PictureSet::PictureSet(Pictures pictures, Augmentation augmentation, std::uint64_t seed)
+    : pictures_(std::move(pictures)),
+      inputs_(pictures_.height, pictures_.width, pictures_.mean, pictures_.deviation, augmentation,
+              seed) {
   const auto pixels = pictures_.channels * pictures_.height * pictures_.width;
   require(pictures_.channels >= 1 && pixels >= 1 &&
               std::ssize(pictures_.pixels) == pixels * std::ssize(pictures_.labels),
           "pictures: ", pictures_.pixels.size(), " bytes are not ", pictures_.labels.size(),
           " pictures of ", pictures_.channels, " x ", pictures_.height, " x ", pictures_.width);
-  require(pictures_.mean.size() == channels && pictures_.deviation.size() == channels &&
-              !std::ranges::count(pictures_.deviation, 0.0),
-          "pictures: a mean and a deviation other than 0 are needed for each of ", channels,
-          " channels");
+  require(std::ssize(pictures_.mean) == pictures_.channels, "pictures: there are ",
+          counted(std::ssize(pictures_.mean), "mean"), " for ",
+          counted(pictures_.channels, "channel"));
   for (const std::int64_t label : pictures_.labels) {
     require(label >= 0 && label < pictures_.classes, "pictures: label ", label,
             " is outside 0 ... ", pictures_.classes - 1);
-  }
-  require(augmentation.crop >= 0, "pictures: crop is ", augmentation.crop,
-          ", but must be at least 0");
-  for (std::size_t channel = 0; channel < channels; ++channel) {
-    std::array<float, 256>& table = table_.emplace_back();
-    for (std::size_t value = 0; value < table.size(); ++value) {
-      table[value] =
-          static_cast<float>((static_cast<double>(value) / 255.0 - pictures_.mean[channel]) /
-                             pictures_.deviation[channel]);
-    }
   }
 }
 
@@ -89,27 +116,14 @@ SampleType PictureSet::type() const {
 
 Batch PictureSet::gather(std::span<const std::int64_t> indices, std::int64_t epoch) const {
   const auto count = static_cast<std::int64_t>(indices.size());
-  const auto& [channels, height, width] =
-      std::tie(pictures_.channels, pictures_.height, pictures_.width);
-  Batch batch{at::empty({count, channels, height, width}, at::kFloat),
+  const std::int64_t pixels = pictures_.channels * pictures_.height * pictures_.width;
+  Batch batch{at::empty({count, pictures_.channels, pictures_.height, pictures_.width}, at::kFloat),
               at::empty({count}, at::kLong)};
   float* input = batch.inputs.data_ptr<float>();
   std::int64_t* target = batch.targets.data_ptr<std::int64_t>();
-  const bool is_augmented = epoch != kUnaugmented && (augmentation_.crop > 0 || augmentation_.flip);
-  const Key of_epoch = key_.fold(static_cast<std::uint64_t>(epoch));
   for (const std::int64_t index : indices) {
-    const Change change =
-        is_augmented ? draw_change(augmentation_, of_epoch.fold(static_cast<std::uint64_t>(index)))
-                     : Change();
-    const std::uint8_t* plane = pictures_.pixels.data() + index * channels * height * width;
-    for (std::int64_t channel = 0; channel < channels; ++channel, plane += height * width) {
-      const auto& table = table_[static_cast<std::size_t>(channel)];
-      for (std::int64_t y = 0; y < height; ++y, input += width) {
-        const std::int64_t from = y + change.down;
-        const bool is_inside = from >= 0 && from < height;
-        write_row(is_inside ? plane + from * width : nullptr, width, change, table, input);
-      }
-    }
+    inputs_.write(pictures_.pixels.data() + index * pixels, index, epoch, input);
+    input += pixels;
     *target++ = pictures_.labels[static_cast<std::size_t>(index)];
   }
   return batch;

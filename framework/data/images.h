@@ -32,8 +32,30 @@ struct Pictures {
   std::vector<double> deviation{};     ///< … which are normalized by these
 };
 
-/// Pictures that are held in memory, as bytes. Inputs are float32 (channels, height, width), scaled
-/// to 0 … 1 and normalized: (x - mean) / deviation. Augmentation draws from keys (seed, epoch, i).
+/// How the bytes of a picture become inputs: augmented, scaled to 0 … 1 and normalized, (x - mean)
+/// / deviation. Augmentation draws from keys (seed, epoch, picture).
+class PictureInputs {
+ public:
+  /// `mean` and `deviation` are by channel. ValueError for a deviation of 0, and lists that are
+  /// empty or of different sizes.
+  PictureInputs(std::int64_t height, std::int64_t width, const std::vector<double>& mean,
+                const std::vector<double>& deviation, Augmentation augmentation,
+                std::uint64_t seed);
+
+  /// `pixels` and what is written are (channels, height, width).
+  void write(const std::uint8_t* pixels, std::int64_t picture, std::int64_t epoch,
+             float* into) const;
+
+ private:
+  std::int64_t height_;
+  std::int64_t width_;
+  Augmentation augmentation_;
+  Key key_;
+  std::vector<std::array<float, 256>> table_;  // by channel: the value of each byte
+};
+
+/// Pictures that are held in memory, as bytes. Inputs are float32 (channels, height, width), as
+/// PictureInputs makes them.
 class PictureSet : public Dataset {
  public:
   /// ValueError for sizes that do not fit together, labels out of range and a deviation of 0.
@@ -47,9 +69,7 @@ class PictureSet : public Dataset {
                              std::int64_t epoch) const override;
 
   Pictures pictures_;
-  Augmentation augmentation_;
-  Key key_;
-  std::vector<std::array<float, 256>> table_;  // by channel: the value of each byte
+  PictureInputs inputs_;
 };
 
 }  // namespace lockstep

@@ -178,13 +178,22 @@ std::vector<double> CsvFile::numbers(std::size_t column) const {
   numbers.reserve(rows());
   for (std::size_t row = 0; row < rows(); ++row) {
     const auto number = number_in(text(row, column));
-    if (!number) {
-      fail(line_of(row), str("column '", cut(header_[column]), "': '", cut(text(row, column)),
-                             "' is no finite number"));
-    }
+    if (!number) refuse(row, column, "is no finite number");
     numbers.push_back(*number);
   }
   return numbers;
+}
+
+bool CsvFile::is_numeric(std::size_t column) const {
+  for (std::size_t row = 0; row < rows(); ++row) {
+    if (!number_in(text(row, column))) return false;
+  }
+  return true;
+}
+
+void CsvFile::refuse(std::size_t row, std::size_t column, const std::string& rule) const {
+  fail(line_of(row),
+       str("column '", cut(header_[column]), "': '", cut(text(row, column)), "' ", rule));
 }
 
 void CsvFile::fail(std::size_t line, const std::string& rule) const {

@@ -40,6 +40,12 @@ class CsvFile {
   /// are skipped. DataError, with line and column name, for what is no finite number, also one that
   /// double can't hold.
   [[nodiscard]] std::vector<double> numbers(std::size_t column) const;
+  /// Whether numbers() takes all of a column.
+  [[nodiscard]] bool is_numeric(std::size_t column) const;
+
+  /// Throws the DataError that names file, line, column and the field's text, and says `rule`,
+  /// which it breaks: "is …".
+  [[noreturn]] void refuse(std::size_t row, std::size_t column, const std::string& rule) const;
 
  private:
   [[noreturn]] void fail(std::size_t line, const std::string& rule) const;

@@ -241,6 +241,18 @@ Value list(std::array<double, 2>& variable, const Rule<double>& rule) {
   return list_of("2 numbers", variable, rule, variable.size());
 }
 
+Value text_or_list(std::vector<std::string>& variable, const Rule<std::string>& rule) {
+  const Value several = list(variable, rule);
+  const auto read = [&variable, rule, several](const YamlNode& node, const Report& report) {
+    if (node.kind == YamlNode::Kind::list) return several.read(node, report);
+    if (const auto value = obeying(rule, node, report)) variable = {*value};
+  };
+  const auto print = [&variable, several] {
+    return variable.size() == 1 ? yaml_text(variable[0]) : several.print();
+  };
+  return {rule.text + ", or a list of such", read, print};
+}
+
 Value one_of(const std::vector<std::string>& names, const std::function<void(std::size_t)>& set,
              const std::function<std::string()>& get) {
   const auto read = [names, set](const YamlNode& node, const Report& report) {

@@ -84,6 +84,8 @@ template <typename T>
 [[nodiscard]] Value list(std::vector<std::string>& variable, const Rule<std::string>& rule);
 [[nodiscard]] Value list(std::vector<double>& variable, const Rule<double>& rule);
 [[nodiscard]] Value list(std::array<double, 2>& variable, const Rule<double>& rule);
+/// A string alone stands for a list of one.
+[[nodiscard]] Value text_or_list(std::vector<std::string>& variable, const Rule<std::string>& rule);
 
 [[nodiscard]] Value one_of(const std::vector<std::string>& names,
                            const std::function<void(std::size_t)>& set,
@@ -108,6 +110,7 @@ struct KeyTraits {
   std::vector<std::string> others = {};              ///< these keys of the section
   bool may_change = false;     ///< a run may go on from a checkpoint with another value
   bool is_short_form = false;  ///< of a section's first key: its value may stand for the section
+  bool is_place = false;       ///< a path: what is there matters, wherever a host has it
 };
 
 /// A key of a config. Several of a section may have one name, if their owners differ.

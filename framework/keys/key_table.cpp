@@ -372,6 +372,17 @@ std::set<std::string> changeable_keys(const std::vector<Section>& table) {
   return names;
 }
 
+std::set<std::string> place_keys(const std::vector<Section>& table) {
+  std::set<std::string> names;
+  for (const Section& section : table) {
+    const std::string choice = section.keys[0].value.print();
+    for (const Key& key : section.keys) {
+      if (key.traits.is_place && belongs(key, choice)) names.insert(section.name + "." + key.name);
+    }
+  }
+  return names;
+}
+
 std::string keys_help(const std::vector<Section>& table) {
   std::string text;
   for (const Section& section : table) text += help_of(section.name, section.keys);

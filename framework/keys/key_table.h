@@ -43,6 +43,9 @@ KeyPlaces read_keys(const std::string& text, const std::string& name,
 /// The keys, as "section.key", whose KeyTraits::may_change is set.
 [[nodiscard]] std::set<std::string> changeable_keys(const std::vector<Section>& table);
 
+/// The keys, as "section.key", that apply and whose KeyTraits::is_place is set.
+[[nodiscard]] std::set<std::string> place_keys(const std::vector<Section>& table);
+
 /// Two lines a key for people: its purpose, its possible values and its default, which is the
 /// variable's value. Gives lists of maps one entry.
 [[nodiscard]] std::string keys_help(const std::vector<Section>& table);

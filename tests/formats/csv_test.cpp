@@ -103,11 +103,15 @@ TEST_CASE("a column of a CSV file is found by its name and read as texts or numb
   CHECK(message_of<ValueError>([&] { (void)file.column("sizes"); }) ==
         "csv: '" + folder.path("table.csv") +
             "' has no column 'sizes' (did you mean 'size'?); it has name, size");
+  CHECK(message_of<DataError>([&] { file.refuse(1, 0, "is odd"); }) ==
+        "data file '" + folder.path("table.csv") + "': line 3: column 'name': 'y\n' is odd");
+  CHECK_FALSE(file.is_numeric(1));
   CHECK_THROWS_AS(file.text(3, 0), ValueError);
   CHECK_THROWS_AS(file.texts(2), ValueError);
 
   const CsvFile numbers(folder.write("numbers.csv", "x\n1\n +2 \n-0.5\n1e300\n.25\n"));
   CHECK(numbers.numbers(0) == std::vector<double>{1, 2, -0.5, 1e300, 0.25});
+  CHECK(numbers.is_numeric(0));
   for (const char* const text : {"", " ", "-", "+", "+-1", "--1", "1e999", "inf", "nan", "1 2",
                                  "1,5", "0x10", "one", "1e", "-\t1"}) {
     INFO(text);

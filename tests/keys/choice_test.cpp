@@ -1,6 +1,7 @@
 #include "framework/keys/choice.h"
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -99,6 +100,46 @@ TEST_CASE("what is printed and compared is of the choice that is picked") {
   CHECK_THAT(help, ContainsSubstring("shape.size: its radius\n    a number, greater than 0; "
                                      "default 0.5; only for ball\n"));
   CHECK_THAT(help, ContainsSubstring("shape.size: its edge\n"));
+}
+
+TEST_CASE("the places are the keys of the choice that is picked that are paths") {
+  std::string name = "disk", path;
+  bool flag = false;
+  std::vector<Section> table{
+      {"store",
+       {{"name", one_of(name, {"disk", "net"}), "where"},
+        {"path",
+         text(path, of_length("a path", 9)),
+         "on disk",
+         {.owners = {"disk"}, .is_place = true}},
+        {"path", text(path, of_length("a path", 9)), "of a page", {.owners = {"net"}}},
+        {"log", text(path, of_length("a path", 9)), "of all", {.is_place = true}},
+        {"flag", keys::flag(flag), "no path"}}}};
+  CHECK(place_keys(table) == std::set<std::string>{"store.path", "store.log"});
+  name = "net";
+  CHECK(place_keys(table) == std::set<std::string>{"store.log"});
+}
+
+TEST_CASE("a string alone may stand for a list of one") {
+  std::vector<std::string> names;
+  const auto short_name = of_length("a name", 3);
+  const std::vector<Section> table{{"pick", {{"names", text_or_list(names, short_name), "names"}}}};
+  const auto read = [&](const std::string& value) {
+    (void)read_keys("pick: {names: " + value + "}", "a.yaml", table);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(names.empty());
+  CHECK(keys_text(table) == "pick:\n  names: []\n");
+  CHECK(read("one") == Names{"one"});
+  CHECK(keys_text(table) == "pick:\n  names: one\n");
+  CHECK(read("[two, six]") == Names{"two", "six"});
+  CHECK(keys_text(table) == "pick:\n  names: [two, six]\n");
+  CHECK(read("[one]") == Names{"one"});
+  CHECK(message_of<ValueError>([&] { (void)read("four"); }) ==
+        "a.yaml:1:15: pick.names: must be a name of 1 to 3 bytes, is 'four'");
+  CHECK(message_of<ValueError>([&] { (void)read("[a, four]"); }) ==
+        "a.yaml:1:19: pick.names: must be a name of 1 to 3 bytes, is 'four'");
 }
 
 TEST_CASE("a copy of what is picked has options of its own") {

@@ -203,7 +203,8 @@ TEST_CASE("keys that belong to another choice") {
   CHECK(error_of_all("model: {name: mlp, channels: [3]}\ndata: {name: pmean_example}") ==
         "c.yaml:1:20: model.channels: belongs to model cnn, not to mlp");
   CHECK(error_of_all("model: {name: linear}\ndata: {name: pmean_example, root: /data}") ==
-        "c.yaml:2:29: data.root: belongs to data fashion_mnist, not to pmean_example");
+        "c.yaml:2:29: data.root: belongs to data fashion_mnist or cifar10 or image_folder, not to "
+        "pmean_example");
   CHECK(error_of("optimizer: {betas: [0.9, 0.99]}") ==
         "c.yaml:3:13: optimizer.betas: belongs to optimizer adam or adamw, not to sgd");
   CHECK(error_of("optimizer: {eps: 1e-8}") ==
@@ -393,7 +394,8 @@ TEST_CASE("all problems of a config are told at once, those of the flags behind 
                      {"parallel.zero_stage=4", "schedule.name=step", "optimizer.eps=0"}) ==
         "c.yaml:1:29: model.hidden: must be from 1 to 1000000, is 0\n"
         "c.yaml:1:35: model.hidden: expected an integer, found 'x'\n"
-        "c.yaml:2:1: data.name is missing: one of fashion_mnist, pmean_example\n"
+        "c.yaml:2:1: data.name is missing: one of fashion_mnist, cifar10, image_folder, csv, npy, "
+        "text, synthetic, pmean_example\n"
         "c.yaml:2:17: data.shuffle: expected true or false, found '3'\n"
         "c.yaml:5:13: optimizer.momentum: must be at least 0 and less than 1, is 1\n"
         "c.yaml:6:12: optimizer.groups.pattern is missing: a pattern for parameters' names of 1 to "

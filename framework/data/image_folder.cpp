@@ -1,0 +1,205 @@
+#include "framework/data/image_folder.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+
+#include "framework/base/logging.h"
+#include "framework/base/text.h"
+#include "framework/data/presence.h"
+#include "framework/formats/folder_entries.h"
+#include "framework/formats/image.h"
+#include "framework/formats/resize.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kLongestSide = 10'000;
+
+PictureForm complete(PictureForm form) {
+  const bool is_gray = form.channels == 1;
+  require(is_gray || form.channels == 3, "image_folder: channels is ", form.channels,
+          ", but must be 1 or 3");
+  require(
+      std::min(form.height, form.width) >= 1 && std::max(form.height, form.width) <= kLongestSide,
+      "image_folder: height and width are ", form.height, " and ", form.width,
+      ", but must be 1 ... ", kLongestSide);
+  using Values = std::vector<double>;
+  if (form.mean.empty()) form.mean = is_gray ? Values{0.449} : Values{0.485, 0.456, 0.406};
+  if (form.deviation.empty()) {
+    form.deviation = is_gray ? Values{0.226} : Values{0.229, 0.224, 0.225};
+  }
+  const auto channels = static_cast<std::size_t>(form.channels);
+  require(form.mean.size() == channels && form.deviation.size() == channels,
+          "image_folder: data.mean and data.deviation must be one number a channel, but have ",
+          form.mean.size(), " and ", form.deviation.size(), " for ",
+          counted(form.channels, "channel"));
+  return form;
+}
+
+// The middle of the picture, at the scale at which it just covers height x width.
+formats::Image fitted(const formats::Image& image, std::int64_t height, std::int64_t width) {
+  const bool is_wide = image.width * height >= image.height * width;
+  return formats::center_crop(
+      formats::resize(image,
+                      is_wide ? height : std::max(height, image.height * width / image.width),
+                      is_wide ? std::max(width, image.width * height / image.height) : width),
+      height, width);
+}
+
+std::shared_ptr<const PictureFolder> picture_set(const fs::path& folder,
+                                                 const ImageFolderOptions& options,
+                                                 Augmentation augmentation, std::uint64_t seed) {
+  return std::make_shared<const PictureFolder>(folder.string(), options.form, augmentation, seed);
+}
+
+// DataError unless a set has the classes of the one to train on.
+void check_classes(const PictureFolder& train, const PictureFolder& other, const fs::path& folder) {
+  const auto& wanted = train.class_names();
+  const auto& found = other.class_names();
+  std::vector<std::string> differences;
+  std::ranges::set_symmetric_difference(wanted, found, std::back_inserter(differences));
+  if (differences.empty()) return;
+  const std::string& first = differences.front();
+  formats::fail_folder(folder.string(),
+                       str("its classes differ from those to train on: '", first, "' is ",
+                           std::ranges::count(found, first) > 0 ? "here only" : "not here",
+                           differences.size() > 1 ? str(", and there are ", differences.size() - 1,
+                                                        " more differences")
+                                                  : ""));
+}
+
+// DataSets::validation's folder, or none.
+fs::path validation_folder(const fs::path& root) {
+  const fs::path brief = root / "val";
+  const fs::path full = root / "validation";
+  if (!data::is_there(full)) return brief;
+  if (data::is_there(brief)) {
+    formats::fail_folder(root.string(), "it has both val and validation: keep one of them");
+  }
+  return full;
+}
+
+keys::Keys image_folder_keys(ImageFolderOptions& options) {
+  PictureForm& form = options.form;
+  const auto side = keys::from_to<std::int64_t>(1, kLongestSide);
+  keys::Keys keys{
+      folder_key(options.root),
+      {"height", number(form.height, side), "pictures are scaled to cover so many pixels …"},
+      {"width", number(form.width, side), "… and so many, and their middle is taken"},
+      {"channels",
+       number(form.channels,
+              keys::Rule<std::int64_t>{
+                  "1 or 3", [](std::int64_t channels) { return channels == 1 || channels == 3; }}),
+       "1: gray; 3: red, green and blue"},
+      {"mean", keys::list(form.mean, keys::from_to(0.0, 1.0)),
+       "of each channel, of pixels from 0 to 1; []: ImageNet's"},
+      {"deviation", keys::list(form.deviation, keys::greater_than(0.0)),
+       "of each channel, of pixels from 0 to 1; []: ImageNet's"},
+      {"cache", keys::flag(form.cache), "keep decoded pictures in memory, in each process"},
+  };
+  for (keys::Key& key : augmentation_keys(options.augmentation)) keys.push_back(key);
+  return keys;
+}
+
+}  // namespace
+
+PictureFolder::PictureFolder(const std::string& root, const PictureForm& form,
+                             Augmentation augmentation, std::uint64_t seed)
+    : folder_(root),
+      form_(complete(form)),
+      inputs_(form_.height, form_.width, form_.mean, form_.deviation, augmentation, seed),
+      cache_(form_.cache ? static_cast<std::size_t>(folder_.size()) : 0) {
+  const std::vector<std::string>& others = folder_.passed_over();
+  if (others.empty()) return;
+  log_warning(str("image_folder: '", root, "' has ", counted(std::ssize(others), "file"), " that ",
+                  others.size() == 1 ? "is" : "are", " no picture by name, such as '",
+                  others.front(), "'"));
+}
+
+SampleType PictureFolder::type() const {
+  return class_sample({form_.channels, form_.height, form_.width}, std::ssize(folder_.classes()));
+}
+
+Batch PictureFolder::gather(std::span<const std::int64_t> indices, std::int64_t epoch) const {
+  const std::int64_t count = std::ssize(indices);
+  const std::int64_t values = form_.channels * form_.height * form_.width;
+  Batch batch{at::empty({count, form_.channels, form_.height, form_.width}, at::kFloat),
+              at::empty({count}, at::kLong)};
+  float* input = batch.inputs.data_ptr<float>();
+  std::int64_t* target = batch.targets.data_ptr<std::int64_t>();
+  for (const std::int64_t index : indices) {
+    if (form_.cache) {
+      inputs_.write(cached(index).data(), index, epoch, input);
+    } else {
+      inputs_.write(decoded(index).data(), index, epoch, input);
+    }
+    input += values;
+    *target++ = folder_.label(index);
+  }
+  return batch;
+}
+
+PictureFolder::Pixels PictureFolder::decoded(std::int64_t index) const {
+  const formats::Image image =
+      fitted(formats::read_image(folder_.path(index), {.channels = form_.channels}), form_.height,
+             form_.width);
+  Pixels planes;
+  planes.reserve(image.pixels.size());
+  const auto channels = static_cast<std::size_t>(form_.channels);
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    for (std::size_t i = channel; i < image.pixels.size(); i += channels) {
+      planes.push_back(image.pixels[i]);
+    }
+  }
+  return planes;
+}
+
+const PictureFolder::Pixels& PictureFolder::cached(std::int64_t index) const {
+  Pixels& kept = cache_[static_cast<std::size_t>(index)];
+  {
+    const std::lock_guard lock(mutex_);
+    if (!kept.empty()) return kept;
+  }
+  Pixels pixels = decoded(index);
+  const std::lock_guard lock(mutex_);
+  if (kept.empty()) kept = std::move(pixels);
+  return kept;
+}
+
+DataSets load_image_folder(const ImageFolderOptions& options, std::uint64_t seed) {
+  const fs::path root(options.root);
+  data::require_there("image_folder", root,
+                      "data.root must be a folder with train/CLASS/PICTURE and perhaps the same in "
+                      "val/ and test/, or with CLASS/PICTURE; pictures are PNG or JPEG files");
+  if (!data::is_there(root / "train")) {
+    return {.train = picture_set(root, options, options.augmentation, seed)};
+  }
+  const auto train = picture_set(root / "train", options, options.augmentation, seed);
+  const auto other = [&](const fs::path& folder) -> std::shared_ptr<const Dataset> {
+    if (!data::is_there(folder)) return nullptr;
+    auto set = picture_set(folder, options, {}, seed);
+    check_classes(*train, *set, folder);
+    return set;
+  };
+  return {
+      .train = train, .validation = other(validation_folder(root)), .test = other(root / "test")};
+}
+
+DataKind image_folder_kind() {
+  return data_kind<ImageFolderOptions>(
+      "image_folder", "PNG and JPEG files in a folder for each class", image_folder_keys,
+      [](const ImageFolderOptions& options, const DataContext& context) {
+        return load_image_folder(options, context.seed);
+      });
+}
+
+}  // namespace lockstep

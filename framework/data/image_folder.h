@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "framework/data/data.h"
+#include "framework/data/images.h"
+#include "framework/formats/image_folder.h"
+
+namespace lockstep {
+
+/// How the pictures of a folder become inputs.
+struct PictureForm {
+  std::int64_t height = 224;
+  std::int64_t width = 224;
+  std::int64_t channels = 3;  ///< 1 or 3, whatever the files have
+  /// By channel, of pixels scaled to 0 … 1. None: ImageNet's, for gray pictures 0.449 and 0.226.
+  std::vector<double> mean{};
+  std::vector<double> deviation{};
+  bool cache = false;  ///< a process keeps the pictures that it has decoded, resized, as bytes
+};
+
+/// Pictures in a folder for each class (formats::ImageFolder), decoded by batch(). A picture is
+/// scaled until it just covers height x width, its sides in proportion, and its middle is taken
+/// (torchvision's Resize and CenterCrop). Inputs are as PictureInputs makes them.
+///
+/// A file that can't be decoded is a DataError of batch(), which names it.
+class PictureFolder final : public Dataset {
+ public:
+  /// Reads names alone. ValueError for a form that is not as above.
+  PictureFolder(const std::string& root, const PictureForm& form, Augmentation augmentation = {},
+                std::uint64_t seed = 0);
+
+  [[nodiscard]] std::int64_t size() const override { return folder_.size(); }
+  [[nodiscard]] SampleType type() const override;
+  [[nodiscard]] bool is_slow() const override { return true; }
+
+  /// In the order of the classes' numbers.
+  [[nodiscard]] const std::vector<std::string>& class_names() const { return folder_.classes(); }
+
+ private:
+  using Pixels = std::vector<std::uint8_t>;  // (channels, height, width)
+
+  [[nodiscard]] Batch gather(std::span<const std::int64_t> indices,
+                             std::int64_t epoch) const override;
+  [[nodiscard]] Pixels decoded(std::int64_t index) const;
+  [[nodiscard]] const Pixels& cached(std::int64_t index) const;
+
+  formats::ImageFolder folder_;
+  PictureForm form_;
+  PictureInputs inputs_;
+  mutable std::mutex mutex_;
+  mutable std::vector<Pixels> cache_;  // what is there stays as it is
+};
+
+struct ImageFolderOptions {
+  std::string root{};
+  PictureForm form{};
+  Augmentation augmentation{};
+};
+
+/// The sets in a folder: root/train, perhaps root/val or root/validation, and perhaps root/test,
+/// each with CLASS/PICTURE. Without root/train its folders are classes, all to train on. DataError
+/// if the sets differ in their classes, or if there is both val and validation. Other files are
+/// passed over with a warning.
+[[nodiscard]] DataSets load_image_folder(const ImageFolderOptions& options, std::uint64_t seed);
+
+/// For the registry.
+[[nodiscard]] DataKind image_folder_kind();
+
+}  // namespace lockstep

@@ -1,0 +1,179 @@
+#include "framework/data/synthetic.h"
+
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <numbers>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+
+#include "framework/base/random.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+using SyntheticTask = SyntheticOptions::Task;
+
+constexpr std::int64_t kMostFeatures = 1'000'000;
+
+// Number `index` of a key's sequence that is distributed N(0, 1), by Box and Muller (1958): two
+// numbers of two draws.
+double normal(const Key& key, std::uint64_t index) {
+  constexpr double kScale = 0x1p-53;
+  const std::uint64_t first = index / 2 * 2;
+  const double radius =
+      std::sqrt(-2 * std::log((static_cast<double>(key.draw(first) >> 11) + 1) * kScale));
+  const double angle =
+      2 * std::numbers::pi * static_cast<double>(key.draw(first + 1) >> 11) * kScale;
+  return radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle));
+}
+
+std::vector<double> normals(const Key& key, std::size_t count) {
+  std::vector<double> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = normal(key, i);
+  return values;
+}
+
+// The truth behind all sets of a seed.
+struct Truth {
+  std::vector<double> rows;  // (outputs, features) of W, or (classes, features) of centres
+  std::vector<double> bias;  // (outputs)
+};
+
+Truth truth_of(const SyntheticOptions& options, const Key& key) {
+  const auto features = static_cast<std::size_t>(options.features);
+  if (options.task == SyntheticTask::classification) {
+    const auto classes = static_cast<std::size_t>(options.classes);
+    return {.rows = normals(key.fold("centre"), classes * features), .bias = {}};
+  }
+  const auto outputs = static_cast<std::size_t>(options.outputs);
+  Truth truth{.rows = normals(key.fold("weight"), outputs * features),
+              .bias = normals(key.fold("bias"), outputs)};
+  for (double& weight : truth.rows) weight /= std::sqrt(static_cast<double>(features));
+  return truth;
+}
+
+class SyntheticSet final : public Dataset {
+ public:
+  SyntheticSet(const SyntheticOptions& options, std::shared_ptr<const Truth> truth,
+               std::int64_t size, const Key& key)
+      : options_(options), truth_(std::move(truth)), size_(size), key_(key) {}
+
+  std::int64_t size() const override { return size_; }
+  SampleType type() const override {
+    return options_.task == SyntheticTask::regression
+               ? value_sample({options_.features}, options_.outputs)
+               : class_sample({options_.features}, options_.classes);
+  }
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+    const std::int64_t count = std::ssize(indices);
+    const bool has_values = options_.task == SyntheticTask::regression;
+    Batch batch{at::empty({count, options_.features}, at::kFloat),
+                has_values ? at::empty({count, options_.outputs}, at::kFloat)
+                           : at::empty({count}, at::kLong)};
+    float* input = batch.inputs.data_ptr<float>();
+    for (std::int64_t i = 0; i < count; ++i, input += options_.features) {
+      const Key key = key_.fold(static_cast<std::uint64_t>(indices[static_cast<std::size_t>(i)]));
+      if (has_values) {
+        write_values(key, input, batch.targets.data_ptr<float>() + i * options_.outputs);
+      } else {
+        write_class(key, input, batch.targets.data_ptr<std::int64_t>() + i);
+      }
+    }
+    return batch;
+  }
+
+  // The targets are of the inputs as float32 has them.
+  void write_values(const Key& key, float* input, float* target) const {
+    const auto features = static_cast<std::size_t>(options_.features);
+    const Key of_input = key.fold("input");
+    for (std::size_t j = 0; j < features; ++j) input[j] = static_cast<float>(normal(of_input, j));
+    const Key of_noise = key.fold("noise");
+    const double* weight = truth_->rows.data();
+    for (std::size_t k = 0; k < truth_->bias.size(); ++k) {
+      double sum = truth_->bias[k] + options_.noise * normal(of_noise, k);
+      for (std::size_t j = 0; j < features; ++j) sum += *weight++ * static_cast<double>(input[j]);
+      target[k] = static_cast<float>(sum);
+    }
+  }
+
+  void write_class(const Key& key, float* input, std::int64_t* target) const {
+    const auto features = static_cast<std::size_t>(options_.features);
+    const std::size_t label =
+        key.fold("class").bits() % static_cast<std::uint64_t>(options_.classes);
+    const double* centre = truth_->rows.data() + label * features;
+    const Key of_noise = key.fold("noise");
+    for (std::size_t j = 0; j < features; ++j) {
+      input[j] = static_cast<float>(centre[j] + options_.noise * normal(of_noise, j));
+    }
+    *target = static_cast<std::int64_t>(label);
+  }
+
+  SyntheticOptions options_;
+  std::shared_ptr<const Truth> truth_;
+  std::int64_t size_;
+  Key key_;
+};
+
+keys::Keys synthetic_keys(SyntheticOptions& options) {
+  const auto samples = keys::from_to<std::int64_t>(1, 1'000'000'000);
+  const auto none_too = keys::from_to<std::int64_t>(0, 1'000'000'000);
+  return {
+      {"task", keys::one_of(options.task, {"regression", "classification"}),
+       "values of a linear function with noise, or classes that are clouds of points"},
+      {"samples", number(options.samples, samples), "samples to train on"},
+      {"validation_samples", number(options.validation_samples, none_too),
+       "samples of the validation set; 0: it is not there"},
+      {"test_samples", number(options.test_samples, none_too),
+       "samples of the test set; 0: it is not there"},
+      {"features", number(options.features, keys::from_to<std::int64_t>(1, kMostFeatures)),
+       "numbers of an input"},
+      {"outputs", number(options.outputs, keys::from_to<std::int64_t>(1, 1000)),
+       "values to predict, of regression"},
+      {"classes", number(options.classes, keys::from_to<std::int64_t>(2, 1000)),
+       "classes, of classification"},
+      {"noise", number(options.noise, keys::at_least(0.0)),
+       "deviation of the values, or of a class's points, from what they should be"},
+  };
+}
+
+}  // namespace
+
+DataSets make_synthetic(const SyntheticOptions& options, std::uint64_t seed) {
+  const auto check = [](const char* name, std::int64_t value, std::int64_t least) {
+    require(value >= least, "synthetic: ", name, " is ", value, ", but must be at least ", least);
+  };
+  check("samples", options.samples, 1);
+  check("validation_samples", options.validation_samples, 0);
+  check("test_samples", options.test_samples, 0);
+  check("features", options.features, 1);
+  check("outputs", options.outputs, 1);
+  check("classes", options.classes, 2);
+  require(options.noise >= 0, "synthetic: noise is ", options.noise, ", but must be at least 0");
+  const Key key = Key(seed).fold("synthetic");
+  const auto truth = std::make_shared<const Truth>(truth_of(options, key));
+  const auto set = [&](std::string_view name, std::int64_t size) {
+    return size > 0 ? std::make_shared<const SyntheticSet>(options, truth, size, key.fold(name))
+                    : nullptr;
+  };
+  return {.train = set("train", options.samples),
+          .validation = set("validation", options.validation_samples),
+          .test = set("test", options.test_samples)};
+}
+
+DataKind synthetic_kind() {
+  return data_kind<SyntheticOptions>(
+      "synthetic", "made samples whose best loss is known, as many as are wanted", synthetic_keys,
+      [](const SyntheticOptions& options, const DataContext& context) {
+        return make_synthetic(options, context.seed);
+      });
+}
+
+}  // namespace lockstep

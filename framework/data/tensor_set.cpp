@@ -1,0 +1,50 @@
+#include "framework/data/tensor_set.h"
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+bool has_samples(const at::Tensor& tensor, const TensorType& type) {
+  return tensor.defined() && tensor.device().is_cpu() && tensor.is_contiguous() &&
+         tensor.scalar_type() == type.dtype && tensor.dim() >= 1 && tensor.size(0) >= 1 &&
+         tensor.sizes().slice(1) == type.shape;
+}
+
+at::Tensor rows_of(const at::Tensor& from, std::span<const std::int64_t> indices) {
+  std::vector<std::int64_t> sizes = from.sizes().vec();
+  sizes[0] = std::ssize(indices);
+  at::Tensor rows = at::empty(sizes, from.options());
+  const std::size_t bytes = from.nbytes() / static_cast<std::size_t>(from.size(0));
+  auto* into = static_cast<std::byte*>(rows.data_ptr());
+  const auto* all = static_cast<const std::byte*>(from.data_ptr());
+  for (const std::int64_t index : indices) {
+    std::memcpy(into, all + static_cast<std::size_t>(index) * bytes, bytes);
+    into += bytes;
+  }
+  return rows;
+}
+
+}  // namespace
+
+TensorSet::TensorSet(at::Tensor inputs, at::Tensor targets, SampleType type)
+    : inputs_(std::move(inputs)), targets_(std::move(targets)), type_(std::move(type)) {
+  require(has_samples(inputs_, type_.input) && has_samples(targets_, type_.target) &&
+              inputs_.size(0) == targets_.size(0),
+          "a set of tensors needs contiguous inputs and targets on the CPU, with as many rows, one "
+          "at least, of its type");
+}
+
+Batch TensorSet::gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const {
+  return {rows_of(inputs_, indices), rows_of(targets_, indices)};
+}
+
+}  // namespace lockstep

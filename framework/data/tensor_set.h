@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/data/dataset.h"
+
+namespace lockstep {
+
+/// Samples that are held in memory as two tensors. The same in every epoch.
+class TensorSet final : public Dataset {
+ public:
+  /// Sample i is row i of `inputs` and of `targets`, which nobody may write to from now on.
+  /// ValueError unless both are contiguous, on the CPU, as `type` says, and have equally many rows,
+  /// one at least.
+  TensorSet(at::Tensor inputs, at::Tensor targets, SampleType type);
+
+  [[nodiscard]] std::int64_t size() const override { return inputs_.size(0); }
+  [[nodiscard]] SampleType type() const override { return type_; }
+
+ private:
+  [[nodiscard]] Batch gather(std::span<const std::int64_t> indices,
+                             std::int64_t epoch) const override;
+
+  at::Tensor inputs_;
+  at::Tensor targets_;
+  SampleType type_;
+};
+
+}  // namespace lockstep

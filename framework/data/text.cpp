@@ -1,0 +1,139 @@
+#include "framework/data/text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+
+#include "framework/base/text.h"
+#include "framework/data/presence.h"
+#include "framework/formats/data_file.h"
+
+namespace lockstep {
+namespace {
+
+using formats::TextCorpus;
+using TextUse = TextWindows::Use;
+
+constexpr std::int64_t kBytes = 256;
+constexpr std::int64_t kLongestContext = 1'000'000;
+
+std::shared_ptr<const TextCorpus> open_text(const std::string& path, std::int64_t context) {
+  data::require_there("text", path,
+                      "it must be a text's file, plain or gzip, or a folder of such files");
+  auto corpus = std::make_shared<const TextCorpus>(path);
+  if (corpus->size() <= static_cast<std::uint64_t>(context)) {
+    formats::fail_file(path, str("it has ", corpus->size(), " bytes of text, but data.context ",
+                                 context, " needs ", context + 1));
+  }
+  return corpus;
+}
+
+keys::Keys text_keys(TextSetOptions& options) {
+  return {
+      file_key("path", options.path, "the text to train on: a file, or a folder of files"),
+      file_key("validation_path", options.validation_path, "the same, for validation"),
+      file_key("test_path", options.test_path, "the same, for the test"),
+      {"context", number(options.context, keys::from_to<std::int64_t>(1, kLongestContext)),
+       "bytes of a sample, each with the next one as its target"},
+      {"every_byte", keys::flag(options.every_byte),
+       "held-out texts count to their last byte: needs loss.ignore_index -100"},
+  };
+}
+
+}  // namespace
+
+TextSet::TextSet(std::shared_ptr<const TextCorpus> corpus, const TextWindows& windows,
+                 std::uint64_t seed)
+    : corpus_(std::move(corpus)), windows_(windows), key_(Key(seed).fold("text")) {
+  require(windows.context >= 1, "text: context is ", windows.context, ", but must be at least 1");
+  const auto context = static_cast<std::uint64_t>(windows.context);
+  require(windows.bytes > context, "text: a stretch of ", windows.bytes, " bytes is too short for ",
+          "a context of ", context, ": it needs one more");
+  require(windows.offset <= corpus_->size() && windows.bytes <= corpus_->size() - windows.offset,
+          "text: a stretch of ", windows.bytes, " bytes from ", windows.offset,
+          " on is not in a text of ", corpus_->size());
+  last_start_ = windows.bytes - 1 - context;
+  const std::uint64_t full = last_start_ / context + 1;
+  std::uint64_t size = full;
+  if (windows.use == TextUse::train) {
+    // So many that each shift by less than the context fits, but one at least.
+    size = std::max<std::uint64_t>((windows.bytes - context) / context, 1);
+  } else if (windows.use == TextUse::test_of_all && last_start_ % context != 0) {
+    ++size;
+  }
+  size_ = static_cast<std::int64_t>(size);
+}
+
+SampleType TextSet::type() const {
+  return token_sample(windows_.context, kBytes);
+}
+
+Batch TextSet::gather(std::span<const std::int64_t> indices, std::int64_t epoch) const {
+  const auto context = static_cast<std::uint64_t>(windows_.context);
+  std::uint64_t shift = 0;
+  if (windows_.use == TextUse::train && epoch != kUnaugmented) {
+    const std::uint64_t slack = last_start_ - static_cast<std::uint64_t>(size_ - 1) * context;
+    shift =
+        key_.fold(static_cast<std::uint64_t>(epoch)).bits() % (std::min(slack, context - 1) + 1);
+  }
+  const std::vector<std::int64_t> sizes{std::ssize(indices), windows_.context};
+  Batch batch{at::empty(sizes, at::kLong), at::empty(sizes, at::kLong)};
+  auto* input = batch.inputs.data_ptr<std::int64_t>();
+  auto* target = batch.targets.data_ptr<std::int64_t>();
+  std::vector<std::uint8_t> bytes(context + 1);
+  for (const std::int64_t index : indices) {
+    const std::uint64_t wanted = static_cast<std::uint64_t>(index) * context + shift;
+    const std::uint64_t start = std::min(wanted, last_start_);  // less in the window for the rest
+    corpus_->copy(windows_.offset + start, bytes);
+    input = std::copy(bytes.begin(), bytes.end() - 1, input);
+    std::fill_n(target, wanted - start, kIgnoredTarget);
+    std::copy(bytes.begin() + 1 + static_cast<std::ptrdiff_t>(wanted - start), bytes.end(),
+              target + (wanted - start));
+    target += context;
+  }
+  return batch;
+}
+
+DataSets load_text(const TextSetOptions& options, double validation, std::uint64_t seed) {
+  const auto context = static_cast<std::uint64_t>(options.context);
+  const TextUse held_out = options.every_byte ? TextUse::test_of_all : TextUse::test;
+  const auto corpus = open_text(options.path, options.context);
+  TextWindows train{.bytes = corpus->size(), .context = options.context, .use = TextUse::train};
+  DataSets sets;
+  if (!options.validation_path && validation > 0) {
+    const auto bytes =
+        static_cast<std::uint64_t>(std::llround(validation * static_cast<double>(corpus->size())));
+    require(bytes > context && corpus->size() - bytes > context, "data.validation: of ",
+            corpus->size(), " bytes of text ", validation, " would be ", bytes,
+            ", and both sides need data.context + 1 at least, which is ", context + 1);
+    train.bytes -= bytes;
+    sets.validation = std::make_shared<const TextSet>(
+        corpus,
+        TextWindows{
+            .offset = train.bytes, .bytes = bytes, .context = options.context, .use = held_out});
+  }
+  sets.train = std::make_shared<const TextSet>(corpus, train, seed);
+  const auto other = [&](const std::string& path) {
+    const auto text = open_text(path, options.context);
+    return std::make_shared<const TextSet>(
+        text, TextWindows{.bytes = text->size(), .context = options.context, .use = held_out});
+  };
+  if (options.validation_path) sets.validation = other(*options.validation_path);
+  if (options.test_path) sets.test = other(*options.test_path);
+  return sets;
+}
+
+DataKind text_kind() {
+  return data_kind<TextSetOptions>(
+      "text", "text for language models, byte by byte: each with the one that follows it",
+      text_keys, [](const TextSetOptions& options, const DataContext& context) {
+        return load_text(options, context.validation, context.seed);
+      });
+}
+
+}  // namespace lockstep

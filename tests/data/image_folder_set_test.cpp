@@ -1,0 +1,190 @@
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/data/image_folder.h"
+#include "tests/catch.h"
+#include "tests/data/same_batches.h"
+#include "tests/formats/sample_files.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+using testing::floats_of;
+using testing::integers_of;
+using testing::message_of;
+using testing::TemporaryFolder;
+
+// A gray picture of height x width whose columns have these values.
+std::string striped(std::uint32_t height, const std::vector<std::uint8_t>& columns) {
+  std::string rows;
+  for (std::uint32_t y = 0; y < height; ++y) {
+    rows += '\0';
+    rows.append(columns.begin(), columns.end());
+  }
+  return testing::png_file(
+      {.width = static_cast<std::uint32_t>(columns.size()), .height = height, .color_type = 0},
+      rows);
+}
+
+void write_picture(const TemporaryFolder& folder, const std::string& name,
+                   const std::string& bytes) {
+  std::filesystem::create_directories(std::filesystem::path(folder.path(name)).parent_path());
+  folder.write(name, bytes);
+}
+
+// Pixels as they are, from 0 to 255.
+ImageFolderOptions gray_form(const TemporaryFolder& folder, std::int64_t height,
+                             std::int64_t width) {
+  return {
+      .root = folder.path(),
+      .form = {
+          .height = height, .width = width, .channels = 1, .mean = {0}, .deviation = {1 / 255.0}}};
+}
+
+// Two classes to train on and to validate, one picture each, and three pictures in all to test.
+void write_sets(const TemporaryFolder& folder) {
+  write_picture(folder, "train/cat/a.png", striped(2, {10, 20}));
+  write_picture(folder, "train/dog/b.png", striped(2, {30, 40}));
+  write_picture(folder, "val/cat/c.png", striped(2, {50, 60}));
+  write_picture(folder, "val/dog/d.png", striped(2, {70, 80}));
+  write_picture(folder, "test/cat/e.png", striped(2, {90, 91}));
+  write_picture(folder, "test/cat/f.png", striped(2, {92, 93}));
+  write_picture(folder, "test/dog/g.png", striped(2, {94, 95}));
+}
+
+}  // namespace
+
+TEST_CASE("a folder of pictures has its sets, classes and pixels") {
+  const TemporaryFolder folder;
+  write_sets(folder);
+  ImageFolderOptions options = gray_form(folder, 2, 2);
+  const DataSets sets = load_image_folder(options, 0);
+  CHECK(sets.train->type() == class_sample({1, 2, 2}, 2));
+  CHECK(sets.train->is_slow());
+  CHECK(sets.train->size() == 2);
+  CHECK(sets.validation->size() == 2);
+  const Batch test = sets.test->batch(testing::all_of(*sets.test));
+  CHECK(integers_of(test.targets) == std::vector<std::int64_t>{0, 0, 1});
+  CHECK(floats_of(test.inputs) ==
+        std::vector<float>{90, 91, 90, 91, 92, 93, 92, 93, 94, 95, 94, 95});
+
+  // The same folders as classes, without sets.
+  options.root = folder.path("val");
+  const DataSets alone = load_image_folder(options, 0);
+  CHECK(alone.train->size() == 2);
+  CHECK(alone.validation == nullptr);
+  CHECK(alone.test == nullptr);
+}
+
+TEST_CASE("a picture is scaled to cover the size, and its middle is taken") {
+  const TemporaryFolder folder;
+  write_picture(folder, "wide/a.png", striped(2, {9, 9, 50, 60, 9, 9}));
+  write_picture(folder, "tall/b.png", striped(6, {50, 60}));
+  const auto pixels = [&](std::int64_t height, std::int64_t width) {
+    const DataSets sets = load_image_folder(gray_form(folder, height, width), 0);
+    return floats_of(sets.train->batch(testing::all_of(*sets.train)).inputs);
+  };
+  // Classes are sorted: tall comes first.
+  CHECK(pixels(2, 2) == std::vector<float>{50, 60, 50, 60, 50, 60, 50, 60});
+  // At half the scale, whose filter is four pixels wide, the middle of a row of 9 9 50 60 9 9.
+  const std::vector<float> half = pixels(1, 1);
+  CHECK(half[0] == 55);
+  CHECK(half[1] > 9);
+  CHECK(half[1] < 55);
+}
+
+TEST_CASE("pictures have ImageNet's mean and deviation, unless others are given") {
+  const TemporaryFolder folder;
+  write_picture(folder, "train/one/a.png", striped(1, {255}));
+  ImageFolderOptions options{.root = folder.path(), .form = {.height = 1, .width = 1}};
+  const std::vector<std::int64_t> first{0};
+  CHECK(floats_of(load_image_folder(options, 0).train->batch(first).inputs) ==
+        std::vector<float>{static_cast<float>((1 - 0.485) / 0.229),
+                           static_cast<float>((1 - 0.456) / 0.224),
+                           static_cast<float>((1 - 0.406) / 0.225)});
+  options.form.channels = 1;
+  CHECK(floats_of(load_image_folder(options, 0).train->batch(first).inputs)[0] ==
+        static_cast<float>((1 - 0.449) / 0.226));
+  options.form.mean = {0.5, 0.5, 0.5};
+  CHECK(message_of<ValueError>([&] { (void)load_image_folder(options, 0); }) ==
+        "image_folder: data.mean and data.deviation must be one number a channel, but have 3 and 1 "
+        "for 1 channel");
+}
+
+TEST_CASE("pictures are the same whoever asks, kept or not, and only training changes them") {
+  const TemporaryFolder folder;
+  write_sets(folder);
+  ImageFolderOptions options = gray_form(folder, 2, 2);
+  options.augmentation = {.crop = 1, .flip = true};
+  std::vector<Batch> batches;
+  for (const bool cache : {false, true}) {
+    options.form.cache = cache;
+    const DataSets sets = load_image_folder(options, 3);
+    testing::check_same_batches(*sets.train);
+    testing::check_same_batches(*sets.test);
+    const auto all = testing::all_of(*sets.test);
+    CHECK(at::equal(sets.test->batch(all, 4).inputs, sets.test->batch(all).inputs));
+    batches.push_back(sets.train->batch(testing::all_of(*sets.train), 2));
+  }
+  CHECK(at::equal(batches[0].inputs, batches[1].inputs));
+}
+
+TEST_CASE("kept pictures need their files once") {
+  const TemporaryFolder folder;
+  write_sets(folder);
+  ImageFolderOptions options = gray_form(folder, 2, 2);
+  options.form.cache = true;
+  const DataSets sets = load_image_folder(options, 0);
+  const auto all = testing::all_of(*sets.train);
+  const Batch before = sets.train->batch(all);
+  std::filesystem::remove_all(folder.path("train"));
+  CHECK(at::equal(sets.train->batch(all).inputs, before.inputs));
+}
+
+TEST_CASE("a picture that can't be decoded is told when it is asked for") {
+  const TemporaryFolder folder;
+  write_sets(folder);
+  write_picture(folder, "train/dog/b.png", "no picture");
+  for (const bool cache : {false, true}) {
+    ImageFolderOptions options = gray_form(folder, 2, 2);
+    options.form.cache = cache;
+    const DataSets sets = load_image_folder(options, 0);
+    CHECK_NOTHROW(sets.train->batch(std::vector<std::int64_t>{0}));
+    CHECK_THAT(message_of<DataError>([&] {
+                 (void)sets.train->batch(std::vector<std::int64_t>{0, 1});
+               }),
+               ContainsSubstring("data file '" + folder.path("train/dog/b.png") + "': "));
+  }
+}
+
+TEST_CASE("sets of pictures must have the same classes") {
+  const TemporaryFolder folder;
+  write_sets(folder);
+  const auto error = [&] {
+    return message_of<DataError>([&] { (void)load_image_folder(gray_form(folder, 2, 2), 0); });
+  };
+  write_picture(folder, "test/eel/h.png", striped(1, {1}));
+  CHECK_THAT(error(), ContainsSubstring(folder.path("test")) &&
+                          ContainsSubstring(
+                              "its classes differ from those to train on: 'eel' is here only"));
+  std::filesystem::remove_all(folder.path("test/eel"));
+  std::filesystem::remove_all(folder.path("val/cat"));
+  CHECK_THAT(error(), ContainsSubstring("'cat' is not here"));
+  std::filesystem::create_directory(folder.path("validation"));
+  CHECK_THAT(error(), ContainsSubstring("it has both val and validation: keep one of them"));
+  std::filesystem::remove_all(folder.path("val"));
+  write_picture(folder, "validation/cat/a.png", striped(1, {1}));
+  write_picture(folder, "validation/dog/a.png", striped(1, {1}));
+  CHECK(load_image_folder(gray_form(folder, 2, 2), 0).validation->size() == 2);
+  ImageFolderOptions none = gray_form(folder, 2, 2);
+  none.root = folder.path("nowhere");
+  CHECK_THAT(message_of<DataError>([&] { (void)load_image_folder(none, 0); }),
+             ContainsSubstring("image_folder: there is no '" + folder.path("nowhere") +
+                               "'; data.root must be a folder with train/CLASS/PICTURE"));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,171 @@
+#include <string>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/data/npy.h"
+#include "tests/catch.h"
+#include "tests/data/same_batches.h"
+#include "tests/formats/sample_files.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+using testing::floats_of;
+using testing::integers_of;
+using testing::message_of;
+using testing::npy_file;
+using testing::TemporaryFolder;
+using NpyFloats = std::vector<float>;
+using NpyIntegers = std::vector<std::int64_t>;
+
+template <typename T>
+std::string array_file(const std::string& descr, const std::string& shape,
+                       const std::vector<T>& values) {
+  return npy_file(descr, false, shape,
+                  {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
+}
+
+// A pair of arrays in a folder of its own.
+class ArrayPair {
+ public:
+  ArrayPair(const std::string& inputs, const std::string& targets)
+      : options_{.inputs = folder_.write("x.npy", inputs),
+                 .targets = folder_.write("y.npy", targets)} {}
+
+  NpySetOptions& options() { return options_; }
+  [[nodiscard]] DataSets load() const { return load_npy(options_); }
+  std::string write(const std::string& name, const std::string& array) const {
+    return folder_.write(name, array);
+  }
+  /// Without the file's path.
+  [[nodiscard]] std::string error(const std::string& name) const {
+    const std::string message = message_of<DataError>([&] { (void)load(); });
+    const std::string prefix = "data file '" + folder_.path(name) + "': ";
+    return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
+  }
+
+ private:
+  TemporaryFolder folder_;
+  NpySetOptions options_;
+};
+
+Batch whole(const std::shared_ptr<const Dataset>& set) {
+  return set->batch(testing::all_of(*set));
+}
+
+const std::string kClasses3 = array_file<std::uint8_t>("|u1", "(3,)", {1, 0, 4});
+
+}  // namespace
+
+TEST_CASE("arrays of numbers are float32 inputs, with classes or values as targets") {
+  const ArrayPair classes(array_file<double>("<f8", "(3, 2)", {1, 2, 3, 4, 5, 6.5}), kClasses3);
+  const DataSets sets = classes.load();
+  CHECK(sets.train->type() == class_sample({2}, 5));
+  CHECK(floats_of(whole(sets.train).inputs) == NpyFloats{1, 2, 3, 4, 5, 6.5});
+  CHECK(integers_of(whole(sets.train).targets) == NpyIntegers{1, 0, 4});
+  CHECK(sets.validation == nullptr);
+  CHECK(sets.test == nullptr);
+  testing::check_same_batches(*sets.train);
+
+  const DataSets values = ArrayPair(array_file<std::int16_t>("<i2", "(2,)", {-7, 8}),
+                                    array_file<float>("<f4", "(2, 1)", {0.5F, 1.5F}))
+                              .load();
+  CHECK(values.train->type() == value_sample({1}, 1));
+  CHECK(floats_of(whole(values.train).inputs) == NpyFloats{-7, 8});
+  CHECK(floats_of(whole(values.train).targets) == NpyFloats{0.5, 1.5});
+
+  const DataSets planes = ArrayPair(array_file<float>("<f4", "(1, 2, 1, 2)", {1, 2, 3, 4}),
+                                    npy_file("|b1", false, "(1,)", "\1"))
+                              .load();
+  CHECK(planes.train->type() == class_sample({2, 1, 2}, 2));
+  CHECK(floats_of(whole(planes.train).inputs) == NpyFloats{1, 2, 3, 4});
+}
+
+TEST_CASE("arrays of bytes with height and width are pictures, channels last") {
+  const std::vector<std::uint8_t> bytes{0, 51, 102, 153, 204, 255, 0, 0, 255, 255, 51, 51};
+  const std::string one_class = array_file<std::int64_t>("<i8", "(1,)", {2});
+  const DataSets colour = ArrayPair(array_file("|u1", "(1, 2, 2, 3)", bytes), one_class).load();
+  CHECK(colour.train->type() == class_sample({3, 2, 2}, 3));
+  CHECK(floats_of(whole(colour.train).inputs) == NpyFloats{0, 0.6F, 0, 1,        //
+                                                           0.2F, 0.8F, 0, 0.2F,  //
+                                                           0.4F, 1, 1, 0.2F});
+  const DataSets gray = ArrayPair(array_file("|u1", "(3, 2, 2)", bytes), kClasses3).load();
+  CHECK(gray.train->type() == class_sample({1, 2, 2}, 5));
+  CHECK(floats_of(whole(gray.train).inputs)[5] == 1);
+  testing::check_same_batches(*gray.train);
+}
+
+TEST_CASE("arrays of integers of one shape are tokens, each with its target") {
+  ArrayPair pair(array_file<std::uint16_t>("<u2", "(2, 3)", {1, 2, 3, 4, 5, 6}),
+                 array_file<std::int32_t>("<i4", "(2, 3)", {2, 3, 9, 5, 6, 7}));
+  const DataSets sets = pair.load();
+  CHECK(sets.train->type() == token_sample(3, 10));
+  CHECK(integers_of(whole(sets.train).inputs) == NpyIntegers{1, 2, 3, 4, 5, 6});
+  CHECK(integers_of(whole(sets.train).targets) == NpyIntegers{2, 3, 9, 5, 6, 7});
+  testing::check_same_batches(*sets.train);
+  pair.options().classes = 50;
+  CHECK(pair.load().train->type() == token_sample(3, 50));
+  pair.options().classes = 7;
+  CHECK(pair.error("y.npy") == "element number 2 is 9, but must be 0 ... 6: see data.classes");
+  pair.options().classes = std::nullopt;
+  pair.options().test_inputs =
+      pair.write("x2.npy", array_file<std::int8_t>("|i1", "(1, 3)", {1, -1, 0}));
+  pair.options().test_targets =
+      pair.write("y2.npy", array_file<std::int8_t>("|i1", "(1, 3)", {1, 1, 0}));
+  CHECK(pair.error("x2.npy") == "element number 1 is -1, but must be 0 ... 9: see data.classes");
+}
+
+TEST_CASE("further arrays must be like those to train on") {
+  ArrayPair pair(array_file<float>("<f4", "(3, 2)", {1, 2, 3, 4, 5, 6}), kClasses3);
+  NpySetOptions& options = pair.options();
+  options.test_inputs = pair.write("x2.npy", array_file<double>("<f8", "(1, 2)", {7, 8}));
+  CHECK(message_of<ValueError>([&] { (void)pair.load(); }) ==
+        "npy: data.test_inputs is there, but data.test_targets is not");
+  options.test_targets = pair.write("y2.npy", array_file<std::int64_t>("<i8", "(1,)", {3}));
+  const DataSets sets = pair.load();
+  CHECK(sets.test->type() == sets.train->type());
+  CHECK(floats_of(whole(sets.test).inputs) == NpyFloats{7, 8});
+
+  pair.write("y2.npy", array_file<std::int64_t>("<i8", "(1,)", {5}));
+  CHECK(pair.error("y2.npy") == "element number 0 is 5, but must be 0 ... 4: see data.classes");
+  pair.write("y2.npy", array_file<float>("<f4", "(1,)", {5}));
+  CHECK(pair.error("y2.npy") ==
+        "its samples give targets of Float (1), but those to train on of Long ()");
+  pair.write("y2.npy", array_file<std::int64_t>("<i8", "(1,)", {3}));
+  pair.write("x2.npy", array_file<float>("<f4", "(1, 3)", {7, 8, 9}));
+  CHECK(pair.error("x2.npy") ==
+        "its samples give inputs of Float (3), but those to train on of Float (2)");
+  options.test_inputs.reset();
+  CHECK(message_of<ValueError>([&] { (void)pair.load(); }) ==
+        "npy: data.test_targets is there, but data.test_inputs is not");
+}
+
+TEST_CASE("arrays that make no samples are told with their numbers") {
+  const std::string pair = array_file<float>("<f4", "(2, 1)", {1, 2});
+  CHECK_THAT(ArrayPair(pair, kClasses3).error("y.npy"),
+             ContainsSubstring("it has 3 samples, but '") && ContainsSubstring("x.npy' has 2"));
+  CHECK(ArrayPair(array_file<float>("<f4", "(0, 2)", {}), kClasses3).error("x.npy") ==
+        "its shape (0, 2) has no samples");
+  CHECK(ArrayPair(pair, array_file<float>("<f4", "()", {1})).error("y.npy") ==
+        "its shape () has no samples");
+  CHECK(ArrayPair(pair, array_file<std::int8_t>("|i1", "(2,)", {1, -1})).error("y.npy") ==
+        "element number 1 is -1, but must be 0 ... 1: see data.classes");
+  CHECK_THAT(ArrayPair(pair, array_file<std::int8_t>("|i1", "(2, 1)", {1, 1})).error("y.npy"),
+             ContainsSubstring("its shape is (2, 1), but classes must be (samples)"));
+  CHECK_THAT(ArrayPair(pair, array_file<float>("<f4", "(2, 1, 1)", {1, 1})).error("y.npy"),
+             ContainsSubstring("its shape is (2, 1, 1), but values to predict must be"));
+  CHECK_THAT(
+      ArrayPair(pair, array_file<std::int64_t>("<i8", "(2,)", {1, 2'000'000'000})).error("y.npy"),
+      ContainsSubstring("its greatest element is 2000000000, but"));
+  CHECK_THAT(
+      ArrayPair(array_file<std::uint8_t>("|u1", "(3, 1, 1, 5)", std::vector<std::uint8_t>(15)),
+                kClasses3)
+          .error("x.npy"),
+      ContainsSubstring("its shape is (3, 1, 1, 5), but uint8 must be"));
+  CHECK_THAT(message_of<DataError>([] { (void)load_npy({.inputs = "no.npy", .targets = "no"}); }),
+             ContainsSubstring("npy: there is no 'no.npy'; numpy.save(path, array) makes"));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+#include "framework/data/tensor_set.h"
+
+#include <vector>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+
+#include "framework/base/errors.h"
+#include "tests/catch.h"
+#include "tests/data/same_batches.h"
+
+namespace lockstep {
+
+TEST_CASE("a set of tensors gives their rows") {
+  const at::Tensor inputs = at::arange(12, at::kFloat).view({3, 2, 2});
+  const at::Tensor targets = at::arange(3, at::kLong);
+  const TensorSet set(inputs, targets, class_sample({2, 2}, 3));
+  CHECK(set.size() == 3);
+  const Batch batch = set.batch(std::vector<std::int64_t>{2, 0, 2});
+  CHECK(testing::floats_of(batch.inputs) ==
+        std::vector<float>{8, 9, 10, 11, 0, 1, 2, 3, 8, 9, 10, 11});
+  CHECK(testing::integers_of(batch.targets) == std::vector<std::int64_t>{2, 0, 2});
+  CHECK(set.batch({}).inputs.sizes().vec() == std::vector<std::int64_t>{0, 2, 2});
+  batch.inputs.fill_(5);
+  CHECK(inputs[2][0][0].item<float>() == 8);
+  testing::check_same_batches(set);
+}
+
+TEST_CASE("a set of tensors that do not fit its type is refused") {
+  const SampleType type = class_sample({2}, 3);
+  const at::Tensor inputs = at::zeros({4, 2});
+  const at::Tensor targets = at::zeros({4}, at::kLong);
+  CHECK_NOTHROW(TensorSet(inputs, targets, type));
+  CHECK_THROWS_AS(TensorSet({}, targets, type), ValueError);
+  CHECK_THROWS_AS(TensorSet(inputs, at::zeros({3}, at::kLong), type), ValueError);
+  CHECK_THROWS_AS(TensorSet(inputs, at::zeros({4}), type), ValueError);
+  CHECK_THROWS_AS(TensorSet(at::zeros({4, 3}), targets, type), ValueError);
+  CHECK_THROWS_AS(TensorSet(at::zeros({2, 4}).t(), targets, type), ValueError);
+  CHECK_THROWS_AS(TensorSet(at::zeros({0, 2}), at::zeros({0}, at::kLong), type), ValueError);
+}
+
+}  // namespace lockstep
