@@ -122,7 +122,9 @@ void check_objective(const Config& config, const DataSets& data, keys::YamlProbl
     }
   };
   const SampleType sample = data.train->type();
-  check("loss.name", [&] { (void)make_loss(config.loss, sample); });
+  for (const auto& set : {data.train, data.validation, data.test}) {
+    if (set) check("loss.name", [&] { (void)make_loss(config.loss, set->type()); });
+  }
   const bool selects = config.checkpoint.best != "none";
   check("trainer.metrics", [&] {
     const Objective objective = make_objective(config, sample);

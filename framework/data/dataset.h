@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ struct SampleType {
   TensorType input;   ///< float32 (channels, height, width) or (features); int64 (positions)
   TensorType target;  ///< floating: values to predict; int64: classes, one a sample or a position
   std::int64_t classes = 0;  ///< classes are 0 … classes-1; 0: targets are values
+  /// A target that is no class and does not count, if some are; the loss must know it.
+  std::optional<std::int64_t> ignored = {};
 
   /// What a model gives for each target: a score for each class, or the values.
   [[nodiscard]] std::int64_t outputs() const;

@@ -70,7 +70,9 @@ TextSet::TextSet(std::shared_ptr<const TextCorpus> corpus, const TextWindows& wi
 }
 
 SampleType TextSet::type() const {
-  return token_sample(windows_.context, kBytes);
+  SampleType type = token_sample(windows_.context, kBytes);
+  if (windows_.use == TextUse::test_of_all) type.ignored = kIgnoredTarget;
+  return type;
 }
 
 Batch TextSet::gather(std::span<const std::int64_t> indices, std::int64_t epoch) const {

@@ -29,7 +29,7 @@ struct TextWindows {
     /// The same, with one window more for the last bytes: it ends where the stretch does, and its
     /// targets that the window before has are kIgnoredTarget. So every byte but the first is a
     /// target once, and the mean loss is that of the whole stretch. For losses with this
-    /// ignore_index.
+    /// ignore_index, as SampleType::ignored says.
     test_of_all,
   };
   Use use = Use::test;

@@ -18,6 +18,10 @@ std::shared_ptr<const Loss> cross_entropy_for(const CrossEntropyOptions& options
   require(options.class_weights.empty() || std::ssize(options.class_weights) == sample.classes,
           "loss.class_weights has ", options.class_weights.size(), " entries, but there are ",
           sample.classes, " classes");
+  require(!sample.ignored || options.ignore_index == sample.ignored,
+          "some of the data's targets are ", sample.ignored.value_or(0),
+          " and do not count: this needs loss cross_entropy with loss.ignore_index ",
+          sample.ignored.value_or(0));
   return make_cross_entropy(options);
 }
 

@@ -5,9 +5,12 @@
 #include <string>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/linalg_solve.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/nonzero.h>
 #include <ATen/ops/ones.h>
 
 #include "framework/base/errors.h"
@@ -88,7 +91,7 @@ TEST_CASE("made classes are clouds around centres, all equally likely") {
   for (std::int64_t label = 0; label < 4; ++label) {
     const at::Tensor chosen = exact.targets.eq(label);
     CHECK(chosen.sum().item<std::int64_t>() == Approx(1000).margin(120));
-    const at::Tensor points = exact.inputs.index({chosen});
+    const at::Tensor points = at::index_select(exact.inputs, 0, at::nonzero(chosen).flatten());
     CHECK(at::equal(points, points[0].expand_as(points)));
   }
   testing::check_same_batches(

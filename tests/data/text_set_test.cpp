@@ -131,6 +131,8 @@ TEST_CASE("texts that are held out are files of their own") {
   CHECK(sets.train->size() == 5);
   CHECK(targets_of(dynamic_cast<const TextSet&>(*sets.validation), 0) == once(1, 7));
   CHECK(targets_of(dynamic_cast<const TextSet&>(*sets.test), 0) == once(1, 8));
+  CHECK(sets.train->type() == token_sample(5, 256));
+  CHECK(sets.test->type().ignored == kIgnoredTarget);
   options.every_byte = false;
   CHECK(load_text(options, 0, 0).test->size() == 1);
 

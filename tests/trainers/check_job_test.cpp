@@ -6,6 +6,7 @@
 #include "framework/data/data.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/trainers/parsed_config.h"
 #include "trainers/config_options.h"
 
@@ -37,6 +38,25 @@ std::string taken(const std::string& pattern, const std::string& names) {
 }
 
 }  // namespace
+
+TEST_CASE("a loss must know the targets that do not count, also of sets that are held out") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("text", std::string(50, 'a'));
+  const std::string text =
+      "model: {name: gpt, layers: 1, heads: 1, width: 2}\n"
+      "data: {name: text, path: " +
+      path + ", test_path: " + path +
+      ", context: 8}\n"
+      "loss: {name: cross_entropy}\n";
+  const std::string every_byte = "data.every_byte=true";
+  CHECK(message_of_job(parse(text)) == "no error");
+  CHECK(message_of_job(parse(text, {every_byte, "loss.ignore_index=-100"})) == "no error");
+  CHECK(message_of_job(parse(text, {every_byte})) ==
+        "c.yaml:3:8: loss.name: some of the data's targets are -100 and do not count: this needs "
+        "loss cross_entropy with loss.ignore_index -100");
+  CHECK_THAT(message_of_job(parse(text, {every_byte, "loss.name=auto"})),
+             ContainsSubstring("--set loss.name=auto: loss.name: some of the data's targets are"));
+}
 
 TEST_CASE("all that does not suit a job's data is reported at once, sorted by line") {
   const std::string text = kNames +

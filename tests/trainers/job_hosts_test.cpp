@@ -1,6 +1,12 @@
 #include "trainers/job_hosts.h"
 
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <span>
 #include <string>
+
+#include <ATen/ops/zeros.h>
 
 #include "framework/data/data.h"
 #include "tests/catch.h"
@@ -8,6 +14,51 @@
 #include "tests/trainers/parsed_config.h"
 
 namespace lockstep {
+namespace {
+
+// Sample i is i, but for one that may be another.
+class SlowCount final : public Dataset {
+ public:
+  SlowCount(std::int64_t size, std::int64_t odd) : size_(size), odd_(odd) {}
+  std::int64_t size() const override { return size_; }
+  SampleType type() const override { return value_sample({1}, 1); }
+  bool is_slow() const override { return true; }
+  mutable std::int64_t made = 0;
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+    made += std::ssize(indices);
+    Batch batch{at::zeros({std::ssize(indices), 1}), at::zeros({std::ssize(indices), 1})};
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      batch.inputs.data_ptr<float>()[i] =
+          indices[i] == odd_ ? -1.0F : static_cast<float>(indices[i]);
+    }
+    return batch;
+  }
+
+  std::int64_t size_;
+  std::int64_t odd_;
+};
+
+}  // namespace
+
+TEST_CASE("hosts compare some samples of data that are slow to read, and how many there are") {
+  const Config config = testing::parse(testing::kNames);
+  const auto compared = [&](std::int64_t size, std::int64_t odd) {
+    const auto data = std::make_shared<const SlowCount>(size, odd);
+    RunOptions options;
+    auto same = host_options(
+                    {}, config, {.train = data}, options, [] {}, [] {})
+                    .same;
+    CHECK(data->made >= std::min<std::int64_t>(size, 1000));
+    CHECK(data->made <= std::min<std::int64_t>(size, 1100));
+    return same;
+  };
+  CHECK(compared(50'000, -1) == compared(50'000, -1));
+  CHECK(compared(50'000, -1) != compared(50'000, 150));
+  CHECK(compared(50'000, -1) != compared(49'999, -1));
+  CHECK(compared(900, -1) != compared(900, 7));
+}
 
 TEST_CASE("the paths of a data set's files are not what hosts compare, but what is in them") {
   const testing::TemporaryFolder folder;
