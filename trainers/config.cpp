@@ -1,11 +1,16 @@
 #include "trainers/config.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <system_error>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/data/data.h"
+#include "framework/objectives/objectives.h"
+#include "framework/optim/optimizer.h"
+#include "models/model.h"
 
 namespace lockstep {
 namespace {
@@ -29,6 +34,15 @@ std::string read_text(const std::filesystem::path& file) {
   if (in) fail(str("it is longer than ", kLongestKiB, " KiB, more than any config"));
   text.resize(static_cast<std::size_t>(in.gcount()));
   return text;
+}
+
+template <typename Kind>
+std::vector<std::pair<std::string, std::string>> described(const keys::Registry<Kind>& registry) {
+  std::vector<std::pair<std::string, std::string>> choices;
+  for (const keys::Choice& choice : registry.choices()) {
+    choices.emplace_back(choice.name, choice.help);
+  }
+  return choices;
 }
 
 }  // namespace
@@ -66,9 +80,34 @@ std::string to_yaml(Config config) {
   return keys::keys_text(config_table(config));
 }
 
-std::string config_help() {
+std::vector<SectionChoices> config_choices() {
+  std::vector<SectionChoices> all{{"model", described(model_registry())},
+                                  {"data", described(data_registry())},
+                                  {"loss", described(loss_registry())},
+                                  {"optimizer", {}},
+                                  {"schedule", {}}};
+  for (const std::string& name : optimizer_names()) all[3].choices.emplace_back(name, "");
+  for (const std::string& name : schedule_names()) all[4].choices.emplace_back(name, "");
+  return all;
+}
+
+std::string config_help(const std::optional<std::string>& name) {
   Config defaults;
-  return keys::keys_help(config_table(defaults));
+  const std::vector<keys::Section> table = config_table(defaults);
+  if (!name) return keys::keys_help(table);
+  std::string text;
+  std::vector<std::string> names;
+  for (const auto& [section, choices] : config_choices()) {
+    for (const auto& [choice, help] : choices) {
+      names.push_back(choice);
+      if (choice != *name) continue;
+      const auto its = std::ranges::find(table, section, &keys::Section::name);
+      text += keys::keys_help(*its, choice);
+    }
+  }
+  require(!text.empty(), "there is no model, data set, loss, optimizer or schedule '", cut(*name),
+          "'", did_you_mean(*name, names), "; there are ", join(names));
+  return text;
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/keys/choice.h"
@@ -109,8 +110,19 @@ struct Config {
 /// The resolved config: every key that applies, with its value. parse_config gives an equal Config.
 [[nodiscard]] std::string to_yaml(Config config);
 
+/// What a config may pick by name in one of its sections.
+struct SectionChoices {
+  std::string section;
+  /// Names, each with a line of help; of optimizers and schedules "".
+  std::vector<std::pair<std::string, std::string>> choices;
+};
+
+/// The models, data sets, losses, optimizers and schedules.
+[[nodiscard]] std::vector<SectionChoices> config_choices();
+
 /// For people: the purpose of each key, its possible values and its default. With a name: only
 /// those keys that a config with this model, data set, loss, optimizer or schedule may have there.
-[[nodiscard]] std::string config_help();
+/// ValueError, with the nearest name, for an unknown one.
+[[nodiscard]] std::string config_help(const std::optional<std::string>& name = std::nullopt);
 
 }  // namespace lockstep

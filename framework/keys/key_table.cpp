@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -296,16 +297,22 @@ class Reading {
   KeyPlaces places_;
 };
 
-std::string help_of(const std::string& path, const Keys& keys) {
+// Of all keys, or of those that belong to `choice`.
+std::string help_of(const std::string& path, const Keys& keys,
+                    const std::optional<std::string>& choice = std::nullopt) {
   std::string text;
   for (const Key& key : keys) {
+    if (choice && !belongs(key, *choice)) continue;
     const std::string name = path + "." + key.name;
     const KeyTraits& traits = key.traits;
-    const std::string value = key.value.print();
+    const auto own = choice ? traits.defaults.find(*choice) : traits.defaults.end();
+    const std::string value = own == traits.defaults.end() ? key.value.print() : own->second;
     text += str(name, ": ", key.help, "\n    ", key.value.words);
     text += traits.required ? "; needed" : value.empty() ? "" : "; default " + value;
-    for (const auto& [choice, other] : traits.defaults) text += str(", of ", choice, " ", other);
-    if (!traits.owners.empty()) text += "; only for " + join(traits.owners);
+    if (!choice) {
+      for (const auto& [other, its] : traits.defaults) text += str(", of ", other, " ", its);
+      if (!traits.owners.empty()) text += "; only for " + join(traits.owners);
+    }
     for (const std::string& other : traits.instead_of) {
       text +=
           str(&other == &traits.instead_of.front() ? "; instead of " : " or ", path, ".", other);
@@ -387,6 +394,10 @@ std::string keys_help(const std::vector<Section>& table) {
   std::string text;
   for (const Section& section : table) text += help_of(section.name, section.keys);
   return text;
+}
+
+std::string keys_help(const Section& section, const std::string& choice) {
+  return help_of(section.name, section.keys, choice);
 }
 
 }  // namespace lockstep::keys

@@ -50,4 +50,7 @@ KeyPlaces read_keys(const std::string& text, const std::string& name,
 /// variable's value. Gives lists of maps one entry.
 [[nodiscard]] std::string keys_help(const std::vector<Section>& table);
 
+/// The same of one section's keys, and only of those that belong to `choice`, with its defaults.
+[[nodiscard]] std::string keys_help(const Section& section, const std::string& choice);
+
 }  // namespace lockstep::keys

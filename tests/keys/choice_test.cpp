@@ -100,6 +100,9 @@ TEST_CASE("what is printed and compared is of the choice that is picked") {
   CHECK_THAT(help, ContainsSubstring("shape.size: its radius\n    a number, greater than 0; "
                                      "default 0.5; only for ball\n"));
   CHECK_THAT(help, ContainsSubstring("shape.size: its edge\n"));
+  CHECK(keys_help(table_of_shapes(box, registry).front(), "ball") ==
+        "shape.name: the shape\n    one of ball, box; needed\n"
+        "shape.size: its radius\n    a number, greater than 0; default 0.5\n");
 }
 
 TEST_CASE("the places are the keys of the choice that is picked that are paths") {

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -244,6 +246,42 @@ TEST_CASE("the help has each key with what it is for, what may stand there and i
         "\noptimizer.groups.pattern: "}) {
     CHECK_THAT(help, ContainsSubstring(text));
   }
+}
+
+TEST_CASE("the help of a name has the keys of a config that picks it, with its defaults") {
+  const auto keys_of = [](const std::string& name) {
+    std::vector<std::string> names;
+    std::istringstream lines(config_help(name));
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with(' ')) names.push_back(line.substr(0, line.find(':')));
+    }
+    return names;
+  };
+  CHECK(keys_of("mlp") ==
+        Sets{"model.name", "model.hidden", "model.init_from", "model.init_from_strict"});
+  CHECK(keys_of("cosine") == Sets{"schedule.name", "schedule.warmup_steps", "schedule.eta_min"});
+  // A model and a schedule.
+  CHECK(keys_of("linear") == Sets{"model.name", "model.init_from", "model.init_from_strict",
+                                  "schedule.name", "schedule.warmup_steps", "schedule.end_factor"});
+  CHECK_THAT(config_help("pmean_example"), ContainsSubstring("; default 4\n") &&
+                                               !ContainsSubstring("only for") &&
+                                               !ContainsSubstring(", of pmean_example"));
+  // Whatever is printed for a name, a config with it may have: its value is refused, not the key.
+  for (const auto& [section, choices] : config_choices()) {
+    for (const auto& [name, help] : choices) {
+      for (const std::string& key : keys_of(name)) {
+        const bool is_plain = std::ranges::count(key, '.') == 1;
+        if (!key.starts_with(section + ".") || !is_plain || key == section + ".name") continue;
+        const Sets sets{section + ".name=" + name, key + "=[[1]]"};
+        INFO(join(sets, " "));
+        CHECK_THAT(message_of<ValueError>([&] { (void)config_with(sets); }),
+                   ContainsSubstring(key + ": expected") || ContainsSubstring(key + "[0]"));
+      }
+    }
+  }
+  CHECK_THAT(message_of<ValueError>([] { (void)config_help("adma"); }),
+             StartsWith("there is no model, data set, loss, optimizer or schedule 'adma' (did you "
+                        "mean 'adam'?); there are linear, "));
 }
 
 }  // namespace lockstep
