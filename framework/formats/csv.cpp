@@ -217,4 +217,26 @@ std::size_t CsvFile::line_of(std::size_t row) const {
   return first_line_ + row + static_cast<std::size_t>(std::count(begin, end, '\n'));
 }
 
+std::string csv_line(const std::vector<std::string>& fields, CsvOptions options) {
+  require(!fields.empty(), "csv_line: a line has one field at least");
+  const std::string special{options.separator, '"', '\r', '\n'};
+  std::string line;
+  for (const std::string& field : fields) {
+    require(field.find('\0') == std::string::npos, "csv_line: the field '", cut(field),
+            "' has a zero byte");
+    if (&field != &fields.front()) line += options.separator;
+    // A line of one empty field would be an empty line; a byte order mark would be skipped.
+    const bool is_plain = field.find_first_of(special) == std::string::npos && !field.empty() &&
+                          !field.starts_with(kByteOrderMark);
+    if (is_plain) {
+      line += field;
+      continue;
+    }
+    line += '"';
+    for (const char byte : field) line += byte == '"' ? "\"\"" : std::string(1, byte);
+    line += '"';
+  }
+  return line + '\n';
+}
+
 }  // namespace lockstep::formats

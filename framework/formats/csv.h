@@ -59,4 +59,8 @@ class CsvFile {
   std::size_t first_line_ = 0;     // of the first row
 };
 
+/// The fields as one line of a CsvFile, with its end (LF). A field that needs quotes gets them.
+/// ValueError for no fields, and for a zero byte, which CsvFile refuses.
+[[nodiscard]] std::string csv_line(const std::vector<std::string>& fields, CsvOptions options = {});
+
 }  // namespace lockstep::formats

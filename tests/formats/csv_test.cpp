@@ -11,6 +11,7 @@
 
 using lockstep::DataError;
 using lockstep::ValueError;
+using lockstep::formats::csv_line;
 using lockstep::formats::CsvFile;
 using lockstep::testing::message_of;
 using lockstep::testing::TemporaryFolder;
@@ -126,4 +127,18 @@ TEST_CASE("a CSV file's separator is no quote, line end or zero byte") {
   for (const char separator : {'"', '\n', '\r', '\0'}) {
     CHECK_THROWS_AS(read_table("a\n1\n", separator), ValueError);
   }
+}
+
+TEST_CASE("a line of CSV reads back as its fields, whatever they hold") {
+  const std::vector<Row> rows{{"name", "a,b"},    {"plain", "with space"}, {"say \"no\"", "\""},
+                              {"two\nlines", ""}, {"cr\r", "\r\n"},        {"\xef\xbb\xbf", ";"}};
+  for (const char separator : {',', ';', '\t'}) {
+    std::string text;
+    for (const Row& row : rows) text += csv_line(row, {.separator = separator});
+    CHECK(read_table(text, separator) == rows);
+  }
+  CHECK(csv_line({"x", "1.5"}) == "x,1.5\n");
+  CHECK(read_table(csv_line({"x"}) + csv_line({""})) == std::vector<Row>{{"x"}, {""}});
+  CHECK_THROWS_AS(csv_line({}), ValueError);
+  CHECK_THROWS_AS(csv_line({std::string("a\0b", 3)}), ValueError);
 }
