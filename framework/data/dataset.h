@@ -60,6 +60,8 @@ class Dataset {
   /// How many samples there are; at least 1.
   [[nodiscard]] virtual std::int64_t size() const = 0;
   [[nodiscard]] virtual SampleType type() const = 0;
+  /// The classes' names, in the order of their numbers; none where they have no names.
+  [[nodiscard]] virtual std::vector<std::string> class_names() const { return {}; }
   /// Whether a batch takes long to make (it is decoded, or read from a disk), so that it is worth
   /// to be made ahead by other threads.
   [[nodiscard]] virtual bool is_slow() const { return false; }
@@ -89,6 +91,9 @@ class Subset final : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override { return std::ssize(indices_); }
   [[nodiscard]] SampleType type() const override { return whole_->type(); }
+  [[nodiscard]] std::vector<std::string> class_names() const override {
+    return whole_->class_names();
+  }
   [[nodiscard]] bool is_slow() const override { return whole_->is_slow(); }
 
  private:
