@@ -12,4 +12,15 @@ int run_inspect(int argc, const char* const* argv);
 /// `train eval`: evaluates a checkpoint on the validation and the test set.
 int run_eval(int argc, const char* const* argv);
 
+/// `train predict`: writes what a checkpoint's model says of each sample of a set.
+int run_predict(int argc, const char* const* argv);
+/// `train sample`: continues a text with a checkpoint's model of bytes.
+int run_sample(int argc, const char* const* argv);
+/// `train summary`: prints a model's layers, parameters, FLOPs and memory.
+int run_summary(int argc, const char* const* argv);
+/// `train config`: prints the keys of a config, or those of one model, data set, ….
+int run_config(int argc, const char* const* argv);
+/// `train models`, `datasets`, `losses`, `optimizers`, `schedules` and `metrics`: prints the names.
+int run_list(int argc, const char* const* argv);
+
 }  // namespace lockstep

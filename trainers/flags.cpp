@@ -65,9 +65,15 @@ cxxopts::Options make_options() {
 
 constexpr const char* kAfterHelp =
     "\nOther commands; each has its own --help:\n"
-    "  train export   write a checkpoint's weights to a safetensors file\n"
-    "  train inspect  print what a checkpoint holds, and compare its checksums\n"
-    "  train eval     evaluate a checkpoint\n"
+    "  train export      write a checkpoint's weights to a safetensors file\n"
+    "  train inspect     print what a checkpoint holds, and compare its checksums\n"
+    "  train eval        evaluate a checkpoint\n"
+    "  train predict     write a checkpoint's predictions, a line a sample\n"
+    "  train sample      continue a text, with a checkpoint that models bytes\n"
+    "  train summary     print a model's layers, parameters, FLOPs and memory\n"
+    "  train config      print a config's keys, or those of one model, data set, …\n"
+    "  train models      print the models that there are; likewise datasets, losses, optimizers,\n"
+    "                    schedules and metrics\n"
     "\nExit status: 0 done; 2 arguments, config or an input file; 3 a replica died, timed out or "
     "fell\n"
     "out of step; 1 any other error; 130 Ctrl-C; 143 SIGTERM.\n"

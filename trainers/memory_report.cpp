@@ -122,7 +122,7 @@ void check_memory(const Config& config, const DataSets& data) {
                        "parallel.zero_stage need less"));
 }
 
-std::string dry_run_text(const Config& config, const DataSets& data) {
+std::string prediction_text(const Config& config, const DataSets& data) {
   const auto model = make_model(config, data);
   std::int64_t count = 0;
   for (const at::Tensor& parameter : model->parameters()) count += parameter.numel();
@@ -151,9 +151,13 @@ std::string dry_run_text(const Config& config, const DataSets& data) {
   } else {
     text += str("This host has ", text_of_bytes(available), " left: the job does not fit.\n");
   }
-  return text +
-         "Activations are of a microbatch. Data and LibTorch itself come on top. Nothing was "
-         "started.\n";
+  return text + "Activations are of a microbatch. Data and LibTorch itself come on top.\n";
+}
+
+std::string dry_run_text(const Config& config, const DataSets& data) {
+  std::string text = prediction_text(config, data);
+  text.pop_back();
+  return text + " Nothing was started.\n";
 }
 
 std::string memory_text(const MemoryReport& report) {

@@ -19,6 +19,8 @@ namespace lockstep {
 void check_memory(const Config& config, const DataSets& data);
 
 /// A table for people: memory of a replica and of the host, and whether it fits.
+[[nodiscard]] std::string prediction_text(const Config& config, const DataSets& data);
+/// The same, as train --dry-run prints it.
 [[nodiscard]] std::string dry_run_text(const Config& config, const DataSets& data);
 
 /// Two lines for people: measured memory beside predicted memory.

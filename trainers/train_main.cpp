@@ -150,14 +150,29 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   return launch([&] { Trainer(config, data, options).run(); }, config.launch);
 }
 
+struct Command {
+  const char* name;
+  int (*run)(int argc, const char* const* argv);
+};
+
+// What it does beside training.
+constexpr Command kCommands[] = {
+    {"export", run_export},   {"inspect", run_inspect}, {"eval", run_eval},
+    {"predict", run_predict}, {"sample", run_sample},   {"summary", run_summary},
+    {"config", run_config},   {"models", run_list},     {"datasets", run_list},
+    {"losses", run_list},     {"optimizers", run_list}, {"schedules", run_list},
+    {"metrics", run_list}};
+
 int train(int argc, const char* const* argv, const Callbacks& callbacks) {
-  const std::string command = command_of(argc, argv, "train", {"run", "export", "inspect", "eval"});
-  if (command.empty()) return run(argc, argv, callbacks);
+  std::vector<std::string> names{"run"};
+  for (const Command& command : kCommands) names.emplace_back(command.name);
+  const std::string named = command_of(argc, argv, "train", names);
+  if (named.empty()) return run(argc, argv, callbacks);
   // A command's own name stands where the program's is otherwise.
   --argc, ++argv;
-  if (command == "export") return run_export(argc, argv);
-  if (command == "inspect") return run_inspect(argc, argv);
-  if (command == "eval") return run_eval(argc, argv);
+  for (const Command& command : kCommands) {
+    if (named == command.name) return command.run(argc, argv);
+  }
   return run(argc, argv, callbacks);
 }
 

@@ -68,7 +68,8 @@ void check_refused(const fs::path& folder, const Flags& flags, const std::string
 TEST_CASE("each command of train has its help, and unknown ones are refused with the nearest") {
   const TemporaryFolder folder;
   const Ended all = train(folder.path(), {"--help"});
-  for (const std::string command : {"export", "inspect", "eval"}) {
+  for (const std::string command :
+       {"export", "inspect", "eval", "predict", "sample", "summary", "config", "models"}) {
     CHECK_THAT(all.out, ContainsSubstring("\n  train " + command + " "));
     const Ended help = train(folder.path(), {command, "--help"});
     CHECK(help.status == 0);
@@ -78,7 +79,8 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
   CHECK(train(folder.path(), {"run", "--help"}).out == all.out);
   check_refused(folder.path(), {"evla", "--help"},
                 "unknown command 'evla' (did you mean 'eval'?): there are run, export, inspect, "
-                "eval; see train --help");
+                "eval, predict, sample, summary, config, models, datasets, losses, optimizers, "
+                "schedules, metrics; see train --help");
   check_refused(folder.path(), {"export", "--to", "a.safetensors"},
                 "--checkpoint DIR and --to FILE.safetensors are needed; see train export --help");
   check_refused(folder.path(), {"export", "--form", "x"},
@@ -205,4 +207,53 @@ TEST_CASE("train eval refuses what is not of data or parallel, and what it can't
          "the data set pmean_example has neither a test nor a validation set");
   const std::string file = run.damage("step-00000020");
   refuse({latest}, file + " is damaged: …");
+}
+
+TEST_CASE("train predict writes what the model says of each sample, to stdout or a new file") {
+  const TrainedRun run;
+  const Flags predict{"predict", "--checkpoint", "run/checkpoints/latest"};
+  const auto csv = [&](const Flags& flags) {
+    const Ended end = train(run.folder.path(), predict + flags);
+    INFO(end.err);
+    CHECK(end.status == 0);
+    CHECK(end.err.empty());
+    return end.out;
+  };
+  const auto lines = lines_of(csv({}));
+  REQUIRE(lines.size() == 10'001);
+  CHECK(lines[0] == "index,prediction,score,target");
+  CHECK(csv({"--output", "p.jsonl", "--format=jsonl"}).empty());
+  const auto rows = read_json_lines(run.folder.path() / "p.jsonl");
+  REQUIRE(rows.size() == 10'000);
+  int right = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto& row = rows[i];
+    if (row["prediction"] == row["target"]) ++right;
+    const std::string begin = str(i, ",", row["prediction"].get<int>(), ",");
+    const std::string end = str(",", row["target"].get<int>());
+    if (!lines[i + 1].starts_with(begin) || !lines[i + 1].ends_with(end)) FAIL(lines[i + 1]);
+  }
+  CHECK_THAT(run.evaluations().back(),
+             ContainsSubstring(str("test accuracy ", right / 10'000.0, ",")));
+  CHECK(lines_of(csv({"--split", "train"})).size() == 60'001);
+
+  const auto refuse = [&](const Flags& flags, const std::string& message) {
+    check_refused(run.folder.path(), predict + flags, message);
+  };
+  refuse({"--output", "p.jsonl"}, "p.jsonl exists already: name another file");
+  refuse({"--output", "none/p.csv"}, "--output none/p.csv: there is no folder none");
+  refuse({"--split", "validation"},
+         "--split validation: the data set fashion_mnist has train and test");
+  refuse({"--format", "tsv"}, "--format tsv: must be csv or jsonl");
+  refuse({"--set", "parallel.replicas=3"},
+         "--set parallel.replicas=3: train predict takes keys of data; the model is the "
+         "checkpoint's");
+  check_refused(run.folder.path(), {"predict"},
+                "--checkpoint DIR is needed; see train predict --help");
+  check_refused(run.folder.path(),
+                {"sample", "--checkpoint", "run/checkpoints/latest", "--prompt", "a"},
+                "train sample needs a model of bytes: the data set fashion_mnist has no bytes, "
+                "each with the one that follows");
+  const std::string file = run.damage("step-00000020");
+  refuse({}, file + " is damaged: …");
 }

@@ -1,0 +1,101 @@
+// A program of a user's: train with a model and data sets of its own.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/zeros.h>
+
+#include "framework/data/data.h"
+#include "models/model.h"
+#include "trainers/train_main.h"
+
+namespace {
+
+using lockstep::Batch;
+using lockstep::DataContext;
+using lockstep::Dataset;
+using lockstep::DataSets;
+using lockstep::SampleType;
+
+struct NoOptions {};
+
+lockstep::keys::Keys no_keys(NoOptions& /*options*/) {
+  return {};
+}
+
+// The alphabet again and again: sample i begins with its letter i.
+class Alphabet final : public Dataset {
+ public:
+  std::int64_t size() const override { return 26; }
+  SampleType type() const override { return lockstep::token_sample(4, 256); }
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+    const auto count = static_cast<std::int64_t>(indices.size());
+    Batch batch{at::empty({count, 4}, at::kLong), at::empty({count, 4}, at::kLong)};
+    auto* input = batch.inputs.data_ptr<std::int64_t>();
+    auto* target = batch.targets.data_ptr<std::int64_t>();
+    for (const std::int64_t index : indices) {
+      for (std::int64_t i = index; i < index + 4; ++i) {
+        *input++ = 'a' + i % 26;
+        *target++ = 'a' + (i + 1) % 26;
+      }
+    }
+    return batch;
+  }
+};
+
+// Sample i is the number i, in class i % 2.
+class Parity final : public Dataset {
+ public:
+  std::int64_t size() const override { return 6; }
+  SampleType type() const override { return lockstep::class_sample({1}, 2); }
+  std::vector<std::string> class_names() const override { return {"even, or 0", "odd"}; }
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+    const auto count = static_cast<std::int64_t>(indices.size());
+    Batch batch{at::empty({count, 1}), at::empty({count}, at::kLong)};
+    for (std::int64_t i = 0; i < count; ++i) {
+      batch.inputs[i].fill_(indices[static_cast<std::size_t>(i)]);
+      batch.targets[i].fill_(indices[static_cast<std::size_t>(i)] % 2);
+    }
+    return batch;
+  }
+};
+
+// A layer that starts at 0.
+class Zero : public lockstep::Model {
+ public:
+  explicit Zero(const SampleType& sample)
+      : weight_(
+            register_parameter("weight", at::zeros({sample.outputs(), sample.input.values()}))) {}
+  at::Tensor forward(const at::Tensor& inputs) override {
+    return at::linear(inputs.flatten(1), weight_);
+  }
+
+ private:
+  at::Tensor weight_;
+};
+
+template <typename Set>
+DataSets load(const NoOptions& /*options*/, const DataContext& /*context*/) {
+  const auto set = std::make_shared<const Set>();
+  return {.train = set, .test = set};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace lockstep;  // NOLINT(google-build-using-namespace)
+  register_data(data_kind<NoOptions>("alphabet", "its letters in order", no_keys, load<Alphabet>));
+  register_data(data_kind<NoOptions>("parity", "numbers, even or odd", no_keys, load<Parity>));
+  register_model(model_kind<NoOptions>(
+      "zero", "a layer that starts at 0", no_keys,
+      [](const NoOptions& /*options*/, const SampleType& sample,
+         const Key& /*key*/) -> std::shared_ptr<Model> { return std::make_shared<Zero>(sample); }));
+  return train_main(argc, argv);
+}

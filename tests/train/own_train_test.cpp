@@ -1,0 +1,114 @@
+#include <string>
+
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/support/child_program.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/train/train_program.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+// Runs the program of own_train.cpp in `folder`.
+Ended own_train(const TemporaryFolder& folder, const Flags& flags) {
+  return run_program(Flags{OWN_TRAIN_BINARY} + flags, folder.path());
+}
+
+void check_refused(const TemporaryFolder& folder, const Flags& flags, const std::string& message) {
+  const Ended end = own_train(folder, flags);
+  INFO(join(flags, " "));
+  CHECK(end.status == 2);
+  CHECK(end.out.empty());
+  CHECK(end.err == "lockstep: error: " + message + "\n");
+}
+
+}  // namespace
+
+TEST_CASE("a program of one's own has train's commands for its models and data") {
+  const TemporaryFolder folder;
+  CHECK_THAT(own_train(folder, {"models"}).out,
+             ContainsSubstring("\ngpt     GPT-2: a ") &&
+                 ContainsSubstring("\nzero    a layer that starts at 0\n"));
+  CHECK_THAT(own_train(folder, {"datasets"}).out,
+             ContainsSubstring("\nalphabet  ") && ContainsSubstring("  its letters in order\n"));
+  CHECK_THAT(own_train(folder, {"config", "zero"}).out,
+             ContainsSubstring("model.init_from_strict: ") && !ContainsSubstring("model.hidden"));
+  CHECK(own_train(folder, {"config"}).out == own_train(folder, {"--help-config"}).out);
+  CHECK(own_train(folder, {"config", "zerro"}).status == 2);
+
+  folder.write("parity.yaml", "model: {name: zero}\ndata: {name: parity}\n");
+  const Ended summary = own_train(folder, {"summary", "--config", "parity.yaml"});
+  INFO(summary.err);
+  CHECK(summary.status == 0);
+  CHECK(summary.err.empty());
+  CHECK_THAT(summary.out, ContainsSubstring("(the model)  Zero           2      4  (1, 2)\n") &&
+                              ContainsSubstring("\nParameters: 2;") &&
+                              ContainsSubstring("\n2 parameters, 1 replica, ZeRO stage ") &&
+                              ContainsSubstring("come on top.\n"));
+  CHECK_THAT(
+      own_train(folder, {"summary", "--config", "parity.yaml", "--set", "parallel.replicas=3"}).out,
+      ContainsSubstring("\n2 parameters, 3 replicas, "));
+  check_refused(folder, {"summary"}, "--config FILE is needed; see train summary --help");
+  CHECK(own_train(folder, {"summary", "--config", "none.yaml"}).status == 2);
+
+  REQUIRE(own_train(folder, {"--config", "parity.yaml", "--replicas", "2", "--set",
+                             "optimizer.lr=1e-30", "--output", "run", "--quiet"})
+              .status == 0);
+  const Ended predicted =
+      own_train(folder, {"predict", "--checkpoint", "run/checkpoints/latest", "--split=train"});
+  CHECK(predicted.err.empty());
+  CHECK_THAT(
+      predicted.out,
+      ContainsSubstring(
+          "index,prediction,prediction_name,score,target,target_name\n0,0,\"even, or 0\",") &&
+          ContainsSubstring("\n1,1,odd,"));
+}
+
+TEST_CASE("train sample continues what the model has learnt, the same for the same seed") {
+  const TemporaryFolder folder;
+  folder.write("alphabet.yaml",
+               "model: {name: gpt, layers: 1, heads: 2, width: 32}\n"
+               "data: {name: alphabet, batch_size: 13}\n"
+               "optimizer: {name: adam, lr: 0.01}\n"
+               "parallel: {replicas: 2, threads_per_replica: 1}\n"
+               "trainer: {steps: 60}\n");
+  const Ended trained =
+      own_train(folder, {"--config", "alphabet.yaml", "--output", "run", "--quiet"});
+  INFO(trained.err);
+  REQUIRE(trained.status == 0);
+  const Flags sample{"sample", "--checkpoint", "run/checkpoints/latest"};
+  const auto text = [&](const Flags& flags) {
+    const Ended end = own_train(folder, sample + flags);
+    CHECK(end.status == 0);
+    CHECK(end.err.empty());
+    return end.out;
+  };
+  CHECK(text({"--prompt", "wxy", "--bytes", "30", "--temperature", "0"}) ==
+        "wxyzabcdefghijklmnopqrstuvwxyzabc");
+  const std::string hot = text({"--prompt", "a", "--bytes=50", "--temperature=3"});
+  CHECK(hot.size() == 51);
+  CHECK(text({"--prompt", "a", "--bytes=50", "--temperature=3", "--seed", "0"}) == hot);
+  CHECK(text({"--prompt", "a", "--bytes=50", "--temperature=3", "--seed=1"}) != hot);
+  CHECK(text({"--prompt", "a", "--bytes=20", "--temperature=3", "--top-k=1"}) ==
+        "abcdefghijklmnopqrstu");
+
+  check_refused(folder, {"sample", "--prompt", "a"},
+                "--checkpoint DIR is needed; see train sample --help");
+  check_refused(folder, sample, "--prompt TEXT is needed; see train sample --help");
+  check_refused(folder, sample + Flags{"--prompt", ""},
+                "--prompt: is empty; the model continues one byte at least");
+  check_refused(folder, sample + Flags{"--prompt", "a", "--top-k", "257"},
+                "--top-k: must be from 1 to the 256 bytes that there are, is 257");
+  check_refused(folder, sample + Flags{"--prompt", "a", "--bytes", "many"},
+                "--bytes: expected an integer, found 'many'");
+  check_refused(folder, sample + Flags{"--prompt", "a", "--seed=-1"},
+                "--seed: expected an integer, at least 0, found '-1'");
+  check_refused(folder, sample + Flags{"--prompt", "a", "--set", "model.width=8"},
+                "--set model.width=8: train sample takes keys of data; the model is the "
+                "checkpoint's");
+  check_refused(folder, {"predict", "--checkpoint", "run/checkpoints/latest"},
+                "the data are tokens, each with the one that follows: train sample continues a "
+                "text");
+}

@@ -1,0 +1,176 @@
+#include "trainers/predictions.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/Functions.h>
+#include <nlohmann/json.hpp>
+
+#include "framework/base/errors.h"
+#include "framework/formats/csv.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+using testing::message_of;
+using testing::TemporaryFolder;
+
+// Tensors as a data set.
+class Tensors final : public Dataset {
+ public:
+  Tensors(SampleType type, at::Tensor inputs, at::Tensor targets,
+          std::vector<std::string> names = {})
+      : type_(std::move(type)),
+        inputs_(std::move(inputs)),
+        targets_(std::move(targets)),
+        names_(std::move(names)) {}
+  std::int64_t size() const override { return inputs_.size(0); }
+  SampleType type() const override { return type_; }
+  std::vector<std::string> class_names() const override { return names_; }
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+    const at::Tensor rows =
+        at::tensor(std::vector<std::int64_t>(indices.begin(), indices.end()), at::kLong);
+    return {inputs_.index_select(0, rows), targets_.index_select(0, rows)};
+  }
+
+  SampleType type_;
+  at::Tensor inputs_;
+  at::Tensor targets_;
+  std::vector<std::string> names_;
+};
+
+// Its outputs are its inputs.
+class Same : public Model {
+ public:
+  at::Tensor forward(const at::Tensor& inputs) override {
+    if (is_training()) throw Error("it trains");
+    return inputs;
+  }
+};
+
+std::string predicted(const Dataset& data, std::int64_t batch_size, PredictionFormat format) {
+  Same model;
+  std::string text;
+  write_predictions(model, data, batch_size, format, [&](std::string_view part) { text += part; });
+  CHECK(model.is_training());
+  return text;
+}
+
+std::vector<json> lines_of(const std::string& text) {
+  std::vector<json> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+// Four samples of three classes: the largest output is 1, then 0 (of equal ones), 2, NaN.
+Tensors classes(const std::vector<std::string>& names = {}) {
+  const at::Tensor scores = at::tensor({0.1F, 2.5F, -1.0F, 7.0F, 7.0F, 0.0F, -3.0F, -2.0F, -0.3F,
+                                        1.0F, std::numeric_limits<float>::quiet_NaN(), 2.0F})
+                                .view({4, 3});
+  return {class_sample({3}, 3), scores, at::tensor({1, 2, 0, 1}, at::kLong), names};
+}
+
+}  // namespace
+
+TEST_CASE("predictions of classes are those of the largest output, with it and the target") {
+  const std::string csv =
+      "index,prediction,score,target\n0,1,2.5,1\n1,0,7,2\n2,2,-0.3,0\n3,1,nan,1\n";
+  for (const std::int64_t batch_size : {1, 3, 4, 100}) {
+    CHECK(predicted(classes(), batch_size, PredictionFormat::csv) == csv);
+    const std::string lines = predicted(classes(), batch_size, PredictionFormat::jsonl);
+    CHECK(lines ==
+          "{\"index\":0,\"prediction\":1,\"score\":2.5,\"target\":1}\n"
+          "{\"index\":1,\"prediction\":0,\"score\":7.0,\"target\":2}\n"
+          "{\"index\":2,\"prediction\":2,\"score\":-0.3,\"target\":0}\n"
+          "{\"index\":3,\"prediction\":1,\"score\":null,\"target\":1}\n");
+  }
+}
+
+TEST_CASE("names of classes stand beside their numbers, whatever they hold") {
+  const std::vector<std::string> names{"plain", "a, \"b\"", "two\nlines"};
+  const TemporaryFolder folder;
+  const formats::CsvFile csv(
+      folder.write("p.csv", predicted(classes(names), 3, PredictionFormat::csv)));
+  CHECK(csv.header() == std::vector<std::string>{"index", "prediction", "prediction_name", "score",
+                                                 "target", "target_name"});
+  const auto lines = lines_of(predicted(classes(names), 3, PredictionFormat::jsonl));
+  const std::vector<std::int64_t> predictions{1, 0, 2, 1}, targets{1, 2, 0, 1};
+  REQUIRE(csv.rows() == 4);
+  REQUIRE(lines.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto& prediction = names[static_cast<std::size_t>(predictions[i])];
+    const auto& target = names[static_cast<std::size_t>(targets[i])];
+    CHECK(csv.text(i, csv.column("prediction_name")) == prediction);
+    CHECK(csv.text(i, csv.column("target_name")) == target);
+    CHECK(lines[i]["prediction_name"] == prediction);
+    CHECK(lines[i]["target_name"] == target);
+  }
+  CHECK(message_of<ValueError>([&] {
+          (void)predicted(classes({"one"}), 3, PredictionFormat::csv);
+        }) == "the data set names 1 classes and has 3");
+}
+
+TEST_CASE("predictions of values read back as the outputs, one or several a sample") {
+  const Tensors one(value_sample({1}, 1), at::tensor({0.1F, -1e-30F}).view({2, 1}),
+                    at::tensor({3.0F, 0.2F}).view({2, 1}));
+  CHECK(predicted(one, 1, PredictionFormat::csv) ==
+        "index,prediction,target\n0,0.1,3\n1,-1e-30,0.2\n");
+  CHECK(predicted(one, 2, PredictionFormat::jsonl) ==
+        "{\"index\":0,\"prediction\":0.1,\"target\":3.0}\n"
+        "{\"index\":1,\"prediction\":-1e-30,\"target\":0.2}\n");
+
+  const at::Tensor values = at::arange(12, at::kFloat).div(7).view({2, 3, 2});
+  const Tensors several({{at::kFloat, {3, 2}}, {at::kFloat, {3, 2}}, 0}, values, values * 2);
+  const auto lines = lines_of(predicted(several, 2, PredictionFormat::jsonl));
+  REQUIRE(lines.size() == 2);
+  const TemporaryFolder folder;
+  const formats::CsvFile csv(folder.write("p.csv", predicted(several, 2, PredictionFormat::csv)));
+  CHECK(csv.columns() == 1 + 6 + 6);
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const auto row = static_cast<std::size_t>(i);
+    for (std::int64_t j = 0; j < 6; ++j) {
+      const auto exact = values[i].flatten()[j].item<float>();
+      CHECK(lines[row]["prediction"][static_cast<std::size_t>(j)].get<float>() == exact);
+      CHECK(static_cast<float>(csv.numbers(csv.column(str("prediction_", j)))[row]) == exact);
+      CHECK(static_cast<float>(csv.numbers(csv.column(str("target_", j)))[row]) == 2 * exact);
+    }
+  }
+}
+
+TEST_CASE("a class for each position is a list, and has the name of none where it is ignored") {
+  const at::Tensor scores = at::tensor({0.F, 1.F, 2.F, 1.F, 5.F, 3.F, 4.F, 8.F}).view({2, 2, 2});
+  const Tensors data({{at::kFloat, {2, 2}}, {at::kLong, {2}}, 2}, scores,
+                     at::tensor({1, 0, -100, 1}, at::kLong).view({2, 2}), {"no", "yes"});
+  const auto lines = lines_of(predicted(data, 2, PredictionFormat::jsonl));
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[1] == json{{"index", 1},
+                         {"prediction", {0, 1}},
+                         {"prediction_name", {"no", "yes"}},
+                         {"score", {5.0, 8.0}},
+                         {"target", {-100, 1}},
+                         {"target_name", {"", "yes"}}});
+}
+
+TEST_CASE("predictions of tokens, and of outputs that do not fit, are refused") {
+  const at::Tensor tokens = at::zeros({2, 5}, at::kLong);
+  CHECK(message_of<ValueError>([&] {
+          (void)predicted(Tensors(token_sample(5, 256), tokens, tokens), 2, PredictionFormat::csv);
+        }) == "the data are tokens, each with the one that follows: train sample continues a text");
+  const at::Tensor two = at::zeros({3, 2});
+  CHECK(message_of<ValueError>([&] {
+          (void)predicted(Tensors(class_sample({2}, 4), two, at::zeros({3}, at::kLong)), 2,
+                          PredictionFormat::csv);
+        }) == "the model's outputs (2, 2) have no score for each of 4 classes");
+}
+
+}  // namespace lockstep

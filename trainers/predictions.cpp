@@ -1,0 +1,169 @@
+#include "trainers/predictions.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/gather.h>
+#include <c10/core/GradMode.h>
+#include <nlohmann/json.hpp>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/formats/csv.h"
+#include "framework/telemetry/metrics.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A column's values of each sample.
+struct Column {
+  std::string name;
+  at::Tensor values;  // (samples, values of each)
+};
+
+Json number(const at::Tensor& value) {
+  if (!value.is_floating_point()) return value.item<std::int64_t>();
+  if (value.scalar_type() == at::kDouble) return value.item<double>();
+  return shortest_decimal(value.item<float>());
+}
+
+// One value, or a list of several.
+Json entry_of(const at::Tensor& values, const std::function<Json(const at::Tensor&)>& convert) {
+  if (values.numel() == 1) return convert(values[0]);
+  Json list = Json::array();
+  for (std::int64_t i = 0; i < values.numel(); ++i) list.push_back(convert(values[i]));
+  return list;
+}
+
+// The samples' lines as objects.
+class PredictionRows {
+ public:
+  explicit PredictionRows(const Dataset& data)
+      : classes_(data.type().classes), names_(data.class_names()) {
+    require(names_.empty() || std::ssize(names_) == classes_, "the data set names ", names_.size(),
+            " classes and has ", classes_);
+  }
+
+  // Of a batch whose first sample is number `first`.
+  [[nodiscard]] std::vector<Json> of(const at::Tensor& outputs, const at::Tensor& targets,
+                                     std::int64_t first) const {
+    const std::int64_t samples = targets.size(0);
+    std::vector<Json> rows;
+    for (std::int64_t i = 0; i < samples; ++i) rows.push_back({{"index", first + i}});
+    for (const Column& column : columns(outputs, targets)) {
+      const bool is_class = classes_ > 0 && column.name != "score";
+      for (std::int64_t i = 0; i < samples; ++i) {
+        Json& row = rows[static_cast<std::size_t>(i)];
+        row[column.name] = entry_of(column.values[i], number);
+        if (!is_class || names_.empty()) continue;
+        row[column.name + "_name"] =
+            entry_of(column.values[i], [&](const at::Tensor& value) { return name_of(value); });
+      }
+    }
+    return rows;
+  }
+
+ private:
+  [[nodiscard]] std::vector<Column> columns(const at::Tensor& outputs,
+                                            const at::Tensor& targets) const {
+    const std::int64_t samples = targets.size(0);
+    require(outputs.dim() >= 1 && outputs.size(0) == samples, "the model's outputs (",
+            join(outputs.sizes()), ") are not of ", counted(samples, "sample"));
+    const auto flat = [&](const at::Tensor& values) {
+      return values.reshape({samples, samples > 0 ? values.numel() / samples : 0});
+    };
+    if (classes_ == 0) return {{"prediction", flat(outputs)}, {"target", flat(targets)}};
+    require(outputs.dim() >= 2 && outputs.size(-1) == classes_, "the model's outputs (",
+            join(outputs.sizes()), ") have no score for each of ", classes_, " classes");
+    const at::Tensor classes = at::argmax(outputs, -1, /*keepdim=*/true);
+    return {{"prediction", flat(classes)},
+            {"score", flat(at::gather(outputs, -1, classes))},
+            {"target", flat(targets)}};
+  }
+
+  // A target that is no class, such as one that a loss ignores, has no name.
+  [[nodiscard]] Json name_of(const at::Tensor& value) const {
+    const auto number = value.item<std::int64_t>();
+    const bool is_class = number >= 0 && number < std::ssize(names_);
+    return is_class ? names_[static_cast<std::size_t>(number)] : "";
+  }
+
+  std::int64_t classes_;
+  std::vector<std::string> names_;
+};
+
+std::string field_of(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_number_float()) return value.dump();
+  char text[32];
+  const auto [end, error] = std::to_chars(text, text + sizeof text, value.get<double>());
+  return {text, end};
+}
+
+// The columns of a row, with their fields.
+std::pair<std::vector<std::string>, std::vector<std::string>> fields_of(const Json& row) {
+  std::vector<std::string> names;
+  std::vector<std::string> fields;
+  for (const auto& [name, value] : row.items()) {
+    if (!value.is_array()) {
+      names.push_back(name);
+      fields.push_back(field_of(value));
+      continue;
+    }
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      names.push_back(str(name, "_", i));
+      fields.push_back(field_of(value[i]));
+    }
+  }
+  return {names, fields};
+}
+
+}  // namespace
+
+void check_predictable(const Dataset& data) {
+  const SampleType sample = data.type();
+  const bool is_of_tokens = sample.input.dtype == at::kLong && sample.classes > 0 &&
+                            !sample.target.shape.empty() &&
+                            sample.target.shape == sample.input.shape;
+  require(!is_of_tokens,
+          "the data are tokens, each with the one that follows: train sample continues a text");
+}
+
+void write_predictions(Model& model, const Dataset& data, std::int64_t batch_size,
+                       PredictionFormat format,
+                       const std::function<void(std::string_view)>& write) {
+  check_predictable(data);
+  const c10::AutoGradMode no_grad(false);
+  const bool was_training = model.is_training();
+  model.eval();
+  const PredictionRows rows(data);
+  for (std::int64_t start = 0; start < data.size(); start += batch_size) {
+    std::vector<std::int64_t> indices(
+        static_cast<std::size_t>(std::min(batch_size, data.size() - start)));
+    std::iota(indices.begin(), indices.end(), start);
+    const Batch batch = data.batch(indices);
+    std::string text;
+    for (const Json& row : rows.of(model.forward(batch.inputs), batch.targets, start)) {
+      if (format == PredictionFormat::jsonl) {
+        // Names may hold any bytes, JSON only UTF-8.
+        text += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+        continue;
+      }
+      const auto [names, fields] = fields_of(row);
+      if (row["index"] == 0) text += formats::csv_line(names);
+      text += formats::csv_line(fields);
+    }
+    write(text);
+  }
+  model.train(was_training);
+}
+
+}  // namespace lockstep

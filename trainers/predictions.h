@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+#include "framework/data/dataset.h"
+#include "models/model.h"
+
+namespace lockstep {
+
+enum class PredictionFormat { csv, jsonl };
+
+/// Throws ValueError for data of tokens, whose prediction is the next token of a text.
+void check_predictable(const Dataset& data);
+
+/// What a model says of each sample of `data`, in its order, as text: `write` gets it part by part.
+/// The model runs in evaluation mode, on batches of `batch_size` samples. A sample's line has
+///
+///   index       its number, from 0
+///   prediction  of classes the one with the largest output (of equal ones the first; NaN is larger
+///               than numbers), otherwise the outputs
+///   score       of classes: that output, before softmax
+///   target      the class or the values that the data set has
+///
+/// and, where classes have names, prediction_name and target_name. Several values of a sample are a
+/// list of JSON, which is flat, or columns prediction_0, prediction_1, …. Numbers are the shortest
+/// that read back the same. CSV begins with a line of the columns' names; JSON has null for numbers
+/// that are not finite. ValueError as check_predictable(), and for outputs that are not of the
+/// data's classes.
+void write_predictions(Model& model, const Dataset& data, std::int64_t batch_size,
+                       PredictionFormat format, const std::function<void(std::string_view)>& write);
+
+}  // namespace lockstep
