@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
+#include "framework/base/text.h"
 #include "framework/formats/csv.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
@@ -115,6 +118,8 @@ TEST_CASE("names of classes stand beside their numbers, whatever they hold") {
     CHECK(lines[i]["prediction_name"] == prediction);
     CHECK(lines[i]["target_name"] == target);
   }
+  const Subset part(std::make_shared<const Tensors>(classes(names)), {2});
+  CHECK(lines_of(predicted(part, 3, PredictionFormat::jsonl))[0]["prediction_name"] == names[2]);
   CHECK(message_of<ValueError>([&] {
           (void)predicted(classes({"one"}), 3, PredictionFormat::csv);
         }) == "the data set names 1 classes and has 3");
