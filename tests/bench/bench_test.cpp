@@ -131,9 +131,9 @@ TEST_CASE("bench training measures steps and launches, and says which peers are 
   INFO(end.out << end.err);
   REQUIRE(end.status == 0);
   for (const std::string part :
-       {"stage 0: LibTorch",
-        "plain is left out: /nowhere/python cannot run it: ", "ddp is left out: /nowhere/python",
-        "zero is left out: /nowhere/python", "torchrun is left out: /nowhere/python",
+       {"stage 0: LibTorch", "plain is left out: /nowhere/python cannot run it: ",
+        "ddp is left out: /nowhere/python", "zero is left out: /nowhere/python",
+        "fsdp is left out: /nowhere/python", "torchrun is left out: /nowhere/python",
         "== mlp, 1863690 parameters, 1 replica of 4 samples; floor ",
         "== mlp, 1863690 parameters, 2 replicas of 4 samples; floor ", "steps/s", "of floor",
         "== launch to first step, pmean_linear, 4 processes"}) {
@@ -176,6 +176,33 @@ TEST_CASE("bench training runs replicas as threads, and a measurement alone") {
   CHECK_THAT(end.out, !ContainsSubstring("stage 1"));
   CHECK_THAT(end.out, ContainsSubstring("== cnn, 421642 parameters, 2 replicas"));
   CHECK_THAT(end.out, !ContainsSubstring("launch to first step"));
+  CHECK(bench.left_nothing());
+}
+
+TEST_CASE("bench training has a resnet on images, also augmented ones, and a gpt on texts") {
+  const Bench bench;
+  const Ended end =
+      bench.run({"training", "--measure", "steps", "--models", "resnet,gpt", "--systems",
+                 "lockstep", "--stages", "0", "--data", "memory,augmented", "--replicas", "2",
+                 "--batch", "2", "--repetitions", "1", "--json", "out.json"});
+  INFO(end.out << end.err);
+  REQUIRE(end.status == 0);
+  CHECK_THAT(end.out, ContainsSubstring("== resnet, 77754 parameters, 2 replicas of 2 samples"));
+  CHECK_THAT(end.out, ContainsSubstring("== gpt, 842496 parameters, 2 replicas of 2 samples"));
+  CHECK_THAT(end.out, ContainsSubstring("stage 0 augmented: "));
+  const auto json = nlohmann::json::parse(read_text(bench.file("out.json")));
+  const auto systems = [&](std::size_t model) {
+    std::vector<std::string> labels;
+    for (const auto& measurement : json["results"][model]["measurements"]) {
+      const auto label = measurement["system"].get<std::string>();
+      if (label.find("1 replica") == std::string::npos) labels.push_back(label);
+      CHECK(measurement["measured_parts"]["backward"] > 0);
+    }
+    return labels;
+  };
+  CHECK(systems(0) == std::vector<std::string>{"alone", "stage 0", "stage 0 augmented"});
+  CHECK(systems(1) == std::vector<std::string>{"alone", "stage 0"});
+  CHECK(json["results"][0]["measurements"][2]["times_of_unaugmented"] > 0);
   CHECK(bench.left_nothing());
 }
 
@@ -281,7 +308,9 @@ TEST_CASE("what is not understood is refused, in one line and at once") {
       {{"training", "--sizes", "8"}, "unknown flag --sizes"},
       {{"training", "--measure", "step"},
        "--measure: 'step' is unknown (did you mean 'steps'?); there are steps, launches"},
-      {{"training", "--models", "mlp,gpt"}, "--models: 'gpt' is unknown; there are mlp, cnn"},
+      {{"training", "--models", "mlp,vit"},
+       "--models: 'vit' is unknown; there are mlp, cnn, resnet, gpt"},
+      {{"training", "--data", "disk"}, "--data: 'disk' is unknown; there are memory, augmented"},
       {{"training", "--stages", "4"}, "--stages: '4' is no stage; there are 0, 1, 2, 3"},
       {{"training", "--batch", "0"}, "--batch: '0' is no whole number from 1 to 4096"},
       {{"training", "--replicas", "65"}, "--replicas: '65' is no whole number from 1 to 64"},

@@ -98,11 +98,55 @@ TEST_CASE("what forward, backward and update take longer than alone is communica
   const TrainingResult& result = report.results[1];
   check_parts(exposed_parts(result, result.measurements[1]), {0.25, 3, 5, 3.25, 1});
   check_parts(exposed_parts(result, result.measurements[3]), {0.5, 3, 6.5, 11.5, 3.5});
-  const Measurement zero = step("zero", "zero 1.13", 20, {0, 3, 7.5, 0, 9});
-  check_parts(exposed_parts(result, zero), {0, 3, 6.5, 8.25, 1.75});
+  for (const std::string sharded : {"zero", "fsdp"}) {
+    const Measurement peer = step(sharded, sharded + " 1.13", 20, {0, 3, 7.5, 0, 9});
+    check_parts(exposed_parts(result, peer), {0, 3, 6.5, 8.25, 1.75});
+  }
   // Without the plain loop of its version a peer's parts are as measured.
   report.results[1].measurements.erase(report.results[1].measurements.begin() + 2);
   check_parts(exposed_parts(result, result.measurements[2]), {0.5, 4, 16.5, 0, 4});
+}
+
+TEST_CASE("exposed communication and compute are compared with those of the peers") {
+  TrainingReport report = training_example();
+  TrainingResult& result = report.results[1];
+  std::vector<Measurement>& all = result.measurements;
+  CHECK(exposed_ratio(result, all[1], all[3]).value() == Approx(3.25 / 11.5));
+  CHECK_FALSE(exposed_ratio(result, all[1], all[2]));  // the plain loop has none
+  CHECK(compute_ratio(result, all[2]).value() == Approx(8 / 9.5));
+  CHECK_FALSE(compute_ratio(result, all[3]));
+  all[1].parts = all[0].parts;
+  all[1].parts[static_cast<std::size_t>(StepPart::backward)] -= kMs;  // noise
+  CHECK(exposed_ratio(result, all[1], all[3]).value() == 0);
+  CHECK_FALSE(exposed_ratio(result, all[3], all[1]));
+  all.erase(all.begin());  // "alone"
+  CHECK_FALSE(exposed_ratio(result, all[0], all[2]));
+  CHECK_FALSE(compute_ratio(result, all[1]));
+}
+
+TEST_CASE("times are compared turn by turn") {
+  Measurement one{.system = {}, .samples = {1, 20, 3}};
+  Measurement other{.system = {},
+                    .samples = {2, 10, 6}};  // the machine was busy in the second turn
+  CHECK(times_of(one, other) == 0.5);
+  CHECK(times_of(other, one) == 2);
+}
+
+TEST_CASE("training on augmented images is compared with that on images as they are") {
+  TrainingReport report = training_example();
+  TrainingResult& result = report.results[1];
+  result.measurements.push_back(
+      step("lockstep", "stage 0 augmented", 12.75, {0.5, 3.5, 6, 0.75, 2}));
+  result.measurements.push_back(step("lockstep", "stage 3 augmented threads", 9, {}));
+  CHECK(unaugmented(result, result.measurements[6]) == &result.measurements[1]);
+  CHECK(unaugmented(result, result.measurements[7]) == nullptr);
+  CHECK(unaugmented(result, result.measurements[1]) == nullptr);
+  CHECK(count(result_text(result), "\nstage 0 augmented: 1.02 times as long as stage 0\n\n") == 1);
+  result.measurements.push_back(step("lockstep", "stage 3 threads", 18, {}));
+  CHECK(unaugmented(result, result.measurements[7]) == &result.measurements[8]);
+  const auto json = nlohmann::json::parse(to_json(report));
+  CHECK(json["results"][1]["measurements"][6]["times_of_unaugmented"] == Approx(1.02));
+  CHECK_FALSE(json["results"][1]["measurements"][1].contains("times_of_unaugmented"));
 }
 
 TEST_CASE("on several hosts the bound is what gradients and the cable allow") {
@@ -146,6 +190,8 @@ TEST_CASE("the tables show parts, shares and ratios of training and of launches"
         "\n"
         "                    a step  steps/s    data  forward  backward  communication  update  of "
         "floor  efficiency  peak MiB  host MiB\n"
+        "alone       9.00 ms -0 +0%      111  0.0000     3.00      5.00         0.0000    1.00    "
+        "                         100       150\n"
         "stage 0     12.5 ms -0 +0%     80.0   0.250     3.00      5.00           3.25    1.00    "
         "   72%         80%       100       150\n"
         "plain 1.13  13.0 ms -0 +0%     76.9  0.0000     3.00      6.50         0.0000    3.50    "
@@ -156,6 +202,12 @@ TEST_CASE("the tables show parts, shares and ratios of training and of launches"
         "times as fast as  stage 0\n"
         "plain 1.13           1.04\n"
         "ddp 1.13             2.00\n"
+        "\n"
+        "exposed, of that of  stage 0\n"
+        "plain 1.13\n"
+        "ddp 1.13                 28%\n"
+        "\n"
+        "forward and backward alone: 1.19 times as fast as plain 1.13\n"
         "\n"
         "ddp 1.13: its fastest Adam here is fused\n"
         "\n");
@@ -193,6 +245,11 @@ TEST_CASE("the JSON of training holds samples, parts, floor and memory") {
   CHECK(own["exposed_parts"]["communication"] == Approx(3.25 * kMs));
   CHECK(own["share_of_floor"] == Approx(0.72));
   CHECK(own["efficiency"] == Approx(0.8));
+  CHECK(own["of_peers"]["ddp 1.13"]["step"] == Approx(0.5));
+  CHECK(own["of_peers"]["ddp 1.13"]["exposed"] == Approx(3.25 / 11.5));
+  CHECK_FALSE(own["of_peers"]["plain 1.13"].contains("exposed"));
+  CHECK_FALSE(alone.contains("of_peers"));
+  CHECK(result["measurements"][2]["compute_of_lockstep"] == Approx(9.5 / 8));
   CHECK(own["peak_bytes"] == 100 << 20);
   CHECK(own["host_bytes"] == 150 << 20);
   CHECK(result["measurements"][3]["note"] == "its fastest Adam here is fused");

@@ -10,6 +10,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "trainers/bench/reports/report.h"
 #include "trainers/bench/reports/units.h"
 #include "trainers/command_line.h"
 
@@ -172,9 +173,10 @@ const std::vector<Flag>& all_flags() {
       {"--operations", {"collectives"}, list(&Options::operations, parse_operation)},
       {"--sizes", {"collectives"}, list(&Options::sizes, float_size)},
       {"--measure", {"training"}, list(&Options::measured, one_of({"steps", "launches"}))},
-      {"--models", {"training"}, list(&Options::models, one_of({"mlp", "cnn"}))},
+      {"--models", {"training"}, list(&Options::models, one_of({"mlp", "cnn", "resnet", "gpt"}))},
       {"--replicas", replicated, list(&Options::replicas, count_up_to(64))},
       {"--stages", {"training"}, list(&Options::stages, stage)},
+      {"--data", {"training"}, list(&Options::data, one_of({"memory", kAugmented}))},
       {"--batch", {"training"}, value(&Options::batch, count_up_to(4096))},
       {"--launch", drawn, list(&Options::launch, launch_mode)},
       {"--hosts", drawn, value(&Options::hosts, count_up_to(16))},

@@ -38,9 +38,10 @@ struct Options {
 
   // For training.
   std::vector<std::string> measured;  ///< "steps", "launches"
-  std::vector<std::string> models{"mlp", "cnn"};
+  std::vector<std::string> models{"mlp", "cnn", "resnet", "gpt"};
   std::vector<std::int64_t> stages{0, 1, 2, 3};  ///< of ZeRO
-  std::int64_t batch = 64;                       ///< samples a replica
+  std::vector<std::string> data{"memory"};       ///< "memory", "augmented"
+  std::int64_t batch = 0;                        ///< samples a replica; 0: as the model has it
 
   // For checkpoint.
   std::int64_t parameters = 100'000'000;

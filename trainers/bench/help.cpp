@@ -8,7 +8,7 @@ std::string help_text() {
 Usage:
   bench collectives [flags]   all-reduce, reduce-scatter and all-gather over sizes and replicas
   bench vdot [flags]          the dot product of two arrays of 10,000,000 x 3 over 8 replicas
-  bench training [flags]      a training step of two models, and launch to first step
+  bench training [flags]      a training step of four models, and launch to first step
   bench checkpoint [flags]    saving and loading a training's state, on the disk and in memory
   bench --help | --version
 
@@ -30,10 +30,13 @@ Flags of bench collectives (bench vdot has --systems, --repetitions, --python an
 
 Flags of bench training, beside --systems, --repetitions, --python, --json and --plot:
   --measure LIST      steps, launches (default: both)
-  --models LIST       mlp, cnn: those of configs/fashion_mnist_*.yaml (default: both)
+  --models LIST       mlp, cnn: those of configs/fashion_mnist_*.yaml; resnet: of depth 8; gpt: 4
+                      layers of 4 heads, width 128, on 128 bytes of text (default: all)
   --replicas LIST     default: 1,2,4
   --stages LIST       of ZeRO (default: all)
-  --batch N           samples a replica (default: 64)
+  --data LIST         memory, augmented: images as they are, or cropped by 2 and mirrored at random,
+                      by Lockstep alone (default: memory)
+  --batch N           samples a replica (default: 64 images, 8 texts)
   --launch LIST       processes, threads, as above
   --hosts N, --rate-mbit N, --delay-ms N: as above
 
@@ -57,12 +60,15 @@ and of bench vdot, on float32 arrays that lie in memory (JAX: on its devices) cu
   libtorch   LibTorch's at::dot on all cores
   jax        jnp.vdot under pmap over 8 CPU host devices, then psum
 pmap's result must be that of float64 to 1e-5; how far each is from that is said below the table.
-and of bench training, all with Adam, one math thread a replica, on batches of images in memory:
-  lockstep   Lockstep at each stage of ZeRO ("stage 0"); and `train`, for launches
+and of bench training, all with Adam, one math thread a replica, on batches from memory:
+  lockstep   Lockstep at each stage of ZeRO ("stage 0"), on augmented images by a PictureSet and a
+             Loader as in `train` ("stage 0 augmented"); and `train`, for launches
   plain      PyTorch's plain loop, each replica for itself
   ddp        PyTorch's DistributedDataParallel over Gloo on loopback, gradient_as_bucket_view and
              static_graph on; from 2 replicas on
-  zero       the same with ZeroRedundancyOptimizer, parameters_as_bucket_view on
+  zero       the same with ZeroRedundancyOptimizer, parameters_as_bucket_view on: stage 1
+  fsdp       PyTorch's FSDP2, fully_shard() over a mesh of CPUs, of each block of a model and of the
+             rest: stage 3. PyTorch 1.13 has none
   torchrun   torchrun with DistributedDataParallel; for launches
 and of bench checkpoint, all with the same tensors: float32 parameters and Adam's two moments
   lockstep   CheckpointSaver and load_checkpoint(), of ZeRO's stage 2
@@ -70,8 +76,11 @@ and of bench checkpoint, all with the same tensors: float32 parameters and Adam'
              with its shard of every tensor
   dcp_async  the same with async_save(), which keeps its copy where this version can
   torch_save torch.save() of each replica's shards to a file of its own, fsync, and torch.load()
-PyTorch's cnn is channels_last and pools before ReLU, as Lockstep's does, and of its Adams (one by
-one, foreach, fused) the one is taken that is the fastest on this machine; a line says which.
+PyTorch's cnn and resnet are channels_last (with fsdp, which refuses that of parameters, from the
+first convolution's result on), its cnn pools before ReLU, as Lockstep's does, and of its Adams (one
+by one, foreach, fused) the one is taken that is the fastest on this machine; a line says which.
+Lockstep's resnet normalizes over all replicas. PyTorch's SyncBatchNorm needs a GPU: its resnet
+normalizes each replica's batch, which needs no message.
 
 A system that this machine lacks is left out, with a line that says why; one that --systems names
 must be there.
@@ -101,8 +110,10 @@ bench training: a sample is a batch of steps of about 60 ms, divided by the step
 each number of replicas has processes of its own.
 - Parts of a step are medians of the replicas' own clocks. Forward, backward and update are measured
   alone: in as many processes, at the same time, that do nothing else (PyTorch: in its plain loop).
-  Communication is what a step takes longer than these and the data. Noise can make it less than
-  nothing.
+  Communication is what a step takes longer than these and the data, and so exposed. Noise can make
+  it less than nothing.
+- "times as fast as" is the median, over the turns, of the peer's time over the system's. "exposed,
+  of that of" is the system's communication in percent of the peer's, where that is not nothing.
 - The floor is forward and backward alone, and Adam's 28 bytes a parameter at the memory's speed as
   above. One of the replicas updates each parameter, once.
 - Efficiency is the time of one replica (PyTorch: of the plain loop) that takes its turns among the

@@ -24,14 +24,15 @@ constexpr std::int64_t kLaunches = 5;
 
 // Without others there is nothing to average, and a peer's step is its plain loop. With others,
 // and a core for each on one host, efficiency compares them with one replica of the same turns.
-std::vector<System> systems_for(const std::vector<System>& all, std::int64_t replicas,
-                                std::int64_t cores, const Hosts& hosts) {
+std::vector<System> systems_for(const std::vector<System>& all, const std::string& model,
+                                std::int64_t replicas, std::int64_t cores, const Hosts& hosts) {
   std::vector<System> systems;
   std::vector<System> singles;
   bool own = false;
   for (const System& system : all) {
     const SystemFacts& facts = system.facts;
-    const bool averages = facts.name == "ddp" || facts.name == "zero";
+    const bool averages = facts.name == "ddp" || facts.name == "zero" || facts.name == "fsdp";
+    if (!takes_images(model) && facts.label.find(kAugmentedSuffix) != std::string::npos) continue;
     if (replicas > 1 || !averages) systems.push_back(system);
     if (averages || facts.label == kAlone || (facts.own && own)) continue;
     own = own || facts.own;
@@ -50,17 +51,18 @@ TrainingResult measure_steps(const Workplace& workplace, const std::vector<Syste
                              const std::string& model, std::int64_t replicas,
                              const Options& options, std::int64_t threads, const Hosts& hosts) {
   const std::vector<std::int64_t> parameters = parameters_of(model);
+  const std::int64_t batch = options.batch > 0 ? options.batch : default_batch(model);
   TrainingResult result{
       .model = model,
       .parameters = std::accumulate(parameters.begin(), parameters.end(), std::int64_t{0}),
       .replicas = replicas,
-      .batch = options.batch,
+      .batch = batch,
       .limit = measure_memory_bandwidth(threads),
       .network = hosts.facts()};
   for (const std::int64_t count : parameters)
     result.gradient_bytes.push_back(count * static_cast<std::int64_t>(sizeof(float)));
   Crew crew(workplace, systems, replicas);  // of its own, so that peaks of memory are this case's
-  result.measurements = measure(crew, model, options.batch,
+  result.measurements = measure(crew, model, batch,
                                 {.batch_seconds = 0.06,
                                  .repetitions = options.repetitions,
                                  .case_time = std::chrono::seconds(20),
@@ -80,9 +82,9 @@ void run_training(const Options& options) {
   const Workplace workplace;
   const Hosts hosts(options);
   const Contestants contestants = find_contestants(
-      workplace, options, training_systems(options.stages, options.launch),
-      options.hosts == 1 ? std::vector<std::string>{"plain", "ddp", "zero", "torchrun"}
-                         : std::vector<std::string>{"plain", "ddp", "zero"});
+      workplace, options, training_systems(options.stages, options.launch, options.data),
+      options.hosts == 1 ? std::vector<std::string>{"plain", "ddp", "zero", "fsdp", "torchrun"}
+                         : std::vector<std::string>{"plain", "ddp", "zero", "fsdp"});
   std::vector<System> trained;
   std::vector<System> launched;
   for (const System& system : contestants.systems) {
@@ -100,7 +102,7 @@ void run_training(const Options& options) {
   const std::int64_t cores = report.heading.machine.cores;
   for (const std::string& model : options.models) {
     for (const std::int64_t replicas : options.replicas) {
-      const std::vector<System> systems = systems_for(trained, replicas, cores, hosts);
+      const std::vector<System> systems = systems_for(trained, model, replicas, cores, hosts);
       if (systems.empty()) continue;
       progress.show(str(model, ": ", counted(std::ssize(systems), "system"), " of ",
                         counted(replicas, "replica")));

@@ -148,7 +148,9 @@ Programs programs_of(const std::string& name, const std::string& python) {
 void add_script(const Workplace& workplace, const std::string& name, const std::string& python,
                 Contestants& found) {
   const std::string library = name == "jax" ? "JAX" : "PyTorch";
-  const Probed version = probe(workplace, {python, peer_program(script_of(name))});
+  Words command{python, peer_program(script_of(name))};
+  if (name == "fsdp") command.push_back(name);  // not every version can
+  const Probed version = probe(workplace, command);
   if (!version.works) {
     found.left_out.push_back({name, str(python, " cannot run it: ", version.last_line)});
     return;

@@ -93,6 +93,17 @@ Json step_json(const TrainingResult& result, const Measurement& measurement) {
   if (floor && !is_reference(measurement))
     json["share_of_floor"] = floor->seconds() / measurement.seconds.median;
   if (const auto scaling = efficiency(result, measurement)) json["efficiency"] = *scaling;
+  if (const Measurement* const plain = unaugmented(result, measurement))
+    json["times_of_unaugmented"] = times_of(measurement, *plain);
+  if (const auto compute = compute_ratio(result, measurement))
+    json["compute_of_lockstep"] = 1 / *compute;
+  if (!measurement.system.own || is_reference(measurement)) return json;
+  for (const Measurement& peer : result.measurements) {
+    if (peer.system.own || is_reference(peer)) continue;
+    Json& ratios = json["of_peers"][peer.system.label];
+    ratios["step"] = times_of(measurement, peer);
+    if (const auto exposed = exposed_ratio(result, measurement, peer)) ratios["exposed"] = *exposed;
+  }
   return json;
 }
 

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <string_view>
+#include <utility>
 
 #include "framework/base/errors.h"
 
 namespace lockstep::bench {
 namespace {
 
+constexpr const char* kPlain = "plain";  // the name of PyTorch's loop without others
 constexpr double kBytesAParameter = 28;  // gradient, value and two moments read, all but it written
 
 const Measurement* find(const TrainingResult& result, const std::string& label) {
@@ -20,7 +23,7 @@ const Measurement* find(const TrainingResult& result, const std::string& label) 
 
 // "plain 1.13" of "ddp 1.13".
 std::string plain_label(const SystemFacts& peer) {
-  return "plain" + peer.label.substr(peer.name.size());
+  return kPlain + peer.label.substr(peer.name.size());
 }
 
 // The label of the first of Lockstep's ways to train.
@@ -29,6 +32,22 @@ std::string first_own_label(const TrainingResult& result) {
     if (measurement.system.own && !is_reference(measurement)) return measurement.system.label;
   }
   return "";
+}
+
+// A system's forward, backward and update without others.
+const Measurement* alone_of(const TrainingResult& result, const SystemFacts& system) {
+  return find(result, system.own ? kAlone : plain_label(system));
+}
+
+// Whether a peer's replica updates only its share of the parameters.
+bool shares_update(const SystemFacts& peer) {
+  return peer.name == "zero" || peer.name == "fsdp";
+}
+
+// Of a system's forward and backward.
+double compute_of(const Measurement& measurement) {
+  return measurement.parts[static_cast<std::size_t>(StepPart::forward)] +
+         measurement.parts[static_cast<std::size_t>(StepPart::backward)];
 }
 
 // Of a host's cable.
@@ -77,8 +96,7 @@ bool is_reference(const Measurement& measurement) {
 std::optional<Floor> floor_of(const TrainingResult& result) {
   const Measurement* const alone = find(result, kAlone);
   if (alone == nullptr) return std::nullopt;
-  const auto part = [&](StepPart which) { return alone->parts[static_cast<std::size_t>(which)]; };
-  return Floor{.compute = part(StepPart::forward) + part(StepPart::backward),
+  return Floor{.compute = compute_of(*alone),
                .update = kBytesAParameter * static_cast<double>(result.parameters) /
                          result.limit.bytes_per_second};
 }
@@ -87,17 +105,52 @@ StepParts exposed_parts(const TrainingResult& result, const Measurement& measure
   StepParts parts = measurement.parts;
   const SystemFacts& system = measurement.system;
   if (is_reference(measurement)) return parts;
-  const Measurement* const alone = find(result, system.own ? kAlone : plain_label(system));
+  const Measurement* const alone = alone_of(result, system);
   if (alone == nullptr) return parts;
   for (const StepPart which : {StepPart::forward, StepPart::backward, StepPart::update}) {
     const auto i = static_cast<std::size_t>(which);
     double own = alone->parts[i];
-    if (system.name == "zero" && which == StepPart::update)
+    if (shares_update(system) && which == StepPart::update)
       own /= static_cast<double>(result.replicas);
     parts[static_cast<std::size_t>(StepPart::communication)] += parts[i] - own;
     parts[i] = own;
   }
   return parts;
+}
+
+double times_of(const Measurement& measurement, const Measurement& other) {
+  std::vector<double> times;
+  for (std::size_t i = 0; i < std::min(measurement.samples.size(), other.samples.size()); ++i)
+    times.push_back(measurement.samples[i] / other.samples[i]);
+  return quartiles(std::move(times)).median;
+}
+
+std::optional<double> exposed_ratio(const TrainingResult& result, const Measurement& measurement,
+                                    const Measurement& peer) {
+  if (alone_of(result, measurement.system) == nullptr || alone_of(result, peer.system) == nullptr ||
+      peer.system.name == kPlain) {
+    return std::nullopt;
+  }
+  const auto exposed = [&](const Measurement& of) {
+    return exposed_parts(result, of)[static_cast<std::size_t>(StepPart::communication)];
+  };
+  const double theirs = exposed(peer);
+  if (theirs <= 0) return std::nullopt;
+  return std::max(exposed(measurement), 0.0) / theirs;
+}
+
+std::optional<double> compute_ratio(const TrainingResult& result, const Measurement& plain) {
+  const Measurement* const alone = find(result, kAlone);
+  if (alone == nullptr || plain.system.name != kPlain) return std::nullopt;
+  return compute_of(*alone) / compute_of(plain);
+}
+
+const Measurement* unaugmented(const TrainingResult& result, const Measurement& measurement) {
+  const std::string& label = measurement.system.label;
+  const std::size_t end = label.find(kAugmentedSuffix);
+  if (end == std::string::npos) return nullptr;
+  return find(result,
+              label.substr(0, end) + label.substr(end + std::string_view(kAugmentedSuffix).size()));
 }
 
 std::optional<double> network_bound(const TrainingResult& result) {

@@ -236,6 +236,11 @@ inline constexpr const char* kAlone = "alone";
 inline constexpr const char* kSingle = "single";
 inline constexpr const char* kSingleSuffix = ", 1 replica";
 
+/// The end of the label of Lockstep's training on images that are cropped and mirrored at random.
+/// What comes before it is the label of the same on images as they are.
+inline constexpr const char* kAugmented = "augmented";
+inline constexpr const char* kAugmentedSuffix = " augmented";
+
 /// Whether it is measured only for comparison: kAlone, or a system with one replica.
 [[nodiscard]] bool is_reference(const Measurement& measurement);
 
@@ -251,9 +256,31 @@ struct Floor {
 
 /// The parts of a system's step with exposed communication: forward, backward and update are what
 /// they take alone; the rest of the step is communication. Lockstep's systems take these from
-/// "alone", peers from the plain loop of their version (zero: the replica's share of its update).
+/// "alone", peers from the plain loop of their version (zero, fsdp: the replica's share of its
+/// update).
 /// Without such a measurement, the parts are as the replicas measured them.
 [[nodiscard]] StepParts exposed_parts(const TrainingResult& result, const Measurement& measurement);
+
+/// How a system's time compares with another's: the median over the repetitions, in each of which
+/// both had a turn. Below 1: it is faster.
+[[nodiscard]] double times_of(const Measurement& measurement, const Measurement& other);
+
+/// The exposed communication of one system over that of a peer: 0 if it has none. Nothing if the
+/// peer has none, or trains each replica for itself, or if one of the two lacks the measurement
+/// that exposed_parts() needs.
+[[nodiscard]] std::optional<double> exposed_ratio(const TrainingResult& result,
+                                                  const Measurement& measurement,
+                                                  const Measurement& peer);
+
+/// Lockstep's forward and backward alone over those of a peer's plain loop. Nothing for other
+/// systems, and without "alone".
+[[nodiscard]] std::optional<double> compute_ratio(const TrainingResult& result,
+                                                  const Measurement& plain);
+
+/// Of a system on augmented images: the same system's measurement on images as they are. nullptr
+/// for others, and where there is none.
+[[nodiscard]] const Measurement* unaugmented(const TrainingResult& result,
+                                             const Measurement& measurement);
 
 /// The least time of a step on several hosts: a host cannot send a gradient before it is ready, and
 /// sends 2 (H-1)/H of all of them at the rate of its cable; and no less than the floor. None

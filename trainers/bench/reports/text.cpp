@@ -50,7 +50,7 @@ std::string spread_text(const Quartiles& seconds) {
 
 // How many times as fast as `other`.
 std::string ratio_text(const Measurement& measurement, const Measurement& other) {
-  return digits_text(other.seconds.median / measurement.seconds.median);
+  return digits_text(times_of(other, measurement));
 }
 
 std::string notes_text(const std::vector<Measurement>& measurements) {
@@ -106,10 +106,12 @@ std::string ratio_table(const CollectivesReport& report, const OperationResult& 
   return rows[0].size() > 1 ? table_text(rows) : "";
 }
 
-// A row a peer, a column one of ours; "" without the one or the other.
-std::string ratio_table(const std::vector<Measurement>& measurements) {
+// A row a peer, a column one of ours, `cell` of both; "" without the one or the other.
+template <typename Cell>
+std::string peer_table(const std::string& title, const std::vector<Measurement>& measurements,
+                       const Cell& cell) {
   std::vector<const Measurement*> own;
-  Rows rows{{"times as fast as"}};
+  Rows rows{{title}};
   for (const Measurement& measurement : measurements) {
     if (!measurement.system.own || is_reference(measurement)) continue;
     own.push_back(&measurement);
@@ -118,9 +120,45 @@ std::string ratio_table(const std::vector<Measurement>& measurements) {
   for (const Measurement& peer : measurements) {
     if (peer.system.own || is_reference(peer)) continue;
     Row& row = rows.emplace_back(1, peer.system.label);
-    for (const Measurement* const measurement : own) row.push_back(ratio_text(*measurement, peer));
+    for (const Measurement* const measurement : own) row.push_back(cell(*measurement, peer));
   }
   return own.empty() || rows.size() == 1 ? "" : table_text(rows);
+}
+
+std::string ratio_table(const std::vector<Measurement>& measurements) {
+  return peer_table("times as fast as", measurements, ratio_text);
+}
+
+// What systems wait for others, in percent of what peers do; "" for one replica.
+std::string exposed_table(const TrainingResult& result) {
+  if (result.replicas == 1) return "";
+  return peer_table("exposed, of that of", result.measurements,
+                    [&](const Measurement& measurement, const Measurement& peer) -> std::string {
+                      const auto ratio = exposed_ratio(result, measurement, peer);
+                      return ratio ? percent(*ratio) : "";
+                    });
+}
+
+std::string compute_text(const TrainingResult& result) {
+  std::string text;
+  for (const Measurement& measurement : result.measurements) {
+    if (const auto ratio = compute_ratio(result, measurement)) {
+      text += str("forward and backward alone: ", digits_text(1 / *ratio), " times as fast as ",
+                  measurement.system.label, "\n");
+    }
+  }
+  return text.empty() ? "" : text + "\n";
+}
+
+std::string augmentation_text(const TrainingResult& result) {
+  std::string text;
+  for (const Measurement& measurement : result.measurements) {
+    if (const Measurement* const plain = unaugmented(result, measurement)) {
+      text += str(measurement.system.label, ": ", digits_text(times_of(measurement, *plain)),
+                  " times as long as ", plain->system.label, "\n");
+    }
+  }
+  return text.empty() ? "" : text + "\n";
 }
 
 // Of several hosts: what is hidden and exposed of the communication, and how near steps are to the
@@ -142,7 +180,7 @@ std::string step_table(const TrainingResult& result) {
   rows[0].insert(rows[0].end(), more.begin(), more.end());
   const std::optional<Floor> floor = floor_of(result);
   for (const Measurement& measurement : result.measurements) {
-    if (is_reference(measurement)) continue;
+    if (measurement.system.name == kSingle) continue;
     const double seconds = measurement.seconds.median;
     Row& row = rows.emplace_back(
         Row{measurement.system.label, spread_text(measurement.seconds), digits_text(1 / seconds)});
@@ -154,7 +192,7 @@ std::string step_table(const TrainingResult& result) {
       continue;
     }
     const std::optional<double> scaling = efficiency(result, measurement);
-    row.push_back(floor ? percent(floor->seconds() / seconds) : "");
+    row.push_back(floor && !is_reference(measurement) ? percent(floor->seconds() / seconds) : "");
     row.push_back(scaling ? percent(*scaling) : "");
     row.push_back(str(measurement.memory.peak_bytes >> 20));
     row.push_back(str(measurement.memory.host_bytes >> 20));
@@ -273,7 +311,8 @@ std::string result_text(const TrainingResult& result) {
   }
   if (const std::optional<double> bound = network_bound(result))
     text += str("; bound ", time_text(*bound));
-  text += "\n\n" + step_table(result) + ratio_table(result.measurements);
+  text += "\n\n" + step_table(result) + ratio_table(result.measurements) + exposed_table(result) +
+          compute_text(result) + augmentation_text(result);
   const std::string notes = notes_text(result.measurements);
   return notes.empty() ? text : text + notes + "\n";
 }

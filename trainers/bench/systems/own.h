@@ -37,13 +37,19 @@ inline constexpr std::int64_t kVdotColumns = 3;
 [[nodiscard]] std::vector<System> vdot_systems();
 [[nodiscard]] std::unique_ptr<ReplicaTask> make_vdot(const std::string& way);
 
-/// Lockstep's training: kAlone, each of these stages of ZeRO in each of these modes, and the
-/// `train` binary beside this one, which trains one step of the pmean example and prints "step 1"
-/// at its end. The operation is a model's name, its amount the samples of a replica's batch.
+/// Lockstep's training: kAlone, each of these stages of ZeRO on each of these data in each of these
+/// modes, and the `train` binary beside this one, which trains one step of the pmean example and
+/// prints "step 1" at its end. The operation is a model's name, its amount the samples of a
+/// replica's batch. Data are "memory" and kAugmented, for models of images.
 [[nodiscard]] std::vector<System> training_systems(const std::vector<std::int64_t>& stages,
-                                                   const std::vector<LaunchMode>& modes);
+                                                   const std::vector<LaunchMode>& modes,
+                                                   const std::vector<std::string>& data);
 [[nodiscard]] std::unique_ptr<ReplicaTask> make_training(const std::string& way);
 inline constexpr const char* kTrain = "train";  ///< the label of that binary
+/// How many samples a replica's batch has, if nobody says otherwise.
+[[nodiscard]] std::int64_t default_batch(const std::string& model);
+/// Whether it is trained on images, which can be augmented.
+[[nodiscard]] bool takes_images(const std::string& model);
 /// The number of values in each parameter of the model called `model`.
 [[nodiscard]] std::vector<std::int64_t> parameters_of(const std::string& model);
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <utility>
 
 #include <ATen/ops/arange.h>
@@ -16,12 +17,18 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/data/dataset.h"
+#include "framework/data/images.h"
+#include "framework/data/loader.h"
 #include "framework/objectives/cross_entropy.h"
 #include "framework/optim/optimizer.h"
 #include "framework/replicas/machine.h"
+#include "framework/replicas/vmap.h"
+#include "framework/training/batch_norm.h"
 #include "framework/training/zero.h"
+#include "models/gpt.h"
 #include "models/layers.h"
 #include "models/model.h"
+#include "models/resnet.h"
 #include "trainers/bench/systems/own.h"
 
 namespace lockstep::bench {
@@ -31,13 +38,24 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kSide = 28;
 constexpr std::int64_t kClasses = 10;
-constexpr std::int64_t kImages = 4096;
+constexpr std::int64_t kContext = 128;
+constexpr std::int64_t kVocabulary = 256;  // bytes
+constexpr std::int64_t kSamples = 4096;
 constexpr int kWarmUp = 3;  // steps: the first ones also make buffers and kernels
 const OptimizerOptions kAdam{.name = "adam", .lr = 0.001};
+constexpr const char* kOwnAxis = "alone";  // of one replica, within which nobody waits for others
 
-// With its defaults for such images.
+SampleType sample_of(const std::string& model) {
+  return takes_images(model) ? class_sample({1, kSide, kSide}, kClasses)
+                             : token_sample(kContext, kVocabulary);
+}
+
+// Of a size whose step takes no longer than the others'; mlp and cnn with their defaults.
 std::shared_ptr<Model> model_of(const std::string& name) {
-  return make_model(keys::Picked(name), class_sample({1, kSide, kSide}, kClasses), 0);
+  keys::Picked picked(name);
+  if (name == "resnet") picked = keys::Picked(name, ResnetOptions{.depth = 8});
+  if (name == "gpt") picked = keys::Picked(name, GptOptions{.layers = 4, .heads = 4, .width = 128});
+  return make_model(picked, sample_of(name), 0);
 }
 
 std::int64_t count_of(const Model& model) {
@@ -46,41 +64,111 @@ std::int64_t count_of(const Model& model) {
   return count;
 }
 
-// Images in memory, as bytes, of which a batch takes those at its indices: what peers do too.
-class Images {
+// Numbers of samples in an order that is new for each epoch.
+class Order {
  public:
-  explicit Images(std::uint64_t seed)
-      : pixels_((uniform({kImages, 1, kSide, kSide}, 1, Key(seed).fold("pixels")).abs().mul(255))
-                    .to(at::kByte)),
-        labels_(at::arange(kImages, at::kLong).remainder(kClasses)) {}
-
-  Batch next(std::int64_t count) {
-    if (order_.numel() < next_ + count) {
-      const std::vector<std::int64_t> order = permutation(Key(epoch_++), kImages);
-      order_ = at::empty({kImages}, at::kLong);
-      std::copy(order.begin(), order.end(), order_.data_ptr<std::int64_t>());
+  // The next `count`; an epoch's rest that is less than this is left out.
+  std::span<const std::int64_t> next(std::int64_t count) {
+    if (std::ssize(order_) < next_ + count) {
+      order_ = permutation(Key(epoch_++), kSamples);
       next_ = 0;
     }
-    const Tensor indices = order_.narrow(0, next_, count);
     next_ += count;
-    return {pixels_.index_select(0, indices).to(at::kFloat).div_(255),
-            labels_.index_select(0, indices)};
+    return {order_.data() + next_ - count, static_cast<std::size_t>(count)};
+  }
+  // Of what next() gave last, from 0.
+  [[nodiscard]] std::int64_t epoch() const { return static_cast<std::int64_t>(epoch_) - 1; }
+
+ private:
+  std::vector<std::int64_t> order_;
+  std::int64_t next_ = 0;
+  std::uint64_t epoch_ = 0;
+};
+
+// Where a training gets its batches from.
+class Samples {
+ public:
+  virtual ~Samples() = default;
+  virtual Batch next(std::int64_t count) = 0;
+};
+
+// Images or texts in memory, as bytes, of which a batch takes those at its indices: what peers do
+// too.
+class InMemory : public Samples {
+ public:
+  InMemory(const std::string& model, std::uint64_t seed) {
+    std::vector<std::int64_t> sizes{kSamples, kContext + 1};
+    if (takes_images(model)) {
+      sizes = {kSamples, 1, kSide, kSide};
+      labels_ = at::arange(kSamples, at::kLong).remainder(kClasses);
+    }
+    bytes_ = uniform(sizes, 1, Key(seed).fold("bytes")).abs().mul(255).to(at::kByte);
+  }
+
+  Batch next(std::int64_t count) override {
+    const std::span<const std::int64_t> numbers = order_.next(count);
+    const Tensor indices = at::empty({count}, at::kLong);
+    std::ranges::copy(numbers, indices.data_ptr<std::int64_t>());
+    const Tensor bytes = bytes_.index_select(0, indices);
+    if (labels_.defined())
+      return {bytes.to(at::kFloat).div_(255), labels_.index_select(0, indices)};
+    const Tensor tokens = bytes.to(at::kLong);
+    return {tokens.narrow(1, 0, kContext).contiguous(), tokens.narrow(1, 1, kContext).contiguous()};
   }
 
  private:
-  Tensor pixels_;  // uint8 (images, 1, side, side)
-  Tensor labels_;  // int64 (images)
-  Tensor order_ = at::empty({0}, at::kLong);
-  std::int64_t next_ = 0;
-  std::uint64_t epoch_ = 0;
+  Tensor bytes_;   // (samples, 1, side, side) or (samples, context + 1)
+  Tensor labels_;  // (samples); of texts each token but the first is a label
+  Order order_;
+};
+
+// Images that are cropped and mirrored at random, by the replica itself, as in `train`.
+class Augmented : public Samples {
+ public:
+  explicit Augmented(std::uint64_t seed)
+      : pictures_(random_pictures(seed), {.crop = 2, .flip = true}, seed),
+        loader_(pictures_, {.threads = 0}) {}
+
+  Batch next(std::int64_t count) override {
+    const std::span<const std::int64_t> numbers = order_.next(count);
+    loader_.request({numbers.begin(), numbers.end()}, order_.epoch());
+    return loader_.next();
+  }
+
+ private:
+  static Pictures random_pictures(std::uint64_t seed) {
+    Pictures pictures{.height = kSide,
+                      .width = kSide,
+                      .classes = kClasses,
+                      .pixels = std::vector<std::uint8_t>(kSamples * kSide * kSide),
+                      .mean = {0},
+                      .deviation = {1}};
+    const Key key = Key(seed).fold("bytes");
+    for (std::size_t i = 0; i < pictures.pixels.size(); ++i)
+      pictures.pixels[i] = static_cast<std::uint8_t>(key.draw(i) & 255);
+    for (std::int64_t i = 0; i < kSamples; ++i) pictures.labels.push_back(i % kClasses);
+    return pictures;
+  }
+
+  PictureSet pictures_;
+  Loader loader_;
+  Order order_;
 };
 
 // A replica's step, whose parts it times.
 class Training : public ReplicaTask {
  public:
+  explicit Training(bool is_augmented) : is_augmented_(is_augmented) {}
+
   std::string prepare(const std::string& model, std::int64_t batch) override {
-    if (batch > kImages) throw ValueError(str("a batch has at most ", kImages, " samples"));
+    if (batch > kSamples) throw ValueError(str("a batch has at most ", kSamples, " samples"));
     batch_ = batch;
+    const auto seed = static_cast<std::uint64_t>(axis_index(kAxis));
+    if (is_augmented_) {
+      samples_ = std::make_unique<Augmented>(seed);
+    } else {
+      samples_ = std::make_unique<InMemory>(model, seed);
+    }
     const std::shared_ptr<Model> fresh = model_of(model);
     train(*fresh);
     model_ = fresh;
@@ -95,7 +183,7 @@ class Training : public ReplicaTask {
 
   void call() override {
     began_ = last_ = Clock::now();
-    const Batch batch = images_.next(batch_);
+    const Batch batch = samples_->next(batch_);
     lap(StepPart::data);
     begin_step();
     const Tensor value = objective_->mean(model_->forward(batch.inputs), batch.targets);
@@ -134,10 +222,11 @@ class Training : public ReplicaTask {
     last_ = now;
   }
 
+  bool is_augmented_;
   std::int64_t batch_ = 0;
+  std::unique_ptr<Samples> samples_;
   std::shared_ptr<Model> model_;
   std::shared_ptr<const Loss> objective_ = make_cross_entropy({.ignore_index = std::nullopt});
-  Images images_{static_cast<std::uint64_t>(axis_index(kAxis))};
   Clock::time_point began_;
   Clock::time_point last_;
   StepParts parts_{};
@@ -147,9 +236,15 @@ class Training : public ReplicaTask {
 
 // The parts that a replica cannot do without: forward, backward into fresh gradients, and the
 // update of its share of as many values as the model has. Further parts are the times, from the
-// begin of the step, at which the gradient of each parameter is ready.
+// begin of the step, at which the gradient of each parameter is ready. BatchNorms are over an axis
+// of this replica's own.
 class Alone : public Training {
  public:
+  Alone() : Training(/*is_augmented=*/false) {}
+
+  void call() override {
+    vmap([this] { Training::call(); }, {.axis_name = kOwnAxis, .axis_size = 1})();
+  }
   std::vector<double> parts() override {
     std::vector<double> parts = Training::parts();
     for (double& ready : ready_) parts.push_back(std::exchange(ready, 0));
@@ -158,6 +253,9 @@ class Alone : public Training {
 
  private:
   void train(Model& model) override {
+    for (const auto& module : model.modules()) {
+      if (auto* const norm = module->as<BatchNormImpl>()) norm->options.axis_name = kOwnAxis;
+    }
     parameters_ = model.parameters();
     const Shard share = shard(count_of(model), axis_size(kAxis), axis_index(kAxis));
     slice_ = {
@@ -186,7 +284,7 @@ class Alone : public Training {
 // Synchronized training with Adam at a stage of ZeRO.
 class Synchronized : public Training {
  public:
-  explicit Synchronized(int stage) : stage_(stage) {}
+  Synchronized(int stage, bool is_augmented) : Training(is_augmented), stage_(stage) {}
 
  private:
   void train(Model& model) override {
@@ -231,7 +329,8 @@ System train_system() {
 }  // namespace
 
 std::vector<System> training_systems(const std::vector<std::int64_t>& stages,
-                                     const std::vector<LaunchMode>& modes) {
+                                     const std::vector<LaunchMode>& modes,
+                                     const std::vector<std::string>& data) {
   const std::string version = str(replicas::libtorch_version(), ", ", replicas::blas().name);
   std::vector<System> systems;
   const auto add = [&](const std::string& way, LaunchMode mode) {
@@ -239,7 +338,10 @@ std::vector<System> training_systems(const std::vector<std::int64_t>& stages,
   };
   add(kAlone, LaunchMode::processes);
   for (const LaunchMode mode : modes) {
-    for (const std::int64_t stage : stages) add(str(kStage, stage), mode);
+    for (const std::string& source : data) {
+      for (const std::int64_t stage : stages)
+        add(str(kStage, stage, source == kAugmented ? kAugmentedSuffix : ""), mode);
+    }
   }
   systems.push_back(train_system());
   return systems;
@@ -247,7 +349,16 @@ std::vector<System> training_systems(const std::vector<std::int64_t>& stages,
 
 std::unique_ptr<ReplicaTask> make_training(const std::string& way) {
   if (way == kAlone) return std::make_unique<Alone>();
-  return std::make_unique<Synchronized>(std::stoi(way.substr(std::string(kStage).size())));
+  return std::make_unique<Synchronized>(std::stoi(way.substr(std::string(kStage).size())),
+                                        way.ends_with(kAugmentedSuffix));
+}
+
+bool takes_images(const std::string& model) {
+  return model != "gpt";
+}
+
+std::int64_t default_batch(const std::string& model) {
+  return takes_images(model) ? 64 : 8;
 }
 
 std::vector<std::int64_t> parameters_of(const std::string& model) {
