@@ -7,7 +7,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/relu.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -62,11 +61,11 @@ class Residual : public Block {
 
   // (samples, in, rows, columns) to (samples, out, rows / stride, columns / stride), rounded up
   at::Tensor forward(const at::Tensor& images) override {
-    const at::Tensor inner = at::relu(bn1_->forward(conv1_->forward(images)));
+    const at::Tensor inner = bn1_->forward(conv1_->forward(images)).relu_();
     const at::Tensor branch = drop_->forward(bn2_->forward(conv2_->forward(inner)));
     const at::Tensor shortcut =
         shortcut_ ? shortcut_norm_->forward(shortcut_->forward(images)) : images;
-    return at::relu(shortcut + branch);
+    return (shortcut + branch).relu_();
   }
 
  private:
@@ -131,7 +130,7 @@ at::Tensor Resnet::forward(const at::Tensor& images) {
   require(images.is_floating_point() && images.dim() == 4 && images.sizes().slice(1) == image_,
           "model resnet: inputs must be floating images (samples, ", join(image_), "), not ",
           c10::toString(images.scalar_type()), " (", join(images.sizes()), ")");
-  at::Tensor values = at::relu(first_norm_->forward(first_->forward(images)));
+  at::Tensor values = first_norm_->forward(first_->forward(images)).relu_();
   for (const auto& block : blocks_) {
     values = recompute_ ? recompute(*block, values) : (*block)(values);
   }

@@ -1,8 +1,12 @@
 #include "framework/training/batch_norm.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <memory>
 #include <source_location>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -10,10 +14,10 @@
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/batch_norm_update_stats.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/native_batch_norm_backward.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/rsqrt.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
@@ -48,6 +52,12 @@ at::Tensor as_type(const at::Tensor& tensor, at::ScalarType type) {
   return tensor.defined() ? tensor.to(type) : tensor;
 }
 
+// Writes all values of a tensor.
+void copy_values(const at::Tensor& from, double* into) {
+  const at::Tensor doubles = from.to(at::kDouble);
+  std::copy_n(doubles.data_ptr<double>(), doubles.numel(), into);
+}
+
 // (x - mean) / sqrt(var + eps) * weight + bias, for each channel.
 at::Tensor normalized(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       const at::Tensor& mean, const at::Tensor& var, double eps) {
@@ -72,9 +82,10 @@ Statistics statistics_of_all(const at::Tensor& x, const AxisNames& axis) {
   const std::int64_t count = training::are_samples_uncounted ? 0 : x.numel() / channels;
   if (count > 0) {
     const auto [mean, var] = at::batch_norm_update_stats(x, {}, {}, 0.0);
-    own.narrow(0, 0, channels).copy_(mean);
-    own.narrow(0, channels, channels).copy_(var);
-    own.narrow(0, 2 * channels, 1).fill_(count);
+    auto* const values = own.data_ptr<double>();
+    copy_values(mean, values);
+    copy_values(var, values + channels);
+    values[2 * channels] = static_cast<double>(count);
   }
   const std::int64_t replicas = axis_size(axis);
   const at::Tensor all = at::empty({replicas, 2 * channels + 1}, at::kDouble);
@@ -100,6 +111,61 @@ Statistics statistics_of_all(const at::Tensor& x, const AxisNames& axis) {
     }
   }
   return result;
+}
+
+// Factors of a sum a x + b y + c for each channel.
+template <typename T>
+struct ChannelSum {
+  explicit ChannelSum(std::size_t channels) : a(channels), b(channels), c(channels) {}
+  std::vector<T> a;
+  std::vector<T> b;
+  std::vector<T> c;
+};
+
+// Of values (pixels, channels).
+template <typename T>
+void add_pixels(const ChannelSum<T>& sum, const T* __restrict__ x, const T* __restrict__ y,
+                T* __restrict__ out, std::int64_t pixels) {
+  const std::size_t channels = sum.a.size();
+  const T* __restrict__ a = sum.a.data();
+  const T* __restrict__ b = sum.b.data();
+  const T* __restrict__ c = sum.c.data();
+  for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+    for (std::size_t i = 0; i < channels; ++i) out[i] = a[i] * x[i] + b[i] * y[i] + c[i];
+    x += channels;
+    y += channels;
+    out += channels;
+  }
+}
+
+// Of values (samples, channels, pixels).
+template <typename T>
+void add_planes(const ChannelSum<T>& sum, const T* __restrict__ x, const T* __restrict__ y,
+                T* __restrict__ out, std::int64_t samples, std::int64_t pixels) {
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    for (std::size_t channel = 0; channel < sum.a.size(); ++channel) {
+      const T a = sum.a[channel];
+      const T b = sum.b[channel];
+      const T c = sum.c[channel];
+      for (std::int64_t i = 0; i < pixels; ++i) out[i] = a * x[i] + b * y[i] + c;
+      x += pixels;
+      y += pixels;
+      out += pixels;
+    }
+  }
+}
+
+// Of tensors that are dense in the same format.
+template <typename T>
+at::Tensor added(const ChannelSum<T>& sum, const at::Tensor& x, const at::Tensor& y) {
+  at::Tensor out = at::empty_like(x);
+  const std::int64_t pixels = x.numel() / (x.size(0) * x.size(1));
+  if (x.is_contiguous() && pixels > 1) {
+    add_planes(sum, x.data_ptr<T>(), y.data_ptr<T>(), out.data_ptr<T>(), x.size(0), pixels);
+  } else {
+    add_pixels(sum, x.data_ptr<T>(), y.data_ptr<T>(), out.data_ptr<T>(), x.size(0) * pixels);
+  }
+  return out;
 }
 
 class BatchNormBackward final : public torch::autograd::Node {
@@ -143,44 +209,61 @@ class BatchNormBackward final : public torch::autograd::Node {
     // With y = weight (x - mean) / std + bias: the sums of dL/dy (x - mean) / std and of dL/dy.
     const std::int64_t channels = x.size(1);
     at::Tensor dy;
-    at::Tensor own_sums = at::zeros({2 * channels}, at::kDouble);
+    at::Tensor scaled = at::zeros({channels}, type);
+    at::Tensor plain = scaled;
     if (counts_ && gradients[0].defined()) {
       dy = dense(gradients[0], type, format);
-      const auto [nothing, scaled, plain] = at::native_batch_norm_backward(
+      std::tie(std::ignore, scaled, plain) = at::native_batch_norm_backward(
           dy, x, {}, mean_, var_, {}, {}, /*train=*/false, eps_, {false, true, true});
-      own_sums.narrow(0, 0, channels).copy_(scaled);
-      own_sums.narrow(0, channels, channels).copy_(plain);
     }
     variable_list results(3);
     if (weight.defined()) {
-      results[1] = own_sums.narrow(0, 0, channels).to(weight.scalar_type());
-      results[2] = own_sums.narrow(0, channels, channels).to(weight.scalar_type());
+      results[1] = scaled.to(weight.scalar_type());
+      results[2] = plain.to(weight.scalar_type());
     }
     if (!needs_input_) return results;
 
-    // dL/dx = weight / std (dL/dy - mean(dL/dy) - (x - mean) / std mean(dL/dy (x - mean) / std)),
-    // with means over all replicas.
-    const at::Tensor sums = own_sums.clone();
+    const at::Tensor sums = at::empty({2 * channels}, at::kDouble);
+    copy_values(scaled, sums.data_ptr<double>());
+    copy_values(plain, sums.data_ptr<double>() + channels);
     psum_(sums, axis_);
     if (!counts_) {
       results[0] = at::zeros_like(input);
       return results;
     }
     if (!dy.defined()) dy = at::zeros_like(x);
-    const at::Tensor means = (sums / count_).to(type);
-    at::Tensor scale = (var_ + eps_).rsqrt();
-    if (weight.defined()) scale = scale * weight.to(type);
-    const at::Tensor slope = -scale * means.narrow(0, 0, channels);
-    const at::Tensor shift = -scale * means.narrow(0, channels, channels);
-    std::vector<std::int64_t> for_each_channel(static_cast<std::size_t>(x.dim()), 1);
-    for_each_channel[1] = channels;
-    results[0] = normalized(x, slope, shift, mean_, var_, eps_)
-                     .addcmul_(dy, scale.view(for_each_channel))
+    results[0] = (type == at::kDouble ? input_gradient<double>(x, dy, weight, sums)
+                                      : input_gradient<float>(x, dy, weight, sums))
                      .to(input.scalar_type());
     return results;
   }
 
  private:
+  // dL/dx = weight / std (dL/dy - mean(dL/dy) - (x - mean) / std mean(dL/dy (x - mean) / std)),
+  // with means over all replicas: for each channel a sum of x, dL/dy and 1 with a factor each.
+  template <typename T>
+  [[nodiscard]] at::Tensor input_gradient(const at::Tensor& x, const at::Tensor& dy,
+                                          const at::Tensor& weight, const at::Tensor& sums) const {
+    const auto channels = static_cast<std::size_t>(x.size(1));
+    std::vector<double> means(channels);
+    std::vector<double> vars(channels);
+    std::vector<double> weights(channels, 1);
+    copy_values(mean_, means.data());
+    copy_values(var_, vars.data());
+    if (weight.defined()) copy_values(weight, weights.data());
+    const auto* const sum = sums.data_ptr<double>();
+    ChannelSum<T> factors(channels);
+    for (std::size_t c = 0; c < channels; ++c) {
+      const double inverse = 1 / std::sqrt(vars[c] + eps_);
+      const double scale = weights[c] * inverse;
+      const double slope = inverse * sum[c] / count_;
+      factors.a[c] = static_cast<T>(-scale * slope);
+      factors.b[c] = static_cast<T>(scale);
+      factors.c[c] = static_cast<T>(scale * (means[c] * slope - sum[channels + c] / count_));
+    }
+    return added(factors, x, dy);
+  }
+
   torch::autograd::SavedVariable input_;
   torch::autograd::SavedVariable weight_;
   at::Tensor mean_;
