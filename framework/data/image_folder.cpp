@@ -63,8 +63,8 @@ std::shared_ptr<const PictureFolder> picture_set(const fs::path& folder,
 
 // DataError unless a set has the classes of the one to train on.
 void check_classes(const PictureFolder& train, const PictureFolder& other, const fs::path& folder) {
-  const auto& wanted = train.class_names();
-  const auto& found = other.class_names();
+  const auto wanted = train.class_names();
+  const auto found = other.class_names();
   std::vector<std::string> differences;
   std::ranges::set_symmetric_difference(wanted, found, std::back_inserter(differences));
   if (differences.empty()) return;

@@ -38,7 +38,7 @@ class PictureFolder final : public Dataset {
   [[nodiscard]] bool is_slow() const override { return true; }
 
   /// In the order of the classes' numbers.
-  [[nodiscard]] const std::vector<std::string>& class_names() const { return folder_.classes(); }
+  [[nodiscard]] std::vector<std::string> class_names() const override { return folder_.classes(); }
 
  private:
   using Pixels = std::vector<std::uint8_t>;  // (channels, height, width)
