@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include <fnmatch.h>
+
 namespace lockstep {
 namespace {
 
@@ -68,6 +70,10 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
   const std::string candidate = nearest(word, candidates);
   return candidate.empty() ? "" : " (did you mean '" + candidate + "'?)";
+}
+
+bool matches_pattern(const std::string& pattern, const std::string& name) {
+  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
 }  // namespace lockstep

@@ -51,6 +51,9 @@ template <typename Range>
 /// `text`. If it is longer than `most` bytes: its beginning, and how many bytes were left out.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t most);
 
+/// Whether `name` is one of those that a pattern is for ("*.bias"): as fnmatch(3) without flags.
+[[nodiscard]] bool matches_pattern(const std::string& pattern, const std::string& name);
+
 /// The candidate nearest to `word` by edit distance (letters inserted, deleted, substituted, or
 /// swapped with a neighbour), or the first of several. "" if none is near enough: at most a third
 /// of the longer word's letters may differ, but always one.

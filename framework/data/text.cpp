@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,10 +24,19 @@ using TextUse = TextWindows::Use;
 constexpr std::int64_t kBytes = 256;
 constexpr std::int64_t kLongestContext = 1'000'000;
 
-std::shared_ptr<const TextCorpus> open_text(const std::string& path, std::int64_t context) {
+using Patterns = std::vector<std::string>;
+
+bool matches_any(const Patterns& patterns, const std::string& name) {
+  return std::ranges::any_of(
+      patterns, [&](const std::string& pattern) { return matches_pattern(pattern, name); });
+}
+
+std::shared_ptr<const TextCorpus> open_text(
+    const std::string& path, std::int64_t context,
+    const std::function<bool(const std::string& name)>& wanted) {
   data::require_there("text", path,
                       "it must be a text's file, plain or gzip, or a folder of such files");
-  auto corpus = std::make_shared<const TextCorpus>(path);
+  auto corpus = std::make_shared<const TextCorpus>(path, wanted);
   if (corpus->size() <= static_cast<std::uint64_t>(context)) {
     formats::fail_file(path, str("it has ", corpus->size(), " bytes of text, but data.context ",
                                  context, " needs ", context + 1));
@@ -38,6 +49,10 @@ keys::Keys text_keys(TextSetOptions& options) {
       file_key("path", options.path, "the text to train on: a file, or a folder of files"),
       file_key("validation_path", options.validation_path, "the same, for validation"),
       file_key("test_path", options.test_path, "the same, for the test"),
+      {"exclude", list(options.exclude, keys::of_length("a pattern for files' names", 1000)),
+       "names of files in folders that are passed over; patterns as in a shell (\"*.dat\")"},
+      {"held_out", list(options.held_out, keys::of_length("a pattern for files' names", 1000)),
+       "names of files in path that are the test set, not trained on; patterns as in a shell"},
       {"context", number(options.context, keys::from_to<std::int64_t>(1, kLongestContext)),
        "bytes of a sample, each with the next one as its target"},
       {"every_byte", keys::flag(options.every_byte),
@@ -104,7 +119,17 @@ Batch TextSet::gather(std::span<const std::int64_t> indices, std::int64_t epoch)
 DataSets load_text(const TextSetOptions& options, double validation, std::uint64_t seed) {
   const auto context = static_cast<std::uint64_t>(options.context);
   const TextUse held_out = options.every_byte ? TextUse::test_of_all : TextUse::test;
-  const auto corpus = open_text(options.path, options.context);
+  require(options.held_out.empty() || !options.test_path,
+          "data.held_out: not together with data.test_path: keep one of them");
+  const auto is_taken = [&](const std::string& name) {
+    return !matches_any(options.exclude, name);
+  };
+  const auto is_held_out = [&](const std::string& name) {
+    return matches_any(options.held_out, name);
+  };
+  const auto corpus = open_text(options.path, options.context, [&](const std::string& name) {
+    return is_taken(name) && !is_held_out(name);
+  });
   TextWindows train{.bytes = corpus->size(), .context = options.context, .use = TextUse::train};
   DataSets sets;
   if (!options.validation_path && validation > 0) {
@@ -120,13 +145,20 @@ DataSets load_text(const TextSetOptions& options, double validation, std::uint64
             .offset = train.bytes, .bytes = bytes, .context = options.context, .use = held_out});
   }
   sets.train = std::make_shared<const TextSet>(corpus, train, seed);
-  const auto other = [&](const std::string& path) {
-    const auto text = open_text(path, options.context);
+  const auto whole = [&](const std::shared_ptr<const TextCorpus>& text) {
     return std::make_shared<const TextSet>(
         text, TextWindows{.bytes = text->size(), .context = options.context, .use = held_out});
   };
+  const auto other = [&](const std::string& path) {
+    return whole(open_text(path, options.context, is_taken));
+  };
   if (options.validation_path) sets.validation = other(*options.validation_path);
   if (options.test_path) sets.test = other(*options.test_path);
+  if (!options.held_out.empty()) {
+    sets.test = whole(open_text(options.path, options.context, [&](const std::string& name) {
+      return is_taken(name) && is_held_out(name);
+    }));
+  }
   return sets;
 }
 

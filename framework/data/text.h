@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "framework/base/random.h"
 #include "framework/data/data.h"
@@ -64,6 +65,10 @@ struct TextSetOptions {
   std::string path{};  ///< a file or a folder
   std::optional<std::string> validation_path{};
   std::optional<std::string> test_path{};
+  /// Patterns, as matches_pattern() has them, for the names of files in folders: of those that are
+  /// passed over …
+  std::vector<std::string> exclude{};
+  std::vector<std::string> held_out{};  ///< … and of those in `path` that are the test set
   std::int64_t context = 256;
   bool every_byte = false;  ///< validation and test sets are TextWindows::Use::test_of_all
 };
@@ -71,7 +76,7 @@ struct TextSetOptions {
 /// The sets of texts. Without a validation_path, `validation` of the text's bytes at its end become
 /// the validation set, so that no byte of it is in a window to train on. DataError for a text that
 /// is missing, damaged, or shorter than context + 1 bytes. ValueError for a part for validation
-/// that leaves less on one side.
+/// that leaves less on one side, and for a test_path beside files that are held out.
 [[nodiscard]] DataSets load_text(const TextSetOptions& options, double validation,
                                  std::uint64_t seed);
 

@@ -14,10 +14,11 @@ namespace fs = std::filesystem;
 
 namespace lockstep::formats {
 
-TextCorpus::TextCorpus(const std::string& path) {
+TextCorpus::TextCorpus(const std::string& path,
+                       const std::function<bool(const std::string& name)>& wanted) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
-    add_folder(path);
+    add_folder(path, wanted);
   } else {
     add_file(path);
   }
@@ -38,15 +39,16 @@ void TextCorpus::copy(std::uint64_t offset, std::span<std::uint8_t> to) const {
   }
 }
 
-void TextCorpus::add_folder(const std::string& folder) {
+void TextCorpus::add_folder(const std::string& folder,
+                            const std::function<bool(const std::string& name)>& wanted) {
   for (const FolderEntry& entry : entries_of(folder)) {
     const std::string path = (fs::path(folder) / entry.name).string();
     if (entry.type != fs::file_type::directory) {
-      add_file(path);
+      if (!wanted || wanted(entry.name)) add_file(path);
     } else if (entry.is_link) {
       fail_folder(path, "it is a link to a folder, which is not followed: it may lead back here");
     } else {
-      add_folder(path);
+      add_folder(path, wanted);
     }
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,7 +28,9 @@ class TextCorpus {
     std::uint64_t size;    ///< unpacked
   };
 
-  explicit TextCorpus(const std::string& path);
+  /// Of a folder's files those whose names, without folders, are `wanted`; without it all.
+  explicit TextCorpus(const std::string& path,
+                      const std::function<bool(const std::string& name)>& wanted = {});
 
   /// In bytes, at least 1.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
@@ -38,7 +41,8 @@ class TextCorpus {
   void copy(std::uint64_t offset, std::span<std::uint8_t> to) const;
 
  private:
-  void add_folder(const std::string& folder);
+  void add_folder(const std::string& folder,
+                  const std::function<bool(const std::string& name)>& wanted);
   void add_file(const std::string& path);
 
   std::vector<Part> parts_;

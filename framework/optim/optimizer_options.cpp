@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include <fnmatch.h>
 
 #include "framework/base/text.h"
 
@@ -19,10 +18,6 @@ auto group_of(const OptimizerOptions& options, const std::string& name) {
 }
 
 }  // namespace
-
-bool matches_pattern(const std::string& pattern, const std::string& name) {
-  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-}
 
 ParameterSettings parameter_settings(const OptimizerOptions& options, const std::string& name) {
   const auto group = group_of(options, name);

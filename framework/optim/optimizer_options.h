@@ -44,9 +44,6 @@ struct ParameterSettings {
   bool operator==(const ParameterSettings&) const = default;
 };
 
-/// Whether a pattern is for the parameter called `name`: as fnmatch(3) without flags.
-[[nodiscard]] bool matches_pattern(const std::string& pattern, const std::string& name);
-
 /// The settings of the parameter called `name`: from the first group whose pattern matches it,
 /// or else from the options themselves.
 [[nodiscard]] ParameterSettings parameter_settings(const OptimizerOptions& options,

@@ -80,6 +80,8 @@ const std::vector<Sample> kSamples{
     {"data.path", {"texts"}, "''", {"data.name=text"}, true},
     {"data.validation_path", {"texts"}, "''", kText},
     {"data.test_path", {"texts"}, "''", kText},
+    {"data.exclude", {"[a, \"*.dat\"]"}, "['']", kText},
+    {"data.held_out", {"[a, \"*.dat\"]"}, "['']", kText},
     {"data.context", {"8"}, "0", kText},
     {"data.every_byte", {"true"}, "1", kText},
     {"data.samples", {"8"}, "0", kSynthetic},
