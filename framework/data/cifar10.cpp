@@ -24,7 +24,8 @@ Pictures load_cifar10(const std::string& root, Cifar10::Split split) {
           .pixels = {file.pixels().begin(), file.pixels().end()},
           .labels = {file.labels().begin(), file.labels().end()},
           .mean = {0.4914, 0.4822, 0.4465},
-          .deviation = {0.2470, 0.2435, 0.2616}};
+          .deviation = {0.2470, 0.2435, 0.2616},
+          .names = file.class_names()};
 }
 
 }  // namespace

@@ -172,7 +172,8 @@ std::shared_ptr<const Dataset> table_set(const CsvFile& file, const CsvSets& all
       classes != nullptr ? classes->labels(file)
                          : values_of_columns(file, all.targets, all.target_scales),
       classes != nullptr ? class_sample(shape, std::ssize(classes->names()))
-                         : value_sample(shape, std::ssize(all.targets)));
+                         : value_sample(shape, std::ssize(all.targets)),
+      all.classes);
 }
 
 const keys::Rule<std::string> kSeparator{

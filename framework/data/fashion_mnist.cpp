@@ -49,7 +49,9 @@ Pictures load(const std::string& root, FashionMnist::Split split) {
                     .classes = kClasses,
                     .pixels = images.read_values(),
                     .mean = {0.2860},
-                    .deviation = {0.3530}};
+                    .deviation = {0.3530},
+                    .names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal",
+                              "Shirt", "Sneaker", "Bag", "Ankle boot"}};
   const std::vector<std::uint8_t> values = labels.read_values();
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i] >= kClasses) {

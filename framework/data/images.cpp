@@ -101,6 +101,9 @@ PictureSet::PictureSet(Pictures pictures, Augmentation augmentation, std::uint64
               std::ssize(pictures_.pixels) == pixels * std::ssize(pictures_.labels),
           "pictures: ", pictures_.pixels.size(), " bytes are not ", pictures_.labels.size(),
           " pictures of ", pictures_.channels, " x ", pictures_.height, " x ", pictures_.width);
+  require(pictures_.names.empty() || std::ssize(pictures_.names) == pictures_.classes,
+          "pictures: there are ", counted(std::ssize(pictures_.names), "name"), " for ",
+          counted(pictures_.classes, "class", "classes"));
   require(std::ssize(pictures_.mean) == pictures_.channels, "pictures: there are ",
           counted(std::ssize(pictures_.mean), "mean"), " for ",
           counted(pictures_.channels, "channel"));

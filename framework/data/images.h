@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "framework/base/random.h"
@@ -30,6 +31,7 @@ struct Pictures {
   std::vector<std::int64_t> labels{};  ///< (size), each 0 … classes-1
   std::vector<double> mean{};          ///< by channel, of pixels scaled to 0 … 1 …
   std::vector<double> deviation{};     ///< … which are normalized by these
+  std::vector<std::string> names{};    ///< of the classes; or none
 };
 
 /// How the bytes of a picture become inputs: augmented, scaled to 0 … 1 and normalized, (x - mean)
@@ -63,6 +65,7 @@ class PictureSet : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override { return std::ssize(pictures_.labels); }
   [[nodiscard]] SampleType type() const override;
+  [[nodiscard]] std::vector<std::string> class_names() const override { return pictures_.names; }
 
  private:
   [[nodiscard]] Batch gather(std::span<const std::int64_t> indices,

@@ -35,8 +35,12 @@ at::Tensor rows_of(const at::Tensor& from, std::span<const std::int64_t> indices
 
 }  // namespace
 
-TensorSet::TensorSet(at::Tensor inputs, at::Tensor targets, SampleType type)
-    : inputs_(std::move(inputs)), targets_(std::move(targets)), type_(std::move(type)) {
+TensorSet::TensorSet(at::Tensor inputs, at::Tensor targets, SampleType type,
+                     std::vector<std::string> names)
+    : inputs_(std::move(inputs)),
+      targets_(std::move(targets)),
+      type_(std::move(type)),
+      names_(std::move(names)) {
   require(has_samples(inputs_, type_.input) && has_samples(targets_, type_.target) &&
               inputs_.size(0) == targets_.size(0),
           "a set of tensors needs contiguous inputs and targets on the CPU, with as many rows, one "

@@ -40,6 +40,9 @@ TEST_CASE("CIFAR-10's bytes become planes that are normalized by channel") {
   CHECK(sets.train->size() == 5);
   CHECK(sets.validation == nullptr);
   CHECK(sets.train->type() == class_sample({3, 32, 32}, 10));
+  CHECK(sets.train->class_names().empty());
+  folder.write("batches.meta.txt", "0\n1\n2\n3\n4\n5\n6\n7\n8\nlast one\n");
+  CHECK(load_cifar10_from(folder.path()).test->class_names().back() == "last one");
   const Batch train = sets.train->batch(testing::all_of(*sets.train));
   CHECK(testing::integers_of(train.targets) == std::vector<std::int64_t>{1, 2, 3, 4, 5});
   const Batch test = sets.test->batch(testing::all_of(*sets.test));

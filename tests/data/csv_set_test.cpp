@@ -97,6 +97,7 @@ TEST_CASE("texts are classes in the order of their bytes, and numbers in that of
   };
   const CsvSets texts = load_csv(options);
   CHECK(texts.classes == std::vector<std::string>{"ant", "bee", "owl"});
+  CHECK(texts.sets.train->class_names() == texts.classes);
   CHECK(texts.sets.train->type() == class_sample({1}, 3));
   CHECK(integers_of(all_rows(texts.sets.train).targets) == std::vector<std::int64_t>{2, 1, 0, 1});
   CHECK(integers_of(all_rows(texts.sets.validation).targets) == std::vector<std::int64_t>{1});

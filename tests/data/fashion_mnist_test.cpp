@@ -92,6 +92,8 @@ TEST_CASE("Debian's Fashion-MNIST has its known sizes, labels and sums") {
   CHECK(real_train().size() == 60000);
   CHECK(real_test().size() == 10000);
   CHECK(real_train().type() == lockstep::class_sample({1, 28, 28}, 10));
+  REQUIRE(real_train().class_names().size() == 10);
+  CHECK(real_train().class_names()[9] == "Ankle boot");
 
   const std::vector<std::int64_t> first{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
   CHECK(labels_of(real_train().batch(first).targets) ==

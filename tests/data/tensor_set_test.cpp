@@ -31,6 +31,7 @@ TEST_CASE("a set of tensors that do not fit its type is refused") {
   const at::Tensor inputs = at::zeros({4, 2});
   const at::Tensor targets = at::zeros({4}, at::kLong);
   CHECK_NOTHROW(TensorSet(inputs, targets, type));
+  CHECK(TensorSet(inputs, targets, type).class_names().empty());
   CHECK_THROWS_AS(TensorSet({}, targets, type), ValueError);
   CHECK_THROWS_AS(TensorSet(inputs, at::zeros({3}, at::kLong), type), ValueError);
   CHECK_THROWS_AS(TensorSet(inputs, at::zeros({4}), type), ValueError);

@@ -221,7 +221,7 @@ TEST_CASE("train predict writes what the model says of each sample, to stdout or
   };
   const auto lines = lines_of(csv({}));
   REQUIRE(lines.size() == 10'001);
-  CHECK(lines[0] == "index,prediction,score,target");
+  CHECK(lines[0] == "index,prediction,prediction_name,score,target,target_name");
   CHECK(csv({"--output", "p.jsonl", "--format=jsonl"}).empty());
   const auto rows = read_json_lines(run.folder.path() / "p.jsonl");
   REQUIRE(rows.size() == 10'000);
@@ -229,8 +229,10 @@ TEST_CASE("train predict writes what the model says of each sample, to stdout or
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto& row = rows[i];
     if (row["prediction"] == row["target"]) ++right;
-    const std::string begin = str(i, ",", row["prediction"].get<int>(), ",");
-    const std::string end = str(",", row["target"].get<int>());
+    const std::string begin = str(i, ",", row["prediction"].get<int>(), ",",
+                                  row["prediction_name"].get<std::string>(), ",");
+    const std::string end =
+        str(",", row["target"].get<int>(), ",", row["target_name"].get<std::string>());
     if (!lines[i + 1].starts_with(begin) || !lines[i + 1].ends_with(end)) FAIL(lines[i + 1]);
   }
   CHECK_THAT(run.evaluations().back(),
