@@ -1,6 +1,7 @@
 #include "framework/training/batch_norm.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/TensorIterator.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/batch_norm_update_stats.h>
@@ -113,58 +115,43 @@ Statistics statistics_of_all(const at::Tensor& x, const AxisNames& axis) {
   return result;
 }
 
-// Factors of a sum a x + b y + c for each channel.
+// out = a x + b y + c for `count` values of one channel, or of neighbouring channels.
 template <typename T>
-struct ChannelSum {
-  explicit ChannelSum(std::size_t channels) : a(channels), b(channels), c(channels) {}
-  std::vector<T> a;
-  std::vector<T> b;
-  std::vector<T> c;
-};
-
-// Of values (pixels, channels).
-template <typename T>
-void add_pixels(const ChannelSum<T>& sum, const T* __restrict__ x, const T* __restrict__ y,
-                T* __restrict__ out, std::int64_t pixels) {
-  const std::size_t channels = sum.a.size();
-  const T* __restrict__ a = sum.a.data();
-  const T* __restrict__ b = sum.b.data();
-  const T* __restrict__ c = sum.c.data();
-  for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
-    for (std::size_t i = 0; i < channels; ++i) out[i] = a[i] * x[i] + b[i] * y[i] + c[i];
-    x += channels;
-    y += channels;
-    out += channels;
-  }
-}
-
-// Of values (samples, channels, pixels).
-template <typename T>
-void add_planes(const ChannelSum<T>& sum, const T* __restrict__ x, const T* __restrict__ y,
-                T* __restrict__ out, std::int64_t samples, std::int64_t pixels) {
-  for (std::int64_t sample = 0; sample < samples; ++sample) {
-    for (std::size_t channel = 0; channel < sum.a.size(); ++channel) {
-      const T a = sum.a[channel];
-      const T b = sum.b[channel];
-      const T c = sum.c[channel];
-      for (std::int64_t i = 0; i < pixels; ++i) out[i] = a * x[i] + b * y[i] + c;
-      x += pixels;
-      y += pixels;
-      out += pixels;
-    }
-  }
-}
-
-// Of tensors that are dense in the same format.
-template <typename T>
-at::Tensor added(const ChannelSum<T>& sum, const at::Tensor& x, const at::Tensor& y) {
-  at::Tensor out = at::empty_like(x);
-  const std::int64_t pixels = x.numel() / (x.size(0) * x.size(1));
-  if (x.is_contiguous() && pixels > 1) {
-    add_planes(sum, x.data_ptr<T>(), y.data_ptr<T>(), out.data_ptr<T>(), x.size(0), pixels);
+void add_row(T* __restrict__ out, const T* __restrict__ x, const T* __restrict__ y,
+             const T* __restrict__ a, const T* __restrict__ b, const T* __restrict__ c,
+             bool of_one_channel, std::int64_t count) {
+  if (of_one_channel) {
+    const T of_x = *a;
+    const T of_y = *b;
+    const T of_one = *c;
+    for (std::int64_t i = 0; i < count; ++i) out[i] = of_x * x[i] + of_y * y[i] + of_one;
   } else {
-    add_pixels(sum, x.data_ptr<T>(), y.data_ptr<T>(), out.data_ptr<T>(), x.size(0) * pixels);
+    for (std::int64_t i = 0; i < count; ++i) out[i] = a[i] * x[i] + b[i] * y[i] + c[i];
   }
+}
+
+// a x + b y + c in one pass, by the replica's math threads. `x` and `y` are dense in the same
+// format; `factors` (3, channels) are a, b and c.
+template <typename T>
+at::Tensor added_by_channel(const at::Tensor& x, const at::Tensor& y, const at::Tensor& factors) {
+  const at::Tensor out = at::empty_like(x);
+  std::vector<std::int64_t> for_each_channel(static_cast<std::size_t>(x.dim()), 1);
+  for_each_channel[1] = x.size(1);
+  at::TensorIteratorConfig config;
+  config.add_output(out).add_input(x).add_input(y);
+  for (std::int64_t i = 0; i < 3; ++i) config.add_owned_input(factors[i].view(for_each_channel));
+  config.build().for_each(
+      [](char** data, const std::int64_t* strides, std::int64_t count, std::int64_t rows) {
+        constexpr std::size_t kTensors = 6;
+        std::array<char*, kTensors> row{};
+        std::copy_n(data, kTensors, row.begin());
+        for (std::int64_t i = 0; i < rows; ++i) {
+          const auto at = [&](std::size_t tensor) { return reinterpret_cast<T*>(row[tensor]); };
+          add_row<T>(at(0), at(1), at(2), at(3), at(4), at(5), strides[3] == 0, count);
+          for (std::size_t tensor = 0; tensor < kTensors; ++tensor)
+            row[tensor] += strides[kTensors + tensor];
+        }
+      });
   return out;
 }
 
@@ -252,16 +239,19 @@ class BatchNormBackward final : public torch::autograd::Node {
     copy_values(var_, vars.data());
     if (weight.defined()) copy_values(weight, weights.data());
     const auto* const sum = sums.data_ptr<double>();
-    ChannelSum<T> factors(channels);
+    const at::Tensor factors = at::empty({3, x.size(1)}, x.scalar_type());
+    auto* const of_x = factors.data_ptr<T>();
+    auto* const of_dy = of_x + channels;
+    auto* const of_one = of_dy + channels;
     for (std::size_t c = 0; c < channels; ++c) {
       const double inverse = 1 / std::sqrt(vars[c] + eps_);
       const double scale = weights[c] * inverse;
       const double slope = inverse * sum[c] / count_;
-      factors.a[c] = static_cast<T>(-scale * slope);
-      factors.b[c] = static_cast<T>(scale);
-      factors.c[c] = static_cast<T>(scale * (means[c] * slope - sum[channels + c] / count_));
+      of_x[c] = static_cast<T>(-scale * slope);
+      of_dy[c] = static_cast<T>(scale);
+      of_one[c] = static_cast<T>(scale * (means[c] * slope - sum[channels + c] / count_));
     }
-    return added(factors, x, dy);
+    return added_by_channel<T>(x, dy, factors);
   }
 
   torch::autograd::SavedVariable input_;
