@@ -30,6 +30,7 @@ Measurement step(const std::string& name, const std::string& label, double whole
                           .parts = parts,
                           .memory = {.peak_bytes = 100 << 20, .host_bytes = 150 << 20}};
   for (double& part : measurement.parts) part *= kMs;
+  measurement.turns = {measurement.parts};
   return measurement;
 }
 
@@ -115,8 +116,8 @@ TEST_CASE("exposed communication and compute are compared with those of the peer
   CHECK_FALSE(exposed_ratio(result, all[1], all[2]));  // the plain loop has none
   CHECK(compute_ratio(result, all[2]).value() == Approx(8 / 9.5));
   CHECK_FALSE(compute_ratio(result, all[3]));
-  all[1].parts = all[0].parts;
-  all[1].parts[static_cast<std::size_t>(StepPart::backward)] -= kMs;  // noise
+  all[1].turns = all[0].turns;
+  all[1].turns[0][static_cast<std::size_t>(StepPart::backward)] -= kMs;  // noise
   CHECK(exposed_ratio(result, all[1], all[3]).value() == 0);
   CHECK_FALSE(exposed_ratio(result, all[3], all[1]));
   all.erase(all.begin());  // "alone"
@@ -125,6 +126,18 @@ TEST_CASE("exposed communication and compute are compared with those of the peer
 }
 
 TEST_CASE("times are compared turn by turn") {
+  TrainingReport report = training_example();
+  TrainingResult& result = report.results[1];
+  const auto set_forward = [](Measurement& measurement, const std::vector<double>& turns) {
+    measurement.turns.assign(turns.size(), measurement.turns[0]);
+    for (std::size_t i = 0; i < turns.size(); ++i)
+      measurement.turns[i][static_cast<std::size_t>(StepPart::forward)] = turns[i] * kMs;
+  };
+  // In its turns forward takes 1, 9 and 1 ms longer than alone.
+  set_forward(result.measurements[0], {3, 1, 2});
+  set_forward(result.measurements[1], {4, 10, 3});
+  check_parts(exposed_parts(result, result.measurements[1]), {0.25, 3, 5, 3.75, 1});
+
   Measurement one{.system = {}, .samples = {1, 20, 3}};
   Measurement other{.system = {},
                     .samples = {2, 10, 6}};  // the machine was busy in the second turn

@@ -34,6 +34,9 @@ std::string first_own_label(const TrainingResult& result) {
   return "";
 }
 
+// The parts that a system has without others, too.
+constexpr std::array kComputedParts{StepPart::forward, StepPart::backward, StepPart::update};
+
 // A system's forward, backward and update without others.
 const Measurement* alone_of(const TrainingResult& result, const SystemFacts& system) {
   return find(result, system.own ? kAlone : plain_label(system));
@@ -107,13 +110,22 @@ StepParts exposed_parts(const TrainingResult& result, const Measurement& measure
   if (is_reference(measurement)) return parts;
   const Measurement* const alone = alone_of(result, system);
   if (alone == nullptr) return parts;
-  for (const StepPart which : {StepPart::forward, StepPart::backward, StepPart::update}) {
+  const double share = shares_update(system) ? 1 / static_cast<double>(result.replicas) : 1;
+  constexpr auto kCommunication = static_cast<std::size_t>(StepPart::communication);
+  std::vector<double> waits;
+  for (std::size_t turn = 0; turn < std::min(measurement.turns.size(), alone->turns.size());
+       ++turn) {
+    const StepParts& together = measurement.turns[turn];
+    double& wait = waits.emplace_back(together[kCommunication]);
+    for (const StepPart which : kComputedParts) {
+      const auto i = static_cast<std::size_t>(which);
+      wait += together[i] - (which == StepPart::update ? share : 1) * alone->turns[turn][i];
+    }
+  }
+  parts[kCommunication] = quartiles(std::move(waits)).median;
+  for (const StepPart which : kComputedParts) {
     const auto i = static_cast<std::size_t>(which);
-    double own = alone->parts[i];
-    if (shares_update(system) && which == StepPart::update)
-      own /= static_cast<double>(result.replicas);
-    parts[static_cast<std::size_t>(StepPart::communication)] += parts[i] - own;
-    parts[i] = own;
+    parts[i] = (which == StepPart::update ? share : 1) * alone->parts[i];
   }
   return parts;
 }

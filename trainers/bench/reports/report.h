@@ -88,7 +88,8 @@ struct Measurement {
   std::int64_t calls = 1;            ///< in a sample
   std::string note = {};             ///< what a reader should know of how it was done; mostly ""
   StepParts parts = {};              ///< of a training step: medians, as the replicas measured them
-  ProcessMemory memory = {};         ///< of training
+  std::vector<StepParts> turns = {};         ///< whose medians those are, one a sample
+  ProcessMemory memory = {};                 ///< of training
   std::vector<double> gradients_ready = {};  ///< "alone": of each parameter, since the step's begin
   double sent_bytes = 0;  ///< in a call by one of several hosts, with all headers
 };
@@ -255,7 +256,8 @@ struct Floor {
 [[nodiscard]] std::optional<Floor> floor_of(const TrainingResult& result);
 
 /// The parts of a system's step with exposed communication: forward, backward and update are what
-/// they take alone; the rest of the step is communication. Lockstep's systems take these from
+/// they take alone; the rest of the step is communication: the median over the turns, each compared
+/// with the turn that the same ran alone in. Lockstep's systems take these from
 /// "alone", peers from the plain loop of their version (zero, fsdp: the replica's share of its
 /// update).
 /// Without such a measurement, the parts are as the replicas measured them.
