@@ -78,7 +78,7 @@ TEST_CASE("ResNet and GPT have one digest on any workers, at all stages and afte
       set("parallel.zero_stage=0") +
           Flags{"--workers", "1", "--resume", "run/checkpoints/step-00000010"},
   };
-  for (const std::string model : {"resnet"}) {
+  for (const std::string model : {"resnet", "gpt"}) {
     INFO(model);
     const TemporaryFolder folder;
     const Flags flags = model_flags(folder, model);
