@@ -84,10 +84,10 @@ TEST_CASE("the committed configs load") {
   CHECK(mlp.model.options<MlpOptions>().hidden == std::vector<std::int64_t>{1024, 1024});
   CHECK(mlp.data.name == "fashion_mnist");
   CHECK(mlp.data_use.batch_size == 64);
-  CHECK(mlp.zero.optimizer.name == "adam");
-  CHECK(mlp.zero.optimizer.lr == 0.0004);
+  CHECK(mlp.zero.optimizer.name == "adamw");
+  CHECK(mlp.zero.optimizer.lr == 0.001);
   CHECK(mlp.launch.replicas == 2);
-  CHECK(mlp.trainer.epochs == 8);
+  CHECK(mlp.trainer.epochs == 10);
   CHECK(mlp.trainer.log_every == 100);
 
   const Config cnn = load_config(committed("fashion_mnist_cnn.yaml"));
@@ -95,7 +95,7 @@ TEST_CASE("the committed configs load") {
   CHECK(cnn.model.options<CnnOptions>().channels == std::vector<std::int64_t>{32, 64});
   CHECK(cnn.model.options<CnnOptions>().dense == std::vector<std::int64_t>{128});
   CHECK(cnn.data.name == "fashion_mnist");
-  CHECK(cnn.zero.optimizer.name == "adam");
+  CHECK(cnn.zero.optimizer.name == "adamw");
   CHECK(cnn.launch.replicas == 2);
 }
 
