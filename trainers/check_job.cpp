@@ -39,6 +39,14 @@ void check_accumulate(const Config& config, const DataSets& data, keys::YamlProb
   const std::int64_t accumulate = microbatches(config, replicas);
   const std::int64_t samples = data.train->size();
   if (accumulate == 1 || accumulate * replicas <= samples) return;
+  if (config.trainer.global_batch) {
+    return problems.report(written_at(config, "trainer.global_batch"), [&] {
+      return str(
+          "trainer.global_batch: must be at most the training set's samples, of which there "
+          "are ",
+          samples, "; is ", *config.trainer.global_batch);
+    });
+  }
   problems.report(written_at(config, "trainer.accumulate"), [&] {
     return str(
         "trainer.accumulate: times parallel.replicas it must be at most the training set's "
@@ -133,6 +141,13 @@ void check_objective(const Config& config, const DataSets& data, keys::YamlProbl
   for (const auto& [key, is_used] :
        {std::pair{"checkpoint.best", selects},
         std::pair{"trainer.patience", config.trainer.patience.has_value()}}) {
+    if (is_used && data.validation && config.trainer.eval_every == 0) {
+      problems.report(written_at(config, key), [&, name = std::string(key)] {
+        return str(name,
+                   ": decides by evaluations, and there is one alone, at the end: set "
+                   "trainer.eval_every");
+      });
+    }
     if (!is_used || data.validation) continue;
     problems.report(written_at(config, key), [&, name = std::string(key)] {
       return str(name, ": decides by a validation set, and there is none: ",

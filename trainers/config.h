@@ -27,9 +27,9 @@ struct InitOptions {
 struct DataUse {
   std::int64_t batch_size = 64;  ///< samples a replica and microbatch
   bool shuffle = true;
-  double validation = 0.0;  ///< DataContext's
+  double validation = 0.0;  ///< see DataContext::validation
   std::optional<std::int64_t>
-      threads;  ///< that make batches ahead, a replica; none: as it is worth
+      threads;  ///< a replica, that make batches ahead; none: one where it is_slow()
 };
 
 /// The types of numbers in forward and backward: AutocastScope's, or all float32.
@@ -46,7 +46,8 @@ struct TrainerOptions {
   std::int64_t check_every = 0;
   std::int64_t log_every = 20;
   std::int64_t eval_every = 0;
-  std::vector<std::string> metrics;  ///< of evaluations, beside the loss; none: as is usual for it
+  std::vector<std::string>
+      metrics;  ///< of evaluations, beside the loss; empty: accuracy for classes
   /// Evaluations of the validation set in a row without a better figure, after which a run ends.
   std::optional<std::int64_t> patience;
   std::vector<std::string> freeze;  ///< patterns for parameters that are not trained

@@ -90,7 +90,7 @@ Keys data_keys(Picked& data, DataUse& use) {
       {"validation", number(use.validation, kBeta),
        "the part of the training set that becomes the validation set, if the source has none"},
       {"threads", number_or_auto(use.threads, from_to<std::int64_t>(0, 64)),
-       "threads that make batches ahead, a replica; auto: one, or none where that is no gain",
+       "threads a replica that make batches ahead; auto: one where pictures are decoded, else none",
        kMayChange},
   };
   add_choices(keys, data, data_registry().choices());
@@ -229,7 +229,8 @@ Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero, const LaunchOption
       {"steps", number_instead(trainer.steps, {&trainer.epochs, &trainer.samples}, kBillion),
        "the run's length in updates", instead_of("epochs", "samples")},
       {"samples", number_instead(trainer.samples, {&trainer.epochs, &trainer.steps}, kTrillion),
-       "the run's length in samples of all replicas", instead_of("epochs", "steps")},
+       "the run's length in samples of all replicas; the step that reaches them is the last",
+       instead_of("epochs", "steps")},
       {"seed", number(zero.seed, at_least<std::uint64_t>(0)), "seed of all that is random"},
       {"accumulate",
        accumulate,

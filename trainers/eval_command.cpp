@@ -47,6 +47,10 @@ std::vector<keys::Override> overrides_of(const std::vector<Argument>& arguments)
     for (const std::string& known : kParallelFlags) {
       if (flag != known) continue;
       overrides.push_back({"parallel." + flag.substr(2), value, str(flag, " ", cut(value, 200))});
+      // The run's own number of workers, and of samples a step, may not fit the new one.
+      if (flag != "--replicas") continue;
+      overrides.insert(overrides.begin(), {"trainer.accumulate", "1", overrides.back().origin});
+      overrides.insert(overrides.begin(), {"parallel.workers", "0", overrides.back().origin});
     }
   }
   return overrides;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
@@ -27,6 +28,23 @@ const Metric& Objective::metric(const std::string& name) const {
                        did_you_mean(name, names), ": these are ", join(names)));
 }
 
+namespace {
+
+// Throws ValueError, naming it, if the metric has no value for such samples.
+void try_metric(const std::string& name, const Metric& metric, const SampleType& sample) {
+  std::vector<std::int64_t> shape{1};
+  shape.insert(shape.end(), sample.target.shape.begin(), sample.target.shape.end());
+  const at::Tensor target = at::zeros(shape, sample.target.dtype);
+  if (sample.classes > 0) shape.push_back(sample.classes);
+  try {
+    (void)metric.add(at::zeros(shape), target);
+  } catch (const ValueError& error) {
+    throw ValueError(str("metric ", name, " does not fit the data: ", error.what()));
+  }
+}
+
+}  // namespace
+
 Objective make_objective(const Config& config, const SampleType& sample) {
   Objective objective{.loss = make_loss(config.loss, sample), .metrics = {}};
   std::vector<std::string> names = config.trainer.metrics;
@@ -35,7 +53,9 @@ Objective make_objective(const Config& config, const SampleType& sample) {
   for (const std::string& name : names) {
     const bool is_known = std::ranges::any_of(
         objective.metrics, [&](const auto& known) { return known.first == name; });
-    if (!is_known) objective.metrics.emplace_back(name, make_metric(name, objective.loss));
+    if (is_known) continue;
+    objective.metrics.emplace_back(name, make_metric(name, objective.loss));
+    try_metric(name, *objective.metrics.back().second, sample);
   }
   return objective;
 }

@@ -27,7 +27,7 @@ struct Objective {
 };
 
 /// As the config says. ValueError for unknown metrics, and for a loss or metrics that do not fit
-/// the samples.
+/// the samples: each metric is tried on one of zeros.
 [[nodiscard]] Objective make_objective(const Config& config, const SampleType& sample);
 
 /// The loss of a batch, in the config's precision.
@@ -36,8 +36,8 @@ struct Objective {
 
 using Figures = std::map<std::string, double>;
 
-/// The objective's metrics over all of `data`, by name. The model runs in evaluation mode, on
-/// batches of `batch_size` samples, of which the replicas of the axis have equal shares. The result
+/// The objective's metrics over all of `data`, by name. The model runs in evaluation mode. Each
+/// replica of the axis takes an equal share of the samples, in batches of `batch_size`. The result
 /// is the same on each.
 [[nodiscard]] Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
                                std::int64_t batch_size, const AxisNames& axis_name);

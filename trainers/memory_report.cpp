@@ -145,9 +145,14 @@ std::string prediction_text(const Config& config, const DataSets& data) {
   const auto available = static_cast<std::int64_t>(available_memory());
   const bool fits = std::max(use.host.total(), use.host.at_start()) <= available;
   if (fits) {
-    const std::int64_t activations = predicted_activations(config, data);
-    text += row("activations", text_of_bytes(activations),
-                text_of_bytes(activations * running_here(config.launch)));
+    try {
+      const std::int64_t activations = predicted_activations(config, data);
+      text += row("activations", text_of_bytes(activations),
+                  text_of_bytes(activations * running_here(config.launch)));
+    } catch (const ValueError& error) {
+      // One replica alone may have too few samples for a model's statistics.
+      text += str("  activations are not known: ", error.what(), "\n");
+    }
   } else {
     text += str("This host has ", text_of_bytes(available), " left: the job does not fit.\n");
   }

@@ -16,6 +16,7 @@
 #include "framework/replicas/launch.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/run_folder.h"
+#include "framework/training/tensor_memory.h"
 #include "trainers/check_job.h"
 #include "trainers/command_line.h"
 #include "trainers/commands.h"
@@ -147,6 +148,7 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
     if (!options.resume) tell_beginning();
     prepare_output(options);
   };
+  training::TensorMemory::prepare();  // before replicas and what makes their batches are threads
   return launch([&] { Trainer(config, data, options).run(); }, config.launch);
 }
 

@@ -95,6 +95,8 @@ class Trainer::Run {
         loader_(*data.train, loader_options(config, *data.train)),
         model_(make_model(config, data)),
         named_(parameter_map(*model_)) {
+    require(replicas_ == config.launch.replicas, "Trainer: the config says ",
+            counted(config.launch.replicas, "replica"), ", and ", replicas_, " run");
     // A run that goes on has weights of its own.
     std::optional<Weights> weights;
     if (config.init.from && resume_ == nullptr) weights.emplace(*config.init.from);
@@ -123,8 +125,12 @@ class Trainer::Run {
     }
     line_begin_ = Clock::now();
     begin_ = line_begin_ - std::chrono::duration_cast<Clock::duration>(elapsed_before_);
-    if (course_.first_step == last_step_ && reporter_) {
-      reporter_->progress.print("there is no step left to train");
+    if (course_.first_step == last_step_) {
+      if (reporter_) reporter_->progress.print("there is no step left to train");
+      // The checkpoint may be one on the way, which has no figures of the test set.
+      if (data_.test && figures_[kTest].empty()) {
+        tell_evaluation(last_step_ - 1, kTest, figures_on(*data_.test), false);
+      }
     }
     note_progress(course_.first_step);
     if (course_.first_step < last_step_) request(samples_);
@@ -163,13 +169,14 @@ class Trainer::Run {
     for (const auto& [name, value] : info.figures) {
       if (name == kLossFigure) loss_ = at::full({}, value, at::kFloat);
       if (name == kElapsedFigure) elapsed_before_ = std::chrono::duration<double>(value);
-      if (name == kPatienceFigure) patience_.best = value;
+      if (name == kPatienceFigures + deciding_metric()) patience_.best = value;
       for (auto& [set, figures] : figures_) {
         if (name.starts_with(prefix_of(set))) figures[name.substr(prefix_of(set).size())] = value;
       }
     }
     const auto waited = info.counts.find(kPatienceCount);
-    if (waited != info.counts.end()) patience_.evaluations = waited->second;
+    // Another metric begins anew.
+    if (waited != info.counts.end() && patience_.best) patience_.evaluations = waited->second;
     if (is_out_of_patience()) last_step_ = info.step;
     checkpoints_->go_on(info);
     if (!reporter_) return;
@@ -202,6 +209,11 @@ class Trainer::Run {
     // On the way the test set is looked at only where there is no other, and decides nothing.
     if (data_.test && (is_last || (is_evaluated && !data_.validation))) {
       tell_evaluation(step, kTest, figures_on(*data_.test), false);
+    }
+    if (!is_last && ends_now_) {  // as a callback of that evaluation says
+      is_last = true;
+      last_step_ = step + 1;
+      if (!is_logged) log(step);
     }
     const bool is_stopped = (step_report_.told_by_any & kToldStop) != 0 && !is_last;
     if (is_last) {
@@ -247,7 +259,7 @@ class Trainer::Run {
     for (const auto& [set, figures] : figures_) {
       for (const auto& [name, value] : figures) info.figures[prefix_of(set) + name] = value;
     }
-    if (patience_.best) info.figures[kPatienceFigure] = *patience_.best;
+    if (patience_.best) info.figures[kPatienceFigures + deciding_metric()] = *patience_.best;
     info.counts[kPatienceCount] = patience_.evaluations;
     checkpoints_->save(std::move(info), best);
   }
@@ -414,7 +426,7 @@ class Trainer::Run {
   std::optional<double> validate(std::int64_t step) {
     const Figures figures = figures_on(*data_.validation);
     const bool selects = config_.checkpoint.best != "none";
-    const std::string& name = selects ? config_.checkpoint.best : kLossName;
+    const std::string& name = deciding_metric();
     const double value = figures.at(name);
     const bool higher = objective_.metric(name).higher_is_better();
     const auto is_better = [&](std::optional<double> than) {
@@ -426,6 +438,11 @@ class Trainer::Run {
     if (is_best) patience_ = {.best = value, .evaluations = 0};
     tell_evaluation(step, kValidation, figures, is_best);
     return is_best_saved ? std::optional(value) : std::nullopt;
+  }
+
+  // By which the validation set decides.
+  const std::string& deciding_metric() const {
+    return config_.checkpoint.best != "none" ? config_.checkpoint.best : kLossName;
   }
 
   bool is_out_of_patience() const {

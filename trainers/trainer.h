@@ -36,8 +36,11 @@ struct Evaluation {
   bool is_best = false;  ///< the validation set's figure is the best so far
 };
 
-/// Functions of a program's own that a Trainer calls. Each replica calls its own, all alike: they
-/// may use collectives over the config's axis. What they throw ends the job.
+/// Functions of a program's own that a Trainer calls, in each replica, all alike: they may use
+/// collectives over the config's axis. Replicas that are threads share what a function holds, and
+/// may call it at one time: let one of them write. Parameters have their values while
+/// trainer.zero().whole_parameters() lives; over a network not always otherwise. What a callback
+/// throws ends the job.
 struct Callbacks {
   std::function<void(Trainer& trainer)> before_first_step;
   std::function<void(Trainer& trainer, const StepEnd& step)> after_step;
@@ -57,6 +60,7 @@ struct RunOptions {
 /// the output folder and to stdout, all write checkpoints. `train` is a caller of it
 /// (train_main.h).
 ///
+///   check_job(config, data);  // check_job.h: refuses what would fail on the way, or do nothing
 ///   launch([&] { Trainer(config, data, {.output = output}).run(); }, config.launch);
 ///
 /// One thread; all replicas call everything together.
@@ -64,7 +68,7 @@ class Trainer {
  public:
   /// Makes the model, with its weights or those of the checkpoint. `config` and `data` must live as
   /// long. Throws DataError if the checkpoint does not fit, ValueError as the model and the loss
-  /// do.
+  /// do, and for another number of replicas than the config's.
   Trainer(const Config& config, const DataSets& data, RunOptions options);
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -75,7 +79,8 @@ class Trainer {
   /// config says to stop then. To be called once.
   void run();
 
-  /// For callbacks: the run ends after this step, as if it were the last of the config.
+  /// For callbacks: the run ends after this step, as if it were the last of the config. One that is
+  /// resumed goes on.
   void end_after_step();
 
   [[nodiscard]] const Config& config() const;

@@ -47,7 +47,8 @@ struct CsvSets {
 /// bytes, or of numbers where all of them are numbers (then 1 and 1.0 are one class).
 ///
 /// The other files need the same columns by name, in any order; further ones are passed over. The
-/// validation set that load_data() splits off counts for the scales, as it is in the file.
+/// validation set that load_data() splits off is part of the training file, so the scales include
+/// it.
 ///
 /// DataError, with file, line and column, for a field that is no number where one is needed, one
 /// that float32 can't hold, an empty class and one that the training file does not have, and for

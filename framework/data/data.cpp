@@ -6,6 +6,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "framework/base/logging.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/data/cifar10.h"
@@ -135,7 +136,13 @@ DataSets load_data(const keys::Picked& picked, const DataContext& context) {
   require(context.validation >= 0 && context.validation < 1, "load_data: validation is ",
           context.validation, ", but must be at least 0 and less than 1");
   DataSets sets = known_data().at(picked.name).load(picked, context);
-  if (context.validation > 0 && !sets.validation) split_off(sets, context);
+  if (context.validation == 0) return sets;
+  if (sets.validation) {
+    log_info(
+        str("data.validation takes nothing: ", picked.name, " has a validation set of its own"));
+  } else {
+    split_off(sets, context);
+  }
   return sets;
 }
 

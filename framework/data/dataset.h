@@ -62,8 +62,8 @@ class Dataset {
   [[nodiscard]] virtual SampleType type() const = 0;
   /// The classes' names, in the order of their numbers; none where they have no names.
   [[nodiscard]] virtual std::vector<std::string> class_names() const { return {}; }
-  /// Whether a batch takes long to make (it is decoded, or read from a disk), so that it is worth
-  /// to be made ahead by other threads.
+  /// Whether a batch takes long to make (it is decoded, or read from a disk), so that making it
+  /// ahead, in other threads, is worthwhile.
   [[nodiscard]] virtual bool is_slow() const { return false; }
 
   /// The samples with these numbers, which may repeat, as `epoch` has them; no numbers give tensors

@@ -93,8 +93,9 @@ keys::Keys image_folder_keys(ImageFolderOptions& options) {
   const auto side = keys::from_to<std::int64_t>(1, kLongestSide);
   keys::Keys keys{
       folder_key(options.root),
-      {"height", number(form.height, side), "pictures are scaled to cover so many pixels …"},
-      {"width", number(form.width, side), "… and so many, and their middle is taken"},
+      {"height", number(form.height, side),
+       "height in pixels to which pictures are scaled and cut"},
+      {"width", number(form.width, side), "width in pixels to which pictures are scaled and cut"},
       {"channels",
        number(form.channels,
               keys::Rule<std::int64_t>{

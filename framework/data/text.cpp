@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -121,6 +123,11 @@ DataSets load_text(const TextSetOptions& options, double validation, std::uint64
   const TextUse held_out = options.every_byte ? TextUse::test_of_all : TextUse::test;
   require(options.held_out.empty() || !options.test_path,
           "data.held_out: not together with data.test_path: keep one of them");
+  std::error_code error;
+  require((options.held_out.empty() && options.exclude.empty()) ||
+              std::filesystem::is_directory(options.path, error),
+          "data.held_out and data.exclude name files of a folder, but data.path ", options.path,
+          " is none");
   const auto is_taken = [&](const std::string& name) {
     return !matches_any(options.exclude, name);
   };

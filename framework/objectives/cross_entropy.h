@@ -30,8 +30,8 @@ struct CrossEntropyOptions {
 ///   mean   = sum_i ((1 - e) w[y_i] nll_i[y_i] + e/C sum_c w[c] nll_i[c]) / weight
 ///   weight = sum_i w[y_i],   nll_i[c] = -log softmax(x_i)[c]
 ///
-/// as torch.nn.functional.cross_entropy, which has classes in the second dimension. Of outputs that
-/// are contiguous nothing is copied. Throws ValueError for options outside their range; mean() for
+/// as torch.nn.functional.cross_entropy, which has classes in the second dimension. Contiguous
+/// outputs are not copied. Throws ValueError for options outside their range; mean() for
 /// other shapes and dtypes, for a target that is neither a class nor ignored (which one, and its
 /// value), and where class_weights has not one number a class.
 [[nodiscard]] std::shared_ptr<const Loss> make_cross_entropy(CrossEntropyOptions options = {});

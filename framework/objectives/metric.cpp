@@ -73,6 +73,8 @@ keys::Registry<MetricKind>& known_metrics() {
 }  // namespace
 
 void register_metric(MetricKind kind) {
+  require(kind.name != "none" && !kind.name.starts_with(kTop), "a metric can't be called '",
+          kind.name, "', which means something else in configs");
   known_metrics().add(std::move(kind));
 }
 

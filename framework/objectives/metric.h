@@ -49,7 +49,7 @@ struct MetricKind : keys::Choice {
 };
 
 /// Lets configs name a metric. Before they are read, for one thread: first thing in main().
-/// ValueError for a name that is there already.
+/// ValueError for a name that is there already, for "none", and for one that begins with "top_".
 void register_metric(MetricKind kind);
 
 /// The names that make_metric knows, "top_K" for all of top_1, top_2, ….

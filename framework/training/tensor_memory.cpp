@@ -77,13 +77,17 @@ class CountingAllocator final : public c10::Allocator {
 
 }  // namespace
 
-TensorMemory::TensorMemory()
-    : count_(std::make_shared<Count>()), outer_(std::exchange(current_count, count_)) {
+void TensorMemory::prepare() {
   static std::once_flag once;
   std::call_once(once, [] {
     table().before = c10::GetCPUAllocator();
     c10::SetCPUAllocator(new CountingAllocator, /*priority=*/255);
   });
+}
+
+TensorMemory::TensorMemory()
+    : count_(std::make_shared<Count>()), outer_(std::exchange(current_count, count_)) {
+  prepare();
 }
 
 TensorMemory::~TensorMemory() {

@@ -6,14 +6,17 @@
 namespace lockstep::training {
 
 /// Counts the memory of the tensors that this thread makes on the CPU while it lives, those of a
-/// backward included. Scopes nest; the inner one counts. From the first scope on LibTorch's CPU
-/// allocator is one that counts, and otherwise does what the one before does.
+/// backward included. Scopes nest; the inner one counts. From prepare() or the first scope on
+/// LibTorch's CPU allocator is one that counts, and otherwise does what the one before does.
 class TensorMemory {
  public:
   TensorMemory();
   ~TensorMemory();
   TensorMemory(const TensorMemory&) = delete;
   TensorMemory& operator=(const TensorMemory&) = delete;
+
+  /// Changes LibTorch's allocator now, while no other thread allocates.
+  static void prepare();
 
   /// The most that was in use at a time, in bytes, beside what was before. What is freed of that
   /// does not count.
