@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -51,6 +52,37 @@ std::map<std::int64_t, int> once(std::int64_t first, std::int64_t last) {
 }
 
 }  // namespace
+
+TEST_CASE("a folder of texts holds files out for the test, and passes over others") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path("texts"));
+  folder.write("texts/a", "aaaaaaaaaaaa");
+  folder.write("texts/a.dat", "xxxx");
+  folder.write("texts/b", "bbbbbbbbbbbb");
+  folder.write("texts/held", "hhhhhhhhhhhh");
+  TextSetOptions options{
+      .path = folder.path("texts"), .exclude = {"*.dat"}, .held_out = {"h*"}, .context = 5};
+  const DataSets sets = load_text(options, 0, 0);
+  const auto letters_of = [](const Dataset& data) {
+    std::set<char> letters;
+    for (std::int64_t i = 0; i < data.size(); ++i) {
+      const std::vector<std::int64_t> one{i};
+      const Batch batch = data.batch(one);
+      for (std::int64_t j = 0; j < 5; ++j) {
+        letters.insert(static_cast<char>(batch.inputs[0][j].item<std::int64_t>()));
+      }
+    }
+    return letters;
+  };
+  CHECK(letters_of(*sets.train) == std::set<char>{'a', 'b'});
+  CHECK(letters_of(*sets.test) == std::set<char>{'h'});
+  options.test_path = folder.path("texts/a");
+  CHECK_THROWS_WITH(load_text(options, 0, 0),
+                    "data.held_out: not together with data.test_path: keep one of them");
+  options = {.path = folder.path("texts/a"), .held_out = {"b"}, .context = 5};
+  CHECK_THROWS_WITH(load_text(options, 0, 0),
+                    ContainsSubstring("name files of a folder, but data.path"));
+}
 
 TEST_CASE("a text's windows lie side by side, each byte with the next as its target") {
   const TemporaryFolder folder;

@@ -211,7 +211,19 @@ TEST_CASE("what decides on the way needs a validation set, and a figure that it 
              ContainsSubstring("test:3:11: trainer.patience: decides by a validation set"));
   DataSets three = two;
   three.validation = three.test;
-  CHECK(problem("checkpoint: {best: acuracy}\n", three) ==
+  CHECK_THAT(
+      problem("checkpoint: {best: accuracy}\n", three),
+      ContainsSubstring("checkpoint.best: decides by evaluations, and there is one alone, at "
+                        "the end: set trainer.eval_every"));
+  CHECK_THAT(problem("trainer: {metrics: [r2]}\n", two),
+             ContainsSubstring("trainer.metrics: metric r2 does not fit the data: "));
+  CHECK_THAT(problem("trainer: {metrics: [top_4]}\n", two),
+             ContainsSubstring("trainer.metrics: metric top_4 does not fit the data: "));
+  CHECK_THAT(
+      problem("trainer: {global_batch: 1000}\n", two),
+      ContainsSubstring("test:3:11: trainer.global_batch: must be at most the training set's "
+                        "samples, of which there are 20; is 1000"));
+  CHECK(problem("checkpoint: {best: acuracy}\ntrainer: {eval_every: 2}\n", three) ==
         "test:3:14: checkpoint.best: 'acuracy' is none of the evaluation's figures (did you mean "
         "'accuracy'?): these are loss, accuracy");
   CHECK_THAT(problem("trainer: {metrics: [top_x]}\n", two),
