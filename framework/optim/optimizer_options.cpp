@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 #include "framework/base/text.h"
 
 namespace lockstep {

@@ -176,7 +176,8 @@ TEST_CASE("keys that are not known, or not here") {
         "c.yaml:5:3: duplicate key 'seed', the first is at c.yaml:4:3");
   CHECK(error_of("trainer: 3") ==
         "c.yaml:3:10: trainer: expected a map of keys (epochs, steps, samples, seed, accumulate, "
-        "global_batch, precision, non_finite, check_every, clip_norm, clip_value, ema_decay, log_every, "
+        "global_batch, precision, non_finite, check_every, clip_norm, clip_value, ema_decay, "
+        "log_every, "
         "eval_every, metrics, patience, freeze), found '3'");
   CHECK(error_of("optimizer: {groups: [{pattern: w, weigth_decay: 0}]}") ==
         "c.yaml:3:35: unknown key 'weigth_decay' in optimizer.groups (did you mean "
