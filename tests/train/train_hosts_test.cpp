@@ -29,7 +29,8 @@ namespace fs = std::filesystem;
 Flags small_job() {
   return Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--replicas", "3"} +
          set("model.hidden=[17] data.batch_size=8 trainer.steps=6 trainer.accumulate=2 "
-             "trainer.clip_norm=0.5 parallel.zero_stage=2 parallel.timeout_s=20");
+             "trainer.clip_norm=0.5 parallel.zero_stage=2 parallel.timeout_s=20 "
+             "schedule.name=constant");
 }
 
 // Runs the job on `hosts` launchers, each with its own folder for settings.

@@ -219,7 +219,7 @@ TEST_CASE("the output folder's files have what is documented") {
       CHECK(fields(line) == std::vector<std::string>{"elapsed_s", "epoch", "gradient_norm", "loss",
                                                      "lr", "samples", "samples_per_s", "step"});
       CHECK(line["epoch"] == 1);
-      CHECK(line["lr"] == 0.001);
+      CHECK(line["lr"] < 0.001);
       CHECK(line["samples_per_s"].get<double>() > 0);
       CHECK(line["loss"].get<double>() > 0);
     }

@@ -174,16 +174,19 @@ TEST_CASE("a dry run says what memory the job will take, and starts nothing") {
                                           "--dry-run", "--set", "parallel.zero_stage=1"});
   CHECK(end.status == 0);
   CHECK(end.err.empty());
-  CHECK(end.out ==
-        "1863690 parameters, 2 replicas, ZeRO stage 1, optimizer adam. Memory:\n"
-        "                            a replica     the host\n"
-        "  parameters (once)           7.1 MiB      7.1 MiB\n"
-        "  gradients                   7.1 MiB     14.2 MiB\n"
-        "  optimizer state             7.1 MiB     14.2 MiB\n"
-        "  communication                   0 B          0 B\n"
-        "  checkpoint                 10.7 MiB     21.3 MiB\n"
-        "  in all                     32.0 MiB     56.9 MiB\n"
-        "  at the start               25.3 MiB     43.5 MiB\n"
-        "Activations, data and LibTorch itself come on top. Nothing was started.\n");
+  CHECK_THAT(end.out, Catch::Matchers::StartsWith(
+                          "1863690 parameters, 2 replicas, ZeRO stage 1, optimizer adamw. Memory:\n"
+                          "                            a replica     the host\n"
+                          "  parameters (once)           7.1 MiB      7.1 MiB\n"
+                          "  gradients                   7.1 MiB     14.2 MiB\n"
+                          "  optimizer state             7.1 MiB     14.2 MiB\n"
+                          "  communication                   0 B          0 B\n"
+                          "  checkpoint                 10.7 MiB     21.3 MiB\n"
+                          "  in all                     32.0 MiB     56.9 MiB\n"
+                          "  at the start               25.3 MiB     43.5 MiB\n"
+                          "  activations "));
+  CHECK_THAT(end.out, Catch::Matchers::EndsWith(
+                          "Activations are of a microbatch. Data and LibTorch itself come on top. "
+                          "Nothing was started.\n"));
   CHECK(std::filesystem::is_empty(folder.path()));
 }
