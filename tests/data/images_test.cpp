@@ -126,7 +126,7 @@ TEST_CASE("pictures that do not fit together are refused") {
   refused([](Pictures& p) { p.pixels.pop_back(); },
           "pictures: 119 bytes are not 3 pictures of 2 x 4 x 5");
   refused([](Pictures& p) { p.labels[1] = 3; }, "pictures: label 3 is outside 0 ... 2");
-  refused([](Pictures& p) { p.mean.pop_back(); }, "for each of 2 channels");
+  refused([](Pictures& p) { p.mean.pop_back(); }, "needed for each channel, but these are [0]");
   refused([](Pictures& p) { p.deviation[1] = 0; }, "a deviation other than 0");
   CHECK_THROWS_WITH(PictureSet(numbered(3), {.crop = -1}),
                     "pictures: crop is -1, but must be at least 0");
