@@ -215,8 +215,7 @@ TEST_CASE("a changed key is named with both values, and refused where it changes
   REQUIRE(result["waived"].size() == 3);
   CHECK_THAT(result["waived"][0].get<std::string>(), contains("parallel.compression rounds"));
   CHECK_THAT(result["waived"][1].get<std::string>(), contains("among 3"));
-  CHECK_THAT(result["waived"][2].get<std::string>(),
-             contains("optimizer.lr was 0.001, is 0.0005"));
+  CHECK_THAT(result["waived"][2].get<std::string>(), contains("optimizer.lr was 0.001, is 0.0005"));
 }
 
 TEST_CASE("a run goes on from an earlier checkpoint, and past damaged ones with a line for each") {
