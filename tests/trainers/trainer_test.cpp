@@ -68,7 +68,9 @@ std::string result_of(std::int64_t replicas, const std::filesystem::path& folder
           std::to_string(6 / replicas) +
           "}\n"
           "optimizer: {name: sgd, lr: 0.1}\n"
-          "parallel: {axis_name: i}\n"
+          "parallel: {axis_name: i, replicas: " +
+          std::to_string(replicas) +
+          "}\n"
           "trainer: {epochs: 2, seed: 3}\n",
       "test");
   const auto samples = std::make_shared<ThirteenSamples>();
@@ -100,6 +102,16 @@ TEST_CASE(
     }
     CHECK(number_after(several, "steps") == 6);
   }
+}
+
+TEST_CASE("a job of another number of replicas than the config's is refused") {
+  const TemporaryFolder folder;
+  const Config config =
+      parse_config("model: {name: linear}\ndata: {name: pmean_example}\n", "test");
+  const DataSets data{.train = std::make_shared<ThirteenSamples>()};
+  CHECK_THROWS_WITH(pmap([&] { Trainer(config, data, {.output = folder.path() / "run"}).run(); },
+                         {.axis_name = "data", .axis_size = 2})(),
+                    ContainsSubstring("Trainer: the config says 1 replica, and 2 run"));
 }
 
 TEST_CASE("the learning rate follows the schedule, and metrics say so") {
@@ -137,6 +149,7 @@ TEST_CASE("a run whose folder is removed stops, and once all is computed tells t
     const Config config = parse_config(
         "model: {name: linear}\n"
         "data: {name: pmean_example, batch_size: 4}\n"
+        "parallel: {replicas: 2}\n"
         "trainer: {steps: 3, " +
             where + "}\n",
         "test");
