@@ -42,6 +42,7 @@
 #include "framework/optim/global_norm.h"
 #include "framework/optim/optimizer.h"
 #include "framework/optim/optimizer_options.h"
+#include "framework/optim/optimizers.h"
 #include "framework/optim/schedule.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/map.h"

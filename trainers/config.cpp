@@ -9,7 +9,7 @@
 #include "framework/base/text.h"
 #include "framework/data/data.h"
 #include "framework/objectives/objectives.h"
-#include "framework/optim/optimizer.h"
+#include "framework/optim/optimizers.h"
 #include "models/model.h"
 
 namespace lockstep {
@@ -84,9 +84,8 @@ std::vector<SectionChoices> config_choices() {
   std::vector<SectionChoices> all{{"model", described(model_registry())},
                                   {"data", described(data_registry())},
                                   {"loss", described(loss_registry())},
-                                  {"optimizer", {}},
+                                  {"optimizer", described(optimizer_registry())},
                                   {"schedule", {}}};
-  for (const std::string& name : optimizer_names()) all[3].choices.emplace_back(name, "");
   for (const std::string& name : schedule_names()) all[4].choices.emplace_back(name, "");
   return all;
 }

@@ -114,7 +114,7 @@ struct Config {
 /// What a config may pick by name in one of its sections.
 struct SectionChoices {
   std::string section;
-  /// Names, each with a line of help; of optimizers and schedules "".
+  /// Names, each with a line of help; of schedules "".
   std::vector<std::pair<std::string, std::string>> choices;
 };
 

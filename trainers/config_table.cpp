@@ -11,6 +11,7 @@
 #include "framework/comm/link_speed.h"
 #include "framework/data/data.h"
 #include "framework/objectives/objectives.h"
+#include "framework/optim/optimizers.h"
 #include "models/model.h"
 #include "trainers/config.h"
 
@@ -74,7 +75,7 @@ Keys model_keys(Picked& model, InitOptions& init) {
       {"init_from_strict", flag(init.strict),
        "refuse weights if names are missing there or in the model", strict},
   };
-  add_choices(keys, model, model_registry().choices());
+  add_choices(keys, model.all, model_registry().choices());
   return keys;
 }
 
@@ -93,7 +94,7 @@ Keys data_keys(Picked& data, DataUse& use) {
        "threads a replica that make batches ahead; auto: one where pictures are decoded, else none",
        kMayChange},
   };
-  add_choices(keys, data, data_registry().choices());
+  add_choices(keys, data.all, data_registry().choices());
   return keys;
 }
 
@@ -102,7 +103,7 @@ Keys loss_keys(Picked& loss) {
              one_of(loss.name, loss_registry().names()),
              "what training makes small",
              {.is_short_form = true}}};
-  add_choices(keys, loss, loss_registry().choices());
+  add_choices(keys, loss.all, loss_registry().choices());
   return keys;
 }
 
@@ -124,8 +125,8 @@ Keys optimizer_keys(OptimizerOptions& optimizer) {
     return is_wrong ? "needs optimizer.momentum greater than 0" : "";
   };
   const KeyTraits nesterov{.owners = {"sgd"}, .problem = nesterov_problem, .others = {"momentum"}};
-  return {
-      {"name", one_of(optimizer.name, optimizer_names()),
+  Keys keys{
+      {"name", one_of(optimizer.name, optimizer_registry().names()),
        "the rule by which parameters are updated"},
       {"lr", number(optimizer.lr, kAbove0), "the learning rate, before the schedule"},
       {"momentum", number(optimizer.momentum, kBeta), "momentum of the gradients", only("sgd")},
@@ -138,6 +139,8 @@ Keys optimizer_keys(OptimizerOptions& optimizer) {
        "decay of the parameters; of adamw beside the gradient, else in it"},
       {"groups", maps(optimizer.groups, group_keys), "parameters that have values of their own"},
   };
+  add_choices(keys, optimizer.own, optimizer_registry().choices());
+  return keys;
 }
 
 Keys schedule_keys(ScheduleOptions& schedule) {

@@ -7,10 +7,10 @@ Choice choice(std::string name, std::string help) {
           [](std::any& /*options*/) { return Keys(); }};
 }
 
-void add_choices(Keys& section, Picked& picked, const std::vector<Choice>& choices) {
+void add_choices(Keys& section, ChoiceOptions& options, const std::vector<Choice>& choices) {
   Keys of_choices;
   for (const Choice& choice : choices) {
-    for (Key& key : choice.keys(picked.options_of(choice))) {
+    for (Key& key : choice.keys(options.of(choice))) {
       key.traits.owners = {choice.name};
       of_choices.push_back(std::move(key));
     }

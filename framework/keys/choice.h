@@ -34,32 +34,23 @@ template <typename Options>
 /// A Choice without options.
 [[nodiscard]] Choice choice(std::string name, std::string help);
 
-/// What a config has picked, with the options of every choice that it has set.
-class Picked {
+/// Options of several choices, by the choices' names.
+class ChoiceOptions {
  public:
-  Picked() = default;
-  explicit Picked(std::string picked) : name(std::move(picked)) {}
+  /// The options of the choice called `name`: an `Options`, which was made if there was none.
   template <typename Options>
-  Picked(std::string picked, Options options) : name(std::move(picked)) {
-    options_[name] = std::move(options);
-  }
-
-  std::string name;
-
-  /// The options of the choice that is picked: an `Options`, which was made if there was none.
-  template <typename Options>
-  [[nodiscard]] Options& options() {
+  [[nodiscard]] Options& of(const std::string& name) {
     std::any& options = options_[name];
     if (!options.has_value()) options = Options();
     return std::any_cast<Options&>(options);
   }
   template <typename Options>
-  [[nodiscard]] Options options() const {
+  [[nodiscard]] Options of(const std::string& name) const {
     const auto found = options_.find(name);
     return found == options_.end() ? Options() : std::any_cast<const Options&>(found->second);
   }
-  /// The options of any choice: variables for its keys, which last as long as this.
-  [[nodiscard]] std::any& options_of(const Choice& choice) {
+  /// Variables for the choice's keys, which last as long as this.
+  [[nodiscard]] std::any& of(const Choice& choice) {
     std::any& options = options_[choice.name];
     if (!options.has_value()) options = choice.defaults;
     return options;
@@ -67,6 +58,29 @@ class Picked {
 
  private:
   std::map<std::string, std::any> options_;
+};
+
+/// What a config has picked, with the options of every choice that it has set.
+struct Picked {
+  Picked() = default;
+  explicit Picked(std::string picked) : name(std::move(picked)) {}
+  template <typename Options>
+  Picked(std::string picked, Options of_picked) : name(std::move(picked)) {
+    all.of<Options>(name) = std::move(of_picked);
+  }
+
+  /// The options of the choice that is picked.
+  template <typename Options>
+  [[nodiscard]] Options& options() {
+    return all.of<Options>(name);
+  }
+  template <typename Options>
+  [[nodiscard]] Options options() const {
+    return all.of<Options>(name);
+  }
+
+  std::string name;
+  ChoiceOptions all;
 };
 
 /// All that may be picked for one purpose: the models, the data sets. `Kind` is a Choice with what
@@ -115,6 +129,6 @@ class Registry {
 };
 
 /// Adds the keys of `choices` to a section's own, behind the first, which picks one of them.
-void add_choices(Keys& section, Picked& picked, const std::vector<Choice>& choices);
+void add_choices(Keys& section, ChoiceOptions& options, const std::vector<Choice>& choices);
 
 }  // namespace lockstep::keys

@@ -2,14 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
-
-#include "framework/optim/optimizer_options.h"
 
 namespace lockstep {
 
@@ -33,7 +30,7 @@ struct UpdateSettings {
 };
 
 /// Computes new parameters from gradients. It has no state of its own: that is in the slices.
-/// Several threads may use it.
+/// Several threads may use it. To write one, derive from ElementwiseOptimizer.
 class Optimizer {
  public:
   Optimizer() = default;
@@ -45,15 +42,38 @@ class Optimizer {
   [[nodiscard]] virtual const std::vector<std::string>& state_names() const = 0;
   [[nodiscard]] std::size_t state_tensors() const { return state_names().size(); }
 
-  /// Does one step of a slice, in place, in one pass over its memory. Elementwise: the bits do not
-  /// depend on the CPU, nor on how buffers are cut into slices. Throws ValueError for a slice that
-  /// is not as above, a step below 1 and a clip_value that is not above 0.
-  virtual void update(const OptimizerSlice& slice, const UpdateSettings& settings) const = 0;
+  /// Does one step of a slice, in place. Elementwise: the bits do not depend on how buffers are cut
+  /// into slices. Throws ValueError for a slice that is not as above, a step below 1 and a
+  /// clip_value that is not above 0.
+  void update(const OptimizerSlice& slice, const UpdateSettings& settings) const;
+
+ private:
+  /// The step of a slice and with settings that are right.
+  virtual void run(const OptimizerSlice& slice, const UpdateSettings& settings) const = 0;
 };
 
-/// The optimizer that `options` name, with torch.optim's formulas. Throws ValueError for an unknown
-/// name, for numbers outside their range, and for an option that is set but that this optimizer
-/// doesn't have.
-[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
+/// An optimizer in LibTorch's own functions, which all of ZeRO's stages cut into shards: see
+/// "An optimizer of your own" in the README.
+class ElementwiseOptimizer : public Optimizer {
+ public:
+  explicit ElementwiseOptimizer(std::vector<std::string> state_names)
+      : state_names_(std::move(state_names)) {}
+
+  [[nodiscard]] const std::vector<std::string>& state_names() const final { return state_names_; }
+
+ private:
+  /// Updates the parameter and its state in place. The gradient is scaled and clipped already.
+  /// Element i of all results depends on element i of all arguments alone: no norms, no means. They
+  /// have one dimension, and a length that the optimizer chooses: LibTorch then computes every
+  /// element in the same way, on one thread, however a parameter is cut. Without gradients of
+  /// autograd.
+  virtual void run_on(const at::Tensor& parameter, const at::Tensor& gradient,
+                      const std::vector<at::Tensor>& state,
+                      const UpdateSettings& settings) const = 0;
+
+  void run(const OptimizerSlice& slice, const UpdateSettings& settings) const final;
+
+  std::vector<std::string> state_names_;
+};
 
 }  // namespace lockstep

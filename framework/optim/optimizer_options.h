@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "framework/keys/choice.h"
+
 namespace lockstep {
 
 /// Options for the parameters that match a pattern.
@@ -19,22 +21,19 @@ struct ParameterGroup {
 
 /// Which optimizer and its numbers, as a config's `optimizer` section says them.
 struct OptimizerOptions {
-  std::string name = "sgd";
+  std::string name = "sgd";  ///< of optimizer_registry() (optimizers.h)
   double lr = 0.01;
   double momentum = 0.0;  ///< sgd
   bool nesterov = false;  ///< sgd, needs momentum
-  /// sgd, adam: weight_decay * parameter is added to the gradient. adamw: lr * weight_decay *
-  /// parameter is subtracted beside the update.
+  /// adamw: lr * weight_decay * parameter is subtracted beside the update. Others of torch.optim:
+  /// weight_decay * parameter is added to the gradient.
   double weight_decay = 0.0;
   std::array<double, 2> betas{0.9, 0.999};  ///< adam, adamw
   double eps = 1e-8;                        ///< adam, adamw
   std::vector<ParameterGroup> groups = {};  ///< the first that names a parameter holds for it
-
-  bool operator==(const OptimizerOptions&) const = default;
+  /// Of all other optimizers: `options.own.of<RMSpropOptions>("rmsprop").alpha = 0.9`.
+  keys::ChoiceOptions own = {};
 };
-
-/// The names that make_optimizer (framework/optim/optimizer.h) knows.
-[[nodiscard]] std::vector<std::string> optimizer_names();
 
 /// Options that hold for one parameter.
 struct ParameterSettings {

@@ -9,7 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "framework/optim/optimizer.h"
+#include "framework/optim/optimizers.h"
 #include "framework/training/flat_gradients.h"
 #include "framework/training/flat_parameters.h"
 #include "framework/training/module_parameters.h"

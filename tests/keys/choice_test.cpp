@@ -47,7 +47,7 @@ Registry<Shape> shapes() {
 
 std::vector<Section> table_of_shapes(Picked& picked, const Registry<Shape>& registry) {
   Keys keys{{"name", one_of(picked.name, registry.names()), "the shape", {.required = true}}};
-  add_choices(keys, picked, registry.choices());
+  add_choices(keys, picked.all, registry.choices());
   return {{"shape", keys}};
 }
 

@@ -61,7 +61,7 @@ std::vector<Section> fuzzed_table(FuzzedConfig& config) {
   const auto any = at_least(0.0);
   const auto natural = at_least<std::int64_t>(1);
   Keys model{{"name", one_of(config.model.name, {"net", "tree"}), "", {.required = true}}};
-  add_choices(model, config.model,
+  add_choices(model, config.model.all,
               {choice<Net>("net", "",
                            [](Net& net) -> Keys {
                              return {{"hidden", list(net.hidden, at_least<std::int64_t>(1)), ""},

@@ -1,5 +1,3 @@
-#include "framework/optim/optimizer.h"
-
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -11,6 +9,7 @@
 #include <ATen/TensorOperators.h>
 
 #include "framework/base/errors.h"
+#include "framework/optim/optimizers.h"
 #include "tests/catch.h"
 #include "tests/optim/slices.h"
 #include "tests/support/message_of.h"
@@ -25,11 +24,16 @@ using testing::random_values;
 using testing::whole;
 
 std::vector<OptimizerOptions> one_of_each() {
+  OptimizerOptions centered{.name = "rmsprop"};
+  centered.own.of<RMSpropOptions>("rmsprop") = {.momentum = 0.9, .centered = true};
   return {{.name = "sgd"},
           {.name = "sgd", .momentum = 0.9},
           {.name = "sgd", .momentum = 0.9, .nesterov = true},
           {.name = "adam"},
-          {.name = "adamw"}};
+          {.name = "adamw"},
+          {.name = "rmsprop"},
+          centered,
+          {.name = "adagrad"}};
 }
 
 UpdateSettings settings_of_step(std::int64_t step) {
@@ -146,6 +150,8 @@ TEST_CASE("the state has torch's names", "[optim]") {
   CHECK(make_optimizer({.momentum = 0.9})->state_names() == Names{"momentum_buffer"});
   CHECK(make_optimizer({.name = "adam"})->state_names() == Names{"exp_avg", "exp_avg_sq"});
   CHECK(make_optimizer({.name = "adamw"})->state_tensors() == 2);
+  CHECK(make_optimizer({.name = "rmsprop"})->state_names() == Names{"square_avg"});
+  CHECK(make_optimizer({.name = "adagrad"})->state_names() == Names{"sum"});
 }
 
 TEST_CASE("an empty slice is updated", "[optim]") {
@@ -157,9 +163,9 @@ TEST_CASE("an empty slice is updated", "[optim]") {
 }
 
 TEST_CASE("an optimizer's name is checked", "[optim]") {
-  CHECK(optimizer_names() == std::vector<std::string>{"sgd", "adam", "adamw"});
   CHECK(message_of<ValueError>([] { (void)make_optimizer({.name = "adan"}); }) ==
-        "unknown optimizer 'adan' (did you mean 'adam'?); known are sgd, adam, adamw");
+        "there is no optimizer 'adan' (did you mean 'adam'?); there are sgd, adam, adamw, rmsprop, "
+        "adagrad");
 }
 
 TEST_CASE("an optimizer's numbers are checked", "[optim]") {
@@ -181,6 +187,12 @@ TEST_CASE("an optimizer's numbers are checked", "[optim]") {
         "-1");
   CHECK(message({.groups = {{.pattern = "*", .lr_scale = nan}}}) ==
         "optimizer sgd: group '*': lr_scale must be a finite number of at least 0, not nan");
+  OptimizerOptions options{.name = "rmsprop"};
+  options.own.of<RMSpropOptions>("rmsprop").alpha = 1;
+  CHECK(message(options) == "optimizer rmsprop: alpha must be at least 0 and less than 1, not 1");
+  options.name = "adagrad";
+  options.own.of<AdagradOptions>("adagrad").eps = 0;
+  CHECK(message(options) == "optimizer adagrad: eps must be greater than 0, not 0");
 }
 
 TEST_CASE("an option that the optimizer doesn't have is refused", "[optim]") {
@@ -191,6 +203,8 @@ TEST_CASE("an option that the optimizer doesn't have is refused", "[optim]") {
   CHECK_THROWS_WITH(make_optimizer({.betas = {0.5, 0.9}}),
                     ContainsSubstring("optimizer sgd: betas is not an option of it"));
   CHECK_THROWS_WITH(make_optimizer({.eps = 1e-3}), ContainsSubstring("eps is not an option"));
+  CHECK_THROWS_WITH(make_optimizer({.name = "rmsprop", .momentum = 0.9}),
+                    ContainsSubstring("optimizer rmsprop: momentum is not an option of it"));
 }
 
 TEST_CASE("a slice that does not fit is refused", "[optim]") {

@@ -6,11 +6,13 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
+#include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
-#include "framework/optim/optimizer.h"
+#include "framework/optim/optimizers.h"
 #include "tests/catch.h"
 #include "tests/optim/slices.h"
 #include "tests/support/settings.h"
@@ -40,10 +42,41 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const OptimizerOptions&
                                                     .eps(options.eps)
                                                     .weight_decay(options.weight_decay));
   }
+  if (options.name == "rmsprop") {
+    const auto own = options.own.of<RMSpropOptions>("rmsprop");
+    return std::make_unique<torch::optim::RMSprop>(parameters,
+                                                   torch::optim::RMSpropOptions(options.lr)
+                                                       .alpha(own.alpha)
+                                                       .eps(own.eps)
+                                                       .momentum(own.momentum)
+                                                       .centered(own.centered)
+                                                       .weight_decay(options.weight_decay));
+  }
+  if (options.name == "adagrad") {
+    const auto own = options.own.of<AdagradOptions>("adagrad");
+    return std::make_unique<torch::optim::Adagrad>(
+        parameters, torch::optim::AdagradOptions(options.lr)
+                        .lr_decay(own.lr_decay)
+                        .initial_accumulator_value(own.initial_accumulator_value)
+                        .eps(own.eps)
+                        .weight_decay(options.weight_decay));
+  }
   return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(options.lr)
                                                                .betas(betas)
                                                                .eps(options.eps)
                                                                .weight_decay(options.weight_decay));
+}
+
+OptimizerOptions rmsprop(RMSpropOptions own, double weight_decay = 0) {
+  OptimizerOptions options{.name = "rmsprop", .lr = 0.01, .weight_decay = weight_decay};
+  options.own.of<RMSpropOptions>("rmsprop") = own;
+  return options;
+}
+
+OptimizerOptions adagrad(AdagradOptions own, double weight_decay = 0) {
+  OptimizerOptions options{.name = "adagrad", .lr = 0.1, .weight_decay = weight_decay};
+  options.own.of<AdagradOptions>("adagrad") = own;
+  return options;
 }
 
 // The largest difference of a value after 100 steps of both, in units of `epsilon` of the largest
@@ -83,7 +116,11 @@ TEST_CASE("100 steps of each optimizer agree with torch.optim to rounding", "[op
       OptimizerOptions{.name = "adam", .lr = 0.01, .betas = {0.0, 0.5}},
       OptimizerOptions{.name = "adamw", .lr = 0.01},
       OptimizerOptions{.name = "adamw", .lr = 0.01, .weight_decay = 0.1},
-      OptimizerOptions{.name = "adamw", .lr = 0.02, .weight_decay = 0.5, .betas = {0.8, 0.99}});
+      OptimizerOptions{.name = "adamw", .lr = 0.02, .weight_decay = 0.5, .betas = {0.8, 0.99}},
+      rmsprop({}), rmsprop({.alpha = 0.9, .eps = 1e-3}, 0.1), rmsprop({.momentum = 0.9}),
+      rmsprop({.eps = 1e-2, .centered = true}),
+      rmsprop({.eps = 1e-2, .momentum = 0.8, .centered = true}, 0.02), adagrad({}),
+      adagrad({.lr_decay = 0.1, .eps = 1e-3}, 0.1), adagrad({.initial_accumulator_value = 2}));
   CAPTURE(options.name, options.lr, options.momentum, options.nesterov, options.weight_decay,
           options.betas[0], options.betas[1], options.eps);
   CHECK(difference(options, at::kDouble, 0x1p-53) < 100);

@@ -76,7 +76,8 @@ TEST_CASE("the committed configs load") {
   CHECK(linear.data.name == "pmean_example");
   CHECK(linear.data_use.batch_size == 4);
   CHECK_FALSE(linear.data_use.shuffle);
-  CHECK(linear.zero.optimizer == OptimizerOptions{});
+  CHECK(linear.zero.optimizer.name == "sgd");
+  CHECK(linear.zero.optimizer.lr == 0.01);
   CHECK(linear.launch.replicas == 4);
   CHECK(linear.trainer.steps == 1);
 

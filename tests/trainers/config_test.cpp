@@ -41,7 +41,10 @@ TEST_CASE("a config that says only what it must has the documented defaults") {
   CHECK(config.model.name == "linear");
   CHECK(config.data_use.batch_size == 4);
   CHECK(config.data_use.shuffle);
-  CHECK(config.zero.optimizer == OptimizerOptions{});
+  CHECK(config.zero.optimizer.name == "sgd");
+  CHECK(config.zero.optimizer.lr == 0.01);
+  CHECK(config.zero.optimizer.momentum == 0);
+  CHECK(config.zero.optimizer.groups.empty());
   CHECK(config.schedule == ScheduleOptions{});
   CHECK(config.launch.replicas == 1);
   CHECK(config.launch.workers == 0);

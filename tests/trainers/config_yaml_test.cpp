@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/data/fashion_mnist.h"
+#include "framework/optim/optimizers.h"
 #include "models/cnn.h"
 #include "models/mlp.h"
 #include "tests/catch.h"
@@ -91,12 +92,20 @@ class RandomConfig {
 
  private:
   void optimizer(OptimizerOptions& options) {
-    options.name = pick({"sgd", "adam", "adamw"});
+    options.name = pick({"sgd", "adam", "adamw", "rmsprop", "adagrad"});
     options.lr = any_positive();
     options.weight_decay = coin() ? 0 : any_positive();
     if (options.name == "sgd") {
       options.momentum = coin() ? 0 : unit();
       options.nesterov = options.momentum > 0 && coin();
+    } else if (options.name == "rmsprop") {
+      options.own.of<RMSpropOptions>("rmsprop") = {.alpha = 1 - unit(),
+                                                   .eps = any_positive(),
+                                                   .momentum = coin() ? 0 : 1 - unit(),
+                                                   .centered = coin()};
+    } else if (options.name == "adagrad") {
+      options.own.of<AdagradOptions>("adagrad") = {.lr_decay = coin() ? 0 : any_positive(),
+                                                   .eps = any_positive()};
     } else {
       options.betas = {1 - unit(), 1 - unit()};
       options.eps = any_positive();

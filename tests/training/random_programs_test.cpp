@@ -24,13 +24,16 @@
 #include <torch/nn/modules/normalization.h>
 #include <torch/nn/modules/rnn.h>
 #include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
+#include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/optim/optimizers.h"
 #include "framework/training/block.h"
 #include "framework/training/data_parallel.h"
 #include "framework/training/dropout.h"
@@ -51,6 +54,7 @@ namespace {
 constexpr int kPrograms = 40;  // a round
 constexpr std::int64_t kSamples = 3;
 constexpr double kLearningRate = 0.01;
+constexpr double kEps = 1e-3;
 
 using Random = std::mt19937_64;
 
@@ -79,7 +83,7 @@ enum class Action {
 struct Program {
   explicit Program(std::uint64_t number)
       : seed(number), random(number), replicas(1 + draw(random, 4)), stage(draw(random, 5) - 1) {
-    const std::vector<std::string> optimizers{"sgd", "adam", "adamw"};
+    const std::vector<std::string> optimizers{"sgd", "adam", "adamw", "rmsprop", "adagrad"};
     optimizer = optimizers[random() % optimizers.size()];
     accumulate = 1 + draw(random, 3);
     if (draw(random, 3) == 0) clip_norm = 0.05;
@@ -259,10 +263,19 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const Program& program,
   }
   if (program.optimizer == "adam") {
     return std::make_unique<torch::optim::Adam>(
-        parameters, torch::optim::AdamOptions(kLearningRate).eps(1e-3).weight_decay(0.1));
+        parameters, torch::optim::AdamOptions(kLearningRate).eps(kEps).weight_decay(0.1));
+  }
+  if (program.optimizer == "rmsprop") {
+    return std::make_unique<torch::optim::RMSprop>(
+        parameters,
+        torch::optim::RMSpropOptions(kLearningRate).eps(kEps).momentum(0.9).weight_decay(0.1));
+  }
+  if (program.optimizer == "adagrad") {
+    return std::make_unique<torch::optim::Adagrad>(
+        parameters, torch::optim::AdagradOptions(kLearningRate).eps(kEps).weight_decay(0.1));
   }
   return std::make_unique<torch::optim::AdamW>(
-      parameters, torch::optim::AdamWOptions(kLearningRate).eps(1e-3).weight_decay(0.1));
+      parameters, torch::optim::AdamWOptions(kLearningRate).eps(kEps).weight_decay(0.1));
 }
 
 ZeroOptions zero_options(const Program& program) {
@@ -277,8 +290,12 @@ ZeroOptions zero_options(const Program& program) {
   options.optimizer.weight_decay = 0.1;
   if (program.optimizer == "sgd") {
     options.optimizer.momentum = 0.9;
+  } else if (program.optimizer == "rmsprop") {
+    options.optimizer.own.of<RMSpropOptions>("rmsprop") = {.eps = kEps, .momentum = 0.9};
+  } else if (program.optimizer == "adagrad") {
+    options.optimizer.own.of<AdagradOptions>("adagrad").eps = kEps;
   } else {
-    options.optimizer.eps = 1e-3;
+    options.optimizer.eps = kEps;
   }
   return options;
 }

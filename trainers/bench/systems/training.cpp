@@ -20,7 +20,7 @@
 #include "framework/data/images.h"
 #include "framework/data/loader.h"
 #include "framework/objectives/cross_entropy.h"
-#include "framework/optim/optimizer.h"
+#include "framework/optim/optimizers.h"
 #include "framework/replicas/machine.h"
 #include "framework/replicas/vmap.h"
 #include "framework/training/batch_norm.h"

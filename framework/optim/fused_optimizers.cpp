@@ -1,0 +1,125 @@
+#include "framework/optim/fused_optimizers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "framework/optim/optimizer_kernels.h"
+
+namespace lockstep::optim {
+namespace {
+
+// The power by squaring, whose bits do not depend on the C library, as those of std::pow do.
+double power(double base, std::int64_t exponent) {
+  double result = 1;
+  for (; exponent > 0; exponent /= 2, base *= base) {
+    if (exponent % 2 == 1) result *= base;
+  }
+  return result;
+}
+
+// One of the kernels' rules, for any type of element.
+using Rule = ElementKernels::Update ElementKernels::*;
+
+void run_rule(Rule rule, const OptimizerSlice& slice, const UpdateNumbers& numbers) {
+  // With a rounded copy a part at a time, so that it is made of values that are in a near cache.
+  constexpr std::int64_t kRoundedAtOnce = 16'384;
+  const OptimizerKernels& all = optimizer_kernels().back();
+  const ElementKernels& kernels =
+      slice.parameter.scalar_type() == at::kDouble ? all.float64 : all.float32;
+  const std::int64_t count = slice.parameter.numel();
+  const std::int64_t at_once = slice.rounded.defined() ? kRoundedAtOnce : count;
+  for (std::int64_t begin = 0; begin < count; begin += at_once) {
+    const auto from_begin = [&](const at::Tensor& tensor) {
+      return static_cast<std::byte*>(tensor.data_ptr()) +
+             static_cast<std::size_t>(begin) * tensor.itemsize();
+    };
+    const std::int64_t size = std::min(at_once, count - begin);
+    UpdateBuffers buffers{.parameter = from_begin(slice.parameter),
+                          .gradient = from_begin(slice.gradient),
+                          .state = {},
+                          .count = static_cast<std::size_t>(size)};
+    for (std::size_t i = 0; i < slice.state.size(); ++i) {
+      buffers.state[i] = from_begin(slice.state[i]);
+    }
+    (kernels.*rule)(buffers, numbers);
+    if (!slice.rounded.defined()) continue;
+    slice.rounded.narrow(0, begin, size).copy_(slice.parameter.narrow(0, begin, size));
+  }
+}
+
+// An optimizer with one of the kernels' rules, whose own numbers `complete` fills in.
+class FusedOptimizer final : public Optimizer {
+ public:
+  using Complete = std::function<void(UpdateNumbers& numbers, std::int64_t step)>;
+  FusedOptimizer(std::vector<std::string> state_names, Rule rule, Complete complete)
+      : state_names_(std::move(state_names)), rule_(rule), complete_(std::move(complete)) {}
+
+  [[nodiscard]] const std::vector<std::string>& state_names() const override {
+    return state_names_;
+  }
+
+ private:
+  void run(const OptimizerSlice& slice, const UpdateSettings& settings) const override {
+    UpdateNumbers numbers{};
+    numbers.gradient_scale = settings.gradient_scale;
+    numbers.clip_value = settings.clip_value.value_or(std::numeric_limits<double>::infinity());
+    numbers.weight_decay = settings.weight_decay;
+    numbers.lr = settings.lr;
+    complete_(numbers, settings.step);
+    run_rule(rule_, slice, numbers);
+  }
+
+  std::vector<std::string> state_names_;
+  Rule rule_;
+  Complete complete_;
+};
+
+std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options) {
+  using Names = std::vector<std::string>;
+  const bool remembers = options.momentum > 0;
+  return std::make_unique<FusedOptimizer>(
+      remembers ? Names{"momentum_buffer"} : Names{},
+      remembers ? &ElementKernels::momentum : &ElementKernels::sgd,
+      [momentum = options.momentum, nesterov = options.nesterov](UpdateNumbers& numbers,
+                                                                 std::int64_t /*step*/) {
+        numbers.momentum = momentum;
+        numbers.of_g = nesterov ? 1 : 0;
+        numbers.of_buffer = nesterov ? momentum : 1;
+      });
+}
+
+// Weight decay that is `decoupled` is not added to the gradient, but taken off the parameter.
+template <bool decoupled>
+std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options) {
+  return std::make_unique<FusedOptimizer>(
+      std::vector<std::string>{"exp_avg", "exp_avg_sq"}, &ElementKernels::adam,
+      [betas = options.betas, eps = options.eps](UpdateNumbers& numbers, std::int64_t step) {
+        numbers.beta1 = betas[0];
+        numbers.beta2 = betas[1];
+        numbers.eps = eps;
+        numbers.keep = decoupled ? 1 - numbers.lr * numbers.weight_decay : 1;
+        if (decoupled) numbers.weight_decay = 0;
+        numbers.lr /= 1 - power(betas[0], step);
+        numbers.root_scale = 1 / std::sqrt(1 - power(betas[1], step));
+      });
+}
+
+OptimizerKind fused(std::string name, std::string help,
+                    std::unique_ptr<Optimizer> (*make)(const OptimizerOptions& options)) {
+  return {keys::choice(std::move(name), std::move(help)), make};
+}
+
+}  // namespace
+
+std::vector<OptimizerKind> fused_optimizers() {
+  return {fused("sgd", "stochastic gradient descent, with momentum if that is set", make_sgd),
+          fused("adam", "Adam (arXiv:1412.6980)", make_adam<false>),
+          fused("adamw", "Adam with decoupled weight decay (arXiv:1711.05101)", make_adam<true>)};
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,123 @@
+#include "framework/optim/torch_optimizers.h"
+
+#include <memory>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/sqrt.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/keys/key.h"
+
+namespace lockstep::optim {
+namespace {
+
+const keys::Rule<double> kNotNegative = keys::at_least(0.0);
+const keys::Rule<double> kAbove0 = keys::greater_than(0.0);
+const keys::Rule<double> kDecay{"at least 0 and less than 1",
+                                [](double part) { return part >= 0 && part < 1; }};
+
+void check(const std::string& option, double value, const keys::Rule<double>& rule) {
+  require(rule.holds(value), "optimizer ", option, " must be ", rule.text, ", not ", value);
+}
+
+class RMSprop final : public ElementwiseOptimizer {
+ public:
+  explicit RMSprop(const RMSpropOptions& options)
+      : ElementwiseOptimizer(names(options)), options_(options) {}
+
+ private:
+  static std::vector<std::string> names(const RMSpropOptions& options) {
+    std::vector<std::string> all{"square_avg"};
+    if (options.momentum > 0) all.emplace_back("momentum_buffer");
+    if (options.centered) all.emplace_back("grad_avg");
+    return all;
+  }
+
+  void run_on(const at::Tensor& parameter, const at::Tensor& gradient,
+              const std::vector<at::Tensor>& state, const UpdateSettings& settings) const override {
+    gradient.add_(parameter, settings.weight_decay);
+    const at::Tensor& square = state[0].mul_(options_.alpha);
+    square.addcmul_(gradient, gradient, 1 - options_.alpha);
+    at::Tensor root;
+    if (options_.centered) {
+      const at::Tensor& mean = state.back().mul_(options_.alpha);
+      mean.add_(gradient, 1 - options_.alpha);
+      root = square.addcmul(mean, mean, -1).sqrt_().add_(options_.eps);
+    } else {
+      root = square.sqrt().add_(options_.eps);
+    }
+    if (options_.momentum > 0) {
+      parameter.sub_(state[1].mul_(options_.momentum).addcdiv_(gradient, root), settings.lr);
+    } else {
+      parameter.addcdiv_(gradient, root, -settings.lr);
+    }
+  }
+
+  RMSpropOptions options_;
+};
+
+keys::Keys rmsprop_keys(RMSpropOptions& options) {
+  return {
+      {"alpha", keys::number(options.alpha, kDecay), "decay of the mean square gradient"},
+      {"eps", keys::number(options.eps, kAbove0), "added to the root of the mean square"},
+      {"momentum", keys::number(options.momentum, kDecay), "momentum of the updates"},
+      {"centered", keys::flag(options.centered), "divide by the root of the gradients' variance"},
+  };
+}
+
+std::unique_ptr<Optimizer> make_rmsprop(const RMSpropOptions& options) {
+  check("rmsprop: alpha", options.alpha, kDecay);
+  check("rmsprop: eps", options.eps, kAbove0);
+  check("rmsprop: momentum", options.momentum, kDecay);
+  return std::make_unique<RMSprop>(options);
+}
+
+class Adagrad final : public ElementwiseOptimizer {
+ public:
+  explicit Adagrad(const AdagradOptions& options)
+      : ElementwiseOptimizer({"sum"}), options_(options) {}
+
+ private:
+  void run_on(const at::Tensor& parameter, const at::Tensor& gradient,
+              const std::vector<at::Tensor>& state, const UpdateSettings& settings) const override {
+    const at::Tensor& sum = state[0];
+    if (settings.step == 1) sum.fill_(options_.initial_accumulator_value);
+    gradient.add_(parameter, settings.weight_decay);
+    sum.addcmul_(gradient, gradient);
+    const double lr =
+        settings.lr / (1 + static_cast<double>(settings.step - 1) * options_.lr_decay);
+    parameter.addcdiv_(gradient, sum.sqrt().add_(options_.eps), -lr);
+  }
+
+  AdagradOptions options_;
+};
+
+keys::Keys adagrad_keys(AdagradOptions& options) {
+  return {
+      {"lr_decay", keys::number(options.lr_decay, kNotNegative),
+       "in step t (from 1) the learning rate is divided by 1 + (t - 1) lr_decay"},
+      {"initial_accumulator_value", keys::number(options.initial_accumulator_value, kNotNegative),
+       "what the sum of squared gradients begins with"},
+      {"eps", keys::number(options.eps, kAbove0), "added to the root of that sum"},
+  };
+}
+
+std::unique_ptr<Optimizer> make_adagrad(const AdagradOptions& options) {
+  check("adagrad: lr_decay", options.lr_decay, kNotNegative);
+  check("adagrad: initial_accumulator_value", options.initial_accumulator_value, kNotNegative);
+  check("adagrad: eps", options.eps, kAbove0);
+  return std::make_unique<Adagrad>(options);
+}
+
+}  // namespace
+
+std::vector<OptimizerKind> torch_optimizers() {
+  return {optimizer_kind<RMSpropOptions>("rmsprop", "RMSprop, as torch.optim has it", rmsprop_keys,
+                                         make_rmsprop),
+          optimizer_kind<AdagradOptions>("adagrad", "Adagrad, as torch.optim has it", adagrad_keys,
+                                         make_adagrad)};
+}
+
+}  // namespace lockstep::optim
