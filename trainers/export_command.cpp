@@ -22,10 +22,11 @@ constexpr const char* kExportHelp =
     R"(Writes a checkpoint's parameters and buffers to a safetensors file, under the model's names.
 
 Usage:
-  train export --checkpoint DIR --to FILE.safetensors [--max-shard-size SIZE]
+  train export --checkpoint DIR --to FILE.safetensors [--averaged] [--max-shard-size SIZE]
 
   --checkpoint DIR       The checkpoint, such as runs/a/checkpoints/latest
   --to FILE.safetensors  The new file; no file may have the name
+  --averaged             The averages of the parameters (trainer.ema_decay) in their place
   --max-shard-size SIZE  The most bytes of tensors in a file, such as 500MB, 5GB or 4GiB; a larger
                          tensor gets a file of its own. Several files are named
                          FILE-00001-of-00003.safetensors, …, with FILE.safetensors.index.json
@@ -61,7 +62,8 @@ std::uint64_t parse_bytes(const std::string& text) {
 
 int run_export(int argc, const char* const* argv) {
   const auto arguments = parse_command_line(
-      argc, argv, {"train export", {"--checkpoint", "--to", "--max-shard-size"}, {"--help"}});
+      argc, argv,
+      {"train export", {"--checkpoint", "--to", "--max-shard-size"}, {"--averaged", "--help"}});
   if (value_of(arguments, "--help")) return print(kExportHelp);
   const auto checkpoint = value_of(arguments, "--checkpoint");
   const auto to = value_of(arguments, "--to");
@@ -70,10 +72,12 @@ int run_export(int argc, const char* const* argv) {
   const auto folder = std::filesystem::path(*to).parent_path();
   require(folder.empty() || std::filesystem::is_directory(folder), "--to ", *to,
           ": there is no folder ", folder.string());
+  const bool is_averaged = value_of(arguments, "--averaged").has_value();
   const auto most = value_of(arguments, "--max-shard-size");
   const storage::Exported exported =
       storage::export_tensors(storage::CheckpointReader(*checkpoint), *to,
                               {.prefixes = {training::kParameters, training::kBuffers},
+                               .instead = is_averaged ? training::kAverages : "",
                                .most_bytes = most ? parse_bytes(*most) : 0});
   std::string text = str(counted(static_cast<std::int64_t>(exported.tensors), "tensor"), " of ",
                          text_of_bytes(static_cast<std::int64_t>(exported.bytes)), " in\n");

@@ -48,6 +48,16 @@ std::vector<NamedTensor> chosen(const CheckpointReader& reader, const ExportOpti
     throw DataError(str(reader.folder().string(), " has no tensor whose name begins with ",
                         join(options.prefixes, " or ")));
   }
+  bool has_others = options.instead.empty();
+  for (const ManifestTensor& tensor : reader.manifest().tensors) {
+    if (options.instead.empty() || !tensor.name.starts_with(options.instead)) continue;
+    by_name[tensor.name.substr(options.instead.size())] = &tensor;
+    has_others = true;
+  }
+  if (!has_others) {
+    throw DataError(
+        str(reader.folder().string(), " has no tensor whose name begins with ", options.instead));
+  }
   std::vector<NamedTensor> tensors;
   for (const auto& [name, tensor] : by_name) {
     // The manifest has no tensor of more bytes than fit.

@@ -12,6 +12,8 @@ namespace lockstep::storage {
 struct ExportOptions {
   /// Tensors whose names begin with one of these are exported, under the rest of their names.
   std::vector<std::string> prefixes;
+  /// Tensors whose names begin with this take the place of others, by the rest of their names.
+  std::string instead = {};
   /// The most bytes of tensors in a file, but a file has one tensor at least; 0: all in one file.
   std::uint64_t most_bytes = 0;
 };
@@ -30,8 +32,8 @@ struct Exported {
 /// error none of them is there. The checkpoint's checksums are compared first.
 ///
 /// ValueError if `to` does not end in .safetensors or a file has one of the names already.
-/// DataError if the checkpoint is damaged, has none of these tensors or two of one name. Error if a
-/// file can't be written.
+/// DataError if the checkpoint is damaged, has none of these tensors (or none instead) or two of
+/// one name. Error if a file can't be written.
 Exported export_tensors(const CheckpointReader& reader, const std::filesystem::path& to,
                         const ExportOptions& options);
 

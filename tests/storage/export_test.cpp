@@ -101,6 +101,22 @@ TEST_CASE("an export has the model's tensors under the model's names, aligned") 
   CHECK(file.find("count")->shape.empty());
 }
 
+TEST_CASE("an export has other tensors in the place of some") {
+  const Sample sample(
+      {{.name = "ema/w", .dtype = "F32", .shape = {7}, .pieces = {{0, 0, 7}}},
+       {.name = "parameters/b", .dtype = "F32", .shape = {5}, .pieces = {{1, 0, 5}}},
+       {.name = "parameters/w", .dtype = "F32", .shape = {7}, .pieces = {{1, 0, 7}}}});
+  CHECK(sample.write({.prefixes = kModel.prefixes, .instead = "ema/"}).tensors == 2);
+  const SafetensorsFile file(sample.to());
+  CHECK(read_all(file, "w") == sample.bytes_of("ema/w"));
+  CHECK(read_all(file, "b") == sample.bytes_of("parameters/b"));
+  CHECK_THAT(testing::message_of<DataError>([&] {
+               (void)export_tensors(CheckpointReader(sample.path), sample.to("other.safetensors"),
+                                    {.prefixes = kModel.prefixes, .instead = "mean/"});
+             }),
+             ContainsSubstring("has no tensor whose name begins with mean/"));
+}
+
 TEST_CASE("an export of many bytes is written piece by piece") {
   constexpr std::uint64_t kElements = (std::uint64_t{5} << 20) / 2 + 3;
   const Sample sample({{.name = "parameters/long",
