@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,7 @@ const nlohmann::json& reference() {
   return all;
 }
 
-const nlohmann::json& model_case(const std::string& name) {
+const nlohmann::json& model_case(std::string_view name) {
   const nlohmann::json& cases = reference().at("models");
   return *std::ranges::find_if(cases, [&](const auto& each) { return each.at("name") == name; });
 }
