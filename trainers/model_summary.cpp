@@ -124,8 +124,11 @@ ModelSummary summarize(Model& model, const at::Tensor& inputs) {
   }
   summary.flops = 2 * operations.multiply_adds();
   for (LayerSummary& layer : summary.layers) {
-    layer.runs = layer.path.empty() ? std::vector<SeenRun>{{output.sizes().vec(), summary.flops}}
-                                    : recorder->runs_of(*modules[layer.path]);
+    if (layer.path.empty()) {
+      layer.runs.push_back({output.sizes().vec(), summary.flops});
+    } else {
+      layer.runs = recorder->runs_of(*modules[layer.path]);
+    }
   }
   return summary;
 }
