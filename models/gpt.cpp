@@ -279,7 +279,8 @@ ModelKind gpt_kind() {
   return model_kind<GptOptions>(
       "gpt", "GPT-2: a decoder-only transformer for text",
       [](GptOptions& options) -> keys::Keys {
-        return {{"layers", keys::number(options.layers, kWidth), "transformer layers"},
+        return {{"layers", keys::number(options.layers, keys::from_to<std::int64_t>(1, 1000)),
+                 "transformer layers"},
                 {"heads", keys::number(options.heads, kWidth), "heads of attention in each layer"},
                 {"width", keys::number(options.width, kWidth), "width of the embedding"},
                 {"dropout", keys::number(options.dropout, keys::from_to(0.0, 1.0)),

@@ -73,16 +73,15 @@ DeferredValues* DeferredValues::current() noexcept {
 
 at::Tensor DeferredValues::deferred(const std::vector<std::int64_t>& sizes,
                                     std::function<at::Tensor()> make) {
-  made_.push_back(
-      {at::empty(sizes, at::TensorOptions(at::kFloat).device(at::kMeta)), std::move(make)});
-  return made_.back().parameter;
+  const at::Tensor parameter = at::empty(sizes, at::TensorOptions(at::kFloat).device(at::kMeta));
+  made_[parameter.unsafeGetTensorImpl()] = {parameter, std::move(make)};
+  return parameter;
 }
 
 void DeferredValues::hand_over(Model& model) {
   for (const auto& item : model.named_parameters()) {
-    for (const Made& made : made_) {
-      if (item.value().is_same(made.parameter)) model.initial_values_[item.key()] = made.make;
-    }
+    const auto found = made_.find(item.value().unsafeGetTensorImpl());
+    if (found != made_.end()) model.initial_values_[item.key()] = found->second.make;
   }
   made_.clear();
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -100,10 +101,10 @@ class DeferredValues {
 
  private:
   struct Made {
-    at::Tensor parameter;
+    at::Tensor parameter;  // lives, so that its address is its own
     std::function<at::Tensor()> make;
   };
-  std::vector<Made> made_;  // of the model that is being made
+  std::unordered_map<const void*, Made> made_;  // of the model that is being made, by TensorImpl
   DeferredValues* outer_;
 };
 

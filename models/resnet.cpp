@@ -148,11 +148,13 @@ ModelKind resnet_kind() {
       "resnet", "a residual network for small images, normalized over all replicas",
       [](ResnetOptions& options) -> keys::Keys {
         const keys::Rule<std::int64_t> depth{
-            "6n + 2, with n from 1 to 1000",
-            [](std::int64_t layers) { return layers >= 8 && layers <= 6002 && layers % 6 == 2; }};
+            "6n + 2, with n from 1 to 200",
+            [](std::int64_t layers) { return layers >= 8 && layers <= 1202 && layers % 6 == 2; }};
+        // Statistics and BatchNorm's parameters take memory also where the rest has no values yet.
+        const auto width = keys::from_to<std::int64_t>(1, 2048);
         return {
             {"depth", keys::number(options.depth, depth), "layers with weights"},
-            {"width", keys::number(options.width, kWidth),
+            {"width", keys::number(options.width, width),
              "channels of the first of three stages; each next has twice as many"},
             {"stochastic_depth", keys::number(options.stochastic_depth, keys::from_to(0.0, 1.0)),
              "the probability that the last block is left out"},

@@ -26,6 +26,8 @@
 namespace lockstep {
 namespace {
 
+constexpr std::size_t kLongestNames = 1000;  // in a message: a model may have thousands
+
 // The place where the key was written; none in a config that was not read from a file.
 keys::YamlPosition written_at(const Config& config, const std::string& key, std::size_t index = 0) {
   const auto found = config.places.find(key);
@@ -90,12 +92,13 @@ bool check_freeze(const Config& config, const DataSets& data, keys::YamlProblems
     if (!matched.empty()) continue;
     problems.report(place, [&] {
       return str("trainer.freeze: no parameter matches the pattern '", pattern,
-                 "'; the parameters are ", join(names));
+                 "'; the parameters are ", shortened(join(names), kLongestNames));
     });
   }
   if (frozen.size() < names.size()) return true;
   problems.report(place, [&] {
-    return str("trainer.freeze: no parameter is left to train; the parameters are ", join(names));
+    return str("trainer.freeze: no parameter is left to train; the parameters are ",
+               shortened(join(names), kLongestNames));
   });
   return false;
 }
@@ -107,16 +110,21 @@ void check_parameter_groups(const Config& config, const DataSets& data,
   if (config.zero.optimizer.groups.empty()) return;
   const auto model = make_model(config, data);
   const std::vector<std::string> names = training::module_parameters(*model).names;
+  std::vector<std::string> left = names;  // for which no group holds yet
   OptimizerOptions right;
   for (std::size_t i = 0; i < config.zero.optimizer.groups.size(); ++i) {
-    right.groups.push_back(config.zero.optimizer.groups[i]);
-    try {
-      check_groups(right, names);
-    } catch (const ValueError& error) {
-      problems.report(written_at(config, "optimizer.groups.pattern", i),
-                      [&] { return std::string(error.what()); });
-      right.groups.pop_back();
-    }
+    const ParameterGroup& group = right.groups.emplace_back(config.zero.optimizer.groups[i]);
+    const auto is_matched = [&](const auto& name) { return matches_pattern(group.pattern, name); };
+    if (std::erase_if(left, is_matched) > 0) continue;
+    problems.report(written_at(config, "optimizer.groups.pattern", i), [&]() -> std::string {
+      try {
+        check_groups(right, names);
+        return "";
+      } catch (const ValueError& error) {
+        return shortened(error.what(), kLongestNames);
+      }
+    });
+    right.groups.pop_back();
   }
 }
 

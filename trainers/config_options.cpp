@@ -5,10 +5,28 @@
 
 #include <torch/nn/module.h>
 
+#include "framework/base/memory.h"
+#include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
 #include "framework/optim/optimizer_options.h"
+#include "framework/training/bucket_sizes.h"
 
 namespace lockstep {
+
+namespace {
+
+std::shared_ptr<Model> model_of(const Config& config, const DataSets& data) {
+  auto model = make_model(config.model, data.train->type(), config.zero.seed);
+  for (const auto& item : model->named_parameters()) {
+    const bool is_frozen = std::ranges::any_of(config.trainer.freeze, [&](const auto& pattern) {
+      return matches_pattern(pattern, item.key());
+    });
+    if (is_frozen) item.value().set_requires_grad(false);
+  }
+  return model;
+}
+
+}  // namespace
 
 ZeroOptions zero_options(const Config& config, const Model& model, const Weights* weights) {
   ZeroOptions options = config.zero;
@@ -51,18 +69,15 @@ LoaderOptions loader_options(const Config& config, const Dataset& data) {
 
 std::shared_ptr<Model> make_model(const Config& config, const DataSets& data) {
   const DeferredValues scope;
-  return make_whole_model(config, data);
+  return model_of(config, data);
 }
 
 std::shared_ptr<Model> make_whole_model(const Config& config, const DataSets& data) {
-  auto model = make_model(config.model, data.train->type(), config.zero.seed);
-  for (const auto& item : model->named_parameters()) {
-    const bool is_frozen = std::ranges::any_of(config.trainer.freeze, [&](const auto& pattern) {
-      return matches_pattern(pattern, item.key());
-    });
-    if (is_frozen) item.value().set_requires_grad(false);
-  }
-  return model;
+  const std::int64_t bytes = training::bytes_of(make_model(config, data)->parameters());
+  const auto available = static_cast<std::int64_t>(available_memory());
+  require(bytes <= available, "model ", config.model.name, " takes ", text_of_bytes(bytes),
+          ", and ", text_of_bytes(available), " of memory are left");
+  return model_of(config, data);
 }
 
 ParameterValues evaluated_values(const Config& config) {

@@ -34,7 +34,8 @@ namespace lockstep {
 [[nodiscard]] LoaderOptions loader_options(const Config& config, const Dataset& data);
 
 /// The model for these data. What `trainer.freeze` names requires no gradient. Its parameters are
-/// on the meta device, or have their values with make_whole_model().
+/// on the meta device, or have their values with make_whole_model(): a ValueError if memory does
+/// not suffice for these.
 [[nodiscard]] std::shared_ptr<Model> make_model(const Config& config, const DataSets& data);
 [[nodiscard]] std::shared_ptr<Model> make_whole_model(const Config& config, const DataSets& data);
 

@@ -60,28 +60,57 @@ std::int64_t running_here(const LaunchOptions& launch) {
   return launch.hosts.count == 1 ? placement.workers : placement.workers_here;
 }
 
-// Measured on a replica alone, in a microbatch after another one, which makes what stays.
-std::int64_t predicted_activations(const Config& config, const DataSets& data) {
-  std::int64_t bytes = 0;
+// The job's microbatches on a replica alone.
+Config alone(const Config& config, std::int64_t microbatches) {
+  Config own = config;
+  own.launch = {.replicas = 1, .axis_name = config.launch.axis_name};
+  own.zero.stage = 0;
+  own.zero.accumulate = microbatches;
+  own.trainer.global_batch.reset();
+  own.checkpoint.save = CheckpointOptions::Save::none;
+  return own;
+}
+
+// Of each of some microbatches one after the other, with so many samples. ValueError for more than
+// `most`.
+std::vector<std::int64_t> measured_activations(const Config& config, const DataSets& data,
+                                               const std::vector<std::int64_t>& samples,
+                                               std::int64_t most) {
+  std::vector<std::int64_t> bytes;
   const auto measure = [&] {
     const auto model = make_whole_model(config, data);
-    ZeroOptions options = zero_options(config, *model);
-    options.stage = 0;
-    options.accumulate = 2;
-    ZeroTrainer trainer(*model, options);
+    ZeroTrainer trainer(*model, zero_options(config, *model));
     const Objective objective = make_objective(config, data.train->type());
-    std::vector<std::int64_t> indices(
-        static_cast<std::size_t>(std::min(config.data_use.batch_size, data.train->size())));
-    std::iota(indices.begin(), indices.end(), 0);
-    for (int i = 0; i < 2; ++i) {
+    for (const std::int64_t count : samples) {
+      std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
+      std::iota(indices.begin(), indices.end(), 0);
       const Batch batch = data.train->batch(indices);
-      const training::TensorMemory memory;
+      const training::TensorMemory memory(most);
       trainer.backward(training_loss(config, objective, *model, batch));
-      bytes = memory.peak();
+      bytes.push_back(memory.peak());
     }
   };
   pmap(measure, {.axis_name = config.launch.axis_name, .axis_size = 1})();
   return bytes;
+}
+
+// A batch may be too large for this host, or slow. So a few samples are measured, after as many
+// that make what stays, and then twice as many: each further sample takes as much as these did.
+// ValueError if even they do not fit.
+std::int64_t predicted_activations(const Config& config, const DataSets& data,
+                                   std::int64_t available) {
+  const std::int64_t samples = std::min(config.data_use.batch_size,
+                                        shard(data.train->size(), config.launch.replicas, 0).size);
+  const std::int64_t few = std::min<std::int64_t>(samples, 4);
+  const std::int64_t twice = std::min(samples, 2 * few);
+  const Config own = alone(config, 3);
+  const MemoryUse use = predicted_memory(own, data).host;
+  const std::int64_t needed = use.total() + use.parameters;  // the model's own values, too
+  require(needed <= available / 2, "a replica alone, which shows them, takes ",
+          text_of_bytes(needed));
+  const auto bytes = measured_activations(own, data, {few, few, twice}, (available - needed) / 2);
+  if (samples == twice) return bytes[2];
+  return bytes[2] + (bytes[2] - bytes[1]) / (twice - few) * (samples - twice);
 }
 
 std::string row(const std::string& name, const std::string& replica, const std::string& host) {
@@ -143,17 +172,19 @@ std::string prediction_text(const Config& config, const DataSets& data) {
   text += row("at the start", text_of_bytes(use.largest.at_start()),
               text_of_bytes(use.host.at_start()));
   const auto available = static_cast<std::int64_t>(available_memory());
-  const bool fits = std::max(use.host.total(), use.host.at_start()) <= available;
-  if (fits) {
+  std::int64_t most = std::max(use.host.total(), use.host.at_start());
+  if (most <= available) {
     try {
-      const std::int64_t activations = predicted_activations(config, data);
-      text += row("activations", text_of_bytes(activations),
-                  text_of_bytes(activations * running_here(config.launch)));
+      const std::int64_t activations = predicted_activations(config, data, available);
+      const std::int64_t here = activations * running_here(config.launch);
+      text += row("activations", text_of_bytes(activations), text_of_bytes(here));
+      most = std::max(most, use.host.total() + here);
     } catch (const ValueError& error) {
       // One replica alone may have too few samples for a model's statistics.
       text += str("  activations are not known: ", error.what(), "\n");
     }
-  } else {
+  }
+  if (most > available) {
     text += str("This host has ", text_of_bytes(available), " left: the job does not fit.\n");
   }
   return text + "Activations are of a microbatch. Data and LibTorch itself come on top.\n";

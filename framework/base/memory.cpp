@@ -74,11 +74,20 @@ std::size_t left_above(const fs::path& root, const std::string& path, const Grou
   }
 }
 
+std::size_t left_of_addresses() {
+  rlimit addresses{};
+  if (::getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur == RLIM_INFINITY) {
+    return kNoLimit;
+  }
+  const std::size_t used = field_of("/proc/self/status", "VmSize:").value_or(0);
+  return addresses.rlim_cur - std::min<std::size_t>(addresses.rlim_cur, used);
+}
+
 }  // namespace
 
 std::size_t available_memory() {
-  return std::min(field_of("/proc/meminfo", "MemAvailable:").value_or(kNoLimit),
-                  left_in_control_groups());
+  return std::min({field_of("/proc/meminfo", "MemAvailable:").value_or(kNoLimit),
+                   left_in_control_groups(), left_of_addresses()});
 }
 
 // Lines are "number:controllers:/path"; version 2 has the number 0 and no controllers, in a place

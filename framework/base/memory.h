@@ -8,7 +8,8 @@
 namespace lockstep {
 
 /// Bytes that this process can still get without swapping: what the host has available or, if that
-/// is less, what its control groups (of a container, for example) allow.
+/// is less, what its control groups (of a container, for example) or the limit of its address space
+/// (ulimit -v) allow.
 [[nodiscard]] std::size_t available_memory();
 
 /// Bytes that the control groups (versions 1 and 2) of this process still allow, read from

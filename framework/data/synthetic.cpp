@@ -20,6 +20,8 @@ namespace {
 using SyntheticTask = SyntheticOptions::Task;
 
 constexpr std::int64_t kMostFeatures = 1'000'000;
+constexpr std::int64_t kMostSamples = 10'000'000;  // an epoch's order is a number for each
+constexpr std::int64_t kMostRows = 10'000'000;     // numbers of Truth
 
 // Number `index` of a key's sequence that is distributed N(0, 1), by Box and Muller (1958): two
 // numbers of two draws.
@@ -123,8 +125,17 @@ class SyntheticSet final : public Dataset {
 };
 
 keys::Keys synthetic_keys(SyntheticOptions& options) {
-  const auto samples = keys::from_to<std::int64_t>(1, 1'000'000'000);
-  const auto none_too = keys::from_to<std::int64_t>(0, 1'000'000'000);
+  const auto samples = keys::from_to<std::int64_t>(1, kMostSamples);
+  const auto none_too = keys::from_to<std::int64_t>(0, kMostSamples);
+  const auto features_problem = [&options] {
+    const bool is_regression = options.task == SyntheticTask::regression;
+    const std::int64_t rows = is_regression ? options.outputs : options.classes;
+    if (options.features * rows <= kMostRows) return std::string();
+    return str("times data.", is_regression ? "outputs" : "classes", " must be at most ", kMostRows,
+               "; is ", options.features, " times ", rows);
+  };
+  const keys::KeyTraits features{.problem = features_problem,
+                                 .others = {"outputs", "classes", "task"}};
   return {
       {"task", keys::one_of(options.task, {"regression", "classification"}),
        "values of a linear function with noise, or classes that are clouds of points"},
@@ -134,7 +145,7 @@ keys::Keys synthetic_keys(SyntheticOptions& options) {
       {"test_samples", number(options.test_samples, none_too),
        "samples of the test set; 0: it is not there"},
       {"features", number(options.features, keys::from_to<std::int64_t>(1, kMostFeatures)),
-       "numbers of an input"},
+       "numbers of an input", features},
       {"outputs", number(options.outputs, keys::from_to<std::int64_t>(1, 1000)),
        "values to predict, of regression"},
       {"classes", number(options.classes, keys::from_to<std::int64_t>(2, 1000)),

@@ -7,7 +7,9 @@
 
 #include <torch/nn/module.h>
 
+#include "framework/base/memory.h"
 #include "framework/base/shard.h"
+#include "framework/base/text.h"
 #include "framework/collectives/axis_queue.h"
 #include "framework/training/averaged_parameters.h"
 #include "framework/training/bucket_sizes.h"
@@ -67,6 +69,16 @@ tree::FlatLayout predicted_layout(const training::ModuleParameters& parameters,
                                cuts_parameters(options, placement));
 }
 
+// What all replicas take must fit in 63 bits: no sum below overflows.
+void check_size(const training::ModuleParameters& parameters) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 46;
+  std::int64_t count = 0;
+  for (const at::Tensor& tensor : parameters.tensors) count += tensor.numel();
+  require(count <= kMost, "the model's ", counted(count, "parameter"), " alone take ",
+          text_of_bytes(count * 4), " a copy, and this host has ",
+          text_of_bytes(static_cast<std::int64_t>(available_memory())), " of memory left");
+}
+
 // What a replica saves of tensors that all replicas hold whole.
 std::int64_t bytes_of_shards(const std::vector<at::Tensor>& tensors, std::int64_t replicas,
                              std::int64_t replica) {
@@ -84,6 +96,7 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
                                const ReplicaPlacement& placement) {
   check_options(options);
   const training::ModuleParameters parameters = training::module_parameters(module);
+  check_size(parameters);
   const bool cuts = cuts_parameters(options, placement);
   const tree::FlatLayout layout = predicted_layout(parameters, options, placement);
   const bool take_turns = workers_of(placement) < placement.replicas;

@@ -65,7 +65,7 @@ struct ReplicaPlacement {
 /// one set a replica. This is predicted for gathered blocks, not for the model's own collectives.
 /// Averages (ema_decay) take 4Ψ/N more of optimizer_state at all stages, without the whole ones
 /// that ZeroTrainer::averaged_parameters() shows. To start from a checkpoint takes no more than to
-/// start without. `checkpoint` is 0.
+/// start without. `checkpoint` is 0. ValueError for more than 2^46 parameters.
 [[nodiscard]] HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
                                              const ReplicaPlacement& placement);
 

@@ -10,10 +10,16 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
+#include "framework/base/memory.h"
+#include "framework/base/text.h"
+
 namespace lockstep::training {
 
 // Any thread may free what was counted.
 struct TensorMemory::Count {
+  explicit Count(std::int64_t bytes) : most(bytes) {}
+
+  const std::int64_t most;
   std::atomic<std::int64_t> now = 0;
   std::atomic<std::int64_t> peak = 0;
 };
@@ -65,8 +71,10 @@ class CountingAllocator final : public c10::Allocator {
  private:
   static c10::DataPtr counted(std::size_t bytes) {
     if (!current_count || bytes == 0) return table().before->allocate(bytes);
-    void* const address = table().before->raw_allocate(bytes);
     const auto size = static_cast<std::int64_t>(bytes);
+    require(size <= current_count->most - current_count->now, "tensors take more than ",
+            text_of_bytes(current_count->most));
+    void* const address = table().before->raw_allocate(bytes);
     const std::int64_t now = current_count->now += size;
     if (now > current_count->peak) current_count->peak = now;
     const std::lock_guard lock(table().mutex);
@@ -85,8 +93,8 @@ void TensorMemory::prepare() {
   });
 }
 
-TensorMemory::TensorMemory()
-    : count_(std::make_shared<Count>()), outer_(std::exchange(current_count, count_)) {
+TensorMemory::TensorMemory(std::int64_t most)
+    : count_(std::make_shared<Count>(most)), outer_(std::exchange(current_count, count_)) {
   prepare();
 }
 

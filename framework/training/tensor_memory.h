@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 
 namespace lockstep::training {
@@ -10,7 +11,8 @@ namespace lockstep::training {
 /// LibTorch's CPU allocator is one that counts, and otherwise does what the one before does.
 class TensorMemory {
  public:
-  TensorMemory();
+  /// Where they would take more than `most` bytes at a time, the allocation throws a ValueError.
+  explicit TensorMemory(std::int64_t most = std::numeric_limits<std::int64_t>::max());
   ~TensorMemory();
   TensorMemory(const TensorMemory&) = delete;
   TensorMemory& operator=(const TensorMemory&) = delete;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <optional>
 #include <string>
@@ -43,6 +44,21 @@ TEST_CASE("what is available is some of the machine's memory") {
   const std::size_t all = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * page;
   CHECK(available_memory() > std::size_t{1} << 20);
   CHECK(available_memory() < all);
+}
+
+TEST_CASE("what is available is no more than addresses are left") {
+  constexpr std::size_t kLeft = 64 << 20;
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
+  rlimit limited = before;
+  limited.rlim_cur = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + kLeft;
+  REQUIRE(::setrlimit(RLIMIT_AS, &limited) == 0);
+  const std::size_t available = available_memory();
+  REQUIRE(::setrlimit(RLIMIT_AS, &before) == 0);
+  CHECK(available <= kLeft);
+  CHECK(available > kLeft / 2);
 }
 
 TEST_CASE("malloc settings of the user's own are noticed") {

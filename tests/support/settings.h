@@ -25,11 +25,10 @@ namespace lockstep::testing {
   return text != nullptr ? std::stoi(text) : 1;
 }
 
-/// How many damaged files the readers of foreign formats are given: LOCKSTEP_FUZZ, or a few
-/// hundred.
-[[nodiscard]] inline std::uint64_t fuzzed_files() {
+/// How many damaged files the readers of foreign formats are given: LOCKSTEP_FUZZ, or so many.
+[[nodiscard]] inline std::uint64_t fuzzed_files(std::uint64_t otherwise = 450) {
   const char* const text = std::getenv("LOCKSTEP_FUZZ");
-  return text != nullptr ? std::stoull(text) : 450;
+  return text != nullptr ? std::stoull(text) : otherwise;
 }
 
 /// The cases of a sweep that run: all of them, or with LOCKSTEP_SAMPLE=K one of each K in a row,

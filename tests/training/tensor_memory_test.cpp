@@ -6,9 +6,11 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/zeros.h>
 
+#include "framework/base/errors.h"
 #include "framework/training/block.h"
 #include "framework/training/recompute.h"
 #include "tests/catch.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep::training {
 namespace {
@@ -44,6 +46,18 @@ TEST_CASE("the most memory that tensors have at a time is counted, not what was 
     CHECK(inner.peak() == 40);
   }
   CHECK(memory.peak() == 2400);
+}
+
+TEST_CASE("tensors that would take more than a limit are refused before they are made") {
+  const TensorMemory memory(4000);
+  at::Tensor first = at::empty({250});
+  const auto message = testing::message_of<ValueError>([] { (void)at::empty({751}); });
+  CHECK(message == "tensors take more than 3.9 KiB");
+  CHECK(memory.peak() == 1000);
+  const at::Tensor second = at::empty({750});
+  first.reset();
+  const at::Tensor third = at::empty({250});
+  CHECK(memory.peak() == 4000);
 }
 
 TEST_CASE("recomputation keeps a block's input in place of what is between its layers") {
