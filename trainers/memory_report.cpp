@@ -1,21 +1,28 @@
 #include "trainers/memory_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <torch/nn/module.h>
+#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
+#include "framework/collectives/all_gather.h"
+#include "framework/collectives/psum.h"
+#include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
 #include "framework/training/tensor_memory.h"
-#include "framework/training/zero.h"
 #include "trainers/config_options.h"
 #include "trainers/evaluate.h"
 
@@ -194,6 +201,52 @@ std::string dry_run_text(const Config& config, const DataSets& data) {
   std::string text = prediction_text(config, data);
   text.pop_back();
   return text + " Nothing was started.\n";
+}
+
+MemoryReport memory_report(const Config& config, const DataSets& data, const ZeroTrainer& trainer,
+                           const ReplicaMemory& replica) {
+  const AxisNames axis(config.launch.axis_name);
+  MemoryUse own = trainer.memory();
+  own.checkpoint = replica.checkpoint;
+  const auto of_all = [&](const auto& over, std::int64_t parameters) {
+    const at::Tensor bytes =
+        over(at::tensor({parameters, own.gradients, own.optimizer_state, own.communication,
+                         own.checkpoint, own.initialization}));
+    return MemoryUse{.parameters = bytes[0].item<std::int64_t>(),
+                     .gradients = bytes[1].item<std::int64_t>(),
+                     .optimizer_state = bytes[2].item<std::int64_t>(),
+                     .communication = bytes[3].item<std::int64_t>(),
+                     .checkpoint = bytes[4].item<std::int64_t>(),
+                     .initialization = bytes[5].item<std::int64_t>()};
+  };
+  const std::int64_t is_reported = launch_host() == 0 ? 1 : 0;
+  HostMemoryUse measured{
+      of_all([&](const at::Tensor& bytes) { return pmax(is_reported * bytes, axis); },
+             own.parameters),
+      of_all([&](const at::Tensor& bytes) { return psum(is_reported * bytes, axis); },
+             own.parameters - own.shared_parameters)};
+  // What replicas hold together counts once.
+  const double share =
+      static_cast<double>(is_reported * own.shared_parameters) / static_cast<double>(own.holders);
+  measured.host.parameters +=
+      std::llround(psum(at::zeros({}, at::kDouble).fill_(share), axis).item<double>());
+  const at::Tensor worker = at::tensor({std::int64_t{launch_host()}, std::int64_t{::getpid()}});
+  const at::Tensor workers = all_gather(worker, axis);
+  // Replicas of this process.
+  const auto here = workers.eq(worker).all(/*dim=*/1).sum().item<double>();
+  const double grown =
+      (static_cast<double>(resident_memory()) - static_cast<double>(replica.resident_at_start)) /
+      here;
+  const auto reported = grown * static_cast<double>(is_reported);
+  const double resident = psum(at::zeros({}, at::kDouble).fill_(reported), axis).item<double>();
+  MemoryReport report{
+      .predicted = predicted_memory(config, data, trainer.link_cost().value_or(LinkCost{})),
+      .measured = measured,
+      .resident = static_cast<std::int64_t>(resident)};
+  report.rest = report.resident - measured.host.total();
+  const at::Tensor activations = at::zeros({}, at::kLong).fill_(replica.activations);
+  report.activations = pmax(activations, axis).item<std::int64_t>();
+  return report;
 }
 
 std::string memory_text(const MemoryReport& report) {

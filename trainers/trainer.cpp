@@ -11,15 +11,12 @@
 #include <optional>
 #include <source_location>
 #include <span>
-#include <sstream>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include <ATen/ops/full.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
-#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
@@ -27,7 +24,6 @@
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
-#include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 #include "framework/data/loader.h"
@@ -42,8 +38,10 @@
 #include "framework/training/uncounted_samples.h"
 #include "trainers/config_options.h"
 #include "trainers/course.h"
+#include "trainers/evaluations.h"
 #include "trainers/memory_report.h"
 #include "trainers/run_checkpoints.h"
+#include "trainers/run_result.h"
 
 namespace lockstep {
 namespace {
@@ -54,18 +52,9 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-const std::string kValidation = "validation";
-const std::string kTest = "test";
-const std::string kLossName = "loss";
-
-// How the names of a set's figures begin in metrics and checkpoints.
-const std::string& prefix_of(const std::string& set) {
-  return set == kTest ? kEvalFigures : kValidationFigures;
-}
-
 // The memory of this process before the first of its replicas has made a model.
-double resident_at_start() {
-  static const auto bytes = static_cast<double>(resident_memory());
+std::size_t resident_at_start() {
+  static const std::size_t bytes = resident_memory();
   return bytes;
 }
 
@@ -94,7 +83,8 @@ class Trainer::Run {
         microbatches_(microbatches(config, replicas_)),
         loader_(*data.train, loader_options(config, *data.train)),
         model_(make_model(config, data)),
-        named_(parameter_map(*model_)) {
+        named_(parameter_map(*model_)),
+        evaluations_(config, objective_) {
     require(replicas_ == config.launch.replicas, "Trainer: the config says ",
             counted(config.launch.replicas, "replica"), ", and ", replicas_, " run");
     // A run that goes on has weights of its own.
@@ -128,8 +118,8 @@ class Trainer::Run {
     if (course_.first_step == last_step_) {
       if (reporter_) reporter_->progress.print("there is no step left to train");
       // The checkpoint may be one on the way, which has no figures of the test set.
-      if (data_.test && figures_[kTest].empty()) {
-        tell_evaluation(last_step_ - 1, kTest, figures_on(*data_.test), false);
+      if (data_.test && evaluations_.of(kTestSet).empty()) {
+        tell_evaluation(last_step_ - 1, kTestSet, figures_on(*data_.test));
       }
     }
     note_progress(course_.first_step);
@@ -169,15 +159,9 @@ class Trainer::Run {
     for (const auto& [name, value] : info.figures) {
       if (name == kLossFigure) loss_ = at::full({}, value, at::kFloat);
       if (name == kElapsedFigure) elapsed_before_ = std::chrono::duration<double>(value);
-      if (name == kPatienceFigures + deciding_metric()) patience_.best = value;
-      for (auto& [set, figures] : figures_) {
-        if (name.starts_with(prefix_of(set))) figures[name.substr(prefix_of(set).size())] = value;
-      }
     }
-    const auto waited = info.counts.find(kPatienceCount);
-    // Another metric begins anew.
-    if (waited != info.counts.end() && patience_.best) patience_.evaluations = waited->second;
-    if (is_out_of_patience()) last_step_ = info.step;
+    evaluations_.go_on(info);
+    if (evaluations_.are_without_progress()) last_step_ = info.step;
     checkpoints_->go_on(info);
     if (!reporter_) return;
     reporter_->progress.print(str("going on after step ", info.step, " (", samples_,
@@ -201,14 +185,14 @@ class Trainer::Run {
     const bool is_evaluated = is_last || ends_now_ || (every > 0 && (step + 1) % every == 0);
     std::optional<double> best;
     if (is_evaluated && data_.validation) best = validate(step);
-    if (!is_last && (ends_now_ || is_out_of_patience())) {
+    if (!is_last && (ends_now_ || evaluations_.are_without_progress())) {
       is_last = true;
       last_step_ = step + 1;
       if (!is_logged) log(step);
     }
     // On the way the test set is looked at only where there is no other, and decides nothing.
     if (data_.test && (is_last || (is_evaluated && !data_.validation))) {
-      tell_evaluation(step, kTest, figures_on(*data_.test), false);
+      tell_evaluation(step, kTestSet, figures_on(*data_.test));
     }
     if (!is_last && ends_now_) {  // as a callback of that evaluation says
       is_last = true;
@@ -256,11 +240,7 @@ class Trainer::Run {
     if (resume_ != nullptr && !resume_->waived.empty()) info.texts[kWaivedText] = resume_->waived;
     add_course(course_, info);
     if (steps == last_step_) info.figures[kLossFigure] = loss_.item<double>();
-    for (const auto& [set, figures] : figures_) {
-      for (const auto& [name, value] : figures) info.figures[prefix_of(set) + name] = value;
-    }
-    if (patience_.best) info.figures[kPatienceFigures + deciding_metric()] = *patience_.best;
-    info.counts[kPatienceCount] = patience_.evaluations;
+    evaluations_.add_to(info);
     checkpoints_->save(std::move(info), best);
   }
 
@@ -425,33 +405,15 @@ class Trainer::Run {
   // checkpoints before.
   std::optional<double> validate(std::int64_t step) {
     const Figures figures = figures_on(*data_.validation);
-    const bool selects = config_.checkpoint.best != "none";
-    const std::string& name = deciding_metric();
-    const double value = figures.at(name);
-    const bool higher = objective_.metric(name).higher_is_better();
-    const auto is_better = [&](std::optional<double> than) {
-      return std::isfinite(value) && (!than || (higher ? value > *than : value < *than));
-    };
-    const bool is_best_saved = selects && is_better(checkpoints_->best());
-    ++patience_.evaluations;
-    const bool is_best = is_better(patience_.best);
-    if (is_best) patience_ = {.best = value, .evaluations = 0};
-    tell_evaluation(step, kValidation, figures, is_best);
-    return is_best_saved ? std::optional(value) : std::nullopt;
+    std::optional<double> best;
+    if (config_.checkpoint.best != "none")
+      best = evaluations_.better(figures, checkpoints_->best());
+    tell_evaluation(step, kValidationSet, figures);
+    return best;
   }
 
-  // By which the validation set decides.
-  const std::string& deciding_metric() const {
-    return config_.checkpoint.best != "none" ? config_.checkpoint.best : kLossName;
-  }
-
-  bool is_out_of_patience() const {
-    return config_.trainer.patience && patience_.evaluations >= *config_.trainer.patience;
-  }
-
-  void tell_evaluation(std::int64_t step, const std::string& set, const Figures& figures,
-                       bool is_best) {
-    figures_[set] = figures;
+  void tell_evaluation(std::int64_t step, const std::string& set, const Figures& figures) {
+    const bool is_best = evaluations_.note(set, figures);
     if (reporter_) {
       std::vector<std::pair<std::string, MetricValue>> line;
       for (const auto& [name, value] : figures) line.emplace_back(prefix_of(set) + name, value);
@@ -505,68 +467,6 @@ class Trainer::Run {
     reporter_->progress.print(title + join(texts));
   }
 
-  // Of the replicas of host 0: the largest of each category, the sum, and the sum of what is
-  // resident.
-  MemoryReport memory_report() const {
-    MemoryUse own = zero_->memory();
-    own.checkpoint = checkpoints_->staged_bytes();
-    const auto of_all = [&](const auto& over, std::int64_t parameters) {
-      const Tensor bytes =
-          over(at::tensor({parameters, own.gradients, own.optimizer_state, own.communication,
-                           own.checkpoint, own.initialization}));
-      return MemoryUse{.parameters = bytes[0].item<std::int64_t>(),
-                       .gradients = bytes[1].item<std::int64_t>(),
-                       .optimizer_state = bytes[2].item<std::int64_t>(),
-                       .communication = bytes[3].item<std::int64_t>(),
-                       .checkpoint = bytes[4].item<std::int64_t>(),
-                       .initialization = bytes[5].item<std::int64_t>()};
-    };
-    const std::int64_t is_reported = launch_host() == 0 ? 1 : 0;
-    HostMemoryUse measured{
-        of_all([&](const Tensor& bytes) { return pmax(is_reported * bytes, axis_); },
-               own.parameters),
-        of_all([&](const Tensor& bytes) { return psum(is_reported * bytes, axis_); },
-               own.parameters - own.shared_parameters)};
-    // What replicas hold together counts once.
-    const double share =
-        static_cast<double>(is_reported * own.shared_parameters) / static_cast<double>(own.holders);
-    measured.host.parameters +=
-        std::llround(psum(at::zeros({}, at::kDouble).fill_(share), axis_).item<double>());
-    const Tensor worker = at::tensor({std::int64_t{launch_host()}, std::int64_t{::getpid()}});
-    const Tensor workers = all_gather(worker, axis_);
-    // Replicas of this process.
-    const auto here = workers.eq(worker).all(/*dim=*/1).sum().item<double>();
-    const double grown = (static_cast<double>(resident_memory()) - resident_at_start_) / here;
-    const auto reported = grown * static_cast<double>(is_reported);
-    const double resident = psum(at::zeros({}, at::kDouble).fill_(reported), axis_).item<double>();
-    MemoryReport report{
-        .predicted = predicted_memory(config_, data_, zero_->link_cost().value_or(LinkCost{})),
-        .measured = measured,
-        .resident = static_cast<std::int64_t>(resident)};
-    report.rest = report.resident - measured.host.total();
-    const at::Tensor activations = at::zeros({}, at::kLong).fill_(activations_);
-    report.activations = pmax(activations, axis_).item<std::int64_t>();
-    return report;
-  }
-
-  std::string backend() const {
-    if (config_.launch.hosts.count > 1) return "shared_memory and tcp";
-    return config_.launch.backend == Backend::gloo ? "gloo" : "shared_memory";
-  }
-
-  std::vector<std::string> waived() const {
-    std::vector<std::string> lines;
-    if (config_.launch.hosts.count > 1 && config_.launch.hosts.allow_mixed) {
-      lines.emplace_back("parallel.allow_mixed lets hosts differ, which may round differently");
-    }
-    if (config_.zero.compression != Compression::none) {
-      lines.emplace_back("parallel.compression rounds what replicas send");
-    }
-    std::istringstream text(resume_ != nullptr ? resume_->waived : "");
-    for (std::string line; std::getline(text, line);) lines.push_back(line);
-    return lines;
-  }
-
   // The last checkpoint; what went wrong with it, if that is to end the run.
   std::string save_last() {
     try {
@@ -584,7 +484,10 @@ class Trainer::Run {
 
   void finish() {
     const std::string unsaved = save_last();
-    const MemoryReport memory = memory_report();
+    const MemoryReport memory = memory_report(config_, data_, *zero_,
+                                              {.resident_at_start = resident_at_start_,
+                                               .checkpoint = checkpoints_->staged_bytes(),
+                                               .activations = activations_});
     ParametersDigest digest;
     zero_->visit_parameters([&](const std::string& name, const at::Tensor& value) {
       if (reporter_) digest.add(name, value);
@@ -594,27 +497,16 @@ class Trainer::Run {
     reporter_->progress.finish();
     if (is_readable()) print_parameters("updated parameters:  ");
     const auto buffers = buffer_map(*model_);
-    RunResult result{.steps = last_step_,
-                     .skipped_steps = skipped_steps_,
-                     .replicas = replicas_,
-                     .zero_stage = config_.zero.stage,
-                     .loss = shortest_decimal(loss_.item<float>()),
-                     .eval = figures_[kTest],
-                     .validation = figures_[kValidation],
-                     .parameters = whole ? named_ : std::map<std::string, at::Tensor>{},
-                     .parameters_sha256 = digest.finish(),
-                     .buffers_sha256 = buffers.empty() ? "" : parameters_sha256(buffers),
-                     .memory = memory,
-                     .threads_per_replica = replicas::own_math_threads(),
-                     .workers = config_.launch.workers > 0 ? config_.launch.workers : replicas_,
-                     .hosts = config_.launch.hosts.count,
-                     .launch = name_of(config_.launch.mode),
-                     .backend = backend(),
-                     .blas = replicas::blas().name,
-                     .libtorch = replicas::libtorch_version(),
-                     .restarts = launch_restarts(),
-                     .changes = resume_ != nullptr ? resume_->changes : std::vector<std::string>{},
-                     .waived = waived()};
+    RunResult result = result_of_job(config_, resume_);
+    result.steps = last_step_;
+    result.skipped_steps = skipped_steps_;
+    result.loss = shortest_decimal(loss_.item<float>());
+    result.eval = evaluations_.of(kTestSet);
+    result.validation = evaluations_.of(kValidationSet);
+    if (whole) result.parameters = named_;
+    result.parameters_sha256 = digest.finish();
+    if (!buffers.empty()) result.buffers_sha256 = parameters_sha256(buffers);
+    result.memory = memory;
     write_files(true, [&] { write_result(reporter_->folder, result); });
     if (skipped_steps_ > 0) {
       reporter_->progress.print(str("skipped steps:       ", skipped_steps_, " of ", last_step_,
@@ -630,13 +522,7 @@ class Trainer::Run {
     reporter_->progress.print("results in           " + reporter_->folder.string());
   }
 
-  // How long the validation set's figure has not become better.
-  struct Patience {
-    std::optional<double> best = {};
-    std::int64_t evaluations = 0;  // since then
-  };
-
-  double resident_at_start_ = resident_at_start();
+  std::size_t resident_at_start_ = resident_at_start();
   Trainer& own_;
   const Config& config_;
   const DataSets& data_;
@@ -654,6 +540,7 @@ class Trainer::Run {
   Loader loader_;
   std::shared_ptr<Model> model_;
   std::map<std::string, at::Tensor> named_;
+  Evaluations evaluations_;
   std::unique_ptr<ZeroTrainer> zero_;
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<RunCheckpoints> checkpoints_;  // its last work uses the reporter
@@ -667,9 +554,7 @@ class Trainer::Run {
   StepReport step_report_;
   double lr_ = 0;  // of the last step
   std::int64_t skipped_steps_ = 0;
-  std::int64_t activations_ = 0;  // bytes of a microbatch's tensors
-  std::map<std::string, Figures> figures_{{kValidation, {}}, {kTest, {}}};  // the last, by set
-  Patience patience_;
+  std::int64_t activations_ = 0;     // bytes of a microbatch's tensors
   std::optional<double> last_best_;  // the last evaluation's figure, if it is the best
   bool ends_now_ = false;            // a callback has asked for that
   bool is_saved_ = false;            // the run's last checkpoint is there from the beginning
