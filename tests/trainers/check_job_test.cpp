@@ -99,6 +99,26 @@ TEST_CASE("patterns of trainer.freeze match some parameters, and leave some") {
         "b");
 }
 
+TEST_CASE(
+    "messages name few of a large model's parameters, and a thousand groups are soon checked") {
+  const auto repeated = [](const std::string& item) {
+    std::string items;
+    for (int i = 0; i < 999; ++i) items += item + ", ";
+    return "[" + items + item + "]";
+  };
+  const std::string model =
+      "model: {name: mlp, hidden: " + repeated("1") + "}\ndata: {name: synthetic}\n";
+  for (const std::string& keys :
+       {std::string("trainer: {freeze: [x]}"), std::string("trainer: {freeze: ['*']}"),
+        std::string("optimizer: {groups: [{pattern: x}]}"),
+        "optimizer: {groups: " + repeated("{pattern: '*'}") + "}"}) {
+    const std::string message = message_of_job(parse(model + keys + "\n"));
+    INFO(message);
+    CHECK(message.size() < 25'000);
+    CHECK_THAT(message, ContainsSubstring("0.weight, 0.bias, 1.weight, "));
+  }
+}
+
 TEST_CASE("what does not suit the data of a job without a file has no place") {
   Config config = parse(kNames + "schedule: {name: cosine, warmup_steps: 7}\n");
   config.zero.accumulate = 5;
