@@ -26,6 +26,7 @@
 #include "framework/data/data.h"
 #include "framework/data/dataset.h"
 #include "framework/data/fashion_mnist.h"
+#include "framework/data/fitted.h"
 #include "framework/data/image_folder.h"
 #include "framework/data/images.h"
 #include "framework/data/loader.h"

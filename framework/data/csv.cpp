@@ -55,29 +55,40 @@ double scaled(double value, const ColumnScale& scale) {
   return scale.deviation == 0 ? 0 : (value - scale.mean) / scale.deviation;
 }
 
-// The classes of a column. Numbers are told apart by their values, and other texts by their bytes.
+// The names of a column's classes, in the order of their numbers.
+std::vector<std::string> class_names_of(const CsvFile& file, const std::string& column) {
+  const std::size_t place = file.column(column);
+  if (file.is_numeric(place)) {
+    std::map<double, std::string> by_number;
+    const std::vector<double> numbers = file.numbers(place);
+    for (std::size_t row = 0; row < numbers.size(); ++row) {
+      by_number.emplace(numbers[row], file.text(row, place));
+    }
+    std::vector<std::string> names;
+    for (const auto& [number, text] : by_number) names.push_back(text);
+    return names;
+  }
+  std::set<std::string_view> texts;
+  for (std::size_t row = 0; row < file.rows(); ++row) {
+    if (file.text(row, place).empty()) file.refuse(row, place, "is no class");
+    texts.insert(file.text(row, place));
+  }
+  return {texts.begin(), texts.end()};
+}
+
+// Finds the classes of a column. Numbers are told apart by their values, if all names are numbers,
+// and other texts by their bytes.
 class CsvClasses {
  public:
-  CsvClasses(const CsvFile& file, const std::string& column) : column_(column) {
-    const std::size_t place = file.column(column);
-    is_numeric_ = file.is_numeric(place);
-    if (is_numeric_) {
-      const std::vector<double> numbers = file.numbers(place);
-      for (std::size_t row = 0; row < numbers.size(); ++row) {
-        by_number_.emplace(numbers[row], file.text(row, place));
-      }
-      for (const auto& [number, text] : by_number_) names_.push_back(text);
-      return;
+  CsvClasses(std::string column, std::vector<std::string> names)
+      : column_(std::move(column)), names_(std::move(names)) {
+    is_numeric_ = std::ranges::all_of(
+        names_, [](const std::string& name) { return formats::csv_number(name).has_value(); });
+    for (const std::string& name : names_) {
+      const std::int64_t label = std::ssize(by_number_);
+      if (is_numeric_) by_number_.emplace(*formats::csv_number(name), label);
     }
-    std::set<std::string_view> texts;
-    for (std::size_t row = 0; row < file.rows(); ++row) {
-      if (file.text(row, place).empty()) file.refuse(row, place, "is no class");
-      texts.insert(file.text(row, place));
-    }
-    names_.assign(texts.begin(), texts.end());
   }
-
-  [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
 
   /// The class of each row.
   [[nodiscard]] at::Tensor labels(const CsvFile& file) const {
@@ -101,7 +112,7 @@ class CsvClasses {
   // -1: there is none.
   [[nodiscard]] std::int64_t label_of(double number) const {
     const auto found = by_number_.find(number);
-    return found == by_number_.end() ? -1 : std::distance(by_number_.begin(), found);
+    return found == by_number_.end() ? -1 : found->second;
   }
   [[nodiscard]] std::int64_t label_of(std::string_view text) const {
     const auto found = std::ranges::lower_bound(names_, text, std::less<>());
@@ -110,7 +121,7 @@ class CsvClasses {
 
   std::string column_;
   bool is_numeric_ = false;
-  std::map<double, std::string> by_number_;
+  std::map<double, std::int64_t> by_number_;
   std::vector<std::string> names_;
 };
 
@@ -164,16 +175,67 @@ std::vector<std::string> check_columns(const CsvFile& file, const CsvSetOptions&
   return features;
 }
 
-std::shared_ptr<const Dataset> table_set(const CsvFile& file, const CsvSets& all,
-                                         const CsvClasses* classes) {
-  const std::vector<std::int64_t> shape{std::ssize(all.features)};
+Fitted fit(const CsvFile& file, const CsvSetOptions& options) {
+  Fitted fitted{.inputs = check_columns(file, options), .targets = options.target};
+  fitted.input_scales = scales_of(file, fitted.inputs, options.normalize);
+  if (options.task == CsvTask::classification) {
+    fitted.classes = class_names_of(file, options.target[0]);
+    fitted.class_count = std::ssize(fitted.classes);
+  } else {
+    fitted.target_scales = scales_of(file, fitted.targets, options.normalize_targets);
+  }
+  return fitted;
+}
+
+// ValueError unless the options ask for what was fitted.
+void check_fitted(const CsvSetOptions& options, const Fitted& fitted) {
+  const auto check = [](bool is_same, const char* key, const std::string& asked,
+                        const std::string& trained) {
+    require(is_same, "csv: data.", key, " is ", shortened(asked, 1000),
+            ", but the model was trained with ", shortened(trained, 1000));
+  };
+  const auto list = [](const std::vector<std::string>& names) {
+    return str("[", join(names), "]");
+  };
+  check(options.target == fitted.targets, "target", list(options.target), list(fitted.targets));
+  check(options.features.empty() || options.features == fitted.inputs, "features",
+        list(options.features), list(fitted.inputs));
+  const bool has_classes = fitted.class_count > 0;
+  const auto task = [](bool classes) { return classes ? "classification" : "regression"; };
+  const bool wants_classes = options.task == CsvTask::classification;
+  check(wants_classes == has_classes, "task", task(wants_classes), task(has_classes));
+  const auto is_normalized = [](const std::vector<ColumnScale>& scales) {
+    return std::ranges::any_of(scales, [](const auto& scale) { return scale != ColumnScale{}; });
+  };
+  const auto check_flag = [&](const char* key, bool asked, const std::vector<ColumnScale>& scales) {
+    check(asked == is_normalized(scales), key, asked ? "true" : "false", asked ? "false" : "true");
+  };
+  check_flag("normalize", options.normalize, fitted.input_scales);
+  if (!has_classes)
+    check_flag("normalize_targets", options.normalize_targets, fitted.target_scales);
+}
+
+bool has_none_of(const CsvFile& file, const std::vector<std::string>& columns) {
+  return std::ranges::none_of(columns, [&](const std::string& column) {
+    return std::ranges::count(file.header(), column) > 0;
+  });
+}
+
+// `file`, read as `fitted` says.
+std::shared_ptr<const Dataset> table_set(const CsvFile& file, const Fitted& fitted,
+                                         bool needs_targets) {
+  const std::vector<std::int64_t> shape{std::ssize(fitted.inputs)};
+  const bool has_classes = fitted.class_count > 0;
+  std::optional<at::Tensor> targets;
+  if (needs_targets || !has_none_of(file, fitted.targets)) {
+    targets = has_classes ? CsvClasses(fitted.targets[0], fitted.classes).labels(file)
+                          : values_of_columns(file, fitted.targets, fitted.target_scales);
+  }
   return std::make_shared<const TensorSet>(
-      values_of_columns(file, all.features, all.feature_scales),
-      classes != nullptr ? classes->labels(file)
-                         : values_of_columns(file, all.targets, all.target_scales),
-      classes != nullptr ? class_sample(shape, std::ssize(classes->names()))
-                         : value_sample(shape, std::ssize(all.targets)),
-      all.classes);
+      values_of_columns(file, fitted.inputs, fitted.input_scales), std::move(targets),
+      has_classes ? class_sample(shape, fitted.class_count)
+                  : value_sample(shape, std::ssize(fitted.targets)),
+      fitted.classes);
 }
 
 const keys::Rule<std::string> kSeparator{
@@ -212,34 +274,26 @@ keys::Keys csv_keys(CsvSetOptions& options) {
 
 }  // namespace
 
-CsvSets load_csv(const CsvSetOptions& options) {
+DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
   require(kSeparator.holds(options.separator), "csv: data.separator is '", options.separator,
           "', but must be ", kSeparator.text);
   const CsvFile train = open_csv(options.file, options.separator);
-  CsvSets all{.features = check_columns(train, options), .targets = options.target};
-  all.feature_scales = scales_of(train, all.features, options.normalize);
-  std::unique_ptr<const CsvClasses> classes;
-  if (options.task == CsvTask::classification) {
-    classes = std::make_unique<const CsvClasses>(train, options.target[0]);
-    all.classes = classes->names();
-  } else {
-    all.target_scales = scales_of(train, all.targets, options.normalize_targets);
-  }
+  if (context.fitted) check_fitted(options, *context.fitted);
+  const Fitted fitted = context.fitted ? *context.fitted : fit(train, options);
   const auto other = [&](const std::optional<std::string>& file) {
-    return file ? table_set(open_csv(*file, options.separator), all, classes.get()) : nullptr;
+    return file ? table_set(open_csv(*file, options.separator), fitted, context.needs_targets)
+                : nullptr;
   };
-  all.sets = {.train = table_set(train, all, classes.get()),
-              .validation = other(options.validation_file),
-              .test = other(options.test_file)};
-  return all;
+  return {.train = table_set(train, fitted, context.needs_targets),
+          .validation = other(options.validation_file),
+          .test = other(options.test_file),
+          .fitted = fitted};
 }
 
 DataKind csv_kind() {
   return data_kind<CsvSetOptions>(
       "csv", "tables of text: columns of numbers, and numbers or classes to predict", csv_keys,
-      [](const CsvSetOptions& options, const DataContext& /*context*/) {
-        return load_csv(options).sets;
-      });
+      load_csv);
 }
 
 }  // namespace lockstep

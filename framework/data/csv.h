@@ -23,25 +23,6 @@ struct CsvSetOptions {
   bool normalize_targets = false;  ///< the values; losses and metrics are then of normalized ones
 };
 
-/// How a column was normalized: (x - mean) / deviation, of its values in the training file. The
-/// deviation is that of a whole population. A constant column has 0, and then every x becomes 0.
-struct ColumnScale {
-  double mean = 0;
-  double deviation = 1;
-
-  bool operator==(const ColumnScale&) const = default;
-};
-
-/// The sets of CSV files, and what must be known to use a model that was trained on them.
-struct CsvSets {
-  DataSets sets{};
-  std::vector<std::string> features{};        ///< the inputs' columns, in the inputs' order
-  std::vector<ColumnScale> feature_scales{};  ///< of each
-  std::vector<std::string> targets{};
-  std::vector<ColumnScale> target_scales{};  ///< of each value to predict
-  std::vector<std::string> classes{};        ///< of classification: the name of each
-};
-
 /// Loads CSV files into memory. Inputs are float32 (features). Targets are float32 (values), or a
 /// class: the different texts of the target's column in the training file, in the order of their
 /// bytes, or of numbers where all of them are numbers (then 1 and 1.0 are one class).
@@ -50,11 +31,16 @@ struct CsvSets {
 /// validation set that load_data() splits off is part of the training file, so the scales include
 /// it.
 ///
+/// DataSets::fitted has the columns, how they are normalized, and the classes. With
+/// `context.fitted` that is what all files are read by, the training file too; a class is then one
+/// that it names. Where `context.needs_targets` is not set, a file may lack the targets' columns.
+///
 /// DataError, with file, line and column, for a field that is no number where one is needed, one
 /// that float32 can't hold, an empty class and one that the training file does not have, and for
 /// files without rows. ValueError for columns that are not there or are named twice, no feature, no
-/// target, several targets of a classification, and a separator that is not as above.
-[[nodiscard]] CsvSets load_csv(const CsvSetOptions& options);
+/// target, several targets of a classification, a separator that is not as above, and options that
+/// contradict `context.fitted`.
+[[nodiscard]] DataSets load_csv(const CsvSetOptions& options, const DataContext& context = {});
 
 /// For the registry.
 [[nodiscard]] DataKind csv_kind();

@@ -6,6 +6,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
@@ -32,6 +33,8 @@ class PmeanExample final : public Dataset {
 
   std::int64_t size() const override { return size_; }
   SampleType type() const override { return value_sample({1}, 1); }
+  // Another number of replicas is another number of samples, on which a run may go on.
+  std::string fingerprint() const override { return "4 samples a replica"; }
 
  private:
   Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
@@ -90,6 +93,24 @@ void split_off(DataSets& sets, const DataContext& context) {
   sets.train = std::make_shared<const Subset>(sets.train, std::move(rest));
 }
 
+// Adds the classes to what a source has fitted, and compares them with those they had to be.
+void fit_classes(const std::string& name, DataSets& sets, const DataContext& context) {
+  Fitted& fitted = sets.fitted;
+  fitted.classes = sets.train->class_names();
+  fitted.class_count = sets.train->type().classes;
+  const std::optional<Fitted>& wanted = context.fitted;
+  if (!wanted || (wanted->classes == fitted.classes && wanted->class_count == fitted.class_count)) {
+    return;
+  }
+  const auto described = [](const Fitted& of) {
+    if (of.class_count == 0) return std::string("values to predict");
+    return str(counted(of.class_count, "class", "classes"),
+               of.classes.empty() ? "" : str(" (", shortened(join(of.classes), 200), ")"));
+  };
+  throw DataError(str(name, ": the data have ", described(fitted),
+                      ", but the model was trained on ", described(*wanted)));
+}
+
 }  // namespace
 
 DataKind data_kind(std::string name, std::string help,
@@ -136,6 +157,7 @@ DataSets load_data(const keys::Picked& picked, const DataContext& context) {
   require(context.validation >= 0 && context.validation < 1, "load_data: validation is ",
           context.validation, ", but must be at least 0 and less than 1");
   DataSets sets = known_data().at(picked.name).load(picked, context);
+  fit_classes(picked.name, sets, context);
   if (context.validation == 0) return sets;
   if (sets.validation) {
     log_info(

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/data/dataset.h"
+#include "framework/data/fitted.h"
 #include "framework/keys/choice.h"
 
 namespace lockstep {
@@ -19,14 +20,19 @@ struct DataSets {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> validation = nullptr;  ///< null where there is none …
   std::shared_ptr<const Dataset> test = nullptr;        ///< … of these
+  Fitted fitted = {};  ///< to the training set, or DataContext::fitted
 };
 
 /// What a job wants of its data, beside the options of the source.
 struct DataContext {
   std::int64_t replicas = 1;
-  std::uint64_t seed = 0;   ///< of augmentation and of the split
-  double validation = 0.0;  ///< the part of the training set that becomes the validation set, if
-                            ///< the source has none
+  std::uint64_t seed = 0;  ///< of augmentation and of the split
+  /// What was fitted when the model was trained that is to see these samples: the source reads all
+  /// sets by it. None: it is fitted to the training set.
+  std::optional<Fitted> fitted = {};
+  bool needs_targets = true;  ///< samples without targets, of which predictions take, are refused
+  double validation = 0.0;    ///< the part of the training set that becomes the validation set, if
+                              ///< the source has none
 };
 
 /// A source of data that a config can name, with its options' keys.
@@ -74,8 +80,8 @@ void register_data(DataKind kind);
 
 /// Loads the sets that `picked` names. ValueError for an unknown name, less than one replica and a
 /// part for validation outside of [0, 1) or that leaves no sample on one side; DataError for files
-/// that are missing or damaged. The samples that are split off are the first of a permutation by
-/// the seed.
+/// that are missing or damaged, and for other classes than `context.fitted` has. The samples that
+/// are split off are the first of a permutation by the seed.
 [[nodiscard]] DataSets load_data(const keys::Picked& picked, const DataContext& context);
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/data/fingerprint.h"
 
 namespace lockstep {
 namespace {
@@ -45,6 +46,12 @@ SampleType class_sample(std::vector<std::int64_t> input_shape, std::int64_t clas
 SampleType token_sample(std::int64_t positions, std::int64_t vocabulary) {
   return {
       .input = {at::kLong, {positions}}, .target = {at::kLong, {positions}}, .classes = vocabulary};
+}
+
+std::string Dataset::fingerprint() const {
+  data::Fingerprint made(*this);
+  made.add_samples(*this);
+  return made.text();
 }
 
 Batch Dataset::batch(std::span<const std::int64_t> indices, std::int64_t epoch) const {

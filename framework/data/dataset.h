@@ -65,6 +65,14 @@ class Dataset {
   /// Whether a batch takes long to make (it is decoded, or read from a disk), so that making it
   /// ahead, in other threads, is worthwhile.
   [[nodiscard]] virtual bool is_slow() const { return false; }
+  /// Whether the samples' targets are known. Otherwise a batch's are NaN, or -1 for classes: such a
+  /// set is for predictions alone.
+  [[nodiscard]] virtual bool has_targets() const { return true; }
+  /// A short text by which a run that goes on notices that its data have changed: how many samples
+  /// there are, of what type and classes, and what they hold. It is that of the source: a Subset
+  /// has the whole's. Made in a fraction of a second, so that of many samples only some are looked
+  /// at, and of files that are slow to read perhaps only names and sizes.
+  [[nodiscard]] virtual std::string fingerprint() const;
 
   /// The samples with these numbers, which may repeat, as `epoch` has them; no numbers give tensors
   /// of 0 rows. A number outside 0 … size()-1 is a ValueError, as is a batch of gather() that is
@@ -95,6 +103,8 @@ class Subset final : public Dataset {
     return whole_->class_names();
   }
   [[nodiscard]] bool is_slow() const override { return whole_->is_slow(); }
+  [[nodiscard]] bool has_targets() const override { return whole_->has_targets(); }
+  [[nodiscard]] std::string fingerprint() const override { return whole_->fingerprint(); }
 
  private:
   [[nodiscard]] Batch gather(std::span<const std::int64_t> indices,

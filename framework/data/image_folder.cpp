@@ -6,12 +6,14 @@
 #include <iterator>
 #include <memory>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include <ATen/ops/empty.h>
 
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
+#include "framework/data/fingerprint.h"
 #include "framework/data/presence.h"
 #include "framework/formats/folder_entries.h"
 #include "framework/formats/image.h"
@@ -53,12 +55,6 @@ formats::Image fitted(const formats::Image& image, std::int64_t height, std::int
                       is_wide ? height : std::max(height, image.height * width / image.width),
                       is_wide ? std::max(width, image.width * height / image.height) : width),
       height, width);
-}
-
-std::shared_ptr<const PictureFolder> picture_set(const fs::path& folder,
-                                                 const ImageFolderOptions& options,
-                                                 Augmentation augmentation, std::uint64_t seed) {
-  return std::make_shared<const PictureFolder>(folder.string(), options.form, augmentation, seed);
 }
 
 // DataError unless a set has the classes of the one to train on.
@@ -114,11 +110,21 @@ keys::Keys image_folder_keys(ImageFolderOptions& options) {
 }  // namespace
 
 PictureFolder::PictureFolder(const std::string& root, const PictureForm& form,
-                             Augmentation augmentation, std::uint64_t seed)
+                             Augmentation augmentation, std::uint64_t seed,
+                             std::vector<std::string> classes)
     : folder_(root),
       form_(complete(form)),
       inputs_(form_.height, form_.width, form_.mean, form_.deviation, augmentation, seed),
+      classes_(classes.empty() ? folder_.classes() : std::move(classes)),
       cache_(form_.cache ? static_cast<std::size_t>(folder_.size()) : 0) {
+  for (const std::string& name : folder_.classes()) {
+    const auto found = std::ranges::find(classes_, name);
+    if (found == classes_.end()) {
+      formats::fail_folder(root, str("its class '", name, "' is none of those trained on: ",
+                                     shortened(join(classes_), 200)));
+    }
+    numbers_.push_back(found - classes_.begin());
+  }
   const std::vector<std::string>& others = folder_.passed_over();
   if (others.empty()) return;
   log_warning(str("image_folder: '", root, "' has ", counted(std::ssize(others), "file"), " that ",
@@ -127,7 +133,19 @@ PictureFolder::PictureFolder(const std::string& root, const PictureForm& form,
 }
 
 SampleType PictureFolder::type() const {
-  return class_sample({form_.channels, form_.height, form_.width}, std::ssize(folder_.classes()));
+  return class_sample({form_.channels, form_.height, form_.width}, std::ssize(classes_));
+}
+
+std::string PictureFolder::fingerprint() const {
+  data::Fingerprint made(*this);
+  for (std::int64_t i = 0; i < size(); ++i) {
+    const fs::path picture = folder_.path(i);
+    std::error_code error;
+    made.add(folder_.label(i));
+    made.add(picture.filename().string());
+    made.add(static_cast<std::int64_t>(fs::file_size(picture, error)));
+  }
+  return made.text();
 }
 
 Batch PictureFolder::gather(std::span<const std::int64_t> indices, std::int64_t epoch) const {
@@ -144,7 +162,7 @@ Batch PictureFolder::gather(std::span<const std::int64_t> indices, std::int64_t 
       inputs_.write(decoded(index).data(), index, epoch, input);
     }
     input += values;
-    *target++ = folder_.label(index);
+    *target++ = numbers_[static_cast<std::size_t>(folder_.label(index))];
   }
   return batch;
 }
@@ -176,31 +194,38 @@ const PictureFolder::Pixels& PictureFolder::cached(std::int64_t index) const {
   return kept;
 }
 
-DataSets load_image_folder(const ImageFolderOptions& options, std::uint64_t seed) {
+DataSets load_image_folder(const ImageFolderOptions& options, const DataContext& context) {
   const fs::path root(options.root);
   data::require_there("image_folder", root,
                       "data.root must be a folder with train/CLASS/PICTURE and perhaps the same in "
                       "val/ and test/, or with CLASS/PICTURE; pictures are PNG or JPEG files");
+  const auto classes = context.fitted ? context.fitted->classes : std::vector<std::string>();
+  const auto set_in = [&](const fs::path& folder, Augmentation augmentation) {
+    return std::make_shared<const PictureFolder>(folder.string(), options.form, augmentation,
+                                                 context.seed, classes);
+  };
+  DataSets sets;
   if (!data::is_there(root / "train")) {
-    return {.train = picture_set(root, options, options.augmentation, seed)};
+    sets.train = set_in(root, options.augmentation);
+    return sets;
   }
-  const auto train = picture_set(root / "train", options, options.augmentation, seed);
+  const auto train = set_in(root / "train", options.augmentation);
   const auto other = [&](const fs::path& folder) -> std::shared_ptr<const Dataset> {
     if (!data::is_there(folder)) return nullptr;
-    auto set = picture_set(folder, options, {}, seed);
+    auto set = set_in(folder, {});
     check_classes(*train, *set, folder);
     return set;
   };
-  return {
-      .train = train, .validation = other(validation_folder(root)), .test = other(root / "test")};
+  sets.train = train;
+  sets.validation = other(validation_folder(root));
+  sets.test = other(root / "test");
+  return sets;
 }
 
 DataKind image_folder_kind() {
-  return data_kind<ImageFolderOptions>(
-      "image_folder", "PNG and JPEG files in a folder for each class", image_folder_keys,
-      [](const ImageFolderOptions& options, const DataContext& context) {
-        return load_image_folder(options, context.seed);
-      });
+  return data_kind<ImageFolderOptions>("image_folder",
+                                       "PNG and JPEG files in a folder for each class",
+                                       image_folder_keys, load_image_folder);
 }
 
 }  // namespace lockstep

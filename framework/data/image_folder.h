@@ -29,16 +29,20 @@ struct PictureForm {
 /// A file that can't be decoded is a DataError of batch(), which names it.
 class PictureFolder final : public Dataset {
  public:
-  /// Reads names alone. ValueError for a form that is not as above.
+  /// Reads names alone. `classes` are those that there may be, by number; none: the folder's, in
+  /// the order of their names. ValueError for a form that is not as above, DataError for a class
+  /// that there may not be.
   PictureFolder(const std::string& root, const PictureForm& form, Augmentation augmentation = {},
-                std::uint64_t seed = 0);
+                std::uint64_t seed = 0, std::vector<std::string> classes = {});
 
   [[nodiscard]] std::int64_t size() const override { return folder_.size(); }
   [[nodiscard]] SampleType type() const override;
   [[nodiscard]] bool is_slow() const override { return true; }
 
   /// In the order of the classes' numbers.
-  [[nodiscard]] std::vector<std::string> class_names() const override { return folder_.classes(); }
+  [[nodiscard]] std::vector<std::string> class_names() const override { return classes_; }
+  /// Of names and sizes of files.
+  [[nodiscard]] std::string fingerprint() const override;
 
  private:
   using Pixels = std::vector<std::uint8_t>;  // (channels, height, width)
@@ -51,6 +55,8 @@ class PictureFolder final : public Dataset {
   formats::ImageFolder folder_;
   PictureForm form_;
   PictureInputs inputs_;
+  std::vector<std::string> classes_;
+  std::vector<std::int64_t> numbers_;  // of the folder's classes
   mutable std::mutex mutex_;
   mutable std::vector<Pixels> cache_;  // what is there stays as it is
 };
@@ -63,9 +69,11 @@ struct ImageFolderOptions {
 
 /// The sets in a folder: root/train, perhaps root/val or root/validation, and perhaps root/test,
 /// each with CLASS/PICTURE. Without root/train its folders are classes, all to train on. DataError
-/// if the sets differ in their classes, or if there is both val and validation. Other files are
-/// passed over with a warning.
-[[nodiscard]] DataSets load_image_folder(const ImageFolderOptions& options, std::uint64_t seed);
+/// if the sets differ in their classes, or if there is both val and validation. With
+/// `context.fitted` the classes are its own: sets may lack some, and others are a DataError. Other
+/// files are passed over with a warning.
+[[nodiscard]] DataSets load_image_folder(const ImageFolderOptions& options,
+                                         const DataContext& context = {});
 
 /// For the registry.
 [[nodiscard]] DataKind image_folder_kind();

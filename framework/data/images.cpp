@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 
 #include "framework/base/text.h"
+#include "framework/data/fingerprint.h"
 
 namespace lockstep {
 namespace {
@@ -115,6 +116,13 @@ PictureSet::PictureSet(Pictures pictures, Augmentation augmentation, std::uint64
 
 SampleType PictureSet::type() const {
   return class_sample({pictures_.channels, pictures_.height, pictures_.width}, pictures_.classes);
+}
+
+std::string PictureSet::fingerprint() const {
+  data::Fingerprint made(*this);
+  made.add({reinterpret_cast<const char*>(pictures_.pixels.data()), pictures_.pixels.size()});
+  for (const std::int64_t label : pictures_.labels) made.add(label);
+  return made.text();
 }
 
 Batch PictureSet::gather(std::span<const std::int64_t> indices, std::int64_t epoch) const {

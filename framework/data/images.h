@@ -66,6 +66,7 @@ class PictureSet : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return std::ssize(pictures_.labels); }
   [[nodiscard]] SampleType type() const override;
   [[nodiscard]] std::vector<std::string> class_names() const override { return pictures_.names; }
+  [[nodiscard]] std::string fingerprint() const override;
 
  private:
   [[nodiscard]] Batch gather(std::span<const std::int64_t> indices,

@@ -12,6 +12,7 @@
 
 #include "framework/base/text.h"
 #include "framework/data/presence.h"
+#include "framework/data/unknown_targets.h"
 #include "framework/formats/npy.h"
 
 namespace lockstep {
@@ -59,44 +60,40 @@ bool is_floating(const NpyArray& array) {
   return array.type() == NpyType::float32 || array.type() == NpyType::float64;
 }
 
-// Inputs and targets that belong together.
+// Inputs and targets that belong together, or inputs alone.
 class NpyPair {
  public:
-  NpyPair(const std::string& inputs, const std::string& targets)
-      : inputs_path_(inputs),
-        targets_path_(targets),
-        inputs_(open_npy(inputs)),
-        targets_(open_npy(targets)) {
-    for (const auto& [path, array] : {std::pair{inputs, &inputs_}, {targets, &targets_}}) {
-      if (array->shape().empty() || array->count() == 0) {
-        formats::fail_file(path, str("its shape (", join(array->shape()), ") has no samples"));
-      }
-    }
-    if (inputs_.shape()[0] != targets_.shape()[0]) {
-      formats::fail_file(targets_path_, str("it has ", targets_.shape()[0], " samples, but '",
+  NpyPair(const std::string& inputs, const std::optional<std::string>& targets)
+      : inputs_path_(inputs), targets_path_(targets.value_or("")), inputs_(open_npy(inputs)) {
+    check_samples(inputs_path_, inputs_);
+    if (!targets) return;
+    targets_ = open_npy(*targets);
+    check_samples(targets_path_, *targets_);
+    if (inputs_.shape()[0] != targets_->shape()[0]) {
+      formats::fail_file(targets_path_, str("it has ", targets_->shape()[0], " samples, but '",
                                             inputs_path_, "' has ", inputs_.shape()[0]));
     }
   }
 
   [[nodiscard]] std::int64_t size() const { return inputs_.shape()[0]; }
   [[nodiscard]] const NpyArray& inputs() const { return inputs_; }
-  [[nodiscard]] const NpyArray& targets() const { return targets_; }
+  [[nodiscard]] const std::optional<NpyArray>& targets() const { return targets_; }
 
   /// Whether inputs are pictures, which have their channels last.
   [[nodiscard]] bool has_pictures() const {
     return inputs_.type() == NpyType::uint8 && inputs_.shape().size() >= 3;
   }
 
-  /// What the samples are; `classes` as NpySetOptions has it.
+  /// What the samples are, if they have targets; `classes` as NpySetOptions has it.
   [[nodiscard]] SampleType type(const std::optional<std::int64_t>& classes) const {
-    const bool has_classes = !is_floating(targets_);
+    const bool has_classes = !is_floating(*targets_);
     if (has_classes && has_tokens()) {
       return token_sample(inputs_.shape()[1], classes
                                                   ? *classes
                                                   : std::max(classes_of(inputs_path_, inputs_),
-                                                             classes_of(targets_path_, targets_)));
+                                                             classes_of(targets_path_, *targets_)));
     }
-    const std::vector<std::int64_t>& shape = targets_.shape();
+    const std::vector<std::int64_t>& shape = targets_->shape();
     if (shape.size() > (has_classes ? 1 : 2)) {
       formats::fail_file(
           targets_path_,
@@ -105,15 +102,20 @@ class NpyPair {
                           : "values to predict must be (samples) or (samples, values)"));
     }
     if (has_classes) {
-      return class_sample(input_shape(), classes ? *classes : classes_of(targets_path_, targets_));
+      return class_sample(input_shape(), classes ? *classes : classes_of(targets_path_, *targets_));
     }
     return value_sample(input_shape(), shape.size() == 1 ? 1 : shape[1]);
   }
 
   /// DataError unless the samples are of this type.
   void check(const SampleType& type) const {
-    const SampleType own =
-        this->type(type.classes > 0 ? std::optional(type.classes) : std::nullopt);
+    const auto classes = type.classes > 0 ? std::optional(type.classes) : std::nullopt;
+    SampleType own = type;
+    if (targets_) {
+      own = this->type(classes);
+    } else if (type.input.dtype != at::kLong) {
+      own.input.shape = input_shape();
+    }
     if (own.input != type.input) {
       formats::fail_file(inputs_path_, str("its samples give inputs of ", described(own.input),
                                            ", but those to train on of ", described(type.input)));
@@ -122,15 +124,20 @@ class NpyPair {
       formats::fail_file(targets_path_, str("its samples give targets of ", described(own.target),
                                             ", but those to train on of ", described(type.target)));
     }
-    if (type.classes > 0) check_classes(targets_path_, targets_, type.classes);
+    if (targets_ && type.classes > 0) check_classes(targets_path_, *targets_, type.classes);
     if (type.input.dtype == at::kLong) check_classes(inputs_path_, inputs_, type.classes);
   }
 
  private:
+  static void check_samples(const std::string& path, const NpyArray& array) {
+    if (!array.shape().empty() && array.count() > 0) return;
+    formats::fail_file(path, str("its shape (", join(array.shape()), ") has no samples"));
+  }
+
   [[nodiscard]] bool has_tokens() const {
     return !is_floating(inputs_) && inputs_.type() != NpyType::boolean &&
-           targets_.type() != NpyType::boolean && inputs_.shape().size() == 2 &&
-           inputs_.shape() == targets_.shape();
+           targets_->type() != NpyType::boolean && inputs_.shape().size() == 2 &&
+           inputs_.shape() == targets_->shape();
   }
 
   // Of a sample that is no tokens.
@@ -180,7 +187,7 @@ class NpyPair {
   std::string inputs_path_;
   std::string targets_path_;
   NpyArray inputs_;
-  NpyArray targets_;
+  std::optional<NpyArray> targets_;
 };
 
 class NpySet final : public Dataset {
@@ -191,12 +198,14 @@ class NpySet final : public Dataset {
 
   std::int64_t size() const override { return pair_.size(); }
   SampleType type() const override { return type_; }
+  bool has_targets() const override { return pair_.targets().has_value(); }
 
  private:
   Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
     return {pair_.has_pictures() ? pictures_of(indices)
                                  : elements_of(pair_.inputs(), type_.input, indices),
-            elements_of(pair_.targets(), type_.target, indices)};
+            pair_.targets() ? elements_of(*pair_.targets(), type_.target, indices)
+                            : data::unknown_targets(type_.target, std::ssize(indices))};
   }
 
   static at::Tensor room_for(const TensorType& type, std::span<const std::int64_t> indices) {
@@ -247,22 +256,28 @@ class NpySet final : public Dataset {
 
 std::shared_ptr<const Dataset> other_npy(const char* name, const std::optional<std::string>& inputs,
                                          const std::optional<std::string>& targets,
-                                         const SampleType& type) {
-  require(inputs.has_value() == targets.has_value(), "npy: data.", name,
-          inputs ? "_inputs" : "_targets", " is there, but data.", name,
+                                         const SampleType& type, bool needs_targets) {
+  require((inputs && !needs_targets) || inputs.has_value() == targets.has_value(), "npy: data.",
+          name, inputs ? "_inputs" : "_targets", " is there, but data.", name,
           inputs ? "_targets" : "_inputs", " is not");
-  return inputs ? std::make_shared<const NpySet>(NpyPair(*inputs, *targets), type) : nullptr;
+  return inputs ? std::make_shared<const NpySet>(NpyPair(*inputs, targets), type) : nullptr;
 }
 
 }  // namespace
 
-DataSets load_npy(const NpySetOptions& options) {
+DataSets load_npy(const NpySetOptions& options, const DataContext& context) {
   NpyPair train(options.inputs, options.targets);
-  const SampleType type = train.type(options.classes);
-  return {.train = std::make_shared<const NpySet>(std::move(train), type),
-          .validation =
-              other_npy("validation", options.validation_inputs, options.validation_targets, type),
-          .test = other_npy("test", options.test_inputs, options.test_targets, type)};
+  std::optional<std::int64_t> classes = options.classes;
+  if (context.fitted && context.fitted->class_count > 0) classes = context.fitted->class_count;
+  const SampleType type = train.type(classes);
+  DataSets sets;
+  sets.train = std::make_shared<const NpySet>(std::move(train), type);
+  const auto other = [&](const char* name, const auto& inputs, const auto& targets) {
+    return other_npy(name, inputs, targets, type, context.needs_targets);
+  };
+  sets.validation = other("validation", options.validation_inputs, options.validation_targets);
+  sets.test = other("test", options.test_inputs, options.test_targets);
+  return sets;
 }
 
 DataKind npy_kind() {
@@ -281,9 +296,7 @@ DataKind npy_kind() {
              "of classes or tokens; auto: one more than the greatest to train on"},
         };
       },
-      [](const NpySetOptions& options, const DataContext& /*context*/) {
-        return load_npy(options);
-      });
+      load_npy);
 }
 
 }  // namespace lockstep

@@ -34,8 +34,10 @@ struct NpySetOptions {
 ///
 /// DataError, with the file and numbers, for arrays that are none of these, that have not equally
 /// many samples, one at least, or other shapes than those to train on, and for classes and tokens
-/// out of range. ValueError for inputs without targets, and targets without inputs.
-[[nodiscard]] DataSets load_npy(const NpySetOptions& options);
+/// out of range. ValueError for inputs without targets, and targets without inputs. With
+/// `context.fitted` there are as many classes as it says, and where `context.needs_targets` is not
+/// set, the inputs of a validation or test set may stand alone.
+[[nodiscard]] DataSets load_npy(const NpySetOptions& options, const DataContext& context = {});
 
 /// For the registry.
 [[nodiscard]] DataKind npy_kind();

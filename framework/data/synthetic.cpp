@@ -13,6 +13,7 @@
 
 #include "framework/base/random.h"
 #include "framework/base/text.h"
+#include "framework/data/fingerprint.h"
 
 namespace lockstep {
 namespace {
@@ -72,6 +73,8 @@ class SyntheticSet final : public Dataset {
                ? value_sample({options_.features}, options_.outputs)
                : class_sample({options_.features}, options_.classes);
   }
+  // What they hold follows from the config. Other C libraries round it in other ways.
+  std::string fingerprint() const override { return data::Fingerprint(*this).text(); }
 
  private:
   Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {

@@ -9,6 +9,8 @@
 #include <ATen/ops/empty.h>
 
 #include "framework/base/text.h"
+#include "framework/data/fingerprint.h"
+#include "framework/data/unknown_targets.h"
 
 namespace lockstep {
 namespace {
@@ -35,16 +37,26 @@ at::Tensor rows_of(const at::Tensor& from, std::span<const std::int64_t> indices
 
 }  // namespace
 
-TensorSet::TensorSet(at::Tensor inputs, at::Tensor targets, SampleType type,
+TensorSet::TensorSet(at::Tensor inputs, std::optional<at::Tensor> targets, SampleType type,
                      std::vector<std::string> names)
     : inputs_(std::move(inputs)),
-      targets_(std::move(targets)),
       type_(std::move(type)),
-      names_(std::move(names)) {
+      names_(std::move(names)),
+      has_targets_(targets.has_value()) {
+  targets_ = has_targets_
+                 ? std::move(*targets)
+                 : data::unknown_targets(type_.target, inputs_.defined() ? inputs_.size(0) : 0);
   require(has_samples(inputs_, type_.input) && has_samples(targets_, type_.target) &&
               inputs_.size(0) == targets_.size(0),
           "a set of tensors needs contiguous inputs and targets on the CPU, with as many rows, one "
           "at least, of its type");
+}
+
+std::string TensorSet::fingerprint() const {
+  data::Fingerprint made(*this);
+  made.add(inputs_);
+  made.add(targets_);
+  return made.text();
 }
 
 Batch TensorSet::gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const {

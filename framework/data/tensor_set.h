@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,13 +16,15 @@ class TensorSet final : public Dataset {
  public:
   /// Sample i is row i of `inputs` and of `targets`, which nobody may write to from now on.
   /// ValueError unless both are contiguous, on the CPU, as `type` says, and have equally many rows,
-  /// one at least. `names` are those of the classes, or none.
-  TensorSet(at::Tensor inputs, at::Tensor targets, SampleType type,
+  /// one at least. `names` are those of the classes, or none. Without `targets` they are not known.
+  TensorSet(at::Tensor inputs, std::optional<at::Tensor> targets, SampleType type,
             std::vector<std::string> names = {});
 
   [[nodiscard]] std::int64_t size() const override { return inputs_.size(0); }
   [[nodiscard]] SampleType type() const override { return type_; }
   [[nodiscard]] std::vector<std::string> class_names() const override { return names_; }
+  [[nodiscard]] bool has_targets() const override { return has_targets_; }
+  [[nodiscard]] std::string fingerprint() const override;
 
  private:
   [[nodiscard]] Batch gather(std::span<const std::int64_t> indices,
@@ -31,6 +34,7 @@ class TensorSet final : public Dataset {
   at::Tensor targets_;
   SampleType type_;
   std::vector<std::string> names_;
+  bool has_targets_;
 };
 
 }  // namespace lockstep

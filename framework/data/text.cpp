@@ -14,6 +14,7 @@
 #include <ATen/ops/empty.h>
 
 #include "framework/base/text.h"
+#include "framework/data/fingerprint.h"
 #include "framework/data/presence.h"
 #include "framework/formats/data_file.h"
 
@@ -90,6 +91,14 @@ SampleType TextSet::type() const {
   SampleType type = token_sample(windows_.context, kBytes);
   if (windows_.use == TextUse::test_of_all) type.ignored = kIgnoredTarget;
   return type;
+}
+
+// A text may grow by less than a sample.
+std::string TextSet::fingerprint() const {
+  data::Fingerprint made(*this);
+  made.add(static_cast<std::int64_t>(windows_.bytes));
+  made.add_samples(*this);
+  return made.text();
 }
 
 Batch TextSet::gather(std::span<const std::int64_t> indices, std::int64_t epoch) const {

@@ -49,6 +49,7 @@ class TextSet final : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] SampleType type() const override;
+  [[nodiscard]] std::string fingerprint() const override;
 
  private:
   [[nodiscard]] Batch gather(std::span<const std::int64_t> indices,

@@ -99,18 +99,6 @@ class CsvScanner {
   std::string error_;
 };
 
-// The number that the text is, or nothing if it is none that is finite.
-std::optional<double> number_in(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t";
-  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
-  text.remove_suffix(text.size() - (text.find_last_not_of(kBlanks) + 1));
-  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return std::isfinite(number) ? std::optional(number) : std::nullopt;
-}
-
 }  // namespace
 
 CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
@@ -177,7 +165,7 @@ std::vector<double> CsvFile::numbers(std::size_t column) const {
   std::vector<double> numbers;
   numbers.reserve(rows());
   for (std::size_t row = 0; row < rows(); ++row) {
-    const auto number = number_in(text(row, column));
+    const auto number = csv_number(text(row, column));
     if (!number) refuse(row, column, "is no finite number");
     numbers.push_back(*number);
   }
@@ -186,7 +174,7 @@ std::vector<double> CsvFile::numbers(std::size_t column) const {
 
 bool CsvFile::is_numeric(std::size_t column) const {
   for (std::size_t row = 0; row < rows(); ++row) {
-    if (!number_in(text(row, column))) return false;
+    if (!csv_number(text(row, column))) return false;
   }
   return true;
 }
@@ -215,6 +203,17 @@ std::size_t CsvFile::line_of(std::size_t row) const {
   const auto begin = text_.begin() + static_cast<std::ptrdiff_t>(ends_.front());
   const auto end = text_.begin() + static_cast<std::ptrdiff_t>(ends_[row * columns()]);
   return first_line_ + row + static_cast<std::size_t>(std::count(begin, end, '\n'));
+}
+
+std::optional<double> csv_number(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  text.remove_suffix(text.size() - (text.find_last_not_of(kBlanks) + 1));
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return std::isfinite(number) ? std::optional(number) : std::nullopt;
 }
 
 std::string csv_line(const std::vector<std::string>& fields, CsvOptions options) {

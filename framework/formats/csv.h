@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +59,9 @@ class CsvFile {
   std::vector<std::size_t> ends_;  // 0, then where each field ends in text_
   std::size_t first_line_ = 0;     // of the first row
 };
+
+/// The number that a field is, as CsvFile::numbers() takes it; none if it is no finite number.
+[[nodiscard]] std::optional<double> csv_number(std::string_view text);
 
 /// The fields as one line of a CsvFile, with its end (LF). A field that needs quotes gets them.
 /// ValueError for no fields, and for a zero byte, which CsvFile refuses.

@@ -116,12 +116,14 @@ class NewFiles {
   std::vector<fs::path> published_;
 };
 
-void write_shard(const CheckpointReader& reader, FileTensors tensors, const NewFile& file) {
+void write_shard(const CheckpointReader& reader, FileTensors tensors,
+                 const std::map<std::string, std::string>& metadata, const NewFile& file) {
   // Wider elements first: then each tensor begins at a multiple of its element's size.
   std::ranges::stable_sort(tensors, std::ranges::greater(), [](const NamedTensor& each) {
     return element_bytes(each.tensor->dtype);
   });
-  SafetensorsHeader header{.metadata = {{"format", "pt"}}, .tensors = {}};
+  SafetensorsHeader header{.metadata = metadata, .tensors = {}};
+  header.metadata["format"] = "pt";
   for (const auto& [name, tensor, bytes] : tensors) {
     header.tensors.push_back({.name = name, .dtype = tensor->dtype, .shape = tensor->shape});
   }
@@ -161,7 +163,7 @@ Exported export_tensors(const CheckpointReader& reader, const fs::path& to,
   nlohmann::ordered_json places = nlohmann::ordered_json::object();
   for (std::size_t i = 0; i < shards.size(); ++i) {
     NewFile file(paths[i]);
-    write_shard(reader, shards[i], file);
+    write_shard(reader, shards[i], options.metadata, file);
     files.publish(file, paths[i]);
     for (const NamedTensor& each : shards[i]) places[each.name] = paths[i].filename().string();
   }

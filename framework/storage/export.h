@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct ExportOptions {
   std::string instead = {};
   /// The most bytes of tensors in a file, but a file has one tensor at least; 0: all in one file.
   std::uint64_t most_bytes = 0;
+  std::map<std::string, std::string> metadata = {};  ///< of each file, beside its format
 };
 
 /// What was exported.

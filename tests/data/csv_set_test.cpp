@@ -33,18 +33,17 @@ std::string csv_set_error(const CsvSetOptions& options) {
 TEST_CASE("columns of a table become inputs and values, in the order of their names' list") {
   const TemporaryFolder folder;
   const std::string file = folder.write("a.csv", "a,y,b,z\n1,10,2,-1\n3,30,4,-3\n");
-  const CsvSets all = load_csv({.file = file, .target = {"y"}, .normalize = false});
-  CHECK(all.features == std::vector<std::string>{"a", "b", "z"});
-  CHECK(all.classes.empty());
-  CHECK(all.sets.validation == nullptr);
-  CHECK(all.sets.test == nullptr);
-  CHECK(all.sets.train->type() == value_sample({3}, 1));
-  CHECK(floats_of(all_rows(all.sets.train).inputs) == CsvFloats{1, 2, -1, 3, 4, -3});
-  CHECK(floats_of(all_rows(all.sets.train).targets) == CsvFloats{10, 30});
+  const DataSets all = load_csv({.file = file, .target = {"y"}, .normalize = false});
+  CHECK(all.fitted.inputs == std::vector<std::string>{"a", "b", "z"});
+  CHECK(all.fitted.classes.empty());
+  CHECK(all.validation == nullptr);
+  CHECK(all.test == nullptr);
+  CHECK(all.train->type() == value_sample({3}, 1));
+  CHECK(floats_of(all_rows(all.train).inputs) == CsvFloats{1, 2, -1, 3, 4, -3});
+  CHECK(floats_of(all_rows(all.train).targets) == CsvFloats{10, 30});
 
   const DataSets some =
-      load_csv({.file = file, .target = {"z", "y"}, .features = {"b", "a"}, .normalize = false})
-          .sets;
+      load_csv({.file = file, .target = {"z", "y"}, .features = {"b", "a"}, .normalize = false});
   CHECK(some.train->type() == value_sample({2}, 2));
   CHECK(floats_of(all_rows(some.train).inputs) == CsvFloats{2, 1, 4, 3});
   CHECK(floats_of(all_rows(some.train).targets) == CsvFloats{-1, 10, -3, 30});
@@ -60,20 +59,20 @@ TEST_CASE("tables are normalized by the training file, and constant columns are 
                         .target = {"y"},
                         .separator = ";"};
   // The classic example: mean 5, deviation 2.
-  const CsvSets all = load_csv(options);
-  CHECK((all.feature_scales == std::vector<ColumnScale>{{5, 2}, {7, 0}}));
-  CHECK((all.target_scales == std::vector<ColumnScale>{{0, 1}}));
-  CHECK(floats_of(all_rows(all.sets.test).inputs) == CsvFloats{0, 0, 3, 0});
-  CHECK(floats_of(all_rows(all.sets.test).targets) == CsvFloats{0, 1});
+  const DataSets all = load_csv(options);
+  CHECK((all.fitted.input_scales == std::vector<ColumnScale>{{5, 2}, {7, 0}}));
+  CHECK((all.fitted.target_scales == std::vector<ColumnScale>{{0, 1}}));
+  CHECK(floats_of(all_rows(all.test).inputs) == CsvFloats{0, 0, 3, 0});
+  CHECK(floats_of(all_rows(all.test).targets) == CsvFloats{0, 1});
 
   options.normalize = false;
   options.normalize_targets = true;
-  const CsvSets targets = load_csv(options);
-  CHECK(targets.target_scales[0].mean == 4.5);
-  CHECK(targets.target_scales[0].deviation == Approx(std::sqrt(5.25)).epsilon(1e-15));
-  CHECK(floats_of(all_rows(targets.sets.test).inputs) == CsvFloats{5, 7, 11, 8});
-  CHECK(floats_of(all_rows(targets.sets.test).targets)[0] ==
-        static_cast<float>(-4.5 / targets.target_scales[0].deviation));
+  const DataSets targets = load_csv(options);
+  CHECK(targets.fitted.target_scales[0].mean == 4.5);
+  CHECK(targets.fitted.target_scales[0].deviation == Approx(std::sqrt(5.25)).epsilon(1e-15));
+  CHECK(floats_of(all_rows(targets.test).inputs) == CsvFloats{5, 7, 11, 8});
+  CHECK(floats_of(all_rows(targets.test).targets)[0] ==
+        static_cast<float>(-4.5 / targets.fitted.target_scales[0].deviation));
 }
 
 TEST_CASE("means and deviations of a table are right where naive sums fail") {
@@ -81,10 +80,10 @@ TEST_CASE("means and deviations of a table are right where naive sums fail") {
   CsvSetOptions options{.target = {"y"}};
   // Sums of squares would lose all digits of the first, and overflow with the second.
   options.file = folder.write("a.csv", "a,b,y\n1000000000.25,-1e300,0\n1000000000.75,1e300,0\n");
-  const CsvSets all = load_csv(options);
-  CHECK(all.feature_scales[0] == ColumnScale{1000000000.5, 0.25});
-  CHECK(all.feature_scales[1] == ColumnScale{0, 1e300});
-  CHECK(floats_of(all_rows(all.sets.train).inputs) == CsvFloats{-1, -1, 1, 1});
+  const DataSets all = load_csv(options);
+  CHECK(all.fitted.input_scales[0] == ColumnScale{1000000000.5, 0.25});
+  CHECK(all.fitted.input_scales[1] == ColumnScale{0, 1e300});
+  CHECK(floats_of(all_rows(all.train).inputs) == CsvFloats{-1, -1, 1, 1});
 }
 
 TEST_CASE("texts are classes in the order of their bytes, and numbers in that of numbers") {
@@ -95,20 +94,20 @@ TEST_CASE("texts are classes in the order of their bytes, and numbers in that of
       .target = {"kind"},
       .task = CsvTask::classification,
   };
-  const CsvSets texts = load_csv(options);
-  CHECK(texts.classes == std::vector<std::string>{"ant", "bee", "owl"});
-  CHECK(texts.sets.train->class_names() == texts.classes);
-  CHECK(texts.sets.train->type() == class_sample({1}, 3));
-  CHECK(integers_of(all_rows(texts.sets.train).targets) == std::vector<std::int64_t>{2, 1, 0, 1});
-  CHECK(integers_of(all_rows(texts.sets.validation).targets) == std::vector<std::int64_t>{1});
-  testing::check_same_batches(*texts.sets.train);
+  const DataSets texts = load_csv(options);
+  CHECK(texts.fitted.classes == std::vector<std::string>{"ant", "bee", "owl"});
+  CHECK(texts.train->class_names() == texts.fitted.classes);
+  CHECK(texts.train->type() == class_sample({1}, 3));
+  CHECK(integers_of(all_rows(texts.train).targets) == std::vector<std::int64_t>{2, 1, 0, 1});
+  CHECK(integers_of(all_rows(texts.validation).targets) == std::vector<std::int64_t>{1});
+  testing::check_same_batches(*texts.train);
 
   options.file = folder.write("b.csv", "kind,x\n10,1\n-2,2\n9,3\n9.0,4\n");
   options.validation_file = folder.write("w.csv", "kind,x\n1e1,1\n");
-  const CsvSets numbers = load_csv(options);
-  CHECK(numbers.classes == std::vector<std::string>{"-2", "9", "10"});
-  CHECK(integers_of(all_rows(numbers.sets.train).targets) == std::vector<std::int64_t>{2, 0, 1, 1});
-  CHECK(integers_of(all_rows(numbers.sets.validation).targets) == std::vector<std::int64_t>{2});
+  const DataSets numbers = load_csv(options);
+  CHECK(numbers.fitted.classes == std::vector<std::string>{"-2", "9", "10"});
+  CHECK(integers_of(all_rows(numbers.train).targets) == std::vector<std::int64_t>{2, 0, 1, 1});
+  CHECK(integers_of(all_rows(numbers.validation).targets) == std::vector<std::int64_t>{2});
 }
 
 TEST_CASE("what is wrong with a table is told with file, line and column") {
@@ -156,6 +155,96 @@ TEST_CASE("columns that can't be are told before anything is read from them") {
              ContainsSubstring("data.target has 2 columns, but classification has classes of one"));
   CHECK_THAT(csv_set_error<ValueError>({.file = file, .target = {"y"}, .separator = "::"}),
              ContainsSubstring("data.separator is '::', but must be one byte"));
+}
+
+TEST_CASE("other tables are read by what was fitted to the training file") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{.file = folder.write("train.csv", "a,b,y\n1,10,5\n3,30,7\n"),
+                        .target = {"y"},
+                        .normalize_targets = true};
+  const Fitted fitted = load_csv(options).fitted;
+  CHECK((fitted == Fitted{.inputs = {"a", "b"},
+                          .input_scales = {{2, 1}, {20, 10}},
+                          .targets = {"y"},
+                          .target_scales = {{6, 1}}}));
+  // Other columns stand there, and in another order. Its own means are others.
+  options.file = folder.write("other.csv", "b,y,z,a\n40,8,x,5\n");
+  const DataSets other = load_csv(options, {.fitted = fitted});
+  CHECK(other.fitted == fitted);
+  CHECK(floats_of(all_rows(other.train).inputs) == CsvFloats{3, 2});
+  CHECK(floats_of(all_rows(other.train).targets) == CsvFloats{2});
+
+  const auto error = [&](const CsvSetOptions& changed) {
+    return message_of<ValueError>([&] { (void)load_csv(changed, {.fitted = fitted}); });
+  };
+  CsvSetOptions changed = options;
+  changed.file = folder.write("less.csv", "b,y\n40,8\n");
+  CHECK_THAT(error(changed), ContainsSubstring("has no column 'a'"));
+  changed = options;
+  changed.features = {"b", "a"};
+  CHECK(error(changed) == "csv: data.features is [b, a], but the model was trained with [a, b]");
+  changed.features = {"a", "b"};
+  CHECK_NOTHROW(load_csv(changed, {.fitted = fitted}));
+  changed.target = {"z"};
+  CHECK(error(changed) == "csv: data.target is [z], but the model was trained with [y]");
+  changed = options;
+  changed.normalize = false;
+  CHECK(error(changed) == "csv: data.normalize is false, but the model was trained with true");
+  changed = options;
+  changed.normalize_targets = false;
+  CHECK(error(changed) ==
+        "csv: data.normalize_targets is false, but the model was trained with true");
+  changed = options;
+  changed.task = CsvTask::classification;
+  CHECK(error(changed) ==
+        "csv: data.task is classification, but the model was trained with regression");
+}
+
+TEST_CASE("classes of other tables have the numbers of the training file's") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{.file = folder.write("train.csv", "kind,x\nowl,1\nbee,2\nant,3\n"),
+                        .target = {"kind"},
+                        .task = CsvTask::classification};
+  const Fitted texts = load_csv(options).fitted;
+  CHECK(texts.class_count == 3);
+  options.file = folder.write("other.csv", "kind,x\nowl,1\nbee,2\n");
+  const DataSets other = load_csv(options, {.fitted = texts});
+  CHECK(other.train->type() == class_sample({1}, 3));
+  CHECK(other.train->class_names() == texts.classes);
+  CHECK(integers_of(all_rows(other.train).targets) == std::vector<std::int64_t>{2, 1});
+  options.file = folder.write("more.csv", "kind,x\nowl,1\ncow,2\n");
+  CHECK(message_of<DataError>([&] { (void)load_csv(options, {.fitted = texts}); }) ==
+        "data file '" + options.file +
+            "': line 3: column 'kind': 'cow' is none of the training "
+            "file's classes: ant, bee, owl");
+
+  options.file = folder.write("numbers.csv", "kind,x\n10,1\n-2,2\n9,3\n");
+  const Fitted numbers = load_csv(options).fitted;
+  options.file = folder.write("others.csv", "kind,x\n9.0,3\n1e1,4\n");
+  CHECK(integers_of(all_rows(load_csv(options, {.fitted = numbers}).train).targets) ==
+        std::vector<std::int64_t>{1, 2});
+}
+
+TEST_CASE("tables may lack their targets where none are needed") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{.file = folder.write("train.csv", "a,y,z\n1,5,1\n3,7,1\n"),
+                        .target = {"y", "z"}};
+  const Fitted fitted = load_csv(options).fitted;
+  options.file = folder.write("bare.csv", "a\n4\n");
+  CHECK_THAT(message_of<ValueError>([&] { (void)load_csv(options, {.fitted = fitted}); }),
+             ContainsSubstring("has no column 'y'"));
+  const auto bare = load_csv(options, {.fitted = fitted, .needs_targets = false}).train;
+  CHECK_FALSE(bare->has_targets());
+  CHECK(bare->type() == value_sample({1}, 2));
+  CHECK(floats_of(all_rows(bare).inputs) == CsvFloats{2});
+  CHECK(all_rows(bare).targets.isnan().all().item<bool>());
+  // Some of them are a mistake.
+  options.file = folder.write("half.csv", "a,z\n4,1\n");
+  CHECK_THAT(message_of<ValueError>(
+                 [&] { (void)load_csv(options, {.fitted = fitted, .needs_targets = false}); }),
+             ContainsSubstring("has no column 'y'"));
+  options.file = folder.path("train.csv");
+  CHECK(load_csv(options, {.fitted = fitted, .needs_targets = false}).train->has_targets());
 }
 
 }  // namespace lockstep

@@ -130,4 +130,19 @@ TEST_CASE("a part of a data set needs samples that are there") {
                     "a part of a data set of 4 samples has the samples 0 ... 4");
 }
 
+TEST_CASE("a source's classes are part of what is fitted, and must be those that were") {
+  const Fitted fitted = load("fashion_mnist").fitted;
+  CHECK(fitted.class_count == 10);
+  REQUIRE(fitted.classes.size() == 10);
+  CHECK(fitted.classes[9] == "Ankle boot");
+  CHECK(load("fashion_mnist", {.fitted = fitted}).fitted == fitted);
+  CHECK(message_of<DataError>(
+            [&] { (void)load("pmean_example", {.fitted = Fitted{.class_count = 2}}); }) ==
+        "pmean_example: the data have values to predict, but the model was trained on 2 classes");
+  Fitted others = fitted;
+  std::swap(others.classes[0], others.classes[1]);
+  CHECK_THAT(message_of<DataError>([&] { (void)load("fashion_mnist", {.fitted = others}); }),
+             ContainsSubstring("but the model was trained on 10 classes (Trouser, T-shirt/top, "));
+}
+
 }  // namespace lockstep

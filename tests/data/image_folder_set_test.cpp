@@ -62,7 +62,7 @@ TEST_CASE("a folder of pictures has its sets, classes and pixels") {
   const TemporaryFolder folder;
   write_sets(folder);
   ImageFolderOptions options = gray_form(folder, 2, 2);
-  const DataSets sets = load_image_folder(options, 0);
+  const DataSets sets = load_image_folder(options);
   CHECK(sets.train->type() == class_sample({1, 2, 2}, 2));
   CHECK(sets.train->is_slow());
   CHECK(sets.train->size() == 2);
@@ -74,7 +74,7 @@ TEST_CASE("a folder of pictures has its sets, classes and pixels") {
 
   // The same folders as classes, without sets.
   options.root = folder.path("val");
-  const DataSets alone = load_image_folder(options, 0);
+  const DataSets alone = load_image_folder(options);
   CHECK(alone.train->size() == 2);
   CHECK(alone.validation == nullptr);
   CHECK(alone.test == nullptr);
@@ -85,7 +85,7 @@ TEST_CASE("a picture is scaled to cover the size, and its middle is taken") {
   write_picture(folder, "wide/a.png", striped(2, {9, 9, 50, 60, 9, 9}));
   write_picture(folder, "tall/b.png", striped(6, {50, 60}));
   const auto pixels = [&](std::int64_t height, std::int64_t width) {
-    const DataSets sets = load_image_folder(gray_form(folder, height, width), 0);
+    const DataSets sets = load_image_folder(gray_form(folder, height, width));
     return floats_of(sets.train->batch(testing::all_of(*sets.train)).inputs);
   };
   // Classes are sorted: tall comes first.
@@ -102,15 +102,15 @@ TEST_CASE("pictures have ImageNet's mean and deviation, unless others are given"
   write_picture(folder, "train/one/a.png", striped(1, {255}));
   ImageFolderOptions options{.root = folder.path(), .form = {.height = 1, .width = 1}};
   const std::vector<std::int64_t> first{0};
-  CHECK(floats_of(load_image_folder(options, 0).train->batch(first).inputs) ==
+  CHECK(floats_of(load_image_folder(options).train->batch(first).inputs) ==
         std::vector<float>{static_cast<float>((1 - 0.485) / 0.229),
                            static_cast<float>((1 - 0.456) / 0.224),
                            static_cast<float>((1 - 0.406) / 0.225)});
   options.form.channels = 1;
-  CHECK(floats_of(load_image_folder(options, 0).train->batch(first).inputs)[0] ==
+  CHECK(floats_of(load_image_folder(options).train->batch(first).inputs)[0] ==
         static_cast<float>((1 - 0.449) / 0.226));
   options.form.mean = {0.5, 0.5, 0.5};
-  CHECK(message_of<ValueError>([&] { (void)load_image_folder(options, 0); }) ==
+  CHECK(message_of<ValueError>([&] { (void)load_image_folder(options); }) ==
         "image_folder: data.mean and data.deviation must be one number a channel, but have 3 and 1 "
         "for 1 channel");
 }
@@ -123,7 +123,7 @@ TEST_CASE("pictures are the same whoever asks, kept or not, and only training ch
   std::vector<Batch> batches;
   for (const bool cache : {false, true}) {
     options.form.cache = cache;
-    const DataSets sets = load_image_folder(options, 3);
+    const DataSets sets = load_image_folder(options, {.seed = 3});
     testing::check_same_batches(*sets.train);
     testing::check_same_batches(*sets.test);
     const auto all = testing::all_of(*sets.test);
@@ -138,7 +138,7 @@ TEST_CASE("kept pictures need their files once") {
   write_sets(folder);
   ImageFolderOptions options = gray_form(folder, 2, 2);
   options.form.cache = true;
-  const DataSets sets = load_image_folder(options, 0);
+  const DataSets sets = load_image_folder(options);
   const auto all = testing::all_of(*sets.train);
   const Batch before = sets.train->batch(all);
   std::filesystem::remove_all(folder.path("train"));
@@ -152,7 +152,7 @@ TEST_CASE("a picture that can't be decoded is told when it is asked for") {
   for (const bool cache : {false, true}) {
     ImageFolderOptions options = gray_form(folder, 2, 2);
     options.form.cache = cache;
-    const DataSets sets = load_image_folder(options, 0);
+    const DataSets sets = load_image_folder(options);
     CHECK_NOTHROW(sets.train->batch(std::vector<std::int64_t>{0}));
     CHECK_THAT(message_of<DataError>([&] {
                  (void)sets.train->batch(std::vector<std::int64_t>{0, 1});
@@ -165,7 +165,7 @@ TEST_CASE("sets of pictures must have the same classes") {
   const TemporaryFolder folder;
   write_sets(folder);
   const auto error = [&] {
-    return message_of<DataError>([&] { (void)load_image_folder(gray_form(folder, 2, 2), 0); });
+    return message_of<DataError>([&] { (void)load_image_folder(gray_form(folder, 2, 2)); });
   };
   write_picture(folder, "test/eel/h.png", striped(1, {1}));
   CHECK_THAT(error(), ContainsSubstring(folder.path("test")) &&
@@ -179,12 +179,28 @@ TEST_CASE("sets of pictures must have the same classes") {
   std::filesystem::remove_all(folder.path("val"));
   write_picture(folder, "validation/cat/a.png", striped(1, {1}));
   write_picture(folder, "validation/dog/a.png", striped(1, {1}));
-  CHECK(load_image_folder(gray_form(folder, 2, 2), 0).validation->size() == 2);
+  CHECK(load_image_folder(gray_form(folder, 2, 2)).validation->size() == 2);
   ImageFolderOptions none = gray_form(folder, 2, 2);
   none.root = folder.path("nowhere");
-  CHECK_THAT(message_of<DataError>([&] { (void)load_image_folder(none, 0); }),
+  CHECK_THAT(message_of<DataError>([&] { (void)load_image_folder(none); }),
              ContainsSubstring("image_folder: there is no '" + folder.path("nowhere") +
                                "'; data.root must be a folder with train/CLASS/PICTURE"));
+}
+
+TEST_CASE("pictures of other folders are of the classes trained on, by name") {
+  const TemporaryFolder folder;
+  write_picture(folder, "cat/a.png", striped(1, {1}));
+  write_picture(folder, "dog/b.png", striped(1, {2}));
+  const ImageFolderOptions options = gray_form(folder, 1, 1);
+  const Fitted fitted{.classes = {"bee", "cat", "dog"}, .class_count = 3};
+  const auto set = load_image_folder(options, {.fitted = fitted}).train;
+  CHECK(set->type() == class_sample({1, 1, 1}, 3));
+  CHECK(set->class_names() == fitted.classes);
+  CHECK(integers_of(set->batch(testing::all_of(*set)).targets) == std::vector<std::int64_t>{1, 2});
+  write_picture(folder, "eel/c.png", striped(1, {3}));
+  CHECK_THAT(message_of<DataError>([&] { (void)load_image_folder(options, {.fitted = fitted}); }),
+             ContainsSubstring(folder.path().string()) &&
+                 ContainsSubstring("its class 'eel' is none of those trained on: bee, cat, dog"));
 }
 
 }  // namespace lockstep

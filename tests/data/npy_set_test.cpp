@@ -168,4 +168,30 @@ TEST_CASE("arrays that make no samples are told with their numbers") {
              ContainsSubstring("npy: there is no 'no.npy'; numpy.save(path, array) makes"));
 }
 
+TEST_CASE("other arrays have the classes trained on, and may be inputs alone for predictions") {
+  ArrayPair pair(array_file<float>("<f4", "(3, 1)", {1, 2, 3}), kClasses3);
+  const Fitted fitted{.class_count = 7};
+  CHECK(load_npy(pair.options(), {.fitted = fitted}).train->type() == class_sample({1}, 7));
+  CHECK_THAT(message_of<DataError>(
+                 [&] { (void)load_npy(pair.options(), {.fitted = Fitted{.class_count = 4}}); }),
+             ContainsSubstring("element number 2 is 4, but must be 0 ... 3"));
+
+  pair.options().test_inputs = pair.write("t.npy", array_file<float>("<f4", "(2, 1)", {8, 9}));
+  CHECK_THROWS_AS(load_npy(pair.options(), {.fitted = fitted}), ValueError);
+  const DataContext context{.fitted = fitted, .needs_targets = false};
+  const auto alone = load_npy(pair.options(), context).test;
+  CHECK_FALSE(alone->has_targets());
+  CHECK(alone->type() == class_sample({1}, 7));
+  CHECK(floats_of(whole(alone).inputs) == NpyFloats{8, 9});
+  CHECK(integers_of(whole(alone).targets) == NpyIntegers{-1, -1});
+  pair.options().test_inputs =
+      pair.write("t.npy", array_file<float>("<f4", "(2, 2)", {8, 9, 8, 9}));
+  CHECK_THAT(message_of<DataError>([&] { (void)load_npy(pair.options(), context); }),
+             ContainsSubstring("its samples give inputs of Float (2), but those to train on of "
+                               "Float (1)"));
+  pair.options().test_inputs.reset();
+  pair.options().test_targets = pair.write("u.npy", kClasses3);
+  CHECK_THROWS_AS(load_npy(pair.options(), context), ValueError);
+}
+
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #include "framework/data/tensor_set.h"
 
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include <ATen/ops/arange.h>
@@ -38,6 +40,21 @@ TEST_CASE("a set of tensors that do not fit its type is refused") {
   CHECK_THROWS_AS(TensorSet(at::zeros({4, 3}), targets, type), ValueError);
   CHECK_THROWS_AS(TensorSet(at::zeros({2, 4}).t(), targets, type), ValueError);
   CHECK_THROWS_AS(TensorSet(at::zeros({0, 2}), at::zeros({0}, at::kLong), type), ValueError);
+}
+
+TEST_CASE("a set of tensors without targets says so, and has none") {
+  const TensorSet values(at::zeros({4, 2}), std::nullopt, value_sample({2}, 3));
+  CHECK_FALSE(values.has_targets());
+  const at::Tensor none = values.batch(std::vector<std::int64_t>{1, 2}).targets;
+  CHECK(none.sizes().vec() == std::vector<std::int64_t>{2, 3});
+  CHECK(none.isnan().all().item<bool>());
+  const auto classes =
+      std::make_shared<const TensorSet>(at::zeros({4, 2}), std::nullopt, class_sample({2}, 3));
+  const Subset part(classes, {3});
+  CHECK_FALSE(part.has_targets());
+  CHECK(testing::integers_of(part.batch(std::vector<std::int64_t>{0}).targets) ==
+        std::vector<std::int64_t>{-1});
+  CHECK(TensorSet(at::zeros({4, 2}), at::zeros({4, 3}), value_sample({2}, 3)).has_targets());
 }
 
 }  // namespace lockstep

@@ -89,6 +89,11 @@ TEST_CASE("an export has the model's tensors under the model's names, aligned") 
   CHECK(exported.bytes == 8 + 10 + 60);
   const SafetensorsFile file(sample.to());
   CHECK(file.header().metadata == std::map<std::string, std::string>{{"format", "pt"}});
+  ExportOptions with_metadata = kModel;
+  with_metadata.metadata = {{"fitted", "{}"}};
+  (void)export_tensors(CheckpointReader(sample.path), sample.to("b.safetensors"), with_metadata);
+  CHECK(SafetensorsFile(sample.to("b.safetensors")).header().metadata ==
+        std::map<std::string, std::string>{{"fitted", "{}"}, {"format", "pt"}});
   REQUIRE(file.header().tensors.size() == 4);
   for (const storage::StoredTensor& tensor : file.header().tensors) {
     CHECK(tensor.begin % storage::element_bytes(tensor.dtype) == 0);

@@ -1,0 +1,72 @@
+#include "framework/data/fingerprint.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <c10/core/ScalarType.h>
+
+namespace lockstep::data {
+namespace {
+
+// Of samples that are made for a fingerprint: so many bytes take less than a tenth of a second.
+constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kMostSlowSamples = 16;
+constexpr std::int64_t kBatchBytes = std::int64_t{4} << 20;
+
+std::int64_t bytes_of(const TensorType& type) {
+  return type.values() * static_cast<std::int64_t>(c10::elementSize(type.dtype));
+}
+
+}  // namespace
+
+Fingerprint::Fingerprint(const Dataset& data) {
+  const SampleType type = data.type();
+  add(data.size());
+  for (const TensorType& tensor : {type.input, type.target}) {
+    add(static_cast<std::int64_t>(tensor.dtype));
+    add(std::ssize(tensor.shape));
+    for (const std::int64_t size : tensor.shape) add(size);
+  }
+  add(type.classes);
+  for (const std::string& name : data.class_names()) add(name);
+}
+
+void Fingerprint::add(std::int64_t number) {
+  sum_.add(std::as_bytes(std::span(&number, 1)));
+}
+
+void Fingerprint::add(std::string_view text) {
+  add(std::ssize(text));
+  sum_.add(std::as_bytes(std::span(text)));
+}
+
+void Fingerprint::add(const at::Tensor& values) {
+  sum_.add({static_cast<const std::byte*>(values.data_ptr()), values.nbytes()});
+}
+
+void Fingerprint::add_samples(const Dataset& data) {
+  const SampleType type = data.type();
+  const std::int64_t size = data.size();
+  const std::int64_t bytes =
+      std::max<std::int64_t>(bytes_of(type.input) + bytes_of(type.target), 1);
+  const std::int64_t most = data.is_slow() ? kMostSlowSamples : kMostBytes / bytes;
+  const std::int64_t taken = std::clamp<std::int64_t>(most, std::min<std::int64_t>(2, size), size);
+  const std::int64_t together = std::max<std::int64_t>(kBatchBytes / bytes, 1);
+  std::vector<std::int64_t> indices;
+  // size - 1 in taken - 1 steps, in numbers that fit.
+  const std::int64_t steps = std::max<std::int64_t>(taken - 1, 1);
+  const std::int64_t stride = (size - 1) / steps;
+  const std::int64_t rest = (size - 1) % steps;
+  for (std::int64_t i = 0; i < taken; ++i) {
+    indices.push_back(i * stride + i * rest / steps);
+    if (std::ssize(indices) < together && i + 1 < taken) continue;
+    const Batch batch = data.batch(indices);
+    add(batch.inputs);
+    add(batch.targets);
+    indices.clear();
+  }
+}
+
+}  // namespace lockstep::data

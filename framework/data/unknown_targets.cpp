@@ -1,0 +1,17 @@
+#include "framework/data/unknown_targets.h"
+
+#include <limits>
+#include <vector>
+
+#include <ATen/ops/full.h>
+
+namespace lockstep::data {
+
+at::Tensor unknown_targets(const TensorType& type, std::int64_t count) {
+  std::vector<std::int64_t> sizes{count};
+  sizes.insert(sizes.end(), type.shape.begin(), type.shape.end());
+  if (type.dtype == at::kLong) return at::full(sizes, -1, type.dtype);
+  return at::full(sizes, std::numeric_limits<double>::quiet_NaN(), type.dtype);
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,145 @@
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include "framework/data/csv.h"
+#include "framework/data/data.h"
+#include "framework/data/image_folder.h"
+#include "framework/data/images.h"
+#include "framework/data/tensor_set.h"
+#include "framework/data/text.h"
+#include "tests/catch.h"
+#include "tests/formats/sample_files.h"
+#include "tests/support/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+using testing::TemporaryFolder;
+
+// Sample i is the number i, but for one that is another.
+class Numbers final : public Dataset {
+ public:
+  explicit Numbers(std::int64_t size, std::int64_t other = -1, std::vector<std::string> names = {})
+      : size_(size), other_(other), names_(std::move(names)) {}
+  std::int64_t size() const override { return size_; }
+  SampleType type() const override { return class_sample({1}, 2); }
+  std::vector<std::string> class_names() const override { return names_; }
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+    Batch batch{at::zeros({std::ssize(indices), 1}), at::zeros({std::ssize(indices)}, at::kLong)};
+    float* input = batch.inputs.data_ptr<float>();
+    for (const std::int64_t index : indices) {
+      *input++ = index == other_ ? -1.0F : static_cast<float>(index);
+    }
+    return batch;
+  }
+
+  std::int64_t size_;
+  std::int64_t other_;
+  std::vector<std::string> names_;
+};
+
+std::string print_of_csv(const TemporaryFolder& folder, const std::string& text) {
+  const std::string file = folder.write("a.csv", text);
+  return load_csv({.file = file, .target = {"y"}, .normalize = false}).train->fingerprint();
+}
+
+}  // namespace
+
+TEST_CASE("a fingerprint is that of size, classes and samples, wherever they are") {
+  const std::string expected = Numbers(100).fingerprint();
+  CHECK(Numbers(100).fingerprint() == expected);
+  CHECK(Numbers(101).fingerprint() != expected);
+  CHECK(Numbers(100, 99).fingerprint() != expected);
+  CHECK(Numbers(100, 50).fingerprint() != expected);
+  CHECK(Numbers(100, -1, {"a", "b"}).fingerprint() != expected);
+  CHECK(Numbers(100, -1, {"a", "b"}).fingerprint() != Numbers(100, -1, {"ab", ""}).fingerprint());
+  CHECK(Numbers(1).fingerprint() != Numbers(1, 0).fingerprint());
+  CHECK(Subset(std::make_shared<const Numbers>(100), {3}).fingerprint() == expected);
+  // Of very many samples some are looked at, the first and the last among them.
+  constexpr std::int64_t kMany = std::int64_t{1} << 40;
+  CHECK(Numbers(kMany).fingerprint() == Numbers(kMany).fingerprint());
+  CHECK(Numbers(kMany).fingerprint() != Numbers(kMany, kMany - 1).fingerprint());
+  CHECK(Numbers(kMany).fingerprint() != Numbers(kMany, 0).fingerprint());
+}
+
+TEST_CASE("the fingerprint of a table notices each row and value") {
+  const TemporaryFolder folder;
+  const TemporaryFolder elsewhere;
+  const std::string expected = print_of_csv(folder, "a,y\n1,2\n3,4\n");
+  CHECK(print_of_csv(elsewhere, "a,y\n1,2\n3,4\n") == expected);
+  CHECK(print_of_csv(folder, "a,y\n1,2\n3,4\n5,6\n") != expected);
+  CHECK(print_of_csv(folder, "a,y\n1,2\n3,5\n") != expected);
+  CHECK(print_of_csv(folder, "a,y\n1.5,2\n3,4\n") != expected);
+}
+
+TEST_CASE("the fingerprint of pictures in memory is that of pixels and labels") {
+  const auto print = [](std::uint8_t last_pixel, std::int64_t label, std::int64_t crop) {
+    return PictureSet({.height = 1,
+                       .width = 2,
+                       .classes = 2,
+                       .pixels = {1, 2, 3, last_pixel},
+                       .labels = {0, label},
+                       .mean = {0},
+                       .deviation = {1}},
+                      {.crop = crop})
+        .fingerprint();
+  };
+  CHECK(print(4, 1, 0) == print(4, 1, 3));
+  CHECK(print(4, 1, 0) != print(5, 1, 0));
+  CHECK(print(4, 1, 0) != print(4, 0, 0));
+}
+
+TEST_CASE("the fingerprint of a folder of pictures needs names and sizes alone") {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& name, const std::string& bytes) {
+    std::filesystem::create_directories(std::filesystem::path(folder.path(name)).parent_path());
+    (void)folder.write(name, bytes);
+  };
+  const auto print = [&] {
+    return load_image_folder({.root = folder.path().string()}).train->fingerprint();
+  };
+  write("cat/a.png", "no picture");
+  write("dog/b.png", "none");
+  const std::string expected = print();
+  CHECK(print() == expected);
+  write("dog/c.png", "another");
+  CHECK(print() != expected);
+  std::filesystem::remove(folder.path("dog/c.png"));
+  CHECK(print() == expected);
+  write("dog/b.png", "longer");
+  CHECK(print() != expected);
+  std::filesystem::remove(folder.path("dog/b.png"));
+  write("dog/d.png", "none");
+  CHECK(print() != expected);
+}
+
+TEST_CASE("the fingerprint of a text notices bytes that make no sample more") {
+  const TemporaryFolder folder;
+  const auto print = [&](const std::string& text) {
+    const DataSets sets = load_text({.path = folder.write("t", text), .context = 4}, 0, 0);
+    return std::pair(sets.train->size(), sets.train->fingerprint());
+  };
+  const auto expected = print("abcdefghijkl");
+  CHECK(print("abcdefghijkl") == expected);
+  CHECK(print("abcdefghijklm").first == expected.first);
+  CHECK(print("abcdefghijklm").second != expected.second);
+  CHECK(print("abcdeFghijkl").second != expected.second);
+}
+
+TEST_CASE("what a config makes has the fingerprint of its sizes") {
+  const auto print = [](const std::string& name, const DataContext& context) {
+    return load_data(keys::Picked(name), context).train->fingerprint();
+  };
+  CHECK(print("pmean_example", {.replicas = 2}) == print("pmean_example", {.replicas = 3}));
+  CHECK(print("synthetic", {.replicas = 2}) == print("synthetic", {.replicas = 3}));
+}
+
+}  // namespace lockstep
