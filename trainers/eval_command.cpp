@@ -58,14 +58,16 @@ std::vector<keys::Override> overrides_of(const std::vector<Argument>& arguments)
 
 // In each replica.
 void evaluate_checkpoint(const OpenedCheckpoint& checkpoint) {
-  const auto& [folder, info, config, data] = checkpoint;
+  const Config& config = checkpoint.config;
+  const DataSets& data = checkpoint.data;
   const auto model = checkpoint.model();
   const AxisNames axis = config.launch.axis_name;
   const Objective objective = make_objective(config, data.train->type());
   for (const auto& [name, set] : {std::pair("validation", data.validation), {"test", data.test}}) {
     if (!set) continue;
     const Figures figures = evaluate(*model, *set, objective, config.data_use.batch_size, axis);
-    if (axis_index(axis) == 0) (void)print(evaluation_text(info.step, name, figures) + "\n");
+    if (axis_index(axis) == 0)
+      (void)print(evaluation_text(checkpoint.info.step, name, figures) + "\n");
   }
 }
 

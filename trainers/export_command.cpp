@@ -14,6 +14,7 @@
 #include "framework/training/state.h"
 #include "trainers/command_line.h"
 #include "trainers/commands.h"
+#include "trainers/resume.h"
 
 namespace lockstep {
 namespace {
@@ -32,8 +33,9 @@ Usage:
                          FILE-00001-of-00003.safetensors, …, with FILE.safetensors.index.json
   --help                 Print this and end
 
-Parameters are float32, also those of a run in bf16; buffers keep their type. All checksums are
-compared first.
+Parameters are float32, also those of a run in bf16; buffers keep their type. The metadata have, as
+"fitted", what was fitted to the training data: columns, means, deviations and classes, in JSON. All
+checksums are compared first.
 )";
 
 std::uint64_t parse_bytes(const std::string& text) {
@@ -74,11 +76,16 @@ int run_export(int argc, const char* const* argv) {
           ": there is no folder ", folder.string());
   const bool is_averaged = value_of(arguments, "--averaged").has_value();
   const auto most = value_of(arguments, "--max-shard-size");
-  const storage::Exported exported =
-      storage::export_tensors(storage::CheckpointReader(*checkpoint), *to,
-                              {.prefixes = {training::kParameters, training::kBuffers},
-                               .instead = is_averaged ? training::kAverages : "",
-                               .most_bytes = most ? parse_bytes(*most) : 0});
+  const storage::CheckpointReader reader(*checkpoint);
+  storage::ExportOptions options{.prefixes = {training::kParameters, training::kBuffers},
+                                 .instead = is_averaged ? training::kAverages : "",
+                                 .most_bytes = most ? parse_bytes(*most) : 0};
+  // Checkpoints of other programs may have none.
+  const auto& texts = reader.manifest().texts;
+  if (const auto fitted = texts.find(kFittedText); fitted != texts.end()) {
+    options.metadata.insert(*fitted);
+  }
+  const storage::Exported exported = storage::export_tensors(reader, *to, options);
   std::string text = str(counted(static_cast<std::int64_t>(exported.tensors), "tensor"), " of ",
                          text_of_bytes(static_cast<std::int64_t>(exported.bytes)), " in\n");
   for (const auto& file : exported.files) text += file.string() + "\n";

@@ -18,7 +18,8 @@ std::shared_ptr<Model> OpenedCheckpoint::model() const {
 }
 
 OpenedCheckpoint open_checkpoint(const std::string& program, const std::vector<Argument>& arguments,
-                                 const std::vector<keys::Override>& overrides) {
+                                 const std::vector<keys::Override>& overrides,
+                                 const OpenOptions& options) {
   const auto named = value_of(arguments, "--checkpoint");
   require(named.has_value(), "--checkpoint DIR is needed; see ", program, " --help");
   std::error_code error;
@@ -27,7 +28,11 @@ OpenedCheckpoint open_checkpoint(const std::string& program, const std::vector<A
   opened.info = checkpoint_info(opened.folder);
   opened.config = config_of_checkpoint(opened.folder, opened.info, overrides);
   verify_checkpoint(opened.folder);
-  opened.data = load_data(opened.config.data, data_context(opened.config));
+  opened.record = data_record(opened.folder, opened.info);
+  DataContext context = data_context(opened.config);
+  context.fitted = opened.record.fitted;
+  context.needs_targets = options.needs_targets;
+  opened.data = load_data(opened.config.data, context);
   return opened;
 }
 

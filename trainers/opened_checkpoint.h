@@ -10,6 +10,7 @@
 #include "models/model.h"
 #include "trainers/command_line.h"
 #include "trainers/config.h"
+#include "trainers/data_record.h"
 
 namespace lockstep {
 
@@ -19,19 +20,25 @@ struct OpenedCheckpoint {
   std::filesystem::path folder;  ///< no link, which may lead elsewhere before all have read it
   CheckpointInfo info = {};
   Config config = {};
-  DataSets data = {};
+  DataRecord record = {};  ///< of the run's data
+  DataSets data = {};      ///< as the config says, read as the run's were
 
   /// The run's model, with the checkpoint's buffers and parameters, or their averages where it has
   /// some.
   [[nodiscard]] std::shared_ptr<Model> model() const;
 };
 
+struct OpenOptions {
+  bool needs_targets = true;  ///< DataContext's
+};
+
 /// Opens the checkpoint of `--checkpoint` and compares its checksums. `overrides` win over its
-/// run's config. `program` ("train eval") is for messages. ValueError without the flag; DataError
-/// for what can't be used.
+/// run's config. The data are read by what was fitted when the model was trained. `program` ("train
+/// eval") is for messages. ValueError without the flag; DataError for what can't be used.
 [[nodiscard]] OpenedCheckpoint open_checkpoint(const std::string& program,
                                                const std::vector<Argument>& arguments,
-                                               const std::vector<keys::Override>& overrides);
+                                               const std::vector<keys::Override>& overrides,
+                                               const OpenOptions& options = {});
 
 /// The argument of --set, for a command that takes keys of `sections` alone: the rest is the
 /// checkpoint's. ValueError for others.

@@ -24,14 +24,18 @@ Usage:
   train predict --checkpoint DIR [flags]
 
   --checkpoint DIR     The checkpoint, such as runs/a/checkpoints/latest
-  --split SET          train, validation or test (default: test)
+  --split SET          train, validation or test (default: test; where --set names another
+                       training set and the test set is the run's: train)
   --format FORMAT      csv (default) or jsonl, one JSON object a line
   --output FILE        The new file; no file may have the name (default: stdout)
-  --set data.key=value Sets a key of data, such as other files; may be repeated
+  --set data.key=value Sets a key of data, such as other files; may be repeated. The training set
+                       is then whole: data.validation takes no part of it
   --help               Print this and end
 
 A line has the sample's index, prediction and target. Of classes the prediction is the one with the
-largest output, and score is that output. The model runs in this process, on all cores.
+largest output, and score is that output. Values have the unit of the file, whether or not they were
+normalized. Other files are read as those that the model was trained on: by the same columns, means,
+deviations and classes. They may lack targets. The model runs in this process, on all cores.
 )";
 
 std::shared_ptr<const Dataset> set_of(const OpenedCheckpoint& checkpoint,
@@ -47,6 +51,18 @@ std::shared_ptr<const Dataset> set_of(const OpenedCheckpoint& checkpoint,
   require(chosen != nullptr, "--split ", cut(split), ": the data set ", checkpoint.config.data.name,
           " has ", join(names, " and "));
   return chosen;
+}
+
+// The set that is meant if none is named.
+std::string default_split(const OpenedCheckpoint& checkpoint) {
+  const DataRecord now = record_of(checkpoint.data);
+  const auto changed = [&](const std::string& name) {
+    const auto before = checkpoint.record.sets.find(name);
+    const auto found = now.sets.find(name);
+    return found != now.sets.end() && (before == checkpoint.record.sets.end() ||
+                                       before->second.fingerprint != found->second.fingerprint);
+  };
+  return changed("train") && !changed("test") ? "train" : "test";
 }
 
 PredictionFormat format_of(const std::string& name) {
@@ -71,25 +87,32 @@ int run_predict(int argc, const char* const* argv) {
       argc, argv,
       {program, {"--checkpoint", "--split", "--format", "--output", "--set"}, {"--help"}});
   if (value_of(arguments, "--help")) return print(kPredictHelp);
-  const auto split = value_of(arguments, "--split").value_or("test");
+  const auto split = value_of(arguments, "--split");
   const auto format = format_of(value_of(arguments, "--format").value_or("csv"));
   const auto output = value_of(arguments, "--output");
   if (output) check_output(*output);
+  auto overrides = data_overrides(program, arguments);
+  if (!overrides.empty() && split != "validation") {
+    overrides.insert(overrides.begin(), {"data.validation", "0", "train predict"});
+  }
   OpenedCheckpoint checkpoint =
-      open_checkpoint(program, arguments, data_overrides(program, arguments));
-  const auto set = set_of(checkpoint, split);
+      open_checkpoint(program, arguments, overrides, {.needs_targets = false});
+  const auto set = set_of(checkpoint, split               ? *split
+                                      : overrides.empty() ? "test"
+                                                          : default_split(checkpoint));
   check_predictable(*set);
   const auto model = checkpoint.model();
-  const std::int64_t batch_size = checkpoint.config.data_use.batch_size;
+  const PredictionOptions options{.batch_size = checkpoint.config.data_use.batch_size,
+                                  .format = format,
+                                  .target_scales = checkpoint.record.fitted.target_scales};
   checkpoint.config.launch.threads_per_replica = 0;  // all cores are this replica's
   return run_alone(checkpoint.config, [&] {
     if (!output) {
-      return write_predictions(*model, *set, batch_size, format,
+      return write_predictions(*model, *set, options,
                                [](std::string_view text) { (void)print(std::string(text)); });
     }
     NewFile file(*output);
-    write_predictions(*model, *set, batch_size, format,
-                      [&](std::string_view text) { file.write(text); });
+    write_predictions(*model, *set, options, [&](std::string_view text) { file.write(text); });
     require(file.publish(), *output, " exists already: name another file");
   });
 }

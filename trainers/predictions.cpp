@@ -10,6 +10,7 @@
 
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/gather.h>
+#include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 #include <nlohmann/json.hpp>
 
@@ -46,8 +47,11 @@ Json entry_of(const at::Tensor& values, const std::function<Json(const at::Tenso
 // The samples' lines as objects.
 class PredictionRows {
  public:
-  explicit PredictionRows(const Dataset& data)
-      : classes_(data.type().classes), names_(data.class_names()) {
+  PredictionRows(const Dataset& data, const std::vector<ColumnScale>& scales)
+      : classes_(data.type().classes),
+        has_targets_(data.has_targets()),
+        names_(data.class_names()),
+        scales_(scales) {
     require(names_.empty() || std::ssize(names_) == classes_, "the data set names ", names_.size(),
             " classes and has ", classes_);
   }
@@ -80,13 +84,31 @@ class PredictionRows {
     const auto flat = [&](const at::Tensor& values) {
       return values.reshape({samples, samples > 0 ? values.numel() / samples : 0});
     };
-    if (classes_ == 0) return {{"prediction", flat(outputs)}, {"target", flat(targets)}};
+    if (classes_ == 0) {
+      std::vector<Column> columns{{"prediction", unscaled(flat(outputs))}};
+      if (has_targets_) columns.push_back({"target", unscaled(flat(targets))});
+      return columns;
+    }
     require(outputs.dim() >= 2 && outputs.size(-1) == classes_, "the model's outputs (",
             join(outputs.sizes()), ") have no score for each of ", classes_, " classes");
     const at::Tensor classes = at::argmax(outputs, -1, /*keepdim=*/true);
-    return {{"prediction", flat(classes)},
-            {"score", flat(at::gather(outputs, -1, classes))},
-            {"target", flat(targets)}};
+    std::vector<Column> columns{{"prediction", flat(classes)},
+                                {"score", flat(at::gather(outputs, -1, classes))}};
+    if (has_targets_) columns.push_back({"target", flat(targets)});
+    return columns;
+  }
+
+  // Values (samples, values of each) as they were before they were normalized.
+  [[nodiscard]] at::Tensor unscaled(const at::Tensor& values) const {
+    if (scales_.empty()) return values;
+    require(values.size(1) == std::ssize(scales_), "the model's outputs have ", values.size(1),
+            " values a sample, and the data ", scales_.size());
+    std::vector<at::Tensor> columns;
+    for (std::size_t i = 0; i < scales_.size(); ++i) {
+      const at::Tensor column = values.select(1, static_cast<std::int64_t>(i)).to(at::kDouble);
+      columns.push_back(column * scales_[i].deviation + scales_[i].mean);
+    }
+    return at::stack(columns, 1).to(values.scalar_type());
   }
 
   // A target that is no class, such as one that a loss ignores, has no name.
@@ -97,7 +119,9 @@ class PredictionRows {
   }
 
   std::int64_t classes_;
+  bool has_targets_;
   std::vector<std::string> names_;
+  std::vector<ColumnScale> scales_;
 };
 
 std::string field_of(const Json& value) {
@@ -137,14 +161,14 @@ void check_predictable(const Dataset& data) {
           "the data are tokens, each with the one that follows: train sample continues a text");
 }
 
-void write_predictions(Model& model, const Dataset& data, std::int64_t batch_size,
-                       PredictionFormat format,
+void write_predictions(Model& model, const Dataset& data, const PredictionOptions& options,
                        const std::function<void(std::string_view)>& write) {
+  const auto& [batch_size, format, target_scales] = options;
   check_predictable(data);
   const c10::AutoGradMode no_grad(false);
   const bool was_training = model.is_training();
   model.eval();
-  const PredictionRows rows(data);
+  const PredictionRows rows(data, target_scales);
   for (std::int64_t start = 0; start < data.size(); start += batch_size) {
     std::vector<std::int64_t> indices(
         static_cast<std::size_t>(std::min(batch_size, data.size() - start)));

@@ -3,13 +3,22 @@
 #include <cstdint>
 #include <functional>
 #include <string_view>
+#include <vector>
 
 #include "framework/data/dataset.h"
+#include "framework/data/fitted.h"
 #include "models/model.h"
 
 namespace lockstep {
 
 enum class PredictionFormat { csv, jsonl };
+
+struct PredictionOptions {
+  std::int64_t batch_size = 64;
+  PredictionFormat format = PredictionFormat::csv;
+  /// How the values to predict were normalized, if they were: they are written as they were before.
+  std::vector<ColumnScale> target_scales = {};
+};
 
 /// Throws ValueError for data of tokens, whose prediction is the next token of a text.
 void check_predictable(const Dataset& data);
@@ -21,14 +30,14 @@ void check_predictable(const Dataset& data);
 ///   prediction  of classes the one with the largest output (of equal ones the first; NaN is larger
 ///               than numbers), otherwise the outputs
 ///   score       of classes: that output, before softmax
-///   target      the class or the values that the data set has
+///   target      the class or the values that the data set has, if it has_targets()
 ///
 /// and, where classes have names, prediction_name and target_name. Several values of a sample are a
 /// list of JSON, which is flat, or columns prediction_0, prediction_1, …. Numbers are the shortest
 /// that read back the same. CSV begins with a line of the columns' names; JSON has null for numbers
 /// that are not finite. ValueError as check_predictable(), and for outputs that are not of the
-/// data's classes.
-void write_predictions(Model& model, const Dataset& data, std::int64_t batch_size,
-                       PredictionFormat format, const std::function<void(std::string_view)>& write);
+/// data's classes, or have not one value for each of `target_scales`.
+void write_predictions(Model& model, const Dataset& data, const PredictionOptions& options,
+                       const std::function<void(std::string_view)>& write);
 
 }  // namespace lockstep

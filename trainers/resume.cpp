@@ -8,6 +8,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/replicas/machine.h"
+#include "trainers/data_record.h"
 
 namespace fs = std::filesystem;
 
@@ -40,6 +41,16 @@ void waive(ResumePoint& point, const std::string& reason) {
   point.waived += reason + "\n";
 }
 
+// Changes that change what is computed: "with another config", of "keys".
+void allow_changes(ResumePoint& point, const char* difference, const char* what,
+                   const std::vector<std::string>& changes) {
+  if (changes.empty()) return;
+  require(point.with_changes, "the checkpoint ", point.checkpoint.string(), " is of a run ",
+          difference, ": ", join(changes),
+          ". That changes what is computed: begin a new run, or add --resume-with-changes");
+  waive(point, str(what, " were changed: ", join(changes)));
+}
+
 void compare(ResumePoint& point, const Config& config) {
   const std::string& text = entry(point.checkpoint, point.info.texts, kConfigText);
   const auto before = values_of(parse_config(text, name_of_config(point.checkpoint)));
@@ -56,11 +67,10 @@ void compare(ResumePoint& point, const Config& config) {
     point.changes.push_back(str(key, " was ", shown(old), ", is ", shown(value)));
     if (!changeable.contains(key)) refused.push_back(point.changes.back());
   }
-  if (refused.empty()) return;
-  require(point.with_changes, "the checkpoint ", point.checkpoint.string(),
-          " is of a run with another config: ", join(refused),
-          ". That changes what is computed: begin a new run, or add --resume-with-changes");
-  waive(point, "keys were changed: " + join(refused));
+  if (before.at("data.name") == values_of(config).at("data.name")) {
+    point.fitted = data_record(point.checkpoint, point.info).fitted;
+  }
+  allow_changes(point, "with another config", "keys", refused);
 }
 
 void waive_what_changed(ResumePoint& point, const Config& config) {
@@ -141,6 +151,12 @@ std::optional<ResumePoint> find_resume_point(const std::string& resume, const fs
   waive_what_changed(point, config);
   compare(point, config);
   return point;
+}
+
+void check_data(ResumePoint& point, const DataSets& data) {
+  const auto changes = changes_of_sets(data_record(point.checkpoint, point.info), record_of(data));
+  point.changes.insert(point.changes.end(), changes.begin(), changes.end());
+  allow_changes(point, "on other data", "data", changes);
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/checkpoint/checkpoint.h"
+#include "framework/data/data.h"
 #include "trainers/config.h"
 
 namespace lockstep {
@@ -26,15 +27,20 @@ inline const std::string kPatienceCount = "patience";
 inline const std::string kConfigText = "config";
 inline const std::string kVersionsText = "versions";
 inline const std::string kWaivedText = "waived";
+inline const std::string kSetsText = "sets";      // see data_record.h
+inline const std::string kFittedText = "fitted";  // see data_record.h
 
 /// Where a run goes on.
 struct ResumePoint {
   std::filesystem::path checkpoint;
   CheckpointInfo info;
-  std::vector<std::string> changes;  ///< keys with another value: "parallel.replicas was 4, is 2"
+  /// Keys with another value, "parallel.replicas was 4, is 2", and what has become of data.
+  std::vector<std::string> changes;
   /// Why the run need not end with the bits of one that was not interrupted, a line each.
   std::string waived;
   bool with_changes = false;  ///< those that change what is computed are allowed
+  /// By what its data are read (DataContext::fitted); none if they are of another source.
+  std::optional<Fitted> fitted = {};
 };
 
 /// What the checkpoint says. DataError if it does not, and for a count below 0 or above 2^53.
@@ -63,5 +69,10 @@ struct ResumePoint {
 [[nodiscard]] std::optional<ResumePoint> find_resume_point(const std::string& resume,
                                                            const std::filesystem::path& output,
                                                            bool with_changes, Config& config);
+
+/// ValueError, naming the sets and both sizes, if the data that were loaded are not those of the
+/// run that saved the checkpoint, by their fingerprints, unless `point.with_changes`. Then they are
+/// among its changes.
+void check_data(ResumePoint& point, const DataSets& data);
 
 }  // namespace lockstep

@@ -120,7 +120,10 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
       find_resume_point(place.resume, options.output, flags.resume_with_changes, config);
   if (place.resume == "auto" && !options.resume) tell_beginning();
   // Read before the replicas start: they share the memory, and a bad file is one error, not N.
-  const DataSets data = load_data(config.data, data_context(config));
+  DataContext context = data_context(config);
+  if (options.resume) context.fitted = options.resume->fitted;
+  const DataSets data = load_data(config.data, context);
+  if (options.resume) check_data(*options.resume, data);
   check_job(config, data);
   if (!options.resume) check_initial_weights(config, data);
   if (flags.dry_run) return print(dry_run_text(config, data));

@@ -51,7 +51,7 @@ struct Callbacks {
 struct RunOptions {
   std::filesystem::path output;            ///< the folder, claimed for this run
   bool quiet = false;                      ///< no progress, no summary
-  std::optional<ResumePoint> resume = {};  ///< where it goes on
+  std::optional<ResumePoint> resume = {};  ///< where it goes on, after check_data() of resume.h
   Callbacks callbacks = {};
 };
 

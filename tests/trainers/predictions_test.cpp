@@ -13,6 +13,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/data/tensor_set.h"
 #include "framework/formats/csv.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
@@ -60,10 +61,12 @@ class Same : public Model {
   }
 };
 
-std::string predicted(const Dataset& data, std::int64_t batch_size, PredictionFormat format) {
+std::string predicted(const Dataset& data, std::int64_t batch_size, PredictionFormat format,
+                      const std::vector<ColumnScale>& target_scales = {}) {
   Same model;
   std::string text;
-  write_predictions(model, data, batch_size, format, [&](std::string_view part) { text += part; });
+  write_predictions(model, data, {batch_size, format, target_scales},
+                    [&](std::string_view part) { text += part; });
   CHECK(model.is_training());
   return text;
 }
@@ -176,6 +179,24 @@ TEST_CASE("predictions of tokens, and of outputs that do not fit, are refused") 
           (void)predicted(Tensors(class_sample({2}, 4), two, at::zeros({3}, at::kLong)), 2,
                           PredictionFormat::csv);
         }) == "the model's outputs (2, 2) have no score for each of 4 classes");
+}
+
+TEST_CASE("values that were normalized are written as they were before") {
+  const Tensors data(value_sample({2}, 2), at::tensor({0.F, 1.F, -0.5F, 7.F}).view({2, 2}),
+                     at::tensor({1.F, 0.F, 0.F, 0.F}).view({2, 2}));
+  CHECK(predicted(data, 2, PredictionFormat::csv, {{100, 20}, {-3, 0}}) ==
+        "index,prediction_0,prediction_1,target_0,target_1\n0,100,-3,120,-3\n1,90,-3,100,-3\n");
+  CHECK(message_of<ValueError>([&] {
+          (void)predicted(data, 2, PredictionFormat::csv, {{100, 20}});
+        }) == "the model's outputs have 2 values a sample, and the data 1");
+}
+
+TEST_CASE("predictions of samples without targets have no such column") {
+  const at::Tensor inputs = at::tensor({1.F, 3.F}).view({1, 2});
+  CHECK(predicted(TensorSet(inputs, std::nullopt, value_sample({2}, 2)), 1,
+                  PredictionFormat::csv) == "index,prediction_0,prediction_1\n0,1,3\n");
+  CHECK(predicted(TensorSet(inputs, std::nullopt, class_sample({2}, 2), {"no", "yes"}), 1,
+                  PredictionFormat::csv) == "index,prediction,prediction_name,score\n0,1,yes,3\n");
 }
 
 }  // namespace lockstep

@@ -1,0 +1,229 @@
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/train/train_program.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+const Flags kPredict{"predict", "--checkpoint", "run/checkpoints/latest"};
+
+// Rows of y = 1000 + 3a - 50b, whose columns have other means and deviations for another `shift`.
+std::string table(int rows, double shift = 0, bool has_targets = true) {
+  std::ostringstream text;
+  text << "a,b" << (has_targets ? ",y" : "") << "\n";
+  for (int i = 0; i < rows; ++i) {
+    const double a = 100 + shift + (i * 37) % 41;
+    const double b = -3 + (i * 11) % 7 * 0.5;
+    text << a << "," << b;
+    if (has_targets) text << "," << 1000 + 3 * a - 50 * b;
+    text << "\n";
+  }
+  return text.str();
+}
+
+// Names of animals, which a decides: below 0, around 0, above.
+std::string animals(const std::vector<std::string>& names) {
+  std::string text = "a,kind\n";
+  for (int i = 0; i < 60; ++i) {
+    const auto kind = static_cast<std::size_t>(i) % names.size();
+    text += str(10 * (static_cast<int>(kind) - 1) + i % 3, ",", names[kind], "\n");
+  }
+  return text;
+}
+
+struct DataJob {
+  explicit DataJob(const std::string& config) { folder.write("job.yaml", config); }
+
+  [[nodiscard]] Ended run(const Flags& flags) const {
+    return train(folder.path(), Flags{"--config", "job.yaml", "--output", "run"} + flags);
+  }
+  void must_run(const Flags& flags = {}) const {
+    const Ended end = run(flags);
+    INFO(end.out << end.err);
+    REQUIRE(end.status == 0);
+  }
+  // The lines that predict writes, without their columns' names.
+  [[nodiscard]] std::vector<std::vector<std::string>> predictions(const Flags& flags) const {
+    const Ended end = train(folder.path(), kPredict + flags);
+    INFO(end.err);
+    CHECK(end.status == 0);
+    std::vector<std::vector<std::string>> rows;
+    for (const std::string& line : lines_of(end.out)) {
+      std::vector<std::string>& row = rows.emplace_back();
+      std::istringstream fields(line);
+      for (std::string field; std::getline(fields, field, ',');) row.push_back(field);
+    }
+    return rows;
+  }
+  [[nodiscard]] std::string refusal(const Flags& flags) const {
+    const Ended end = train(folder.path(), flags);
+    CHECK(end.status == 2);
+    CHECK(end.out.empty());
+    return end.err;
+  }
+
+  TemporaryFolder folder;
+};
+
+const std::string kRegression =
+    "model: {name: linear}\n"
+    "data: {name: csv, file: train.csv, target: y, normalize_targets: true, batch_size: 10}\n"
+    "optimizer: {name: sgd, lr: 0.1}\n"
+    "parallel: {replicas: 2}\n"
+    "trainer: {epochs: 20}\n";
+
+const std::string kAnimals =
+    "model: {name: linear}\n"
+    "data: {name: csv, file: train.csv, test_file: test.csv, target: kind, task: classification}\n"
+    "optimizer: {name: sgd, lr: 1}\n"
+    "parallel: {replicas: 1}\n"
+    "trainer: {epochs: 40}\n";
+
+void check_values(const std::vector<std::vector<std::string>>& rows, const std::string& expected) {
+  const auto lines = lines_of(expected);
+  REQUIRE(rows.size() == lines.size());
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const double right = std::stod(lines[i].substr(lines[i].rfind(',') + 1));
+    REQUIRE(rows[i].size() >= 2);
+    CHECK(rows[i][0] == std::to_string(i - 1));
+    CHECK(std::stod(rows[i][1]) == Approx(right).epsilon(1e-4));
+    if (rows[i].size() > 2) CHECK(std::stod(rows[i][2]) == Approx(right).epsilon(1e-6));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("predictions of another table are scaled by the training file, and in the table's unit") {
+  const DataJob job(kRegression);
+  job.folder.write("train.csv", table(200));
+  job.folder.write("test.csv", table(9, 5));
+  job.must_run(set("data.test_file=test.csv data.validation=0.1"));
+  check_values(job.predictions({}), table(9, 5));
+  // Its own mean is far from the training file's, and there is but one row. All rows are taken, in
+  // their order, though a tenth of the training file was validation set.
+  for (const int rows : {1, 30}) {
+    job.folder.write("other.csv", table(rows, 70));
+    check_values(job.predictions(set("data.file=other.csv")), table(rows, 70));
+    check_values(job.predictions(set("data.test_file=other.csv")), table(rows, 70));
+  }
+  job.folder.write("bare.csv", table(30, 70, false));
+  const auto bare = job.predictions(set("data.file=bare.csv"));
+  CHECK(bare[0] == std::vector<std::string>{"index", "prediction"});
+  check_values(bare, table(30, 70));
+  // Elsewhere the same file is no other training set.
+  job.folder.write("moved.csv", table(200));
+  CHECK(job.predictions(set("data.file=moved.csv")).size() == 10);
+  CHECK(job.predictions(set("data.file=moved.csv") + Flags{"--split", "train"}).size() == 201);
+  CHECK(job.predictions({"--split", "validation"}).size() == 21);
+
+  job.folder.write("less.csv", "a,y\n1,2\n");
+  CHECK_THAT(job.refusal(kPredict + set("data.file=less.csv")),
+             ContainsSubstring("has no column 'b'"));
+  CHECK_THAT(job.refusal(kPredict + set("data.normalize=false")),
+             ContainsSubstring("data.normalize is false, but the model was trained with true"));
+  const Flags eval{"eval", "--quiet", "--checkpoint", "run/checkpoints/latest"};
+  const Ended figures = train(job.folder.path(), eval + set("data.file=other.csv"));
+  INFO(figures.err);
+  CHECK(lines_of(figures.out).back() == lines_of(train(job.folder.path(), eval).out).back());
+  CHECK_THAT(job.refusal(eval + set("data.file=bare.csv")), ContainsSubstring("has no column 'y'"));
+}
+
+TEST_CASE("classes of another table are those that the model knows by their names") {
+  const DataJob job(kAnimals);
+  job.folder.write("train.csv", animals({"ant", "bee", "owl"}));
+  job.folder.write("test.csv", animals({"ant", "bee", "owl"}));
+  job.must_run();
+  // Without ants, whose number is 0, bees have 0 in a table of their own.
+  std::string others = "a,kind\n";
+  for (const int a : {0, 1, 2}) others += str(a, ",bee\n", a + 10, ",owl\n");
+  job.folder.write("other.csv", others);
+  const auto rows = job.predictions(set("data.file=other.csv"));
+  REQUIRE(rows.size() == 7);
+  CHECK(rows[0] == std::vector<std::string>{"index", "prediction", "prediction_name", "score",
+                                            "target", "target_name"});
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const bool is_bee = i % 2 == 1;
+    CHECK(rows[i][1] == (is_bee ? "1" : "2"));
+    CHECK(rows[i][2] == (is_bee ? "bee" : "owl"));
+    CHECK(rows[i][4] == rows[i][1]);
+    CHECK(rows[i][5] == rows[i][2]);
+  }
+  job.folder.write("other.csv", others + "1,cow\n");
+  CHECK_THAT(job.refusal(kPredict + set("data.file=other.csv")),
+             ContainsSubstring("other.csv': line 8: column 'kind': 'cow' is none of the training "
+                               "file's classes: ant, bee, owl"));
+}
+
+TEST_CASE("a run does not go on with data that have changed, unless it is told to") {
+  const DataJob job(kRegression);
+  job.folder.write("train.csv", table(100));
+  job.folder.write("test.csv", table(10));
+  const Flags test = set("data.test_file=test.csv");
+  job.must_run(test);
+  const std::string done = read_text(job.folder.path() / "run/result.json");
+  const Flags longer = test + set("trainer.epochs=25") + Flags{"--resume", "auto"};
+  const auto refused = [&] {
+    const std::string error =
+        job.refusal(Flags{"--config", "job.yaml", "--output", "run"} + longer);
+    CHECK(read_text(job.folder.path() / "run/result.json") == done);
+    return error;
+  };
+  job.folder.write("train.csv", table(101));
+  job.folder.write("test.csv", table(10, 1));
+  const std::string changes =
+      "the training set had 100 samples and has 101, the test set of 10 samples has other contents";
+  CHECK_THAT(refused(), ContainsSubstring("step-00000100 is of a run on other data: " + changes +
+                                          ". That changes what is computed: begin a new run, or "
+                                          "add --resume-with-changes"));
+  // The same rows in another place are no change.
+  job.folder.write("train.csv", table(100));
+  job.folder.write("moved.csv", table(10));
+  const Ended moved = train(job.folder.path(), Flags{"--config", "job.yaml", "--output", "other"} +
+                                                   set("data.test_file=moved.csv") +
+                                                   Flags{"--resume", "run/checkpoints/latest"});
+  INFO(moved.err);
+  CHECK(moved.status == 0);
+
+  job.folder.write("train.csv", table(101));
+  job.folder.write("test.csv", table(10, 1));
+  const Ended end = job.run(longer + Flags{"--resume-with-changes"});
+  INFO(end.err);
+  REQUIRE(end.status == 0);
+  CHECK_THAT(end.out, ContainsSubstring("  the training set had 100 samples and has 101\n"));
+  const Json result = read_json(job.folder.path() / "run/result.json");
+  CHECK(result["changes"].size() == 3);
+  CHECK(result["waived"].back() == "data were changed: " + changes);
+  // From now on these are its data, normalized as they were.
+  const Ended again = job.run(longer);
+  INFO(again.err);
+  CHECK(again.status == 0);
+  check_values(job.predictions({}), table(10, 1));
+}
+
+TEST_CASE("a run does not go on with a text that has grown by less than a sample") {
+  const DataJob job(
+      "model: {name: gpt, layers: 1, heads: 1, width: 8}\n"
+      "data: {name: text, path: text, context: 8, batch_size: 2}\n"
+      "optimizer: {name: adam}\n"
+      "parallel: {replicas: 2}\n"
+      "trainer: {steps: 2}\n");
+  const std::string text = "All happy families are alike; each unhappy family is unhappy.";
+  job.folder.write("text", text);
+  job.must_run();
+  job.folder.write("text", text + ".");
+  CHECK_THAT(job.refusal({"--config", "job.yaml", "--output", "run", "--resume", "auto", "--set",
+                          "trainer.steps=3"}),
+             ContainsSubstring("is of a run on other data: the training set of 6 samples has other "
+                               "contents. That changes"));
+}

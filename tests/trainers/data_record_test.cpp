@@ -1,0 +1,89 @@
+#include "trainers/data_record.h"
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/zeros.h>
+
+#include "framework/base/errors.h"
+#include "framework/data/tensor_set.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "trainers/resume.h"
+
+namespace lockstep {
+namespace {
+
+using testing::message_of;
+using Lines = std::vector<std::string>;
+
+std::shared_ptr<const Dataset> samples(std::int64_t count, double value = 0) {
+  return std::make_shared<const TensorSet>(at::zeros({count, 1}).fill_(value),
+                                           at::zeros({count, 1}), value_sample({1}, 1));
+}
+
+DataSets sets(std::shared_ptr<const Dataset> train, std::shared_ptr<const Dataset> validation,
+              std::shared_ptr<const Dataset> test) {
+  return {.train = std::move(train), .validation = std::move(validation), .test = std::move(test)};
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint says what was fitted and what sets there were, to the last bit") {
+  DataSets data = sets(samples(5), nullptr, samples(2));
+  data.fitted = {.inputs = {"a", "\"b\",\n", "\xff\xfe",
+                            "gr\xc3\xb6\xc3\x9f"
+                            "e"},
+                 .input_scales = {{0.1, 1.0 / 3}, {-1e300, 5e-324}, {0, 0}, {1, 2}},
+                 .targets = {"t"},
+                 .target_scales = {{std::numeric_limits<double>::max(), 1}},
+                 .classes = {"", "\x80"},
+                 .class_count = 2};
+  const DataRecord record = record_of(data);
+  CHECK(record.fitted == data.fitted);
+  REQUIRE(record.sets.size() == 2);
+  CHECK((record.sets.at("test") == SetRecord{2, samples(2)->fingerprint()}));
+  CheckpointInfo info;
+  add_record(record, info);
+  CHECK(data_record("c", info) == record);
+  CHECK(fitted_text({.classes = {"x", "\xff"}, .class_count = 2}) ==
+        R"({"inputs":[],"input_scales":[],"targets":[],"target_scales":[],)"
+        R"("classes":["x",[255]],"class_count":2})");
+}
+
+TEST_CASE("a checkpoint that does not say what its data were is refused") {
+  CheckpointInfo info;
+  CHECK(message_of<DataError>([&] { (void)data_record("runs/c", info); }) ==
+        "runs/c is no checkpoint of train: it has no 'fitted'");
+  add_record(record_of(sets(samples(5), nullptr, nullptr)), info);
+  const CheckpointInfo whole = info;
+  const auto refused = [&](const std::string& name, const std::string& text) {
+    info = whole;
+    info.texts[name] = text;
+    const std::string message = message_of<DataError>([&] { (void)data_record("c", info); });
+    CHECK_THAT(message, ContainsSubstring("c has a damaged '" + name + "': "));
+  };
+  refused(kSetsText, "{");
+  refused(kSetsText, R"({"train": {"size": "many", "fingerprint": ""}})");
+  refused(kFittedText, "[]");
+  refused(kFittedText, fitted_text({.inputs = {"a"}}));
+  refused(kFittedText, fitted_text({.classes = {"a"}, .class_count = 2}));
+}
+
+TEST_CASE("what has become of data is told by set, with both sizes") {
+  const auto before = record_of(sets(samples(5), samples(2), nullptr));
+  const auto changes = [&](const DataSets& now) { return changes_of_sets(before, record_of(now)); };
+  CHECK(changes(sets(samples(5), samples(2), nullptr)).empty());
+  CHECK(changes(sets(samples(6), samples(2), nullptr)) ==
+        Lines{"the training set had 5 samples and has 6"});
+  CHECK(changes(sets(samples(5, 1), samples(1), nullptr)) ==
+        Lines{"the training set of 5 samples has other contents",
+              "the validation set had 2 samples and has 1"});
+  CHECK(changes(sets(samples(5), nullptr, samples(1))) ==
+        Lines{"the validation set had 2 samples and is not there",
+              "the test set was not there and has 1 sample"});
+}
+
+}  // namespace lockstep

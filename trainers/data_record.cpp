@@ -1,0 +1,162 @@
+#include "trainers/data_record.h"
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "trainers/resume.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool is_utf8(const std::string& text) {
+  try {
+    (void)Json(text).dump();
+    return true;
+  } catch (const Json::type_error&) {
+    return false;
+  }
+}
+
+Json json_of(const std::vector<std::string>& names) {
+  Json list = Json::array();
+  for (const std::string& name : names) {
+    list.push_back(is_utf8(name) ? Json(name)
+                                 : Json(std::vector<std::uint8_t>(name.begin(), name.end())));
+  }
+  return list;
+}
+
+std::vector<std::string> names_in(const Json& list) {
+  std::vector<std::string> names;
+  for (const Json& name : list) {
+    if (name.is_string()) {
+      names.push_back(name.get<std::string>());
+      continue;
+    }
+    const auto bytes = name.get<std::vector<std::uint8_t>>();
+    names.emplace_back(bytes.begin(), bytes.end());
+  }
+  return names;
+}
+
+Json json_of(const std::vector<ColumnScale>& scales) {
+  Json list = Json::array();
+  for (const auto& [mean, deviation] : scales) list.push_back({mean, deviation});
+  return list;
+}
+
+std::vector<ColumnScale> scales_in(const Json& list) {
+  std::vector<ColumnScale> scales;
+  for (const Json& scale : list) {
+    scales.push_back({.mean = scale.at(0).get<double>(), .deviation = scale.at(1).get<double>()});
+  }
+  return scales;
+}
+
+Fitted parse_fitted(const Json& json) {
+  Fitted fitted{.inputs = names_in(json.at("inputs")),
+                .input_scales = scales_in(json.at("input_scales")),
+                .targets = names_in(json.at("targets")),
+                .target_scales = scales_in(json.at("target_scales")),
+                .classes = names_in(json.at("classes")),
+                .class_count = json.at("class_count").get<std::int64_t>()};
+  const bool has_classes = !fitted.classes.empty();
+  const bool has_values = !fitted.target_scales.empty();
+  if (fitted.inputs.size() != fitted.input_scales.size() ||
+      (has_values && fitted.targets.size() != fitted.target_scales.size()) ||
+      (has_classes && std::ssize(fitted.classes) != fitted.class_count)) {
+    throw ValueError("lists have different lengths");
+  }
+  return fitted;
+}
+
+std::map<std::string, SetRecord> parse_sets(const Json& json) {
+  std::map<std::string, SetRecord> sets;
+  for (const auto& [name, set] : json.items()) {
+    sets[name] = {.size = set.at("size").get<std::int64_t>(),
+                  .fingerprint = set.at("fingerprint").get<std::string>()};
+  }
+  return sets;
+}
+
+// What `parse` makes of a text of the checkpoint.
+template <typename Parse>
+auto parsed(const std::filesystem::path& checkpoint, const CheckpointInfo& info,
+            const std::string& name, const Parse& parse) {
+  const auto text = info.texts.find(name);
+  if (text == info.texts.end()) {
+    throw DataError(str(checkpoint.string(), " is no checkpoint of train: it has no '", name, "'"));
+  }
+  try {
+    return parse(Json::parse(text->second));
+  } catch (const std::exception& error) {
+    throw DataError(str(checkpoint.string(), " has a damaged '", name, "': ", error.what()));
+  }
+}
+
+}  // namespace
+
+DataRecord record_of(const DataSets& data) {
+  DataRecord record{.fitted = data.fitted};
+  for (const auto& [name, set] :
+       {std::pair("train", data.train), {"validation", data.validation}, {"test", data.test}}) {
+    if (set) record.sets[name] = {.size = set->size(), .fingerprint = set->fingerprint()};
+  }
+  return record;
+}
+
+void add_record(const DataRecord& record, CheckpointInfo& info) {
+  Json sets = Json::object();
+  for (const auto& [name, set] : record.sets) {
+    sets[name] = {{"size", set.size}, {"fingerprint", set.fingerprint}};
+  }
+  info.texts[kSetsText] = sets.dump();
+  info.texts[kFittedText] = fitted_text(record.fitted);
+}
+
+DataRecord data_record(const std::filesystem::path& checkpoint, const CheckpointInfo& info) {
+  return {.fitted = parsed(checkpoint, info, kFittedText, parse_fitted),
+          .sets = parsed(checkpoint, info, kSetsText, parse_sets)};
+}
+
+std::vector<std::string> changes_of_sets(const DataRecord& before, const DataRecord& now) {
+  std::vector<std::string> changes;
+  for (const auto& [name, words] : {std::pair("train", "the training set"),
+                                    {"validation", "the validation set"},
+                                    {"test", "the test set"}}) {
+    const auto old_set = before.sets.find(name);
+    const auto new_set = now.sets.find(name);
+    const bool was_there = old_set != before.sets.end();
+    const bool is_there = new_set != now.sets.end();
+    const auto samples = [](const auto& set) { return counted(set->second.size, "sample"); };
+    if (was_there && is_there) {
+      if (old_set->second.fingerprint == new_set->second.fingerprint) continue;
+      changes.push_back(
+          old_set->second.size == new_set->second.size
+              ? str(words, " of ", samples(old_set), " has other contents")
+              : str(words, " had ", samples(old_set), " and has ", new_set->second.size));
+    } else if (was_there) {
+      changes.push_back(str(words, " had ", samples(old_set), " and is not there"));
+    } else if (is_there) {
+      changes.push_back(str(words, " was not there and has ", samples(new_set)));
+    }
+  }
+  return changes;
+}
+
+std::string fitted_text(const Fitted& fitted) {
+  return Json{
+      {"inputs", json_of(fitted.inputs)},   {"input_scales", json_of(fitted.input_scales)},
+      {"targets", json_of(fitted.targets)}, {"target_scales", json_of(fitted.target_scales)},
+      {"classes", json_of(fitted.classes)}, {"class_count", fitted.class_count}}
+      .dump();
+}
+
+}  // namespace lockstep
