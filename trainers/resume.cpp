@@ -1,5 +1,6 @@
 #include "trainers/resume.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -67,9 +68,9 @@ void compare(ResumePoint& point, const Config& config) {
     point.changes.push_back(str(key, " was ", shown(old), ", is ", shown(value)));
     if (!changeable.contains(key)) refused.push_back(point.changes.back());
   }
-  if (before.at("data.name") == values_of(config).at("data.name")) {
-    point.fitted = data_record(point.checkpoint, point.info).fitted;
-  }
+  const bool reads_alike = std::ranges::none_of(
+      refused, [](const std::string& change) { return change.starts_with("data."); });
+  if (reads_alike) point.fitted = data_record(point.checkpoint, point.info).fitted;
   allow_changes(point, "with another config", "keys", refused);
 }
 

@@ -39,7 +39,8 @@ struct ResumePoint {
   /// Why the run need not end with the bits of one that was not interrupted, a line each.
   std::string waived;
   bool with_changes = false;  ///< those that change what is computed are allowed
-  /// By what its data are read (DataContext::fitted); none if they are of another source.
+  /// By what its data are read (DataContext::fitted). None if keys of data have changed that change
+  /// what is computed: then it is fitted anew.
   std::optional<Fitted> fitted = {};
 };
 

@@ -209,6 +209,11 @@ TEST_CASE("a run does not go on with data that have changed, unless it is told t
   INFO(again.err);
   CHECK(again.status == 0);
   check_values(job.predictions({}), table(10, 1));
+  // With other columns they are fitted anew.
+  const Flags columns = set("trainer.epochs=26 data.features=[b,a]") + Flags{"--resume", "auto"};
+  CHECK_THAT(job.refusal(Flags{"--config", "job.yaml", "--output", "run"} + test + columns),
+             ContainsSubstring("data.features was [], is [b, a]. That changes what is computed"));
+  CHECK(job.run(test + columns + Flags{"--resume-with-changes"}).status == 0);
 }
 
 TEST_CASE("a run does not go on with a text that has grown by less than a sample") {
