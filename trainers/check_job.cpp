@@ -57,6 +57,18 @@ void check_accumulate(const Config& config, const DataSets& data, keys::YamlProb
   });
 }
 
+// Returns whether an epoch has a step.
+bool check_drop_last(const Config& config, const DataSets& data, keys::YamlProblems& problems) {
+  const SamplerOptions sampler = sampler_options(config, data, config.launch.replicas);
+  const std::int64_t batch = sampler.batch_size * sampler.replicas;
+  if (!sampler.drop_last || batch <= sampler.size) return true;
+  problems.report(written_at(config, "data.drop_last"), [&] {
+    return str("data.drop_last: leaves no step: it takes ", counted(batch, "sample"),
+               ", and the training set has ", sampler.size);
+  });
+  return false;
+}
+
 // Such a run would end before it has reached its learning rate.
 void check_warmup(const Config& config, const DataSets& data, keys::YamlProblems& problems) {
   const Sampler sampler(sampler_options(config, data, config.launch.replicas));
@@ -169,7 +181,7 @@ void check_objective(const Config& config, const DataSets& data, keys::YamlProbl
 void check_job(const Config& config, const DataSets& data) {
   keys::YamlProblems problems;
   check_accumulate(config, data, problems);
-  check_warmup(config, data, problems);
+  if (check_drop_last(config, data, problems)) check_warmup(config, data, problems);
   check_objective(config, data, problems);
   if (check_freeze(config, data, problems)) check_parameter_groups(config, data, problems);
   problems.finish();

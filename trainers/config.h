@@ -27,6 +27,7 @@ struct InitOptions {
 struct DataUse {
   std::int64_t batch_size = 64;  ///< samples a replica and microbatch
   bool shuffle = true;
+  bool drop_last = false;   ///< see SamplerOptions
   double validation = 0.0;  ///< see DataContext::validation
   std::optional<std::int64_t>
       threads;  ///< a replica, that make batches ahead; none: one where it is_slow()

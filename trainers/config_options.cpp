@@ -60,7 +60,8 @@ SamplerOptions sampler_options(const Config& config, const DataSets& data, std::
           .batch_size = batch,
           .replicas = replicas,
           .seed = config.zero.seed,
-          .shuffle = config.data_use.shuffle};
+          .shuffle = config.data_use.shuffle,
+          .drop_last = config.data_use.drop_last};
 }
 
 LoaderOptions loader_options(const Config& config, const Dataset& data) {

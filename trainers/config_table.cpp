@@ -88,6 +88,8 @@ Keys data_keys(Picked& data, DataUse& use) {
       {"batch_size", number(use.batch_size, kBillion), "samples a replica and microbatch",
        batch_size},
       {"shuffle", flag(use.shuffle), "draw a new order of the samples for each epoch"},
+      {"drop_last", flag(use.drop_last),
+       "leave out an epoch's last samples, if they are fewer than a step takes"},
       {"validation", number(use.validation, kBeta),
        "the part of the training set that becomes the validation set, if the source has none"},
       {"threads", number_or_auto(use.threads, from_to<std::int64_t>(0, 64)),

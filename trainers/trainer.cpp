@@ -178,7 +178,7 @@ class Trainer::Run {
     if (stop_requested()) zero_->tell(kToldStop);
     checkpoints_->before_step();
     const std::int64_t samples = train_step(step);
-    samples_ += samples;
+    samples_ = sampler_.end_of_step(samples_);
     line_samples_ += samples;
     bool is_last = step + 1 == last_step_;
     const bool is_logged = is_last || (step + 1) % config_.trainer.log_every == 0;
@@ -265,7 +265,7 @@ class Trainer::Run {
   std::int64_t train_step(std::int64_t step) {
     const std::int64_t global_batch = sampler_.global_batch(samples_);
     // The next step's batches are made during this one.
-    if (step + 1 < last_step_) request(samples_ + global_batch);
+    if (step + 1 < last_step_) request(sampler_.end_of_step(samples_));
     const double job_weight = weight_of_step(global_batch);
     loss_ = at::zeros({});
     // The second step shows what all take: the first also makes what stays.
@@ -293,10 +293,10 @@ class Trainer::Run {
     Batch tensors{};
   };
 
-  // Asks for this replica's part of the global batch at `position`.
+  // Asks for this replica's part of the global batch of the step at `position`.
   void request(std::int64_t position) {
     const auto indices = sampler_.indices(position, replica_);
-    const std::int64_t epoch = position / data_.train->size();
+    const std::int64_t epoch = sampler_.start_of_step(position) / data_.train->size();
     for (std::int64_t m = 0; m < microbatches_; ++m) {
       const auto part = shard(static_cast<std::int64_t>(indices.size()), microbatches_, m);
       const auto begin = indices.begin() + part.offset;

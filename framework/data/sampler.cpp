@@ -35,10 +35,13 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   require(options.batch_size <= kMost / options.replicas, "sampler: batch_size ",
           options.batch_size, " times replicas ", options.replicas, " is too large for a batch");
   full_batch_ = options.batch_size * options.replicas;
+  require(!options.drop_last || full_batch_ <= options.size,
+          "sampler: drop_last leaves nothing of ", counted(options.size, "sample"),
+          " where a step takes ", full_batch_);
 }
 
 std::int64_t Sampler::steps_per_epoch() const noexcept {
-  return parts(options_.size, full_batch_);
+  return steps_inside(0, options_.size);
 }
 
 std::int64_t Sampler::start_of_epoch(std::int64_t epoch) const {
@@ -53,22 +56,36 @@ std::int64_t Sampler::steps_between(std::int64_t position, std::int64_t end) con
   check_natural("position", position);
   require(position <= end, "sampler: position ", position, " is after the end ", end);
   const std::int64_t epochs = end / options_.size - position / options_.size;
-  if (epochs == 0) return parts(end - position, full_batch_);
-  const std::int64_t first = parts(options_.size - position % options_.size, full_batch_);
-  const std::int64_t last = parts(end % options_.size, full_batch_);
+  const std::int64_t begin = position % options_.size;
+  if (epochs == 0) return steps_inside(begin, begin + (end - position));
+  const std::int64_t first = steps_inside(begin, options_.size);
+  const std::int64_t last = steps_inside(0, end % options_.size);
   return first + (epochs - 1) * steps_per_epoch() + last;
 }
 
-std::int64_t Sampler::global_batch(std::int64_t position) const {
+// Of an epoch, from its sample `first` on, until they have reached `last`.
+std::int64_t Sampler::steps_inside(std::int64_t first, std::int64_t last) const noexcept {
+  const std::int64_t steps = parts(last - first, full_batch_);
+  return options_.drop_last ? std::min(steps, (options_.size - first) / full_batch_) : steps;
+}
+
+std::int64_t Sampler::start_of_step(std::int64_t position) const {
   check_natural("position", position);
-  return std::min(full_batch_, options_.size - position % options_.size);
+  const bool is_left_out =
+      options_.drop_last && options_.size - position % options_.size < full_batch_;
+  return is_left_out ? start_of_epoch(position / options_.size + 1) : position;
+}
+
+std::int64_t Sampler::global_batch(std::int64_t position) const {
+  return std::min(full_batch_, options_.size - start_of_step(position) % options_.size);
 }
 
 std::vector<std::int64_t> Sampler::indices(std::int64_t position, std::int64_t replica) {
   require(replica >= 0 && replica < options_.replicas, "sampler: replica ", replica,
           " is outside 0 ... ", options_.replicas - 1);
   const Shard part = shard(global_batch(position), options_.replicas, replica);
-  const std::int64_t epoch = position / options_.size;
+  const std::int64_t start = start_of_step(position);
+  const std::int64_t epoch = start / options_.size;
   if (order_epoch_ != epoch) {
     if (options_.shuffle) {
       const Key key = Key(options_.seed).fold("sampler").fold(static_cast<std::uint64_t>(epoch));
@@ -79,7 +96,7 @@ std::vector<std::int64_t> Sampler::indices(std::int64_t position, std::int64_t r
     }
     order_epoch_ = epoch;
   }
-  const auto first = order_.begin() + (position % options_.size + part.offset);
+  const auto first = order_.begin() + (start % options_.size + part.offset);
   return {first, first + part.size};
 }
 

@@ -10,7 +10,8 @@ struct SamplerOptions {
   std::int64_t batch_size = 1;  ///< samples a replica and step
   std::int64_t replicas = 1;
   std::uint64_t seed = 0;
-  bool shuffle = true;  ///< without: the dataset's own order in every epoch
+  bool shuffle = true;     ///< without: the dataset's own order in every epoch
+  bool drop_last = false;  ///< leaves out what an epoch's end has too few of for a full step
 };
 
 /// Which samples each replica takes in each step. A run's position is the number of samples that
@@ -22,11 +23,15 @@ struct SamplerOptions {
 /// are fewer samples than replicas. So every epoch uses every sample exactly once, even if the
 /// batch size or the number of replicas changes at some position.
 ///
+/// With drop_last every step is of batch_size · replicas samples. Where less is left of an epoch,
+/// the step is the first of the next one; its samples come after those that were left out, which
+/// count in positions. Source: drop_last of PyTorch's DataLoader.
+///
 /// One thread at a time, since it keeps the last epoch's order. Each replica owns its sampler.
 class Sampler {
  public:
   /// Throws ValueError unless `size`, `batch_size`, `replicas` and batch_size · replicas are at
-  /// least 1 and fit in an int64.
+  /// least 1 and fit in an int64, and for drop_last where an epoch has too few samples for a step.
   explicit Sampler(const SamplerOptions& options);
 
   /// Steps in an epoch that is taken from its beginning, with the last one, which may be smaller.
@@ -40,15 +45,26 @@ class Sampler {
   /// they are the same. ValueError unless 0 <= position <= end.
   [[nodiscard]] std::int64_t steps_between(std::int64_t position, std::int64_t end) const;
 
+  /// Where the step at any position begins: there, or with drop_last perhaps where the next epoch
+  /// does. ValueError for a negative position.
+  [[nodiscard]] std::int64_t start_of_step(std::int64_t position) const;
+
   /// Samples of all replicas together in the step at any position: a full batch or what is left of
   /// the epoch, at least 1. ValueError for a negative position.
   [[nodiscard]] std::int64_t global_batch(std::int64_t position) const;
+
+  /// The position after the step at any position. ValueError for a negative one.
+  [[nodiscard]] std::int64_t end_of_step(std::int64_t position) const {
+    return start_of_step(position) + global_batch(position);
+  }
 
   /// The samples of one replica in the step at any position, in order. None if the step has too few
   /// for this replica. ValueError for a negative position, or a replica that does not exist.
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t position, std::int64_t replica);
 
  private:
+  [[nodiscard]] std::int64_t steps_inside(std::int64_t first, std::int64_t last) const noexcept;
+
   SamplerOptions options_;
   std::int64_t full_batch_;          // of all replicas, unless less is left of the epoch
   std::int64_t order_epoch_ = -1;    // the epoch that order_ is of; -1 before the first

@@ -199,6 +199,44 @@ TEST_CASE("without shuffling every epoch is in the dataset's order") {
   CHECK(sampler.indices(6, 2) == Indices{10});
 }
 
+TEST_CASE("without an epoch's last samples all steps are full, whatever was left out before") {
+  for (const std::int64_t size : {6, 7, 13, 23}) {
+    for (const std::int64_t batch_size : {1, 2, 3}) {
+      for (const std::int64_t replicas : {1, 2}) {
+        CAPTURE(size, batch_size, replicas);
+        SamplerOptions options{
+            .size = size, .batch_size = batch_size, .replicas = replicas, .seed = 5};
+        Sampler all(options);
+        options.drop_last = true;
+        Sampler sampler(options);
+        const std::int64_t full = batch_size * replicas;
+        CHECK(sampler.steps_per_epoch() == size / full);
+        // From any position, as after a resume with another batch.
+        for (std::int64_t first = 0; first < size; ++first) {
+          std::int64_t steps = 0;
+          for (std::int64_t position = first; position < 4 * size; ++steps) {
+            CHECK(sampler.steps_between(first, position) == steps);
+            const std::int64_t start = sampler.start_of_step(position);
+            const bool has_room = size - position % size >= full;
+            CHECK(start == (has_room ? position : (position / size + 1) * size));
+            CHECK(sampler.global_batch(position) == full);
+            for (std::int64_t r = 0; r < replicas; ++r) {
+              CHECK(sampler.indices(position, r) == all.indices(start, r));
+            }
+            position = sampler.end_of_step(position);
+            CHECK(position == start + full);
+            if (position > 3 * size) break;
+          }
+          const std::int64_t rest = (size - first) / full;
+          CHECK(sampler.steps_between(first, 3 * size) == rest + 2 * (size / full));
+        }
+      }
+    }
+  }
+  CHECK_THROWS_WITH(Sampler({.size = 5, .batch_size = 3, .replicas = 2, .drop_last = true}),
+                    "sampler: drop_last leaves nothing of 5 samples where a step takes 6");
+}
+
 TEST_CASE("replicas go without where the last step has fewer samples") {
   Sampler sampler({.size = 9, .batch_size = 2, .replicas = 4, .shuffle = false});
   CHECK(sampler.steps_per_epoch() == 2);

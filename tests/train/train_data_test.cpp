@@ -5,6 +5,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/formats/sample_files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/train_program.h"
 
@@ -214,6 +215,40 @@ TEST_CASE("a run does not go on with data that have changed, unless it is told t
   CHECK_THAT(job.refusal(Flags{"--config", "job.yaml", "--output", "run"} + test + columns),
              ContainsSubstring("data.features was [], is [b, a]. That changes what is computed"));
   CHECK(job.run(test + columns + Flags{"--resume-with-changes"}).status == 0);
+}
+
+TEST_CASE("an epoch's last samples are left out where a model needs more of them") {
+  const DataJob job(
+      "model: {name: resnet, depth: 8, width: 4}\n"
+      "data: {name: npy, inputs: x.npy, targets: y.npy, batch_size: 3}\n"
+      "optimizer: {name: sgd, lr: 0.1}\n"
+      "parallel: {replicas: 2}\n"
+      "trainer: {epochs: 3}\n");
+  // Seven pictures: of the last, its features are one value for each channel.
+  std::string pixels;
+  for (int i = 0; i < 7 * 4 * 4; ++i) pixels += static_cast<char>(i * 37);
+  job.folder.write("x.npy", npy_file("|u1", false, "(7, 4, 4)", pixels));
+  job.folder.write("y.npy", npy_file("|u1", false, "(7,)", std::string("\0\1\0\1\1\0\1", 7)));
+  const Ended failed = job.run({});
+  CHECK(failed.status == 2);
+  CHECK_THAT(failed.err, ContainsSubstring("one value for each channel") &&
+                             ContainsSubstring("data.drop_last: true leaves it out"));
+  const auto result = [&](const std::string& output, const Flags& flags) {
+    const Ended end = train(job.folder.path(), Flags{"--config", "job.yaml", "--output", output} +
+                                                   set("data.drop_last=true") + flags);
+    INFO(end.out << end.err);
+    REQUIRE(end.status == 0);
+    return read_json(job.folder.path() / output / "result.json");
+  };
+  const Json whole = result("whole", {});
+  CHECK(whole["steps"] == 3);
+  CHECK(result("parts", set("trainer.epochs=2"))["steps"] == 2);
+  const Json parts = result("parts", {"--resume", "auto"});
+  CHECK(parts["steps"] == 3);
+  CHECK(parts["parameters_sha256"] == whole["parameters_sha256"]);
+  CHECK(parts["buffers_sha256"] == whole["buffers_sha256"]);
+  // Two samples were left out before the last step's six.
+  CHECK(read_json_lines(job.folder.path() / "whole/metrics.jsonl").back()["samples"] == 2 * 7 + 6);
 }
 
 TEST_CASE("a run does not go on with a text that has grown by less than a sample") {

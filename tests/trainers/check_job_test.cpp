@@ -80,6 +80,17 @@ TEST_CASE("all that does not suit a job's data is reported at once, sorted by li
             groups + ": " + no_match("x") + "\n--set " + groups + ": " + no_match("y"));
 }
 
+TEST_CASE("leaving out an epoch's last samples must leave a step") {
+  const std::string text =
+      "model: {name: linear}\n"
+      "data: {name: synthetic, samples: 10, batch_size: 6, drop_last: true}\n"
+      "parallel: {replicas: 2}\n";
+  CHECK(message_of_job(parse(text)) ==
+        "c.yaml:2:53: data.drop_last: leaves no step: it takes 12 samples, and the training set "
+        "has 10");
+  CHECK(message_of_job(parse(text, {"data.batch_size=5"})) == "no error");
+}
+
 TEST_CASE("patterns of trainer.freeze match some parameters, and leave some") {
   const auto message = [](const std::string& freeze, const std::string& more = "") {
     return message_of_job(parse(kNames + more + "trainer:\n  freeze: " + freeze + "\n"));

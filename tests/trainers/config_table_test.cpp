@@ -51,6 +51,7 @@ const std::vector<Sample> kSamples{
     {"data.root", {"/images"}, "''", {"data.name=fashion_mnist"}},
     {"data.batch_size", {"64", "1"}, "0"},
     {"data.shuffle", {"false"}, "0"},
+    {"data.drop_last", {"true"}, "1"},
     {"data.validation", {"0.5"}, "1"},
     {"data.threads", {"0", "3"}, "65"},
     {"data.crop", {"3"}, "-1", {"data.name=fashion_mnist"}},

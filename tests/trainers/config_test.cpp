@@ -41,6 +41,7 @@ TEST_CASE("a config that says only what it must has the documented defaults") {
   CHECK(config.model.name == "linear");
   CHECK(config.data_use.batch_size == 4);
   CHECK(config.data_use.shuffle);
+  CHECK_FALSE(config.data_use.drop_last);
   CHECK(config.zero.optimizer.name == "sgd");
   CHECK(config.zero.optimizer.lr == 0.01);
   CHECK(config.zero.optimizer.momentum == 0);

@@ -46,6 +46,7 @@ class RandomConfig {
     }
     config.data_use.batch_size = 1 + static_cast<std::int64_t>(below(1'000'000'000));
     config.data_use.shuffle = coin();
+    config.data_use.drop_last = coin();
     if (coin()) config.data_use.validation = unit();
     if (coin()) config.data_use.threads = static_cast<std::int64_t>(below(65));
     config.loss.name = pick({"auto", "cross_entropy", "mean_squared_error"});
@@ -164,6 +165,7 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  name: pmean_example\n"
         "  batch_size: 4\n"
         "  shuffle: true\n"
+        "  drop_last: false\n"
         "  validation: 0\n"
         "  threads: auto\n"
         "loss:\n"

@@ -27,9 +27,9 @@ class Samples final : public Dataset {
 };
 
 Course course(const std::string& trainer, std::int64_t batch, std::int64_t replicas,
-              const ResumePoint* point = nullptr) {
+              const ResumePoint* point = nullptr, const std::string& of_data = "") {
   const Config config = parse("model: {name: linear}\ndata: {name: pmean_example, batch_size: " +
-                              std::to_string(batch) + "}\ntrainer: " + trainer);
+                              std::to_string(batch) + of_data + "}\ntrainer: " + trainer);
   const DataSets data{.train = std::make_shared<Samples>(100)};
   const Sampler sampler(sampler_options(config, data, replicas));
   return course_of(config, data, replicas, sampler, point);
@@ -100,6 +100,21 @@ TEST_CASE("an interruption does not move the schedule by a bit, with another glo
       }
     }
   }
+}
+
+TEST_CASE("without an epoch's last samples a run has the full steps of each epoch") {
+  const std::string drop = ", drop_last: true";
+  CHECK(course("{epochs: 3}", 4, 2, nullptr, drop).total_steps == 36);  // 12 steps of 8 in 100
+  // 15 steps: an epoch's 96 of 100, and three of the next one.
+  const ResumePoint after = point(course("{epochs: 3}", 4, 2, nullptr, drop), 15, 124);
+  CHECK(course("{epochs: 3}", 4, 2, &after, drop).total_steps == 36);
+  CHECK(course("{epochs: 3}", 4, 2, &after, drop).place_of(20) == 20);
+  // 76 samples are left of the epoch: three steps of 20. The third epoch has five.
+  const Course larger = course("{epochs: 3}", 5, 4, &after, drop);
+  CHECK(larger.total_steps == 15 + 3 + 5);
+  CHECK(larger.place_of(23) == Approx(36));
+  const ResumePoint end = point(course("{epochs: 1}", 4, 2, nullptr, drop), 12, 96);
+  CHECK(course("{epochs: 1}", 4, 2, &end, drop).total_steps == 12);
 }
 
 TEST_CASE("a run that has had its samples has no steps left, one that is longer now has more") {
