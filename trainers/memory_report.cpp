@@ -1,6 +1,7 @@
 #include "trainers/memory_report.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -79,7 +80,7 @@ Config alone(const Config& config, std::int64_t microbatches) {
 }
 
 // Of each of some microbatches one after the other, with so many samples. ValueError for more than
-// `most`.
+// `most`, and if this would take minutes.
 std::vector<std::int64_t> measured_activations(const Config& config, const DataSets& data,
                                                const std::vector<std::int64_t>& samples,
                                                std::int64_t most) {
@@ -88,7 +89,11 @@ std::vector<std::int64_t> measured_activations(const Config& config, const DataS
     const auto model = make_whole_model(config, data);
     ZeroTrainer trainer(*model, zero_options(config, *model));
     const Objective objective = make_objective(config, data.train->type());
+    const auto begin = std::chrono::steady_clock::now();
     for (const std::int64_t count : samples) {
+      const auto waited = std::chrono::duration_cast<std::chrono::seconds>(
+          std::chrono::steady_clock::now() - begin);
+      require(waited < std::chrono::seconds(15), "a few samples take ", waited.count(), " s");
       std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
       std::iota(indices.begin(), indices.end(), 0);
       const Batch batch = data.train->batch(indices);
