@@ -1,3 +1,4 @@
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <filesystem>
@@ -52,15 +53,18 @@ std::vector<pid_t> with_descendants(pid_t pid) {
   return all;
 }
 
-// Waits until a psum worker has its two replicas below it, and returns the worker.
+// Waits until a psum worker has its two replicas below it, and returns the worker. The memory's
+// speed is measured first, which takes long on a busy machine.
 pid_t await_worker(const ChildProgram& bench) {
   pid_t found = -1;
-  const bool there = eventually([&] {
-    for (const pid_t child : children_of(bench.pid())) {
-      if (children_of(child).size() == 2) found = child;
-    }
-    return found > 0;
-  });
+  const bool there = eventually(
+      [&] {
+        for (const pid_t child : children_of(bench.pid())) {
+          if (children_of(child).size() == 2) found = child;
+        }
+        return found > 0;
+      },
+      std::chrono::minutes(2));
   REQUIRE(there);
   return found;
 }
