@@ -141,7 +141,7 @@ Keys optimizer_keys(OptimizerOptions& optimizer) {
        "decay of the parameters; of adamw beside the gradient, else in it"},
       {"groups", maps(optimizer.groups, group_keys), "parameters that have values of their own"},
   };
-  add_choices(keys, optimizer.own, optimizer_registry().choices());
+  add_choices(keys, optimizer.own, optimizer_registry().choices(), keys.size());
   return keys;
 }
 

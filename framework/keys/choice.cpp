@@ -7,7 +7,8 @@ Choice choice(std::string name, std::string help) {
           [](std::any& /*options*/) { return Keys(); }};
 }
 
-void add_choices(Keys& section, ChoiceOptions& options, const std::vector<Choice>& choices) {
+void add_choices(Keys& section, ChoiceOptions& options, const std::vector<Choice>& choices,
+                 std::size_t behind) {
   Keys of_choices;
   for (const Choice& choice : choices) {
     for (Key& key : choice.keys(options.of(choice))) {
@@ -15,7 +16,8 @@ void add_choices(Keys& section, ChoiceOptions& options, const std::vector<Choice
       of_choices.push_back(std::move(key));
     }
   }
-  section.insert(section.begin() + 1, of_choices.begin(), of_choices.end());
+  section.insert(section.begin() + static_cast<std::ptrdiff_t>(behind), of_choices.begin(),
+                 of_choices.end());
 }
 
 }  // namespace lockstep::keys

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <any>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -128,7 +129,9 @@ class Registry {
   std::vector<std::unique_ptr<const Kind>> kinds_;
 };
 
-/// Adds the keys of `choices` to a section's own, behind the first, which picks one of them.
-void add_choices(Keys& section, ChoiceOptions& options, const std::vector<Choice>& choices);
+/// Adds the keys of `choices` to a section's own, behind so many: at least the one that picks a
+/// choice.
+void add_choices(Keys& section, ChoiceOptions& options, const std::vector<Choice>& choices,
+                 std::size_t behind = 1);
 
 }  // namespace lockstep::keys

@@ -213,13 +213,14 @@ TEST_CASE("keys that belong to another choice") {
   CHECK(error_of("optimizer: {betas: [0.9, 0.99]}") ==
         "c.yaml:3:13: optimizer.betas: belongs to optimizer adam or adamw, not to sgd");
   CHECK(error_of("optimizer: {eps: 1e-8}") ==
-        "c.yaml:3:13: optimizer.eps: belongs to optimizer adam or adamw, not to sgd");
+        "c.yaml:3:13: optimizer.eps: belongs to optimizer adam or adamw or rmsprop or adagrad, not "
+        "to sgd");
   CHECK(error_of("optimizer: {name: adam, momentum: 0.9}") ==
-        "c.yaml:3:25: optimizer.momentum: belongs to optimizer sgd, not to adam");
+        "c.yaml:3:25: optimizer.momentum: belongs to optimizer sgd or rmsprop, not to adam");
   CHECK(error_of("optimizer: {name: adam, nesterov: false}") ==
         "c.yaml:3:25: optimizer.nesterov: belongs to optimizer sgd, not to adam");
   CHECK(error_of("optimizer: {name: adamw, momentum: 0.9}") ==
-        "c.yaml:3:26: optimizer.momentum: belongs to optimizer sgd, not to adamw");
+        "c.yaml:3:26: optimizer.momentum: belongs to optimizer sgd or rmsprop, not to adamw");
   CHECK(error_of("schedule: {eta_min: 0}") ==
         "c.yaml:3:12: schedule.eta_min: belongs to schedule cosine, not to constant");
   CHECK(error_of("schedule: {name: one_cycle, warmup_steps: 3}") ==
@@ -417,7 +418,8 @@ TEST_CASE("all problems of a config are told at once, those of the flags behind 
         "mean 'threads'?)\n"
         "--set parallel.zero_stage=4: parallel.zero_stage: must be from 0 to 3, is 4\n"
         "--set schedule.name=step: schedule.step_size is missing: an integer, at least 1\n"
-        "--set optimizer.eps=0: optimizer.eps: belongs to optimizer adam or adamw, not to sgd");
+        "--set optimizer.eps=0: optimizer.eps: belongs to optimizer adam or adamw or rmsprop or "
+        "adagrad, not to sgd");
 }
 
 TEST_CASE("a section may be written as the value of its first key, if the table says so") {

@@ -171,7 +171,7 @@ TEST_CASE("what a trainer is told must make sense") {
         refused(options, "accumulate is 0");
         options = adam(1);
         options.optimizer.name = "adan";
-        refused(options, "unknown optimizer 'adan'");
+        refused(options, "there is no optimizer 'adan'");
         options = adam(1);
         options.optimizer.groups = {{.pattern = "nothing*", .weight_decay = 0.0}};
         refused(options, "nothing*");
