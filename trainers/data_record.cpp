@@ -67,13 +67,7 @@ Fitted parse_fitted(const Json& json) {
                 .target_scales = scales_in(json.at("target_scales")),
                 .classes = names_in(json.at("classes")),
                 .class_count = json.at("class_count").get<std::int64_t>()};
-  const bool has_classes = !fitted.classes.empty();
-  const bool has_values = !fitted.target_scales.empty();
-  if (fitted.inputs.size() != fitted.input_scales.size() ||
-      (has_values && fitted.targets.size() != fitted.target_scales.size()) ||
-      (has_classes && std::ssize(fitted.classes) != fitted.class_count)) {
-    throw ValueError("lists have different lengths");
-  }
+  check_fitted(fitted);
   return fitted;
 }
 

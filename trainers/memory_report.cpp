@@ -80,7 +80,7 @@ Config alone(const Config& config, std::int64_t microbatches) {
 }
 
 // Of each of some microbatches one after the other, with so many samples. ValueError for more than
-// `most`, and if this would take minutes.
+// `most`, and if the first ones took long.
 std::vector<std::int64_t> measured_activations(const Config& config, const DataSets& data,
                                                const std::vector<std::int64_t>& samples,
                                                std::int64_t most) {

@@ -10,7 +10,6 @@
 #include <memory>
 #include <optional>
 #include <source_location>
-#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>

@@ -125,16 +125,15 @@ class CsvClasses {
   std::vector<std::string> names_;
 };
 
-std::vector<ColumnScale> scales_of(const CsvFile& file, const std::vector<std::string>& columns,
-                                   bool is_normalized) {
-  std::vector<ColumnScale> scales(columns.size());
-  for (std::size_t i = 0; is_normalized && i < columns.size(); ++i) {
-    scales[i] = scale_of(file.numbers(file.column(columns[i])));
+std::vector<ColumnScale> scales_of(const CsvFile& file, const std::vector<std::string>& columns) {
+  std::vector<ColumnScale> scales;
+  for (const std::string& column : columns) {
+    scales.push_back(scale_of(file.numbers(file.column(column))));
   }
   return scales;
 }
 
-// float32 (rows, columns)
+// float32 (rows, columns). Without scales the values are as the file has them.
 at::Tensor values_of_columns(const CsvFile& file, const std::vector<std::string>& columns,
                              const std::vector<ColumnScale>& scales) {
   const auto width = static_cast<std::int64_t>(columns.size());
@@ -144,7 +143,7 @@ at::Tensor values_of_columns(const CsvFile& file, const std::vector<std::string>
     const std::vector<double> numbers = file.numbers(place);
     float* into = values.data_ptr<float>() + i;
     for (std::size_t row = 0; row < numbers.size(); ++row, into += width) {
-      *into = static_cast<float>(scaled(numbers[row], scales[i]));
+      *into = static_cast<float>(scales.empty() ? numbers[row] : scaled(numbers[row], scales[i]));
       if (!std::isfinite(*into)) file.refuse(row, place, "is too large for float32");
     }
   }
@@ -177,18 +176,18 @@ std::vector<std::string> check_columns(const CsvFile& file, const CsvSetOptions&
 
 Fitted fit(const CsvFile& file, const CsvSetOptions& options) {
   Fitted fitted{.inputs = check_columns(file, options), .targets = options.target};
-  fitted.input_scales = scales_of(file, fitted.inputs, options.normalize);
+  if (options.normalize) fitted.input_scales = scales_of(file, fitted.inputs);
   if (options.task == CsvTask::classification) {
     fitted.classes = class_names_of(file, options.target[0]);
     fitted.class_count = std::ssize(fitted.classes);
-  } else {
-    fitted.target_scales = scales_of(file, fitted.targets, options.normalize_targets);
+  } else if (options.normalize_targets) {
+    fitted.target_scales = scales_of(file, fitted.targets);
   }
   return fitted;
 }
 
 // ValueError unless the options ask for what was fitted.
-void check_fitted(const CsvSetOptions& options, const Fitted& fitted) {
+void check_same(const CsvSetOptions& options, const Fitted& fitted) {
   const auto check = [](bool is_same, const char* key, const std::string& asked,
                         const std::string& trained) {
     require(is_same, "csv: data.", key, " is ", shortened(asked, 1000),
@@ -204,15 +203,12 @@ void check_fitted(const CsvSetOptions& options, const Fitted& fitted) {
   const auto task = [](bool classes) { return classes ? "classification" : "regression"; };
   const bool wants_classes = options.task == CsvTask::classification;
   check(wants_classes == has_classes, "task", task(wants_classes), task(has_classes));
-  const auto is_normalized = [](const std::vector<ColumnScale>& scales) {
-    return std::ranges::any_of(scales, [](const auto& scale) { return scale != ColumnScale{}; });
-  };
   const auto check_flag = [&](const char* key, bool asked, const std::vector<ColumnScale>& scales) {
-    check(asked == is_normalized(scales), key, asked ? "true" : "false", asked ? "false" : "true");
+    check(asked == !scales.empty(), key, asked ? "true" : "false", asked ? "false" : "true");
   };
   check_flag("normalize", options.normalize, fitted.input_scales);
-  if (!has_classes)
-    check_flag("normalize_targets", options.normalize_targets, fitted.target_scales);
+  if (has_classes) return;
+  check_flag("normalize_targets", options.normalize_targets, fitted.target_scales);
 }
 
 bool has_none_of(const CsvFile& file, const std::vector<std::string>& columns) {
@@ -278,7 +274,7 @@ DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
   require(kSeparator.holds(options.separator), "csv: data.separator is '", options.separator,
           "', but must be ", kSeparator.text);
   const CsvFile train = open_csv(options.file, options.separator);
-  if (context.fitted) check_fitted(options, *context.fitted);
+  if (context.fitted) check_same(options, *context.fitted);
   const Fitted fitted = context.fitted ? *context.fitted : fit(train, options);
   const auto other = [&](const std::optional<std::string>& file) {
     return file ? table_set(open_csv(*file, options.separator), fitted, context.needs_targets)

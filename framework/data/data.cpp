@@ -98,6 +98,7 @@ void fit_classes(const std::string& name, DataSets& sets, const DataContext& con
   Fitted& fitted = sets.fitted;
   fitted.classes = sets.train->class_names();
   fitted.class_count = sets.train->type().classes;
+  check_fitted(fitted);
   const std::optional<Fitted>& wanted = context.fitted;
   if (!wanted || (wanted->classes == fitted.classes && wanted->class_count == fitted.class_count)) {
     return;
@@ -158,6 +159,10 @@ DataSets load_data(const keys::Picked& picked, const DataContext& context) {
           context.validation, ", but must be at least 0 and less than 1");
   DataSets sets = known_data().at(picked.name).load(picked, context);
   fit_classes(picked.name, sets, context);
+  for (const auto& set : {sets.train, sets.validation, sets.test}) {
+    require(!context.needs_targets || !set || set->has_targets(), picked.name,
+            ": a set has no targets");
+  }
   if (context.validation == 0) return sets;
   if (sets.validation) {
     log_info(

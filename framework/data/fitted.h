@@ -20,13 +20,16 @@ struct ColumnScale {
 /// what it has, load_data() the classes.
 struct Fitted {
   std::vector<std::string> inputs{};         ///< the inputs' columns, in the inputs' order
-  std::vector<ColumnScale> input_scales{};   ///< of each
+  std::vector<ColumnScale> input_scales{};   ///< of each; none: as they are
   std::vector<std::string> targets{};        ///< the columns to predict
-  std::vector<ColumnScale> target_scales{};  ///< of each, if they are values
+  std::vector<ColumnScale> target_scales{};  ///< of each; none: as they are, or classes
   std::vector<std::string> classes{};        ///< the classes' names, by number, if they have some
   std::int64_t class_count = 0;              ///< of classes or tokens; 0: targets are values
 
   bool operator==(const Fitted&) const = default;
 };
+
+/// Throws ValueError for lists that differ in length, and for a scale that is not finite.
+void check_fitted(const Fitted& fitted);
 
 }  // namespace lockstep

@@ -314,8 +314,8 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& input) {
     statistics = statistics_of_all(x, axis);
     call.require(statistics.count != 1,
                  "all replicas together have one value for each channel; in training mode there "
-                 "must be more. If that is what is left at an epoch's end, data.drop_last: true "
-                 "leaves it out");
+                 "must be more. If that is what is left at an epoch's end, leave it out (train: "
+                 "data.drop_last: true)");
     mean = statistics.mean.to(type);
     var = statistics.var.to(type);
     output = normalized(x, as_type(weight, type), as_type(bias, type), mean, var, options.eps)

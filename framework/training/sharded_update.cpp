@@ -222,6 +222,11 @@ void ShardedUpdate::restore_state(const StateSource& source) {
     // Nobody has saved a parameter without elements.
     const bool is_empty = std::ranges::count(shapes_[i], 0) > 0;
     if (!is_empty) restore_number(kOptimizerStep + names_[i], steps_[i], source);
+    // Of another optimizer: this one's state starts anew, and counts from its own first step.
+    const bool has_state = std::ranges::all_of(optimizer_->state_names(), [&](const auto& state) {
+      return source.has(kOptimizer + state + "/" + names_[i]);
+    });
+    if (!is_empty && !has_state) steps_[i] = 0;
   }
 }
 

@@ -103,6 +103,33 @@ std::string digest_of(Stateful& training) {
 
 }  // namespace
 
+TEST_CASE("another optimizer's state begins anew, and so does its count of steps") {
+  const Quiet quiet;
+  const TemporaryFolder folder;
+  ZeroOptions options;
+  options.optimizer.momentum = 0.9;
+  (void)trained({.replicas = 2}, options, 0, kStepsBefore, "", folder.path());
+  const auto counted_steps = [&](const std::string& optimizer, double momentum) {
+    std::mutex mutex;
+    std::set<std::int64_t> counts;
+    run({.replicas = 2}, [&] {
+      OddModel model;
+      ZeroTrainer trainer(model, {.stage = 1, .optimizer = {.name = optimizer, .momentum = momentum}});
+      (void)load_checkpoint(folder.path() / "latest", {&trainer}, {.allow_differences = true});
+      trainer.visit_state([&](const StatePiece& piece) {
+        const std::lock_guard lock(mutex);
+        if (!piece.name.starts_with(training::kOptimizerStep)) return;
+        counts.insert(piece.values.item<std::int64_t>());
+      });
+    });
+    return counts;
+  };
+  CHECK(counted_steps("sgd", 0.9) == std::set<std::int64_t>{kStepsBefore});
+  CHECK(counted_steps("sgd", 0) == std::set<std::int64_t>{kStepsBefore});
+  CHECK(counted_steps("adagrad", 0) == std::set<std::int64_t>{0});
+  CHECK(counted_steps("adam", 0) == std::set<std::int64_t>{0});
+}
+
 TEST_CASE("training goes on from a checkpoint with the same bits, at any stage and placement") {
   const Quiet quiet;
   for (const std::int64_t replicas : {1, 2, 3, 4}) {

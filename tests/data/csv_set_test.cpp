@@ -61,13 +61,14 @@ TEST_CASE("tables are normalized by the training file, and constant columns are 
   // The classic example: mean 5, deviation 2.
   const DataSets all = load_csv(options);
   CHECK((all.fitted.input_scales == std::vector<ColumnScale>{{5, 2}, {7, 0}}));
-  CHECK((all.fitted.target_scales == std::vector<ColumnScale>{{0, 1}}));
+  CHECK(all.fitted.target_scales.empty());
   CHECK(floats_of(all_rows(all.test).inputs) == CsvFloats{0, 0, 3, 0});
   CHECK(floats_of(all_rows(all.test).targets) == CsvFloats{0, 1});
 
   options.normalize = false;
   options.normalize_targets = true;
   const DataSets targets = load_csv(options);
+  CHECK(targets.fitted.input_scales.empty());
   CHECK(targets.fitted.target_scales[0].mean == 4.5);
   CHECK(targets.fitted.target_scales[0].deviation == Approx(std::sqrt(5.25)).epsilon(1e-15));
   CHECK(floats_of(all_rows(targets.test).inputs) == CsvFloats{5, 7, 11, 8});
@@ -155,6 +156,19 @@ TEST_CASE("columns that can't be are told before anything is read from them") {
              ContainsSubstring("data.target has 2 columns, but classification has classes of one"));
   CHECK_THAT(csv_set_error<ValueError>({.file = file, .target = {"y"}, .separator = "::"}),
              ContainsSubstring("data.separator is '::', but must be one byte"));
+}
+
+TEST_CASE("a table whose columns have mean 0 and deviation 1 already is normalized, too") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{.file = folder.write("signs.csv", "a,b,y\n-1,1,-1\n1,-1,1\n"),
+                        .target = {"y"},
+                        .normalize_targets = true};
+  const Fitted fitted = load_csv(options).fitted;
+  CHECK((fitted.input_scales == std::vector<ColumnScale>{{0, 1}, {0, 1}}));
+  CHECK(load_csv(options, {.fitted = fitted}).fitted == fitted);
+  options.normalize = false;
+  CHECK_THAT(message_of<ValueError>([&] { (void)load_csv(options, {.fitted = fitted}); }),
+             ContainsSubstring("data.normalize is false, but the model was trained with true"));
 }
 
 TEST_CASE("other tables are read by what was fitted to the training file") {

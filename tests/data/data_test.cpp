@@ -66,6 +66,18 @@ TEST_CASE("load_data knows its sets by name") {
   CHECK(fashion.test->type() == class_sample({1, 28, 28}, 10));
 }
 
+TEST_CASE("lists of what was fitted must belong together") {
+  CHECK_NOTHROW(check_fitted({.inputs = {"a"}, .targets = {"y"}, .class_count = 3}));
+  const auto message = [](const Fitted& fitted) {
+    return message_of<ValueError>([&] { check_fitted(fitted); });
+  };
+  CHECK(message({.inputs = {"a"}, .input_scales = {{0, 1}, {0, 1}}}) ==
+        "fitted: 2 scales for 1 inputs");
+  CHECK(message({.classes = {"x"}, .class_count = 2}) == "fitted: 1 names for 2 classes");
+  CHECK(message({.inputs = {"a"}, .input_scales = {{NAN, 1}}}) ==
+        "fitted: a scale is nan and 1, but must be finite");
+}
+
 TEST_CASE("load_data names what it does not know") {
   CHECK_THAT(
       message_of<ValueError>([] { (void)load("fashion-mnist"); }),

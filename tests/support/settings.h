@@ -25,7 +25,8 @@ namespace lockstep::testing {
   return text != nullptr ? std::stoi(text) : 1;
 }
 
-/// How many damaged files the readers of foreign formats are given: LOCKSTEP_FUZZ, or so many.
+/// How many damaged files the readers of foreign formats are given, or damaged configs train:
+/// LOCKSTEP_FUZZ, or so many.
 [[nodiscard]] inline std::uint64_t fuzzed_files(std::uint64_t otherwise = 450) {
   const char* const text = std::getenv("LOCKSTEP_FUZZ");
   return text != nullptr ? std::stoull(text) : otherwise;

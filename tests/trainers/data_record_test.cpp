@@ -68,7 +68,7 @@ TEST_CASE("a checkpoint that does not say what its data were is refused") {
   refused(kSetsText, "{");
   refused(kSetsText, R"({"train": {"size": "many", "fingerprint": ""}})");
   refused(kFittedText, "[]");
-  refused(kFittedText, fitted_text({.inputs = {"a"}}));
+  refused(kFittedText, fitted_text({.inputs = {"a"}, .input_scales = {{0, 1}, {0, 1}}}));
   refused(kFittedText, fitted_text({.classes = {"a"}, .class_count = 2}));
 }
 

@@ -286,8 +286,8 @@ TEST_CASE("BatchNorm says what it can't do") {
                 (void)over(at::zeros({rows, kChannels, 1}));
               }),
               "all replicas together have one value for each channel; in training mode there must "
-              "be more. If that is what is left at an epoch's end, data.drop_last: true leaves it "
-              "out");
+              "be more. If that is what is left at an epoch's end, leave it out (train: "
+              "data.drop_last: true)");
           expect(over->num_batches_tracked.item<std::int64_t>() == 0, "it was counted");
           const at::Tensor input = values({2, kChannels}, 0).set_requires_grad(true);
           const at::Tensor output = over(input);
