@@ -18,8 +18,9 @@
 namespace lockstep {
 namespace {
 
-// Over all samples of a data set. Of one that is slow kSpread samples, evenly spread, and their
-// number stand for all.
+// Over all samples of a data set, as this host reads them: another library may decode a picture
+// otherwise, which Dataset::fingerprint() does not see. Of one that is slow kSpread samples, evenly
+// spread, and their number stand for all.
 std::string checksum_of(const Dataset* data) {
   if (data == nullptr) return "none";
   constexpr std::int64_t kSamples = 4096;
