@@ -234,7 +234,8 @@ Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero, const LaunchOption
       {"steps", number_instead(trainer.steps, {&trainer.epochs, &trainer.samples}, kBillion),
        "the run's length in updates", instead_of("epochs", "samples")},
       {"samples", number_instead(trainer.samples, {&trainer.epochs, &trainer.steps}, kTrillion),
-       "the run's length in samples of all replicas, with those that data.drop_last leaves out; the "
+       "the run's length in samples of all replicas, with those that data.drop_last leaves out; "
+       "the "
        "step that reaches them is the last",
        instead_of("epochs", "steps")},
       {"seed", number(zero.seed, at_least<std::uint64_t>(0)), "seed of all that is random"},

@@ -20,8 +20,9 @@ class Trainer;
 
 /// A step that has ended.
 struct StepEnd {
-  std::int64_t step = 0;     ///< counted from 1
-  std::int64_t samples = 0;  ///< of all replicas, since the run began, with those that drop_last leaves out
+  std::int64_t step = 0;  ///< counted from 1
+  std::int64_t samples =
+      0;  ///< of all replicas, since the run began, with those that drop_last leaves out
   double lr = 0;
   double gradient_norm = 0;    ///< before clipping
   bool skipped = false;        ///< a gradient or loss was not finite; nothing has changed
@@ -51,8 +52,8 @@ struct Callbacks {
 struct RunOptions {
   std::filesystem::path output;            ///< the folder, claimed for this run
   bool quiet = false;                      ///< no progress, no summary
-  std::optional<ResumePoint> resume = {};  ///< where it goes on, after check_data() of resume.h; its
-                                           ///< `fitted` is DataContext's for load_data()
+  std::optional<ResumePoint> resume = {};  ///< where it goes on, after check_data() of resume.h;
+                                           ///< its `fitted` is DataContext's for load_data()
   Callbacks callbacks = {};
 };
 

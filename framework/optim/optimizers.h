@@ -35,9 +35,9 @@ void register_optimizer(OptimizerKind kind);
 /// All optimizers that are known.
 [[nodiscard]] const keys::Registry<OptimizerKind>& optimizer_registry();
 
-/// The optimizer that `options` name; those not registered have torch.optim's formulas. Throws ValueError for an unknown
-/// name, for numbers outside their range, and for an option that is set but that this optimizer
-/// doesn't have.
+/// The optimizer that `options` name; those not registered have torch.optim's formulas. Throws
+/// ValueError for an unknown name, for numbers outside their range, and for an option that is set
+/// but that this optimizer doesn't have.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
 
 /// As torch.optim.RMSprop has them.

@@ -114,7 +114,8 @@ TEST_CASE("another optimizer's state begins anew, and so does its count of steps
     std::set<std::int64_t> counts;
     run({.replicas = 2}, [&] {
       OddModel model;
-      ZeroTrainer trainer(model, {.stage = 1, .optimizer = {.name = optimizer, .momentum = momentum}});
+      ZeroTrainer trainer(model,
+                          {.stage = 1, .optimizer = {.name = optimizer, .momentum = momentum}});
       (void)load_checkpoint(folder.path() / "latest", {&trainer}, {.allow_differences = true});
       trainer.visit_state([&](const StatePiece& piece) {
         const std::lock_guard lock(mutex);
