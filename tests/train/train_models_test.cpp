@@ -27,7 +27,7 @@ Flags model_flags(const TemporaryFolder& folder, const std::string& model) {
                  "data: {name: fashion_mnist, root: ., batch_size: 3, crop: 2, flip: true}\n"
                  "loss: {name: cross_entropy, class_weights: [1, 2, 1, 1, 1, 1, 1, 1, 1, 0.5]}\n"
                  "optimizer: {name: sgd, lr: 0.1, momentum: 0.9}\n"
-                 "trainer: {steps: 12, accumulate: 2, ema_decay: 0.9}\n");
+                 "trainer: {steps: 50, accumulate: 2, ema_decay: 0.9}\n");
     for (const auto& [set, count] : {std::pair{"train", 50U}, {"t10k", 7U}}) {
       std::string pixels, labels;
       for (std::uint32_t i = 0; i < count; ++i) {
@@ -44,13 +44,13 @@ Flags model_flags(const TemporaryFolder& folder, const std::string& model) {
                  "model: {name: gpt, layers: 2, heads: 2, width: 16, dropout: 0.2}\n"
                  "data: {name: text, path: text, context: 24, batch_size: 2, validation: 0.2}\n"
                  "optimizer: {name: adamw, lr: 0.01}\n"
-                 "trainer: {steps: 12, clip_norm: 1.0, metrics: [bits_per_byte]}\n");
+                 "trainer: {steps: 50, clip_norm: 1.0, metrics: [bits_per_byte]}\n");
     std::string text;
     for (int i = 0; i < 60; ++i) text += str("Line ", i * i, " of a text to learn from.\n");
     folder.write("text", text);
   }
   return Flags{"--config", model + ".yaml", "--replicas", "4"} +
-         set("parallel.threads_per_replica=1 checkpoint.every=5 checkpoint.keep=9");
+         set("parallel.threads_per_replica=1 checkpoint.every=10 checkpoint.keep=9");
 }
 
 nlohmann::json outcome(const TemporaryFolder& folder, const std::string& name, const Flags& flags) {
@@ -74,9 +74,9 @@ TEST_CASE("ResNet and GPT have one digest on any workers, at all stages and afte
           Flags{"--launch", "threads"},
       set("parallel.zero_stage=3 parallel.backend=gloo") + Flags{"--workers", "2"},
       set("parallel.zero_stage=3 model.recompute=true") +
-          Flags{"--resume", "run/checkpoints/step-00000005"},
+          Flags{"--resume", "run/checkpoints/step-00000010"},
       set("parallel.zero_stage=0") +
-          Flags{"--workers", "1", "--resume", "run/checkpoints/step-00000010"},
+          Flags{"--workers", "1", "--resume", "run/checkpoints/step-00000040"},
   };
   for (const std::string model : {"resnet", "gpt"}) {
     INFO(model);
