@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
 #include <string_view>
 #include <thread>
 
@@ -56,7 +57,12 @@ std::int64_t own_math_threads() noexcept {
 
 void set_math_threads(std::int64_t threads) {
   this_thread_math_threads = threads;
-  if (at::get_num_threads() != threads) at::set_num_threads(static_cast<int>(threads));
+  if (at::get_num_threads() == threads) return;
+  // In a forked process the first call replaces the pool of its parent, and LibTorch lets others
+  // see none meanwhile.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  at::set_num_threads(static_cast<int>(threads));
 }
 
 Blas blas() {
