@@ -26,8 +26,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kLongestNames = 1000;  // in a message: a model may have thousands
-
 // The place where the key was written; none in a config that was not read from a file.
 keys::YamlPosition written_at(const Config& config, const std::string& key, std::size_t index = 0) {
   const auto found = config.places.find(key);
@@ -104,13 +102,12 @@ bool check_freeze(const Config& config, const DataSets& data, keys::YamlProblems
     if (!matched.empty()) continue;
     problems.report(place, [&] {
       return str("trainer.freeze: no parameter matches the pattern '", pattern,
-                 "'; the parameters are ", shortened(join(names), kLongestNames));
+                 "'; the parameters are ", listed(names));
     });
   }
   if (frozen.size() < names.size()) return true;
   problems.report(place, [&] {
-    return str("trainer.freeze: no parameter is left to train; the parameters are ",
-               shortened(join(names), kLongestNames));
+    return str("trainer.freeze: no parameter is left to train; the parameters are ", listed(names));
   });
   return false;
 }
@@ -133,7 +130,7 @@ void check_parameter_groups(const Config& config, const DataSets& data,
         check_groups(right, names);
         return "";
       } catch (const ValueError& error) {
-        return shortened(error.what(), kLongestNames);
+        return error.what();
       }
     });
     right.groups.pop_back();

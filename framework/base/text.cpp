@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 
 #include <fnmatch.h>
 
@@ -32,6 +33,11 @@ std::string_view beginning(std::string_view text, std::size_t most) {
 }
 
 }  // namespace
+
+std::string listed(const std::vector<std::string>& names, std::size_t most) {
+  if (names.size() <= most) return join(names);
+  return str(join(std::span(names).first(most)), " and ", names.size() - most, " more");
+}
 
 std::string counted(std::int64_t count, std::string_view one, std::string_view many) {
   std::string text = std::to_string(count) + ' ';

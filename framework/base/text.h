@@ -39,6 +39,9 @@ template <typename Range>
   return out.str();
 }
 
+/// "a, b, c". Of more than `most` names the first ones: "a, b and 98 more".
+[[nodiscard]] std::string listed(const std::vector<std::string>& names, std::size_t most = 20);
+
 /// A number with its noun, for messages: "1 replica", "2 replicas". The plural is `many` or,
 /// without one, `one` with an s.
 [[nodiscard]] std::string counted(std::int64_t count, std::string_view one,

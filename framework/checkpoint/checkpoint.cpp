@@ -371,14 +371,8 @@ CheckpointInfo load_checkpoint(const fs::path& folder, const std::vector<Statefu
   for (Stateful* const training : trainings) training->restore_state(source, where);
   const std::vector<std::string> differences = source.differences(axis_name);
   if (!differences.empty()) {
-    constexpr std::ptrdiff_t kMost = 20;
-    const std::vector<std::string> shown(
-        differences.begin(), differences.begin() + std::min(kMost, std::ssize(differences)));
-    std::string text = lockstep::str("the checkpoint ", folder.string(),
-                                     " does not fit this training: ", join(shown));
-    if (differences.size() > shown.size()) {
-      text += lockstep::str(" and ", differences.size() - shown.size(), " more");
-    }
+    const std::string text = lockstep::str("the checkpoint ", folder.string(),
+                                           " does not fit this training: ", listed(differences));
     if (!options.allow_differences) throw DataError(text);
     if (axis_index(axis_name) == 0) log_warning(text + "; all of these are left out");
   }

@@ -44,7 +44,6 @@ namespace {
 
 // Elements that are converted at once.
 constexpr std::int64_t kPart = std::int64_t{1} << 20;
-constexpr std::size_t kMostNames = 20;
 
 constexpr std::array<std::pair<const char*, at::ScalarType>, 10> kTypes{{{"F32", at::kFloat},
                                                                          {"F64", at::kDouble},
@@ -264,11 +263,7 @@ void read_alike(const Weights& weights, const std::vector<std::string>& names,
 
 void append_names(std::string& text, const char* title, const std::vector<std::string>& names) {
   if (names.empty()) return;
-  const std::span shown(names.data(), std::min(names.size(), kMostNames));
-  text += lockstep::str(text.empty() ? "" : "; ", title, ": ", join(shown));
-  if (names.size() > shown.size()) {
-    text += lockstep::str(" and ", names.size() - shown.size(), " more");
-  }
+  text += lockstep::str(text.empty() ? "" : "; ", title, ": ", listed(names));
 }
 
 }  // namespace

@@ -24,18 +24,18 @@ ParameterSettings parameter_settings(const OptimizerOptions& options, const std:
   return {group->weight_decay.value_or(options.weight_decay), group->lr_scale};
 }
 
-void check_groups(const OptimizerOptions& options, std::span<const std::string> names) {
+void check_groups(const OptimizerOptions& options, const std::vector<std::string>& names) {
   for (auto group = options.groups.begin(); group != options.groups.end(); ++group) {
     std::vector<std::string> matched;
     for (const std::string& name : names) {
       if (matches(*group, name)) matched.push_back(name);
     }
     require(!matched.empty(), "optimizer.groups: no parameter matches the pattern '",
-            group->pattern, "'; the parameters are ", join(names));
+            group->pattern, "'; the parameters are ", listed(names));
     const bool holds = std::ranges::any_of(
         matched, [&](const std::string& name) { return group_of(options, name) == group; });
     require(holds, "optimizer.groups: earlier groups match all that the pattern '", group->pattern,
-            "' does: ", join(matched));
+            "' does: ", listed(matched));
   }
 }
 

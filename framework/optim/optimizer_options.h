@@ -2,7 +2,6 @@
 
 #include <array>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -50,6 +49,6 @@ struct ParameterSettings {
 
 /// Throws ValueError if one of the options' groups holds for none of the parameters called `names`.
 /// It says whether the pattern matches none, or earlier groups take all matches.
-void check_groups(const OptimizerOptions& options, std::span<const std::string> names);
+void check_groups(const OptimizerOptions& options, const std::vector<std::string>& names);
 
 }  // namespace lockstep

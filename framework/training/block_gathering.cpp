@@ -131,12 +131,14 @@ void BlockGathering::after_backward(std::size_t part) {
   if (done.ends_at_input && is_own_) {
     for (const std::size_t bucket : done.buckets) left_(bucket);
   }
-  // The block that ran before this one in the forward comes next, unless its backward has begun.
-  std::size_t place = order_.size();
+  // The run before this one in the forward comes next, unless its backward has begun.
+  std::size_t place = std::min(undone_, order_.size());
   while (place > 0 && order_[place - 1] != part) --place;
-  while (place-- > 1) {
-    if (parts_[order_[place - 1]].users > 0) continue;
-    prefetch(order_[place - 1]);
+  if (place == 0) return;
+  undone_ = --place;
+  while (place-- > 0) {
+    if (parts_[order_[place]].users > 0) continue;
+    prefetch(order_[place]);
     break;
   }
 }
@@ -145,6 +147,7 @@ void BlockGathering::end_backward() {
   is_own_ = false;
   is_other_ = false;
   if (!order_.empty()) last_order_ = std::exchange(order_, {});
+  undone_ = kAll;
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     parts_[part].users = 0;
     parts_[part].ends_at_input = true;

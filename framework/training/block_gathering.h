@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <vector>
@@ -51,6 +52,8 @@ class BlockGathering final : public BlockRunner,
     int users = 0;              // runs whose backward has begun and not ended
     std::size_t missing = 0;    // gradients, of the current backward
   };
+  static constexpr auto kAll = std::numeric_limits<std::size_t>::max();
+
   void gather(std::size_t part);
   void drop(std::size_t part);
   void prefetch(std::size_t part);
@@ -64,6 +67,7 @@ class BlockGathering final : public BlockRunner,
   std::map<const Block*, std::size_t> part_of_;
   std::vector<std::size_t> last_order_;  // of the parts in the last forward
   std::vector<std::size_t> order_;       // in this one, so far
+  std::size_t undone_ = kAll;            // of order_, the runs whose backward has not ended
   int keeps_everything_ = 0;             // how many ask for it
   bool keeps_graph_ = false;             // a graph of the backward may need all that was gathered
   bool is_own_ = false;                  // the current backward is the trainer's

@@ -36,7 +36,7 @@ void LocalBatchNorms::check(const AxisCall& call) const {
     if (module->is_training()) names.push_back(name);
   }
   call.require(
-      names.empty(), join(names), names.size() == 1 ? " is a" : " are",
+      names.empty(), listed(names), names.size() == 1 ? " is a" : " are",
       " torch::nn::BatchNorm in training mode, which normalizes by each replica's own "
       "samples: use lockstep::BatchNorm, or the option local_batch_norm if that is wanted");
 }

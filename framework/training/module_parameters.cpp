@@ -246,11 +246,11 @@ std::vector<bool> UnusedParameters::agree(const std::vector<std::string>& names,
   }
   if (axis_index(axis_name) != 0) return on_all;
   if (!nowhere.empty()) {
-    log_warning(str("the loss does not depend on ", join(nowhere), ": the optimizer leaves ",
+    log_warning(str("the loss does not depend on ", listed(nowhere), ": the optimizer leaves ",
                     nowhere.size() == 1 ? "it" : "them", " as is (said once)"));
   }
   if (!somewhere.empty()) {
-    log_warning(str("the loss does not depend on ", join(somewhere),
+    log_warning(str("the loss does not depend on ", listed(somewhere),
                     ": a gradient of zeros there (said once)"));
   }
   return on_all;

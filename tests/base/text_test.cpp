@@ -6,6 +6,7 @@ using lockstep::counted;
 using lockstep::cut;
 using lockstep::did_you_mean;
 using lockstep::join;
+using lockstep::listed;
 using lockstep::nearest;
 using lockstep::shortened;
 using lockstep::str;
@@ -29,6 +30,13 @@ TEST_CASE("nearest finds what was meant and leaves strangers alone") {
 TEST_CASE("a word of any length is far from short ones, which is seen at once") {
   const std::string word(100'000'000, 'e');  // a table over its letters would take gigabytes
   CHECK(lockstep::nearest(word, {"epochs", "eval_every"}).empty());
+}
+
+TEST_CASE("of many names the first ones are listed") {
+  CHECK(listed({}) == "");
+  CHECK(listed({"a", "b"}, 2) == "a, b");
+  CHECK(listed({"a", "b", "c", "d"}, 2) == "a, b and 2 more");
+  CHECK(listed(std::vector<std::string>(21, "n")).ends_with("n, n and 1 more"));
 }
 
 TEST_CASE("a long text is shortened between letters, and says by how much") {

@@ -1,5 +1,7 @@
+#include <map>
 #include <mutex>
 #include <source_location>
+#include <string>
 #include <vector>
 
 #include <ATen/ops/ones.h>
@@ -8,6 +10,7 @@
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
+#include "models/gpt.h"
 #include "models/mlp.h"
 #include "models/model.h"
 #include "tests/catch.h"
@@ -82,6 +85,44 @@ TEST_CASE("bytes over a network are those of the stages, and gathered blocks at 
       CHECK(static_cast<double>(memory.parameters) < 1.1 * all / kReplicas + 20'000);
     }
   }
+}
+
+TEST_CASE("a block that runs twice is gathered for its runs, and no block for nothing") {
+  const Quiet quiet;
+  constexpr std::int64_t kReplicas = 4;
+  std::mutex mutex;
+  double sent = 0;
+  std::map<std::string, double> bytes;  // of the tied embedding, the other one, and the rest
+  const int status = launch(
+      [&] {
+        const auto model = make_gpt({.layers = 3, .heads = 2, .width = 64}, 8, 96, Key(1));
+        ZeroTrainer trainer(*model, adam(3));
+        const at::Tensor tokens = at::ones({2, 8}, at::kLong);
+        const AxisCall call{"test", "data", std::source_location::current()};
+        const comm::Ledger* const ledger = &replicas_of(call, {}, GroupSizes::equal).ledger();
+        std::uint64_t before = 0;
+        for (int step = 0; step < 3; ++step) {
+          before = ledger->bytes_sent.load();
+          trainer.backward(model->forward(tokens).pow(2).mean());
+          trainer.step(kRate);
+        }
+        const std::lock_guard lock(mutex);
+        if (axis_index("data") != 0) return;
+        sent = static_cast<double>(ledger->bytes_sent.load() - before);
+        for (const auto& item : model->named_parameters()) {
+          const std::string part = item.key().substr(0, item.key().find('.'));
+          bytes[part] += 4.0 * static_cast<double>(item.value().numel());
+        }
+      },
+      threads(kReplicas, Backend::gloo));
+  REQUIRE(status == 0);
+  // Each is gathered in all runs, forward and backward, and its gradient is reduced once. The last
+  // norm is in no block.
+  const double passes = 5 * bytes.at("wte") + 3 * bytes.at("wpe") + 3 * bytes.at("h");
+  const double expected = (passes + 2 * bytes.at("ln_f")) * (kReplicas - 1) / kReplicas;
+  INFO(sent << " of " << expected << " bytes");
+  CHECK(sent > 0.995 * expected);
+  CHECK(sent < 1.01 * expected + 20'000);
 }
 
 TEST_CASE("at most two blocks are gathered, also where forwards without a backward come between") {
