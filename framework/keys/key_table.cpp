@@ -186,11 +186,11 @@ class Reading {
                                    "), found ", yaml_described(map)));
     }
     const std::vector<std::string> known = all_names(keys);
+    const std::vector<std::string> shown = names_of(keys, written_choice(map, keys));
     for (const YamlEntry& entry : map.entries) {
       const Key* key = find(keys, entry.key);
       if (key == nullptr) {
-        report_unknown(entry.key, entry.place, path, known,
-                       names_of(keys, written_choice(map, keys)));
+        report_unknown(entry.key, entry.place, path, known, shown);
         continue;
       }
       for (const std::string& excluded : key->traits.instead_of) {
