@@ -369,13 +369,13 @@ TEST_CASE("a result for each element of a tuple has its own way through both map
   CHECK(sum.item().toDouble() == 15);
 }
 
-TEST_CASE("a thousand lanes in each of two replicas") {
+TEST_CASE("a thousand lanes in two replicas") {
   const auto lane = [](const Tensor& x) {
     return std::tuple(psum(x, {"outer", "inner"}), psum(x, "outer"));
   };
   const auto outer = [&](const Tensor& xs) { return ByVmap::map(lane, "inner")(xs); };
-  const Tensor x = at::arange(2000).view({2, 1000});
+  const Tensor x = at::arange(1000).view({2, 500});
   const auto [all, pairs] = ByPmap::map(outer, "outer")(x);
-  CHECK(all.equal(x.sum().expand({2, 1000})));
-  CHECK(pairs.equal(x.sum(0, true).expand({2, 1000})));
+  CHECK(all.equal(x.sum().expand({2, 500})));
+  CHECK(pairs.equal(x.sum(0, true).expand({2, 500})));
 }
