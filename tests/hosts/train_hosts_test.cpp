@@ -77,9 +77,10 @@ Result on_one_host(std::size_t replicas, const Flags& flags = {},
                    const std::string& text = kPerceptron) {
   const TemporaryFolder folder;
   const std::string config = folder.write("config.yaml", text);
-  const Ended end =
-      train(folder.path(),
-            Flags{"--config", config, "--replicas", str(replicas), "--output", "run"} + flags);
+  const Ended end = run_program(
+      train_command(Flags{"--config", config, "--replicas", str(replicas), "--output", "run"} +
+                    flags),
+      folder.path());
   INFO(end.err);
   REQUIRE(end.status == 0);
   return result_in(folder.path() / "run");

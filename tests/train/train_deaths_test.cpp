@@ -12,6 +12,7 @@
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/traces.h"
+#include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 
 using namespace lockstep;
@@ -28,10 +29,10 @@ constexpr std::chrono::seconds kSoon{2};
 class LongRun {
  public:
   explicit LongRun(const std::string& launch = "processes")
-      : program_(train_command({"--config", config_file("pmean_linear.yaml"), "--replicas", "3",
-                                "--launch", launch, "--set", "trainer.steps=1000000000", "--set",
-                                "trainer.log_every=1", "--quiet", "--output", "run"}),
-                 folder_.path()) {
+      : program_(training(folder_.path(),
+                          {"--config", config_file("pmean_linear.yaml"), "--replicas", "3",
+                           "--launch", launch, "--set", "trainer.steps=1000000000", "--set",
+                           "trainer.log_every=1", "--quiet", "--output", "run"})) {
     const fs::path metrics = folder_.path() / "run/metrics.jsonl";
     const bool trains = eventually([&] {
       std::error_code missing;

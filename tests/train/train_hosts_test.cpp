@@ -1,5 +1,6 @@
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "tests/catch.h"
 #include "tests/support/free_port.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 
 // Several launchers on the loopback: what needs no network of its own. tests/hosts.sh has more.
@@ -42,10 +44,10 @@ std::vector<Ended> on_hosts(const TemporaryFolder& folder, std::size_t hosts, co
     Flags own =
         flags + Flags{"--nnodes", str(hosts), "--node-rank", str(host), "--rendezvous", rendezvous};
     if (host < more.size()) own = own + more[host];
-    std::vector<std::string> command{"/usr/bin/env",
-                                     str("XDG_CONFIG_HOME=", folder.path().string(), "/", host)};
-    for (const std::string& part : train_command(own)) command.push_back(part);
-    launchers.push_back(std::make_unique<ChildProgram>(command, folder.path()));
+    launchers.push_back(std::make_unique<ChildProgram>([&] {
+      ::setenv("XDG_CONFIG_HOME", str(folder.path().string(), "/", host).c_str(), 1);
+      return training(folder.path(), own)();
+    }));
   }
   std::vector<Ended> ended;
   for (const auto& launcher : launchers) ended.push_back(launcher->wait());
@@ -97,8 +99,7 @@ TEST_CASE("a job that loses a replica on any host starts again on all") {
       const Flags own{"--output",      run,       "--nnodes",       "2",
                       "--node-rank",   str(host), "--rendezvous",   rendezvous,
                       "--secret-file", secret,    "--max-restarts", "1"};
-      launchers.push_back(
-          std::make_unique<ChildProgram>(train_command(flags + own), folder.path()));
+      launchers.push_back(std::make_unique<ChildProgram>(training(folder.path(), flags + own)));
     }
     const fs::path saved = folder.path() / run / "checkpoints/latest";
     REQUIRE(eventually([&] { return fs::exists(saved) || !launchers[0]->running(); }));

@@ -12,6 +12,7 @@
 #include "tests/catch.h"
 #include "tests/formats/idx_files.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 
 using namespace lockstep;

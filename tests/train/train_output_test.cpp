@@ -15,6 +15,7 @@
 
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 
 using namespace lockstep;
@@ -75,11 +76,11 @@ TEST_CASE("of two jobs that name one output folder, one gets it") {
     const TemporaryFolder folder;
     const std::string launch = round % 2 == 0 ? "processes" : "threads";
     const auto command = [&](const std::string& replicas) {
-      return train_command({"--config", config_file("pmean_linear.yaml"), "--replicas", replicas,
-                            "--launch", launch, "--output", "run"});
+      return training(folder.path(), {"--config", config_file("pmean_linear.yaml"), "--replicas",
+                                      replicas, "--launch", launch, "--output", "run"});
     };
-    ChildProgram two(command("2"), folder.path());
-    ChildProgram three(command("3"), folder.path());
+    ChildProgram two(command("2"));
+    ChildProgram three(command("3"));
     const Ended first = two.wait();
     const Ended second = three.wait();
     INFO(first.err << second.err);
@@ -100,7 +101,7 @@ TEST_CASE("a run whose output folder goes away in its midst says so and stops") 
   for (const std::string launch : {"processes", "threads"}) {
     for (const bool renamed : {false, true}) {
       const TemporaryFolder folder;
-      ChildProgram program(train_command(endless(launch)), folder.path());
+      ChildProgram program(training(folder.path(), endless(launch)));
       const fs::path run = folder.path() / "run";
       REQUIRE(eventually([&] { return fs::exists(run / "metrics.jsonl"); }));
       renamed ? fs::rename(run, folder.path() / "other") : (void)fs::remove_all(run);

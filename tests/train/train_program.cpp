@@ -29,10 +29,6 @@ std::vector<std::string> train_command(const Flags& flags) {
   return command;
 }
 
-Ended train(const std::filesystem::path& folder, const Flags& flags) {
-  return run_program(train_command(flags), folder);
-}
-
 std::string config_file(const std::string& name) {
   return std::string(LOCKSTEP_SOURCE_DIR) + "/configs/" + name;
 }

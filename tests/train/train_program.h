@@ -19,8 +19,6 @@ using Flags = std::vector<std::string>;
 
 /// The built `train` with `flags`, to be started in a test's own folder.
 [[nodiscard]] std::vector<std::string> train_command(const Flags& flags);
-/// Runs it there to its end.
-[[nodiscard]] Ended train(const std::filesystem::path& folder, const Flags& flags);
 
 /// A config of the repository, as a path.
 [[nodiscard]] std::string config_file(const std::string& name);

@@ -3,6 +3,7 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 
 using namespace lockstep;

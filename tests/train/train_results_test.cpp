@@ -4,6 +4,7 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 
 using namespace lockstep;
@@ -57,11 +58,11 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
   for (const int n : {1, 2, 3, 4, 5, 8}) {
     const TemporaryFolder folder;
     const auto command = [&](const std::string& launch) {
-      return train_command({"--config", config_file("pmean_linear.yaml"), "--replicas",
-                            std::to_string(n), "--launch", launch, "--output", launch});
+      return training(folder.path(), {"--config", config_file("pmean_linear.yaml"), "--replicas",
+                                      std::to_string(n), "--launch", launch, "--output", launch});
     };
-    ChildProgram processes(command("processes"), folder.path());
-    ChildProgram threads(command("threads"), folder.path());
+    ChildProgram processes(command("processes"));
+    ChildProgram threads(command("threads"));
     const std::map<std::string, Ended> ended{{"processes", processes.wait()},
                                              {"threads", threads.wait()}};
     for (const auto& [launch, end] : ended) {

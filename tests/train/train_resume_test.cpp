@@ -12,6 +12,7 @@
 #include "tests/catch.h"
 #include "tests/support/settings.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 
 using namespace lockstep;
@@ -114,9 +115,9 @@ TEST_CASE("a run that is killed again and again goes on to the same end") {
     const int in_round = std::min(kills_wanted() - kills, 1 + static_cast<int>(below(random, 5)));
     for (int killed = 0; killed < in_round;) {
       const Flags placement = random_placement(random);
-      ChildProgram program(train_command(job(variant, kSteps) + placement +
-                                         Flags{"--output", name, "--resume", "auto", "--quiet"}),
-                           folder.path());
+      ChildProgram program(
+          training(folder.path(), job(variant, kSteps) + placement +
+                                      Flags{"--output", name, "--resume", "auto", "--quiet"}));
       // At some time from before the replicas start to the end of a run.
       const auto delay = std::chrono::milliseconds(100 + below(random, 1200));
       (void)eventually([&] { return !program.running(); }, delay);
@@ -328,7 +329,7 @@ TEST_CASE("the best checkpoint is the one with the best evaluation, also after k
                       set("trainer.eval_every=10 trainer.log_every=1000") +
                       Flags{"--output", "run", "--resume", "auto"};
   for (int round = 0; round < 2; ++round) {
-    ChildProgram program(train_command(flags), folder.path());
+    ChildProgram program(training(folder.path(), flags));
     (void)eventually([&] { return fs::exists(run / "checkpoints/best"); });
     (void)::kill(-program.pid(), SIGKILL);
     (void)program.wait();
@@ -351,10 +352,11 @@ TEST_CASE("workers that are train started again share its run, also after a rest
   constexpr std::int64_t kSteps = 200;
   const Flags flags = job("accumulation", kSteps);
   REQUIRE(train(folder.path(), flags + Flags{"--output", "whole"}).status == 0);
-  const auto preloaded = [&](const Flags& more) {
-    return Flags{"/usr/bin/env", "LD_PRELOAD=" SECOND_THREAD} + train_command(flags + more);
+  const auto preloaded = [&](const Flags& all) {
+    return Flags{"/usr/bin/env", "LD_PRELOAD=" SECOND_THREAD} + train_command(all);
   };
-  ChildProgram program(preloaded({"--output", "run", "--max-restarts", "1"}), folder.path());
+  ChildProgram program(preloaded(flags + Flags{"--output", "run", "--max-restarts", "1"}),
+                       folder.path());
   REQUIRE(eventually([&] { return fs::exists(folder.path() / "run/checkpoints/latest"); }));
   REQUIRE(::kill(children_of(program.pid()).at(1), SIGKILL) == 0);
   const Ended end = program.wait();
@@ -364,7 +366,7 @@ TEST_CASE("workers that are train started again share its run, also after a rest
   CHECK(read_json(folder.path() / "run/result.json")["restarts"] == 1);
   check_same(folder.path() / "run", folder.path() / "whole");
   // A folder under runs/ of its own, once.
-  const Ended unnamed = run_program(preloaded({}), folder.path());
+  const Ended unnamed = run_program(preloaded(job("accumulation", 4)), folder.path());
   INFO(unnamed.out << unnamed.err);
   REQUIRE(unnamed.status == 0);
   CHECK(std::distance(fs::directory_iterator(folder.path() / "runs"), fs::directory_iterator()) ==

@@ -15,6 +15,7 @@
 
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 
 using namespace lockstep;
@@ -141,7 +142,7 @@ TEST_CASE("a folder that others own or that is gone is an error with its name") 
   if (::geteuid() == 0) REQUIRE(::chown(checkpoints.c_str(), kNobody, kNobody) == 0);
   const Ended end = run_forked([&] {
     keep_to_permissions();
-    const Ended unsaved = train(folder.path(), job());
+    const Ended unsaved = run_program(train_command(job()), folder.path());
     expect(unsaved.status == 1 &&
                contains(unsaved.err,
                         "the checkpoint of step 10 can't be saved: "

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "tests/train/train_program.h"
+
+namespace lockstep::testing {
+
+/// What the binary `train` does in `folder` with `flags`, for a fork of the test (a ChildProgram):
+/// there LibTorch has started, which takes a program half a second. Tests that depend on how a
+/// program starts take train_command().
+[[nodiscard]] std::function<int()> training(const std::filesystem::path& folder,
+                                            const Flags& flags);
+/// Runs it to its end.
+[[nodiscard]] Ended train(const std::filesystem::path& folder, const Flags& flags);
+
+}  // namespace lockstep::testing
