@@ -99,9 +99,8 @@ auto parsed(const std::filesystem::path& checkpoint, const CheckpointInfo& info,
 
 DataRecord record_of(const DataSets& data) {
   DataRecord record{.fitted = data.fitted};
-  for (const auto& [name, set] :
-       {std::pair("train", data.train), {"validation", data.validation}, {"test", data.test}}) {
-    if (set) record.sets[name] = {.size = set->size(), .fingerprint = set->fingerprint()};
+  for (const auto& [name, set] : named_sets(data)) {
+    record.sets[name] = {.size = set->size(), .fingerprint = set->fingerprint()};
   }
   return record;
 }
@@ -122,9 +121,9 @@ DataRecord data_record(const std::filesystem::path& checkpoint, const Checkpoint
 
 std::vector<std::string> changes_of_sets(const DataRecord& before, const DataRecord& now) {
   std::vector<std::string> changes;
-  for (const auto& [name, words] : {std::pair("train", "the training set"),
-                                    {"validation", "the validation set"},
-                                    {"test", "the test set"}}) {
+  for (const auto& [name, words] : {std::pair(kTrainSet, "the training set"),
+                                    {kValidationSet, "the validation set"},
+                                    {kTestSet, "the test set"}}) {
     const auto old_set = before.sets.find(name);
     const auto new_set = now.sets.find(name);
     const bool was_there = old_set != before.sets.end();

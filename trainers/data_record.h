@@ -22,7 +22,7 @@ struct SetRecord {
 /// What checkpoints say of their run's data.
 struct DataRecord {
   Fitted fitted{};
-  std::map<std::string, SetRecord> sets{};  ///< "train", "validation" and "test", as far as there
+  std::map<std::string, SetRecord> sets{};  ///< as named_sets() has them
 
   bool operator==(const DataRecord&) const = default;
 };

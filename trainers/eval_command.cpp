@@ -63,8 +63,8 @@ void evaluate_checkpoint(const OpenedCheckpoint& checkpoint) {
   const auto model = checkpoint.model();
   const AxisNames axis = config.launch.axis_name;
   const Objective objective = make_objective(config, data.train->type());
-  for (const auto& [name, set] : {std::pair("validation", data.validation), {"test", data.test}}) {
-    if (!set) continue;
+  for (const auto& [name, set] : named_sets(data)) {
+    if (name == kTrainSet) continue;
     const Figures figures = evaluate(*model, *set, objective, config.data_use.batch_size, axis);
     if (axis_index(axis) == 0)
       (void)print(evaluation_text(checkpoint.info.step, name, figures) + "\n");

@@ -6,14 +6,12 @@
 #include <string>
 
 #include "framework/checkpoint/checkpoint.h"
+#include "framework/data/data.h"
 #include "trainers/config.h"
 #include "trainers/evaluate.h"
 #include "trainers/resume.h"
 
 namespace lockstep {
-
-inline const std::string kValidationSet = "validation";
-inline const std::string kTestSet = "test";
 
 /// How the names of a set's figures begin in metrics and checkpoints.
 [[nodiscard]] inline const std::string& prefix_of(const std::string& set) {

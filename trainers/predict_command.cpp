@@ -43,9 +43,8 @@ std::shared_ptr<const Dataset> set_of(const OpenedCheckpoint& checkpoint,
   const DataSets& data = checkpoint.data;
   std::vector<std::string> names;
   std::shared_ptr<const Dataset> chosen;
-  for (const auto& [name, set] :
-       {std::pair("train", data.train), {"validation", data.validation}, {"test", data.test}}) {
-    if (set) names.emplace_back(name);
+  for (const auto& [name, set] : named_sets(data)) {
+    names.push_back(name);
     if (split == name) chosen = set;
   }
   require(chosen != nullptr, "--split ", cut(split), ": the data set ", checkpoint.config.data.name,
@@ -62,7 +61,7 @@ std::string default_split(const OpenedCheckpoint& checkpoint) {
     return found != now.sets.end() && (before == checkpoint.record.sets.end() ||
                                        before->second.fingerprint != found->second.fingerprint);
   };
-  return changed("train") && !changed("test") ? "train" : "test";
+  return changed(kTrainSet) && !changed(kTestSet) ? kTrainSet : kTestSet;
 }
 
 PredictionFormat format_of(const std::string& name) {
@@ -92,13 +91,13 @@ int run_predict(int argc, const char* const* argv) {
   const auto output = value_of(arguments, "--output");
   if (output) check_output(*output);
   auto overrides = data_overrides(program, arguments);
-  if (!overrides.empty() && split != "validation") {
+  if (!overrides.empty() && split != kValidationSet) {
     overrides.insert(overrides.begin(), {"data.validation", "0", "train predict"});
   }
   OpenedCheckpoint checkpoint =
       open_checkpoint(program, arguments, overrides, {.needs_targets = false});
   const auto set = set_of(checkpoint, split               ? *split
-                                      : overrides.empty() ? "test"
+                                      : overrides.empty() ? kTestSet
                                                           : default_split(checkpoint));
   check_predictable(*set);
   const auto model = checkpoint.model();

@@ -32,7 +32,7 @@ struct StepEnd {
 /// The figures of a data set after a step.
 struct Evaluation {
   std::int64_t step = 0;
-  std::string set;  ///< "validation" or "test"
+  std::string set;  ///< kValidationSet or kTestSet
   Figures figures;
   bool is_best = false;  ///< the validation set's figure is the best so far
 };

@@ -114,6 +114,14 @@ void fit_classes(const std::string& name, DataSets& sets, const DataContext& con
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::shared_ptr<const Dataset>>> named_sets(
+    const DataSets& data) {
+  std::vector<std::pair<std::string, std::shared_ptr<const Dataset>>> sets{
+      {kTrainSet, data.train}, {kValidationSet, data.validation}, {kTestSet, data.test}};
+  std::erase_if(sets, [](const auto& named) { return named.second == nullptr; });
+  return sets;
+}
+
 DataKind data_kind(std::string name, std::string help,
                    std::function<DataSets(const DataContext& context)> load) {
   return {keys::choice(std::move(name), std::move(help)),
@@ -159,9 +167,8 @@ DataSets load_data(const keys::Picked& picked, const DataContext& context) {
           context.validation, ", but must be at least 0 and less than 1");
   DataSets sets = known_data().at(picked.name).load(picked, context);
   fit_classes(picked.name, sets, context);
-  for (const auto& set : {sets.train, sets.validation, sets.test}) {
-    require(!context.needs_targets || !set || set->has_targets(), picked.name,
-            ": a set has no targets");
+  for (const auto& [name, set] : named_sets(sets)) {
+    require(!context.needs_targets || set->has_targets(), picked.name, ": a set has no targets");
   }
   if (context.validation == 0) return sets;
   if (sets.validation) {

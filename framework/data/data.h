@@ -23,6 +23,15 @@ struct DataSets {
   Fitted fitted = {};  ///< to the training set, or DataContext::fitted
 };
 
+/// By what name commands, metrics and checkpoints call them.
+inline const std::string kTrainSet = "train";
+inline const std::string kValidationSet = "validation";
+inline const std::string kTestSet = "test";
+
+/// Those that are there with their names, in the order of DataSets.
+[[nodiscard]] std::vector<std::pair<std::string, std::shared_ptr<const Dataset>>> named_sets(
+    const DataSets& data);
+
 /// What a job wants of its data, beside the options of the source.
 struct DataContext {
   std::int64_t replicas = 1;
