@@ -60,7 +60,8 @@ std::vector<ColumnScale> scales_in(const Json& list) {
   return scales;
 }
 
-Fitted parse_fitted(const Json& json) {
+Fitted parse_fitted(const std::string& text) {
+  const Json json = Json::parse(text);
   Fitted fitted{.inputs = names_in(json.at("inputs")),
                 .input_scales = scales_in(json.at("input_scales")),
                 .targets = names_in(json.at("targets")),
@@ -71,13 +72,10 @@ Fitted parse_fitted(const Json& json) {
   return fitted;
 }
 
-std::map<std::string, SetRecord> parse_sets(const Json& json) {
-  std::map<std::string, SetRecord> sets;
-  for (const auto& [name, set] : json.items()) {
-    sets[name] = {.size = set.at("size").get<std::int64_t>(),
-                  .fingerprint = set.at("fingerprint").get<std::string>()};
-  }
-  return sets;
+// The data set whose fingerprint `set` has.
+const Dataset* source_of(const Dataset* set) {
+  while (const auto* part = dynamic_cast<const Subset*>(set)) set = &part->whole();
+  return set;
 }
 
 // What `parse` makes of a text of the checkpoint.
@@ -89,7 +87,7 @@ auto parsed(const std::filesystem::path& checkpoint, const CheckpointInfo& info,
     throw DataError(str(checkpoint.string(), " is no checkpoint of train: it has no '", name, "'"));
   }
   try {
-    return parse(Json::parse(text->second));
+    return parse(text->second);
   } catch (const std::exception& error) {
     throw DataError(str(checkpoint.string(), " has a damaged '", name, "': ", error.what()));
   }
@@ -97,20 +95,37 @@ auto parsed(const std::filesystem::path& checkpoint, const CheckpointInfo& info,
 
 }  // namespace
 
-DataRecord record_of(const DataSets& data) {
-  DataRecord record{.fitted = data.fitted};
+SetRecords records_of(const DataSets& data) {
+  SetRecords records;
+  std::map<const Dataset*, std::string> fingerprints;
   for (const auto& [name, set] : named_sets(data)) {
-    record.sets[name] = {.size = set->size(), .fingerprint = set->fingerprint()};
+    const Dataset* source = source_of(set.get());
+    if (!fingerprints.contains(source)) fingerprints[source] = set->fingerprint();
+    records[name] = {.size = set->size(), .fingerprint = fingerprints[source]};
   }
-  return record;
+  return records;
+}
+
+std::string sets_text(const SetRecords& sets) {
+  Json json = Json::object();
+  for (const auto& [name, set] : sets) {
+    json[name] = {{"size", set.size}, {"fingerprint", set.fingerprint}};
+  }
+  return json.dump();
+}
+
+SetRecords parse_sets(const std::string& text) {
+  const Json json = Json::parse(text);
+  SetRecords sets;
+  for (const auto& [name, set] : json.items()) {
+    sets[name] = {.size = set.at("size").get<std::int64_t>(),
+                  .fingerprint = set.at("fingerprint").get<std::string>()};
+  }
+  return sets;
 }
 
 void add_record(const DataRecord& record, CheckpointInfo& info) {
-  Json sets = Json::object();
-  for (const auto& [name, set] : record.sets) {
-    sets[name] = {{"size", set.size}, {"fingerprint", set.fingerprint}};
-  }
-  info.texts[kSetsText] = sets.dump();
+  info.texts[kSetsText] = sets_text(record.sets);
   info.texts[kFittedText] = fitted_text(record.fitted);
 }
 
@@ -119,15 +134,15 @@ DataRecord data_record(const std::filesystem::path& checkpoint, const Checkpoint
           .sets = parsed(checkpoint, info, kSetsText, parse_sets)};
 }
 
-std::vector<std::string> changes_of_sets(const DataRecord& before, const DataRecord& now) {
+std::vector<std::string> changes_of_sets(const SetRecords& before, const SetRecords& now) {
   std::vector<std::string> changes;
   for (const auto& [name, words] : {std::pair(kTrainSet, "the training set"),
                                     {kValidationSet, "the validation set"},
                                     {kTestSet, "the test set"}}) {
-    const auto old_set = before.sets.find(name);
-    const auto new_set = now.sets.find(name);
-    const bool was_there = old_set != before.sets.end();
-    const bool is_there = new_set != now.sets.end();
+    const auto old_set = before.find(name);
+    const auto new_set = now.find(name);
+    const bool was_there = old_set != before.end();
+    const bool is_there = new_set != now.end();
     const auto samples = [](const auto& set) { return counted(set->second.size, "sample"); };
     if (was_there && is_there) {
       if (old_set->second.fingerprint == new_set->second.fingerprint) continue;

@@ -19,15 +19,25 @@ struct SetRecord {
   bool operator==(const SetRecord&) const = default;
 };
 
+/// Those of named_sets(), by name.
+using SetRecords = std::map<std::string, SetRecord>;
+
 /// What checkpoints say of their run's data.
 struct DataRecord {
   Fitted fitted{};
-  std::map<std::string, SetRecord> sets{};  ///< as named_sets() has them
+  SetRecords sets{};
 
   bool operator==(const DataRecord&) const = default;
 };
 
-[[nodiscard]] DataRecord record_of(const DataSets& data);
+/// Takes the fingerprints, one of each source: a folder's files are all looked at. Where they are
+/// many and far away that takes minutes, so `train` does it once for a run, before replicas start
+/// that would wait for each other meanwhile.
+[[nodiscard]] SetRecords records_of(const DataSets& data);
+
+/// As JSON, and back. Throws a std::exception for a text that is none of these.
+[[nodiscard]] std::string sets_text(const SetRecords& sets);
+[[nodiscard]] SetRecords parse_sets(const std::string& text);
 
 /// Adds the record to what a checkpoint says.
 void add_record(const DataRecord& record, CheckpointInfo& info);
@@ -37,8 +47,8 @@ void add_record(const DataRecord& record, CheckpointInfo& info);
 
 /// How the sets differ by their fingerprints, one entry each: "the training set had 400 samples
 /// and has 500".
-[[nodiscard]] std::vector<std::string> changes_of_sets(const DataRecord& before,
-                                                       const DataRecord& now);
+[[nodiscard]] std::vector<std::string> changes_of_sets(const SetRecords& before,
+                                                       const SetRecords& now);
 
 /// What was fitted, as JSON: "inputs" and "targets" (names), "input_scales" and "target_scales"
 /// ([mean, deviation] of each), "classes" (names) and "class_count". A name that is not in UTF-8 is

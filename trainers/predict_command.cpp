@@ -54,12 +54,12 @@ std::shared_ptr<const Dataset> set_of(const OpenedCheckpoint& checkpoint,
 
 // The set that is meant if none is named.
 std::string default_split(const OpenedCheckpoint& checkpoint) {
-  const DataRecord now = record_of(checkpoint.data);
+  const SetRecords now = records_of(checkpoint.data);
   const auto changed = [&](const std::string& name) {
     const auto before = checkpoint.record.sets.find(name);
-    const auto found = now.sets.find(name);
-    return found != now.sets.end() && (before == checkpoint.record.sets.end() ||
-                                       before->second.fingerprint != found->second.fingerprint);
+    const auto found = now.find(name);
+    return found != now.end() && (before == checkpoint.record.sets.end() ||
+                                  before->second.fingerprint != found->second.fingerprint);
   };
   return changed(kTrainSet) && !changed(kTestSet) ? kTrainSet : kTestSet;
 }

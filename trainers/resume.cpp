@@ -9,7 +9,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/replicas/machine.h"
-#include "trainers/data_record.h"
 
 namespace fs = std::filesystem;
 
@@ -154,8 +153,8 @@ std::optional<ResumePoint> find_resume_point(const std::string& resume, const fs
   return point;
 }
 
-void check_data(ResumePoint& point, const DataSets& data) {
-  const auto changes = changes_of_sets(data_record(point.checkpoint, point.info), record_of(data));
+void check_data(ResumePoint& point, const SetRecords& sets) {
+  const auto changes = changes_of_sets(data_record(point.checkpoint, point.info).sets, sets);
   point.changes.insert(point.changes.end(), changes.begin(), changes.end());
   allow_changes(point, "on other data", "data", changes);
 }

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "framework/checkpoint/checkpoint.h"
-#include "framework/data/data.h"
 #include "trainers/config.h"
+#include "trainers/data_record.h"
 
 namespace lockstep {
 
@@ -71,9 +71,9 @@ struct ResumePoint {
                                                            const std::filesystem::path& output,
                                                            bool with_changes, Config& config);
 
-/// ValueError, naming the sets and both sizes, if the data that were loaded are not those of the
-/// run that saved the checkpoint, by their fingerprints, unless `point.with_changes`. Then they are
-/// among its changes.
-void check_data(ResumePoint& point, const DataSets& data);
+/// ValueError, naming the sets and both sizes, if the data that were loaded, `sets`, are not those
+/// of the run that saved the checkpoint, by their fingerprints, unless `point.with_changes`. Then
+/// they are among its changes.
+void check_data(ResumePoint& point, const SetRecords& sets);
 
 }  // namespace lockstep

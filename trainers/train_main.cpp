@@ -22,6 +22,7 @@
 #include "trainers/commands.h"
 #include "trainers/config.h"
 #include "trainers/config_options.h"
+#include "trainers/data_record.h"
 #include "trainers/flags.h"
 #include "trainers/job_hosts.h"
 #include "trainers/memory_report.h"
@@ -33,11 +34,13 @@ namespace {
 // How workers that are this program started again learn where the run is: see is_relaunched().
 constexpr const char* kOutputVariable = "LOCKSTEP_RUN_OUTPUT";
 constexpr const char* kCheckpointVariable = "LOCKSTEP_RUN_CHECKPOINT";
+constexpr const char* kSetsVariable = "LOCKSTEP_RUN_SETS";  // what its sets are: sets_text()
 
 // Tells workers that are this program started again where the run is.
 void tell_workers(const RunOptions& options) {
   ::setenv(kOutputVariable, options.output.c_str(), 1);
   ::setenv(kCheckpointVariable, options.resume ? options.resume->checkpoint.c_str() : "", 1);
+  ::setenv(kSetsVariable, sets_text(options.sets).c_str(), 1);
 }
 
 // Brings the output folder to the state in which the run goes on.
@@ -71,6 +74,7 @@ Place find_place(const Flags& flags) {
   Place place{.options = {.output = flags.output, .quiet = flags.quiet}, .resume = flags.resume};
   if (is_relaunched()) {
     place.options.output = std::getenv(kOutputVariable);
+    place.options.sets = parse_sets(std::getenv(kSetsVariable));
     place.resume = std::getenv(kCheckpointVariable);
     return place;
   }
@@ -86,6 +90,13 @@ Place find_place(const Flags& flags) {
   // Locked before its checkpoints are looked at: a run that is about to end may save one more.
   if (goes_on && flags.hosts.rank == 0) place.lock.emplace(place.options.output);
   return place;
+}
+
+// Once for all replicas, and before any of them waits for others. Each host takes its own: they
+// must come to the rendezvous at about one time. Workers that are this program started again have
+// the launcher's.
+void take_records(const DataSets& data, RunOptions& options) {
+  if (options.sets.empty()) options.sets = records_of(data);
 }
 
 void tell_beginning() {
@@ -123,13 +134,17 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   DataContext context = data_context(config);
   if (options.resume) context.fitted = options.resume->fitted;
   const DataSets data = load_data(config.data, context);
-  if (options.resume) check_data(*options.resume, data);
+  if (options.resume) {
+    take_records(data, options);
+    check_data(*options.resume, options.sets);
+  }
   check_job(config, data);
   if (!options.resume) check_initial_weights(config, data);
   if (flags.dry_run) return print(dry_run_text(config, data));
   check_memory(config, data);
   require(flags.max_restarts == 0 || config.launch.mode == LaunchMode::processes,
           "--max-restarts needs parallel.launch processes: a thread that crashes ends the program");
+  if (config.checkpoint.save != CheckpointOptions::Save::none) take_records(data, options);
   const bool has_other_hosts = flags.hosts.count > 1;
   if (has_other_hosts && !is_relaunched()) {
     config.launch.hosts = host_options(

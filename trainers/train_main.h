@@ -14,7 +14,9 @@ namespace lockstep {
 ///   }
 ///
 /// Returns the exit status, and prints errors. It may start the program again, for each worker:
-/// what main() does before this is done there as well.
+/// what main() does before this is done there as well, and each loads the data itself. That happens
+/// where main(), loading or Dataset::fingerprint() leaves threads, as LibTorch's operators on many
+/// values do; otherwise workers are forked and share the data.
 [[nodiscard]] int train_main(int argc, const char* const* argv, const Callbacks& callbacks = {});
 
 }  // namespace lockstep

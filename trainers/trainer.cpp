@@ -37,7 +37,6 @@
 #include "framework/training/uncounted_samples.h"
 #include "trainers/config_options.h"
 #include "trainers/course.h"
-#include "trainers/data_record.h"
 #include "trainers/evaluations.h"
 #include "trainers/memory_report.h"
 #include "trainers/run_checkpoints.h"
@@ -97,7 +96,7 @@ class Trainer::Run {
     if (replica_ == 0) reporter_ = std::make_unique<Reporter>(options_);
     // Replica 0 writes what checkpoints say.
     const bool saves = config.checkpoint.save != CheckpointOptions::Save::none;
-    if (reporter_ && saves) data_record_ = record_of(data);
+    if (reporter_ && saves && options_.sets.empty()) options_.sets = records_of(data);
     checkpoints_ = std::make_unique<RunCheckpoints>(config, options_.output, *zero_, [this] {
       if (reporter_) reporter_->metrics.sync();
     });
@@ -242,7 +241,7 @@ class Trainer::Run {
         .texts = {{kConfigText, to_yaml(config_)}, {kVersionsText, versions_text()}}};
     if (resume_ != nullptr && !resume_->waived.empty()) info.texts[kWaivedText] = resume_->waived;
     add_course(course_, info);
-    add_record(data_record_, info);
+    add_record({.fitted = data_.fitted, .sets = options_.sets}, info);
     if (steps == last_step_) info.figures[kLossFigure] = loss_.item<double>();
     evaluations_.add_to(info);
     checkpoints_->save(std::move(info), best);
@@ -534,7 +533,6 @@ class Trainer::Run {
   AxisNames axis_;
   std::int64_t replicas_;
   std::int64_t replica_;
-  DataRecord data_record_;
   const ResumePoint* resume_;  // nullptr: the run begins
   Objective objective_;
   Sampler sampler_;

@@ -11,6 +11,7 @@
 #include "framework/training/zero.h"
 #include "models/model.h"
 #include "trainers/config.h"
+#include "trainers/data_record.h"
 #include "trainers/evaluate.h"
 #include "trainers/resume.h"
 
@@ -54,6 +55,9 @@ struct RunOptions {
   bool quiet = false;                      ///< no progress, no summary
   std::optional<ResumePoint> resume = {};  ///< where it goes on, after check_data() of resume.h;
                                            ///< its `fitted` is DataContext's for load_data()
+  /// What checkpoints say of the data: records_of(). None: replica 0 takes the records while the
+  /// others wait.
+  SetRecords sets = {};
   Callbacks callbacks = {};
 };
 

@@ -70,8 +70,9 @@ class Dataset {
   [[nodiscard]] virtual bool has_targets() const { return true; }
   /// A short text by which a run that goes on notices that its data have changed: how many samples
   /// there are, of what type and classes, and what they hold. It is that of the source: a Subset
-  /// has the whole's. Made in a fraction of a second, so that of many samples only some are looked
-  /// at, and of files that are slow to read perhaps only names and sizes.
+  /// has the whole's. Of many samples only some are looked at, and of files that are slow to read
+  /// perhaps only names and sizes. Even these take minutes for a million files on another machine:
+  /// `train` asks once, in the process that starts the replicas.
   [[nodiscard]] virtual std::string fingerprint() const;
 
   /// The samples with these numbers, which may repeat, as `epoch` has them; no numbers give tensors
@@ -105,6 +106,7 @@ class Subset final : public Dataset {
   [[nodiscard]] bool is_slow() const override { return whole_->is_slow(); }
   [[nodiscard]] bool has_targets() const override { return whole_->has_targets(); }
   [[nodiscard]] std::string fingerprint() const override { return whole_->fingerprint(); }
+  [[nodiscard]] const Dataset& whole() const { return *whole_; }
 
  private:
   [[nodiscard]] Batch gather(std::span<const std::int64_t> indices,

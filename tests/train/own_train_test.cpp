@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <string>
 
 #include "framework/base/text.h"
@@ -8,6 +9,7 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -111,4 +113,40 @@ TEST_CASE("train sample continues what the model has learnt, the same for the sa
   check_refused(folder, {"predict", "--checkpoint", "run/checkpoints/latest"},
                 "the data are tokens, each with the one that follows: train sample continues a "
                 "text");
+}
+
+TEST_CASE("the fingerprints of data are taken once for a run, by the process that starts it") {
+  const TemporaryFolder folder;
+  folder.write("noted.yaml",
+               "model: {name: zero}\n"
+               "data: {name: noted, validation: 0.5}\n"
+               "parallel: {replicas: 3, workers: 2}\n"
+               "checkpoint: {every: 1}\n");
+  const Flags preloaded{"/usr/bin/env", "LD_PRELOAD=" SECOND_THREAD};
+  // Returns who has taken them.
+  const auto takers = [&](const Flags& program, const Flags& flags, int status) {
+    fs::remove(folder.path() / "fingerprints");
+    ChildProgram child(program + Flags{OWN_TRAIN_BINARY, "--config", "noted.yaml"} + flags,
+                       folder.path());
+    const Ended end = child.wait();
+    INFO(end.out << end.err);
+    CHECK(end.status == status);
+    CHECK((end.err.find("can't be forked") != std::string::npos) == (program == preloaded));
+    if (!fs::exists(folder.path() / "fingerprints")) return Flags{};
+    Flags who = lines_of(read_text(folder.path() / "fingerprints"));
+    for (std::string& pid : who) pid = pid == std::to_string(child.pid()) ? "launcher" : "other";
+    return who;
+  };
+  const Flags once{"launcher"};
+  const Flags longer = set("trainer.epochs=2") + Flags{"--resume", "auto", "--output"};
+  CHECK(takers({}, {"--output", "run"}, 0) == once);
+  CHECK(takers({}, longer + Flags{"run"}, 0) == once);
+  CHECK(takers({}, {"--output", "threads", "--launch", "threads"}, 0) == once);
+  // Workers that are the program started again have them from their launcher.
+  CHECK(takers(preloaded, {"--output", "again"}, 0) == once);
+  CHECK(takers(preloaded, longer + Flags{"again"}, 0) == once);
+  // Where nothing would say them they are not taken, nor for a job that can't run.
+  CHECK(takers({}, {"--dry-run"}, 0).empty());
+  CHECK(takers({}, {"--output", "none", "--set", "checkpoint=none"}, 0).empty());
+  CHECK(takers({}, {"--output", "refused", "--set", "trainer.freeze=[x]"}, 2).empty());
 }

@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,40 @@ DataSets sets(std::shared_ptr<const Dataset> train, std::shared_ptr<const Datase
   return {.train = std::move(train), .validation = std::move(validation), .test = std::move(test)};
 }
 
+// Counts how often its fingerprint is taken.
+class Counted final : public Dataset {
+ public:
+  std::int64_t size() const override { return 4; }
+  SampleType type() const override { return value_sample({1}, 1); }
+  std::string fingerprint() const override { return std::to_string(++taken); }
+  mutable int taken = 0;
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+    return samples(4)->batch(indices);
+  }
+};
+
 }  // namespace
+
+TEST_CASE("sets of one source have its fingerprint, which is taken once") {
+  const auto source = std::make_shared<const Counted>();
+  const auto part = std::make_shared<const Subset>(source, std::vector<std::int64_t>{0, 1, 2});
+  const auto of_part = std::make_shared<const Subset>(part, std::vector<std::int64_t>{2});
+  const auto other = std::make_shared<const Counted>();
+  CHECK((records_of(sets(part, of_part, source)) ==
+         SetRecords{{"train", {3, "1"}}, {"validation", {1, "1"}}, {"test", {4, "1"}}}));
+  CHECK(source->taken == 1);
+  CHECK((records_of(sets(source, nullptr, other)) ==
+         SetRecords{{"train", {4, "2"}}, {"test", {4, "1"}}}));
+}
+
+TEST_CASE("records of sets are the same after a way as text") {
+  const SetRecords records{{"train", {3, "\"a\",\n\\"}}, {"test", {1, ""}}};
+  CHECK((parse_sets(sets_text(records)) == records));
+  CHECK(parse_sets(sets_text({})).empty());
+  CHECK_THROWS(parse_sets(""));
+}
 
 TEST_CASE("a checkpoint says what was fitted and what sets there were, to the last bit") {
   DataSets data = sets(samples(5), nullptr, samples(2));
@@ -41,8 +75,7 @@ TEST_CASE("a checkpoint says what was fitted and what sets there were, to the la
                  .target_scales = {{std::numeric_limits<double>::max(), 1}},
                  .classes = {"", "\x80"},
                  .class_count = 2};
-  const DataRecord record = record_of(data);
-  CHECK(record.fitted == data.fitted);
+  const DataRecord record{.fitted = data.fitted, .sets = records_of(data)};
   REQUIRE(record.sets.size() == 2);
   CHECK((record.sets.at("test") == SetRecord{2, samples(2)->fingerprint()}));
   CheckpointInfo info;
@@ -57,7 +90,7 @@ TEST_CASE("a checkpoint that does not say what its data were is refused") {
   CheckpointInfo info;
   CHECK(message_of<DataError>([&] { (void)data_record("runs/c", info); }) ==
         "runs/c is no checkpoint of train: it has no 'fitted'");
-  add_record(record_of(sets(samples(5), nullptr, nullptr)), info);
+  add_record({.sets = records_of(sets(samples(5), nullptr, nullptr))}, info);
   const CheckpointInfo whole = info;
   const auto refused = [&](const std::string& name, const std::string& text) {
     info = whole;
@@ -73,8 +106,10 @@ TEST_CASE("a checkpoint that does not say what its data were is refused") {
 }
 
 TEST_CASE("what has become of data is told by set, with both sizes") {
-  const auto before = record_of(sets(samples(5), samples(2), nullptr));
-  const auto changes = [&](const DataSets& now) { return changes_of_sets(before, record_of(now)); };
+  const auto before = records_of(sets(samples(5), samples(2), nullptr));
+  const auto changes = [&](const DataSets& now) {
+    return changes_of_sets(before, records_of(now));
+  };
   CHECK(changes(sets(samples(5), samples(2), nullptr)).empty());
   CHECK(changes(sets(samples(6), samples(2), nullptr)) ==
         Lines{"the training set had 5 samples and has 6"});

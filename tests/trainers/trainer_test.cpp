@@ -1,5 +1,6 @@
 #include "trainers/trainer.h"
 
+#include <atomic>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -14,11 +15,14 @@
 #include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/text.h"
 #include "framework/replicas/pmap.h"
 #include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+#include "trainers/data_record.h"
+#include "trainers/resume.h"
 
 using namespace lockstep;
 using lockstep::testing::message_of;
@@ -27,7 +31,7 @@ using lockstep::testing::TemporaryFolder;
 namespace {
 
 // 13 samples of y = 3x - 1: global batches of 6 leave one of a single sample.
-class ThirteenSamples final : public Dataset {
+class ThirteenSamples : public Dataset {
  public:
   std::int64_t size() const override { return 13; }
   SampleType type() const override { return value_sample({1}, 1); }
@@ -40,6 +44,13 @@ class ThirteenSamples final : public Dataset {
     }
     return {xs, 3 * xs - 1};
   }
+};
+
+// Counts how often its fingerprint is taken.
+class CountedSamples final : public ThirteenSamples {
+ public:
+  std::string fingerprint() const override { return str("taken ", ++taken, " times"); }
+  mutable std::atomic<int> taken = 0;
 };
 
 // Whoever evaluates on it finds the output folder removed afterwards.
@@ -168,5 +179,30 @@ TEST_CASE("a run whose folder is removed stops, and once all is computed tells t
     CHECK(std::regex_search(message, std::regex("; all 3 steps are done, parameters_sha256 is "
                                                 "[0-9a-f]{64}$")) == is_over);
     CHECK(!std::filesystem::exists(output));
+  }
+}
+
+TEST_CASE("checkpoints say of the data what a trainer is told, or what replica 0 finds") {
+  const TemporaryFolder folder;
+  const Config config = parse_config(
+      "model: {name: linear}\n"
+      "data: {name: pmean_example, batch_size: 4}\n"
+      "parallel: {replicas: 2}\n"
+      "trainer: {steps: 1}\n",
+      "test");
+  const SetRecords told{{kTrainSet, {13, "told"}}};
+  const SetRecords found{{kTrainSet, {13, "taken 1 times"}}};
+  for (const bool is_told : {true, false}) {
+    const auto samples = std::make_shared<CountedSamples>();
+    const DataSets data{.train = samples, .fitted = {.inputs = {"x"}}};
+    RunOptions options{.output = folder.path() / (is_told ? "told" : "found"), .quiet = true};
+    if (is_told) options.sets = told;
+    const RunFolderLock lock = claim_run_folder(options.output, to_yaml(config));
+    pmap([&] { Trainer(config, data, options).run(); }, {.axis_name = "data", .axis_size = 2})();
+    const auto checkpoint = newest_checkpoint(checkpoints_of(options.output));
+    REQUIRE(checkpoint);
+    const DataRecord record = data_record(*checkpoint, checkpoint_info(*checkpoint));
+    CHECK((record == DataRecord{.fitted = data.fitted, .sets = is_told ? told : found}));
+    CHECK(samples->taken == (is_told ? 0 : 1));
   }
 }
