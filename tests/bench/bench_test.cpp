@@ -1,6 +1,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -12,6 +13,7 @@
 #include "tests/catch.h"
 #include "tests/support/child_program.h"
 #include "tests/support/temporary_folder.h"
+#include "trainers/bench/bench_main.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -31,6 +33,18 @@ class Bench {
   }
   [[nodiscard]] Ended run(const std::vector<std::string>& flags) const {
     return run_program(command(flags), work_.path());
+  }
+  // In a fork, where LibTorch has started: what ends before anything is measured, since a worker is
+  // the program started again.
+  [[nodiscard]] Ended run_in_fork(const std::vector<std::string>& flags) const {
+    return run_forked([&] {
+      ::setenv("TMPDIR", temporary_.path().c_str(), 1);
+      fs::current_path(work_.path());
+      std::vector<const char*> arguments{BENCH_BINARY};
+      for (const std::string& flag : flags) arguments.push_back(flag.c_str());
+      arguments.push_back(nullptr);
+      return bench::bench_main(static_cast<int>(flags.size()) + 1, arguments.data());
+    });
   }
   [[nodiscard]] fs::path file(const std::string& name) const { return work_.path() / name; }
   [[nodiscard]] bool left_nothing() const { return entries(temporary_.path()) == 0; }
@@ -344,7 +358,7 @@ TEST_CASE("what is not understood is refused, in one line and at once") {
   };
   const Bench bench;
   for (const Refusal& refusal : refusals) {
-    const Ended end = bench.run(refusal.flags);
+    const Ended end = bench.run_in_fork(refusal.flags);
     INFO(join(refusal.flags, " ") << "\n" << end.out << end.err);
     CHECK(end.status == 2);
     CHECK(end.out.empty());
