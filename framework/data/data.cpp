@@ -168,7 +168,8 @@ DataSets load_data(const keys::Picked& picked, const DataContext& context) {
   DataSets sets = known_data().at(picked.name).load(picked, context);
   fit_classes(picked.name, sets, context);
   for (const auto& [name, set] : named_sets(sets)) {
-    require(!context.needs_targets || set->has_targets(), picked.name, ": a set has no targets");
+    require(!context.needs_targets || set->has_targets(), picked.name, ": its ", name,
+            " set has no targets");
   }
   if (context.validation == 0) return sets;
   if (sets.validation) {

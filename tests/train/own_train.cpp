@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
@@ -70,6 +71,24 @@ class Parity final : public Dataset {
   }
 };
 
+// The same numbers, whose classes nobody knows.
+class Unknown final : public Dataset {
+ public:
+  std::int64_t size() const override { return 6; }
+  SampleType type() const override { return known_.type(); }
+  std::vector<std::string> class_names() const override { return known_.class_names(); }
+  bool has_targets() const override { return false; }
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+    Batch batch = known_.batch(indices);
+    batch.targets.fill_(-1);
+    return batch;
+  }
+
+  Parity known_;
+};
+
 // Notes who asks for its fingerprint: a line of `fingerprints` in the folder of the program.
 class Noted final : public Dataset {
  public:
@@ -107,6 +126,10 @@ DataSets load(const NoOptions& /*options*/, const DataContext& /*context*/) {
   return {.train = set, .test = set};
 }
 
+DataSets load_riddle(const NoOptions& /*options*/, const DataContext& /*context*/) {
+  return {.train = std::make_shared<const Parity>(), .test = std::make_shared<const Unknown>()};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -114,6 +137,8 @@ int main(int argc, char** argv) {
   register_data(data_kind<NoOptions>("alphabet", "its letters in order", no_keys, load<Alphabet>));
   register_data(data_kind<NoOptions>("noted", "zeros", no_keys, load<Noted>));
   register_data(data_kind<NoOptions>("parity", "numbers, even or odd", no_keys, load<Parity>));
+  register_data(
+      data_kind<NoOptions>("riddle", "parity, but not of the test", no_keys, load_riddle));
   register_model(model_kind<NoOptions>(
       "zero", "a layer that starts at 0", no_keys,
       [](const NoOptions& /*options*/, const SampleType& sample,

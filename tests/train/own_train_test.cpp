@@ -68,6 +68,22 @@ TEST_CASE("a program of one's own has train's commands for its models and data")
           ContainsSubstring("\n1,1,odd,"));
 }
 
+TEST_CASE("samples without targets are for predictions alone, whatever their source allows") {
+  const TemporaryFolder folder;
+  folder.write("job.yaml", "model: {name: zero}\ndata: {name: parity}\n");
+  const Flags riddle{"--set", "data.name=riddle"};
+  const std::string refusal = "riddle: its test set has no targets";
+  check_refused(folder, Flags{"--config", "job.yaml", "--output", "run"} + riddle, refusal);
+  CHECK(!fs::exists(folder.path() / "run"));
+  REQUIRE(own_train(folder, {"--config", "job.yaml", "--output", "run", "--quiet"}).status == 0);
+  const Flags checkpoint{"--checkpoint", "run/checkpoints/latest"};
+  check_refused(folder, Flags{"eval"} + checkpoint + riddle, refusal);
+  const Ended predicted = own_train(folder, Flags{"predict", "--split=test"} + checkpoint + riddle);
+  CHECK(predicted.status == 0);
+  CHECK(predicted.err.empty());
+  CHECK(predicted.out.starts_with("index,prediction,prediction_name,score\n0,0,"));
+}
+
 TEST_CASE("train sample continues what the model has learnt, the same for the same seed") {
   const TemporaryFolder folder;
   folder.write("alphabet.yaml",
