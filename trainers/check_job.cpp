@@ -90,7 +90,7 @@ bool check_freeze(const Config& config, const DataSets& data, keys::YamlProblems
   if (patterns.empty()) return true;
   Config unfrozen = config;
   unfrozen.trainer.freeze.clear();
-  const auto model = make_model(unfrozen, data);
+  const auto model = make_model(unfrozen, data.train->type());
   const std::vector<std::string> names = training::module_parameters(*model).names;
   const keys::YamlPosition place = written_at(config, "trainer.freeze");
   std::set<std::string> frozen;
@@ -117,7 +117,7 @@ bool check_freeze(const Config& config, const DataSets& data, keys::YamlProblems
 void check_parameter_groups(const Config& config, const DataSets& data,
                             keys::YamlProblems& problems) {
   if (config.zero.optimizer.groups.empty()) return;
-  const auto model = make_model(config, data);
+  const auto model = make_model(config, data.train->type());
   const std::vector<std::string> names = training::module_parameters(*model).names;
   std::vector<std::string> left = names;  // for which no group holds yet
   OptimizerOptions right;
@@ -196,7 +196,8 @@ void check_initial_weights(const Config& config, const DataSets& data) {
   try {
     if (std::filesystem::is_directory(file)) verify_checkpoint(file);
     const Weights weights(file);
-    WeightDifferences differences = compare_weights(weights, *make_model(config, data));
+    WeightDifferences differences =
+        compare_weights(weights, *make_model(config, data.train->type()));
     const bool fits_somewhere = differences.unexpected.size() < weights.entries().size();
     if (!config.init.strict && fits_somewhere) {
       left_out.missing.swap(differences.missing);

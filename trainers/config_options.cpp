@@ -15,8 +15,8 @@ namespace lockstep {
 
 namespace {
 
-std::shared_ptr<Model> model_of(const Config& config, const DataSets& data) {
-  auto model = make_model(config.model, data.train->type(), config.zero.seed);
+std::shared_ptr<Model> model_of(const Config& config, const SampleType& sample) {
+  auto model = make_model(config.model, sample, config.zero.seed);
   for (const auto& item : model->named_parameters()) {
     const bool is_frozen = std::ranges::any_of(config.trainer.freeze, [&](const auto& pattern) {
       return matches_pattern(pattern, item.key());
@@ -68,17 +68,17 @@ LoaderOptions loader_options(const Config& config, const Dataset& data) {
   return {.threads = config.data_use.threads.value_or(data.is_slow() ? 1 : 0)};
 }
 
-std::shared_ptr<Model> make_model(const Config& config, const DataSets& data) {
+std::shared_ptr<Model> make_model(const Config& config, const SampleType& sample) {
   const DeferredValues scope;
-  return model_of(config, data);
+  return model_of(config, sample);
 }
 
-std::shared_ptr<Model> make_whole_model(const Config& config, const DataSets& data) {
-  const std::int64_t bytes = training::bytes_of(make_model(config, data)->parameters());
+std::shared_ptr<Model> make_whole_model(const Config& config, const SampleType& sample) {
+  const std::int64_t bytes = training::bytes_of(make_model(config, sample)->parameters());
   const auto available = static_cast<std::int64_t>(available_memory());
   require(bytes <= available, "model ", config.model.name, " takes ", text_of_bytes(bytes),
           ", and ", text_of_bytes(available), " of memory are left");
-  return model_of(config, data);
+  return model_of(config, sample);
 }
 
 ParameterValues evaluated_values(const Config& config) {

@@ -33,11 +33,12 @@ namespace lockstep {
 /// For the training set.
 [[nodiscard]] LoaderOptions loader_options(const Config& config, const Dataset& data);
 
-/// The model for these data. What `trainer.freeze` names requires no gradient. Its parameters are
-/// on the meta device, or have their values with make_whole_model(): a ValueError if memory does
-/// not suffice for these.
-[[nodiscard]] std::shared_ptr<Model> make_model(const Config& config, const DataSets& data);
-[[nodiscard]] std::shared_ptr<Model> make_whole_model(const Config& config, const DataSets& data);
+/// The model for these samples. What `trainer.freeze` names requires no gradient. Its parameters
+/// are on the meta device, or have their values with make_whole_model(): a ValueError if memory
+/// does not suffice for these.
+[[nodiscard]] std::shared_ptr<Model> make_model(const Config& config, const SampleType& sample);
+[[nodiscard]] std::shared_ptr<Model> make_whole_model(const Config& config,
+                                                      const SampleType& sample);
 
 /// The parameters that evaluations take: averages, where the config has some.
 [[nodiscard]] ParameterValues evaluated_values(const Config& config);

@@ -1,5 +1,7 @@
 #include "trainers/data_record.h"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -60,6 +62,40 @@ std::vector<ColumnScale> scales_in(const Json& list) {
   return scales;
 }
 
+const std::array<std::pair<at::ScalarType, const char*>, 3> kTypes{
+    {{at::kFloat, "float32"}, {at::kDouble, "float64"}, {at::kLong, "int64"}}};
+
+Json json_of(const TensorType& type) {
+  const auto* const known =
+      std::ranges::find(kTypes, type.dtype, &decltype(kTypes)::value_type::first);
+  require(known != kTypes.end(), "samples are of type ", c10::toString(type.dtype),
+          ", but must be of float32, float64 or int64");
+  return {{"dtype", known->second}, {"shape", type.shape}};
+}
+
+TensorType type_in(const Json& json) {
+  const auto name = json.at("dtype").get<std::string>();
+  const auto* const known = std::ranges::find(kTypes, name, &decltype(kTypes)::value_type::second);
+  require(known != kTypes.end(), "there is no dtype '", cut(name), "'");
+  return {known->first, json.at("shape").get<std::vector<std::int64_t>>()};
+}
+
+Json json_of(const SampleType& sample) {
+  Json json{{"input", json_of(sample.input)},
+            {"target", json_of(sample.target)},
+            {"classes", sample.classes}};
+  if (sample.ignored) json["ignored"] = *sample.ignored;
+  return json;
+}
+
+SampleType sample_in(const Json& json) {
+  SampleType sample{.input = type_in(json.at("input")),
+                    .target = type_in(json.at("target")),
+                    .classes = json.at("classes").get<std::int64_t>()};
+  if (json.contains("ignored")) sample.ignored = json.at("ignored").get<std::int64_t>();
+  return sample;
+}
+
 Fitted parse_fitted(const std::string& text) {
   const Json json = Json::parse(text);
   Fitted fitted{.inputs = names_in(json.at("inputs")),
@@ -68,6 +104,8 @@ Fitted parse_fitted(const std::string& text) {
                 .target_scales = scales_in(json.at("target_scales")),
                 .classes = names_in(json.at("classes")),
                 .class_count = json.at("class_count").get<std::int64_t>()};
+  // Checkpoints of earlier versions do not have it.
+  if (json.contains("sample")) fitted.sample = sample_in(json.at("sample"));
   check_fitted(fitted);
   return fitted;
 }
@@ -160,11 +198,11 @@ std::vector<std::string> changes_of_sets(const SetRecords& before, const SetReco
 }
 
 std::string fitted_text(const Fitted& fitted) {
-  return Json{
-      {"inputs", json_of(fitted.inputs)},   {"input_scales", json_of(fitted.input_scales)},
-      {"targets", json_of(fitted.targets)}, {"target_scales", json_of(fitted.target_scales)},
-      {"classes", json_of(fitted.classes)}, {"class_count", fitted.class_count}}
-      .dump();
+  Json json{{"inputs", json_of(fitted.inputs)},   {"input_scales", json_of(fitted.input_scales)},
+            {"targets", json_of(fitted.targets)}, {"target_scales", json_of(fitted.target_scales)},
+            {"classes", json_of(fitted.classes)}, {"class_count", fitted.class_count}};
+  if (fitted.sample) json["sample"] = json_of(*fitted.sample);
+  return json.dump();
 }
 
 }  // namespace lockstep

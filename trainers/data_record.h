@@ -51,8 +51,9 @@ void add_record(const DataRecord& record, CheckpointInfo& info);
                                                        const SetRecords& now);
 
 /// What was fitted, as JSON: "inputs" and "targets" (names), "input_scales" and "target_scales"
-/// ([mean, deviation] of each), "classes" (names) and "class_count". A name that is not in UTF-8 is
-/// the list of its bytes.
+/// ([mean, deviation] of each), "classes" (names), "class_count" and "sample" ("input" and
+/// "target", each with "dtype" and "shape", "classes", and "ignored" where some targets are). A
+/// name that is not in UTF-8 is the list of its bytes.
 [[nodiscard]] std::string fitted_text(const Fitted& fitted);
 
 }  // namespace lockstep

@@ -32,7 +32,7 @@ Usage:
   --help                  Print this and end
 
 With the run's number of replicas and math threads the figures are those of the run, to the last
-bit. Nothing is written.
+bit. Nothing is written. The training set is read only where the validation set is a part of it.
 )";
 
 // Flags that stand for a key of `parallel`.
@@ -57,12 +57,12 @@ std::vector<keys::Override> overrides_of(const std::vector<Argument>& arguments)
 }
 
 // In each replica.
-void evaluate_checkpoint(const OpenedCheckpoint& checkpoint) {
+void evaluate_checkpoint(const OpenedCheckpoint& checkpoint, const DataSets& data) {
   const Config& config = checkpoint.config;
-  const DataSets& data = checkpoint.data;
-  const auto model = checkpoint.model();
+  const SampleType sample = (data.test ? data.test : data.validation)->type();
+  const auto model = checkpoint.model(sample);
   const AxisNames axis = config.launch.axis_name;
-  const Objective objective = make_objective(config, data.train->type());
+  const Objective objective = make_objective(config, sample);
   for (const auto& [name, set] : named_sets(data)) {
     if (name == kTrainSet) continue;
     const Figures figures = evaluate(*model, *set, objective, config.data_use.batch_size, axis);
@@ -80,10 +80,10 @@ int run_eval(int argc, const char* const* argv) {
   if (value_of(arguments, "--help")) return print(kEvalHelp);
   set_quiet(value_of(arguments, "--quiet").has_value());
   const auto checkpoint = open_checkpoint("train eval", arguments, overrides_of(arguments));
-  const DataSets& data = checkpoint.data;
+  const DataSets data = checkpoint.data({.train = false});
   require(data.test || data.validation, "the data set ", checkpoint.config.data.name,
           " has neither a test nor a validation set");
-  return launch([&] { evaluate_checkpoint(checkpoint); }, checkpoint.config.launch);
+  return launch([&] { evaluate_checkpoint(checkpoint, data); }, checkpoint.config.launch);
 }
 
 }  // namespace lockstep

@@ -86,7 +86,7 @@ std::vector<std::int64_t> measured_activations(const Config& config, const DataS
                                                std::int64_t most) {
   std::vector<std::int64_t> bytes;
   const auto measure = [&] {
-    const auto model = make_whole_model(config, data);
+    const auto model = make_whole_model(config, data.train->type());
     ZeroTrainer trainer(*model, zero_options(config, *model));
     const Objective objective = make_objective(config, data.train->type());
     const auto begin = std::chrono::steady_clock::now();
@@ -135,7 +135,7 @@ std::string row(const std::string& name, const std::string& replica, const std::
 }  // namespace
 
 HostMemoryUse predicted_memory(const Config& config, const DataSets& data, const LinkCost& link) {
-  const auto model = make_model(config, data);
+  const auto model = make_model(config, data.train->type());
   const ZeroOptions options = zero_options(config, *model);
   ReplicaPlacement placement = placement_of(config.launch);
   placement.link = link;
@@ -164,7 +164,7 @@ void check_memory(const Config& config, const DataSets& data) {
 }
 
 std::string prediction_text(const Config& config, const DataSets& data) {
-  const auto model = make_model(config, data);
+  const auto model = make_model(config, data.train->type());
   std::int64_t count = 0;
   for (const at::Tensor& parameter : model->parameters()) count += parameter.numel();
   const HostMemoryUse use = predicted_memory(config, data);

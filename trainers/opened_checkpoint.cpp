@@ -11,15 +11,22 @@
 
 namespace lockstep {
 
-std::shared_ptr<Model> OpenedCheckpoint::model() const {
-  auto made = make_whole_model(config, data);
+DataSets OpenedCheckpoint::data(const WantedSets& wanted, bool needs_targets) const {
+  DataContext context = data_context(config);
+  context.fitted = record.fitted;
+  context.needs_targets = needs_targets;
+  context.wanted = wanted;
+  return load_data(config.data, context);
+}
+
+std::shared_ptr<Model> OpenedCheckpoint::model(const SampleType& sample) const {
+  auto made = make_whole_model(config, sample);
   load_safetensors(folder, *made, evaluated_values(config));
   return made;
 }
 
 OpenedCheckpoint open_checkpoint(const std::string& program, const std::vector<Argument>& arguments,
-                                 const std::vector<keys::Override>& overrides,
-                                 const OpenOptions& options) {
+                                 const std::vector<keys::Override>& overrides) {
   const auto named = value_of(arguments, "--checkpoint");
   require(named.has_value(), "--checkpoint DIR is needed; see ", program, " --help");
   std::error_code error;
@@ -29,10 +36,6 @@ OpenedCheckpoint open_checkpoint(const std::string& program, const std::vector<A
   opened.config = config_of_checkpoint(opened.folder, opened.info, overrides);
   verify_checkpoint(opened.folder);
   opened.record = data_record(opened.folder, opened.info);
-  DataContext context = data_context(opened.config);
-  context.fitted = opened.record.fitted;
-  context.needs_targets = options.needs_targets;
-  opened.data = load_data(opened.config.data, context);
   return opened;
 }
 

@@ -14,31 +14,27 @@
 
 namespace lockstep {
 
-/// A checkpoint of train, with its run's config and data: what commands on trained models begin
-/// with.
+/// A checkpoint of train, with its run's config: what commands on trained models begin with.
 struct OpenedCheckpoint {
   std::filesystem::path folder;  ///< no link, which may lead elsewhere before all have read it
   CheckpointInfo info = {};
   Config config = {};
   DataRecord record = {};  ///< of the run's data
-  DataSets data = {};      ///< as the config says, read as the run's were
 
-  /// The run's model, with the checkpoint's buffers and parameters, or their averages where it has
-  /// some.
-  [[nodiscard]] std::shared_ptr<Model> model() const;
-};
-
-struct OpenOptions {
-  bool needs_targets = true;  ///< DataContext's
+  /// The sets that are wanted, as the config says, read by what was fitted when the model was
+  /// trained. What is not wanted need not be on this machine. `needs_targets` is DataContext's.
+  [[nodiscard]] DataSets data(const WantedSets& wanted, bool needs_targets = true) const;
+  /// The run's model for these samples, with the checkpoint's buffers and parameters, or their
+  /// averages where it has some.
+  [[nodiscard]] std::shared_ptr<Model> model(const SampleType& sample) const;
 };
 
 /// Opens the checkpoint of `--checkpoint` and compares its checksums. `overrides` win over its
-/// run's config. The data are read by what was fitted when the model was trained. `program` ("train
-/// eval") is for messages. ValueError without the flag; DataError for what can't be used.
+/// run's config. `program` ("train eval") is for messages. ValueError without the flag; DataError
+/// for what can't be used.
 [[nodiscard]] OpenedCheckpoint open_checkpoint(const std::string& program,
                                                const std::vector<Argument>& arguments,
-                                               const std::vector<keys::Override>& overrides,
-                                               const OpenOptions& options = {});
+                                               const std::vector<keys::Override>& overrides = {});
 
 /// The argument of --set, for a command that takes keys of `sections` alone: the rest is the
 /// checkpoint's. ValueError for others.

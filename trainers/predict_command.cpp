@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -24,44 +25,67 @@ Usage:
   train predict --checkpoint DIR [flags]
 
   --checkpoint DIR     The checkpoint, such as runs/a/checkpoints/latest
-  --split SET          train, validation or test (default: test; where --set names another
-                       training set and the test set is the run's: train)
+  --split SET          train, validation or test (default: test; train where --set names another
+                       training set, or data without a test set)
   --format FORMAT      csv (default) or jsonl, one JSON object a line
   --output FILE        The new file; no file may have the name (default: stdout)
   --set data.key=value Sets a key of data, such as other files; may be repeated. The training set
                        is then whole: data.validation takes no part of it
   --help               Print this and end
 
-A line has the sample's index, prediction and target. Of classes the prediction is the one with the
-largest output, and score is that output. Values have the unit of the file, whether or not they were
-normalized. Other files are read as those that the model was trained on: by the same columns, means,
-deviations and classes. They may lack targets. The model runs in this process, on all cores.
+A line has the sample's index, prediction and target; of a picture's file also its path in its
+folder. Of classes the prediction is the one with the largest output, and score is that output.
+Values have the unit of the file, whether or not they were normalized.
+
+Other files are read as those that the model was trained on: by the same columns, means, deviations
+and classes. They may lack targets: so may the pictures in data.root, and in folders below it, have
+no folder for each class. Only files of the set that is asked for need to be there. The model runs
+in this process, on all cores.
 )";
 
-std::shared_ptr<const Dataset> set_of(const OpenedCheckpoint& checkpoint,
-                                      const std::string& split) {
-  const DataSets& data = checkpoint.data;
+using Overrides = std::vector<keys::Override>;
+
+const std::string kData = "data.";
+
+std::vector<std::string> names_of_sets(const DataRecord& record) {
   std::vector<std::string> names;
-  std::shared_ptr<const Dataset> chosen;
-  for (const auto& [name, set] : named_sets(data)) {
-    names.push_back(name);
-    if (split == name) chosen = set;
+  for (const std::string& name : {kTrainSet, kValidationSet, kTestSet}) {
+    if (record.sets.contains(name)) names.push_back(name);
   }
-  require(chosen != nullptr, "--split ", cut(split), ": the data set ", checkpoint.config.data.name,
-          " has ", join(names, " and "));
-  return chosen;
+  return names;
 }
 
-// The set that is meant if none is named.
-std::string default_split(const OpenedCheckpoint& checkpoint) {
-  const SetRecords now = records_of(checkpoint.data);
-  const auto changed = [&](const std::string& name) {
-    const auto before = checkpoint.record.sets.find(name);
-    const auto found = now.find(name);
-    return found != now.end() && (before == checkpoint.record.sets.end() ||
-                                  before->second.fingerprint != found->second.fingerprint);
-  };
-  return changed(kTrainSet) && !changed(kTestSet) ? kTrainSet : kTestSet;
+std::shared_ptr<const Dataset> load_set(const OpenedCheckpoint& checkpoint,
+                                        const std::string& name) {
+  const DataSets sets = checkpoint.data(
+      {.train = name == kTrainSet, .validation = name == kValidationSet, .test = name == kTestSet},
+      /*needs_targets=*/false);
+  return name == kTrainSet ? sets.train : name == kValidationSet ? sets.validation : sets.test;
+}
+
+// Whether --set names files of the training set alone, of a source where each set has its own:
+// data.file beside data.test_file.
+bool names_training_files(const OpenedCheckpoint& checkpoint, const Overrides& overrides) {
+  const auto values = values_of(checkpoint.config);
+  const auto is_any = [&](const auto& holds) { return std::ranges::any_of(overrides, holds); };
+  return is_any([&](const keys::Override& set) {
+           return values.contains(kData + "test_" + set.key.substr(kData.size()));
+         }) &&
+         !is_any([&](const keys::Override& set) { return set.key.starts_with(kData + "test_"); });
+}
+
+// The set that is meant if none is named: the training set, where --set names another one.
+std::shared_ptr<const Dataset> default_set(const OpenedCheckpoint& checkpoint,
+                                           const Overrides& overrides) {
+  if (names_training_files(checkpoint, overrides)) {
+    auto train = load_set(checkpoint, kTrainSet);
+    const auto before = checkpoint.record.sets.find(kTrainSet);
+    const bool is_other = before == checkpoint.record.sets.end() ||
+                          before->second.fingerprint != train->fingerprint();
+    if (is_other) return train;
+  }
+  auto test = load_set(checkpoint, kTestSet);
+  return test || overrides.empty() ? test : load_set(checkpoint, kTrainSet);
 }
 
 PredictionFormat format_of(const std::string& name) {
@@ -87,20 +111,23 @@ int run_predict(int argc, const char* const* argv) {
       {program, {"--checkpoint", "--split", "--format", "--output", "--set"}, {"--help"}});
   if (value_of(arguments, "--help")) return print(kPredictHelp);
   const auto split = value_of(arguments, "--split");
+  require(!split || *split == kTrainSet || *split == kValidationSet || *split == kTestSet,
+          "--split ", cut(*split), ": must be train, validation or test");
   const auto format = format_of(value_of(arguments, "--format").value_or("csv"));
   const auto output = value_of(arguments, "--output");
   if (output) check_output(*output);
-  auto overrides = data_overrides(program, arguments);
+  const Overrides chosen = data_overrides(program, arguments);
+  Overrides overrides = chosen;
   if (!overrides.empty() && split != kValidationSet) {
     overrides.insert(overrides.begin(), {"data.validation", "0", "train predict"});
   }
-  OpenedCheckpoint checkpoint =
-      open_checkpoint(program, arguments, overrides, {.needs_targets = false});
-  const auto set = set_of(checkpoint, split               ? *split
-                                      : overrides.empty() ? kTestSet
-                                                          : default_split(checkpoint));
+  OpenedCheckpoint checkpoint = open_checkpoint(program, arguments, overrides);
+  const auto set = split ? load_set(checkpoint, *split) : default_set(checkpoint, chosen);
+  require(set != nullptr, "--split ", split.value_or(kTestSet), ": the data set ",
+          checkpoint.config.data.name, " has no ", split.value_or(kTestSet), " set; the run had ",
+          join(names_of_sets(checkpoint.record)));
   check_predictable(*set);
-  const auto model = checkpoint.model();
+  const auto model = checkpoint.model(set->type());
   const PredictionOptions options{.batch_size = checkpoint.config.data_use.batch_size,
                                   .format = format,
                                   .target_scales = checkpoint.record.fitted.target_scales};

@@ -48,10 +48,7 @@ Json entry_of(const at::Tensor& values, const std::function<Json(const at::Tenso
 class PredictionRows {
  public:
   PredictionRows(const Dataset& data, const std::vector<ColumnScale>& scales)
-      : classes_(data.type().classes),
-        has_targets_(data.has_targets()),
-        names_(data.class_names()),
-        scales_(scales) {
+      : classes_(data.type().classes), data_(data), names_(data.class_names()), scales_(scales) {
     require(names_.empty() || std::ssize(names_) == classes_, "the data set names ", names_.size(),
             " classes and has ", classes_);
   }
@@ -61,7 +58,11 @@ class PredictionRows {
                                      std::int64_t first) const {
     const std::int64_t samples = targets.size(0);
     std::vector<Json> rows;
-    for (std::int64_t i = 0; i < samples; ++i) rows.push_back({{"index", first + i}});
+    for (std::int64_t i = 0; i < samples; ++i) {
+      Json& row = rows.emplace_back(Json{{"index", first + i}});
+      const std::string name = data_.sample_name(first + i);
+      if (!name.empty()) row["file"] = name;
+    }
     for (const Column& column : columns(outputs, targets)) {
       const bool is_class = classes_ > 0 && column.name != "score";
       for (std::int64_t i = 0; i < samples; ++i) {
@@ -86,7 +87,7 @@ class PredictionRows {
     };
     if (classes_ == 0) {
       std::vector<Column> columns{{"prediction", unscaled(flat(outputs))}};
-      if (has_targets_) columns.push_back({"target", unscaled(flat(targets))});
+      if (data_.has_targets()) columns.push_back({"target", unscaled(flat(targets))});
       return columns;
     }
     require(outputs.dim() >= 2 && outputs.size(-1) == classes_, "the model's outputs (",
@@ -94,7 +95,7 @@ class PredictionRows {
     const at::Tensor classes = at::argmax(outputs, -1, /*keepdim=*/true);
     std::vector<Column> columns{{"prediction", flat(classes)},
                                 {"score", flat(at::gather(outputs, -1, classes))}};
-    if (has_targets_) columns.push_back({"target", flat(targets)});
+    if (data_.has_targets()) columns.push_back({"target", flat(targets)});
     return columns;
   }
 
@@ -119,7 +120,7 @@ class PredictionRows {
   }
 
   std::int64_t classes_;
-  bool has_targets_;
+  const Dataset& data_;
   std::vector<std::string> names_;
   std::vector<ColumnScale> scales_;
 };

@@ -1,5 +1,6 @@
 #include <charconv>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -27,10 +28,10 @@ Usage:
   --temperature T       Scores are divided by T before softmax; 0: always the likeliest (default: 1)
   --top-k K             Only the K likeliest bytes are drawn (default: all)
   --seed S              Another seed, another text (default: 0)
-  --set data.key=value  Sets a key of data, such as where its files are; may be repeated
   --help                Print this and end
 
-The same flags give the same text: the model runs with the math threads of the run's replicas.
+The same flags give the same text: the model runs with the math threads of the run's replicas. No
+data are needed.
 )";
 
 // Sets the variable where the flag stands.
@@ -45,8 +46,14 @@ void set_number(const std::vector<Argument>& arguments, const std::string& flag,
           "'");
 }
 
-void check_sample(const OpenedCheckpoint& checkpoint) {
-  const SampleType sample = checkpoint.data.train->type();
+// What the model was trained on. A checkpoint of an earlier version says it by the data alone.
+SampleType sample_of(const OpenedCheckpoint& checkpoint) {
+  const std::optional<SampleType>& known = checkpoint.record.fitted.sample;
+  if (known) return *known;
+  return checkpoint.data({.validation = false, .test = false}).train->type();
+}
+
+void check_sample(const OpenedCheckpoint& checkpoint, const SampleType& sample) {
   const bool is_of_bytes = sample.input.dtype == at::kLong && sample.input.shape.size() == 1 &&
                            sample.target.shape == sample.input.shape &&
                            sample.classes == kByteTokens;
@@ -61,7 +68,7 @@ int run_sample(int argc, const char* const* argv) {
   const auto arguments = parse_command_line(
       argc, argv,
       {program,
-       {"--checkpoint", "--prompt", "--bytes", "--temperature", "--top-k", "--seed", "--set"},
+       {"--checkpoint", "--prompt", "--bytes", "--temperature", "--top-k", "--seed"},
        {"--help"}});
   if (value_of(arguments, "--help")) return print(kSampleHelp);
   const auto prompt = value_of(arguments, "--prompt");
@@ -73,10 +80,11 @@ int run_sample(int argc, const char* const* argv) {
   set_number(arguments, "--top-k", "an integer", options.top_k);
   set_number(arguments, "--seed", "an integer, at least 0", options.seed);
   check_options(options);
-  const auto checkpoint = open_checkpoint(program, arguments, data_overrides(program, arguments));
-  check_sample(checkpoint);
-  const auto model = checkpoint.model();
-  const std::int64_t context = checkpoint.data.train->type().input.shape[0];
+  const auto checkpoint = open_checkpoint(program, arguments);
+  const SampleType sample = sample_of(checkpoint);
+  check_sample(checkpoint, sample);
+  const auto model = checkpoint.model(sample);
+  const std::int64_t context = sample.input.shape[0];
   return run_alone(checkpoint.config, [&] {
     (void)print(*prompt);
     continue_text(*model, *prompt, context, options,

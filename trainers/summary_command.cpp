@@ -44,7 +44,7 @@ int run_summary(int argc, const char* const* argv) {
   }
   const Config config = load_config(*file, overrides);
   const DataSets data = load_data(config.data, data_context(config));
-  const auto model = make_whole_model(config, data);
+  const auto model = make_whole_model(config, data.train->type());
   constexpr std::array<std::int64_t, 1> kFirst{0};
   const at::Tensor inputs = data.train->batch(kFirst).inputs;
   return run_alone(config, [&] {

@@ -81,7 +81,7 @@ class Trainer::Run {
         last_step_(course_.total_steps),
         microbatches_(microbatches(config, replicas_)),
         loader_(*data.train, loader_options(config, *data.train)),
-        model_(make_model(config, data)),
+        model_(make_model(config, data.train->type())),
         named_(parameter_map(*model_)),
         evaluations_(config, objective_) {
     require(replicas_ == config.launch.replicas, "Trainer: the config says ",

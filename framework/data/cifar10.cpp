@@ -44,9 +44,15 @@ DataKind cifar10_kind() {
       },
       [](const Cifar10Options& options, const DataContext& context) {
         using Split = Cifar10::Split;
-        return DataSets{.train = std::make_shared<const Cifar10>(
-                            options.root, Split::train, options.augmentation, context.seed),
-                        .test = std::make_shared<const Cifar10>(options.root, Split::test)};
+        DataSets sets;
+        if (context.wanted.train) {
+          sets.train = std::make_shared<const Cifar10>(options.root, Split::train,
+                                                       options.augmentation, context.seed);
+        }
+        if (context.wanted.test) {
+          sets.test = std::make_shared<const Cifar10>(options.root, Split::test);
+        }
+        return sets;
       });
 }
 

@@ -273,17 +273,21 @@ keys::Keys csv_keys(CsvSetOptions& options) {
 DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
   require(kSeparator.holds(options.separator), "csv: data.separator is '", options.separator,
           "', but must be ", kSeparator.text);
-  const CsvFile train = open_csv(options.file, options.separator);
   if (context.fitted) check_same(options, *context.fitted);
-  const Fitted fitted = context.fitted ? *context.fitted : fit(train, options);
-  const auto other = [&](const std::optional<std::string>& file) {
-    return file ? table_set(open_csv(*file, options.separator), fitted, context.needs_targets)
-                : nullptr;
+  DataSets sets;
+  if (context.fitted) sets.fitted = *context.fitted;
+  if (context.wanted.train || !context.fitted) {
+    const CsvFile train = open_csv(options.file, options.separator);
+    if (!context.fitted) sets.fitted = fit(train, options);
+    sets.train = table_set(train, sets.fitted, context.needs_targets);
+  }
+  const auto other = [&](bool is_wanted, const std::optional<std::string>& file) {
+    if (!is_wanted || !file) return std::shared_ptr<const Dataset>();
+    return table_set(open_csv(*file, options.separator), sets.fitted, context.needs_targets);
   };
-  return {.train = table_set(train, fitted, context.needs_targets),
-          .validation = other(options.validation_file),
-          .test = other(options.test_file),
-          .fitted = fitted};
+  sets.validation = other(context.wanted.validation, options.validation_file);
+  sets.test = other(context.wanted.test, options.test_file);
+  return sets;
 }
 
 DataKind csv_kind() {

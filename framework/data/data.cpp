@@ -2,6 +2,7 @@
 
 #include <climits>
 #include <cmath>
+#include <ranges>
 #include <span>
 
 #include <ATen/ops/empty.h>
@@ -93,13 +94,39 @@ void split_off(DataSets& sets, const DataContext& context) {
   sets.train = std::make_shared<const Subset>(sets.train, std::move(rest));
 }
 
-// Adds the classes to what a source has fitted, and compares them with those they had to be.
-void fit_classes(const std::string& name, DataSets& sets, const DataContext& context) {
-  Fitted& fitted = sets.fitted;
-  fitted.classes = sets.train->class_names();
-  fitted.class_count = sets.train->type().classes;
+// Takes a part of the training set of `kind` away where the job wants that. Whether it does is up
+// to the source's own validation set, so that is loaded first.
+DataSets load_split(const DataKind& kind, const keys::Picked& picked, const DataContext& context) {
+  DataContext own = context;
+  own.wanted.validation = context.wanted.validation || context.wanted.train;
+  DataSets sets = kind.load(picked, own);
+  if (!own.wanted.validation) return sets;
+  if (sets.validation) {
+    log_info(
+        str("data.validation takes nothing: ", picked.name, " has a validation set of its own"));
+    return sets;
+  }
+  if (!sets.train) {
+    own.wanted = {.train = true, .validation = false, .test = false};
+    sets.train = kind.load(picked, own).train;
+  }
+  split_off(sets, context);
+  return sets;
+}
+
+void drop_unwanted(DataSets& sets, const WantedSets& wanted) {
+  if (!wanted.train) sets.train = nullptr;
+  if (!wanted.validation) sets.validation = nullptr;
+  if (!wanted.test) sets.test = nullptr;
+}
+
+// Adds what a set shows to what a source has fitted, and compares its classes with those they had
+// to be.
+void fit_samples(const std::string& name, const Dataset& set, Fitted& fitted,
+                 const std::optional<Fitted>& wanted) {
+  fitted.classes = set.class_names();
+  fitted.class_count = set.type().classes;
   check_fitted(fitted);
-  const std::optional<Fitted>& wanted = context.fitted;
   if (!wanted || (wanted->classes == fitted.classes && wanted->class_count == fitted.class_count)) {
     return;
   }
@@ -165,19 +192,20 @@ DataSets load_data(const keys::Picked& picked, const DataContext& context) {
           ", but must be at least 1");
   require(context.validation >= 0 && context.validation < 1, "load_data: validation is ",
           context.validation, ", but must be at least 0 and less than 1");
-  DataSets sets = known_data().at(picked.name).load(picked, context);
-  fit_classes(picked.name, sets, context);
-  for (const auto& [name, set] : named_sets(sets)) {
+  require(context.wanted.train || context.fitted.has_value(),
+          "load_data: without a training set there must be what was fitted to one");
+  const DataKind& kind = known_data().at(picked.name);
+  const bool splits = context.validation > 0 && !kind.splits;
+  DataSets sets = splits ? load_split(kind, picked, context) : kind.load(picked, context);
+  drop_unwanted(sets, context.wanted);
+  if (context.fitted) sets.fitted = *context.fitted;
+  const auto named = named_sets(sets);
+  for (const auto& [name, set] : std::views::reverse(named)) {  // what the training set shows holds
+    fit_samples(picked.name, *set, sets.fitted, context.fitted);
     require(!context.needs_targets || set->has_targets(), picked.name, ": its ", name,
             " set has no targets");
   }
-  if (context.validation == 0) return sets;
-  if (sets.validation) {
-    log_info(
-        str("data.validation takes nothing: ", picked.name, " has a validation set of its own"));
-  } else {
-    split_off(sets, context);
-  }
+  if (sets.train) sets.fitted.sample = sets.train->type();
   return sets;
 }
 

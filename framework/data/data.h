@@ -17,8 +17,8 @@ namespace lockstep {
 /// The three sets of a source. Training takes the first. Whatever is decided on the way (the best
 /// checkpoint, an early end) is decided by the second, so that the third remains a test.
 struct DataSets {
-  std::shared_ptr<const Dataset> train;
-  std::shared_ptr<const Dataset> validation = nullptr;  ///< null where there is none …
+  std::shared_ptr<const Dataset> train = nullptr;       ///< null where it is not wanted
+  std::shared_ptr<const Dataset> validation = nullptr;  ///< null where there is none, too …
   std::shared_ptr<const Dataset> test = nullptr;        ///< … of these
   Fitted fitted = {};  ///< to the training set, or DataContext::fitted
 };
@@ -32,6 +32,13 @@ inline const std::string kTestSet = "test";
 [[nodiscard]] std::vector<std::pair<std::string, std::shared_ptr<const Dataset>>> named_sets(
     const DataSets& data);
 
+/// The sets that a job takes.
+struct WantedSets {
+  bool train = true;
+  bool validation = true;
+  bool test = true;
+};
+
 /// What a job wants of its data, beside the options of the source.
 struct DataContext {
   std::int64_t replicas = 1;
@@ -42,11 +49,15 @@ struct DataContext {
   bool needs_targets = true;  ///< samples without targets, of which predictions take, are refused
   double validation = 0.0;    ///< the part of the training set that becomes the validation set, if
                               ///< the source has none
+  /// Files of the other sets need not be there: a source opens only those of these sets. Without
+  /// `fitted` the training set is among them.
+  WantedSets wanted{};
 };
 
 /// A source of data that a config can name, with its options' keys.
 struct DataKind : keys::Choice {
   std::function<DataSets(const keys::Picked& picked, const DataContext& context)> load;
+  bool splits = false;  ///< load() itself takes DataContext::validation off the training set
 };
 
 /// A DataKind from two functions of its options:
@@ -87,10 +98,12 @@ void register_data(DataKind kind);
 /// All sources that are known.
 [[nodiscard]] const keys::Registry<DataKind>& data_registry();
 
-/// Loads the sets that `picked` names. ValueError for an unknown name, less than one replica and a
-/// part for validation outside of [0, 1) or that leaves no sample on one side; DataError for files
-/// that are missing or damaged, and for other classes than `context.fitted` has. The samples that
-/// are split off are the first of a permutation by the seed.
+/// Loads the sets of `picked` that are wanted. ValueError for an unknown name, less than one
+/// replica, a part for validation outside of [0, 1) or that leaves no sample on one side, and where
+/// the training set is not wanted and nothing was fitted to one; DataError for files that are
+/// missing or damaged, and for other classes than `context.fitted` has. The samples that are split
+/// off are the first of a permutation by the seed. For those the training set is loaded, too, and
+/// for the rest a validation set of the source's own.
 [[nodiscard]] DataSets load_data(const keys::Picked& picked, const DataContext& context);
 
 }  // namespace lockstep

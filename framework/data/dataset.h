@@ -68,6 +68,8 @@ class Dataset {
   /// Whether the samples' targets are known. Otherwise a batch's are NaN, or -1 for classes: such a
   /// set is for predictions alone.
   [[nodiscard]] virtual bool has_targets() const { return true; }
+  /// What sample `index` is called, such as by its file; "" where samples have no names.
+  [[nodiscard]] virtual std::string sample_name(std::int64_t index) const;
   /// A short text by which a run that goes on notices that its data have changed: how many samples
   /// there are, of what type and classes, and what they hold. It is that of the source: a Subset
   /// has the whole's. Of many samples only some are looked at, and of files that are slow to read
@@ -105,6 +107,7 @@ class Subset final : public Dataset {
   }
   [[nodiscard]] bool is_slow() const override { return whole_->is_slow(); }
   [[nodiscard]] bool has_targets() const override { return whole_->has_targets(); }
+  [[nodiscard]] std::string sample_name(std::int64_t index) const override;
   [[nodiscard]] std::string fingerprint() const override { return whole_->fingerprint(); }
   [[nodiscard]] const Dataset& whole() const { return *whole_; }
 

@@ -79,9 +79,15 @@ DataKind fashion_mnist_kind() {
       },
       [](const FashionMnistOptions& options, const DataContext& context) {
         using Split = FashionMnist::Split;
-        return DataSets{.train = std::make_shared<const FashionMnist>(
-                            options.root, Split::train, options.augmentation, context.seed),
-                        .test = std::make_shared<const FashionMnist>(options.root, Split::test)};
+        DataSets sets;
+        if (context.wanted.train) {
+          sets.train = std::make_shared<const FashionMnist>(options.root, Split::train,
+                                                            options.augmentation, context.seed);
+        }
+        if (context.wanted.test) {
+          sets.test = std::make_shared<const FashionMnist>(options.root, Split::test);
+        }
+        return sets;
       });
 }
 

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "framework/data/dataset.h"
 
 namespace lockstep {
 
@@ -17,7 +20,7 @@ struct ColumnScale {
 
 /// What a source takes from its training set beside the samples. A model that is trained on them
 /// depends on it: whatever else the model is to see must be read by the same. A source fills in
-/// what it has, load_data() the classes.
+/// what it has, load_data() the classes and what the samples are.
 struct Fitted {
   std::vector<std::string> inputs{};         ///< the inputs' columns, in the inputs' order
   std::vector<ColumnScale> input_scales{};   ///< of each; none: as they are
@@ -25,6 +28,7 @@ struct Fitted {
   std::vector<ColumnScale> target_scales{};  ///< of each; none: as they are, or classes
   std::vector<std::string> classes{};        ///< the classes' names, by number, if they have some
   std::int64_t class_count = 0;              ///< of classes or tokens; 0: targets are values
+  std::optional<SampleType> sample{};        ///< the training set's; none: it is not known
 
   bool operator==(const Fitted&) const = default;
 };

@@ -15,6 +15,7 @@
 #include "framework/base/text.h"
 #include "framework/data/fingerprint.h"
 #include "framework/data/presence.h"
+#include "framework/data/unknown_targets.h"
 #include "framework/formats/folder_entries.h"
 #include "framework/formats/image.h"
 #include "framework/formats/resize.h"
@@ -84,6 +85,40 @@ fs::path validation_folder(const fs::path& root) {
   return full;
 }
 
+void warn_of(const std::vector<std::string>& others, const std::string& root) {
+  if (others.empty()) return;
+  log_warning(str("image_folder: '", root, "' has ", counted(std::ssize(others), "file"), " that ",
+                  others.size() == 1 ? "is" : "are", " no picture by name, such as '",
+                  others.front(), "'"));
+}
+
+bool is_class(const std::vector<std::string>& classes, const std::string& name) {
+  return std::ranges::count(classes, name) > 0;
+}
+
+// Whether the pictures in and below a folder have no classes.
+bool has_bare_pictures(const fs::path& folder, const std::vector<std::string>& classes) {
+  const auto entries = formats::entries_of(folder.string());
+  return std::ranges::any_of(entries, formats::is_picture) ||
+         std::ranges::none_of(entries, [&](const formats::FolderEntry& entry) {
+           return entry.type == fs::file_type::directory && is_class(classes, entry.name);
+         });
+}
+
+// Whether a folder without root/train has the other sets, where `classes` are those trained on.
+bool has_other_sets(const fs::path& root, const std::vector<std::string>& classes) {
+  const auto entries = formats::entries_of(root.string());
+  bool is_any = false;
+  for (const formats::FolderEntry& entry : entries) {
+    if (formats::is_picture(entry)) return false;
+    if (entry.type != fs::file_type::directory) continue;
+    const bool is_set = entry.name == "val" || entry.name == "validation" || entry.name == "test";
+    if (!is_set || is_class(classes, entry.name)) return false;
+    is_any = true;
+  }
+  return is_any;
+}
+
 keys::Keys image_folder_keys(ImageFolderOptions& options) {
   PictureForm& form = options.form;
   const auto side = keys::from_to<std::int64_t>(1, kLongestSide);
@@ -112,11 +147,7 @@ keys::Keys image_folder_keys(ImageFolderOptions& options) {
 PictureFolder::PictureFolder(const std::string& root, const PictureForm& form,
                              Augmentation augmentation, std::uint64_t seed,
                              std::vector<std::string> classes)
-    : folder_(root),
-      form_(complete(form)),
-      inputs_(form_.height, form_.width, form_.mean, form_.deviation, augmentation, seed),
-      classes_(classes.empty() ? folder_.classes() : std::move(classes)),
-      cache_(form_.cache ? static_cast<std::size_t>(folder_.size()) : 0) {
+    : PictureFolder(formats::ImageFolder(root), form, augmentation, seed, std::move(classes)) {
   for (const std::string& name : folder_.classes()) {
     const auto found = std::ranges::find(classes_, name);
     if (found == classes_.end()) {
@@ -125,11 +156,24 @@ PictureFolder::PictureFolder(const std::string& root, const PictureForm& form,
     }
     numbers_.push_back(found - classes_.begin());
   }
-  const std::vector<std::string>& others = folder_.passed_over();
-  if (others.empty()) return;
-  log_warning(str("image_folder: '", root, "' has ", counted(std::ssize(others), "file"), " that ",
-                  others.size() == 1 ? "is" : "are", " no picture by name, such as '",
-                  others.front(), "'"));
+  warn_of(folder_.passed_over(), root);
+}
+
+PictureFolder::PictureFolder(formats::ImageFolder folder, const PictureForm& form,
+                             Augmentation augmentation, std::uint64_t seed,
+                             std::vector<std::string> classes)
+    : folder_(std::move(folder)),
+      form_(complete(form)),
+      inputs_(form_.height, form_.width, form_.mean, form_.deviation, augmentation, seed),
+      classes_(classes.empty() ? folder_.classes() : std::move(classes)),
+      cache_(form_.cache ? static_cast<std::size_t>(folder_.size()) : 0) {}
+
+std::shared_ptr<const PictureFolder> PictureFolder::without_targets(
+    const std::string& root, const PictureForm& form, std::vector<std::string> classes) {
+  const std::shared_ptr<const PictureFolder> made(new PictureFolder(
+      formats::ImageFolder::without_classes(root), form, {}, 0, std::move(classes)));
+  warn_of(made->folder_.passed_over(), root);
+  return made;
 }
 
 SampleType PictureFolder::type() const {
@@ -152,7 +196,7 @@ Batch PictureFolder::gather(std::span<const std::int64_t> indices, std::int64_t 
   const std::int64_t count = std::ssize(indices);
   const std::int64_t values = form_.channels * form_.height * form_.width;
   Batch batch{at::empty({count, form_.channels, form_.height, form_.width}, at::kFloat),
-              at::empty({count}, at::kLong)};
+              data::unknown_targets(type().target, count)};
   float* input = batch.inputs.data_ptr<float>();
   std::int64_t* target = batch.targets.data_ptr<std::int64_t>();
   for (const std::int64_t index : indices) {
@@ -162,7 +206,8 @@ Batch PictureFolder::gather(std::span<const std::int64_t> indices, std::int64_t 
       inputs_.write(decoded(index).data(), index, epoch, input);
     }
     input += values;
-    *target++ = numbers_[static_cast<std::size_t>(folder_.label(index))];
+    if (has_targets()) *target = numbers_[static_cast<std::size_t>(folder_.label(index))];
+    ++target;
   }
   return batch;
 }
@@ -200,25 +245,29 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
                       "data.root must be a folder with train/CLASS/PICTURE and perhaps the same in "
                       "val/ and test/, or with CLASS/PICTURE; pictures are PNG or JPEG files");
   const auto classes = context.fitted ? context.fitted->classes : std::vector<std::string>();
-  const auto set_in = [&](const fs::path& folder, Augmentation augmentation) {
+  using Set = std::shared_ptr<const PictureFolder>;
+  const auto set_in = [&](const fs::path& folder, Augmentation augmentation) -> Set {
+    if (!context.needs_targets && !classes.empty() && has_bare_pictures(folder, classes)) {
+      return PictureFolder::without_targets(folder.string(), options.form, classes);
+    }
     return std::make_shared<const PictureFolder>(folder.string(), options.form, augmentation,
                                                  context.seed, classes);
   };
-  DataSets sets;
-  if (!data::is_there(root / "train")) {
-    sets.train = set_in(root, options.augmentation);
-    return sets;
+  const bool has_train = data::is_there(root / "train");
+  const bool has_sets = has_train || (!classes.empty() && has_other_sets(root, classes));
+  Set train;
+  if (context.wanted.train && (has_train || !has_sets)) {
+    train = set_in(has_train ? root / "train" : root, options.augmentation);
   }
-  const auto train = set_in(root / "train", options.augmentation);
-  const auto other = [&](const fs::path& folder) -> std::shared_ptr<const Dataset> {
-    if (!data::is_there(folder)) return nullptr;
-    auto set = set_in(folder, {});
-    check_classes(*train, *set, folder);
+  const auto other = [&](bool is_wanted, const fs::path& folder) -> Set {
+    if (!is_wanted || !has_sets || !data::is_there(folder)) return nullptr;
+    Set set = set_in(folder, {});
+    if (train && classes.empty()) check_classes(*train, *set, folder);
     return set;
   };
-  sets.train = train;
-  sets.validation = other(validation_folder(root));
-  sets.test = other(root / "test");
+  DataSets sets{.train = train};
+  sets.validation = other(context.wanted.validation, validation_folder(root));
+  sets.test = other(context.wanted.test, root / "test");
   return sets;
 }
 

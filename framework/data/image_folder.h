@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -35,10 +36,19 @@ class PictureFolder final : public Dataset {
   PictureFolder(const std::string& root, const PictureForm& form, Augmentation augmentation = {},
                 std::uint64_t seed = 0, std::vector<std::string> classes = {});
 
+  /// The pictures in and below a folder as samples without targets, of models of `classes`.
+  [[nodiscard]] static std::shared_ptr<const PictureFolder> without_targets(
+      const std::string& root, const PictureForm& form, std::vector<std::string> classes);
+
   [[nodiscard]] std::int64_t size() const override { return folder_.size(); }
   [[nodiscard]] SampleType type() const override;
   [[nodiscard]] bool is_slow() const override { return true; }
 
+  [[nodiscard]] bool has_targets() const override { return !folder_.classes().empty(); }
+  /// Its path in the folder.
+  [[nodiscard]] std::string sample_name(std::int64_t index) const override {
+    return folder_.name(index);
+  }
   /// In the order of the classes' numbers.
   [[nodiscard]] std::vector<std::string> class_names() const override { return classes_; }
   /// Of names and sizes of files.
@@ -47,6 +57,8 @@ class PictureFolder final : public Dataset {
  private:
   using Pixels = std::vector<std::uint8_t>;  // (channels, height, width)
 
+  PictureFolder(formats::ImageFolder folder, const PictureForm& form, Augmentation augmentation,
+                std::uint64_t seed, std::vector<std::string> classes);
   [[nodiscard]] Batch gather(std::span<const std::int64_t> indices,
                              std::int64_t epoch) const override;
   [[nodiscard]] Pixels decoded(std::int64_t index) const;
@@ -69,9 +81,13 @@ struct ImageFolderOptions {
 
 /// The sets in a folder: root/train, perhaps root/val or root/validation, and perhaps root/test,
 /// each with CLASS/PICTURE. Without root/train its folders are classes, all to train on. DataError
-/// if the sets differ in their classes, or if there is both val and validation. With
-/// `context.fitted` the classes are its own: sets may lack some, and others are a DataError. Other
-/// files are passed over with a warning.
+/// if the sets differ in their classes, or if there is both val and validation. Other files are
+/// passed over with a warning.
+///
+/// With `context.fitted` the classes are its own: sets may lack some, and others are a DataError. A
+/// root that has nothing but folders of sets needs no root/train then. Where
+/// `context.needs_targets` is not set, a set's folder may also have pictures in itself, or folders
+/// of which none is a class: then all pictures in and below it are taken, without targets.
 [[nodiscard]] DataSets load_image_folder(const ImageFolderOptions& options,
                                          const DataContext& context = {});
 

@@ -266,17 +266,22 @@ std::shared_ptr<const Dataset> other_npy(const char* name, const std::optional<s
 }  // namespace
 
 DataSets load_npy(const NpySetOptions& options, const DataContext& context) {
-  NpyPair train(options.inputs, options.targets);
-  std::optional<std::int64_t> classes = options.classes;
-  if (context.fitted && context.fitted->class_count > 0) classes = context.fitted->class_count;
-  const SampleType type = train.type(classes);
+  std::optional<SampleType> type = context.fitted ? context.fitted->sample : std::nullopt;
   DataSets sets;
-  sets.train = std::make_shared<const NpySet>(std::move(train), type);
-  const auto other = [&](const char* name, const auto& inputs, const auto& targets) {
-    return other_npy(name, inputs, targets, type, context.needs_targets);
+  if (context.wanted.train || !type) {
+    NpyPair train(options.inputs, options.targets);
+    std::optional<std::int64_t> classes = options.classes;
+    if (context.fitted && context.fitted->class_count > 0) classes = context.fitted->class_count;
+    if (!type) type = train.type(classes);
+    sets.train = std::make_shared<const NpySet>(std::move(train), *type);
+  }
+  const auto other = [&](bool is_wanted, const char* name, const auto& inputs,
+                         const auto& targets) {
+    return is_wanted ? other_npy(name, inputs, targets, *type, context.needs_targets) : nullptr;
   };
-  sets.validation = other("validation", options.validation_inputs, options.validation_targets);
-  sets.test = other("test", options.test_inputs, options.test_targets);
+  sets.validation = other(context.wanted.validation, "validation", options.validation_inputs,
+                          options.validation_targets);
+  sets.test = other(context.wanted.test, "test", options.test_inputs, options.test_targets);
   return sets;
 }
 

@@ -35,8 +35,8 @@ struct NpySetOptions {
 /// DataError, with the file and numbers, for arrays that are none of these, that have not equally
 /// many samples, one at least, or other shapes than those to train on, and for classes and tokens
 /// out of range. ValueError for inputs without targets, and targets without inputs. With
-/// `context.fitted` there are as many classes as it says, and where `context.needs_targets` is not
-/// set, the inputs of a validation or test set may stand alone.
+/// `context.fitted` the samples are what it says, or there are as many classes, and where
+/// `context.needs_targets` is not set, the inputs of a validation or test set may stand alone.
 [[nodiscard]] DataSets load_npy(const NpySetOptions& options, const DataContext& context = {});
 
 /// For the registry.

@@ -13,6 +13,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/data/fingerprint.h"
 #include "framework/data/presence.h"
@@ -127,13 +128,17 @@ Batch TextSet::gather(std::span<const std::int64_t> indices, std::int64_t epoch)
   return batch;
 }
 
-DataSets load_text(const TextSetOptions& options, double validation, std::uint64_t seed) {
+DataSets load_text(const TextSetOptions& options, const DataContext& job) {
+  const auto& wanted = job.wanted;
   const auto context = static_cast<std::uint64_t>(options.context);
   const TextUse held_out = options.every_byte ? TextUse::test_of_all : TextUse::test;
   require(options.held_out.empty() || !options.test_path,
           "data.held_out: not together with data.test_path: keep one of them");
+  const bool is_split = job.validation > 0 && !options.validation_path;
+  const bool takes_train = wanted.train || (wanted.validation && is_split);
+  const bool takes_path = takes_train || (wanted.test && !options.held_out.empty());
   std::error_code error;
-  require((options.held_out.empty() && options.exclude.empty()) ||
+  require((options.held_out.empty() && options.exclude.empty()) || !takes_path ||
               std::filesystem::is_directory(options.path, error),
           "data.held_out and data.exclude name files of a folder, but data.path ", options.path,
           " is none");
@@ -143,24 +148,26 @@ DataSets load_text(const TextSetOptions& options, double validation, std::uint64
   const auto is_held_out = [&](const std::string& name) {
     return matches_any(options.held_out, name);
   };
-  const auto corpus = open_text(options.path, options.context, [&](const std::string& name) {
-    return is_taken(name) && !is_held_out(name);
-  });
-  TextWindows train{.bytes = corpus->size(), .context = options.context, .use = TextUse::train};
   DataSets sets;
-  if (!options.validation_path && validation > 0) {
-    const auto bytes =
-        static_cast<std::uint64_t>(std::llround(validation * static_cast<double>(corpus->size())));
-    require(bytes > context && corpus->size() - bytes > context, "data.validation: of ",
-            corpus->size(), " bytes of text ", validation, " would be ", bytes,
-            ", and both sides need data.context + 1 at least, which is ", context + 1);
-    train.bytes -= bytes;
-    sets.validation = std::make_shared<const TextSet>(
-        corpus,
-        TextWindows{
-            .offset = train.bytes, .bytes = bytes, .context = options.context, .use = held_out});
+  if (takes_train) {
+    const auto corpus = open_text(options.path, options.context, [&](const std::string& name) {
+      return is_taken(name) && !is_held_out(name);
+    });
+    TextWindows train{.bytes = corpus->size(), .context = options.context, .use = TextUse::train};
+    if (is_split) {
+      const auto bytes = static_cast<std::uint64_t>(
+          std::llround(job.validation * static_cast<double>(corpus->size())));
+      require(bytes > context && corpus->size() - bytes > context, "data.validation: of ",
+              corpus->size(), " bytes of text ", job.validation, " would be ", bytes,
+              ", and both sides need data.context + 1 at least, which is ", context + 1);
+      train.bytes -= bytes;
+      sets.validation = std::make_shared<const TextSet>(
+          corpus,
+          TextWindows{
+              .offset = train.bytes, .bytes = bytes, .context = options.context, .use = held_out});
+    }
+    sets.train = std::make_shared<const TextSet>(corpus, train, job.seed);
   }
-  sets.train = std::make_shared<const TextSet>(corpus, train, seed);
   const auto whole = [&](const std::shared_ptr<const TextCorpus>& text) {
     return std::make_shared<const TextSet>(
         text, TextWindows{.bytes = text->size(), .context = options.context, .use = held_out});
@@ -168,9 +175,14 @@ DataSets load_text(const TextSetOptions& options, double validation, std::uint64
   const auto other = [&](const std::string& path) {
     return whole(open_text(path, options.context, is_taken));
   };
-  if (options.validation_path) sets.validation = other(*options.validation_path);
-  if (options.test_path) sets.test = other(*options.test_path);
-  if (!options.held_out.empty()) {
+  if (wanted.validation && options.validation_path) {
+    if (job.validation > 0) {
+      log_info("data.validation takes nothing: there is a data.validation_path");
+    }
+    sets.validation = other(*options.validation_path);
+  }
+  if (wanted.test && options.test_path) sets.test = other(*options.test_path);
+  if (wanted.test && !options.held_out.empty()) {
     sets.test = whole(open_text(options.path, options.context, [&](const std::string& name) {
       return is_taken(name) && is_held_out(name);
     }));
@@ -179,11 +191,11 @@ DataSets load_text(const TextSetOptions& options, double validation, std::uint64
 }
 
 DataKind text_kind() {
-  return data_kind<TextSetOptions>(
+  DataKind kind = data_kind<TextSetOptions>(
       "text", "text for language models, byte by byte: each with the one that follows it",
-      text_keys, [](const TextSetOptions& options, const DataContext& context) {
-        return load_text(options, context.validation, context.seed);
-      });
+      text_keys, load_text);
+  kind.splits = true;
+  return kind;
 }
 
 }  // namespace lockstep

@@ -74,13 +74,12 @@ struct TextSetOptions {
   bool every_byte = false;  ///< validation and test sets are TextWindows::Use::test_of_all
 };
 
-/// The sets of texts. Without a validation_path, `validation` of the text's bytes at its end become
-/// the validation set, so that no byte of it is in a window to train on. DataError for a text that
-/// is missing, damaged, or shorter than context + 1 bytes. ValueError for a part for validation
-/// that leaves less on one side, for a test_path beside files that are
-/// held out, and for names of files where `path` is no folder.
-[[nodiscard]] DataSets load_text(const TextSetOptions& options, double validation,
-                                 std::uint64_t seed);
+/// The sets of texts. Without a validation_path, `job.validation` of the text's bytes at its end
+/// become the validation set, so that no byte of it is in a window to train on. DataError for a
+/// text that is missing, damaged, or shorter than context + 1 bytes. ValueError for a part for
+/// validation that leaves less on one side, for a test_path beside files that are held out, and for
+/// names of files where `path` is no folder.
+[[nodiscard]] DataSets load_text(const TextSetOptions& options, const DataContext& job = {});
 
 /// For the registry.
 [[nodiscard]] DataKind text_kind();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <string_view>
 
 #include "framework/base/text.h"
@@ -18,16 +19,20 @@ std::string joined(const std::string& folder, const std::string& name) {
   return (fs::path(folder) / name).string();
 }
 
-bool has_picture_ending(std::string name) {
+constexpr std::int64_t kNoLabel = -1;
+
+}  // namespace
+
+bool is_picture(const FolderEntry& file) {
+  if (file.type == fs::file_type::directory) return false;
   constexpr std::array<std::string_view, 3> kEndings{".png", ".jpg", ".jpeg"};
+  std::string name = file.name;
   for (char& letter : name) {
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
   }
   return std::ranges::any_of(kEndings,
                              [&](std::string_view ending) { return name.ends_with(ending); });
 }
-
-}  // namespace
 
 ImageFolder::ImageFolder(const std::string& root) : root_(root) {
   for (const FolderEntry& entry : entries_of(root_)) {
@@ -43,9 +48,24 @@ ImageFolder::ImageFolder(const std::string& root) : root_(root) {
   std::ranges::sort(passed_over_);
 }
 
+ImageFolder ImageFolder::without_classes(const std::string& root) {
+  ImageFolder folder;
+  folder.root_ = root;
+  folder.read_below("");
+  if (folder.pictures_.empty()) {
+    fail_folder(root, "it has no pictures, which are .png, .jpg or .jpeg files");
+  }
+  std::ranges::sort(folder.pictures_, std::less<>(), &Picture::name);
+  std::ranges::sort(folder.passed_over_);
+  return folder;
+}
+
 std::string ImageFolder::path(std::int64_t index) const {
-  const Picture& found = picture(index);
-  return joined(joined(root_, classes_[static_cast<std::size_t>(found.label)]), found.name);
+  return joined(root_, picture(index).name);
+}
+
+const std::string& ImageFolder::name(std::int64_t index) const {
+  return picture(index).name;
 }
 
 std::int64_t ImageFolder::label(std::int64_t index) const {
@@ -54,26 +74,44 @@ std::int64_t ImageFolder::label(std::int64_t index) const {
 
 void ImageFolder::read_class(const std::string& name) {
   const std::string folder = joined(root_, name);
-  const std::int64_t label = std::ssize(classes_);
   const std::size_t before = pictures_.size();
   for (const FolderEntry& entry : entries_of(folder)) {
-    const std::string path = joined(folder, entry.name);
     if (entry.type == fs::file_type::directory) {
-      fail_folder(path, "it lies inside a class, but pictures must lie in root/CLASS itself");
+      fail_folder(joined(folder, entry.name),
+                  "it lies inside a class, but pictures must lie in root/CLASS itself");
     }
-    if (!has_picture_ending(entry.name)) {
-      passed_over_.push_back(path);
-      continue;
-    }
-    if (entry.type != fs::file_type::regular) {
-      fail_file(path, "it has a picture's name, but is no file or leads to none");
-    }
-    pictures_.push_back({entry.name, label});
+    add(name, entry, std::ssize(classes_));
   }
   if (pictures_.size() == before) {
     fail_folder(folder, "it has no pictures, but a class must have .png, .jpg or .jpeg files");
   }
   classes_.push_back(name);
+}
+
+void ImageFolder::read_below(const std::string& folder) {
+  for (const FolderEntry& entry : entries_of(folder.empty() ? root_ : joined(root_, folder))) {
+    const std::string name = joined(folder, entry.name);
+    if (entry.type != fs::file_type::directory) {
+      add(folder, entry, kNoLabel);
+    } else if (entry.is_link) {
+      fail_folder(joined(root_, name),
+                  "it is a link to a folder, which is not followed: it may lead back here");
+    } else {
+      read_below(name);
+    }
+  }
+}
+
+void ImageFolder::add(const std::string& folder, const FolderEntry& file, std::int64_t label) {
+  const std::string name = joined(folder, file.name);
+  const std::string path = joined(root_, name);
+  if (!is_picture(file)) {
+    passed_over_.push_back(path);
+  } else if (file.type != fs::file_type::regular) {
+    fail_file(path, "it has a picture's name, but is no file or leads to none");
+  } else {
+    pictures_.push_back({name, label});
+  }
 }
 
 const ImageFolder::Picture& ImageFolder::picture(std::int64_t index) const {

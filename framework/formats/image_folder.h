@@ -5,7 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "framework/formats/folder_entries.h"
+
 namespace lockstep::formats {
+
+/// Whether a file's name says that it is a picture: it ends in .png, .jpg or .jpeg, in upper or
+/// lower case.
+[[nodiscard]] bool is_picture(const FolderEntry& file);
 
 /// Pictures that lie in a folder for each class: root/CLASS/NAME with an ending of .png, .jpg or
 /// .jpeg in upper or lower case. Only names are read here; see read_image(). Classes are sorted by
@@ -21,26 +27,37 @@ class ImageFolder {
  public:
   explicit ImageFolder(const std::string& root);
 
+  /// Pictures that have no classes, in root and all folders below it, sorted by their paths there,
+  /// byte by byte. The rest is as above, but DataError for a root without pictures, and for a link
+  /// to a folder, which may lead back.
+  [[nodiscard]] static ImageFolder without_classes(const std::string& root);
+
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
   [[nodiscard]] std::int64_t size() const noexcept { return std::ssize(pictures_); }
 
   /// Of picture `index`, which is 0 … size() - 1; otherwise ValueError.
   [[nodiscard]] std::string path(std::int64_t index) const;
-  /// The place of its class in classes().
+  /// Its path in root: "cat/1.png".
+  [[nodiscard]] const std::string& name(std::int64_t index) const;
+  /// The place of its class in classes(); -1 without classes.
   [[nodiscard]] std::int64_t label(std::int64_t index) const;
 
-  /// Paths of files that are no pictures by their names, in root and classes, sorted.
+  /// Paths of files that are no pictures by their names, sorted; with classes all files in root.
   [[nodiscard]] const std::vector<std::string>& passed_over() const noexcept {
     return passed_over_;
   }
 
  private:
   struct Picture {
-    std::string name;
+    std::string name;  // its path in root
     std::int64_t label;
   };
 
+  ImageFolder() = default;
   void read_class(const std::string& name);
+  void read_below(const std::string& folder);
+  // A file in the folder root/`folder`.
+  void add(const std::string& folder, const FolderEntry& file, std::int64_t label);
   [[nodiscard]] const Picture& picture(std::int64_t index) const;
 
   std::string root_;

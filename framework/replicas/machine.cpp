@@ -57,11 +57,11 @@ std::int64_t own_math_threads() noexcept {
 
 void set_math_threads(std::int64_t threads) {
   this_thread_math_threads = threads;
-  if (at::get_num_threads() == threads) return;
-  // In a forked process the first call replaces the pool of its parent, and LibTorch lets others
-  // see none meanwhile.
+  // In a forked process the first call, of get_num_threads() too, replaces the pool of its parent,
+  // and LibTorch lets others see none meanwhile.
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
+  if (at::get_num_threads() == threads) return;
   at::set_num_threads(static_cast<int>(threads));
 }
 

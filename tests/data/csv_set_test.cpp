@@ -261,4 +261,19 @@ TEST_CASE("tables may lack their targets where none are needed") {
   CHECK(load_csv(options, {.fitted = fitted, .needs_targets = false}).train->has_targets());
 }
 
+TEST_CASE("a table that is wanted alone needs no other") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{.file = folder.write("a.csv", "x,y\n1,2\n3,4\n"), .target = {"y"}};
+  const Fitted fitted = load_csv(options).fitted;
+  options.file = folder.path("gone.csv");
+  options.validation_file = folder.path("gone.csv");
+  options.test_file = folder.write("b.csv", "y,x\n0,4\n");
+  const DataSets sets =
+      load_csv(options, {.fitted = fitted, .wanted = {.train = false, .validation = false}});
+  CHECK(sets.train == nullptr);
+  CHECK(sets.validation == nullptr);
+  CHECK(floats_of(all_rows(sets.test).inputs) == std::vector<float>{2});
+  CHECK(sets.fitted == fitted);
+}
+
 }  // namespace lockstep

@@ -157,4 +157,60 @@ TEST_CASE("a source's classes are part of what is fitted, and must be those that
              ContainsSubstring("but the model was trained on 10 classes (Trouser, T-shirt/top, "));
 }
 
+TEST_CASE("a source is asked for the sets that a job wants, and for what they are split from") {
+  struct Asked {
+    bool has_validation = false;
+    std::vector<std::string> sets{};
+  };
+  static Asked asked;
+  static const bool is_registered = [] {
+    register_data(data_kind("asked", "says what it is asked for", [](const DataContext& context) {
+      const auto set = [](const char* name) {
+        asked.sets.emplace_back(name);
+        return load("pmean_example", {.replicas = 5}).train;
+      };
+      DataSets sets;
+      if (context.wanted.train) sets.train = set("train");
+      if (context.wanted.validation && asked.has_validation) sets.validation = set("validation");
+      if (context.wanted.test) sets.test = set("test");
+      return sets;
+    }));
+    return true;
+  }();
+  REQUIRE(is_registered);
+  using Names = std::vector<std::string>;
+  // Which sets come, of those that were asked for.
+  const auto check = [&](bool has_validation, double part, const WantedSets& wanted,
+                         const Names& expected, const std::vector<std::int64_t>& sizes) {
+    INFO(has_validation << " " << part << " " << wanted.train << wanted.validation << wanted.test);
+    asked = {.has_validation = has_validation};
+    const DataSets sets = load("asked", {.fitted = Fitted(), .validation = part, .wanted = wanted});
+    CHECK(asked.sets == expected);
+    std::vector<std::int64_t> found;
+    for (const auto& set : {sets.train, sets.validation, sets.test}) {
+      found.push_back(set ? set->size() : 0);
+    }
+    CHECK(found == sizes);
+    CHECK(sets.fitted.sample.has_value() == wanted.train);
+  };
+  const WantedSets train{.validation = false, .test = false};
+  const WantedSets validation{.train = false, .test = false};
+  const WantedSets test{.train = false, .validation = false};
+  for (const double part : {0.0, 0.25}) {
+    check(false, part, test, {"test"}, {0, 0, 20});
+    check(true, part, validation, {"validation"}, {0, 20, 0});
+  }
+  check(false, 0, train, {"train"}, {20, 0, 0});
+  check(false, 0, validation, {}, {0, 0, 0});
+  check(false, 0.25, train, {"train"}, {15, 0, 0});
+  check(true, 0.25, train, {"train", "validation"}, {20, 0, 0});
+  check(false, 0.25, validation, {"train"}, {0, 5, 0});
+  check(false, 0.25, {.train = false}, {"test", "train"}, {0, 5, 20});
+  CHECK(message_of<ValueError>([&] { (void)load("asked", {.wanted = test}); }) ==
+        "load_data: without a training set there must be what was fitted to one");
+  const auto fitted = load("asked", {.wanted = train}).fitted;
+  CHECK(fitted.sample == value_sample({1}, 1));
+  CHECK(load("asked", {.fitted = fitted, .wanted = test}).fitted == fitted);
+}
+
 }  // namespace lockstep

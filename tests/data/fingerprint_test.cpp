@@ -124,7 +124,7 @@ TEST_CASE("the fingerprint of a folder of pictures needs names and sizes alone")
 TEST_CASE("the fingerprint of a text notices bytes that make no sample more") {
   const TemporaryFolder folder;
   const auto print = [&](const std::string& text) {
-    const DataSets sets = load_text({.path = folder.write("t", text), .context = 4}, 0, 0);
+    const DataSets sets = load_text({.path = folder.write("t", text), .context = 4});
     return std::pair(sets.train->size(), sets.train->fingerprint());
   };
   const auto expected = print("abcdefghijkl");

@@ -203,4 +203,75 @@ TEST_CASE("pictures of other folders are of the classes trained on, by name") {
                  ContainsSubstring("its class 'eel' is none of those trained on: bee, cat, dog"));
 }
 
+TEST_CASE("pictures to predict need no folder for each class") {
+  const TemporaryFolder folder;
+  write_picture(folder, "b.png", striped(1, {2}));
+  write_picture(folder, "a/c.png", striped(1, {1}));
+  ImageFolderOptions options = gray_form(folder, 1, 1);
+  options.augmentation = {.crop = 1, .flip = true};
+  const Fitted fitted{.classes = {"cat", "dog"}, .class_count = 2};
+  const DataContext context{.fitted = fitted, .needs_targets = false};
+  const auto names_in = [&](const Dataset& set) {
+    std::vector<std::string> names;
+    for (std::int64_t i = 0; i < set.size(); ++i) names.push_back(set.sample_name(i));
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  const auto bare = load_image_folder(options, context).train;
+  CHECK_FALSE(bare->has_targets());
+  CHECK(bare->type() == class_sample({1, 1, 1}, 2));
+  CHECK(bare->class_names() == fitted.classes);
+  CHECK(names_in(*bare) == Names{"a/c.png", "b.png"});
+  CHECK(names_in(Subset(bare, {1})) == Names{"b.png"});
+  const Batch all = bare->batch(testing::all_of(*bare), 3);
+  CHECK(floats_of(all.inputs) == std::vector<float>{1, 2});  // as they are, in any epoch
+  CHECK(integers_of(all.targets) == std::vector<std::int64_t>{-1, -1});
+  testing::check_same_batches(*bare);
+
+  // For all else the folders are classes.
+  CHECK_THAT(message_of<DataError>([&] { (void)load_image_folder(options, {.fitted = fitted}); }),
+             ContainsSubstring("its class 'a' is none of those trained on"));
+  // No picture is left out where some lie beside the classes' folders.
+  write_picture(folder, "dog/d.png", striped(1, {3}));
+  CHECK(names_in(*load_image_folder(options, context).train) ==
+        Names{"a/c.png", "b.png", "dog/d.png"});
+  std::filesystem::remove(folder.path("b.png"));
+  CHECK_THAT(message_of<DataError>([&] { (void)load_image_folder(options, context); }),
+             ContainsSubstring("its class 'a' is none of those trained on: cat, dog"));
+  std::filesystem::remove_all(folder.path("a"));
+  const auto labelled = load_image_folder(options, context).train;
+  CHECK(labelled->has_targets());
+  CHECK(names_in(*labelled) == Names{"dog/d.png"});
+  CHECK(integers_of(labelled->batch(testing::all_of(*labelled)).targets) ==
+        std::vector<std::int64_t>{1});
+  std::filesystem::remove_all(folder.path("dog"));
+  CHECK_THAT(message_of<DataError>([&] { (void)load_image_folder(options, context); }),
+             ContainsSubstring("it has no pictures, which are .png, .jpg or .jpeg files"));
+}
+
+TEST_CASE("a set of pictures that is wanted alone needs no other") {
+  const TemporaryFolder folder;
+  write_sets(folder);
+  const ImageFolderOptions options = gray_form(folder, 2, 2);
+  const DataContext test{.fitted = Fitted{.classes = {"cat", "dog"}, .class_count = 2},
+                         .wanted = {.train = false, .validation = false}};
+  for (const char* const gone : {"val/cat", "train/dog", "train", "val"}) {
+    std::filesystem::remove_all(folder.path(gone));
+    const DataSets sets = load_image_folder(options, test);
+    CHECK(sets.train == nullptr);
+    CHECK(sets.validation == nullptr);
+    REQUIRE(sets.test != nullptr);
+    CHECK(sets.test->size() == 3);
+  }
+  // Without targets, too, and beside files of another kind.
+  folder.write("README", "test pictures");
+  std::filesystem::rename(folder.path("test/cat/e.png"), folder.path("test/e.png"));
+  DataContext bare = test;
+  bare.needs_targets = false;
+  CHECK(load_image_folder(options, bare).test->sample_name(2) == "e.png");
+  // A folder of that name among others is one of a class, or of no class.
+  write_picture(folder, "dog/a.png", striped(1, {1}));
+  CHECK(load_image_folder(options, bare).test == nullptr);
+}
+
 }  // namespace lockstep

@@ -194,4 +194,28 @@ TEST_CASE("other arrays have the classes trained on, and may be inputs alone for
   CHECK_THROWS_AS(load_npy(pair.options(), context), ValueError);
 }
 
+TEST_CASE("arrays that are wanted alone are read as those trained on") {
+  ArrayPair pair(array_file<float>("<f4", "(3, 1)", {1, 2, 3}),
+                 array_file<float>("<f4", "(3, 2)", {1, 2, 3, 4, 5, 6}));
+  const Fitted fitted{.sample = pair.load().train->type()};
+  pair.options().inputs = pair.options().targets = "gone.npy";
+  pair.options().validation_inputs = pair.options().validation_targets = "gone.npy";
+  pair.options().test_inputs = pair.write("t.npy", array_file<float>("<f4", "(1, 1)", {8}));
+  DataContext context{
+      .fitted = fitted, .needs_targets = false, .wanted = {.train = false, .validation = false}};
+  const DataSets sets = load_npy(pair.options(), context);
+  CHECK(sets.train == nullptr);
+  CHECK(sets.validation == nullptr);
+  CHECK(sets.test->type() == value_sample({1}, 2));
+  CHECK(floats_of(whole(sets.test).inputs) == NpyFloats{8});
+  pair.options().test_targets = pair.write("u.npy", array_file<float>("<f4", "(1,)", {8}));
+  CHECK(message_of<DataError>([&] { (void)load_npy(pair.options(), context); }) ==
+        "data file '" + *pair.options().test_targets +
+            "': its samples give targets of Float (1), but those to train on of Float (2)");
+  // Where the samples are not known, those to train on say what they are.
+  context.fitted = Fitted();
+  CHECK_THAT(message_of<DataError>([&] { (void)load_npy(pair.options(), context); }),
+             ContainsSubstring("npy: there is no 'gone.npy'"));
+}
+
 }  // namespace lockstep

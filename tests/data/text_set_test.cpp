@@ -62,7 +62,7 @@ TEST_CASE("a folder of texts holds files out for the test, and passes over other
   folder.write("texts/held", "hhhhhhhhhhhh");
   TextSetOptions options{
       .path = folder.path("texts"), .exclude = {"*.dat"}, .held_out = {"h*"}, .context = 5};
-  const DataSets sets = load_text(options, 0, 0);
+  const DataSets sets = load_text(options);
   const auto letters_of = [](const Dataset& data) {
     std::set<char> letters;
     for (std::int64_t i = 0; i < data.size(); ++i) {
@@ -77,11 +77,10 @@ TEST_CASE("a folder of texts holds files out for the test, and passes over other
   CHECK(letters_of(*sets.train) == std::set<char>{'a', 'b'});
   CHECK(letters_of(*sets.test) == std::set<char>{'h'});
   options.test_path = folder.path("texts/a");
-  CHECK_THROWS_WITH(load_text(options, 0, 0),
+  CHECK_THROWS_WITH(load_text(options),
                     "data.held_out: not together with data.test_path: keep one of them");
   options = {.path = folder.path("texts/a"), .held_out = {"b"}, .context = 5};
-  CHECK_THROWS_WITH(load_text(options, 0, 0),
-                    ContainsSubstring("name files of a folder, but data.path"));
+  CHECK_THROWS_WITH(load_text(options), ContainsSubstring("name files of a folder, but data.path"));
 }
 
 TEST_CASE("a text's windows lie side by side, each byte with the next as its target") {
@@ -146,9 +145,9 @@ TEST_CASE(
     CHECK(targets_of(dynamic_cast<const TextSet&>(*sets.train), epoch).rbegin()->first < 160);
   }
   for (const double part : {0.02, 0.98}) {
-    CHECK_THAT(
-        message_of<ValueError>([&] { (void)load_text({.path = path, .context = 9}, part, 1); }),
-        ContainsSubstring("data.validation: of 200 bytes of text"));
+    CHECK_THAT(message_of<ValueError>(
+                   [&] { (void)load_text({.path = path, .context = 9}, {.validation = part}); }),
+               ContainsSubstring("data.validation: of 200 bytes of text"));
   }
 }
 
@@ -159,21 +158,21 @@ TEST_CASE("texts that are held out are files of their own") {
                          .test_path = folder.write("c", counting(9)),
                          .context = 5,
                          .every_byte = true};
-  const DataSets sets = load_text(options, 0.5, 0);
+  const DataSets sets = load_text(options, {.validation = 0.5});
   CHECK(sets.train->size() == 5);
   CHECK(targets_of(dynamic_cast<const TextSet&>(*sets.validation), 0) == once(1, 7));
   CHECK(targets_of(dynamic_cast<const TextSet&>(*sets.test), 0) == once(1, 8));
   CHECK(sets.train->type() == token_sample(5, 256));
   CHECK(sets.test->type().ignored == kIgnoredTarget);
   options.every_byte = false;
-  CHECK(load_text(options, 0, 0).test->size() == 1);
+  CHECK(load_text(options).test->size() == 1);
 
   options.context = 8;
-  CHECK_THAT(message_of<DataError>([&] { (void)load_text(options, 0, 0); }),
+  CHECK_THAT(message_of<DataError>([&] { (void)load_text(options); }),
              ContainsSubstring("data file '" + folder.path("b") +
                                "': it has 8 bytes of text, but data.context 8 needs 9"));
   options.path = folder.path("nowhere");
-  CHECK_THAT(message_of<DataError>([&] { (void)load_text(options, 0, 0); }),
+  CHECK_THAT(message_of<DataError>([&] { (void)load_text(options); }),
              ContainsSubstring("text: there is no '" + folder.path("nowhere") + "'; it must be"));
 }
 
@@ -188,6 +187,27 @@ TEST_CASE("a stretch of a text must be there, and long enough") {
         "text: a stretch of 5 bytes is too short for a context of 5: it needs one more");
   CHECK(error({.offset = 5, .bytes = 6, .context = 5}) ==
         "text: a stretch of 6 bytes from 5 on is not in a text of 10");
+}
+
+TEST_CASE("a text that is wanted alone needs no other") {
+  const TemporaryFolder folder;
+  const TextSetOptions options{.path = folder.path("gone"),
+                               .validation_path = folder.path("gone"),
+                               .test_path = folder.write("c", counting(9)),
+                               .exclude = {"*.dat"},
+                               .context = 5};
+  const DataSets sets = load_text(options, {.wanted = {.train = false, .validation = false}});
+  CHECK(sets.train == nullptr);
+  CHECK(sets.validation == nullptr);
+  CHECK(sets.test->size() == 1);
+  // What is split off is part of the text to train on.
+  const auto split = load_data(
+      keys::Picked("text", TextSetOptions{.path = folder.write("d", counting(200)), .context = 9}),
+      {.fitted = Fitted{.class_count = 256},
+       .validation = 0.2,
+       .wanted = {.train = false, .test = false}});
+  CHECK(split.train == nullptr);
+  CHECK(targets_of(dynamic_cast<const TextSet&>(*split.validation), 0) == once(161, 196));
 }
 
 }  // namespace lockstep

@@ -118,3 +118,35 @@ TEST_CASE("a folder that gives no classes or pictures is an error that names it"
   REQUIRE(::mkfifo(sample.path("dog/pipe.png").c_str(), 0600) == 0);
   CHECK_THAT(folder_error(sample.root()), ContainsSubstring("dog/pipe.png': it has a picture's"));
 }
+
+TEST_CASE("pictures without classes are all below a folder, in the order of their paths") {
+  const SampleFolder sample({"b.png", "a/z.JPG", "a/deep/er/1.jpeg", "a.png", "a/README", "a b.png",
+                             ".git/x.png", "a/.x.png", "empty/notes"});
+  const auto folder = ImageFolder::without_classes(sample.root());
+  CHECK(folder.classes().empty());
+  const std::vector<std::string> names{"a b.png", "a.png", "a/deep/er/1.jpeg", "a/z.JPG", "b.png"};
+  REQUIRE(folder.size() == 5);
+  for (std::int64_t i = 0; i < 5; ++i) {
+    CHECK(folder.name(i) == names[static_cast<std::size_t>(i)]);
+    CHECK(folder.path(i) == sample.path(folder.name(i)));
+    CHECK(folder.label(i) == -1);
+  }
+  CHECK(folder.passed_over() ==
+        std::vector<std::string>{sample.path("a/README"), sample.path("empty/notes")});
+
+  const auto error = [](const std::string& root) {
+    return message_of<DataError>([&] { (void)ImageFolder::without_classes(root); });
+  };
+  CHECK(error(sample.path("empty")) == "data folder '" + sample.path("empty") +
+                                           "': it has no pictures, which are .png, .jpg or .jpeg "
+                                           "files");
+  CHECK(error(sample.path("missing")) ==
+        "data folder '" + sample.path("missing") + "': there is no such folder");
+  fs::create_directory_symlink("..", sample.path("a/deep/up"));
+  CHECK(error(sample.root()) == "data folder '" + sample.path("a/deep/up") +
+                                    "': it is a link to a folder, which is not followed: it may "
+                                    "lead back here");
+  fs::remove(sample.path("a/deep/up"));
+  fs::create_symlink("nowhere", sample.path("a/c.png"));
+  CHECK_THAT(error(sample.root()), ContainsSubstring("a/c.png': it has a picture's name"));
+}

@@ -123,9 +123,6 @@ TEST_CASE("train sample continues what the model has learnt, the same for the sa
                 "--bytes: expected an integer, found 'many'");
   check_refused(folder, sample + Flags{"--prompt", "a", "--seed=-1"},
                 "--seed: expected an integer, at least 0, found '-1'");
-  check_refused(folder, sample + Flags{"--prompt", "a", "--set", "model.width=8"},
-                "--set model.width=8: train sample takes keys of data; the model is the "
-                "checkpoint's");
   check_refused(folder, {"predict", "--checkpoint", "run/checkpoints/latest"},
                 "the data are tokens, each with the one that follows: train sample continues a "
                 "text");

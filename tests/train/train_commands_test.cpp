@@ -246,7 +246,8 @@ TEST_CASE("train predict writes what the model says of each sample, to stdout or
   refuse({"--output", "p.jsonl"}, "p.jsonl exists already: name another file");
   refuse({"--output", "none/p.csv"}, "--output none/p.csv: there is no folder none");
   refuse({"--split", "validation"},
-         "--split validation: the data set fashion_mnist has train and test");
+         "--split validation: the data set fashion_mnist has no validation set; the run had train, "
+         "test");
   refuse({"--format", "tsv"}, "--format tsv: must be csv or jsonl");
   refuse({"--set", "parallel.replicas=3"},
          "--set parallel.replicas=3: train predict takes keys of data; the model is the "

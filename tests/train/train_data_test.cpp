@@ -268,3 +268,127 @@ TEST_CASE("a run does not go on with a text that has grown by less than a sample
              ContainsSubstring("is of a run on other data: the training set of 6 samples has other "
                                "contents. That changes"));
 }
+
+TEST_CASE("predictions and figures need no files but those of the set that is asked for") {
+  const DataJob job(kRegression);
+  job.folder.write("train.csv", table(200));
+  job.folder.write("test.csv", table(9, 5));
+  job.must_run(set("data.test_file=test.csv data.validation=0.1"));
+  fs::remove(job.folder.path("train.csv"));
+  check_values(job.predictions({}), table(9, 5));
+  job.folder.write("other.csv", table(30, 70, false));
+  check_values(job.predictions(set("data.test_file=other.csv")), table(30, 70));
+  check_values(job.predictions(set("data.test_file=other.csv") + Flags{"--split", "test"}),
+               table(30, 70));
+  fs::remove(job.folder.path("test.csv"));
+  check_values(job.predictions(set("data.file=other.csv")), table(30, 70));
+  // The validation set is a part of the training set.
+  const std::string error = job.refusal(kPredict + Flags{"--split", "validation"});
+  CHECK_THAT(error, ContainsSubstring("csv: there is no 'train.csv'"));
+  CHECK_THAT(job.refusal(kPredict + Flags{"--split", "tset"}),
+             ContainsSubstring("--split tset: must be train, validation or test"));
+  CHECK_THAT(job.refusal(kPredict + set("data.test_file=null") + Flags{"--split", "test"}),
+             ContainsSubstring("--split test: the data set csv has no test set; the run had train, "
+                               "validation, test"));
+
+  const DataJob animal_job(kAnimals);
+  animal_job.folder.write("train.csv", animals({"ant", "bee", "owl"}));
+  animal_job.folder.write("test.csv", animals({"ant", "bee", "owl"}));
+  animal_job.must_run();
+  const Flags eval{"eval", "--quiet", "--checkpoint", "run/checkpoints/latest"};
+  const std::string figures = train(animal_job.folder.path(), eval).out;
+  CHECK_THAT(figures, ContainsSubstring("test accuracy"));
+  fs::remove(animal_job.folder.path("train.csv"));
+  CHECK(train(animal_job.folder.path(), eval).out == figures);
+}
+
+TEST_CASE("arrays to predict need neither targets nor the arrays trained on") {
+  const DataJob job(
+      "model: {name: linear}\n"
+      "data: {name: npy, inputs: x.npy, targets: y.npy, batch_size: 4}\n"
+      "parallel: {replicas: 1}\n");
+  const std::string floats(8 * 4, '\0');
+  job.folder.write("x.npy", npy_file("<f4", false, "(8, 1)", floats));
+  job.folder.write("y.npy", npy_file("<f4", false, "(4, 2)", floats));
+  CHECK_THAT(job.run({}).err, ContainsSubstring("it has 4 samples, but 'x.npy' has 8"));
+  job.folder.write("x.npy", npy_file("<f4", false, "(4, 2)", floats));
+  job.must_run();
+  fs::remove(job.folder.path("x.npy"));
+  fs::remove(job.folder.path("y.npy"));
+  job.folder.write("new.npy", npy_file("<f4", false, "(3, 2)", floats.substr(0, 24)));
+  const auto rows = job.predictions(set("data.test_inputs=new.npy"));
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[0] == std::vector<std::string>{"index", "prediction_0", "prediction_1"});
+}
+
+TEST_CASE("pictures in one folder are predicted by their files' names, without the run's data") {
+  const DataJob job(
+      "model: {name: linear}\n"
+      "data: {name: image_folder, root: data, height: 1, width: 1, channels: 1, mean: [0],\n"
+      "  deviation: [1], batch_size: 2}\n"
+      "optimizer: {name: sgd, lr: 1}\n"
+      "parallel: {replicas: 1}\n"
+      "trainer: {epochs: 200}\n");
+  const auto write = [&](const std::string& name, std::uint8_t gray) {
+    fs::create_directories(fs::path(job.folder.path(name)).parent_path());
+    job.folder.write(name, png_file({.width = 1, .height = 1, .color_type = 0},
+                                    {'\0', static_cast<char>(gray)}));
+  };
+  for (const char* const split : {"train", "test"}) {
+    write(str("data/", split, "/dark/1.png"), 5);
+    write(str("data/", split, "/light/2.png"), 250);
+  }
+  job.must_run();
+  using Row = std::vector<std::string>;
+  const auto rows = [&](const Flags& flags) {
+    std::vector<Row> found = job.predictions(flags);
+    for (Row& row : found) row.erase(row.begin() + 4);  // the score
+    return found;
+  };
+  CHECK(rows({}) == std::vector<Row>{
+                        {"index", "file", "prediction", "prediction_name", "target", "target_name"},
+                        {"0", "dark/1.png", "0", "dark", "0", "dark"},
+                        {"1", "light/2.png", "1", "light", "1", "light"}});
+  fs::rename(job.folder.path("data"), job.folder.path("moved"));
+  fs::remove_all(job.folder.path("moved/train"));
+  CHECK(rows(set("data.root=moved")).size() == 3);
+  CHECK_THAT(job.refusal(kPredict + set("data.root=moved") + Flags{"--split", "train"}),
+             ContainsSubstring("has no train set; the run had train, test"));
+  write("new/b.png", 251);
+  write("new/a.png", 4);
+  write("new/2024/May/z.png", 252);
+  const std::vector<Row> expected{{"index", "file", "prediction", "prediction_name"},
+                                  {"0", "2024/May/z.png", "1", "light"},
+                                  {"1", "a.png", "0", "dark"},
+                                  {"2", "b.png", "1", "light"}};
+  CHECK(rows(set("data.root=new")) == expected);
+  CHECK(rows(set("data.root=new") + Flags{"--split", "train"}) == expected);
+  fs::create_directory(job.folder.path("empty"));
+  CHECK_THAT(job.refusal(kPredict + set("data.root=empty")),
+             ContainsSubstring("data folder 'empty': it has no pictures"));
+  CHECK_THAT(
+      job.refusal(
+          {"eval", "--quiet", "--checkpoint", "run/checkpoints/latest", "--set", "data.root=new"}),
+      ContainsSubstring("the data set image_folder has neither a test nor a validation set"));
+}
+
+TEST_CASE("a text goes on without the text trained on") {
+  const DataJob job(
+      "model: {name: gpt, layers: 1, heads: 1, width: 8}\n"
+      "data: {name: text, path: text, context: 8, batch_size: 2, validation: 0.2}\n"
+      "optimizer: {name: adam}\n"
+      "parallel: {replicas: 1}\n"
+      "trainer: {steps: 2}\n");
+  job.folder.write("text", "All happy families are alike; each unhappy family is unhappy.");
+  const Ended trained = job.run({});
+  INFO(trained.err);
+  REQUIRE(trained.status == 0);
+  CHECK_THAT(trained.err, !ContainsSubstring("data.validation takes nothing"));
+  const Flags sample{"sample", "--checkpoint", "run/checkpoints/latest", "--prompt", "All "};
+  const std::string text = train(job.folder.path(), sample).out;
+  CHECK(text.size() == 4 + 256);
+  fs::remove(job.folder.path("text"));
+  const Ended again = train(job.folder.path(), sample);
+  INFO(again.err);
+  CHECK(again.out == text);
+}

@@ -74,7 +74,8 @@ TEST_CASE("a checkpoint says what was fitted and what sets there were, to the la
                  .targets = {"t"},
                  .target_scales = {{std::numeric_limits<double>::max(), 1}},
                  .classes = {"", "\x80"},
-                 .class_count = 2};
+                 .class_count = 2,
+                 .sample = SampleType{{at::kFloat, {3, 2}}, {at::kLong, {}}, 2, -100}};
   const DataRecord record{.fitted = data.fitted, .sets = records_of(data)};
   REQUIRE(record.sets.size() == 2);
   CHECK((record.sets.at("test") == SetRecord{2, samples(2)->fingerprint()}));
@@ -84,6 +85,15 @@ TEST_CASE("a checkpoint says what was fitted and what sets there were, to the la
   CHECK(fitted_text({.classes = {"x", "\xff"}, .class_count = 2}) ==
         R"({"inputs":[],"input_scales":[],"targets":[],"target_scales":[],)"
         R"("classes":["x",[255]],"class_count":2})");
+  CHECK_THAT(fitted_text({.sample = token_sample(4, 256)}),
+             ContainsSubstring(R"("sample":{"input":{"dtype":"int64","shape":[4]},)"
+                               R"("target":{"dtype":"int64","shape":[4]},"classes":256}})"));
+  SampleType bytes = value_sample({4}, 1);
+  bytes.input.dtype = at::kByte;
+  CHECK_THROWS_AS(fitted_text({.sample = bytes}), ValueError);
+  // Earlier versions did not say what the samples are.
+  info.texts[kFittedText] = fitted_text({.class_count = 2});
+  CHECK(data_record("c", info).fitted == Fitted{.class_count = 2});
 }
 
 TEST_CASE("a checkpoint that does not say what its data were is refused") {
@@ -103,6 +113,9 @@ TEST_CASE("a checkpoint that does not say what its data were is refused") {
   refused(kFittedText, "[]");
   refused(kFittedText, fitted_text({.inputs = {"a"}, .input_scales = {{0, 1}, {0, 1}}}));
   refused(kFittedText, fitted_text({.classes = {"a"}, .class_count = 2}));
+  std::string sample = fitted_text({.sample = value_sample({1}, 1)});
+  sample.replace(sample.find("float32"), 7, "float31");
+  refused(kFittedText, sample);
 }
 
 TEST_CASE("what has become of data is told by set, with both sizes") {

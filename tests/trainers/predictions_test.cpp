@@ -199,4 +199,28 @@ TEST_CASE("predictions of samples without targets have no such column") {
                   PredictionFormat::csv) == "index,prediction,prediction_name,score\n0,1,yes,3\n");
 }
 
+TEST_CASE("samples that have names are told by them") {
+  class Named final : public Dataset {
+   public:
+    std::int64_t size() const override { return 3; }
+    SampleType type() const override { return value_sample({1}, 1); }
+    bool has_targets() const override { return false; }
+    std::string sample_name(std::int64_t index) const override {
+      return index == 1 ? "a, \xff.png" : str("b/", index, ".png");
+    }
+
+   private:
+    Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+      const at::Tensor rows =
+          at::tensor(std::vector<std::int64_t>(indices.begin(), indices.end()), at::kFloat)
+              .view({-1, 1});
+      return {rows, rows.clone()};
+    }
+  };
+  CHECK(predicted(Named(), 2, PredictionFormat::csv) ==
+        "index,file,prediction\n0,b/0.png,0\n1,\"a, \xff.png\",1\n2,b/2.png,2\n");
+  CHECK(lines_of(predicted(Named(), 2, PredictionFormat::jsonl))[1] ==
+        json{{"index", 1}, {"file", "a, \xef\xbf\xbd.png"}, {"prediction", 1.0}});
+}
+
 }  // namespace lockstep
