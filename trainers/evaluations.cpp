@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "framework/base/text.h"
+
 namespace lockstep {
 namespace {
 
@@ -29,6 +31,12 @@ std::optional<double> Evaluations::better(const Figures& figures,
 
 bool Evaluations::are_without_progress() const {
   return config_.trainer.patience && patience_.evaluations >= *config_.trainer.patience;
+}
+
+std::string Evaluations::progress_text() const {
+  return str(kValidationSet, " ", deciding_metric(), " was ",
+             patience_.best ? str("not better than ", *patience_.best) : "no number", " in ",
+             counted(patience_.evaluations, "evaluation"));
 }
 
 void Evaluations::add_to(CheckpointInfo& info) const {

@@ -35,6 +35,8 @@ class Evaluations {
                                              std::optional<double> than) const;
   /// Whether the config's patience is at its end.
   [[nodiscard]] bool are_without_progress() const;
+  /// For people: since when the validation set's figure has not become better.
+  [[nodiscard]] std::string progress_text() const;
 
   /// Writes all of it into what a checkpoint says, and goes on from that.
   void add_to(CheckpointInfo& info) const;

@@ -191,6 +191,10 @@ class Trainer::Run {
       is_last = true;
       last_step_ = step + 1;
       if (!is_logged) log(step);
+      if (reporter_ && !ends_now_) {
+        reporter_->progress.print(str("step ", last_step_, ": ", evaluations_.progress_text(),
+                                      ": trainer.patience ends the run"));
+      }
     }
     // On the way the test set is looked at only where there is no other, and decides nothing.
     if (data_.test && (is_last || (is_evaluated && !data_.validation))) {

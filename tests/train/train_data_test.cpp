@@ -392,3 +392,16 @@ TEST_CASE("a text goes on without the text trained on") {
   INFO(again.err);
   CHECK(again.out == text);
 }
+
+TEST_CASE("a run that ends early says why") {
+  const DataJob job(kRegression);
+  job.folder.write("train.csv", table(200));
+  const Flags patience = set("data.validation=0.1 optimizer.lr=1e-30 trainer.eval_every=1") +
+                         set("trainer.patience=3 checkpoint.best=loss");
+  const Ended end = job.run(patience);
+  CHECK(end.status == 0);
+  INFO(end.out);
+  // Steps that are too small to change a parameter.
+  CHECK_THAT(end.out, ContainsSubstring("\nstep 4: validation loss was not better than ") &&
+                          ContainsSubstring(" in 3 evaluations: trainer.patience ends the run\n"));
+}
