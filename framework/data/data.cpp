@@ -130,10 +130,12 @@ void fit_samples(const std::string& name, const Dataset& set, Fitted& fitted,
   if (!wanted || (wanted->classes == fitted.classes && wanted->class_count == fitted.class_count)) {
     return;
   }
-  const auto described = [](const Fitted& of) {
+  const auto described = [&](const Fitted& of) {
     if (of.class_count == 0) return std::string("values to predict");
     return str(counted(of.class_count, "class", "classes"),
-               of.classes.empty() ? "" : str(" (", shortened(join(of.classes), 200), ")"));
+               !of.classes.empty() ? str(" (", shortened(join(of.classes), 200), ")")
+               : wanted->class_count == fitted.class_count ? " without names"
+                                                           : "");
   };
   throw DataError(str(name, ": the data have ", described(fitted),
                       ", but the model was trained on ", described(*wanted)));

@@ -85,11 +85,12 @@ fs::path validation_folder(const fs::path& root) {
   return full;
 }
 
-void warn_of(const std::vector<std::string>& others, const std::string& root) {
+// Of files that break the rule for pictures.
+void warn_of(const std::vector<std::string>& others, const std::string& root, const char* rule) {
   if (others.empty()) return;
-  log_warning(str("image_folder: '", root, "' has ", counted(std::ssize(others), "file"), " that ",
-                  others.size() == 1 ? "is" : "are", " no picture by name, such as '",
-                  others.front(), "'"));
+  log_warning(str("image_folder: of '", root, "' ", counted(std::ssize(others), "file"),
+                  others.size() == 1 ? " is" : " are", " passed over, such as '", others.front(),
+                  "': ", rule));
 }
 
 bool is_class(const std::vector<std::string>& classes, const std::string& name) {
@@ -156,7 +157,8 @@ PictureFolder::PictureFolder(const std::string& root, const PictureForm& form,
     }
     numbers_.push_back(found - classes_.begin());
   }
-  warn_of(folder_.passed_over(), root);
+  warn_of(folder_.passed_over(), root,
+          "pictures end in .png, .jpg or .jpeg, and lie in a folder for each class");
 }
 
 PictureFolder::PictureFolder(formats::ImageFolder folder, const PictureForm& form,
@@ -172,7 +174,7 @@ std::shared_ptr<const PictureFolder> PictureFolder::without_targets(
     const std::string& root, const PictureForm& form, std::vector<std::string> classes) {
   const std::shared_ptr<const PictureFolder> made(new PictureFolder(
       formats::ImageFolder::without_classes(root), form, {}, 0, std::move(classes)));
-  warn_of(made->folder_.passed_over(), root);
+  warn_of(made->folder_.passed_over(), root, "pictures end in .png, .jpg or .jpeg");
   return made;
 }
 

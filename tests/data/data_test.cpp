@@ -155,6 +155,9 @@ TEST_CASE("a source's classes are part of what is fitted, and must be those that
   std::swap(others.classes[0], others.classes[1]);
   CHECK_THAT(message_of<DataError>([&] { (void)load("fashion_mnist", {.fitted = others}); }),
              ContainsSubstring("but the model was trained on 10 classes (Trouser, T-shirt/top, "));
+  others.classes.clear();
+  CHECK_THAT(message_of<DataError>([&] { (void)load("fashion_mnist", {.fitted = others}); }),
+             ContainsSubstring("but the model was trained on 10 classes without names"));
 }
 
 TEST_CASE("a source is asked for the sets that a job wants, and for what they are split from") {

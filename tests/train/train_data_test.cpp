@@ -363,6 +363,19 @@ TEST_CASE("pictures in one folder are predicted by their files' names, without t
                                   {"2", "b.png", "1", "light"}};
   CHECK(rows(set("data.root=new")) == expected);
   CHECK(rows(set("data.root=new") + Flags{"--split", "train"}) == expected);
+  job.folder.write("new/notes.txt", "");
+  const Ended end = train(job.folder.path(), kPredict + set("data.root=new"));
+  CHECK(end.err ==
+        "lockstep: warning: image_folder: of 'new' 1 file is passed over, such as 'new/notes.txt': "
+        "pictures end in .png, .jpg or .jpeg\n");
+  // Where folders are classes, a picture beside them has none.
+  write("moved/test/c.png", 4);
+  CHECK_THAT(train(job.folder.path(), {"eval", "--quiet", "--checkpoint", "run/checkpoints/latest",
+                                       "--set", "data.root=moved"})
+                 .err,
+             ContainsSubstring("of 'moved/test' 1 file is passed over, such as 'moved/test/c.png': "
+                               "pictures end in .png, .jpg or .jpeg, and lie in a folder for each "
+                               "class"));
   fs::create_directory(job.folder.path("empty"));
   CHECK_THAT(job.refusal(kPredict + set("data.root=empty")),
              ContainsSubstring("data folder 'empty': it has no pictures"));
