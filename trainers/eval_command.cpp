@@ -32,7 +32,8 @@ Usage:
   --help                  Print this and end
 
 With the run's number of replicas and math threads the figures are those of the run, to the last
-bit. Nothing is written. The training set is read only where the validation set is a part of it.
+bit. Nothing is written. The training set is read only where the validation set is a part of it:
+--set data.validation=0 does without both.
 )";
 
 // Flags that stand for a key of `parallel`.

@@ -285,6 +285,12 @@ TEST_CASE("predictions and figures need no files but those of the set that is as
   // The validation set is a part of the training set.
   const std::string error = job.refusal(kPredict + Flags{"--split", "validation"});
   CHECK_THAT(error, ContainsSubstring("csv: there is no 'train.csv'"));
+  job.folder.write("right.csv", table(30));
+  const Ended right =
+      train(job.folder.path(), {"eval", "--quiet", "--checkpoint", "run/checkpoints/latest",
+                                "--set", "data.test_file=right.csv", "--set", "data.validation=0"});
+  CHECK_THAT(right.out, ContainsSubstring("test loss"));
+  CHECK_THAT(right.out, !ContainsSubstring("validation"));
   CHECK_THAT(job.refusal(kPredict + Flags{"--split", "tset"}),
              ContainsSubstring("--split tset: must be train, validation or test"));
   CHECK_THAT(job.refusal(kPredict + set("data.test_file=null") + Flags{"--split", "test"}),
