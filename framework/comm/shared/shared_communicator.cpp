@@ -363,9 +363,9 @@ class SharedCommunicator final : public Communicator {
       extent->reserve(lockstep::slice_of(extent->data(), kPage, count(), me()));
     });
     const auto data = extent->data();
-    SymmetricBuffer buffer{.own = data.subspan(me() * stride, bytes), .memory = std::move(extent)};
+    const std::size_t own = copies == Copies::one ? 0 : me() * stride;
+    SymmetricBuffer buffer{.own = data.subspan(own, bytes), .memory = std::move(extent)};
     if (copies == Copies::one) {
-      buffer.own = data.first(bytes);
       std::vector<int>& everyone = buffer.holders.emplace_back(count());
       std::iota(everyone.begin(), everyone.end(), 0);
     }
