@@ -1,7 +1,6 @@
 #include "trainers/data_record.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -62,22 +61,23 @@ std::vector<ColumnScale> scales_in(const Json& list) {
   return scales;
 }
 
-const std::array<std::pair<at::ScalarType, const char*>, 3> kTypes{
-    {{at::kFloat, "float32"}, {at::kDouble, "float64"}, {at::kLong, "int64"}}};
-
 Json json_of(const TensorType& type) {
-  const auto* const known =
-      std::ranges::find(kTypes, type.dtype, &decltype(kTypes)::value_type::first);
-  require(known != kTypes.end(), "samples are of type ", c10::toString(type.dtype),
-          ", but must be of float32, float64 or int64");
-  return {{"dtype", known->second}, {"shape", type.shape}};
+  return {{"dtype", c10::toString(type.dtype)}, {"shape", type.shape}};
+}
+
+at::ScalarType dtype_named(const std::string& name) {
+  for (int i = 0; i < static_cast<int>(at::ScalarType::NumOptions); ++i) {
+    const auto type = static_cast<at::ScalarType>(i);
+    if (name == c10::toString(type)) return type;
+  }
+  throw ValueError(str("there is no dtype '", cut(name), "'"));
 }
 
 TensorType type_in(const Json& json) {
-  const auto name = json.at("dtype").get<std::string>();
-  const auto* const known = std::ranges::find(kTypes, name, &decltype(kTypes)::value_type::second);
-  require(known != kTypes.end(), "there is no dtype '", cut(name), "'");
-  return {known->first, json.at("shape").get<std::vector<std::int64_t>>()};
+  const auto shape = json.at("shape").get<std::vector<std::int64_t>>();
+  require(std::ranges::all_of(shape, [](std::int64_t size) { return size >= 0; }),
+          "a sample has the shape (", join(shape), ")");
+  return {dtype_named(json.at("dtype").get<std::string>()), shape};
 }
 
 Json json_of(const SampleType& sample) {
@@ -103,9 +103,8 @@ Fitted parse_fitted(const std::string& text) {
                 .targets = names_in(json.at("targets")),
                 .target_scales = scales_in(json.at("target_scales")),
                 .classes = names_in(json.at("classes")),
-                .class_count = json.at("class_count").get<std::int64_t>()};
-  // Checkpoints of earlier versions do not have it.
-  if (json.contains("sample")) fitted.sample = sample_in(json.at("sample"));
+                .class_count = json.at("class_count").get<std::int64_t>(),
+                .sample = sample_in(json.at("sample"))};
   check_fitted(fitted);
   return fitted;
 }

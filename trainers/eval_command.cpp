@@ -60,10 +60,9 @@ std::vector<keys::Override> overrides_of(const std::vector<Argument>& arguments)
 // In each replica.
 void evaluate_checkpoint(const OpenedCheckpoint& checkpoint, const DataSets& data) {
   const Config& config = checkpoint.config;
-  const SampleType sample = (data.test ? data.test : data.validation)->type();
-  const auto model = checkpoint.model(sample);
+  const auto model = checkpoint.model();
   const AxisNames axis = config.launch.axis_name;
-  const Objective objective = make_objective(config, sample);
+  const Objective objective = make_objective(config, checkpoint.sample());
   for (const auto& [name, set] : named_sets(data)) {
     if (name == kTrainSet) continue;
     const Figures figures = evaluate(*model, *set, objective, config.data_use.batch_size, axis);

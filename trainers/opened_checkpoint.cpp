@@ -19,8 +19,8 @@ DataSets OpenedCheckpoint::data(const WantedSets& wanted, bool needs_targets) co
   return load_data(config.data, context);
 }
 
-std::shared_ptr<Model> OpenedCheckpoint::model(const SampleType& sample) const {
-  auto made = make_whole_model(config, sample);
+std::shared_ptr<Model> OpenedCheckpoint::model() const {
+  auto made = make_whole_model(config, sample());
   load_safetensors(folder, *made, evaluated_values(config));
   return made;
 }

@@ -24,9 +24,11 @@ struct OpenedCheckpoint {
   /// The sets that are wanted, as the config says, read by what was fitted when the model was
   /// trained. What is not wanted need not be on this machine. `needs_targets` is DataContext's.
   [[nodiscard]] DataSets data(const WantedSets& wanted, bool needs_targets = true) const;
-  /// The run's model for these samples, with the checkpoint's buffers and parameters, or their
-  /// averages where it has some.
-  [[nodiscard]] std::shared_ptr<Model> model(const SampleType& sample) const;
+  /// The samples that the model was trained on.
+  [[nodiscard]] const SampleType& sample() const { return record.fitted.sample.value(); }
+  /// The run's model, with the checkpoint's buffers and parameters, or their averages where it has
+  /// some.
+  [[nodiscard]] std::shared_ptr<Model> model() const;
 };
 
 /// Opens the checkpoint of `--checkpoint` and compares its checksums. `overrides` win over its

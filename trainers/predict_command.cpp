@@ -127,7 +127,7 @@ int run_predict(int argc, const char* const* argv) {
           checkpoint.config.data.name, " has no ", split.value_or(kTestSet), " set; the run had ",
           join(names_of_sets(checkpoint.record)));
   check_predictable(*set);
-  const auto model = checkpoint.model(set->type());
+  const auto model = checkpoint.model();
   const PredictionOptions options{.batch_size = checkpoint.config.data_use.batch_size,
                                   .format = format,
                                   .target_scales = checkpoint.record.fitted.target_scales};

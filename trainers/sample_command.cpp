@@ -1,6 +1,5 @@
 #include <charconv>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -46,14 +45,8 @@ void set_number(const std::vector<Argument>& arguments, const std::string& flag,
           "'");
 }
 
-// What the model was trained on. A checkpoint of an earlier version says it by the data alone.
-SampleType sample_of(const OpenedCheckpoint& checkpoint) {
-  const std::optional<SampleType>& known = checkpoint.record.fitted.sample;
-  if (known) return *known;
-  return checkpoint.data({.validation = false, .test = false}).train->type();
-}
-
-void check_sample(const OpenedCheckpoint& checkpoint, const SampleType& sample) {
+void check_sample(const OpenedCheckpoint& checkpoint) {
+  const SampleType& sample = checkpoint.sample();
   const bool is_of_bytes = sample.input.dtype == at::kLong && sample.input.shape.size() == 1 &&
                            sample.target.shape == sample.input.shape &&
                            sample.classes == kByteTokens;
@@ -81,10 +74,9 @@ int run_sample(int argc, const char* const* argv) {
   set_number(arguments, "--seed", "an integer, at least 0", options.seed);
   check_options(options);
   const auto checkpoint = open_checkpoint(program, arguments);
-  const SampleType sample = sample_of(checkpoint);
-  check_sample(checkpoint, sample);
-  const auto model = checkpoint.model(sample);
-  const std::int64_t context = sample.input.shape[0];
+  check_sample(checkpoint);
+  const auto model = checkpoint.model();
+  const std::int64_t context = checkpoint.sample().input.shape[0];
   return run_alone(checkpoint.config, [&] {
     (void)print(*prompt);
     continue_text(*model, *prompt, context, options,

@@ -118,7 +118,11 @@ class Trainer::Run {
     line_begin_ = Clock::now();
     begin_ = line_begin_ - std::chrono::duration_cast<Clock::duration>(elapsed_before_);
     if (course_.first_step == last_step_) {
-      if (reporter_) reporter_->progress.print("there is no step left to train");
+      if (reporter_) {
+        reporter_->progress.print(
+            str("there is no step left to train",
+                evaluations_.are_without_progress() ? ": " + evaluations_.progress_text() : ""));
+      }
       // The checkpoint may be one on the way, which has no figures of the test set.
       if (data_.test && evaluations_.of(kTestSet).empty()) {
         tell_evaluation(last_step_ - 1, kTestSet, figures_on(*data_.test));
@@ -245,7 +249,9 @@ class Trainer::Run {
         .texts = {{kConfigText, to_yaml(config_)}, {kVersionsText, versions_text()}}};
     if (resume_ != nullptr && !resume_->waived.empty()) info.texts[kWaivedText] = resume_->waived;
     add_course(course_, info);
-    add_record({.fitted = data_.fitted, .sets = options_.sets}, info);
+    Fitted fitted = data_.fitted;
+    if (!fitted.sample) fitted.sample = data_.train->type();  // sets that load_data() did not make
+    add_record({.fitted = std::move(fitted), .sets = options_.sets}, info);
     if (steps == last_step_) info.figures[kLossFigure] = loss_.item<double>();
     evaluations_.add_to(info);
     checkpoints_->save(std::move(info), best);

@@ -2,7 +2,6 @@
 
 #include <climits>
 #include <cmath>
-#include <ranges>
 #include <span>
 
 #include <ATen/ops/empty.h>
@@ -120,25 +119,20 @@ void drop_unwanted(DataSets& sets, const WantedSets& wanted) {
   if (!wanted.test) sets.test = nullptr;
 }
 
-// Adds what a set shows to what a source has fitted, and compares its classes with those they had
-// to be.
-void fit_samples(const std::string& name, const Dataset& set, Fitted& fitted,
-                 const std::optional<Fitted>& wanted) {
-  fitted.classes = set.class_names();
-  fitted.class_count = set.type().classes;
-  check_fitted(fitted);
-  if (!wanted || (wanted->classes == fitted.classes && wanted->class_count == fitted.class_count)) {
-    return;
-  }
-  const auto described = [&](const Fitted& of) {
-    if (of.class_count == 0) return std::string("values to predict");
-    return str(counted(of.class_count, "class", "classes"),
-               !of.classes.empty() ? str(" (", shortened(join(of.classes), 200), ")")
-               : wanted->class_count == fitted.class_count ? " without names"
-                                                           : "");
+// DataError if the set has other classes than those of `fitted`. A set may not know their names.
+void check_classes(const std::string& set_name, const Dataset& set, const Fitted& fitted) {
+  const std::vector<std::string> own = set.class_names();
+  const std::int64_t count = set.type().classes;
+  const bool has_others = !own.empty() && !fitted.classes.empty() && own != fitted.classes;
+  if (count == fitted.class_count && !has_others) return;
+  const auto described = [](std::int64_t classes, const std::vector<std::string>& names) {
+    if (classes == 0) return std::string("values to predict");
+    return str(counted(classes, "class", "classes"),
+               names.empty() ? "" : str(" (", shortened(join(names), 200), ")"));
   };
-  throw DataError(str(name, ": the data have ", described(fitted),
-                      ", but the model was trained on ", described(*wanted)));
+  throw DataError(
+      str(set_name, " has ", described(count, own),
+          ", but must have those trained on: ", described(fitted.class_count, fitted.classes)));
 }
 
 }  // namespace
@@ -200,14 +194,19 @@ DataSets load_data(const keys::Picked& picked, const DataContext& context) {
   const bool splits = context.validation > 0 && !kind.splits;
   DataSets sets = splits ? load_split(kind, picked, context) : kind.load(picked, context);
   drop_unwanted(sets, context.wanted);
-  if (context.fitted) sets.fitted = *context.fitted;
-  const auto named = named_sets(sets);
-  for (const auto& [name, set] : std::views::reverse(named)) {  // what the training set shows holds
-    fit_samples(picked.name, *set, sets.fitted, context.fitted);
-    require(!context.needs_targets || set->has_targets(), picked.name, ": its ", name,
-            " set has no targets");
+  if (context.fitted) {
+    sets.fitted = *context.fitted;
+  } else {
+    sets.fitted.classes = sets.train->class_names();
+    sets.fitted.class_count = sets.train->type().classes;
+    sets.fitted.sample = sets.train->type();
   }
-  if (sets.train) sets.fitted.sample = sets.train->type();
+  check_fitted(sets.fitted);
+  for (const auto& [name, set] : named_sets(sets)) {
+    const std::string set_name = str(picked.name, ": its ", name, " set");
+    check_classes(set_name, *set, sets.fitted);
+    require(!context.needs_targets || set->has_targets(), set_name, " has no targets");
+  }
   return sets;
 }
 

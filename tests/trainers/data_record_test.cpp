@@ -86,21 +86,25 @@ TEST_CASE("a checkpoint says what was fitted and what sets there were, to the la
         R"({"inputs":[],"input_scales":[],"targets":[],"target_scales":[],)"
         R"("classes":["x",[255]],"class_count":2})");
   CHECK_THAT(fitted_text({.sample = token_sample(4, 256)}),
-             ContainsSubstring(R"("sample":{"input":{"dtype":"int64","shape":[4]},)"
-                               R"("target":{"dtype":"int64","shape":[4]},"classes":256}})"));
-  SampleType bytes = value_sample({4}, 1);
-  bytes.input.dtype = at::kByte;
-  CHECK_THROWS_AS(fitted_text({.sample = bytes}), ValueError);
-  // Earlier versions did not say what the samples are.
-  info.texts[kFittedText] = fitted_text({.class_count = 2});
-  CHECK(data_record("c", info).fitted == Fitted{.class_count = 2});
+             ContainsSubstring(R"("sample":{"input":{"dtype":"Long","shape":[4]},)"
+                               R"("target":{"dtype":"Long","shape":[4]},"classes":256}})"));
+  for (const at::ScalarType dtype :
+       {at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kHalf, at::kBFloat16, at::kFloat,
+        at::kDouble, at::kBool, at::kComplexFloat}) {
+    Fitted fitted{.sample = value_sample({4}, 1)};
+    fitted.sample->input.dtype = dtype;
+    info.texts[kFittedText] = fitted_text(fitted);
+    CHECK(data_record("c", info).fitted == fitted);
+  }
 }
 
 TEST_CASE("a checkpoint that does not say what its data were is refused") {
   CheckpointInfo info;
   CHECK(message_of<DataError>([&] { (void)data_record("runs/c", info); }) ==
         "runs/c is no checkpoint of train: it has no 'fitted'");
-  add_record({.sets = records_of(sets(samples(5), nullptr, nullptr))}, info);
+  add_record({.fitted = {.sample = value_sample({1}, 1)},
+              .sets = records_of(sets(samples(5), nullptr, nullptr))},
+             info);
   const CheckpointInfo whole = info;
   const auto refused = [&](const std::string& name, const std::string& text) {
     info = whole;
@@ -114,8 +118,10 @@ TEST_CASE("a checkpoint that does not say what its data were is refused") {
   refused(kFittedText, fitted_text({.inputs = {"a"}, .input_scales = {{0, 1}, {0, 1}}}));
   refused(kFittedText, fitted_text({.classes = {"a"}, .class_count = 2}));
   std::string sample = fitted_text({.sample = value_sample({1}, 1)});
-  sample.replace(sample.find("float32"), 7, "float31");
-  refused(kFittedText, sample);
+  REQUIRE(sample.find("Float") != std::string::npos);
+  refused(kFittedText, std::string(sample).replace(sample.find("Float"), 5, "Fleet"));
+  refused(kFittedText, sample.replace(sample.find("[1]"), 3, "[-1]"));
+  refused(kFittedText, fitted_text({}));
 }
 
 TEST_CASE("what has become of data is told by set, with both sizes") {
