@@ -85,7 +85,7 @@ fs::path validation_folder(const fs::path& root) {
   return full;
 }
 
-// Of files that break the rule for pictures.
+// Warns of the files that were passed over because they break `rule`.
 void warn_of(const std::vector<std::string>& others, const std::string& root, const char* rule) {
   if (others.empty()) return;
   log_warning(str("image_folder: of '", root, "' ", counted(std::ssize(others), "file"),
@@ -97,23 +97,35 @@ bool is_class(const std::vector<std::string>& classes, const std::string& name) 
   return std::ranges::count(classes, name) > 0;
 }
 
-// Whether the pictures in and below a folder have no classes.
-bool has_bare_pictures(const fs::path& folder, const std::vector<std::string>& classes) {
-  const auto entries = formats::entries_of(folder.string());
-  return std::ranges::any_of(entries, formats::is_picture) ||
-         std::ranges::none_of(entries, [&](const formats::FolderEntry& entry) {
-           return entry.type == fs::file_type::directory && is_class(classes, entry.name);
-         });
+bool has_class_folder(const std::vector<formats::FolderEntry>& entries,
+                      const std::vector<std::string>& classes) {
+  return std::ranges::any_of(entries, [&](const formats::FolderEntry& entry) {
+    return entry.type == fs::file_type::directory && is_class(classes, entry.name);
+  });
 }
 
-// Whether a folder without root/train has the other sets, where `classes` are those trained on.
-bool has_other_sets(const fs::path& root, const std::vector<std::string>& classes) {
+// Whether the pictures in and below a folder are taken without classes. Says so where some have
+// one.
+bool has_bare_pictures(const fs::path& folder, const std::vector<std::string>& classes) {
+  const auto entries = formats::entries_of(folder.string());
+  const bool has_classes = has_class_folder(entries, classes);
+  const bool has_pictures = std::ranges::any_of(entries, formats::is_picture);
+  if (has_classes && has_pictures) {
+    log_warning(str("image_folder: in '", folder.string(), "' pictures lie beside the classes' ",
+                    "folders, so all are taken without targets"));
+  }
+  return has_pictures || !has_classes;
+}
+
+// Whether a folder has sets and nothing else, where `classes` are those trained on.
+bool has_sets_alone(const fs::path& root, const std::vector<std::string>& classes) {
   const auto entries = formats::entries_of(root.string());
   bool is_any = false;
   for (const formats::FolderEntry& entry : entries) {
     if (formats::is_picture(entry)) return false;
     if (entry.type != fs::file_type::directory) continue;
-    const bool is_set = entry.name == "val" || entry.name == "validation" || entry.name == "test";
+    const bool is_set = entry.name == "train" || entry.name == "val" ||
+                        entry.name == "validation" || entry.name == "test";
     if (!is_set || is_class(classes, entry.name)) return false;
     is_any = true;
   }
@@ -256,20 +268,25 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
                                                  context.seed, classes);
   };
   const bool has_train = data::is_there(root / "train");
-  const bool has_sets = has_train || (!classes.empty() && has_other_sets(root, classes));
+  const bool needs_classes = context.needs_targets || classes.empty();
+  const bool has_sets =
+      (has_train && needs_classes) || (!classes.empty() && has_sets_alone(root, classes)) ||
+      (has_train && has_class_folder(formats::entries_of((root / "train").string()), classes));
   Set train;
   if (context.wanted.train && (has_train || !has_sets)) {
-    train = set_in(has_train ? root / "train" : root, options.augmentation);
+    train = set_in(has_sets ? root / "train" : root, options.augmentation);
   }
-  const auto other = [&](bool is_wanted, const fs::path& folder) -> Set {
-    if (!is_wanted || !has_sets || !data::is_there(folder)) return nullptr;
+  const auto other = [&](const fs::path& folder) -> Set {
+    if (!data::is_there(folder)) return nullptr;
     Set set = set_in(folder, {});
     if (train && classes.empty()) check_classes(*train, *set, folder);
     return set;
   };
   DataSets sets{.train = train};
-  sets.validation = other(context.wanted.validation, validation_folder(root));
-  sets.test = other(context.wanted.test, root / "test");
+  if (has_sets && context.wanted.validation) {
+    sets.validation = other(validation_folder(root));
+  }
+  if (has_sets && context.wanted.test) sets.test = other(root / "test");
   return sets;
 }
 

@@ -86,8 +86,10 @@ struct ImageFolderOptions {
 ///
 /// With `context.fitted` the classes are its own: sets may lack some, and others are a DataError. A
 /// root that has nothing but folders of sets needs no root/train then. Where
-/// `context.needs_targets` is not set, a set's folder may also have pictures in itself, or folders
-/// of which none is a class: then all pictures in and below it are taken, without targets.
+/// `context.needs_targets` is not set, a root with other pictures or folders has sets only if
+/// root/train has a folder of a class. A set's folder, or a root without sets, may then also have
+/// pictures in itself, or folders of which none is a class: all pictures in and below it are taken,
+/// without targets, with a warning where some have a class's folder.
 [[nodiscard]] DataSets load_image_folder(const ImageFolderOptions& options,
                                          const DataContext& context = {});
 

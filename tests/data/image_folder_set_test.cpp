@@ -274,4 +274,35 @@ TEST_CASE("a set of pictures that is wanted alone needs no other") {
   CHECK(load_image_folder(options, bare).test == nullptr);
 }
 
+TEST_CASE("folders of sets beside others are sets where the one to train on has classes") {
+  const TemporaryFolder folder;
+  write_picture(folder, "train/a.png", striped(1, {1}));
+  write_picture(folder, "val/b.png", striped(1, {2}));
+  const ImageFolderOptions options = gray_form(folder, 1, 1);
+  const DataContext context{.fitted = Fitted{.classes = {"cat", "dog"}, .class_count = 2},
+                            .needs_targets = false};
+  const auto sizes = [&] {
+    const DataSets sets = load_image_folder(options, context);
+    std::vector<std::int64_t> found;
+    for (const auto& set : {sets.train, sets.validation, sets.test}) {
+      found.push_back(set ? set->size() : 0);
+    }
+    return found;
+  };
+  using Sizes = std::vector<std::int64_t>;
+  CHECK(sizes() == Sizes{1, 1, 0});
+  folder.write("notes.txt", "");
+  CHECK(sizes() == Sizes{1, 1, 0});
+  write_picture(folder, "other/c.png", striped(1, {3}));
+  CHECK(sizes() == Sizes{3, 0, 0});
+  write_picture(folder, "validation/d.png", striped(1, {4}));
+  CHECK(sizes() == Sizes{4, 0, 0});
+  std::filesystem::remove_all(folder.path("validation"));
+  // As it is trained on, with what training passes over.
+  write_picture(folder, "train/cat/e.png", striped(1, {5}));
+  CHECK(sizes() == Sizes{2, 1, 0});
+  std::filesystem::remove(folder.path("train/a.png"));
+  CHECK(load_image_folder(options, context).train->has_targets());
+}
+
 }  // namespace lockstep
