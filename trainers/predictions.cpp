@@ -48,7 +48,11 @@ Json entry_of(const at::Tensor& values, const std::function<Json(const at::Tenso
 class PredictionRows {
  public:
   PredictionRows(const Dataset& data, const std::vector<ColumnScale>& scales)
-      : classes_(data.type().classes), data_(data), names_(data.class_names()), scales_(scales) {
+      : classes_(data.type().classes),
+        data_(data),
+        has_sample_names_(!data.sample_name(0).empty()),
+        names_(data.class_names()),
+        scales_(scales) {
     require(names_.empty() || std::ssize(names_) == classes_, "the data set names ", names_.size(),
             " classes and has ", classes_);
   }
@@ -60,8 +64,7 @@ class PredictionRows {
     std::vector<Json> rows;
     for (std::int64_t i = 0; i < samples; ++i) {
       Json& row = rows.emplace_back(Json{{"index", first + i}});
-      const std::string name = data_.sample_name(first + i);
-      if (!name.empty()) row["file"] = name;
+      if (has_sample_names_) row["file"] = data_.sample_name(first + i);
     }
     for (const Column& column : columns(outputs, targets)) {
       const bool is_class = classes_ > 0 && column.name != "score";
@@ -121,6 +124,7 @@ class PredictionRows {
 
   std::int64_t classes_;
   const Dataset& data_;
+  bool has_sample_names_;
   std::vector<std::string> names_;
   std::vector<ColumnScale> scales_;
 };

@@ -27,7 +27,7 @@ void check_predictable(const Dataset& data);
 /// The model runs in evaluation mode, on batches of `batch_size` samples. A sample's line has
 ///
 ///   index       its number, from 0
-///   file        its name, if it has one
+///   file        its name, if sample 0 has one
 ///   prediction  of classes the one with the largest output (of equal ones the first; NaN is larger
 ///               than numbers), otherwise the outputs
 ///   score       of classes: that output, before softmax

@@ -68,7 +68,8 @@ class Dataset {
   /// Whether the samples' targets are known. Otherwise a batch's are NaN, or -1 for classes: such a
   /// set is for predictions alone.
   [[nodiscard]] virtual bool has_targets() const { return true; }
-  /// What sample `index` is called, such as by its file; "" where samples have no names.
+  /// What sample `index` is called, such as by its file. All samples have names, or none: then it
+  /// is "".
   [[nodiscard]] virtual std::string sample_name(std::int64_t index) const;
   /// A short text by which a run that goes on notices that its data have changed: how many samples
   /// there are, of what type and classes, and what they hold. It is that of the source: a Subset

@@ -223,4 +223,31 @@ TEST_CASE("samples that have names are told by them") {
         json{{"index", 1}, {"file", "a, \xef\xbf\xbd.png"}, {"prediction", 1.0}});
 }
 
+TEST_CASE("whether rows have a name is decided once, though a set breaks the rule") {
+  class SomeNamed final : public Dataset {
+   public:
+    explicit SomeNamed(std::int64_t named) : named_(named) {}
+    std::int64_t size() const override { return 2; }
+    SampleType type() const override { return value_sample({1}, 1); }
+    bool has_targets() const override { return false; }
+    std::string sample_name(std::int64_t index) const override {
+      return index == named_ ? "a.png" : "";
+    }
+
+   private:
+    Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+      const at::Tensor rows = at::zeros({std::ssize(indices), 1});
+      return {rows, rows.clone()};
+    }
+
+    std::int64_t named_;
+  };
+  for (const std::int64_t batch_size : {1, 2}) {
+    CHECK(predicted(SomeNamed(0), batch_size, PredictionFormat::csv) ==
+          "index,file,prediction\n0,a.png,0\n1,\"\",0\n");
+    CHECK(predicted(SomeNamed(1), batch_size, PredictionFormat::csv) ==
+          "index,prediction\n0,0\n1,0\n");
+  }
+}
+
 }  // namespace lockstep
