@@ -18,8 +18,8 @@ namespace lockstep {
 /// checkpoint, an early end) is decided by the second, so that the third remains a test.
 struct DataSets {
   std::shared_ptr<const Dataset> train = nullptr;       ///< null where it is not wanted
-  std::shared_ptr<const Dataset> validation = nullptr;  ///< null where there is none, too …
-  std::shared_ptr<const Dataset> test = nullptr;        ///< … of these
+  std::shared_ptr<const Dataset> validation = nullptr;  ///< null also where the source has none
+  std::shared_ptr<const Dataset> test = nullptr;        ///< null also where the source has none
   Fitted fitted = {};  ///< to the training set, or DataContext::fitted
 };
 
