@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -7,6 +6,7 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/storage/file.h"
 #include "trainers/command_line.h"
@@ -25,27 +25,37 @@ Usage:
   train predict --checkpoint DIR [flags]
 
   --checkpoint DIR     The checkpoint, such as runs/a/checkpoints/latest
-  --split SET          train, validation or test (default: test; train where --set names another
-                       training set, or data without a test set)
+  --split SET          train, validation or test (default: see below)
   --format FORMAT      csv (default) or jsonl, one JSON object a line
   --output FILE        The new file; no file may have the name (default: stdout)
   --set data.key=value Sets a key of data, such as other files; may be repeated. The training set
                        is then whole: data.validation takes no part of it
   --help               Print this and end
 
+Without --split it is the test set. With --set, such as another data.file, it is the training set if
+that has other samples than the run's and the test set has not, or if there is no test set; without
+both it is the validation set. A line on stderr says which set it is.
+
 A line has the sample's index, prediction and target; of a picture's file also its path in its
 folder. Of classes the prediction is the one with the largest output, and score is that output.
 Values have the unit of the file, whether or not they were normalized.
 
 Other files are read as those that the model was trained on: by the same columns, means, deviations
-and classes. They may lack targets: so may the pictures in data.root, and in folders below it, have
-no folder for each class. Only files of the set that is asked for need to be there. The model runs
-in this process, on all cores.
+and classes. They may lack targets: the pictures in data.root, and in folders below it, need no
+folder for each class. With --split the files of that set alone need to be there. The model runs in
+this process, on all cores.
 )";
 
 using Overrides = std::vector<keys::Override>;
 
-const std::string kData = "data.";
+struct NamedSet {
+  std::string name;
+  std::shared_ptr<const Dataset> set;
+};
+
+std::string words_of(const std::string& set) {
+  return set == kTrainSet ? "the training set" : str("the ", set, " set");
+}
 
 std::vector<std::string> names_of_sets(const DataRecord& record) {
   std::vector<std::string> names;
@@ -63,29 +73,27 @@ std::shared_ptr<const Dataset> load_set(const OpenedCheckpoint& checkpoint,
   return name == kTrainSet ? sets.train : name == kValidationSet ? sets.validation : sets.test;
 }
 
-// Whether --set names files of the training set alone, of a source where each set has its own:
-// data.file beside data.test_file.
-bool names_training_files(const OpenedCheckpoint& checkpoint, const Overrides& overrides) {
-  const auto values = values_of(checkpoint.config);
-  const auto is_any = [&](const auto& holds) { return std::ranges::any_of(overrides, holds); };
-  return is_any([&](const keys::Override& set) {
-           return values.contains(kData + "test_" + set.key.substr(kData.size()));
-         }) &&
-         !is_any([&](const keys::Override& set) { return set.key.starts_with(kData + "test_"); });
+// Whether the run had no such set, or one with other samples.
+bool is_other(const DataRecord& record, const NamedSet& given) {
+  const auto own = record.sets.find(given.name);
+  return own == record.sets.end() || own->second.fingerprint != given.set->fingerprint();
 }
 
-// The set that is meant if none is named: the training set, where --set names another one.
-std::shared_ptr<const Dataset> default_set(const OpenedCheckpoint& checkpoint,
-                                           const Overrides& overrides) {
-  if (names_training_files(checkpoint, overrides)) {
-    auto train = load_set(checkpoint, kTrainSet);
-    const auto before = checkpoint.record.sets.find(kTrainSet);
-    const bool is_other = before == checkpoint.record.sets.end() ||
-                          before->second.fingerprint != train->fingerprint();
-    if (is_other) return train;
-  }
-  auto test = load_set(checkpoint, kTestSet);
-  return test || overrides.empty() ? test : load_set(checkpoint, kTrainSet);
+// The set that is meant if none is named: see kPredictHelp. The set may be null.
+NamedSet default_set(const OpenedCheckpoint& checkpoint, bool has_other_data) {
+  const auto look_for = [&](const std::string& name) -> NamedSet {
+    try {
+      return {name, load_set(checkpoint, name)};
+    } catch (const DataError& error) {
+      throw DataError(
+          str(words_of(name), ", looked for because --split names none: ", error.what()));
+    }
+  };
+  NamedSet test = look_for(kTestSet);
+  if (!has_other_data || (test.set && is_other(checkpoint.record, test))) return test;
+  NamedSet train = look_for(kTrainSet);
+  if (train.set && (!test.set || is_other(checkpoint.record, train))) return train;
+  return test.set ? test : look_for(kValidationSet);
 }
 
 PredictionFormat format_of(const std::string& name) {
@@ -116,17 +124,22 @@ int run_predict(int argc, const char* const* argv) {
   const auto format = format_of(value_of(arguments, "--format").value_or("csv"));
   const auto output = value_of(arguments, "--output");
   if (output) check_output(*output);
-  const Overrides chosen = data_overrides(program, arguments);
-  Overrides overrides = chosen;
-  if (!overrides.empty() && split != kValidationSet) {
+  Overrides overrides = data_overrides(program, arguments);
+  const bool has_other_data = !overrides.empty();
+  if (has_other_data && split != kValidationSet) {
     overrides.insert(overrides.begin(), {"data.validation", "0", "train predict"});
   }
   OpenedCheckpoint checkpoint = open_checkpoint(program, arguments, overrides);
-  const auto set = split ? load_set(checkpoint, *split) : default_set(checkpoint, chosen);
-  require(set != nullptr, "--split ", split.value_or(kTestSet), ": the data set ",
-          checkpoint.config.data.name, " has no ", split.value_or(kTestSet), " set; the run had ",
-          join(names_of_sets(checkpoint.record)));
+  const NamedSet picked = split ? NamedSet{*split, load_set(checkpoint, *split)}
+                                : default_set(checkpoint, has_other_data);
+  const std::shared_ptr<const Dataset>& set = picked.set;
+  require(set != nullptr, split ? str("--split ", *split, ": ") : "", "the data set ",
+          checkpoint.config.data.name, " has no ", picked.name, " set; the run had ",
+          join(names_of_sets(checkpoint.record)), split ? "" : ": name one with --split");
   check_predictable(*set);
+  if (!split) {
+    log_info(str("predicts ", words_of(picked.name), ": ", counted(set->size(), "sample")));
+  }
   const auto model = checkpoint.model();
   const PredictionOptions options{.batch_size = checkpoint.config.data_use.batch_size,
                                   .format = format,

@@ -26,6 +26,20 @@ using lockstep::SampleType;
 
 struct NoOptions {};
 
+// How many samples sets have: keys of any name, as a source's own files may have.
+struct ManyOptions {
+  std::int64_t corpus = 6;    // the training set
+  std::int64_t held_out = 4;  // the test set; 0: none
+  std::int64_t file = 0;      // added to both
+};
+
+lockstep::keys::Keys many_keys(ManyOptions& options) {
+  const auto count = lockstep::keys::from_to<std::int64_t>(0, 100);
+  return {{"corpus", lockstep::keys::number(options.corpus, count), "samples to train on"},
+          {"held_out", lockstep::keys::number(options.held_out, count), "samples to test"},
+          {"file", lockstep::keys::number(options.file, count), "more samples of both"}};
+}
+
 lockstep::keys::Keys no_keys(NoOptions& /*options*/) {
   return {};
 }
@@ -55,7 +69,8 @@ class Alphabet final : public Dataset {
 // Sample i is the number i, in class i % 2.
 class Parity final : public Dataset {
  public:
-  std::int64_t size() const override { return 6; }
+  explicit Parity(std::int64_t size = 6) : size_(size) {}
+  std::int64_t size() const override { return size_; }
   SampleType type() const override { return lockstep::class_sample({1}, 2); }
   std::vector<std::string> class_names() const override { return {"even, or 0", "odd"}; }
 
@@ -69,6 +84,8 @@ class Parity final : public Dataset {
     }
     return batch;
   }
+
+  std::int64_t size_;
 };
 
 // The same numbers, whose classes nobody knows.
@@ -126,6 +143,14 @@ DataSets load(const NoOptions& /*options*/, const DataContext& /*context*/) {
   return {.train = set, .test = set};
 }
 
+DataSets load_many(const ManyOptions& options, const DataContext& /*context*/) {
+  DataSets sets{.train = std::make_shared<const Parity>(options.corpus + options.file)};
+  if (options.held_out > 0) {
+    sets.test = std::make_shared<const Parity>(options.held_out + options.file);
+  }
+  return sets;
+}
+
 DataSets load_riddle(const NoOptions& /*options*/, const DataContext& /*context*/) {
   return {.train = std::make_shared<const Parity>(), .test = std::make_shared<const Unknown>()};
 }
@@ -135,6 +160,7 @@ DataSets load_riddle(const NoOptions& /*options*/, const DataContext& /*context*
 int main(int argc, char** argv) {
   using namespace lockstep;  // NOLINT(google-build-using-namespace)
   register_data(data_kind<NoOptions>("alphabet", "its letters in order", no_keys, load<Alphabet>));
+  register_data(data_kind<ManyOptions>("many", "parity of more numbers", many_keys, load_many));
   register_data(data_kind<NoOptions>("noted", "zeros", no_keys, load<Noted>));
   register_data(data_kind<NoOptions>("parity", "numbers, even or odd", no_keys, load<Parity>));
   register_data(

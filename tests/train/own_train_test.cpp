@@ -84,6 +84,39 @@ TEST_CASE("samples without targets are for predictions alone, whatever their sou
   CHECK(predicted.out.starts_with("index,prediction,prediction_name,score\n0,0,"));
 }
 
+TEST_CASE("predictions are of the set that --set changes, whatever its keys are called") {
+  const TemporaryFolder folder;
+  folder.write("job.yaml", "model: {name: zero}\ndata: {name: many}\n");
+  REQUIRE(own_train(folder, {"--config", "job.yaml", "--output", "run", "--quiet"}).status == 0);
+  const Flags predict{"predict", "--checkpoint", "run/checkpoints/latest"};
+  const auto check = [&](const std::string& keys, const std::string& name, std::size_t samples) {
+    const Ended end = own_train(folder, predict + (keys.empty() ? Flags{} : set(keys)));
+    INFO(keys);
+    CHECK(end.status == 0);
+    CHECK(end.err == str("lockstep: predicts the ", name, " set: ", samples, " samples\n"));
+    CHECK(lines_of(end.out).size() == samples + 1);
+  };
+  check("", "test", 4);
+  check("data.corpus=8", "training", 8);
+  check("data.held_out=5", "test", 5);
+  check("data.file=3", "test", 7);
+  check("data.corpus=8 data.held_out=5", "test", 5);
+  check("data.batch_size=2", "test", 4);  // both are as they were
+  check("data.held_out=0", "training", 6);
+  const Ended named = own_train(folder, predict + set("data.corpus=8") + Flags{"--split", "test"});
+  CHECK(named.err.empty());
+  CHECK(lines_of(named.out).size() == 5);
+
+  REQUIRE(own_train(folder, Flags{"--config", "job.yaml", "--output", "untested", "--quiet"} +
+                                set("data.held_out=0"))
+              .status == 0);
+  const Flags untested{"predict", "--checkpoint", "untested/checkpoints/latest"};
+  check_refused(folder, untested,
+                "the data set many has no test set; the run had train: name one with --split");
+  check_refused(folder, untested + Flags{"--split", "test"},
+                "--split test: the data set many has no test set; the run had train");
+}
+
 TEST_CASE("train sample continues what the model has learnt, the same for the same seed") {
   const TemporaryFolder folder;
   folder.write("alphabet.yaml",

@@ -280,8 +280,16 @@ TEST_CASE("predictions and figures need no files but those of the set that is as
   check_values(job.predictions(set("data.test_file=other.csv")), table(30, 70));
   check_values(job.predictions(set("data.test_file=other.csv") + Flags{"--split", "test"}),
                table(30, 70));
+  // Which of the sets is another is asked of their files: without them it must be named.
+  CHECK_THAT(job.refusal(kPredict + set("data.file=none.csv")),
+             ContainsSubstring("the training set, looked for because --split names none: csv: "
+                               "there is no 'none.csv'; "));
   fs::remove(job.folder.path("test.csv"));
-  check_values(job.predictions(set("data.file=other.csv")), table(30, 70));
+  CHECK_THAT(job.refusal(kPredict + set("data.file=other.csv")),
+             ContainsSubstring("the test set, looked for because --split names none: csv: there is "
+                               "no 'test.csv'; "));
+  check_values(job.predictions(set("data.file=other.csv") + Flags{"--split", "train"}),
+               table(30, 70));
   // The validation set is a part of the training set.
   const std::string error = job.refusal(kPredict + Flags{"--split", "validation"});
   CHECK_THAT(error, ContainsSubstring("csv: there is no 'train.csv'"));
@@ -373,7 +381,7 @@ TEST_CASE("pictures in one folder are predicted by their files' names, without t
   const Ended end = train(job.folder.path(), kPredict + set("data.root=new"));
   CHECK(end.err ==
         "lockstep: warning: image_folder: of 'new' 1 file is passed over, such as 'new/notes.txt': "
-        "pictures end in .png, .jpg or .jpeg\n");
+        "pictures end in .png, .jpg or .jpeg\nlockstep: predicts the training set: 3 samples\n");
   // Where folders are classes, a picture beside them has none.
   write("moved/test/c.png", 4);
   CHECK_THAT(train(job.folder.path(), {"eval", "--quiet", "--checkpoint", "run/checkpoints/latest",
@@ -382,6 +390,23 @@ TEST_CASE("pictures in one folder are predicted by their files' names, without t
              ContainsSubstring("of 'moved/test' 1 file is passed over, such as 'moved/test/c.png': "
                                "pictures end in .png, .jpg or .jpeg, and lie in a folder for each "
                                "class"));
+  const Ended stray = train(job.folder.path(), kPredict + set("data.root=moved"));
+  CHECK(stray.err ==
+        "lockstep: warning: image_folder: in 'moved/test' pictures lie beside the classes' "
+        "folders, so all are taken without targets\nlockstep: predicts the test set: 3 samples\n");
+  CHECK_THAT(stray.out, ContainsSubstring("\n0,c.png,0,dark,") && !ContainsSubstring("target"));
+  // A folder of a set's name is one of a set beside others of these alone.
+  write("all/train/x.png", 4);
+  CHECK(rows(set("data.root=all"))[1] == Row{"0", "x.png", "0", "dark"});
+  write("all/other/y.png", 251);
+  CHECK(rows(set("data.root=all")) ==
+        std::vector<Row>{{"index", "file", "prediction", "prediction_name"},
+                         {"0", "other/y.png", "1", "light"},
+                         {"1", "train/x.png", "0", "dark"}});
+  write("held/val/x.png", 251);
+  const Ended held = train(job.folder.path(), kPredict + set("data.root=held"));
+  CHECK(held.err == "lockstep: predicts the validation set: 1 sample\n");
+  CHECK_THAT(held.out, ContainsSubstring("\n0,x.png,1,light,"));
   fs::create_directory(job.folder.path("empty"));
   CHECK_THAT(job.refusal(kPredict + set("data.root=empty")),
              ContainsSubstring("data folder 'empty': it has no pictures"));
