@@ -67,11 +67,11 @@ class BlockGathering final : public BlockRunner,
   std::map<const Block*, std::size_t> part_of_;
   std::vector<std::size_t> last_order_;  // of the parts in the last forward
   std::vector<std::size_t> order_;       // in this one, so far
-  std::size_t undone_ = kAll;            // of order_, the runs whose backward has not ended
-  int keeps_everything_ = 0;             // how many ask for it
-  bool keeps_graph_ = false;             // a graph of the backward may need all that was gathered
-  bool is_own_ = false;                  // the current backward is the trainer's
-  bool is_other_ = false;                // or another, whose end is awaited
+  std::size_t undone_ = kAll;  // how many of order_'s first runs have not ended their backward
+  int keeps_everything_ = 0;   // how many ask for it
+  bool keeps_graph_ = false;   // a graph of the backward may need all that was gathered
+  bool is_own_ = false;        // the current backward is the trainer's
+  bool is_other_ = false;      // or another, whose end is awaited
 };
 
 }  // namespace lockstep::training

@@ -57,7 +57,7 @@ void tell_what_stays(const ZeroOptions& options, const tree::FlatLayout& layout,
   for (const tree::FlatBucket& bucket : layout.buckets())
     uncut += bucket.group == 0 ? bucket.size : 0;
   if (!cuts || uncut == 0) return;
-  // A norm or two beside the blocks are as they should be.
+  // A norm or two beside the blocks is as it should be.
   const bool matters = uncut > layout.total() / 20;
   (matters ? log_warning : log_info)(
       lockstep::str("ZeRO stage 3: about ", uncut, " of ", counted(layout.total(), "value"),
