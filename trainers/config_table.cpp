@@ -264,7 +264,7 @@ Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero, const LaunchOption
       {"eval_every", number(trainer.eval_every, kNatural),
        "steps between evaluations; there is one at the end, with 0 only that", kMayChange},
       {"metrics", list(trainer.metrics, of_length("a metric's name", 100)),
-       str("figures of evaluations beside the loss: ", join(metric_names()),
+       str("figures of evaluations beside the loss: ", join(metric_registry().names()),
            "; []: accuracy for classes"),
        kMayChange},
       {"patience", number_or_null(trainer.patience, kBillion),

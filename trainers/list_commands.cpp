@@ -6,6 +6,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/keys/choice.h"
 #include "framework/objectives/metric.h"
 #include "trainers/command_line.h"
 #include "trainers/commands.h"
@@ -45,10 +46,13 @@ std::string list_help(const std::string& command) {
       command == kMetrics ? "" : "\ntrain config NAME prints the keys of one in a config.\n");
 }
 
-std::vector<std::pair<std::string, std::string>> listed(const std::string& command) {
+// Each with its help.
+std::vector<std::pair<std::string, std::string>> names_of(const std::string& command) {
   std::vector<std::pair<std::string, std::string>> names;
   if (command == kMetrics) {
-    for (const std::string& name : metric_names()) names.emplace_back(name, "");
+    for (const keys::Choice& metric : metric_registry().choices()) {
+      names.emplace_back(metric.name, metric.help);
+    }
     return names;
   }
   for (const List& list : kLists) {
@@ -66,7 +70,7 @@ int run_list(int argc, const char* const* argv) {
   const std::string command = argv[0];
   const auto arguments = parse_command_line(argc, argv, {"train " + command, {}, {"--help"}});
   if (value_of(arguments, "--help")) return print(list_help(command));
-  const auto names = listed(command);
+  const auto names = names_of(command);
   std::size_t width = 0;
   for (const auto& [name, help] : names) width = std::max(width, name.size());
   std::string text;

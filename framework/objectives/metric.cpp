@@ -51,7 +51,8 @@ keys::Registry<MetricKind>& known_metrics() {
         [](const std::shared_ptr<const Loss>& loss) {
           return make_top_accuracy("accuracy", 1, loss->ignore_index());
         }},
-       {keys::choice("top_K", "… one of the K largest outputs, for any K: top_5"),
+       {keys::choice("top_K",
+                     "the part whose class has one of the K largest outputs, for any K: top_5"),
         [](const std::shared_ptr<const Loss>& loss) {
           return make_top_accuracy("top_K", top_count("top_K"), loss->ignore_index());
         }},
@@ -78,8 +79,8 @@ void register_metric(MetricKind kind) {
   known_metrics().add(std::move(kind));
 }
 
-std::vector<std::string> metric_names() {
-  return known_metrics().names();
+const keys::Registry<MetricKind>& metric_registry() {
+  return known_metrics();
 }
 
 std::shared_ptr<const Metric> make_metric(const std::string& name,

@@ -3,7 +3,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -52,8 +51,8 @@ struct MetricKind : keys::Choice {
 /// ValueError for a name that is there already, for "none", and for one that begins with "top_".
 void register_metric(MetricKind kind);
 
-/// The names that make_metric knows, "top_K" for all of top_1, top_2, ….
-[[nodiscard]] std::vector<std::string> metric_names();
+/// All metrics that are known, "top_K" for all of top_1, top_2, ….
+[[nodiscard]] const keys::Registry<MetricKind>& metric_registry();
 
 /// The metric of this name, for a model that is trained by `loss`:
 ///

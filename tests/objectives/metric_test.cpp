@@ -202,7 +202,7 @@ TEST_CASE("which way a metric is better", "[objectives]") {
   for (const std::string name : {"loss", "perplexity", "bits_per_byte", "mean_absolute_error"}) {
     CHECK_FALSE(make_metric(name, make_mean_squared_error())->higher_is_better());
   }
-  for (const std::string& name : metric_names()) {
+  for (const std::string& name : metric_registry().names()) {
     CHECK(make_metric(name == "top_K" ? "top_10" : name, make_cross_entropy()) != nullptr);
   }
 }

@@ -78,6 +78,11 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
     CHECK_THAT(help.out, ContainsSubstring("Usage:\n  train " + command + " "));
   }
   CHECK(train(folder.path(), {"run", "--help"}).out == all.out);
+  CHECK_THAT(train(folder.path(), {"metrics"}).out,
+             Catch::Matchers::StartsWith(
+                 "accuracy             the part of the targets whose class has the ") &&
+                 ContainsSubstring("\ntop_K                the part whose class has one of ") &&
+                 ContainsSubstring("\nmean_absolute_error  mean over all elements\n"));
   check_refused(folder.path(), {"evla", "--help"},
                 "unknown command 'evla' (did you mean 'eval'?): there are run, export, inspect, "
                 "eval, predict, sample, summary, config, models, datasets, losses, optimizers, "
