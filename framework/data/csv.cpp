@@ -29,8 +29,9 @@ using CsvTask = CsvSetOptions::Task;
 
 CsvFile open_csv(const std::string& path, const std::string& separator) {
   data::require_there("csv", path,
-                      "it must be a table of text whose first line names the columns, as "
-                      "spreadsheets and pandas' DataFrame.to_csv(index=False) write it");
+                      str("it must be a table of text whose first line names the columns, as "
+                          "spreadsheets and pandas' DataFrame.to_csv(index=False) write it",
+                          data::kSeeConfigs));
   CsvFile file(path, {.separator = separator[0]});
   if (file.rows() == 0) formats::fail_file(path, "it has no rows, but its header");
   return file;

@@ -35,11 +35,16 @@ bool matches_any(const Patterns& patterns, const std::string& name) {
       patterns, [&](const std::string& pattern) { return matches_pattern(pattern, name); });
 }
 
+void require_text(const std::string& path) {
+  data::require_there(
+      "text", path,
+      str("it must be a text's file, plain or gzip, or a folder of such files", data::kSeeConfigs));
+}
+
 std::shared_ptr<const TextCorpus> open_text(
     const std::string& path, std::int64_t context,
     const std::function<bool(const std::string& name)>& wanted) {
-  data::require_there("text", path,
-                      "it must be a text's file, plain or gzip, or a folder of such files");
+  require_text(path);
   auto corpus = std::make_shared<const TextCorpus>(path, wanted);
   if (corpus->size() <= static_cast<std::uint64_t>(context)) {
     formats::fail_file(path, str("it has ", corpus->size(), " bytes of text, but data.context ",
@@ -137,6 +142,7 @@ DataSets load_text(const TextSetOptions& options, const DataContext& job) {
   const bool is_split = job.validation > 0 && !options.validation_path;
   const bool takes_train = wanted.train || (wanted.validation && is_split);
   const bool takes_path = takes_train || (wanted.test && !options.held_out.empty());
+  if (takes_path) require_text(options.path);
   std::error_code error;
   require((options.held_out.empty() && options.exclude.empty()) || !takes_path ||
               std::filesystem::is_directory(options.path, error),

@@ -14,6 +14,8 @@
 namespace lockstep {
 namespace {
 
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
 using formats::TextCorpus;
 using testing::integers_of;
 using testing::message_of;
@@ -81,6 +83,10 @@ TEST_CASE("a folder of texts holds files out for the test, and passes over other
                     "data.held_out: not together with data.test_path: keep one of them");
   options = {.path = folder.path("texts/a"), .held_out = {"b"}, .context = 5};
   CHECK_THROWS_WITH(load_text(options), ContainsSubstring("name files of a folder, but data.path"));
+  options.path = folder.path("nowhere");
+  CHECK_THAT(message_of<DataError>([&] { (void)load_text(options); }),
+             StartsWith("text: there is no '" + folder.path("nowhere") + "'; it must be") &&
+                 EndsWith("the head of a config in configs/ says where its data come from"));
 }
 
 TEST_CASE("a text's windows lie side by side, each byte with the next as its target") {
