@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -91,6 +92,7 @@ ChildProgram::ChildProgram(const std::vector<std::string>& command,
 ChildProgram::ChildProgram(const std::function<int()>& body) {
   start([&] {
     int status = 99;
+    ::setenv(kForkVariable, "1", 1);
     try {
       status = body();
     } catch (const std::exception& error) {

@@ -10,6 +10,10 @@
 
 namespace lockstep::testing {
 
+/// Set in the environment of a fork of a test, whose arguments are the tests' own: a launch that
+/// starts "the program" again would run them once more, and so without end. main() refuses it.
+inline constexpr const char* kForkVariable = "LOCKSTEP_FORK_OF_A_TEST";
+
 /// How a child program ended.
 struct Ended {
   int status = -1;  ///< its exit status, or 128 + the signal that ended it, as a shell has it
