@@ -1,4 +1,4 @@
-// A program of a user's: train with a model and data sets of its own.
+// A program of a user's: train with a model, data sets, a loss and a metric of its own.
 
 #include <cstdint>
 #include <fstream>
@@ -7,12 +7,17 @@
 #include <string>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
 #include <unistd.h>
 
 #include "framework/data/data.h"
+#include "framework/objectives/loss.h"
+#include "framework/objectives/metric.h"
+#include "framework/objectives/objectives.h"
 #include "models/model.h"
 #include "trainers/train_main.h"
 
@@ -123,6 +128,44 @@ class Noted final : public Dataset {
   }
 };
 
+struct QuantileOptions {
+  double level = 0.5;
+};
+
+lockstep::keys::Keys quantile_keys(QuantileOptions& options) {
+  return {{"level", number(options.level, lockstep::keys::from_to(0.0, 1.0)),
+           "the part of the targets that is to lie below the outputs"}};
+}
+
+// What is least where the outputs are a quantile of the targets.
+class Quantile final : public lockstep::Loss {
+ public:
+  explicit Quantile(double level) : level_(level) {}
+  at::Tensor mean(const at::Tensor& outputs, const at::Tensor& targets) const override {
+    const at::Tensor above = targets - outputs;
+    return at::maximum(above * level_, above * (level_ - 1)).mean();
+  }
+  bool is_weighted_by_samples() const override { return true; }
+
+ private:
+  double level_;
+};
+
+// How far the outputs lie above the targets, in the mean. Sums: of that, and of the samples.
+class Bias final : public lockstep::Metric {
+ public:
+  at::Tensor add(const at::Tensor& outputs, const at::Tensor& targets) const override {
+    at::Tensor sums = at::zeros({2}, at::kDouble);
+    sums[0] = (outputs.detach() - targets).to(at::kDouble).sum();
+    sums[1] = targets.size(0);
+    return sums;
+  }
+  double value(const at::Tensor& sums) const override {
+    return sums[0].item<double>() / sums[1].item<double>();
+  }
+  bool higher_is_better() const override { return false; }
+};
+
 // A layer that starts at 0.
 class Zero : public lockstep::Model {
  public:
@@ -169,5 +212,11 @@ int main(int argc, char** argv) {
       "zero", "a layer that starts at 0", no_keys,
       [](const NoOptions& /*options*/, const SampleType& sample,
          const Key& /*key*/) -> std::shared_ptr<Model> { return std::make_shared<Zero>(sample); }));
+  register_loss(loss_kind<QuantileOptions>(
+      "quantile", "of values, whose quantile is learnt", quantile_keys,
+      [](const QuantileOptions& options, const SampleType& /*sample*/)
+          -> std::shared_ptr<const Loss> { return std::make_shared<Quantile>(options.level); }));
+  register_metric({keys::choice("bias", "the outputs less the targets, in the mean"),
+                   [](const auto& /*loss*/) { return std::make_shared<Bias>(); }});
   return train_main(argc, argv);
 }

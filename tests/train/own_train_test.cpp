@@ -68,6 +68,51 @@ TEST_CASE("a program of one's own has train's commands for its models and data")
           ContainsSubstring("\n1,1,odd,"));
 }
 
+TEST_CASE("a loss of one's own is trained by, and a metric of one's own measured") {
+  const TemporaryFolder folder;
+  CHECK_THAT(own_train(folder, {"losses"}).out,
+             ContainsSubstring("\nquantile            of values, whose quantile is learnt\n"));
+  CHECK_THAT(own_train(folder, {"metrics"}).out,
+             ContainsSubstring("\nbias                 the outputs less the targets, in the "));
+  CHECK_THAT(own_train(folder, {"config", "quantile"}).out, ContainsSubstring("loss.level: the "));
+
+  folder.write("table.csv", "x,y\n1,1\n2,-2\n3,3\n4,4\n");
+  folder.write("quantile.yaml",
+               "model: {name: zero}\n"
+               "data: {name: csv, file: table.csv, test_file: table.csv, target: y,\n"
+               "       normalize: false, batch_size: 2, drop_last: false}\n"
+               "loss: {name: quantile, level: 0.75}\n"
+               "optimizer: {name: sgd, lr: 1}\n"
+               "trainer: {steps: 1, metrics: [bias]}\n");
+  const Flags config{"--config", "quantile.yaml"};
+  // One step with all rows, on replicas of which the last may have none.
+  for (const std::string replicas : {"2", "3"}) {
+    INFO(replicas << " replicas");
+    const Ended end = own_train(
+        folder, config + Flags{"--replicas", replicas, "--quiet", "--output", "run" + replicas});
+    INFO(end.err);
+    REQUIRE(end.status == 0);
+    // Outputs are 0 and gradients -0.75, of the second row 0.25; all is exact in float32.
+    const auto result = read_json(folder.path() / ("run" + replicas) / "result.json");
+    CHECK(result["parameters"]["weight"] == 1.375);
+    CHECK(result["eval"]["loss"] == 0.25 * 7.75 / 4);
+    CHECK(result["eval"]["bias"] == 7.75 / 4);
+  }
+
+  const auto refusal = [&](const std::string& key) {
+    const Ended end = own_train(folder, config + set(key));
+    CHECK(end.status == 2);
+    return end.err;
+  };
+  CHECK_THAT(refusal("loss.levle=0.5"),
+             ContainsSubstring("--set loss.levle=0.5: unknown key 'levle' in loss (did you mean "
+                               "'level'?)"));
+  CHECK_THAT(refusal("loss.level=2"), ContainsSubstring("loss.level: must be from 0 to 1, is 2"));
+  CHECK_THAT(refusal("loss.name=quantil"), ContainsSubstring("'quantil'"));
+  CHECK_THAT(refusal("trainer.metrics=[bais]"),
+             ContainsSubstring("there is no metric 'bais' (did you mean 'bias'?)"));
+}
+
 TEST_CASE("samples without targets are for predictions alone, whatever their source allows") {
   const TemporaryFolder folder;
   folder.write("job.yaml", "model: {name: zero}\ndata: {name: parity}\n");
