@@ -137,6 +137,17 @@ void check_parameter_groups(const Config& config, const DataSets& data,
   }
 }
 
+// Every model is right about the only class there is: most often a folder or a column is not what
+// was meant.
+void check_classes(const Config& config, const DataSets& data, keys::YamlProblems& problems) {
+  if (data.train->type().classes != 1) return;
+  const std::vector<std::string> names = data.train->class_names();
+  problems.report(written_at(config, "data.name"), [&] {
+    return str("data.name: ", config.data.name, " has one class alone",
+               names.empty() ? "" : " ('" + cut(names[0]) + "')", ": there is nothing to learn");
+  });
+}
+
 // The loss and the metrics fit the data, and what decides on the way has figures to decide by.
 void check_objective(const Config& config, const DataSets& data, keys::YamlProblems& problems) {
   const auto check = [&](const std::string& key, const auto& work) {
@@ -179,6 +190,7 @@ void check_job(const Config& config, const DataSets& data) {
   keys::YamlProblems problems;
   check_accumulate(config, data, problems);
   if (check_drop_last(config, data, problems)) check_warmup(config, data, problems);
+  check_classes(config, data, problems);
   check_objective(config, data, problems);
   if (check_freeze(config, data, problems)) check_parameter_groups(config, data, problems);
   problems.finish();

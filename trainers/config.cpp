@@ -81,13 +81,11 @@ std::string to_yaml(Config config) {
 }
 
 std::vector<SectionChoices> config_choices() {
-  std::vector<SectionChoices> all{{"model", described(model_registry())},
-                                  {"data", described(data_registry())},
-                                  {"loss", described(loss_registry())},
-                                  {"optimizer", described(optimizer_registry())},
-                                  {"schedule", {}}};
-  for (const std::string& name : schedule_names()) all[4].choices.emplace_back(name, "");
-  return all;
+  return {{"model", described(model_registry())},
+          {"data", described(data_registry())},
+          {"loss", described(loss_registry())},
+          {"optimizer", described(optimizer_registry())},
+          {"schedule", schedules()}};
 }
 
 std::string config_help(const std::optional<std::string>& name) {

@@ -115,7 +115,7 @@ struct Config {
 /// What a config may pick by name in one of its sections.
 struct SectionChoices {
   std::string section;
-  /// Names, each with a line of help; of schedules "".
+  /// Names, each with a line of help.
   std::vector<std::pair<std::string, std::string>> choices;
 };
 

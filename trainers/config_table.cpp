@@ -122,20 +122,32 @@ Keys group_keys(ParameterGroup& group) {
 }
 
 Keys optimizer_keys(OptimizerOptions& optimizer) {
-  const auto nesterov_problem = [&optimizer] {
-    const bool is_wrong = optimizer.nesterov && optimizer.momentum == 0;
-    return is_wrong ? "needs optimizer.momentum greater than 0" : "";
+  constexpr const char* kNeedsMomentum = "needs optimizer.momentum greater than 0";
+  const auto dampening_problem = [&optimizer] {
+    return optimizer.dampening > 0 && optimizer.momentum == 0 ? kNeedsMomentum : "";
   };
-  const KeyTraits nesterov{.owners = {"sgd"}, .problem = nesterov_problem, .others = {"momentum"}};
+  const auto nesterov_problem = [&optimizer] {
+    if (!optimizer.nesterov) return "";
+    if (optimizer.momentum == 0) return kNeedsMomentum;
+    return optimizer.dampening > 0 ? "needs optimizer.dampening 0" : "";
+  };
+  const KeyTraits dampening{
+      .owners = {"sgd"}, .problem = dampening_problem, .others = {"momentum"}};
+  const KeyTraits nesterov{
+      .owners = {"sgd"}, .problem = nesterov_problem, .others = {"momentum", "dampening"}};
   Keys keys{
       {"name", one_of(optimizer.name, optimizer_registry().names()),
        "the rule by which parameters are updated"},
       {"lr", number(optimizer.lr, kAbove0), "the learning rate, before the schedule"},
       {"momentum", number(optimizer.momentum, kBeta), "momentum of the gradients", only("sgd")},
+      {"dampening", number(optimizer.dampening, from_to(0.0, 1.0)),
+       "the part of a gradient that is kept out of the momentum", dampening},
       {"nesterov", flag(optimizer.nesterov), "take Nesterov's momentum", nesterov},
       {"betas", list(optimizer.betas, kBeta), "decay of the mean gradient and of its mean square",
        only("adam", "adamw")},
       {"eps", number(optimizer.eps, kAbove0), "added to the root of the mean square",
+       only("adam", "adamw")},
+      {"amsgrad", flag(optimizer.amsgrad), "divide by the root of the largest mean square so far",
        only("adam", "adamw")},
       {"weight_decay", number(optimizer.weight_decay, kNotNegative),
        "decay of the parameters; of adamw beside the gradient, else in it"},

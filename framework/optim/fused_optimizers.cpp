@@ -85,9 +85,10 @@ std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options) {
   return std::make_unique<FusedOptimizer>(
       remembers ? Names{"momentum_buffer"} : Names{},
       remembers ? &ElementKernels::momentum : &ElementKernels::sgd,
-      [momentum = options.momentum, nesterov = options.nesterov](UpdateNumbers& numbers,
-                                                                 std::int64_t /*step*/) {
+      [momentum = options.momentum, dampening = options.dampening, nesterov = options.nesterov](
+          UpdateNumbers& numbers, std::int64_t step) {
         numbers.momentum = momentum;
+        numbers.undamped = step == 1 ? 1 : 1 - dampening;
         numbers.of_g = nesterov ? 1 : 0;
         numbers.of_buffer = nesterov ? momentum : 1;
       });
@@ -96,8 +97,10 @@ std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options) {
 // Weight decay that is `decoupled` is not added to the gradient, but taken off the parameter.
 template <bool decoupled>
 std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options) {
+  std::vector<std::string> state{"exp_avg", "exp_avg_sq"};
+  if (options.amsgrad) state.emplace_back("max_exp_avg_sq");
   return std::make_unique<FusedOptimizer>(
-      std::vector<std::string>{"exp_avg", "exp_avg_sq"}, &ElementKernels::adam,
+      std::move(state), options.amsgrad ? &ElementKernels::amsgrad : &ElementKernels::adam,
       [betas = options.betas, eps = options.eps](UpdateNumbers& numbers, std::int64_t step) {
         numbers.beta1 = betas[0];
         numbers.beta2 = betas[1];

@@ -9,7 +9,7 @@ namespace lockstep::optim {
 struct UpdateBuffers {
   std::byte* parameter;
   const std::byte* gradient;
-  std::byte* state[2];  ///< as many as the rule has
+  std::byte* state[3];  ///< as many as the rule has
   std::size_t count;
 };
 
@@ -17,16 +17,19 @@ struct UpdateBuffers {
 /// weight_decay * parameter:
 ///
 ///   sgd       parameter -= lr * g
-///   momentum  buffer = momentum * buffer + g;  parameter -= lr * (of_g * g + of_buffer * buffer)
+///   momentum  buffer = momentum * buffer + undamped * g
+///             parameter -= lr * (of_g * g + of_buffer * buffer)
 ///   adam      mean = beta1 * mean + (1 - beta1) * g
 ///             square = beta2 * square + (1 - beta2) * g * g
 ///             parameter = keep * parameter - lr * mean / (root_scale * sqrt(square) + eps)
+///   amsgrad   as adam, with largest = max(largest, square) under the root
 struct UpdateNumbers {
   double gradient_scale;
   double clip_value;  ///< infinity: none
   double weight_decay;
   double lr;
   double momentum;
+  double undamped;
   double of_g;
   double of_buffer;
   double beta1;
@@ -44,6 +47,7 @@ struct ElementKernels {
   Update sgd;
   Update momentum;
   Update adam;
+  Update amsgrad;
 
   /// The sums of the squares of every kSquaresBlock values, in float64 and a fixed order. The last
   /// block may be shorter.

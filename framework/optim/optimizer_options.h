@@ -22,13 +22,15 @@ struct ParameterGroup {
 struct OptimizerOptions {
   std::string name = "sgd";  ///< of optimizer_registry() (optimizers.h)
   double lr = 0.01;
-  double momentum = 0.0;  ///< sgd
-  bool nesterov = false;  ///< sgd, needs momentum
+  double momentum = 0.0;   ///< sgd
+  double dampening = 0.0;  ///< sgd: 1 - dampening of a gradient is added to the momentum
+  bool nesterov = false;   ///< sgd, needs momentum and no dampening
   /// adamw: lr * weight_decay * parameter is subtracted beside the update. Others of torch.optim:
   /// weight_decay * parameter is added to the gradient.
   double weight_decay = 0.0;
   std::array<double, 2> betas{0.9, 0.999};  ///< adam, adamw
   double eps = 1e-8;                        ///< adam, adamw
+  bool amsgrad = false;                     ///< adam, adamw: divide by the largest mean square yet
   std::vector<ParameterGroup> groups = {};  ///< the first that names a parameter holds for it
   /// Of all other optimizers: `options.own.of<RMSpropOptions>("rmsprop").alpha = 0.9`.
   keys::ChoiceOptions own = {};

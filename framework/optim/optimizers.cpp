@@ -39,12 +39,20 @@ void check_special(const OptimizerOptions& options) {
             " is not an option of it");
   };
   check_is_option("momentum", is_sgd, options.momentum == defaults.momentum);
+  check_is_option("dampening", is_sgd, options.dampening == defaults.dampening);
   check_is_option("nesterov", is_sgd, options.nesterov == defaults.nesterov);
   check_is_option("betas", is_adam, options.betas == defaults.betas);
   check_is_option("eps", is_adam, options.eps == defaults.eps);
+  check_is_option("amsgrad", is_adam, options.amsgrad == defaults.amsgrad);
   check_at_least_zero(options, "momentum", options.momentum);
+  require(options.dampening >= 0 && options.dampening <= 1, "optimizer ", options.name,
+          ": dampening must be from 0 to 1, not ", options.dampening);
+  require(options.dampening == 0 || options.momentum != 0, "optimizer ", options.name,
+          ": dampening needs a momentum above 0");
   require(!options.nesterov || options.momentum != 0, "optimizer ", options.name,
           ": nesterov needs a momentum above 0");
+  require(!options.nesterov || options.dampening == 0, "optimizer ", options.name,
+          ": nesterov needs a dampening of 0");
   check_at_least_zero(options, "eps", options.eps);
   for (const double beta : options.betas) {
     require(beta >= 0 && beta < 1, "optimizer ", options.name,

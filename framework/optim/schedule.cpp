@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// In the order of schedule_names().
+// In the order of schedules().
 enum class Curve { constant, linear, cosine, step, one_cycle };
 
 // From `start` to `end` as `part` goes from 0 to 1, along half a cosine or a line.
@@ -32,7 +32,7 @@ double one_cycle(const ScheduleOptions& options, double max_lr, double step, dou
 
 // The curve that checked options name.
 Curve curve_of(const ScheduleOptions& options) {
-  const std::vector<std::string>& names = schedule_names();
+  const std::vector<std::string> names = schedule_names();
   const auto found = std::ranges::find(names, options.name);
   if (found == names.end()) {
     throw ValueError(str("unknown schedule '", options.name, "'", did_you_mean(options.name, names),
@@ -66,8 +66,20 @@ Curve curve_of(const ScheduleOptions& options) {
 
 }  // namespace
 
-const std::vector<std::string>& schedule_names() {
-  static const std::vector<std::string> names{"constant", "linear", "cosine", "step", "one_cycle"};
+const std::vector<std::pair<std::string, std::string>>& schedules() {
+  static const std::vector<std::pair<std::string, std::string>> all{
+      {"constant", "the same in all steps"},
+      {"linear", "falls along a line"},
+      {"cosine", "falls along half a cosine"},
+      {"step", "falls by a factor every so many steps"},
+      {"one_cycle",
+       "rises to its full value, then falls far below where it began (arXiv:1708.07120)"}};
+  return all;
+}
+
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, help] : schedules()) names.push_back(name);
   return names;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -26,8 +27,9 @@ struct ScheduleOptions {
   bool operator==(const ScheduleOptions&) const = default;
 };
 
-/// The names that learning_rate knows.
-[[nodiscard]] const std::vector<std::string>& schedule_names();
+/// The schedules that learning_rate knows: a name and a line of help each.
+[[nodiscard]] const std::vector<std::pair<std::string, std::string>>& schedules();
+[[nodiscard]] std::vector<std::string> schedule_names();
 
 /// The learning rate of `step`, from 0, of `total_steps`. The step need not be whole: a run that
 /// goes on with another batch size may stand between two. After a warm-up of W steps, in which the

@@ -5,12 +5,15 @@
 #include <mutex>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <dlfcn.h>
 #include <sched.h>
 #include <torch/version.h>
+
+#include "framework/base/text.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -28,13 +31,42 @@ std::string blas_file() {
   return path.empty() ? info.dli_fname : path.string();
 }
 
-std::string openblas_version() {
-  using GetConfig = char* (*)();
-  const auto get_config = reinterpret_cast<GetConfig>(::dlsym(RTLD_DEFAULT, "openblas_get_config"));
-  if (get_config == nullptr) return "OpenBLAS";
-  // "OpenBLAS 0.3.21 DYNAMIC_ARCH …"
-  const std::string config = get_config();
-  return config.substr(0, config.find(' ', config.find(' ') + 1));
+// What one of OpenBLAS's functions says of it; "" where it has no such function.
+std::string openblas_says(const char* function) {
+  using Get = char* (*)();
+  const auto get = reinterpret_cast<Get>(::dlsym(RTLD_DEFAULT, function));
+  return get == nullptr ? "" : get();
+}
+
+// The CPU whose kernels OpenBLAS should have taken, or "" where `core`, which it has taken, is no
+// old one: an OpenBLAS that is older than the CPU takes those of a far older CPU.
+std::string better_core(const std::string& core) {
+#ifdef __x86_64__
+  constexpr const char* kOld[] = {"Prescott",    "Core2",     "Penryn",   "Nehalem",
+                                  "Sandybridge", "Barcelona", "Bulldozer"};
+  if (std::ranges::count(kOld, core) == 0) return "";
+  if (__builtin_cpu_supports("avx512bw")) return "SkylakeX";
+  if (__builtin_cpu_supports("avx2")) return "Haswell";
+#endif
+  return "";
+}
+
+Blas openblas(const std::string& threads) {
+  std::string version = openblas_says("openblas_get_config");  // "OpenBLAS 0.3.21 DYNAMIC_ARCH …"
+  version = version.substr(0, version.find(' ', version.find(' ') + 1));
+  if (version.empty()) version = "OpenBLAS";
+  const std::string core = openblas_says("openblas_get_corename");
+  std::vector<std::string> parts;
+  for (const std::string& part : {threads, core}) {
+    if (!part.empty()) parts.push_back(part);
+  }
+  Blas blas{parts.empty() ? version : str(version, " (", join(parts), ")"), ""};
+  if (const std::string better = better_core(core); !better.empty()) {
+    blas.warning = str(version, " computes as for an old CPU, ", core,
+                       ", and several times slower than it could: set OPENBLAS_CORETYPE=", better,
+                       " in the environment");
+  }
+  return blas;
 }
 
 }  // namespace
@@ -68,12 +100,14 @@ void set_math_threads(std::int64_t threads) {
 Blas blas() {
   const std::string file = blas_file();
   const auto in_file = [&](std::string_view part) { return file.find(part) != std::string::npos; };
-  if (in_file("openblas-openmp")) return {openblas_version() + " (OpenMP)", ""};
+  if (in_file("openblas-openmp")) return openblas("OpenMP");
   if (in_file("openblas-pthread")) {
-    return {openblas_version() + " (pthreads)",
-            "this BLAS takes all cores whatever is asked; install libopenblas0-openmp"};
+    Blas blas = openblas("pthreads");
+    blas.warning = str("this BLAS takes all cores whatever is asked; install libopenblas0-openmp",
+                       blas.warning.empty() ? "" : "; ", blas.warning);
+    return blas;
   }
-  if (in_file("openblas")) return {openblas_version(), ""};
+  if (in_file("openblas")) return openblas("");
   if (in_file("mkl")) return {"MKL", ""};
   if (in_file("blis")) return {"BLIS", ""};
   if (in_file("atlas")) return {"ATLAS", ""};

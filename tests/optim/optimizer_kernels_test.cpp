@@ -46,7 +46,7 @@ class Fenced {
 };
 
 struct Buffers {
-  Fenced parameter, gradient, first, second;
+  Fenced parameter, gradient, first, second, third;
 };
 
 // Values of all magnitudes, some 0 or infinite; the same for the same seed. No NaN, whose bits are
@@ -56,7 +56,8 @@ Buffers random_buffers(std::size_t count, std::size_t offset, std::uint64_t seed
   std::mt19937_64 random(seed);
   const auto unit = [&] { return std::ldexp(static_cast<double>(random() >> 11), -52) - 1; };
   Buffers all{Fenced(count * sizeof(T), offset), Fenced(count * sizeof(T), offset + sizeof(T)),
-              Fenced(count * sizeof(T), offset), Fenced(count * sizeof(T), offset + 8)};
+              Fenced(count * sizeof(T), offset), Fenced(count * sizeof(T), offset + 8),
+              Fenced(count * sizeof(T), offset + 16)};
   const auto put = [](Fenced& buffer, std::size_t i, double value) {
     const T element = static_cast<T>(value);
     std::memcpy(buffer.data() + i * sizeof(T), &element, sizeof(T));
@@ -68,6 +69,7 @@ Buffers random_buffers(std::size_t count, std::size_t offset, std::uint64_t seed
     if (random() % 20 == 0) put(all.gradient, i, std::numeric_limits<double>::infinity());
     put(all.first, i, unit());
     put(all.second, i, std::fabs(unit()));
+    put(all.third, i, std::fabs(unit()));
   }
   return all;
 }
@@ -77,6 +79,7 @@ const optim::UpdateNumbers kNumbers{.gradient_scale = 0.37,
                                     .weight_decay = 0.013,
                                     .lr = 0.0123,
                                     .momentum = 0.91,
+                                    .undamped = 0.6,
                                     .of_g = 1,
                                     .of_buffer = 0.91,
                                     .beta1 = 0.9,
@@ -88,7 +91,7 @@ const optim::UpdateNumbers kNumbers{.gradient_scale = 0.37,
 // One element by the formulas in the header.
 template <typename T>
 struct Element {
-  T parameter, gradient, first, second;
+  T parameter, gradient, first, second, third;
 
   T g() const {
     const auto clip = static_cast<T>(kNumbers.clip_value);
@@ -99,17 +102,30 @@ struct Element {
   void sgd() { parameter -= static_cast<T>(kNumbers.lr) * g(); }
   void momentum() {
     const T direct = g();
-    first = static_cast<T>(kNumbers.momentum) * first + direct;
+    first = static_cast<T>(kNumbers.momentum) * first + static_cast<T>(kNumbers.undamped) * direct;
     const T direction =
         static_cast<T>(kNumbers.of_g) * direct + static_cast<T>(kNumbers.of_buffer) * first;
     parameter -= static_cast<T>(kNumbers.lr) * direction;
   }
   void adam() {
+    move_means();
+    step_by(second);
+  }
+  void amsgrad() {
+    move_means();
+    third = std::fmax(third, second);
+    step_by(third);
+  }
+
+ private:
+  void move_means() {
     const T direct = g();
     first = static_cast<T>(kNumbers.beta1) * first + static_cast<T>(1 - kNumbers.beta1) * direct;
     second = static_cast<T>(kNumbers.beta2) * second +
              static_cast<T>(1 - kNumbers.beta2) * direct * direct;
-    const T root = static_cast<T>(kNumbers.root_scale) * std::sqrt(second);
+  }
+  void step_by(T square) {
+    const T root = static_cast<T>(kNumbers.root_scale) * std::sqrt(square);
     const T step = first / (root + static_cast<T>(kNumbers.eps));
     parameter = static_cast<T>(kNumbers.keep) * parameter - static_cast<T>(kNumbers.lr) * step;
   }
@@ -124,10 +140,12 @@ void one_at_a_time(Buffers& all, std::size_t count, void (Element<T>::*rule)()) 
     std::memcpy(&element.gradient, all.gradient.data() + at, sizeof(T));
     std::memcpy(&element.first, all.first.data() + at, sizeof(T));
     std::memcpy(&element.second, all.second.data() + at, sizeof(T));
+    std::memcpy(&element.third, all.third.data() + at, sizeof(T));
     (element.*rule)();
     std::memcpy(all.parameter.data() + at, &element.parameter, sizeof(T));
     std::memcpy(all.first.data() + at, &element.first, sizeof(T));
     std::memcpy(all.second.data() + at, &element.second, sizeof(T));
+    std::memcpy(all.third.data() + at, &element.third, sizeof(T));
   }
 }
 
@@ -142,17 +160,19 @@ void check_rule(optim::ElementKernels optim::OptimizerKernels::*elements,
       for (const optim::OptimizerKernels& kernels : optim::optimizer_kernels()) {
         CAPTURE(kernels.name, count, offset);
         Buffers all = random_buffers<T>(count, offset, testing::seed() + count);
-        (kernels.*elements.*update)({.parameter = all.parameter.data(),
-                                     .gradient = all.gradient.data(),
-                                     .state = {all.first.data(), all.second.data()},
-                                     .count = count},
-                                    kNumbers);
+        (kernels.*elements.*update)(
+            {.parameter = all.parameter.data(),
+             .gradient = all.gradient.data(),
+             .state = {all.first.data(), all.second.data(), all.third.data()},
+             .count = count},
+            kNumbers);
         REQUIRE(all.parameter == expected.parameter);
         REQUIRE(all.gradient == expected.gradient);
         REQUIRE(all.first == expected.first);
         REQUIRE(all.second == expected.second);
+        REQUIRE(all.third == expected.third);
         for (const Fenced* const buffer :
-             {&all.parameter, &all.gradient, &all.first, &all.second}) {
+             {&all.parameter, &all.gradient, &all.first, &all.second, &all.third}) {
           REQUIRE(buffer->is_intact());
         }
       }
@@ -204,9 +224,11 @@ TEST_CASE("all kernels give the bits of the formulas on one element at a time", 
   check_rule(float32, &optim::ElementKernels::sgd, &Element<float>::sgd);
   check_rule(float32, &optim::ElementKernels::momentum, &Element<float>::momentum);
   check_rule(float32, &optim::ElementKernels::adam, &Element<float>::adam);
+  check_rule(float32, &optim::ElementKernels::amsgrad, &Element<float>::amsgrad);
   check_rule(float64, &optim::ElementKernels::sgd, &Element<double>::sgd);
   check_rule(float64, &optim::ElementKernels::momentum, &Element<double>::momentum);
   check_rule(float64, &optim::ElementKernels::adam, &Element<double>::adam);
+  check_rule(float64, &optim::ElementKernels::amsgrad, &Element<double>::amsgrad);
 }
 
 TEST_CASE("all kernels sum squares in one order", "[optim]") {

@@ -29,7 +29,9 @@ std::vector<OptimizerOptions> one_of_each() {
   return {{.name = "sgd"},
           {.name = "sgd", .momentum = 0.9},
           {.name = "sgd", .momentum = 0.9, .nesterov = true},
+          {.name = "sgd", .momentum = 0.9, .dampening = 0.4},
           {.name = "adam"},
+          {.name = "adam", .amsgrad = true},
           {.name = "adamw"},
           {.name = "rmsprop"},
           centered,
@@ -150,6 +152,8 @@ TEST_CASE("the state has torch's names", "[optim]") {
   CHECK(make_optimizer({.momentum = 0.9})->state_names() == Names{"momentum_buffer"});
   CHECK(make_optimizer({.name = "adam"})->state_names() == Names{"exp_avg", "exp_avg_sq"});
   CHECK(make_optimizer({.name = "adamw"})->state_tensors() == 2);
+  CHECK(make_optimizer({.name = "adamw", .amsgrad = true})->state_names() ==
+        Names{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"});
   CHECK(make_optimizer({.name = "rmsprop"})->state_names() == Names{"square_avg"});
   CHECK(make_optimizer({.name = "adagrad"})->state_names() == Names{"sum"});
 }
@@ -179,6 +183,11 @@ TEST_CASE("an optimizer's numbers are checked", "[optim]") {
   CHECK_THAT(message({.weight_decay = -1}), ContainsSubstring("weight_decay"));
   CHECK_THAT(message({.momentum = -0.5}), ContainsSubstring("momentum"));
   CHECK_THAT(message({.nesterov = true}), ContainsSubstring("nesterov needs a momentum above 0"));
+  CHECK_THAT(message({.dampening = 0.5}), ContainsSubstring("dampening needs a momentum above 0"));
+  CHECK_THAT(message({.momentum = 0.9, .dampening = 0.5, .nesterov = true}),
+             ContainsSubstring("nesterov needs a dampening of 0"));
+  CHECK(message({.momentum = 0.9, .dampening = nan}) ==
+        "optimizer sgd: dampening must be from 0 to 1, not nan");
   CHECK_THAT(message({.name = "adam", .eps = -1e-8}), ContainsSubstring("eps"));
   CHECK(message({.name = "adamw", .betas = {0.9, 1.0}}) ==
         "optimizer adamw: betas must be at least 0 and below 1, not 1");
@@ -202,6 +211,10 @@ TEST_CASE("an option that the optimizer doesn't have is refused", "[optim]") {
                     ContainsSubstring("nesterov is not an option"));
   CHECK_THROWS_WITH(make_optimizer({.betas = {0.5, 0.9}}),
                     ContainsSubstring("optimizer sgd: betas is not an option of it"));
+  CHECK_THROWS_WITH(make_optimizer({.amsgrad = true}),
+                    ContainsSubstring("optimizer sgd: amsgrad is not an option of it"));
+  CHECK_THROWS_WITH(make_optimizer({.name = "adam", .dampening = 0.1}),
+                    ContainsSubstring("optimizer adam: dampening is not an option of it"));
   CHECK_THROWS_WITH(make_optimizer({.eps = 1e-3}), ContainsSubstring("eps is not an option"));
   CHECK_THROWS_WITH(make_optimizer({.name = "rmsprop", .momentum = 0.9}),
                     ContainsSubstring("optimizer rmsprop: momentum is not an option of it"));

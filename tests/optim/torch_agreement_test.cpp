@@ -32,6 +32,7 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const OptimizerOptions&
   if (options.name == "sgd") {
     return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(options.lr)
                                                                .momentum(options.momentum)
+                                                               .dampening(options.dampening)
                                                                .nesterov(options.nesterov)
                                                                .weight_decay(options.weight_decay));
   }
@@ -40,6 +41,7 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const OptimizerOptions&
                                                 torch::optim::AdamOptions(options.lr)
                                                     .betas(betas)
                                                     .eps(options.eps)
+                                                    .amsgrad(options.amsgrad)
                                                     .weight_decay(options.weight_decay));
   }
   if (options.name == "rmsprop") {
@@ -64,6 +66,7 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const OptimizerOptions&
   return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(options.lr)
                                                                .betas(betas)
                                                                .eps(options.eps)
+                                                               .amsgrad(options.amsgrad)
                                                                .weight_decay(options.weight_decay));
 }
 
@@ -108,13 +111,17 @@ TEST_CASE("100 steps of each optimizer agree with torch.optim to rounding", "[op
   const auto options = GENERATE(
       OptimizerOptions{.name = "sgd", .lr = 0.1}, OptimizerOptions{.lr = 0.05, .momentum = 0.9},
       OptimizerOptions{.lr = 0.05, .momentum = 0.9, .nesterov = true},
+      OptimizerOptions{.lr = 0.05, .momentum = 0.9, .dampening = 0.3},
+      OptimizerOptions{.lr = 0.05, .momentum = 0.9, .dampening = 1, .weight_decay = 0.1},
       OptimizerOptions{.lr = 0.1, .weight_decay = 0.01},
       OptimizerOptions{.lr = 0.05, .momentum = 0.8, .nesterov = true, .weight_decay = 0.02},
       OptimizerOptions{.name = "adam", .lr = 0.01},
       OptimizerOptions{.name = "adam", .lr = 0.02, .betas = {0.8, 0.95}, .eps = 1e-3},
       OptimizerOptions{.name = "adam", .lr = 0.01, .weight_decay = 0.1},
       OptimizerOptions{.name = "adam", .lr = 0.01, .betas = {0.0, 0.5}},
+      OptimizerOptions{.name = "adam", .lr = 0.02, .betas = {0.5, 0.6}, .amsgrad = true},
       OptimizerOptions{.name = "adamw", .lr = 0.01},
+      OptimizerOptions{.name = "adamw", .lr = 0.01, .weight_decay = 0.1, .amsgrad = true},
       OptimizerOptions{.name = "adamw", .lr = 0.01, .weight_decay = 0.1},
       OptimizerOptions{.name = "adamw", .lr = 0.02, .weight_decay = 0.5, .betas = {0.8, 0.99}},
       rmsprop({}), rmsprop({.alpha = 0.9, .eps = 1e-3}, 0.1), rmsprop({.momentum = 0.9}),
@@ -122,7 +129,7 @@ TEST_CASE("100 steps of each optimizer agree with torch.optim to rounding", "[op
       rmsprop({.eps = 1e-2, .momentum = 0.8, .centered = true}, 0.02), adagrad({}),
       adagrad({.lr_decay = 0.1, .eps = 1e-3}, 0.1), adagrad({.initial_accumulator_value = 2}));
   CAPTURE(options.name, options.lr, options.momentum, options.nesterov, options.weight_decay,
-          options.betas[0], options.betas[1], options.eps);
+          options.betas[0], options.betas[1], options.eps, options.dampening, options.amsgrad);
   CHECK(difference(options, at::kDouble, 0x1p-53) < 100);
   CHECK(difference(options, at::kFloat, 0x1p-24) < 100);
 }

@@ -103,6 +103,30 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
   }
 }
 
+TEST_CASE("OpenBLAS's kernels are named, and warned of where the CPU has better ones") {
+  const auto said_with = [](const std::string& core) {
+    const TemporaryFolder folder;
+    ChildProgram program(Flags{"/usr/bin/env", "OPENBLAS_CORETYPE=" + core} +
+                             train_command({"--config", config_file("pmean_linear.yaml")}),
+                         folder.path());
+    CHECK(program.wait().status == 0);
+    return program.err();
+  };
+  const std::string old = said_with("Prescott");
+  const bool is_old = old.find(", Prescott)") != std::string::npos;
+  // Elsewhere the BLAS, or the CPU, is another.
+  if (is_old && __builtin_cpu_supports("avx2")) {
+    const bool has_avx512 = __builtin_cpu_supports("avx512bw");
+    CHECK_THAT(old, ContainsSubstring("computes as for an old CPU, Prescott, and several times "
+                                      "slower than it could: set OPENBLAS_CORETYPE=") &&
+                        ContainsSubstring(has_avx512 ? "=SkylakeX " : "=Haswell "));
+    CHECK_THAT(said_with("Haswell"),
+               ContainsSubstring(", Haswell)") && !ContainsSubstring("warning"));
+  } else {
+    CHECK_THAT(old, !ContainsSubstring("old CPU"));
+  }
+}
+
 TEST_CASE("an mlp has the same parameters in processes, in threads, over Gloo and again") {
   const std::vector<std::string> sgd{"--set", "optimizer.name=sgd",    "--set", "optimizer.lr=0.05",
                                      "--set", "optimizer.momentum=0.9"};

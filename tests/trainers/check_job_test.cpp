@@ -58,6 +58,15 @@ TEST_CASE("a loss must know the targets that do not count, also of sets that are
              ContainsSubstring("--set loss.name=auto: loss.name: some of the data's targets are"));
 }
 
+TEST_CASE("data of one class are refused") {
+  const TemporaryFolder folder;
+  const std::string table = folder.write("table.csv", "x,kind\n1,blue\n2,blue\n3,blue\n");
+  const std::string csv = "model: {name: linear}\ndata: {name: csv, file: " + table +
+                          ", target: [kind], task: classification}\n";
+  CHECK(message_of_job(parse(csv)) ==
+        "c.yaml:2:8: data.name: csv has one class alone ('blue'): there is nothing to learn");
+}
+
 TEST_CASE("all that does not suit a job's data is reported at once, sorted by line") {
   const std::string text = kNames +
                            "trainer: {accumulate: 5}\n"

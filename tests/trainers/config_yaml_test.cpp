@@ -98,7 +98,8 @@ class RandomConfig {
     options.weight_decay = coin() ? 0 : any_positive();
     if (options.name == "sgd") {
       options.momentum = coin() ? 0 : unit();
-      options.nesterov = options.momentum > 0 && coin();
+      if (options.momentum > 0 && coin()) options.dampening = unit();
+      options.nesterov = options.momentum > 0 && options.dampening == 0 && coin();
     } else if (options.name == "rmsprop") {
       options.own.of<RMSpropOptions>("rmsprop") = {.alpha = 1 - unit(),
                                                    .eps = any_positive(),
@@ -110,6 +111,7 @@ class RandomConfig {
     } else {
       options.betas = {1 - unit(), 1 - unit()};
       options.eps = any_positive();
+      options.amsgrad = coin();
     }
     options.groups.resize(below(3));
     for (ParameterGroup& group : options.groups) {
@@ -174,6 +176,7 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  name: sgd\n"
         "  lr: 0.01\n"
         "  momentum: 0\n"
+        "  dampening: 0\n"
         "  nesterov: false\n"
         "  weight_decay: 0\n"
         "  groups: []\n"

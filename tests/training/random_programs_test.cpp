@@ -98,6 +98,8 @@ struct Program {
                                                : Action::unfreeze);
     }
     model = random();
+    if (draw(random, 2) == 0) dampening = 0.3;
+    amsgrad = draw(random, 2) == 0;
   }
   [[nodiscard]] bool is_data_parallel() const { return stage < 0; }
 
@@ -106,6 +108,8 @@ struct Program {
   std::int64_t replicas;
   int stage;  // -1: DataParallel with an optimizer of LibTorch's
   std::string optimizer;
+  double dampening = 0;  // of sgd
+  bool amsgrad = false;  // of adam and adamw
   std::int64_t accumulate = 1;
   std::optional<double> clip_norm;
   bool backward_is_plain = false;
@@ -258,12 +262,16 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const Program& program,
     if (item.value().requires_grad() && !is_again) parameters.push_back(item.value());
   }
   if (program.optimizer == "sgd") {
-    return std::make_unique<torch::optim::SGD>(
-        parameters, torch::optim::SGDOptions(kLearningRate).momentum(0.9).weight_decay(0.1));
+    return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(kLearningRate)
+                                                               .momentum(0.9)
+                                                               .dampening(program.dampening)
+                                                               .weight_decay(0.1));
   }
   if (program.optimizer == "adam") {
-    return std::make_unique<torch::optim::Adam>(
-        parameters, torch::optim::AdamOptions(kLearningRate).eps(kEps).weight_decay(0.1));
+    return std::make_unique<torch::optim::Adam>(parameters, torch::optim::AdamOptions(kLearningRate)
+                                                                .eps(kEps)
+                                                                .amsgrad(program.amsgrad)
+                                                                .weight_decay(0.1));
   }
   if (program.optimizer == "rmsprop") {
     return std::make_unique<torch::optim::RMSprop>(
@@ -274,8 +282,10 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const Program& program,
     return std::make_unique<torch::optim::Adagrad>(
         parameters, torch::optim::AdagradOptions(kLearningRate).eps(kEps).weight_decay(0.1));
   }
-  return std::make_unique<torch::optim::AdamW>(
-      parameters, torch::optim::AdamWOptions(kLearningRate).eps(kEps).weight_decay(0.1));
+  return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(kLearningRate)
+                                                               .eps(kEps)
+                                                               .amsgrad(program.amsgrad)
+                                                               .weight_decay(0.1));
 }
 
 ZeroOptions zero_options(const Program& program) {
@@ -290,11 +300,13 @@ ZeroOptions zero_options(const Program& program) {
   options.optimizer.weight_decay = 0.1;
   if (program.optimizer == "sgd") {
     options.optimizer.momentum = 0.9;
+    options.optimizer.dampening = program.dampening;
   } else if (program.optimizer == "rmsprop") {
     options.optimizer.own.of<RMSpropOptions>("rmsprop") = {.eps = kEps, .momentum = 0.9};
   } else if (program.optimizer == "adagrad") {
     options.optimizer.own.of<AdagradOptions>("adagrad").eps = kEps;
   } else {
+    options.optimizer.amsgrad = program.amsgrad;
     options.optimizer.eps = kEps;
   }
   return options;
