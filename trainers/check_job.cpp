@@ -143,7 +143,7 @@ void check_classes(const Config& config, const DataSets& data, keys::YamlProblem
   if (data.train->type().classes != 1) return;
   const std::vector<std::string> names = data.train->class_names();
   problems.report(written_at(config, "data.name"), [&] {
-    return str("data.name: ", config.data.name, " has one class alone",
+    return str("data.name: ", config.data.name, " has only one class",
                names.empty() ? "" : " ('" + cut(names[0]) + "')", ": there is nothing to learn");
   });
 }

@@ -207,6 +207,11 @@ void ShardedUpdate::visit_state(const VisitState& visit) const {
 
 void ShardedUpdate::restore_state(const StateSource& source) {
   const c10::AutoGradMode no_grad(false);
+  const auto has_state = [&](const std::string& name) {
+    return std::ranges::all_of(optimizer_->state_names(), [&](const auto& state) {
+      return source.has(kOptimizer + state + "/" + name);
+    });
+  };
   for (const Piece& piece : pieces_) {
     const std::string& name = names_[piece.parameter];
     const auto read_part = [&](const std::string& kind, const at::Tensor& values) {
@@ -217,16 +222,15 @@ void ShardedUpdate::restore_state(const StateSource& source) {
       read_part(kOptimizer + optimizer_->state_names()[i] + "/", piece.slice.state[i]);
     }
     if (piece.slice.rounded.defined()) piece.slice.rounded.copy_(piece.slice.parameter);
+    if (has_state(name)) continue;
+    // Of another optimizer: this one's state starts anew, what both have, too.
+    for (const at::Tensor& state : piece.slice.state) state.zero_();
   }
   for (std::size_t i = 0; i < names_.size(); ++i) {
     // Nobody has saved a parameter without elements.
     const bool is_empty = std::ranges::count(shapes_[i], 0) > 0;
     if (!is_empty) restore_number(kOptimizerStep + names_[i], steps_[i], source);
-    // Of another optimizer: this one's state starts anew, and counts from its own first step.
-    const bool has_state = std::ranges::all_of(optimizer_->state_names(), [&](const auto& state) {
-      return source.has(kOptimizer + state + "/" + names_[i]);
-    });
-    if (!is_empty && !has_state) steps_[i] = 0;
+    if (!is_empty && !has_state(names_[i])) steps_[i] = 0;  // counted from its own first step
   }
 }
 

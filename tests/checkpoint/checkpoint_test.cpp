@@ -1,5 +1,6 @@
 #include "framework/checkpoint/checkpoint.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -22,6 +23,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/optim/optimizers.h"
 #include "framework/storage/checkpoint_reader.h"
 #include "framework/storage/checksum.h"
 #include "framework/training/data_parallel.h"
@@ -129,6 +131,28 @@ TEST_CASE("another optimizer's state begins anew, and so does its count of steps
   CHECK(counted_steps("sgd", 0) == std::set<std::int64_t>{kStepsBefore});
   CHECK(counted_steps("adagrad", 0) == std::set<std::int64_t>{0});
   CHECK(counted_steps("adam", 0) == std::set<std::int64_t>{0});
+
+  // Momentum is kept by an optimizer that finds all of its state, and by no other.
+  const auto momentum_of = [&](const OptimizerOptions& optimizer) {
+    std::mutex mutex;
+    double largest = 0;
+    run({.replicas = 2}, [&] {
+      OddModel model;
+      ZeroTrainer trainer(model, {.stage = 1, .optimizer = optimizer});
+      (void)load_checkpoint(folder.path() / "latest", {&trainer}, {.allow_differences = true});
+      trainer.visit_state([&](const StatePiece& piece) {
+        const std::lock_guard lock(mutex);
+        if (!piece.name.starts_with(training::kOptimizer + "momentum_buffer/")) return;
+        if (piece.values.numel() == 0) return;
+        largest = std::max(largest, piece.values.abs().max().item<double>());
+      });
+    });
+    return largest;
+  };
+  CHECK(momentum_of({.momentum = 0.9}) > 0);
+  OptimizerOptions rmsprop{.name = "rmsprop"};
+  rmsprop.own.of<RMSpropOptions>("rmsprop").momentum = 0.9;
+  CHECK(momentum_of(rmsprop) == 0);
 }
 
 TEST_CASE("training goes on from a checkpoint with the same bits, at any stage and placement") {

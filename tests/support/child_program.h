@@ -19,7 +19,7 @@ struct Ended {
   int status = -1;  ///< its exit status, or 128 + the signal that ended it, as a shell has it
   bool by_signal = false;
   std::string out;     ///< all of its stdout …
-  std::string err;     ///< … and stderr, but a warning of this machine's BLAS, see Blas
+  std::string err;     ///< … and stderr, without warnings about this machine's BLAS
   double seconds = 0;  ///< from its start to its end
 };
 

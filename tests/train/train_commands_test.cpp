@@ -83,6 +83,8 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
                  "accuracy             the part of the targets whose class has the ") &&
                  ContainsSubstring("\ntop_K                the part whose class has one of ") &&
                  ContainsSubstring("\nmean_absolute_error  mean over all elements\n"));
+  CHECK_THAT(train(folder.path(), {"schedules"}).out,
+             ContainsSubstring("\ncosine     falls along half a cosine\n"));
   check_refused(folder.path(), {"evla", "--help"},
                 "unknown command 'evla' (did you mean 'eval'?): there are run, export, inspect, "
                 "eval, predict, sample, summary, config, models, datasets, losses, optimizers, "

@@ -103,6 +103,7 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
   }
 }
 
+#ifdef __x86_64__
 TEST_CASE("OpenBLAS's kernels are named, and warned of where the CPU has better ones") {
   const auto said_with = [](const std::string& core) {
     const TemporaryFolder folder;
@@ -113,7 +114,7 @@ TEST_CASE("OpenBLAS's kernels are named, and warned of where the CPU has better 
     return program.err();
   };
   const std::string old = said_with("Prescott");
-  const bool is_old = old.find(", Prescott)") != std::string::npos;
+  const bool is_old = old.find("Prescott)") != std::string::npos;
   // Elsewhere the BLAS, or the CPU, is another.
   if (is_old && __builtin_cpu_supports("avx2")) {
     const bool has_avx512 = __builtin_cpu_supports("avx512bw");
@@ -121,11 +122,12 @@ TEST_CASE("OpenBLAS's kernels are named, and warned of where the CPU has better 
                                       "slower than it could: set OPENBLAS_CORETYPE=") &&
                         ContainsSubstring(has_avx512 ? "=SkylakeX " : "=Haswell "));
     CHECK_THAT(said_with("Haswell"),
-               ContainsSubstring(", Haswell)") && !ContainsSubstring("warning"));
+               ContainsSubstring("Haswell)") && !ContainsSubstring("old CPU"));
   } else {
     CHECK_THAT(old, !ContainsSubstring("old CPU"));
   }
 }
+#endif
 
 TEST_CASE("an mlp has the same parameters in processes, in threads, over Gloo and again") {
   const std::vector<std::string> sgd{"--set", "optimizer.name=sgd",    "--set", "optimizer.lr=0.05",

@@ -64,7 +64,7 @@ TEST_CASE("data of one class are refused") {
   const std::string csv = "model: {name: linear}\ndata: {name: csv, file: " + table +
                           ", target: [kind], task: classification}\n";
   CHECK(message_of_job(parse(csv)) ==
-        "c.yaml:2:8: data.name: csv has one class alone ('blue'): there is nothing to learn");
+        "c.yaml:2:8: data.name: csv has only one class ('blue'): there is nothing to learn");
 }
 
 TEST_CASE("all that does not suit a job's data is reported at once, sorted by line") {

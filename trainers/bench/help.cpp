@@ -55,7 +55,7 @@ Systems. Buffers are float32; "threads" behind a name says that its replicas are
   openmpi    Open MPI, a process a replica; if MPI was there when bench was built
   jax        JAX under pmap, with as many CPU host devices as replicas in one process
 and of bench vdot, on float32 arrays that lie in memory (JAX: on its devices) cut into 8 parts:
-  pmap       Lockstep: at::dot in each of 8 replicas, then psum
+  pmap       Lockstep: at::dot of parts in each of 8 replicas, then psum
   serial     LibTorch's at::dot in one thread
   libtorch   LibTorch's at::dot on all cores
   jax        jnp.vdot under pmap over 8 CPU host devices, then psum

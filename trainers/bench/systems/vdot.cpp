@@ -20,7 +20,7 @@ namespace lockstep::bench {
 namespace {
 
 // How far float32 results may be from float64's, relatively: LibTorch's dot of all 30,000,000
-// products adds up more rounding errors than many of parts of them.
+// products has more rounding errors than the sum of many short ones.
 constexpr double kOwnTolerance = 1e-5;
 constexpr double kTolerance = 1e-3;
 
