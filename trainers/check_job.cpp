@@ -137,8 +137,8 @@ void check_parameter_groups(const Config& config, const DataSets& data,
   }
 }
 
-// Every model is right about the only class there is: most often a folder or a column is not what
-// was meant.
+// With only one class every model is always right. Most often the folder or the column is not the
+// one that was meant.
 void check_classes(const Config& config, const DataSets& data, keys::YamlProblems& problems) {
   if (data.train->type().classes != 1) return;
   const std::vector<std::string> names = data.train->class_names();

@@ -29,7 +29,7 @@ struct UpdateNumbers {
   double weight_decay;
   double lr;
   double momentum;
-  double undamped;
+  double undamped;  ///< the part of g that the buffer takes
   double of_g;
   double of_buffer;
   double beta1;

@@ -38,8 +38,8 @@ std::string openblas_says(const char* function) {
   return get == nullptr ? "" : get();
 }
 
-// The CPU whose kernels OpenBLAS should have taken, or "" where `core`, which it has taken, is no
-// old one: an OpenBLAS that is older than the CPU takes those of a far older CPU.
+// OpenBLAS's name for kernels that this CPU runs far faster than those for `core`, or "" where
+// there are none. An OpenBLAS that does not know a new CPU takes kernels for a very old one.
 std::string better_core(const std::string& core) {
 #ifdef __x86_64__
   constexpr const char* kOld[] = {"Prescott",    "Core2",     "Penryn",   "Nehalem",

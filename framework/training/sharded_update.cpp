@@ -223,7 +223,7 @@ void ShardedUpdate::restore_state(const StateSource& source) {
     }
     if (piece.slice.rounded.defined()) piece.slice.rounded.copy_(piece.slice.parameter);
     if (has_state(name)) continue;
-    // Of another optimizer: this one's state starts anew, what both have, too.
+    // The checkpoint is another optimizer's: all state starts anew, also what both optimizers have.
     for (const at::Tensor& state : piece.slice.state) state.zero_();
   }
   for (std::size_t i = 0; i < names_.size(); ++i) {

@@ -73,7 +73,7 @@ ProcessState state_of(pid_t pid) {
   return state;
 }
 
-// No test is about the machine that it runs on.
+// Tests compare what programs write. That must not depend on the machine's BLAS.
 std::string without_blas_warning(std::string text) {
   for (const std::string blas : {"OpenBLAS ", "this BLAS ", "the reference BLAS "}) {
     const std::string warning = "lockstep: warning: " + blas;
