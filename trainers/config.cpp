@@ -58,6 +58,23 @@ Config parse_config(const std::string& text, const std::string& name,
   return config;
 }
 
+Config parse_recorded_config(const std::string& text, const std::string& name,
+                             const std::vector<keys::Override>& overrides) {
+  Config config;
+  config.places = keys::read_recorded_keys(text, name, config_table(config), overrides);
+  return config;
+}
+
+std::vector<std::string> keep_defaults_of(const Config& recorded, Config& config) {
+  const auto values = values_of(recorded);
+  std::vector<std::string> lines;
+  for (const std::string& key :
+       keys::keep_values_before(config_table(config), config.places, values)) {
+    lines.push_back(str(key, " stays ", values.at(key), ", as it was when the run began"));
+  }
+  return lines;
+}
+
 Config load_config(const std::filesystem::path& file,
                    const std::vector<keys::Override>& overrides) {
   return parse_config(read_text(file), file.string(), overrides);

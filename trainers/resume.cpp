@@ -51,9 +51,11 @@ void allow_changes(ResumePoint& point, const char* difference, const char* what,
   waive(point, str(what, " were changed: ", join(changes)));
 }
 
-void compare(ResumePoint& point, const Config& config) {
+void compare(ResumePoint& point, Config& config) {
   const std::string& text = entry(point.checkpoint, point.info.texts, kConfigText);
-  const auto before = values_of(parse_config(text, name_of_config(point.checkpoint)));
+  const Config recorded = parse_recorded_config(text, name_of_config(point.checkpoint));
+  point.changes = keep_defaults_of(recorded, config);
+  const auto before = values_of(recorded);
   const std::set<std::string> changeable = changeable_keys();
   std::vector<std::string> refused;
   for (const auto& [key, value] : values_of(config)) {
@@ -118,8 +120,8 @@ std::string versions_text() {
 
 Config config_of_checkpoint(const fs::path& checkpoint, const CheckpointInfo& info,
                             const std::vector<keys::Override>& overrides) {
-  Config config = parse_config(entry(checkpoint, info.texts, kConfigText),
-                               name_of_config(checkpoint), overrides);
+  Config config = parse_recorded_config(entry(checkpoint, info.texts, kConfigText),
+                                        name_of_config(checkpoint), overrides);
   if (config.launch.threads_per_replica == 0) {
     config.launch.threads_per_replica = checked_count(checkpoint, info.counts, kThreadsCount);
   }

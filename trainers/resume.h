@@ -34,7 +34,8 @@ inline const std::string kFittedText = "fitted";  // see data_record.h
 struct ResumePoint {
   std::filesystem::path checkpoint;
   CheckpointInfo info;
-  /// Keys with another value, "parallel.replicas was 4, is 2", and what has become of data.
+  /// Keys with another value, "parallel.replicas was 4, is 2", defaults of an older version that
+  /// stay, and what has become of data.
   std::vector<std::string> changes;
   /// Why the run need not end with the bits of one that was not interrupted, a line each.
   std::string waived;
@@ -66,7 +67,8 @@ struct ResumePoint {
 /// The checkpoint that `--resume` names: its folder, or with "auto" the newest whole one in
 /// `output`, if there is one. DataError if the named one is damaged. ValueError, naming keys and
 /// both values, if `config` changes keys that changeable_keys() lacks, unless `with_changes`. Math
-/// threads that the config leaves open become the checkpoint's.
+/// threads that the config leaves open become the checkpoint's, and so do defaults that were others
+/// when the run began (keep_defaults_of()).
 [[nodiscard]] std::optional<ResumePoint> find_resume_point(const std::string& resume,
                                                            const std::filesystem::path& output,
                                                            bool with_changes, Config& config);

@@ -66,10 +66,23 @@ std::vector<std::string> other_owners(const Keys& keys, const std::string& name,
   return owners;
 }
 
+// Sets a variable to what the table itself says.
+void read_yaml(const std::string& text, const Value& value) {
+  YamlProblems problems;
+  const auto node = parse_yaml(text, {"a key's default"}, problems);
+  if (node) {
+    value.read(*node, [&](const YamlPosition& place, const std::string& message) {
+      problems.report(place, [&] { return message; });
+    });
+  }
+  problems.finish();
+}
+
 // One reading of a text and its overrides.
 class Reading {
  public:
-  explicit Reading(const std::vector<Section>& table) : table_(table) {}
+  Reading(const std::vector<Section>& table, bool is_record)
+      : table_(table), is_record_(is_record) {}
 
   void load(const std::string& text, const std::string& name) {
     const YamlSource source{name};
@@ -256,12 +269,11 @@ class Reading {
         wrong.insert(key.name);
         if (meant_.count(path) + meant_.count(name) > 0) continue;
         report(place, str(name, " is missing: ", key.value.words));
+      } else if (is_record_ && !key.traits.before.empty()) {
+        read_yaml(key.traits.before, key.value);
       } else if (const auto other = key.traits.defaults.find(choice);
                  other != key.traits.defaults.end()) {
-        YamlNode value;
-        value.kind = YamlNode::Kind::scalar;
-        value.text = other->second;
-        read_value(name, value, key.value);
+        read_yaml(other->second, key.value);
       }
       if (problems_.count() > problems) wrong.insert(key.name);
     }
@@ -289,6 +301,7 @@ class Reading {
   }
 
   const std::vector<Section>& table_;
+  bool is_record_;
   YamlProblems problems_;
   std::vector<WrittenSection> sections_;
   YamlPosition begin_;  // of the text
@@ -334,14 +347,47 @@ Override parse_set(const std::string& argument) {
   return {argument.substr(0, equals), argument.substr(equals + 1), origin};
 }
 
-KeyPlaces read_keys(const std::string& text, const std::string& name,
-                    const std::vector<Section>& table, const std::vector<Override>& overrides) {
-  Reading reading(table);
+namespace {
+
+KeyPlaces read(Reading reading, const std::string& text, const std::string& name,
+               const std::vector<Override>& overrides) {
   reading.load(text, name);
   for (std::size_t i = 0; i < overrides.size(); ++i) {
     reading.apply(overrides[i], static_cast<int>(i));
   }
   return reading.finish();
+}
+
+}  // namespace
+
+KeyPlaces read_keys(const std::string& text, const std::string& name,
+                    const std::vector<Section>& table, const std::vector<Override>& overrides) {
+  return read(Reading(table, false), text, name, overrides);
+}
+
+KeyPlaces read_recorded_keys(const std::string& text, const std::string& name,
+                             const std::vector<Section>& table,
+                             const std::vector<Override>& overrides) {
+  return read(Reading(table, true), text, name, overrides);
+}
+
+std::vector<std::string> keep_values_before(const std::vector<Section>& table,
+                                            const KeyPlaces& written,
+                                            const std::map<std::string, std::string>& recorded) {
+  std::vector<std::string> kept;
+  for (const Section& section : table) {
+    const std::string choice = section.keys[0].value.print();
+    for (const Key& key : section.keys) {
+      const std::string name = section.name + "." + key.name;
+      const std::string& before = key.traits.before;
+      if (before.empty() || !belongs(key, choice) || written.contains(name)) continue;
+      const auto old = recorded.find(name);
+      if (old == recorded.end() || old->second != before || key.value.print() == before) continue;
+      read_yaml(before, key.value);
+      kept.push_back(name);
+    }
+  }
+  return kept;
 }
 
 std::string keys_text(const std::vector<Section>& table) {

@@ -34,6 +34,19 @@ using KeyPlaces = std::map<std::string, std::vector<YamlPosition>>;
 KeyPlaces read_keys(const std::string& text, const std::string& name,
                     const std::vector<Section>& table, const std::vector<Override>& overrides = {});
 
+/// The same for what keys_text() has made, now or in an older version: a key that is not there has
+/// the value that its KeyTraits::before says.
+KeyPlaces read_recorded_keys(const std::string& text, const std::string& name,
+                             const std::vector<Section>& table,
+                             const std::vector<Override>& overrides = {});
+
+/// Lets what went on before a default changed go on as it was: sets each key that `written` lacks
+/// to its KeyTraits::before, if that is its value in `recorded` (key_values()). Returns the keys,
+/// as "section.key", that have another value now.
+std::vector<std::string> keep_values_before(const std::vector<Section>& table,
+                                            const KeyPlaces& written,
+                                            const std::map<std::string, std::string>& recorded);
+
 /// The keys that apply, with their values, as a text for read_keys.
 [[nodiscard]] std::string keys_text(const std::vector<Section>& table);
 

@@ -23,7 +23,7 @@ using testing::message_of;
 // A variable of each type that a key may have.
 struct Values {
   std::string color = "red", text = "none";
-  bool flag = false, gloss = false;
+  bool flag = false, gloss = false, matt = false;
   double number = 0.5;
   std::optional<double> maybe = 1.0;
   int small = 3;
@@ -52,7 +52,8 @@ std::vector<Section> table_of(Values& values) {
          "a number",
          {.problem = odd, .others = {"maybe"}}},
         {"maybe", number_or_null(values.maybe, at_least(0.0)), "perhaps one"},
-        {"gloss", flag(values.gloss), "of green", {.owners = {"green"}}}}},
+        {"gloss", flag(values.gloss), "of green", {.owners = {"green"}}},
+        {"matt", flag(values.matt), "a younger key", {.before = "true"}}}},
       {"sizes",
        {{"small", number(values.small, from_to(1, 8)), "small", {.instead_of = {"integer"}}},
         {"integer",
@@ -108,6 +109,34 @@ TEST_CASE("a document hands out its values and the defaults of keys left out") {
   CHECK(defaults.number == 0.5);
   CHECK(defaults.maybe == 1.0);
   CHECK(defaults.pair == std::array<double, 2>{0.1, 0.2});
+}
+
+TEST_CASE("a record of before there was a key has the value of then, and a text has the default") {
+  const auto recorded = [](const std::string& text, const std::vector<Override>& overrides = {}) {
+    Values values;
+    (void)read_recorded_keys(text, "record", table_of(values), overrides);
+    return values.matt;
+  };
+  CHECK_FALSE(read("paint: {}").matt);
+  CHECK(recorded("paint: {}"));
+  CHECK_FALSE(recorded("paint: {matt: false}"));
+  CHECK_FALSE(recorded("paint: {}", {parse_set("paint.matt=false")}));
+}
+
+TEST_CASE("a value from before its default changed is kept where nobody has written another") {
+  const auto kept = [](const std::string& text, const std::string& matt, bool stays) {
+    Values values;
+    const auto table = table_of(values);
+    const KeyPlaces written = read_keys(text, "file.yaml", table);
+    const auto names = keep_values_before(table, written, {{"paint.matt", matt}});
+    CHECK(values.matt == stays);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(kept("paint: {}", "true", true) == Names{"paint.matt"});
+  CHECK(kept("paint: {}", "false", false) == Names{});
+  CHECK(kept("paint: {matt: false}", "true", false) == Names{});
+  CHECK(kept("paint: {matt: true}", "true", true) == Names{});
 }
 
 TEST_CASE("anchors and aliases stand for their value, also in another section") {

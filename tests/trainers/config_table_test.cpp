@@ -201,6 +201,20 @@ TEST_CASE("every key's value arrives, is printed, loads again and counts in comp
   }
 }
 
+TEST_CASE("what a key was before its default changed is written as it is printed") {
+  for (const Sample& sample : kSamples) {
+    Config config = config_with(sample.with);
+    for (const keys::Section& section : config_table(config)) {
+      for (const keys::Key& key : section.keys) {
+        if (section.name + "." + key.name != sample.key || key.traits.before.empty()) continue;
+        Sets sets = sample.with;
+        sets.push_back(sample.key + "=" + key.traits.before);
+        CHECK(values_of(config_with(sets)).at(sample.key) == key.traits.before);
+      }
+    }
+  }
+}
+
 TEST_CASE("every key's rule refuses what breaks it") {
   for (const Sample& sample : kSamples) {
     Sets sets = sample.with;
