@@ -203,6 +203,7 @@ TEST_CASE("every key's value arrives, is printed, loads again and counts in comp
 
 TEST_CASE("what a key was before its default changed is written as it is printed") {
   for (const Sample& sample : kSamples) {
+    if (sample.is_needed) continue;  // a needed key has no default
     Config config = config_with(sample.with);
     for (const keys::Section& section : config_table(config)) {
       for (const keys::Key& key : section.keys) {
