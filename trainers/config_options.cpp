@@ -8,6 +8,7 @@
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
+#include "framework/objectives/objectives.h"
 #include "framework/optim/optimizer_options.h"
 #include "framework/training/bucket_sizes.h"
 
@@ -43,6 +44,7 @@ ZeroOptions zero_options(const Config& config, const Model& model, const Weights
 DataContext data_context(const Config& config) {
   return {.replicas = config.launch.replicas,
           .seed = config.zero.seed,
+          .ignored = ignored_target(config.loss),
           .validation = config.data_use.validation};
 }
 

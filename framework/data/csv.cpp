@@ -1,6 +1,8 @@
 #include "framework/data/csv.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -10,22 +12,29 @@
 #include <memory>
 #include <set>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include <ATen/ops/empty.h>
 
 #include "framework/base/exact_sum.h"
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/data/presence.h"
 #include "framework/data/tensor_set.h"
 #include "framework/formats/csv.h"
 #include "framework/formats/data_file.h"
+#include "framework/formats/decimal.h"
 
 namespace lockstep {
 namespace {
 
 using formats::CsvFile;
 using CsvTask = CsvSetOptions::Task;
+using formats::Decimal;
+using formats::trimmed;
+
+constexpr double kExactInDouble = 9007199254740992;  // 2^53: from there on doubles are rounded
 
 CsvFile open_csv(const std::string& path, const std::string& separator) {
   data::require_there("csv", path,
@@ -56,38 +65,58 @@ double scaled(double value, const ColumnScale& scale) {
   return scale.deviation == 0 ? 0 : (value - scale.mean) / scale.deviation;
 }
 
+// A label that is no class and does not count, as numbers are told apart. Only one below 0: others
+// may be a class's number.
+std::optional<Decimal> ignored_label(const std::optional<std::int64_t>& ignored) {
+  return ignored && *ignored < 0 ? Decimal::of(str(*ignored)) : std::nullopt;
+}
+
+bool is_ignored(std::string_view text, const std::optional<Decimal>& ignored) {
+  return ignored && Decimal::of(text) == ignored;
+}
+
 // The names of a column's classes, in the order of their numbers.
-std::vector<std::string> class_names_of(const CsvFile& file, const std::string& column) {
+std::vector<std::string> class_names_of(const CsvFile& file, const std::string& column,
+                                        const std::optional<std::int64_t>& ignored) {
   const std::size_t place = file.column(column);
-  if (file.is_numeric(place)) {
-    std::map<double, std::string> by_number;
-    const std::vector<double> numbers = file.numbers(place);
-    for (std::size_t row = 0; row < numbers.size(); ++row) {
-      by_number.emplace(numbers[row], file.text(row, place));
-    }
-    std::vector<std::string> names;
-    for (const auto& [number, text] : by_number) names.push_back(text);
-    return names;
-  }
+  const auto no_class = ignored_label(ignored);
+  const bool is_numeric = file.is_numeric(place);
+  std::map<Decimal, std::string> by_number;
   std::set<std::string_view> texts;
   for (std::size_t row = 0; row < file.rows(); ++row) {
-    if (file.text(row, place).empty()) file.refuse(row, place, "is no class");
-    texts.insert(file.text(row, place));
+    const std::string_view text = trimmed(file.text(row, place));
+    if (text.empty()) file.refuse(row, place, "is no class");
+    if (is_ignored(text, no_class)) continue;
+    if (is_numeric) {
+      by_number.emplace(*Decimal::of(text), text);
+    } else {
+      texts.insert(text);
+    }
   }
-  return {texts.begin(), texts.end()};
+  if (!is_numeric) return {texts.begin(), texts.end()};
+  std::vector<std::string> names;
+  for (const auto& [number, text] : by_number) names.push_back(text);
+  return names;
 }
 
 // Finds the classes of a column. Numbers are told apart by their values, if all names are numbers,
-// and other texts by their bytes.
+// and other texts by their bytes, then without blanks at their ends.
 class CsvClasses {
  public:
-  CsvClasses(std::string column, std::vector<std::string> names)
-      : column_(std::move(column)), names_(std::move(names)) {
+  CsvClasses(std::string column, std::vector<std::string> names,
+             const std::optional<std::int64_t>& ignored)
+      : column_(std::move(column)), names_(std::move(names)), ignored_(ignored.value_or(0)) {
+    no_class_ = ignored_label(ignored);
     is_numeric_ = std::ranges::all_of(
         names_, [](const std::string& name) { return formats::csv_number(name).has_value(); });
-    for (const std::string& name : names_) {
-      const std::int64_t label = std::ssize(by_number_);
-      if (is_numeric_) by_number_.emplace(*formats::csv_number(name), label);
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      const auto label = static_cast<std::int64_t>(i);
+      if (is_numeric_) {
+        by_number_.emplace(*Decimal::of(names_[i]), label);
+      } else {
+        by_text_.emplace(names_[i], label);
+        by_trimmed_.emplace(trimmed(names_[i]), label);
+      }
     }
   }
 
@@ -96,13 +125,17 @@ class CsvClasses {
     const std::size_t place = file.column(column_);
     at::Tensor labels = at::empty({static_cast<std::int64_t>(file.rows())}, at::kLong);
     auto* into = labels.data_ptr<std::int64_t>();
-    const std::vector<double> numbers = is_numeric_ ? file.numbers(place) : std::vector<double>();
     for (std::size_t row = 0; row < file.rows(); ++row) {
-      const std::int64_t label =
-          is_numeric_ ? label_of(numbers[row]) : label_of(file.text(row, place));
-      if (label < 0) {
+      const std::string_view text = file.text(row, place);
+      std::int64_t label = is_numeric_ ? label_of_number(text) : label_of_text(text);
+      if (label < 0 && is_ignored(text, no_class_)) {
+        label = ignored_;
+      } else if (label < 0) {
+        const bool is_odd = is_numeric_ && !formats::csv_number(text);
         file.refuse(row, place,
-                    str("is none of the training file's classes: ", shortened(join(names_), 200)));
+                    is_odd ? "is no finite number"
+                           : str("is none of the training file's classes: ",
+                                 shortened(formats::quoted(names_), 200)));
       }
       *into++ = label;
     }
@@ -111,20 +144,127 @@ class CsvClasses {
 
  private:
   // -1: there is none.
-  [[nodiscard]] std::int64_t label_of(double number) const {
-    const auto found = by_number_.find(number);
-    return found == by_number_.end() ? -1 : found->second;
+  template <typename Map, typename Name>
+  [[nodiscard]] static std::int64_t found_in(const Map& map, const Name& name) {
+    const auto found = map.find(name);
+    return found == map.end() ? -1 : found->second;
   }
-  [[nodiscard]] std::int64_t label_of(std::string_view text) const {
-    const auto found = std::ranges::lower_bound(names_, text, std::less<>());
-    return found == names_.end() || *found != text ? -1 : found - names_.begin();
+  [[nodiscard]] std::int64_t label_of_number(std::string_view text) const {
+    const auto number = Decimal::of(text);
+    return number ? found_in(by_number_, *number) : -1;
+  }
+  [[nodiscard]] std::int64_t label_of_text(std::string_view text) const {
+    const std::int64_t same = found_in(by_text_, text);
+    return same >= 0 ? same : found_in(by_trimmed_, trimmed(text));
   }
 
+  using ByText = std::map<std::string_view, std::int64_t>;  // of names_
+
   std::string column_;
-  bool is_numeric_ = false;
-  std::map<double, std::int64_t> by_number_;
   std::vector<std::string> names_;
+  std::int64_t ignored_;
+  std::optional<Decimal> no_class_;
+  bool is_numeric_ = false;
+  std::map<Decimal, std::int64_t> by_number_;
+  ByText by_text_;
+  ByText by_trimmed_;
 };
+
+// Tells missing values.
+class MissingValues {
+ public:
+  explicit MissingValues(const std::vector<std::string>& spellings) {
+    for (const std::string& spelling : spellings) {
+      const std::string_view text = trimmed(spelling);
+      spellings_.insert(text);
+      begins_[text.empty() ? 0 : static_cast<unsigned char>(text[0])] = true;
+    }
+  }
+
+  /// DataError with where they are, if there are some in these columns.
+  void check(const std::string& path, const CsvFile& file,
+             const std::vector<std::string>& columns) const {
+    constexpr std::int64_t kMostTold = 10;
+    std::int64_t count = 0;
+    std::string places;
+    std::vector<std::size_t> numbers;
+    for (const std::string& column : columns) numbers.push_back(file.column(column));
+    for (std::size_t row = 0; row < file.rows() && !spellings_.empty(); ++row) {
+      for (std::size_t i = 0; i < columns.size(); ++i) {
+        const std::string_view text = file.text(row, numbers[i]);
+        if (!is_missing(text) || ++count > kMostTold) continue;
+        places += str(count == 1 ? "" : "; ", "line ", file.line_of(row), ", column '",
+                      cut(columns[i]), "': '", cut(text), "'");
+      }
+    }
+    if (count == 0) return;
+    if (count > kMostTold) places += str("; and ", count - kMostTold, " more");
+    formats::fail_file(
+        path, str("it has ", counted(count, "missing value"), ": ", places,
+                  "; fill them or leave these rows out; data.missing_values says what counts as "
+                  "missing ([]: nothing)"));
+  }
+
+ private:
+  [[nodiscard]] bool is_missing(std::string_view text) const {
+    text = trimmed(text);
+    const std::size_t begin = text.empty() ? 0 : static_cast<unsigned char>(text[0]);
+    return begins_[begin] && spellings_.contains(text);
+  }
+
+  std::unordered_set<std::string_view> spellings_;
+  std::array<bool, 256> begins_{};  // whether one begins with this byte; 0: is empty
+};
+
+// Which columns of a table have numbers that float32 rounds.
+class RoundedColumns {
+ public:
+  // `number` is what `text` says, `taken` what is left of it.
+  void note(const CsvFile& file, std::size_t row, std::size_t column, double number, double taken) {
+    if (!noted_.empty() && noted_.back() == file.header()[column]) return;
+    const std::string_view text = trimmed(file.text(row, column));
+    if (!is_rounded(text, number, taken)) return;
+    noted_.push_back(file.header()[column]);
+    if (noted_.size() == 1) {
+      first_ =
+          str("line ", file.line_of(row), " has ", cut(text), ", which becomes ", fixed(taken));
+    }
+  }
+
+  void warn(const std::string& path) const {
+    if (noted_.empty()) return;
+    log_warning(str("csv: float32 rounds numbers of '", path, "' in ",
+                    noted_.size() == 1 ? "the column " : "the columns ", formats::quoted(noted_),
+                    ": ", first_));
+  }
+
+ private:
+  // Numbers such as 0.1 are always rounded. What counts are the digits before the point, where a
+  // number is written with all of them.
+  static bool is_rounded(std::string_view text, double number, double taken) {
+    if (text.find_first_of("eE") != std::string_view::npos) return false;
+    return std::abs(taken - number) >= 0.5 ||
+           (std::abs(number) >= kExactInDouble && Decimal::of(text) != Decimal::of(fixed(number)));
+  }
+
+  static std::string fixed(double number) {
+    std::array<char, 400> text{};
+    const auto end =
+        std::to_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed).ptr;
+    return {text.data(), end};
+  }
+
+  std::vector<std::string> noted_;
+  std::string first_;
+};
+
+// Whether float32 certainly keeps the digits before a number's point, or a constant column its one
+// number.
+bool keeps_whole(double number, const ColumnScale& scale) {
+  constexpr double kFloats = 4194304;  // 2^22
+  return scale.deviation == 0 ||
+         (std::abs(number - scale.mean) < kFloats && std::abs(number) < kExactInDouble);
+}
 
 std::vector<ColumnScale> scales_of(const CsvFile& file, const std::vector<std::string>& columns) {
   std::vector<ColumnScale> scales;
@@ -136,16 +276,19 @@ std::vector<ColumnScale> scales_of(const CsvFile& file, const std::vector<std::s
 
 // float32 (rows, columns). Without scales the values are as the file has them.
 at::Tensor values_of_columns(const CsvFile& file, const std::vector<std::string>& columns,
-                             const std::vector<ColumnScale>& scales) {
+                             const std::vector<ColumnScale>& scales, RoundedColumns& rounded) {
   const auto width = static_cast<std::int64_t>(columns.size());
   at::Tensor values = at::empty({static_cast<std::int64_t>(file.rows()), width}, at::kFloat);
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const std::size_t place = file.column(columns[i]);
     const std::vector<double> numbers = file.numbers(place);
     float* into = values.data_ptr<float>() + i;
+    const ColumnScale scale = scales.empty() ? ColumnScale() : scales[i];
     for (std::size_t row = 0; row < numbers.size(); ++row, into += width) {
-      *into = static_cast<float>(scales.empty() ? numbers[row] : scaled(numbers[row], scales[i]));
+      *into = static_cast<float>(scales.empty() ? numbers[row] : scaled(numbers[row], scale));
       if (!std::isfinite(*into)) file.refuse(row, place, "is too large for float32");
+      if (keeps_whole(numbers[row], scale)) continue;
+      rounded.note(file, row, place, numbers[row], *into * scale.deviation + scale.mean);
     }
   }
   return values;
@@ -153,34 +296,44 @@ at::Tensor values_of_columns(const CsvFile& file, const std::vector<std::string>
 
 // The features' columns, after the targets' are found to be right.
 std::vector<std::string> check_columns(const CsvFile& file, const CsvSetOptions& options) {
-  std::set<std::string> taken;
+  std::set<std::size_t> taken;
   const auto take = [&](const std::string& name) {
-    (void)file.column(name);
-    require(taken.insert(name).second, "csv: data.target and data.features have the column '",
-            cut(name), "' twice");
+    require(taken.insert(file.column(name)).second,
+            "csv: data.target and data.features have the column '", cut(name), "' twice");
   };
   require(!options.target.empty(), "csv: data.target is empty, but must name a column of '",
-          options.file, "', which has ", shortened(join(file.header()), 1000));
+          options.file, "', which has ", formats::quoted(file.header()));
   require(options.task == CsvTask::regression || options.target.size() == 1,
           "csv: data.target has ", options.target.size(),
           " columns, but classification has classes of one");
   for (const std::string& name : options.target) take(name);
   std::vector<std::string> features = options.features;
-  if (features.empty()) {
-    std::ranges::copy_if(file.header(), std::back_inserter(features),
-                         [&](const std::string& name) { return !taken.contains(name); });
+  for (std::size_t i = 0; i < file.columns() && options.features.empty(); ++i) {
+    const std::string& name = file.header()[i];
+    if (!name.empty() && !taken.contains(i)) features.push_back(name);
+  }
+  if (options.features.empty() && file.header()[0].empty()) {
+    log_info(str("csv: the first column of '", options.file,
+                 "' has no name: it is taken for an index and left out"));
   }
   require(!features.empty(), "csv: '", options.file, "' has no column but the target");
   if (!options.features.empty()) std::ranges::for_each(features, take);
   return features;
 }
 
-Fitted fit(const CsvFile& file, const CsvSetOptions& options) {
+Fitted fit(const CsvFile& file, const CsvSetOptions& options, const DataContext& context) {
   Fitted fitted{.inputs = check_columns(file, options), .targets = options.target};
+  std::vector<std::string> columns = fitted.inputs;
+  std::ranges::copy(fitted.targets, std::back_inserter(columns));
+  MissingValues(options.missing_values).check(options.file, file, columns);
   if (options.normalize) fitted.input_scales = scales_of(file, fitted.inputs);
   if (options.task == CsvTask::classification) {
-    fitted.classes = class_names_of(file, options.target[0]);
+    fitted.classes = class_names_of(file, options.target[0], context.ignored);
     fitted.class_count = std::ssize(fitted.classes);
+    if (fitted.classes.empty()) {
+      formats::fail_file(options.file, str("all labels in column '", cut(options.target[0]),
+                                           "' are ", *context.ignored, ", which does not count"));
+    }
   } else if (options.normalize_targets) {
     fitted.target_scales = scales_of(file, fitted.targets);
   }
@@ -213,26 +366,34 @@ void check_same(const CsvSetOptions& options, const Fitted& fitted) {
 }
 
 bool has_none_of(const CsvFile& file, const std::vector<std::string>& columns) {
-  return std::ranges::none_of(columns, [&](const std::string& column) {
-    return std::ranges::count(file.header(), column) > 0;
-  });
+  return std::ranges::none_of(columns,
+                              [&](const std::string& name) { return file.find(name).has_value(); });
 }
 
-// `file`, read as `fitted` says.
-std::shared_ptr<const Dataset> table_set(const CsvFile& file, const Fitted& fitted,
-                                         bool needs_targets) {
+// `file`, which lies at `path`, read as `fitted` says.
+std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile& file,
+                                         const Fitted& fitted, const CsvSetOptions& options,
+                                         const DataContext& context) {
   const std::vector<std::int64_t> shape{std::ssize(fitted.inputs)};
   const bool has_classes = fitted.class_count > 0;
+  const bool has_targets = context.needs_targets || !has_none_of(file, fitted.targets);
+  std::vector<std::string> columns = fitted.inputs;
+  if (has_targets) std::ranges::copy(fitted.targets, std::back_inserter(columns));
+  MissingValues(options.missing_values).check(path, file, columns);
+  RoundedColumns rounded;
   std::optional<at::Tensor> targets;
-  if (needs_targets || !has_none_of(file, fitted.targets)) {
-    targets = has_classes ? CsvClasses(fitted.targets[0], fitted.classes).labels(file)
-                          : values_of_columns(file, fitted.targets, fitted.target_scales);
+  if (has_targets) {
+    targets = has_classes
+                  ? CsvClasses(fitted.targets[0], fitted.classes, context.ignored).labels(file)
+                  : values_of_columns(file, fitted.targets, fitted.target_scales, rounded);
   }
-  return std::make_shared<const TensorSet>(
-      values_of_columns(file, fitted.inputs, fitted.input_scales), std::move(targets),
-      has_classes ? class_sample(shape, fitted.class_count)
-                  : value_sample(shape, std::ssize(fitted.targets)),
-      fitted.classes);
+  at::Tensor inputs = values_of_columns(file, fitted.inputs, fitted.input_scales, rounded);
+  rounded.warn(path);
+  return std::make_shared<const TensorSet>(std::move(inputs), std::move(targets),
+                                           has_classes
+                                               ? class_sample(shape, fitted.class_count)
+                                               : value_sample(shape, std::ssize(fitted.targets)),
+                                           fitted.classes);
 }
 
 const keys::Rule<std::string> kSeparator{
@@ -260,6 +421,11 @@ keys::Keys csv_keys(CsvSetOptions& options) {
       {"separator", keys::text(options.separator, kSeparator), "what stands between two fields"},
       {"task", keys::one_of(options.task, {"regression", "classification"}),
        "whether the target is a number or the name of a class"},
+      {"missing_values",
+       keys::list(options.missing_values,
+                  {"at most 100 bytes", [](const auto& text) { return text.size() <= 100; }}),
+       "fields that say that a value is missing, which is an error; []: none is missing",
+       {.before = "[]"}},
       {"normalize", keys::flag(options.normalize),
        "give inputs mean 0 and deviation 1, by the training set"},
       {"normalize_targets",
@@ -271,6 +437,12 @@ keys::Keys csv_keys(CsvSetOptions& options) {
 
 }  // namespace
 
+std::vector<std::string> CsvSetOptions::usual_missing_values() {
+  return {"",     "?",    "#N/A",   "#N/A N/A", "#NA",  "-1.#IND", "-1.#QNAN",
+          "-NaN", "-nan", "1.#IND", "1.#QNAN",  "<NA>", "N/A",     "NA",
+          "NULL", "NaN",  "None",   "n/a",      "nan",  "null"};
+}
+
 DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
   require(kSeparator.holds(options.separator), "csv: data.separator is '", options.separator,
           "', but must be ", kSeparator.text);
@@ -279,12 +451,12 @@ DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
   if (context.fitted) sets.fitted = *context.fitted;
   if (context.wanted.train || !context.fitted) {
     const CsvFile train = open_csv(options.file, options.separator);
-    if (!context.fitted) sets.fitted = fit(train, options);
-    sets.train = table_set(train, sets.fitted, context.needs_targets);
+    if (!context.fitted) sets.fitted = fit(train, options, context);
+    sets.train = table_set(options.file, train, sets.fitted, options, context);
   }
   const auto other = [&](bool is_wanted, const std::optional<std::string>& file) {
     if (!is_wanted || !file) return std::shared_ptr<const Dataset>();
-    return table_set(open_csv(*file, options.separator), sets.fitted, context.needs_targets);
+    return table_set(*file, open_csv(*file, options.separator), sets.fitted, options, context);
   };
   sets.validation = other(context.wanted.validation, options.validation_file);
   sets.test = other(context.wanted.test, options.test_file);

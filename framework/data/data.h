@@ -46,6 +46,8 @@ struct DataContext {
   /// What was fitted when the model was trained that is to see these samples: the source reads all
   /// sets by it. None: it is fitted to the training set.
   std::optional<Fitted> fitted = {};
+  /// The target that does not count, if the loss has one: labels of this number are no mistakes.
+  std::optional<std::int64_t> ignored = {};
   bool needs_targets = true;  ///< samples without targets, of which predictions take, are refused
   double validation = 0.0;    ///< the part of the training set that becomes the validation set, if
                               ///< the source has none

@@ -23,6 +23,7 @@ class CsvScanner {
 
   CsvScanner(std::string& text, char separator) : text_(text), separator_(separator) {
     if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
+    drop_blank_lines();
   }
 
   [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
@@ -48,6 +49,16 @@ class CsvScanner {
   }
 
  private:
+  // Those at the text's end. A separator is no blank: it stands between empty fields.
+  void drop_blank_lines() {
+    std::string blanks = " \t\r\n";
+    std::erase(blanks, separator_);
+    const std::size_t last = text_.find_last_not_of(blanks);
+    if (last == std::string::npos || last < at_) return text_.resize(at_);
+    const std::size_t end = text_.find('\n', last + 1);
+    if (end != std::string::npos) text_.resize(end + 1);
+  }
+
   // Whether a field can end here.
   [[nodiscard]] bool at_field_end() const {
     if (at_end()) return true;
@@ -140,11 +151,22 @@ CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
   text_.shrink_to_fit();
 }
 
+std::optional<std::size_t> CsvFile::find(std::string_view name) const {
+  const auto place = [&](auto found) { return static_cast<std::size_t>(found - header_.begin()); };
+  const auto same = std::ranges::find(header_, name);
+  if (same != header_.end()) return place(same);
+  const auto is_alike = [&](const std::string& other) { return trimmed(other) == trimmed(name); };
+  const auto alike = std::ranges::find_if(header_, is_alike);
+  const bool is_one =
+      alike != header_.end() && std::find_if(alike + 1, header_.end(), is_alike) == header_.end();
+  return is_one ? std::optional(place(alike)) : std::nullopt;
+}
+
 std::size_t CsvFile::column(std::string_view name) const {
-  const auto found = std::ranges::find(header_, name);
-  require(found != header_.end(), "csv: '", path_, "' has no column '", cut(name), "'",
-          did_you_mean(name, header_), "; it has ", shortened(join(header_), 1000));
-  return static_cast<std::size_t>(found - header_.begin());
+  const auto found = find(name);
+  require(found.has_value(), "csv: '", path_, "' has no column '", cut(name), "'",
+          did_you_mean(name, header_), "; it has ", quoted(header_));
+  return *found;
 }
 
 std::string_view CsvFile::text(std::size_t row, std::size_t column) const {
@@ -191,7 +213,10 @@ void CsvFile::fail(std::size_t line, const std::string& rule) const {
 void CsvFile::check_header() const {
   std::unordered_set<std::string_view> names;
   for (std::size_t i = 0; i < header_.size(); ++i) {
-    if (header_[i].empty()) fail(1, str("the name of column number ", i, " is empty"));
+    const bool is_index = i == 0 && header_.size() > 1;
+    if (header_[i].empty() && !is_index) {
+      fail(1, str("the name of column number ", i, " is empty"));
+    }
     if (!names.insert(header_[i]).second) {
       fail(1, str("the name '", cut(header_[i]), "' occurs twice"));
     }
@@ -206,14 +231,26 @@ std::size_t CsvFile::line_of(std::size_t row) const {
 }
 
 std::optional<double> csv_number(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t";
-  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
-  text.remove_suffix(text.size() - (text.find_last_not_of(kBlanks) + 1));
+  text = trimmed(text);
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  text.remove_suffix(text.size() - (text.find_last_not_of(kBlanks) + 1));
+  return text;
+}
+
+std::string quoted(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 1000;
+  std::string text;
+  for (const std::string& name : names) text += str(text.empty() ? "" : ", ", "'", name, "'");
+  return shortened(text, kMost);
 }
 
 std::string csv_line(const std::vector<std::string>& fields, CsvOptions options) {

@@ -17,11 +17,12 @@ struct CsvOptions {
 /// A table of text as RFC 4180 has it. The first line names the columns, each other line is a row,
 /// and every line has as many fields. A field in quotes may hold separators, line ends and doubled
 /// quotes; without quotes it holds neither quote nor line end. Lines end with LF or CRLF, the last
-/// one need not. A byte order mark of UTF-8 is skipped; a gzip file is unpacked.
+/// one need not. A byte order mark of UTF-8 and blank lines at the end are skipped; a gzip file is
+/// unpacked. The first of several columns need not have a name (pandas' index has none).
 ///
-/// DataError, with file and line, for what breaks these rules, a header name that is empty or
-/// occurs twice, a zero byte, and an empty file. No rows are fine. Takes as much memory as the
-/// file's content and eight bytes a field. Any thread.
+/// DataError, with file and line, for what breaks these rules, another header name that is empty,
+/// one that occurs twice, a zero byte, and an empty file. No rows are fine. Takes as much memory as
+/// the file's content and eight bytes a field. Any thread.
 class CsvFile {
  public:
   explicit CsvFile(const std::string& path, CsvOptions options = {});
@@ -30,7 +31,10 @@ class CsvFile {
   [[nodiscard]] std::size_t columns() const noexcept { return header_.size(); }
   [[nodiscard]] std::size_t rows() const noexcept { return (ends_.size() - 1) / columns(); }
 
-  /// The column of a name. ValueError, with the names that there are, if there is none.
+  /// The column of a name; otherwise that of the only one that differs from it by blanks at its
+  /// ends alone. None if there is none.
+  [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
+  /// The same. ValueError, with the names that there are, if there is none.
   [[nodiscard]] std::size_t column(std::string_view name) const;
 
   /// A field's text, without its quotes. It lasts as long as this object.
@@ -44,6 +48,9 @@ class CsvFile {
   /// Whether numbers() takes all of a column.
   [[nodiscard]] bool is_numeric(std::size_t column) const;
 
+  /// The line of the file in which a row begins, from 1. Takes as long as all rows before.
+  [[nodiscard]] std::size_t line_of(std::size_t row) const;
+
   /// Throws the DataError that names file, line, column and the field's text, and says `rule`,
   /// which it breaks: "is …".
   [[noreturn]] void refuse(std::size_t row, std::size_t column, const std::string& rule) const;
@@ -51,7 +58,6 @@ class CsvFile {
  private:
   [[noreturn]] void fail(std::size_t line, const std::string& rule) const;
   void check_header() const;
-  [[nodiscard]] std::size_t line_of(std::size_t row) const;
 
   std::string path_;
   std::vector<std::string> header_;
@@ -62,6 +68,13 @@ class CsvFile {
 
 /// The number that a field is, as CsvFile::numbers() takes it; none if it is no finite number.
 [[nodiscard]] std::optional<double> csv_number(std::string_view text);
+
+/// `text` without blanks and tabs at both ends.
+[[nodiscard]] std::string_view trimmed(std::string_view text);
+
+/// Names for a message, each in quotes so that blanks in them are seen: "'a', ' b'". Of many their
+/// beginning, and how many bytes were left out.
+[[nodiscard]] std::string quoted(const std::vector<std::string>& names);
 
 /// The fields as one line of a CsvFile, with its end (LF). A field that needs quotes gets them.
 /// ValueError for no fields, and for a zero byte, which CsvFile refuses.

@@ -61,13 +61,21 @@ keys::Keys cross_entropy_keys(CrossEntropyChoice& options) {
   };
 }
 
+LossKind cross_entropy_kind() {
+  LossKind kind = loss_kind<CrossEntropyChoice>("cross_entropy", "of scores and classes",
+                                                cross_entropy_keys, chosen_cross_entropy);
+  kind.ignored = [](const keys::Picked& picked) {
+    return picked.options<CrossEntropyChoice>().ignore_index;
+  };
+  return kind;
+}
+
 keys::Registry<LossKind>& known_losses() {
   // A new loss is a file of its own and a line here.
   static keys::Registry<LossKind> kinds(
       "loss",
       {loss_kind("auto", "cross_entropy for classes, mean_squared_error for values", usual_loss),
-       loss_kind<CrossEntropyChoice>("cross_entropy", "of scores and classes", cross_entropy_keys,
-                                     chosen_cross_entropy),
+       cross_entropy_kind(),
        loss_kind("mean_squared_error", "of values, mean over all of them",
                  mean_squared_error_for)});
   return kinds;
@@ -80,7 +88,8 @@ LossKind loss_kind(std::string name, std::string help,
   return {keys::choice(std::move(name), std::move(help)),
           [make = std::move(make)](const keys::Picked& /*picked*/, const SampleType& sample) {
             return make(sample);
-          }};
+          },
+          {}};
 }
 
 void register_loss(LossKind kind) {
@@ -89,6 +98,11 @@ void register_loss(LossKind kind) {
 
 const keys::Registry<LossKind>& loss_registry() {
   return known_losses();
+}
+
+std::optional<std::int64_t> ignored_target(const keys::Picked& picked) {
+  const LossKind& kind = known_losses().at(picked.name);
+  return kind.ignored ? kind.ignored(picked) : std::nullopt;
 }
 
 std::shared_ptr<const Loss> make_loss(const keys::Picked& picked, const SampleType& sample) {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,6 +17,8 @@ namespace lockstep {
 struct LossKind : keys::Choice {
   std::function<std::shared_ptr<const Loss>(const keys::Picked& picked, const SampleType& sample)>
       make;
+  /// What Loss::ignore_index() of such a loss is, before samples are known. Without it none.
+  std::function<std::optional<std::int64_t>(const keys::Picked& picked)> ignored = {};
 };
 
 /// A LossKind from two functions of its options. `make` throws ValueError for samples and options
@@ -27,7 +31,8 @@ template <typename Options>
   return {keys::choice<Options>(std::move(name), std::move(help), keys),
           [make](const keys::Picked& picked, const SampleType& sample) {
             return make(picked.options<Options>(), sample);
-          }};
+          },
+          {}};
 }
 
 /// A LossKind without options.
@@ -42,6 +47,10 @@ void register_loss(LossKind kind);
 /// All losses that are known. "auto" is cross_entropy for classes and mean_squared_error for
 /// values.
 [[nodiscard]] const keys::Registry<LossKind>& loss_registry();
+
+/// The target that the loss that is `picked` ignores, if it does: see DataContext::ignored.
+/// ValueError for an unknown name.
+[[nodiscard]] std::optional<std::int64_t> ignored_target(const keys::Picked& picked);
 
 /// The loss that is `picked`. ValueError for an unknown name, and as the loss does.
 [[nodiscard]] std::shared_ptr<const Loss> make_loss(const keys::Picked& picked,

@@ -6,6 +6,7 @@
 #include "framework/data/csv.h"
 #include "tests/catch.h"
 #include "tests/data/same_batches.h"
+#include "tests/support/captured_stderr.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
@@ -125,7 +126,7 @@ TEST_CASE("what is wrong with a table is told with file, line and column") {
   };
   const std::string of_test = "data file '" + folder.path("test.csv") + "': ";
   CHECK(with_test("a,y\n1,bee\n2,cow\n") ==
-        of_test + "line 3: column 'y': 'cow' is none of the training file's classes: ant, bee");
+        of_test + "line 3: column 'y': 'cow' is none of the training file's classes: 'ant', 'bee'");
   CHECK(with_test("a,y\n1,bee\nx,bee\n") ==
         of_test + "line 3: column 'a': 'x' is no finite number");
   CHECK(with_test("a,y\n") == of_test + "it has no rows, but its header");
@@ -139,6 +140,7 @@ TEST_CASE("what is wrong with a table is told with file, line and column") {
                  EndsWith("the head of a config in configs/ says where its data come from"));
   options.test_file.reset();
   options.file = folder.write("a.csv", "a,y\n1,ant\n2,\n");
+  options.missing_values = {};
   CHECK_THAT(csv_set_error<DataError>(options),
              ContainsSubstring("line 3: column 'y': '' is no class"));
 }
@@ -233,7 +235,7 @@ TEST_CASE("classes of other tables have the numbers of the training file's") {
   CHECK(message_of<DataError>([&] { (void)load_csv(options, {.fitted = texts}); }) ==
         "data file '" + options.file +
             "': line 3: column 'kind': 'cow' is none of the training "
-            "file's classes: ant, bee, owl");
+            "file's classes: 'ant', 'bee', 'owl'");
 
   options.file = folder.write("numbers.csv", "kind,x\n10,1\n-2,2\n9,3\n");
   const Fitted numbers = load_csv(options).fitted;
@@ -277,6 +279,142 @@ TEST_CASE("a table that is wanted alone needs no other") {
   CHECK(sets.validation == nullptr);
   CHECK(floats_of(all_rows(sets.test).inputs) == std::vector<float>{2});
   CHECK(sets.fitted == fitted);
+}
+
+TEST_CASE("whole numbers of any length are classes of their own") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{
+      .file = folder.write("a.csv", "id,x\n9007199254740993,1\n9007199254740992,2\n1.0,3\n1,4\n"),
+      .test_file = folder.write("b.csv", "id,x\n9007199254740992.0,1\n01,2\n"),
+      .target = {"id"},
+      .task = CsvTask::classification,
+  };
+  const DataSets sets = load_csv(options);
+  CHECK(sets.fitted.classes ==
+        std::vector<std::string>{"1.0", "9007199254740992", "9007199254740993"});
+  CHECK(integers_of(all_rows(sets.train).targets) == std::vector<std::int64_t>{2, 1, 0, 0});
+  CHECK(integers_of(all_rows(sets.test).targets) == std::vector<std::int64_t>{1, 0});
+  options.test_file = folder.write("b.csv", "id,x\n9007199254740994,1\n");
+  CHECK_THAT(csv_set_error<DataError>(options),
+             ContainsSubstring("'9007199254740994' is none of the training file's classes"));
+}
+
+TEST_CASE("missing values of a table are an error that lists where") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{.file = folder.write("a.csv",
+                                             "a,y,z\n1,1,NA\nNaN,2,x\n3,n/a,x\n4, ,x\n5,?,x\n"
+                                             "6,\"NULL\",x\n,7,x\n"),
+                        .target = {"y"},
+                        .features = {"a"},
+                        .task = CsvTask::classification};
+  CHECK(csv_set_error<DataError>(options) ==
+        "data file '" + options.file +
+            "': it has 6 missing values: line 3, column 'a': 'NaN'; line 4, column 'y': 'n/a'; "
+            "line 5, column 'y': ' '; line 6, column 'y': '?'; line 7, column 'y': 'NULL'; line 8, "
+            "column 'a': ''; fill them or leave these rows out; data.missing_values says what "
+            "counts as missing ([]: nothing)");
+  options.task = CsvTask::regression;
+  CHECK_THAT(csv_set_error<DataError>(options), ContainsSubstring("it has 6 missing values"));
+
+  // Spellings of one's own, and none.
+  options.missing_values = {"4", "-999"};
+  options.file = folder.write("b.csv", "a,y\n1,NA\n4,b\n 4 ,c\n40,NA\n");
+  options.task = CsvTask::classification;
+  CHECK_THAT(csv_set_error<DataError>(options),
+             ContainsSubstring("it has 2 missing values: line 3, column 'a': '4'; line 4, column "
+                               "'a': ' 4 ';"));
+  options.missing_values = {};
+  CHECK(load_csv(options).fitted.classes == std::vector<std::string>{"NA", "b", "c"});
+
+  // Of many the first ones, in other files too, and only in columns that are used.
+  options = {
+      .file = folder.write("c.csv", "a,y,z\n1,1,NA\n2,2,\n"), .target = {"y"}, .features = {"a"}};
+  CHECK(load_csv(options).train->size() == 2);
+  std::string text = "a,y\n";
+  for (int i = 0; i < 12; ++i) text += "1,\n";
+  options.test_file = folder.write("d.csv", text);
+  CHECK_THAT(csv_set_error<DataError>(options),
+             ContainsSubstring("d.csv': it has 12 missing values: line 2, column 'y': ''; ") &&
+                 ContainsSubstring("line 11, column 'y': ''; and 2 more; "));
+}
+
+TEST_CASE("labels that differ by blanks at their ends are one class") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{
+      .file = folder.write("a.csv", "x, kind\n1, cat\n2,cat\n3,\"cat \"\n4, dog\n"),
+      .test_file = folder.write("b.csv", "kind,x\ncat\t,1\n dog,1\n"),
+      .target = {"kind"},
+      .task = CsvTask::classification};
+  const DataSets sets = load_csv(options);
+  CHECK(sets.fitted.classes == std::vector<std::string>{"cat", "dog"});
+  CHECK(integers_of(all_rows(sets.train).targets) == std::vector<std::int64_t>{0, 0, 0, 1});
+  CHECK(integers_of(all_rows(sets.test).targets) == std::vector<std::int64_t>{0, 1});
+  // As a checkpoint of before has them.
+  Fitted fitted = sets.fitted;
+  fitted.classes = {" cat", " dog", "cat", "cat "};
+  fitted.class_count = 4;
+  CHECK(integers_of(all_rows(load_csv(options, {.fitted = fitted}).train).targets) ==
+        std::vector<std::int64_t>{0, 2, 3, 1});
+}
+
+TEST_CASE("a column without a name in front is no feature") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{
+      .file = folder.write("a.csv", ",a,y\n0,5,1\n1,7,2\n"), .target = {"y"}, .normalize = false};
+  const DataSets sets = load_csv(options);
+  CHECK(sets.fitted.inputs == std::vector<std::string>{"a"});
+  CHECK(floats_of(all_rows(sets.train).inputs) == CsvFloats{5, 7});
+}
+
+TEST_CASE("a label that does not count is no class of a table") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{.file = folder.write("a.csv", "x,y\n1,-1\n2,3\n3,5\n4,-1.0\n"),
+                        .target = {"y"},
+                        .task = CsvTask::classification};
+  const DataSets sets = load_csv(options, {.ignored = -1});
+  CHECK(sets.fitted.classes == std::vector<std::string>{"3", "5"});
+  CHECK(integers_of(all_rows(sets.train).targets) == std::vector<std::int64_t>{-1, 0, 1, -1});
+  // What was a class of the model stays one.
+  const Fitted fitted{.inputs = {"x"},
+                      .input_scales = {{0, 1}},
+                      .targets = {"y"},
+                      .classes = {"-1", "3", "5"},
+                      .class_count = 3};
+  CHECK(integers_of(all_rows(load_csv(options, {.fitted = fitted, .ignored = -1}).train).targets) ==
+        std::vector<std::int64_t>{0, 1, 2, 0});
+  options.file = folder.write("a.csv", "x,y\n1,cat\n2,-100\n3,dog\n");
+  const DataSets names = load_csv(options, {.ignored = -100});
+  CHECK(names.fitted.classes == std::vector<std::string>{"cat", "dog"});
+  CHECK(integers_of(all_rows(names.train).targets) == std::vector<std::int64_t>{0, -100, 1});
+  options.file = folder.write("a.csv", "x,y\n1,-100\n");
+  CHECK_THAT(message_of<DataError>([&] { (void)load_csv(options, {.ignored = -100}); }),
+             ContainsSubstring("all labels in column 'y' are -100, which does not count"));
+}
+
+TEST_CASE("columns of which float32 rounds whole numbers are named in one warning") {
+  const TemporaryFolder folder;
+  const auto warnings = [&](const CsvSetOptions& options) {
+    const testing::CapturedStderr log;
+    (void)load_csv(options);
+    return log.text();
+  };
+  CsvSetOptions options{
+      .file = folder.write("a.csv",
+                           "a,b,c,d,y\n16777217,0.1,1e20,9007199254740993,16777219\n"
+                           "16777216,0.3,2,1,16777221\n"),
+      .target = {"y"},
+      .normalize = false};
+  CHECK(warnings(options) ==
+        "lockstep: warning: csv: float32 rounds numbers of '" + options.file +
+            "' in the columns 'y', 'a', 'd': line 2 has 16777219, which becomes 16777220\n");
+  // Normalized, they can be told apart but where they were rounded before.
+  options.normalize = options.normalize_targets = true;
+  options.features = {"a", "b", "d"};
+  CHECK(warnings(options) ==
+        "lockstep: warning: csv: float32 rounds numbers of '" + options.file +
+            "' in the column 'd': line 2 has 9007199254740993, which becomes 9007199254740992\n");
+  options.features = {"b"};
+  CHECK(warnings(options).empty());
 }
 
 }  // namespace lockstep

@@ -2,9 +2,11 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/formats/decimal.h"
 #include "tests/catch.h"
 #include "tests/formats/idx_files.h"
 #include "tests/support/message_of.h"
@@ -13,6 +15,7 @@ using lockstep::DataError;
 using lockstep::ValueError;
 using lockstep::formats::csv_line;
 using lockstep::formats::CsvFile;
+using lockstep::formats::Decimal;
 using lockstep::testing::message_of;
 using lockstep::testing::TemporaryFolder;
 
@@ -74,13 +77,14 @@ TEST_CASE("what breaks the rules of CSV is an error with its line") {
   CHECK(csv_error("\xef\xbb\xbf") == "it is empty, but must have a header");
   CHECK(csv_error("a,b\n1,2\n1,2,3\n") == "line 3: it has 3 fields, but the header has 2");
   CHECK(csv_error("a,b\n\"1\n\n\",2\n1\n") == "line 5: it has 1 field, but the header has 2");
-  CHECK(csv_error("a,b\n1,2\n\n") == "line 3: it has 1 field, but the header has 2");
+  CHECK(csv_error("a,b\n1,2\n\n3,4\n") == "line 3: it has 1 field, but the header has 2");
   CHECK(csv_error("a,b\n1,\"2\n3,4\n") == "line 2: a quote opens here, and none closes it");
   CHECK(csv_error("a,b\n1,\"2\"3\n") == "line 2: text behind the quote that closes a field");
   CHECK(csv_error("a,b\n1,\"\n\"\r4\n") == "line 3: text behind the quote that closes a field");
   CHECK(csv_error("a,b\n1,2\"\n") == "line 2: a quote inside a field that doesn't begin with one");
   CHECK(csv_error("a,b\r1,2\r") ==
         "line 1: a carriage return without a line feed behind it, outside of quotes");
+  CHECK(csv_error(",,b\n1,2,3\n") == "line 1: the name of column number 1 is empty");
   CHECK(csv_error("a,b,\n1,2,3\n") == "line 1: the name of column number 2 is empty");
   CHECK(csv_error("\n1\n") == "line 1: the name of column number 0 is empty");
   CHECK(csv_error("a,b,\"a\"\n1,2,3\n") == "line 1: the name 'a' occurs twice");
@@ -103,7 +107,7 @@ TEST_CASE("a column of a CSV file is found by its name and read as texts or numb
             "': line 5: column 'size': '+0x' is no finite number");
   CHECK(message_of<ValueError>([&] { (void)file.column("sizes"); }) ==
         "csv: '" + folder.path("table.csv") +
-            "' has no column 'sizes' (did you mean 'size'?); it has name, size");
+            "' has no column 'sizes' (did you mean 'size'?); it has 'name', 'size'");
   CHECK(message_of<DataError>([&] { file.refuse(1, 0, "is odd"); }) ==
         "data file '" + folder.path("table.csv") + "': line 3: column 'name': 'y\n' is odd");
   CHECK_FALSE(file.is_numeric(1));
@@ -121,6 +125,68 @@ TEST_CASE("a column of a CSV file is found by its name and read as texts or numb
         message_of<DataError>([&] { (void)one.numbers(0); }),
         ContainsSubstring("line 2: column 'x': '" + std::string(text) + "' is no finite number"));
   }
+}
+
+TEST_CASE("blank lines at a table's end are no rows") {
+  const std::vector<Row> expected{{"x", "y"}, {"1", "2"}, {"3", ""}};
+  for (const char* const end : {"\n\n", "\r\n\r\n", "\n \t\n\n", "\n  "}) {
+    CHECK(read_table(std::string("x,y\n1,2\n3,") + end) == expected);
+  }
+  CHECK(read_table("x\n1\n\n") == std::vector<Row>{{"x"}, {"1"}});
+  CHECK(read_table("x\n\"\"\n") == std::vector<Row>{{"x"}, {""}});
+  CHECK(read_table("x\n\"1\n\n\"\n\n") == std::vector<Row>{{"x"}, {"1\n\n"}});
+  // Tabs are no blanks where they are separators.
+  CHECK(read_table("x\ty\n1\t2\n\t\n", '\t') == std::vector<Row>{{"x", "y"}, {"1", "2"}, {"", ""}});
+  CHECK(csv_error("\n \n") == "it is empty, but must have a header");
+}
+
+TEST_CASE("a table's first column needs no name, and blanks around a name may be left out") {
+  const TemporaryFolder folder;
+  const CsvFile file(folder.write("table.csv", ",x, y, z, z \n0,1,2,3,4\n"));
+  CHECK(file.header() == Row{"", "x", " y", " z", " z "});
+  CHECK(file.column("y") == 2);
+  CHECK(file.column(" y") == 2);
+  CHECK(file.column(" x ") == 1);
+  CHECK(file.column(" z ") == 4);
+  CHECK(file.find("") == 0);
+  CHECK_FALSE(file.find("z").has_value());  // it may be either
+  CHECK_THAT(message_of<ValueError>([&] { (void)file.column("z"); }),
+             ContainsSubstring("it has '', 'x', ' y', ' z', ' z '"));
+}
+
+TEST_CASE("decimals are told apart by all of their digits") {
+  const auto equal = [](const char* a, const char* b) { return Decimal::of(a) == Decimal::of(b); };
+  for (const auto& [a, b] : {std::pair{"1", "1.0"},
+                             {"10", "1e1"},
+                             {"0010", "+10"},
+                             {" 5\t", "5."},
+                             {"-0.25", "-.25"},
+                             {"0", "-0.00e7"},
+                             {"120e-2", "1.2"}}) {
+    INFO(a << " and " << b);
+    CHECK(equal(a, b));
+  }
+  const std::vector<const char*> sorted{"-1e300",
+                                        "-9007199254740993",
+                                        "-9007199254740992",
+                                        "-1.5",
+                                        "-1.25",
+                                        "0",
+                                        "1e-7",
+                                        "0.1",
+                                        "0.1000000000000000055511151231257827",
+                                        "9",
+                                        "10",
+                                        "18446744073709551615",
+                                        "18446744073709551616"};
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    for (std::size_t j = 0; j < sorted.size(); ++j) {
+      INFO(sorted[i] << " and " << sorted[j]);
+      CHECK((*Decimal::of(sorted[i]) < *Decimal::of(sorted[j])) == (i < j));
+      CHECK(equal(sorted[i], sorted[j]) == (i == j));
+    }
+  }
+  for (const char* const text : {"", "one", "nan", "1e999", "--1"}) CHECK_FALSE(Decimal::of(text));
 }
 
 TEST_CASE("a CSV file's separator is no quote, line end or zero byte") {

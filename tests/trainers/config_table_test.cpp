@@ -69,6 +69,7 @@ const std::vector<Sample> kSamples{
     {"data.features", {"[a, b]"}, "a", kCsv},
     {"data.separator", {"\";\""}, "::", kCsv},
     {"data.task", {"classification"}, "ranking", kCsv},
+    {"data.missing_values", {"[x, unknown]", "[]"}, "x", kCsv},
     {"data.normalize", {"false"}, "0", kCsv},
     {"data.normalize_targets", {"true"}, "1", kCsv},
     {"data.inputs", {"x.npy"}, "''", {"data.name=npy", "data.targets=y.npy"}, true},

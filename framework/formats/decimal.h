@@ -1,0 +1,28 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lockstep::formats {
+
+/// A number as its digits say, however many: 9007199254740993 is not 9007199254740992, as it would
+/// be in a double, and 1, 1.0 and 10e-1 are one. In the order of numbers.
+class Decimal {
+ public:
+  /// Of what csv_number() takes; none for other texts.
+  [[nodiscard]] static std::optional<Decimal> of(std::string_view text);
+
+  [[nodiscard]] std::strong_ordering operator<=>(const Decimal& other) const;
+  bool operator==(const Decimal& other) const = default;
+
+ private:
+  // The value is 0.DIGITS times 10^exponent. No digits: it is zero, and the rest, too.
+  int sign_ = 0;  // -1, 0, 1
+  std::int64_t exponent_ = 0;
+  std::string digits_;  // neither begin nor end with a zero
+};
+
+}  // namespace lockstep::formats
