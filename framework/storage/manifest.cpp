@@ -143,6 +143,9 @@ class ManifestParser final : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(number_unsigned_t value) override {
     if (in_ == In::counts) {
       add(manifest_.counts, in_63_bits(value));
+    } else if (in_ == In::bytes) {
+      if (value > std::numeric_limits<std::uint8_t>::max()) unexpected("a number beyond a byte");
+      manifest_.texts[field_] += static_cast<char>(value);
     } else if (in_ == In::shape) {
       tensor().shape.push_back(value);
     } else if (in_ == In::piece) {
@@ -231,6 +234,9 @@ class ManifestParser final : public nlohmann::json_sax<nlohmann::json> {
     } else if (in_ == In::pieces) {
       numbers_ = 0;
       in_ = In::piece;
+    } else if (in_ == In::texts) {
+      add(manifest_.texts, std::string());
+      in_ = In::bytes;
     } else {
       unexpected("a list");
     }
@@ -260,6 +266,7 @@ class ManifestParser final : public nlohmann::json_sax<nlohmann::json> {
     counts,
     figures,
     texts,
+    bytes,  // of a text
     files,
     file,
     tensors,
@@ -283,6 +290,9 @@ class ManifestParser final : public nlohmann::json_sax<nlohmann::json> {
         break;
       case In::piece:
         in_ = In::pieces;
+        break;
+      case In::bytes:
+        in_ = In::texts;
         break;
       default:
         in_ = In::top;
@@ -343,14 +353,28 @@ std::string json_of(const Value& value) {
   return nlohmann::json(value).dump();
 }
 
+// A text, of which JSON takes UTF-8 alone: another one, such as a path's, is the list of its bytes.
+std::string json_of(const std::string& text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::type_error&) {
+    return nlohmann::json(std::vector<std::uint8_t>(text.begin(), text.end())).dump();
+  }
+}
+
+// A name, which must be UTF-8: otherwise nlohmann::json::type_error.
+std::string json_of_name(const std::string& name) {
+  return nlohmann::json(name).dump();
+}
+
 std::string line_of(const ManifestFile& file) {
-  return str(R"({"name": )", json_of(file.name), R"(, "bytes": )", file.bytes, R"(, "checksum": ")",
-             file.checksum, "\"}");
+  return str(R"({"name": )", json_of_name(file.name), R"(, "bytes": )", file.bytes,
+             R"(, "checksum": ")", file.checksum, "\"}");
 }
 
 std::string line_of(const ManifestTensor& tensor) {
   std::ostringstream line;
-  line << R"({"name": )" << json_of(tensor.name) << R"(, "dtype": ")" << tensor.dtype
+  line << R"({"name": )" << json_of_name(tensor.name) << R"(, "dtype": ")" << tensor.dtype
        << R"(", "shape": [)" << join(tensor.shape) << R"(], "pieces": [)";
   const char* before = "[";
   for (const ManifestPiece& piece : tensor.pieces) {
@@ -363,7 +387,7 @@ std::string line_of(const ManifestTensor& tensor) {
 
 template <typename Value>
 std::string line_of(const std::pair<const std::string, Value>& entry) {
-  return json_of(entry.first) + ": " + json_of(entry.second);
+  return json_of_name(entry.first) + ": " + json_of(entry.second);
 }
 
 // A field with a list or an object, whichever the brackets are of, of items with a line for each.
@@ -394,7 +418,7 @@ std::string write_manifest(const Manifest& manifest) {
     add_lines(text, "files", "[]", manifest.files);
     add_lines(text, "tensors", "[]", manifest.tensors);
   } catch (const nlohmann::json::type_error&) {
-    throw ValueError("manifest: a name or a text is no UTF-8");
+    throw ValueError("manifest: a name is no UTF-8");
   }
   text += ending(checksum_of(text));
   require(text.size() <= kLongestManifest, "manifest: it takes ", text.size(),

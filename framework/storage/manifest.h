@@ -50,7 +50,7 @@ struct Manifest {
   std::int64_t replicas = 1;                     ///< that have saved it
   std::map<std::string, std::int64_t> counts{};  ///< such as the samples consumed
   std::map<std::string, double> figures{};       ///< finite ones, such as a loss, kept bit by bit
-  std::map<std::string, std::string> texts{};    ///< such as the config and versions
+  std::map<std::string, std::string> texts{};    ///< of any bytes, such as the config and versions
   std::vector<ManifestFile> files{};
   std::vector<ManifestTensor> tensors{};  ///< in the order of their names, each once
 
@@ -58,8 +58,9 @@ struct Manifest {
 };
 
 /// The text of manifest.json: JSON with a line for each value, file and tensor. A piece is a list
-/// of its three numbers. The last field is a Checksum of all bytes before it, in every version of
-/// the format. ValueError, naming the rule, for what parse_manifest() would refuse.
+/// of its three numbers, and a text that is no UTF-8 the list of its bytes. The last field is a
+/// Checksum of all bytes before it, in every version of the format. ValueError, naming the rule,
+/// for what parse_manifest() would refuse.
 [[nodiscard]] std::string write_manifest(const Manifest& manifest);
 
 /// The manifest with this text. DataError, naming the rule, unless it has the fields that

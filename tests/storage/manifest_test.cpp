@@ -64,6 +64,7 @@ TEST_CASE("a manifest is read as it was written") {
   manifest.counts["lowest"] = std::numeric_limits<std::int64_t>::min();
   manifest.counts["highest"] = std::numeric_limits<std::int64_t>::max();
   manifest.texts["größe \"1\"\n\t"] = std::string("a\0\x01\\ü", 6);
+  manifest.texts["path"] = std::string("caf\xe9\0\xff", 6);
   manifest.files[1].name = "größe \"2\"";
   manifest.tensors[4].name = "weight \"größe\"";
   const std::string text = write_manifest(manifest);
@@ -149,6 +150,8 @@ TEST_CASE("what breaks a rule of manifests is refused, with the rule") {
       {"\"loss\": 0.1", "\"loss\": \"0.1\"", "a string as 'loss'"},
       {"\"config\": \"", "\"config\": \"\xff", "is no JSON at byte"},
       {"\"config\": \"", "\"config\": 1, \"x\": \"", "a number as 'config'"},
+      {"\"config\": \"", "\"config\": [256], \"x\": \"", "a number beyond a byte as 'config'"},
+      {"\"config\": \"", "\"config\": [\"a\"], \"x\": \"", "a string as 'config'"},
       {"replica-0.safetensors", "", "a file can't have the name ''"},
       {"replica-0.safetensors", ".", "a file can't have the name '.'"},
       {"replica-0.safetensors", "..", "a file can't have the name '..'"},
@@ -214,8 +217,7 @@ TEST_CASE("a manifest that would be refused is not written") {
   CHECK(refused([](Manifest& m) { m.figures["x"] = std::nan(""); }) ==
         "manifest: figure 'x' is nan");
   CHECK(refused([](Manifest& m) { m.figures["x"] = HUGE_VAL; }) == "manifest: figure 'x' is inf");
-  CHECK(refused([](Manifest& m) { m.texts["x"] = "\xff"; }) ==
-        "manifest: a name or a text is no UTF-8");
+  CHECK(refused([](Manifest& m) { m.texts["\xff"] = "x"; }) == "manifest: a name is no UTF-8");
   CHECK(refused([](Manifest& m) { m.files[0].checksum.clear(); }) ==
         "manifest: file 'replica-0.safetensors' has the checksum ''");
   CHECK(refused([](Manifest& m) { std::swap(m.tensors[0], m.tensors[1]); }) ==
