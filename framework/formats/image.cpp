@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <string_view>
 
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
@@ -16,6 +18,33 @@ constexpr std::array<std::uint8_t, 3> kJpegStart{0xff, 0xd8, 0xff};
 
 bool starts_with(std::span<const std::uint8_t> bytes, std::span<const std::uint8_t> start) {
   return bytes.size() >= start.size() && std::ranges::equal(bytes.first(start.size()), start);
+}
+
+// What people rename to .jpg: a kind of picture that is not read, by its bytes from `offset` on.
+struct OtherKind {
+  std::string_view name;
+  std::size_t offset;
+  std::string_view bytes;
+};
+constexpr std::array<OtherKind, 8> kOtherKinds{{{"GIF", 0, "GIF8"},
+                                                {"WebP", 8, "WEBP"},
+                                                {"BMP", 0, "BM"},
+                                                {"TIFF", 0, {"II*\0", 4}},
+                                                {"TIFF", 0, {"MM\0*", 4}},
+                                                {"AVIF", 4, "ftypavif"},
+                                                {"HEIC", 4, "ftypheic"},
+                                                {"HEIC", 4, "ftypmif1"}}};
+
+[[noreturn]] void refuse_kind(std::span<const std::uint8_t> bytes, const std::string& name) {
+  if (bytes.empty()) fail_file(name, "it is empty, but must be a PNG or a JPEG picture");
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const OtherKind& kind : kOtherKinds) {
+    if (text.substr(std::min(kind.offset, text.size())).starts_with(kind.bytes)) {
+      fail_file(name, str("it is a ", kind.name,
+                          " picture by its first bytes, but only PNG and JPEG can be read"));
+    }
+  }
+  fail_file(name, "it is neither a PNG nor a JPEG picture by its first bytes");
 }
 
 // ITU-R 601 luma, in the arithmetic of Pillow.
@@ -58,7 +87,7 @@ Image decode_image(std::span<const std::uint8_t> bytes, const std::string& name,
   if (starts_with(bytes, kJpegStart)) {
     return with_channels(decode_jpeg(bytes, name, options.most_pixels), options.channels);
   }
-  fail_file(name, "it is neither a PNG nor a JPEG picture by its first bytes");
+  refuse_kind(bytes, name);
 }
 
 }  // namespace lockstep::formats

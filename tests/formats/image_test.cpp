@@ -221,9 +221,26 @@ TEST_CASE("a JPEG may have a scan for each channel, but not very many") {
 }
 
 TEST_CASE("what is no PNG or JPEG, or a JPEG of a rare kind, is refused") {
-  const std::string rule = "it is neither a PNG nor a JPEG picture by its first bytes";
-  CHECK(decode_error("") == rule);
-  CHECK(decode_error("GIF89a") == rule);
+  CHECK(decode_error("") == "it is empty, but must be a PNG or a JPEG picture");
+  CHECK(decode_error("<html>") == "it is neither a PNG nor a JPEG picture by its first bytes");
+  // As people rename them.
+  const std::vector<std::pair<std::string, std::string>> others{
+      {"GIF", "GIF89a"},
+      {"WebP", std::string("RIFF\x1a\0\0\0WEBPVP8 ", 16)},
+      {"BMP", "BM6"},
+      {"TIFF", std::string("II*\0\b", 5)},
+      {"TIFF", std::string("MM\0*\0", 5)},
+      {"AVIF", std::string("\0\0\0\x1c"
+                           "ftypavif",
+                           12)},
+      {"HEIC", std::string("\0\0\0\x18"
+                           "ftypheic",
+                           12)}};
+  for (const auto& [kind, bytes] : others) {
+    CHECK(decode_error(bytes) == "it is a " + kind +
+                                     " picture by its first bytes, but only PNG and JPEG can be "
+                                     "read");
+  }
   const std::string arithmetic =
       jpeg_file({.width = 8, .height = 8, .arithmetic = true}, slopes(8, 8, 3));
   CHECK(decode_error(arithmetic) == "it is a JPEG of arithmetic coding, which cannot be read");

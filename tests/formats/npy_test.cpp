@@ -213,5 +213,8 @@ TEST_CASE("foreign versions, foreign files and booleans of other values are erro
   bytes[6] = 1;
   bytes[7] = 1;
   CHECK_THAT(npy_error(bytes), ContainsSubstring("its version is 1.1"));
-  CHECK(npy_error("PK\3\4 an archive") == "it is no .npy file: it does not start as one");
+  CHECK(npy_error("PK no array") ==
+        "it is an archive, as numpy.savez writes it, of which none can be read: numpy.save writes "
+        "each array to a file of its own");
+  CHECK(npy_error("P") == "it is no .npy file: it does not start as one");
 }
