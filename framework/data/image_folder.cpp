@@ -58,20 +58,13 @@ formats::Image fitted(const formats::Image& image, std::int64_t height, std::int
       height, width);
 }
 
-// DataError unless a set has the classes of the one to train on.
-void check_classes(const PictureFolder& train, const PictureFolder& other, const fs::path& folder) {
-  const auto wanted = train.class_names();
-  const auto found = other.class_names();
-  std::vector<std::string> differences;
-  std::ranges::set_symmetric_difference(wanted, found, std::back_inserter(differences));
-  if (differences.empty()) return;
-  const std::string& first = differences.front();
-  formats::fail_folder(folder.string(),
-                       str("its classes differ from those to train on: '", first, "' is ",
-                           std::ranges::count(found, first) > 0 ? "here only" : "not here",
-                           differences.size() > 1 ? str(", and there are ", differences.size() - 1,
-                                                        " more differences")
-                                                  : ""));
+// Warns of the classes to train on that a set lacks: its figures say nothing of these.
+void warn_of_lacking(const PictureFolder& set, const fs::path& folder) {
+  const std::vector<std::string> lacking = set.classes_without_pictures();
+  if (lacking.empty()) return;
+  log_warning(str("image_folder: '", folder.string(), "' has no pictures of ", lacking.size(),
+                  " of the ", counted(std::ssize(set.class_names()), "class", "classes"),
+                  " to train on: ", shortened(join(lacking), 200)));
 }
 
 // DataSets::validation's folder, or none.
@@ -159,8 +152,9 @@ keys::Keys image_folder_keys(ImageFolderOptions& options) {
 
 PictureFolder::PictureFolder(const std::string& root, const PictureForm& form,
                              Augmentation augmentation, std::uint64_t seed,
-                             std::vector<std::string> classes)
-    : PictureFolder(formats::ImageFolder(root), form, augmentation, seed, std::move(classes)) {
+                             const std::vector<std::string>& classes)
+    : PictureFolder(formats::ImageFolder(root, !classes.empty()), form, augmentation, seed,
+                    classes) {
   for (const std::string& name : folder_.classes()) {
     const auto found = std::ranges::find(classes_, name);
     if (found == classes_.end()) {
@@ -188,6 +182,19 @@ std::shared_ptr<const PictureFolder> PictureFolder::without_targets(
       formats::ImageFolder::without_classes(root), form, {}, 0, std::move(classes)));
   warn_of(made->folder_.passed_over(), root, "pictures end in .png, .jpg or .jpeg");
   return made;
+}
+
+std::vector<std::string> PictureFolder::classes_without_pictures() const {
+  std::vector<bool> has_pictures(classes_.size());
+  for (std::int64_t i = 0; i < size() && has_targets(); ++i) {
+    has_pictures[static_cast<std::size_t>(numbers_[static_cast<std::size_t>(folder_.label(i))])] =
+        true;
+  }
+  std::vector<std::string> names;
+  for (std::size_t number = 0; number < classes_.size(); ++number) {
+    if (!has_pictures[number]) names.push_back(classes_[number]);
+  }
+  return names;
 }
 
 SampleType PictureFolder::type() const {
@@ -260,12 +267,13 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
                       "val/ and test/, or with CLASS/PICTURE; pictures are PNG or JPEG files");
   const auto classes = context.fitted ? context.fitted->classes : std::vector<std::string>();
   using Set = std::shared_ptr<const PictureFolder>;
+  auto known = classes;  // of every set, once there is one
   const auto set_in = [&](const fs::path& folder, Augmentation augmentation) -> Set {
     if (!context.needs_targets && !classes.empty() && has_bare_pictures(folder, classes)) {
       return PictureFolder::without_targets(folder.string(), options.form, classes);
     }
     return std::make_shared<const PictureFolder>(folder.string(), options.form, augmentation,
-                                                 context.seed, classes);
+                                                 context.seed, known);
   };
   const bool has_train = data::is_there(root / "train");
   const bool needs_classes = context.needs_targets || classes.empty();
@@ -275,11 +283,12 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
   Set train;
   if (context.wanted.train && (has_train || !has_sets)) {
     train = set_in(has_sets ? root / "train" : root, options.augmentation);
+    known = train->class_names();
   }
   const auto other = [&](const fs::path& folder) -> Set {
     if (!data::is_there(folder)) return nullptr;
     Set set = set_in(folder, {});
-    if (train && classes.empty()) check_classes(*train, *set, folder);
+    if (train && set->has_targets()) warn_of_lacking(*set, folder);
     return set;
   };
   DataSets sets{.train = train};

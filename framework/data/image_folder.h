@@ -30,11 +30,11 @@ struct PictureForm {
 /// A file that can't be decoded is a DataError of batch(), which names it.
 class PictureFolder final : public Dataset {
  public:
-  /// Reads names alone. `classes` are those that there may be, by number; none: the folder's, in
-  /// the order of their names. ValueError for a form that is not as above, DataError for a class
-  /// that there may not be.
+  /// Reads names alone. `classes` are those that there may be, by number, some without a folder or
+  /// pictures; none: the folder's, in the order of their names. ValueError for a form that is not
+  /// as above, DataError for a class that there may not be.
   PictureFolder(const std::string& root, const PictureForm& form, Augmentation augmentation = {},
-                std::uint64_t seed = 0, std::vector<std::string> classes = {});
+                std::uint64_t seed = 0, const std::vector<std::string>& classes = {});
 
   /// The pictures in and below a folder as samples without targets, of models of `classes`.
   [[nodiscard]] static std::shared_ptr<const PictureFolder> without_targets(
@@ -51,6 +51,8 @@ class PictureFolder final : public Dataset {
   }
   /// In the order of the classes' numbers.
   [[nodiscard]] std::vector<std::string> class_names() const override { return classes_; }
+  /// Those that have no picture here.
+  [[nodiscard]] std::vector<std::string> classes_without_pictures() const;
   /// Of names and sizes of files.
   [[nodiscard]] std::string fingerprint() const override;
 
@@ -80,16 +82,16 @@ struct ImageFolderOptions {
 };
 
 /// The sets in a folder: root/train, perhaps root/val or root/validation, and perhaps root/test,
-/// each with CLASS/PICTURE. Without root/train its folders are classes, all to train on. DataError
-/// if the sets differ in their classes, or if there is both val and validation. Other files are
-/// passed over with a warning.
+/// each with CLASS/PICTURE. Without root/train its folders are classes, all to train on. The
+/// classes are root/train's: other sets may lack some, with a warning, and others are a DataError,
+/// as is both val and validation. Other files are passed over with a warning.
 ///
-/// With `context.fitted` the classes are its own: sets may lack some, and others are a DataError. A
-/// root that has nothing but folders of sets needs no root/train then. Where
-/// `context.needs_targets` is not set, a root with other pictures or folders has sets only if
-/// root/train has a folder of a class. A set's folder, or a root without sets, may then also have
-/// pictures in itself, or folders of which none is a class: all pictures in and below it are taken,
-/// without targets, with a warning where some have a class's folder.
+/// With `context.fitted` the classes are its own, for all sets. A root that has nothing but folders
+/// of sets needs no root/train then. Where `context.needs_targets` is not set, a root with other
+/// pictures or folders has sets only if root/train has a folder of a class. A set's folder, or a
+/// root without sets, may then also have pictures in itself, or folders of which none is a class:
+/// all pictures in and below it are taken, without targets, with a warning where some have a
+/// class's folder.
 [[nodiscard]] DataSets load_image_folder(const ImageFolderOptions& options,
                                          const DataContext& context = {});
 

@@ -34,16 +34,19 @@ bool is_picture(const FolderEntry& file) {
                              [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-ImageFolder::ImageFolder(const std::string& root) : root_(root) {
+ImageFolder::ImageFolder(const std::string& root, bool may_be_empty) : root_(root) {
   for (const FolderEntry& entry : entries_of(root_)) {
     if (entry.type == fs::file_type::directory) {
-      read_class(entry.name);
+      read_class(entry.name, may_be_empty);
     } else {
       passed_over_.push_back(joined(root_, entry.name));
     }
   }
   if (classes_.empty()) {
     fail_folder(root_, "it has no folders, but must have one with pictures for each class");
+  }
+  if (pictures_.empty()) {
+    fail_folder(root_, "its folders have no pictures, which are .png, .jpg or .jpeg files");
   }
   std::ranges::sort(passed_over_);
 }
@@ -72,7 +75,7 @@ std::int64_t ImageFolder::label(std::int64_t index) const {
   return picture(index).label;
 }
 
-void ImageFolder::read_class(const std::string& name) {
+void ImageFolder::read_class(const std::string& name, bool may_be_empty) {
   const std::string folder = joined(root_, name);
   const std::size_t before = pictures_.size();
   for (const FolderEntry& entry : entries_of(folder)) {
@@ -82,7 +85,7 @@ void ImageFolder::read_class(const std::string& name) {
     }
     add(name, entry, std::ssize(classes_));
   }
-  if (pictures_.size() == before) {
+  if (pictures_.size() == before && !may_be_empty) {
     fail_folder(folder, "it has no pictures, but a class must have .png, .jpg or .jpeg files");
   }
   classes_.push_back(name);

@@ -20,12 +20,12 @@ namespace lockstep::formats {
 ///
 /// Passed over are names that begin with a dot, and files of other kinds: the latter are listed, so
 /// that callers can tell of them. Links count as what they lead to. DataError, naming file or
-/// folder, for a root without classes, a class without pictures, a folder inside a class, whose
-/// pictures would be missed, a picture's name that leads to no regular file, and what can't be
-/// read. Any thread.
+/// folder, for a root without classes or pictures, a class without pictures unless classes
+/// `may_be_empty`, a folder inside a class, whose pictures would be missed, a picture's name that
+/// leads to no regular file, and what can't be read. Any thread.
 class ImageFolder {
  public:
-  explicit ImageFolder(const std::string& root);
+  explicit ImageFolder(const std::string& root, bool may_be_empty = false);
 
   /// Pictures that have no classes, in root and all folders below it, sorted by their paths there,
   /// byte by byte. The rest is as above, but DataError for a root without pictures, and for a link
@@ -54,7 +54,7 @@ class ImageFolder {
   };
 
   ImageFolder() = default;
-  void read_class(const std::string& name);
+  void read_class(const std::string& name, bool may_be_empty);
   void read_below(const std::string& folder);
   // A file in the folder root/`folder`.
   void add(const std::string& folder, const FolderEntry& file, std::int64_t label);

@@ -112,6 +112,11 @@ TEST_CASE("a folder that gives no classes or pictures is an error that names it"
   CHECK(folder_error(sample.root()) ==
         "data folder '" + sample.path("dog") +
             "': it has no pictures, but a class must have .png, .jpg or .jpeg files");
+  CHECK(ImageFolder(sample.root(), true).classes() == std::vector<std::string>{"cat", "dog"});
+  fs::remove(sample.path("cat/a.png"));
+  CHECK_THAT(message_of<DataError>([&] { (void)ImageFolder(sample.root(), true); }),
+             ContainsSubstring("its folders have no pictures"));
+  sample.add("cat/a.png");
   sample.add("dog/inner/a.png");
   CHECK_THAT(folder_error(sample.root()), ContainsSubstring("dog/inner': it lies inside a class"));
   fs::remove_all(sample.path("dog/inner"));
