@@ -41,11 +41,23 @@ void require_text(const std::string& path) {
       str("it must be a text's file, plain or gzip, or a folder of such files", data::kSeeConfigs));
 }
 
+// Thumbnails, pictures and archives that lie among texts count to their last byte.
+void warn_of_binary(const TextCorpus& corpus, const std::string& path) {
+  const auto& parts = corpus.parts();
+  const auto first = std::ranges::find(parts, true, &TextCorpus::Part::is_binary);
+  if (first == parts.end()) return;
+  const std::int64_t count = std::ranges::count(parts, true, &TextCorpus::Part::is_binary);
+  log_warning(str("text: of '", path, "' ", counted(count, "file"), count == 1 ? " has" : " have",
+                  " zero bytes, as text has none, but ", count == 1 ? "counts" : "count",
+                  ", such as '", first->path, "': data.exclude passes files over"));
+}
+
 std::shared_ptr<const TextCorpus> open_text(
     const std::string& path, std::int64_t context,
     const std::function<bool(const std::string& name)>& wanted) {
   require_text(path);
   auto corpus = std::make_shared<const TextCorpus>(path, wanted);
+  warn_of_binary(*corpus, path);
   if (corpus->size() <= static_cast<std::uint64_t>(context)) {
     formats::fail_file(path, str("it has ", corpus->size(), " bytes of text, but data.context ",
                                  context, " needs ", context + 1));

@@ -13,6 +13,11 @@
 namespace fs = std::filesystem;
 
 namespace lockstep::formats {
+namespace {
+
+constexpr std::size_t kBeginning = 8000;  // where a file that is no text shows it
+
+}  // namespace
 
 TextCorpus::TextCorpus(const std::string& path,
                        const std::function<bool(const std::string& name)>& wanted) {
@@ -55,9 +60,11 @@ void TextCorpus::add_folder(const std::string& folder,
 
 void TextCorpus::add_file(const std::string& path) {
   bytes_.push_back(content_of(path));
-  const std::uint64_t bytes = bytes_.back().span().size();
-  parts_.push_back({path, size_, bytes});
-  size_ += bytes;
+  const std::span<const std::uint8_t> bytes = bytes_.back().span();
+  const auto beginning = bytes.first(std::min(bytes.size(), kBeginning));
+  const bool is_binary = std::ranges::find(beginning, 0) != beginning.end();
+  parts_.push_back({path, size_, bytes.size(), is_binary});
+  size_ += bytes.size();
 }
 
 }  // namespace lockstep::formats

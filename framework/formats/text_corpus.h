@@ -26,6 +26,8 @@ class TextCorpus {
     std::string path;
     std::uint64_t offset;  ///< of its first byte in the text
     std::uint64_t size;    ///< unpacked
+    /// Whether it begins as no text does: with a zero byte among the first 8000, as git tells.
+    bool is_binary;
   };
 
   /// Of a folder's files those whose names, without folders, are `wanted`; without it all.

@@ -78,6 +78,18 @@ TEST_CASE("a text is one file or all of a folder, in the order of names") {
   CHECK(one.parts().size() == 1);
 }
 
+TEST_CASE("files that begin as no text does are known") {
+  const TemporaryFolder folder;
+  folder.write("Thumbs.db", std::string("\xd0\xcf\x11\0", 4));
+  folder.write("late", std::string(8000, 'a') + std::string(1, '\0'));
+  folder.write("latin", "caf\xe9");
+  folder.write("packed", gzip(std::string("a\0b", 3)));
+  std::vector<bool> found;
+  const TextCorpus corpus(folder.path().string());
+  for (const TextCorpus::Part& part : corpus.parts()) found.push_back(part.is_binary);
+  CHECK(found == std::vector<bool>{true, false, false, true});
+}
+
 TEST_CASE("bytes beyond the end of a text are a ValueError with the numbers") {
   const TemporaryFolder folder;
   const TextCorpus corpus(folder.write("a", "12345"));
