@@ -495,6 +495,13 @@ class Trainer::Run {
     }
   }
 
+  // Whether no evaluation had a figure by which a checkpoint could be the best, as one was to be.
+  bool lacks_best() const {
+    const CheckpointOptions& options = config_.checkpoint;
+    return options.save != CheckpointOptions::Save::none && options.best != "none" &&
+           !checkpoints_->best();
+  }
+
   void finish() {
     const std::string unsaved = save_last();
     const MemoryReport memory = memory_report(config_, data_, *zero_,
@@ -532,6 +539,10 @@ class Trainer::Run {
                       " are done, parameters_sha256 is ", result.parameters_sha256));
     }
     if (!unsaved.empty()) throw Error(unsaved);
+    if (lacks_best()) {
+      log_warning(str("checkpoint.best: the ", kValidationSet, " set's ", config_.checkpoint.best,
+                      " was never a number, so there is no best checkpoint"));
+    }
     reporter_->progress.print("results in           " + reporter_->folder.string());
   }
 

@@ -449,3 +449,71 @@ TEST_CASE("a run that ends early says why") {
   CHECK_THAT(end.out, ContainsSubstring("\nstep 4: validation loss was not better than ") &&
                           ContainsSubstring(" in 3 evaluations: trainer.patience ends the run\n"));
 }
+
+// After public reports: folders of old machines are named in Latin-1, and JSON takes UTF-8 alone.
+TEST_CASE("a run whose files have names that are no UTF-8 leaves its checkpoint, and goes on") {
+  const DataJob job(kRegression);
+  fs::create_directory(job.folder.path("caf\xe9"));
+  job.folder.write("caf\xe9/train.csv", table(40));
+  const Flags names = set("data.file=caf\xe9/train.csv") + Flags{"--output", "caf\xe9/run"};
+  const auto run = [&](const Flags& flags) {
+    return train(job.folder.path(), Flags{"--config", "job.yaml"} + names + flags);
+  };
+  const Ended first = run(set("trainer.epochs=1"));
+  INFO(first.out << first.err);
+  REQUIRE(first.status == 0);
+  const Ended second = run(set("trainer.epochs=2") + Flags{"--resume", "auto"});
+  CHECK(second.status == 0);
+  CHECK_THAT(second.out, ContainsSubstring("going on after step 2 ") &&
+                             ContainsSubstring("\n  trainer.epochs was 1, is 2\n"));
+  const Ended predictions =
+      train(job.folder.path(),
+            {"predict", "--checkpoint", "caf\xe9/run/checkpoints/latest", "--split", "train"});
+  CHECK(predictions.status == 0);
+  CHECK(lines_of(predictions.out).size() == 41);
+}
+
+TEST_CASE("a run tells of what its data and its validation lack, and goes on") {
+  const DataJob pictures(
+      "model: {name: linear}\n"
+      "data: {name: image_folder, root: data, height: 1, width: 1, channels: 1, batch_size: 2}\n"
+      "optimizer: {name: sgd, lr: 0.1}\n"
+      "trainer: {epochs: 1}\n");
+  for (const char* const name : {"train/bee", "train/cat", "train/dog", "val/cat", "val/dog"}) {
+    fs::create_directories(pictures.folder.path(str("data/", name)));
+    pictures.folder.write(str("data/", name, "/1.png"),
+                          png_file({.width = 1, .height = 1, .color_type = 0}, {'\0', '\1'}));
+  }
+  const Ended lacking = pictures.run({});
+  CHECK(lacking.status == 0);
+  CHECK_THAT(lacking.err,
+             ContainsSubstring("warning: image_folder: 'data/val' has no pictures of 1 "
+                               "of the 3 classes to train on: bee\n"));
+
+  const DataJob text(
+      "model: {name: gpt, layers: 1, heads: 1, width: 4}\n"
+      "data: {name: text, path: data, context: 4, batch_size: 2}\n"
+      "optimizer: {name: sgd, lr: 0.1}\n"
+      "trainer: {steps: 1}\n");
+  fs::create_directory(text.folder.path("data"));
+  text.folder.write("data/a.txt", std::string(100, 'a'));
+  text.folder.write("data/Thumbs.db", std::string(100, '\0'));
+  const Ended binary = text.run({});
+  CHECK(binary.status == 0);
+  CHECK_THAT(binary.err,
+             ContainsSubstring("warning: text: of 'data' 1 file has zero bytes, as text "
+                               "has none, but counts, such as 'data/Thumbs.db': "
+                               "data.exclude passes files over\n"));
+
+  // R² of values that are all the same is no number.
+  const DataJob constant(kRegression);
+  constant.folder.write("train.csv", table(40));
+  constant.folder.write("same.csv", "a,b,y\n1,2,5\n3,4,5\n");
+  const Ended unnumbered =
+      constant.run(set("data.validation_file=same.csv trainer.epochs=2 trainer.eval_every=1") +
+                   set("trainer.metrics=[r2] checkpoint.best=r2"));
+  CHECK(unnumbered.status == 0);
+  CHECK_THAT(unnumbered.err,
+             ContainsSubstring("warning: checkpoint.best: the validation set's r2 was never a "
+                               "number, so there is no best checkpoint\n"));
+}
