@@ -110,6 +110,15 @@ class CsvScanner {
   std::string error_;
 };
 
+// "; is the separator ';'?" where a whole header is one name.
+std::string separator_hint(const std::vector<std::string>& header) {
+  if (header.size() > 1) return "";
+  const std::size_t found = header[0].find_first_of(",;|\t");
+  if (found == std::string::npos) return "";
+  const char separator = header[0][found];
+  return str("; is the separator ", separator == '\t' ? "a tab" : str("'", separator, "'"), "?");
+}
+
 }  // namespace
 
 CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
@@ -165,7 +174,7 @@ std::optional<std::size_t> CsvFile::find(std::string_view name) const {
 std::size_t CsvFile::column(std::string_view name) const {
   const auto found = find(name);
   require(found.has_value(), "csv: '", path_, "' has no column '", cut(name), "'",
-          did_you_mean(name, header_), "; it has ", quoted(header_));
+          did_you_mean(name, header_), "; it has ", quoted(header_), separator_hint(header_));
   return *found;
 }
 

@@ -108,6 +108,13 @@ TEST_CASE("a column of a CSV file is found by its name and read as texts or numb
   CHECK(message_of<ValueError>([&] { (void)file.column("sizes"); }) ==
         "csv: '" + folder.path("table.csv") +
             "' has no column 'sizes' (did you mean 'size'?); it has 'name', 'size'");
+  const CsvFile excel(folder.write("excel.csv", "a;b\n1;2\n"));
+  CHECK_THAT(message_of<ValueError>([&] { (void)excel.column("b"); }),
+             ContainsSubstring("has no column 'b'") &&
+                 ContainsSubstring("it has 'a;b'; is the separator ';'?"));
+  const CsvFile tabs(folder.write("tabs.csv", "a\tb\n1\t2\n"));
+  CHECK_THAT(message_of<ValueError>([&] { (void)tabs.column("b"); }),
+             ContainsSubstring("; is the separator a tab?"));
   CHECK(message_of<DataError>([&] { file.refuse(1, 0, "is odd"); }) ==
         "data file '" + folder.path("table.csv") + "': line 3: column 'name': 'y\n' is odd");
   CHECK_FALSE(file.is_numeric(1));
