@@ -11,6 +11,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/training/safe_convolutions.h"
 #include "models/model.h"
 
 namespace lockstep {
@@ -67,6 +68,7 @@ at::Tensor constant(const std::vector<std::int64_t>& sizes, double value) {
 // backward instead of 12.6.
 at::Tensor convolution(const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias,
                        std::int64_t stride) {
+  training::keep_convolutions_safe();
   if (images.size(1) == 1 && stride == 1) {
     return at::conv2d(neighbourhoods(images),
                       weight.view({weight.size(0), kKernel * kKernel, 1, 1}), bias);

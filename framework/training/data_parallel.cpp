@@ -9,6 +9,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/training/agreement.h"
 #include "framework/training/bucket_sizes.h"
+#include "framework/training/safe_convolutions.h"
 
 namespace lockstep {
 namespace {
@@ -40,6 +41,7 @@ DataParallel::DataParallel(torch::nn::Module* module, training::ModuleParameters
               .end = std::bind_front(&DataParallel::end_plain, this)}),
       queue_(axis_, options.overlap != Overlap::off, where),
       local_norms_(module, axis_, options.local_batch_norm) {
+  training::keep_convolutions_safe();
   const CalledFrom scope(made_);
   require(!options_.bucket_mb || is_bucket_mb(*options_.bucket_mb), "DataParallel: bucket_mb is ",
           options_.bucket_mb.value_or(0), "; it must be above 0 and at most 1000000");

@@ -14,6 +14,7 @@
 #include "framework/training/agreement.h"
 #include "framework/training/flat_parameters.h"
 #include "framework/training/module_parameters.h"
+#include "framework/training/safe_convolutions.h"
 #include "framework/training/torch_optimizer_state.h"
 #include "framework/tree/flat_layout.h"
 
@@ -46,6 +47,7 @@ ShardedOptimizer::ShardedOptimizer(const training::ModuleParameters& leaves, con
       names_(leaves.names),
       tensors_(leaves.tensors),
       owners_(groups_of(tensors_, axis_size(axis_))) {
+  training::keep_convolutions_safe();
   const AxisCall call{"ShardedOptimizer", axis_, where};
   const CalledFrom scope(call);
   claims_ = std::make_unique<training::ParameterClaims>(

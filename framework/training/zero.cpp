@@ -20,6 +20,7 @@
 #include "framework/optim/global_norm.h"
 #include "framework/training/agreement.h"
 #include "framework/training/bucket_sizes.h"
+#include "framework/training/safe_convolutions.h"
 #include "framework/training/zero_stages.h"
 
 namespace lockstep {
@@ -96,6 +97,7 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
               .ready = std::bind_front(&ZeroTrainer::add, this),
               .end = std::bind_front(&ZeroTrainer::end, this, /*has_loss=*/true)}),
       local_norms_(&module, axis_, options_.local_batch_norm) {
+  training::keep_convolutions_safe();
   const CalledFrom scope(made_);
   check_options(options_);
   check_groups(options_.optimizer, parameters_.names);

@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/version.h>
+
+#include "framework/replicas/pmap.h"
+#include "framework/training/data_parallel.h"
+#include "framework/training/zero.h"
+#include "models/layers.h"
+#include "models/resnet.h"
+#include "tests/catch.h"
+#include "tests/overruns/convolution_cases.h"
+#include "tests/overruns/guarded_memory.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+// What a run with guarded memory finds, or nothing.
+std::string found_in(const std::function<void()>& run) {
+  std::string found;
+  run_guarded(
+      1, [&](std::size_t) { return run(), std::string(); },
+      [&](std::size_t, const std::string& finding) { return found = finding, true; });
+  return found;
+}
+
+// What is found in each of `cases`, on each instruction set, as lines.
+std::vector<std::string> found_in(const std::vector<ConvolutionCase>& cases, bool safe) {
+  std::vector<std::string> found;
+  for (const std::string& set : instruction_sets()) {
+    const auto run = [&](std::size_t i) {
+      hold_to(set);
+      return run_convolution(cases[i], safe);
+    };
+    run_guarded(cases.size(), run, [&](std::size_t i, const std::string& finding) {
+      if (!finding.empty()) found.push_back(set + ": " + describe(cases[i]) + ": " + finding);
+      return true;
+    });
+  }
+  return found;
+}
+
+// The strided 1x1 convolution of a residual block's shortcut.
+ConvolutionCase shortcut(std::int64_t in) {
+  ConvolutionCase c;
+  c.stride_rows = c.stride_columns = 2;
+  c.in = in;
+  c.out = 2 * in;
+  c.batch = 4;
+  c.rows = c.columns = 8;
+  c.input_last = c.gradient_last = true;
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("guarded memory notices accesses outside of blocks") {
+  const auto with_block = [](std::size_t size, const std::function<void(volatile char*)>& use) {
+    return found_in([&] {
+      void* block = nullptr;
+      if (posix_memalign(&block, 64, size) != 0) std::abort();
+      use(static_cast<volatile char*>(block));
+      std::free(block);
+    });
+  };
+  CHECK(with_block(100, [](volatile char* block) { block[99] = block[0]; }).empty());
+  CHECK(with_block(100, [](volatile char* block) { block[101] = 1; }) ==
+        "wrote 1 bytes behind the end of a block of 100 bytes");
+  CHECK(with_block(100, [](volatile char* block) { block[-3] = 1; }) ==
+        "wrote 3 bytes before a block of 100 bytes");
+#ifdef __x86_64__
+  CHECK(with_block(128, [](volatile char* block) { (void)block[128]; }) ==
+        "reads 0 bytes behind the end of a block of 128 bytes");
+  CHECK(with_block(128, [](volatile char* block) { block[130] = 1; }) ==
+        "writes 2 bytes behind the end of a block of 128 bytes");
+#endif
+  CHECK(found_in([] { throw std::runtime_error("wrong"); }) == "wrong");
+  CHECK(found_in([] { std::abort(); }) == "Aborted");
+}
+
+TEST_CASE("LibTorch's own backward overruns memory for a narrow shortcut") {
+  std::vector<ConvolutionCase> cases;
+  for (std::int64_t in = 1; in <= 20; ++in) cases.push_back(shortcut(in));
+  const std::vector<std::string> found = found_in(cases, /*safe=*/false);
+  for (std::int64_t in = 1; in <= 20; ++in) {
+    const std::string channels = ", " + std::to_string(in) + " to ";
+    const bool is_found = std::any_of(found.begin(), found.end(), [&](const std::string& text) {
+      return text.find(channels) != std::string::npos;
+    });
+    INFO(in << " channels");
+    if (in >= 16) CHECK(!is_found);
+#if TORCH_VERSION_MAJOR == 1
+    const std::vector<std::string> sets = instruction_sets();
+    const bool has_bug = std::find(sets.begin(), sets.end(), "AVX2") != sets.end();
+    if (has_bug && in >= 2 && in <= 6) CHECK(is_found);
+#endif
+  }
+}
+
+TEST_CASE("training's backward stays inside of its memory, with the right gradients") {
+  const std::uint64_t seed = std::random_device()();
+  INFO("seed " << seed);
+  std::mt19937_64 random(seed);
+  const auto draw = [&](std::int64_t from, std::int64_t to) {
+    return std::uniform_int_distribution<std::int64_t>(from, to)(random);
+  };
+  std::vector<ConvolutionCase> cases;
+  for (std::int64_t in = 1; in <= 16; ++in) {
+    for (const bool transposed : {false, true}) {
+      for (int i = 0; i < 3; ++i) {
+        ConvolutionCase c = shortcut(in);
+        c.stride_rows = draw(1, 3);
+        c.stride_columns = c.stride_rows == 1 ? 2 : draw(1, 3);
+        c.transposed = transposed;
+        if (transposed) std::swap(c.in, c.out);
+        c.batch = draw(1, 9);
+        c.rows = draw(1, 12);
+        c.columns = draw(1, 12);
+        c.input_last = draw(0, 2) != 0;
+        c.weight_last = draw(0, 1) != 0;
+        c.gradient_last = draw(0, 1) != 0;
+        c.bias = draw(0, 1) != 0;
+        c.half = !transposed && draw(0, 3) == 0;
+        c.threads = static_cast<int>(draw(1, 2));
+        cases.push_back(c);
+      }
+      if (!transposed) cases.push_back(shortcut(in));
+    }
+  }
+  CHECK(found_in(cases, /*safe=*/true) == std::vector<std::string>());
+}
+
+TEST_CASE("a resnet of any width trains inside of its memory") {
+  const std::vector<std::int64_t> widths{1, 2, 3, 4, 5, 6, 7, 8, 12};
+  std::vector<std::string> found;
+  const auto run = [&](std::size_t i) {
+    at::set_num_threads(1);
+    (void)pmap(
+        [&] {
+          const auto model = make_resnet({.depth = 8, .width = widths[i]}, 3, 8, 8, 10, Key(1));
+          ZeroTrainer trainer(*model, {.axis_name = "i", .optimizer = {.name = "sgd"}});
+          for (std::uint64_t step = 0; step < 2; ++step) {
+            const at::Tensor images = uniform({4, 3, 8, 8}, 1, Key(2).fold(step));
+            trainer.backward(model->forward(images).square().mean());
+            trainer.step(0.1);
+          }
+          return at::zeros({});
+        },
+        {.axis_name = "i", .axis_size = 1})();
+    return std::string();
+  };
+  run_guarded(widths.size(), run, [&](std::size_t i, const std::string& finding) {
+    if (!finding.empty()) found.push_back(std::to_string(widths[i]) + ": " + finding);
+    return true;
+  });
+  CHECK(found == std::vector<std::string>());
+}
+
+TEST_CASE("a module of a user's own trains inside of its memory") {
+  const auto last = at::MemoryFormat::ChannelsLast;
+  CHECK(found_in([&] {
+          at::set_num_threads(1);
+          (void)pmap(
+              [&] {
+                torch::nn::Conv2d module(torch::nn::Conv2dOptions(4, 8, 1).stride(2).bias(false));
+                const at::Tensor images = at::ones({4, 4, 8, 8}).contiguous(last);
+                DataParallel parallel(*module, "i");
+                parallel.backward(module->forward(images).sum());
+                // And what no module knows of.
+                parallel.backward(at::conv2d(images, module->weight, {}, 2).sum());
+                if (!module->weight.grad().eq(64 * 1.0).all().item<bool>()) {
+                  throw std::runtime_error("the weight's gradient is not 64");
+                }
+                return at::zeros({});
+              },
+              {.axis_name = "i", .axis_size = 1})();
+        }) == "");
+}
