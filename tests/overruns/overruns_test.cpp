@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/ops/conv1d.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -177,12 +178,17 @@ TEST_CASE("a module of a user's own trains inside of its memory") {
                 torch::nn::Conv2d module(torch::nn::Conv2dOptions(4, 8, 1).stride(2).bias(false));
                 const at::Tensor images = at::ones({4, 4, 8, 8}).contiguous(last);
                 DataParallel parallel(*module, "i");
-                parallel.backward(module->forward(images).sum());
-                // And what no module knows of.
-                parallel.backward(at::conv2d(images, module->weight, {}, 2).sum());
-                if (!module->weight.grad().eq(64 * 1.0).all().item<bool>()) {
-                  throw std::runtime_error("the weight's gradient is not 64");
-                }
+                const auto check = [&](const at::Tensor& output, double expected) {
+                  module->zero_grad();
+                  parallel.backward(output.sum());
+                  if (module->weight.grad().eq(expected).all().item<bool>()) return;
+                  throw std::runtime_error("the weight's gradient is wrong");
+                };
+                check(module->forward(images), 64);
+                check(at::conv2d(images, module->weight, {}, 2), 64);  // what no module knows of
+                // Sequences whose channels lie beside each other.
+                const at::Tensor sequences = at::ones({4, 8, 4}).permute({0, 2, 1});
+                check(at::conv1d(sequences, module->weight.squeeze(3), {}, 2), 16);
                 return at::zeros({});
               },
               {.axis_name = "i", .axis_size = 1})();
