@@ -1,5 +1,6 @@
 #include "framework/collectives/in_place.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 
+#include "framework/base/bytes.h"
 #include "framework/base/text.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/reduce/reduce.h"
@@ -41,9 +43,33 @@ void reduce_in_place(const AxisCall& call, const Tensor& x, reduce::ReduceOp op,
       [&] { replicas.all_reduce(collectives::bytes_of(x), collectives::bytes_of(x), type, op); });
 }
 
-// Checks two tensors of which `whole` is as long as `replicas` of `part`.
-void check_pair(const Tensor& output, const Tensor& input, const Tensor& whole, const Tensor& part,
-                std::int64_t replicas, const AxisCall& call) {
+// Throws unless `part`, a tensor called `what`, has no byte of `whole` or is its slice `own`. What
+// is written to the one would else be read from the other, sooner or later than it should.
+void check_overlap(const char* what, const Tensor& part, const char* whole_what,
+                   const Tensor& whole, int own, const AxisCall& call) {
+  const auto some = collectives::bytes_of(part);
+  const auto all = collectives::bytes_of(whole);
+  const auto address = [](ConstBytes bytes) {
+    return reinterpret_cast<std::intptr_t>(bytes.data());
+  };
+  const std::int64_t at = address(some) - address(all);
+  const std::int64_t own_at = own * std::ssize(some);
+  const bool overlap = at < std::ssize(all) && -at < std::ssize(some);
+  if (some.empty() || !overlap || at == own_at) return;
+  const auto itemsize = static_cast<std::int64_t>(part.itemsize());
+  const char* const unit = at % itemsize == 0 ? " elements" : " bytes";
+  const std::int64_t size = at % itemsize == 0 ? itemsize : 1;
+  call.require(false, what, " and ", whole_what, " overlap: ", what, " begins ", at / size, unit,
+               " after ", whole_what, ", and may do so only as this replica's slice of it, ",
+               own_at / size, unit, " after it");
+}
+
+// Checks two tensors of which `whole` is as long as those of all replicas of the group like `part`.
+void check_pair(const Tensor& output, const Tensor& input, bool is_input_whole,
+                const groups::ReplicaGroup& group, const AxisCall& call) {
+  const Tensor& whole = is_input_whole ? input : output;
+  const Tensor& part = is_input_whole ? output : input;
+  const std::int64_t replicas = group.size();
   check_operand(output, "output", call);
   check_operand(input, "input", call);
   call.require(output.scalar_type() == input.scalar_type(), "output is ",
@@ -51,6 +77,8 @@ void check_pair(const Tensor& output, const Tensor& input, const Tensor& whole, 
                "; they must agree");
   call.require(whole.numel() == part.numel() * replicas, "input has ", input.numel(),
                " elements, output ", output.numel(), "; one is ", replicas, " times the other");
+  check_overlap(is_input_whole ? "output" : "input", part, is_input_whole ? "input" : "output",
+                whole, group.rank(), call);
 }
 
 CommonZeros allocate(const AxisCall& call, at::IntArrayRef sizes, at::ScalarType dtype,
@@ -83,7 +111,7 @@ CommonZeros allocate(const AxisCall& call, at::IntArrayRef sizes, at::ScalarType
 void scatter_into(const AxisCall& call, const Tensor& output, const Tensor& input,
                   reduce::ReduceOp op, const AxisIndexGroups& axis_index_groups) {
   groups::ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::equal);
-  check_pair(output, input, input, output, replicas.size(), call);
+  check_pair(output, input, /*is_input_whole=*/true, replicas, call);
   const reduce::ElementType type = type_to_reduce(input, op, call);
   collectives::announced(call, replicas, {output, input},
                          collectives::group_text(axis_index_groups), [&] {
@@ -150,7 +178,7 @@ void all_gather_into(const Tensor& output, const Tensor& input, const AxisNames&
                      const AxisIndexGroups& axis_index_groups, std::source_location where) {
   const AxisCall call{"all_gather_into", axis_name, where};
   groups::ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::equal);
-  check_pair(output, input, output, input, replicas.size(), call);
+  check_pair(output, input, /*is_input_whole=*/false, replicas, call);
   collectives::announced(
       call, replicas, {output, input}, collectives::group_text(axis_index_groups),
       [&] { replicas.all_gather(collectives::bytes_of(input), collectives::bytes_of(output)); });

@@ -55,7 +55,8 @@ void pmean_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& op
             std::source_location where = std::source_location::current());
 
 /// output = the replica's own slice of psum(input), both taken as flat: psum_scatter of `input` as
-/// (axis size, output.numel()). `output` may be that slice of `input`; otherwise no overlap.
+/// (axis size, output.numel()). `output` may be that slice of `input`; any other overlap is a
+/// ValueError.
 void psum_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                        const AxisIndexGroups& axis_index_groups = {},
                        std::source_location where = std::source_location::current());
@@ -66,7 +67,7 @@ void pmean_scatter_into(const Tensor& output, const Tensor& input, const AxisNam
                         std::source_location where = std::source_location::current());
 
 /// output = the replicas' inputs end to end, taken as flat. `input` may be the replica's own slice
-/// of `output`; otherwise no overlap.
+/// of `output`; any other overlap is a ValueError.
 void all_gather_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                      const AxisIndexGroups& axis_index_groups = {},
                      std::source_location where = std::source_location::current());

@@ -1,6 +1,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -118,6 +119,47 @@ void refusals() {
   psum_(x, "i");  // and the replicas are still in step
 }
 
+// One tensor may be the own slice of the other, and nothing else of it, in any memory and however
+// long: short and long messages, and private, symmetric and common memory, go ways of their own.
+void overlaps() {
+  const std::int64_t n = axis_size("i");
+  const std::int64_t own = axis_index("i");
+  for (const std::int64_t piece : {4, 300'000}) {
+    const std::int64_t size = n * piece;
+    for (const Tensor& memory :
+         {at::zeros({size + 2}), symmetric_zeros({size + 2}, at::kFloat, "i"),
+          common_zeros({size + 2}, at::kFloat, "i").tensor}) {
+      const Tensor whole = memory.narrow(0, 1, size);
+      const auto overlap = [&](const char* what, const char* part, const char* all,
+                               std::int64_t at) {
+        return str(what, " over 'i' (in_place_cases.cpp): ", part, " and ", all, " overlap: ", part,
+                   " begins ", at, " elements after ", all,
+                   ", and may do so only as this replica's slice of it, ", own * piece,
+                   " elements after it");
+      };
+      std::vector<std::int64_t> places{own * piece + 1, own * piece - 1};
+      if (n > 1) places.push_back((own + 1) % n * piece);
+      for (const std::int64_t at : places) {
+        const Tensor part = memory.narrow(0, 1 + at, piece);
+        refused<ValueError>(overlap("psum_scatter_into", "output", "input", at),
+                            [&] { psum_scatter_into(part, whole, "i"); });
+        refused<ValueError>(overlap("pmean_scatter_into", "output", "input", at),
+                            [&] { pmean_scatter_into(part, whole, "i"); });
+        refused<ValueError>(overlap("all_gather_into", "input", "output", at),
+                            [&] { all_gather_into(whole, part, "i"); });
+      }
+    }
+  }
+  const Tensor bytes = at::zeros({4 * n * 4 + 4}, at::kByte);
+  const Tensor whole = at::from_blob(bytes.data_ptr(), {4 * n}, at::kFloat);
+  const Tensor part = at::from_blob(bytes.data_ptr<std::uint8_t>() + 2, {4}, at::kFloat);
+  expect(refusal([&] {
+           psum_scatter_into(part, whole, "i");
+         }).find("output begins 2 bytes after") != std::string::npos,
+         "an overlap in the midst of an element");
+  psum_scatter_into(at::empty({0}), at::empty({0}), "i");
+}
+
 }  // namespace
 
 std::vector<Case> in_place_cases() {
@@ -131,6 +173,7 @@ std::vector<Case> in_place_cases() {
                        }});
     }
     cases.push_back({str("in place, refusals, ", n, " replicas"), n, refusals});
+    cases.push_back({str("in place, overlaps, ", n, " replicas"), n, overlaps});
   }
   cases.push_back({"in place, shapes and groups", 4, shapes_and_groups});
   cases.push_back({"in place, versions", 2, versions_count});
