@@ -4,7 +4,6 @@
 #include <map>
 #include <ranges>
 #include <set>
-#include <string_view>
 
 #include <ATen/ops/cat.h>
 #include <c10/core/GradMode.h>
@@ -15,6 +14,7 @@
 #include "framework/collectives/message.h"
 #include "framework/collectives/varying.h"
 #include "framework/replicas/own_graph.h"
+#include "framework/storage/checksum.h"
 
 namespace lockstep::map_detail {
 namespace {
@@ -237,10 +237,9 @@ void check_alike(const replicas::MapCall& map_call, const ResultLeaves& result,
   Key values(0);
   for (const std::size_t index : indices) {
     const Tensor message = collectives::as_message(result.leaves[index].detach());
-    const auto bytes = collectives::bytes_of(message);
-    const std::string_view value(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     const std::string form = form_of(message);
-    own.push_back(Comparison({Key(0).fold(form).bits(), Key(0).fold(value).bits()}, form));
+    own.push_back(Comparison(
+        {Key(0).fold(form).bits(), storage::checksum_of(collectives::bytes_of(message))}, form));
     forms = forms.fold(own.back().digests[0]);
     values = values.fold(own.back().digests[1]);
   }

@@ -28,4 +28,8 @@ std::string Checksum::text() const {
   return digits.data();
 }
 
+std::uint64_t checksum_of(ConstBytes bytes) {
+  return ::XXH3_64bits(bytes.data(), bytes.size());
+}
+
 }  // namespace lockstep::storage

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <functional>
 #include <sstream>
-#include <string_view>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
@@ -16,6 +15,7 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
+#include "framework/storage/checksum.h"
 #include "framework/training/module_parameters.h"
 
 namespace lockstep::training {
@@ -34,9 +34,7 @@ void start_alike(const std::vector<at::Tensor>& tensors, const AxisNames& axis_n
 
 std::int64_t hash_of(const at::Tensor& tensor) {
   const at::Tensor values = collectives::as_message(tensor.detach());
-  const auto bytes = collectives::bytes_of(values);
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return static_cast<std::int64_t>(std::hash<std::string_view>{}(text));
+  return static_cast<std::int64_t>(storage::checksum_of(collectives::bytes_of(values)));
 }
 
 bool has_same_bytes(const at::Tensor& a, const at::Tensor& b) {
@@ -44,6 +42,14 @@ bool has_same_bytes(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor others = collectives::as_message(b);
   return values.nbytes() == 0 ||
          std::memcmp(values.data_ptr(), others.data_ptr(), values.nbytes()) == 0;
+}
+
+std::vector<std::uint64_t> numbers_of_all(std::uint64_t own, const AxisNames& axis_name) {
+  const c10::AutoGradMode no_grad(false);
+  const auto number = static_cast<std::int64_t>(own);
+  const at::Tensor all = all_gather(at::full({}, number, at::kLong), axis_name);
+  const auto* const begin = all.data_ptr<std::int64_t>();
+  return {begin, begin + all.numel()};
 }
 
 std::vector<std::string> texts_of_all(const std::string& own, const AxisNames& axis_name) {

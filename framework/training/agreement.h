@@ -31,6 +31,10 @@ void check_same_model(const char* kind, const std::vector<std::string>& lines,
 [[nodiscard]] std::vector<std::string> texts_of_all(const std::string& own,
                                                     const AxisNames& axis_name);
 
+/// Every replica's number. All replicas together.
+[[nodiscard]] std::vector<std::uint64_t> numbers_of_all(std::uint64_t own,
+                                                        const AxisNames& axis_name);
+
 /// A hash of a tensor's bytes, the same on machines of one kind.
 [[nodiscard]] std::int64_t hash_of(const at::Tensor& tensor);
 

@@ -28,6 +28,8 @@ TEST_CASE("a checksum is XXH3's, however the bytes come") {
   std::string longer;
   for (int i = 0; i < 5000; ++i) longer += static_cast<char>(i);
   CHECK(checksum_of(longer, 7) == checksum_of(longer, longer.size()));
+  const std::string abc = "abc";
+  CHECK(lockstep::storage::checksum_of(std::as_bytes(std::span(abc))) == 0x78af5f94892f3950);
   std::string changed = longer;
   changed[4321] = static_cast<char>(changed[4321] ^ 1);
   CHECK(checksum_of(changed, changed.size()) != checksum_of(longer, longer.size()));
