@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <memory>
 #include <utility>
@@ -9,10 +10,12 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/logging.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
@@ -20,6 +23,7 @@
 #include "framework/collectives/message.h"
 #include "framework/training/agreement.h"
 #include "framework/training/module_parameters.h"
+#include "framework/training/storage_memory.h"
 
 namespace lockstep::training {
 namespace {
@@ -49,17 +53,8 @@ std::uint64_t sample_of(const at::Tensor& tensor) {
 }
 
 bool covers_storage(const at::Tensor& tensor) {
-  return tensor.is_contiguous() && tensor.storage_offset() == 0 &&
+  return tensor.is_non_overlapping_and_dense() && tensor.storage_offset() == 0 &&
          tensor.storage().nbytes() == static_cast<std::size_t>(tensor.numel()) * tensor.itemsize();
-}
-
-// Puts `memory` under all tensors of a storage.
-void set_storage_memory(const c10::Storage& storage, const at::Tensor& memory) {
-  auto owner = std::make_unique<at::Tensor>(memory);
-  void* const address = memory.data_ptr();
-  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(
-      address, owner.release(), [](void* kept) { delete static_cast<at::Tensor*>(kept); },
-      c10::Device(c10::kCPU)));
 }
 
 }  // namespace
@@ -71,6 +66,7 @@ FlatParameters::FlatParameters(std::vector<std::string> names, std::vector<at::T
       parameters_(std::move(parameters)),
       layout_(layout),
       axis_(std::move(axis_name)),
+      replica_(axis_index(axis_)),
       updates_(updates),
       placed_(parameters_.size()) {
   const c10::AutoGradMode no_grad(false);
@@ -78,6 +74,9 @@ FlatParameters::FlatParameters(std::vector<std::string> names, std::vector<at::T
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     placed_[i].sizes = parameters_[i].sizes().vec();
     placed_[i].dtype = parameters_[i].scalar_type();
+    if (parameters_[i].is_contiguous()) continue;
+    placed_[i].strides = parameters_[i].strides().vec();
+    bytes_ += static_cast<std::int64_t>(parameters_[i].nbytes());
   }
   // Bucket by bucket: each frees the memory that its parameters had.
   for (std::size_t index = 0; index < layout_.buckets().size(); ++index) {
@@ -90,9 +89,8 @@ FlatParameters::FlatParameters(std::vector<std::string> names, std::vector<at::T
 }
 
 const std::vector<std::int64_t>& FlatParameters::own_holders() const {
-  const std::int64_t replica = axis_index(axis_);
   return *std::ranges::find_if(
-      holders_, [&](const auto& holders) { return std::ranges::count(holders, replica) > 0; });
+      holders_, [&](const auto& holders) { return std::ranges::count(holders, replica_) > 0; });
 }
 
 std::int64_t FlatParameters::holders() const {
@@ -105,7 +103,7 @@ bool FlatParameters::updates_all() const {
 
 // Whether this replica writes what all that hold its copy would write.
 bool FlatParameters::writes_first() const {
-  return own_holders()[0] == axis_index(axis_);
+  return own_holders()[0] == replica_;
 }
 
 // The replicas that hold a copy then see what any of them has written to it.
@@ -115,10 +113,9 @@ void FlatParameters::wait_for_holders() const {
 
 std::vector<FlatParameters::Part> FlatParameters::own(std::size_t index) const {
   const Bucket& bucket = buckets_[index];
-  const std::int64_t replica = axis_index(axis_);
-  if (is_cut(index)) return {{layout_.shard_of(index, replica), bucket.own}};
+  if (is_cut(index)) return {{layout_.shard_of(index, replica_), bucket.own}};
   std::vector<Part> parts;
-  for (const Shard& place : updated(layout_, index, updates_, replica, own_holders())) {
+  for (const Shard& place : updated(layout_, index, updates_, replica_, own_holders())) {
     parts.push_back({place, bucket.memory.narrow(0, place.offset, place.size)});
   }
   return parts;
@@ -177,14 +174,14 @@ void FlatParameters::place(std::size_t index) {
 // Copies this replica's shard of a bucket, and hides its parameters.
 FlatParameters::Bucket FlatParameters::cut(std::size_t index) {
   const tree::FlatBucket& bucket = layout_.buckets()[index];
-  const Shard part = layout_.shard_of(index, axis_index(axis_));
+  const Shard part = layout_.shard_of(index, replica_);
   const at::Tensor own = at::zeros({part.size}, bucket.dtype);
   for (const tree::FlatPiece& piece : layout_.pieces(index, part)) {
     const at::Tensor& parameter = parameters_[piece.item];
     if (lacks_memory(parameter)) continue;
     const std::int64_t begin = piece.offset - layout_.place(piece.item).offset;
     own.narrow(0, piece.offset - part.offset, piece.size)
-        .copy_(parameter.view({-1}).narrow(0, begin, piece.size));
+        .copy_(parameter.contiguous().view({-1}).narrow(0, begin, piece.size));
   }
   for (const std::size_t item : bucket.items) {
     placed_[item].storage = parameters_[item].storage();
@@ -195,6 +192,7 @@ FlatParameters::Bucket FlatParameters::cut(std::size_t index) {
 
 FlatParameters::~FlatParameters() {
   const c10::AutoGradMode no_grad(false);
+  if (std::uncaught_exceptions() == 0 && !has_told_) tell_writes();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     try {
       let_go(i);
@@ -207,14 +205,52 @@ FlatParameters::~FlatParameters() {
   }
 }
 
+// Those that no later call will notice. Of memory that replicas hold together only the one that has
+// written knows by its counter; a write past that is the first one's to tell.
+void FlatParameters::tell_writes() const {
+  std::vector<std::string> written;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (state_of(i) != State::written) continue;
+    const bool is_own = placed_[i].was_written || holders_.empty() || writes_first() ||
+                        version_of(parameters_[i]) != placed_[i].version;
+    if (is_own) written.push_back(str("'", names_[i], "'"));
+  }
+  if (written.empty()) return;
+  log_warning(str("replica ", replica_, ", over ", axis_.text(), ": ", listed(written),
+                  written.size() == 1 ? " was" : " were",
+                  " written to after the trainer's last call, which nothing has compared with the "
+                  "other replicas' values: write parameters in edit_parameters(), or when their "
+                  "trainer has ended"));
+}
+
 at::Tensor FlatParameters::memory_of(std::size_t index) const {
   const tree::FlatPosition& place = layout_.place(index);
   return collectives::part_of(buckets_[place.bucket].memory, place.offset, placed_[index].sizes);
 }
 
 void FlatParameters::put(std::size_t index, const at::Tensor& memory) {
-  set_storage_memory(parameters_[index].storage(), memory);
+  const Placed& placed = placed_[index];
+  at::Tensor own = memory;
+  if (!placed.strides.empty()) {
+    own = at::empty_strided(placed.sizes, placed.strides, memory.options()).copy_(memory);
+  }
+  set_storage_memory(parameters_[index].storage(), own);
   note(index);
+}
+
+// After the bucket's memory has been written: a parameter of another order has its new values.
+void FlatParameters::refresh(std::size_t index) {
+  if (placed_[index].strides.empty() || placed_[index].hidden.defined() || !has_storage(index)) {
+    return;
+  }
+  parameters_[index].detach().copy_(memory_of(index));
+}
+
+// Whether its elements lie in the order in which its trainer took them.
+bool FlatParameters::keeps_order(std::size_t index) const {
+  const at::Tensor& parameter = parameters_[index];
+  const std::vector<std::int64_t>& strides = placed_[index].strides;
+  return strides.empty() ? parameter.is_contiguous() : parameter.strides() == strides;
 }
 
 void FlatParameters::note(std::size_t index) {
@@ -233,21 +269,26 @@ bool FlatParameters::has_storage(std::size_t index) const {
 void FlatParameters::let_go(std::size_t index) {
   const bool is_here = buckets_[layout_.place(index).bucket].memory.defined();
   if (!is_here || has_storage(index) || placed_[index].storage.use_count() <= 1) return;
-  set_storage_memory(placed_[index].storage, memory_of(index).clone());
+  if (placed_[index].strides.empty()) {
+    set_storage_memory(placed_[index].storage, memory_of(index).clone());
+  }
   placed_[index].storage = {};
 }
 
 // As put(), also where the program has given the parameter another storage.
 void FlatParameters::put_anew(std::size_t index, const at::Tensor& memory) {
+  const Placed& placed = placed_[index];
   if (!has_storage(index) || state_of(index) == State::unfit ||
-      !covers_storage(parameters_[index])) {
+      !covers_storage(parameters_[index]) || !keeps_order(index)) {
     let_go(index);
-    parameters_[index].set_data(at::empty(placed_[index].sizes, placed_[index].dtype));
+    parameters_[index].set_data(
+        placed.strides.empty() ? at::empty(placed.sizes, placed.dtype)
+                               : at::empty_strided(placed.sizes, placed.strides, placed.dtype));
   }
   put(index, memory);
 }
 
-// Each parameter gets a storage that is all its own values, contiguous.
+// Each parameter gets a storage that is all its own values.
 void FlatParameters::make_whole() {
   struct Range {
     std::size_t begin;
@@ -279,7 +320,7 @@ void FlatParameters::make_whole() {
               names_[range.parameter],
               "' is a part, or another order, of memory that other tensors use, too: they would be "
               "left behind; give it memory of its own (set_data(clone()))");
-      parameter.set_data(parameter.detach().clone(at::MemoryFormat::Contiguous));
+      parameter.set_data(parameter.detach().clone());
     }
   }
 }
@@ -293,7 +334,7 @@ FlatParameters::State FlatParameters::state_of(std::size_t index) const {
       parameter.layout() != at::kStrided || !parameter.device().is_cpu()) {
     return State::unfit;
   }
-  if (!has_storage(index) || !parameter.is_contiguous() || parameter.storage_offset() != 0) {
+  if (!has_storage(index) || !keeps_order(index) || parameter.storage_offset() != 0) {
     return State::replaced;
   }
   const bool is_same =
@@ -318,6 +359,7 @@ bool FlatParameters::check(const AxisCall& call) const {
     if (state == State::in_place) continue;
     check_fit(i, call);
     const bool is_cut = !buckets_[layout_.place(i).bucket].memory.defined();
+    has_told_ = state != State::replaced || is_cut;
     call.require(state == State::replaced && !is_cut, "parameter '", names_[i], "' was ",
                  state == State::written ? "written to" : "replaced while its Block is in shards",
                  " since the last step, which replicas may do only together: write it in "
@@ -397,6 +439,13 @@ std::vector<std::size_t> FlatParameters::take(const std::vector<at::Tensor>& fre
 
 void FlatParameters::publish(const std::vector<bool>& late, collectives::AxisQueue* queue) {
   const c10::AutoGradMode no_grad(false);
+  for (std::size_t i = 0; updates_ == ParameterUpdates::own_group && i < parameters_.size(); ++i) {
+    // Its owner has written the parameter itself.
+    const tree::FlatBucket& bucket = layout_.buckets()[layout_.place(i).bucket];
+    if (!placed_[i].strides.empty() && bucket.group == replica_ + 1) {
+      memory_of(i).copy_(parameters_[i].detach());
+    }
+  }
   if (updates_ == ParameterUpdates::all || is_common()) {
     wait_for_holders();
   } else {
@@ -417,6 +466,7 @@ void FlatParameters::publish(const std::vector<bool>& late, collectives::AxisQue
   }
   // Others have written them, where autograd does not see it.
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    refresh(i);
     parameters_[i].unsafeGetTensorImpl()->bump_version();
     if (!placed_[i].hidden.defined()) note(i);
   }
@@ -444,7 +494,8 @@ void FlatParameters::set_memory(std::size_t bucket, const at::Tensor& memory) {
 void FlatParameters::hide(std::size_t index) {
   const at::Tensor& parameter = parameters_[index];
   const at::Tensor nothing =
-      at::empty(parameter.sizes(), parameter.options().device(at::kMeta).requires_grad(false));
+      at::empty_strided(parameter.sizes(), parameter.strides(),
+                        parameter.options().device(at::kMeta).requires_grad(false));
   placed_[index].hidden = parameter.detach();
   parameter.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
       c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
@@ -452,7 +503,7 @@ void FlatParameters::hide(std::size_t index) {
 }
 
 at::Tensor FlatParameters::own_shard(std::size_t index, const at::Tensor& bucket) const {
-  const Shard own = layout_.shard_of(index, axis_index(axis_));
+  const Shard own = layout_.shard_of(index, replica_);
   return bucket.narrow(0, own.offset, own.size);
 }
 

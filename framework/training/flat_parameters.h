@@ -27,12 +27,17 @@ enum class ParameterUpdates { all, own_shard, own_group };
 /// views that a module keeps) follow. At the end each parameter has ordinary memory of its own
 /// again.
 ///
+/// A parameter whose elements lie in another order, such as a channels_last one, keeps this order:
+/// its values are in the bucket, in the order of its shape as all others, and a copy of them in
+/// memory of the replica's own is what the module sees. Whenever the bucket changes, so does that.
+///
 /// Buckets of groups other than 0 are cut, unless replicas own groups or all hold one copy. Of a
 /// cut bucket each replica has its shard, and all of it while it is gathered.
 ///
 /// ZeroTrainer (zero.h) says what a program may do with its parameters meanwhile. Writes are
 /// noticed by LibTorch's version counters and by a few remembered elements of each parameter.
-/// (Read-only pages would show all writes, and cost 2 % of a step.)
+/// (Read-only pages would show all writes, and cost 2 % of a step.) Those after the last check()
+/// are told at the end, as a warning.
 class FlatParameters {
  public:
   /// Moves the `parameters`, which keep their values, into the buckets of `layout`. Those that lack
@@ -144,6 +149,9 @@ class FlatParameters {
   void hide(std::size_t index);
   enum class State { in_place, replaced, written, unfit };
   [[nodiscard]] State state_of(std::size_t index) const;
+  void tell_writes() const;
+  [[nodiscard]] bool keeps_order(std::size_t index) const;
+  void refresh(std::size_t index);
   [[nodiscard]] at::Tensor memory_of(std::size_t index) const;
   void put(std::size_t index, const at::Tensor& memory);
   void note(std::size_t index);
@@ -158,11 +166,13 @@ class FlatParameters {
   std::vector<at::Tensor> parameters_;
   tree::FlatLayout layout_;
   AxisNames axis_;
+  std::int64_t replica_;
   ParameterUpdates updates_;
   AxisIndexGroups holders_;  // of the buckets that are not cut; empty without these
   std::vector<Bucket> buckets_;
   struct Placed {
     std::vector<std::int64_t> sizes;
+    std::vector<std::int64_t> strides{};  ///< of another order than the bucket's; otherwise empty
     at::ScalarType dtype = at::kFloat;
     c10::Storage storage;      ///< the parameter's, as it was left
     std::int64_t version = 0;  ///< of its values, likewise
@@ -175,6 +185,7 @@ class FlatParameters {
   std::int64_t uncut_bytes_ = 0;
   std::int64_t gathered_ = 0;
   std::int64_t gathered_peak_ = 0;
+  mutable bool has_told_ = false;  // of a write, by an error
 };
 
 }  // namespace lockstep::training

@@ -70,6 +70,10 @@ at::Tensor mean_loss(OddModel& model, const Samples& batch) {
   return at::mse_loss(model.forward(batch.inputs), batch.targets);
 }
 
+void clear_gradients(const torch::nn::Module& module) {
+  for (const at::Tensor& parameter : module.parameters()) parameter.mutable_grad().reset();
+}
+
 std::map<std::string, at::Tensor> copies(const torch::nn::Module& module) {
   const c10::AutoGradMode no_grad(false);
   std::map<std::string, at::Tensor> all;

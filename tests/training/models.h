@@ -39,6 +39,9 @@ struct Samples {
 /// Mean squared error.
 [[nodiscard]] at::Tensor mean_loss(OddModel& model, const Samples& batch);
 
+/// Gives the module's parameters no gradient, as torch::optim::Optimizer::zero_grad() may.
+void clear_gradients(const torch::nn::Module& module);
+
 /// Copies of the module's parameters by name.
 [[nodiscard]] std::map<std::string, at::Tensor> copies(const torch::nn::Module& module);
 
