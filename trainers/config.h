@@ -79,7 +79,7 @@ struct Config {
   LaunchOptions launch;
   /// `seed` is for everything random; a draw from LibTorch's own generator is an error. The axis is
   /// that of `launch`: see zero_options() in config_options.h.
-  ZeroOptions zero{.randomness = Randomness::strict};
+  ZeroOptions zero{.randomness = Randomness::strict, .may_repeat_samples = true};
   TrainerOptions trainer;
   CheckpointOptions checkpoint;
   keys::KeyPlaces places;  ///< of what was read; not compared

@@ -21,6 +21,7 @@
 #include "framework/collectives/message.h"
 #include "framework/storage/checkpoint_reader.h"
 #include "framework/storage/safetensors.h"
+#include "framework/training/process_generator.h"
 #include "framework/training/state.h"
 
 namespace fs = std::filesystem;
@@ -329,10 +330,14 @@ WeightDifferences compare_weights(const Weights& weights, const torch::nn::Modul
 }
 
 void copy_weights(const Weights& weights, torch::nn::Module& module) {
+  bool has_all = true;
   for (const auto& [tensor, stored] : found_tensors(weights, module)) {
+    has_all = has_all && !stored.empty();
     if (tensor.tensor.is_meta() || stored.empty()) continue;
     read_alike(weights, stored, tensor.tensor);
   }
+  // Nothing is left of what the module was initialized with.
+  if (has_all) DrawWatch::note_initialization();
 }
 
 at::Tensor weight_of(const Weights& weights, const torch::nn::Module& module,

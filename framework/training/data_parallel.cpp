@@ -1,15 +1,19 @@
 #include "framework/training/data_parallel.h"
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
+#include <ATen/ops/any.h>
 #include <c10/core/GradMode.h>
 
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/training/agreement.h"
 #include "framework/training/bucket_sizes.h"
 #include "framework/training/safe_convolutions.h"
+#include "framework/training/storage_memory.h"
 
 namespace lockstep {
 namespace {
@@ -38,9 +42,10 @@ DataParallel::DataParallel(torch::nn::Module* module, training::ModuleParameters
                     begin(AxisCall{"loss.backward()", axis_, made_.where}, {}, true);
                   },
               .ready = std::bind_front(&DataParallel::add, this),
-              .end = std::bind_front(&DataParallel::end_plain, this)}),
+              .end = std::bind_front(&DataParallel::end, this, /*has_loss=*/true)}),
       queue_(axis_, options.overlap != Overlap::off, where),
-      local_norms_(module, axis_, options.local_batch_norm) {
+      local_norms_(module, axis_, options.local_batch_norm),
+      same_gradients_(options.may_repeat_samples, options.randomness, axis_) {
   training::keep_convolutions_safe();
   const CalledFrom scope(made_);
   require(!options_.bucket_mb || is_bucket_mb(*options_.bucket_mb), "DataParallel: bucket_mb is ",
@@ -48,6 +53,8 @@ DataParallel::DataParallel(torch::nn::Module* module, training::ModuleParameters
   training::check_values("DataParallel", all_);
   local_norms_.check(made_);
   training::check_same_model(all_.all_names, all_.all, axis_);
+  training::check_initialization("DataParallel", all_.all_names, all_.all, options_.randomness,
+                                 axis_);
   training::start_alike(all_.all, axis_);
   buffers_.emplace(module, axis_, options_.buffers);
   random_draws_.emplace(module, options_.seed, options_.randomness, axis_);
@@ -58,6 +65,8 @@ void DataParallel::backward(const at::Tensor& loss, const training::BackwardOpti
   const AxisCall call{is_last ? "DataParallel::backward" : "DataParallel::accumulate", axis_,
                       where};
   training::check_loss(loss, call);
+  if (is_first_ && backwards_ == 1) tell_sums();
+  if (is_last) ++backwards_;
   begin(call, loss, is_last);
   if (loss.defined()) hooks_.backward(loss, options);
   end(loss.defined());
@@ -113,6 +122,19 @@ void DataParallel::restore_state(const StateSource& source, std::source_location
   random_draws_->set_steps(steps);
 }
 
+// Says if .grad() still holds what the first call of backward() has left there.
+void DataParallel::tell_sums() {
+  if (axis_index(axis_) != 0) return;
+  const bool any_left = std::ranges::any_of(all_.tensors, [](const at::Tensor& parameter) {
+    return parameter.grad().defined() && parameter.grad().any().item<bool>();
+  });
+  if (!any_left) return;
+  log_warning(
+      "DataParallel::backward adds to the .grad() that is there, as loss.backward() does, and that "
+      "of the last call was not zeroed: call the optimizer's zero_grad() after each step (said "
+      "once)");
+}
+
 // `call` is what the messages of a backward name.
 void DataParallel::begin(const AxisCall& call, const at::Tensor& loss, bool is_last) {
   call_ = call;
@@ -128,37 +150,65 @@ void DataParallel::begin(const AxisCall& call, const at::Tensor& loss, bool is_l
 void DataParallel::add(std::size_t index, const at::Tensor& gradient) {
   const CalledFrom scope(*call_);
   training::check_dense(gradient, all_.names[index], *call_);
+  same_gradients_.add(index, gradient);
+  // What was added to the tensor that is shown has been written by autograd, as in any program.
+  const at::Tensor& shown = shown_[index];
+  if (shown.defined() && !gradient.is_same(shown) && training::leave_values(shown)) {
+    shown_[index].reset();
+  }
   gradients_->add(index, gradient);
 }
 
-// Ends a plain loss.backward(). Parameters that it did not reach count with what .grad() holds.
-void DataParallel::end_plain() {
+// Parameters that the backward did not reach count with what .grad() holds. The buckets' memory of
+// those that have no gradient at all will be written.
+void DataParallel::take_rest() {
   for (std::size_t i = 0; i < all_.tensors.size(); ++i) {
-    const at::Tensor& gradient = all_.tensors[i].grad();
-    if (gradient.defined() && !gradients_->has(i)) add(i, gradient);
+    if (gradients_->has(i)) continue;
+    at::Tensor& gradient = all_.tensors[i].mutable_grad();
+    if (gradient.defined()) {
+      add(i, std::exchange(gradient, at::Tensor()));
+    } else if (shown_[i].defined() && training::leave_values(shown_[i])) {
+      shown_[i].reset();
+    }
   }
-  end(/*has_loss=*/true);
 }
 
 void DataParallel::end(bool has_loss) {
   const CalledFrom scope(*call_);
+  take_rest();
   const auto without = gradients_->finish();
-  if (has_loss) unused_.add(without);
+  if (has_loss || without.size() < all_.tensors.size()) unused_.add(without);
   random_draws_->end_backward(is_last_);
   is_first_ = is_last_;
   if (!is_last_) return;
   buffers_->synchronize();
-  const std::vector<bool> unused = unused_.agree(all_.names, axis_);
+  show_means(unused_.agree(all_.names, axis_));
   unused_.end_step();
-  const c10::AutoGradMode no_grad(false);
-  for (std::size_t i = 0; i < all_.tensors.size(); ++i) {
-    const at::Tensor& parameter = all_.tensors[i];
-    // As they are, but for half types, whose means are in float32.
-    parameter.mutable_grad() =
-        unused[i] ? at::Tensor() : gradients_->mean_of(i).to(parameter.scalar_type());
+  if (same_gradients_.is_watching()) {
+    same_gradients_.compare(training::numbers_of_all(same_gradients_.take(), axis_));
   }
   current_environment()->member().seat->end_step(
       static_cast<std::uint64_t>(random_draws_->steps()));
+}
+
+// .grad() becomes the mean: the memory where it is, but for half types, whose means are in float32.
+void DataParallel::show_means(const std::vector<bool>& unused) {
+  const c10::AutoGradMode no_grad(false);
+  for (std::size_t i = 0; i < all_.tensors.size(); ++i) {
+    const at::Tensor& parameter = all_.tensors[i];
+    if (unused[i]) {
+      parameter.mutable_grad().reset();
+      continue;
+    }
+    const bool is_written = shown_[i].defined();
+    if (!is_written) shown_[i] = gradients_->mean_of(i);
+    if (shown_[i].scalar_type() != parameter.scalar_type()) {
+      parameter.mutable_grad() = shown_[i].to(parameter.scalar_type());
+      continue;
+    }
+    if (is_written) shown_[i].unsafeGetTensorImpl()->bump_version();
+    parameter.mutable_grad() = shown_[i];
+  }
 }
 
 void DataParallel::lay_out(const at::Tensor& loss) {

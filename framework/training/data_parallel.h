@@ -15,6 +15,7 @@
 #include "framework/training/module_buffers.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/random_draws.h"
+#include "framework/training/same_gradients.h"
 #include "framework/training/state.h"
 #include "framework/tree/tree.h"
 
@@ -31,11 +32,17 @@ struct DataParallelOptions {
   bool local_batch_norm = false;
   std::uint64_t seed = 0;  ///< of what KeyedModules draw, such as lockstep::Dropout
   Randomness randomness = Randomness::warn;
+  /// Whether all replicas may have the same samples. Otherwise one warning says where several
+  /// steps' gradients were the same bits on all of them, or a ValueError where randomness is
+  /// strict.
+  bool may_repeat_samples = false;
 };
 
 /// Synchronized gradients for a training loop of one's own, with any optimizer:
 ///
 ///   DataParallel parallel(*model, "data");
+///   ...
+///   optimizer.zero_grad();
 ///   loss(model->forward(inputs), targets).backward();
 ///   optimizer.step();
 ///
@@ -46,6 +53,9 @@ struct DataParallelOptions {
 /// - **Gradients.** Those of autograd::grad are the replica's own. If no replica's loss depends on
 ///   a parameter, it has no gradient, and optimizers leave it as it is. If only some replicas'
 ///   losses depend on it, the others count as zeros. Both are logged once.
+/// - **.grad()** lies in memory that the next backward writes. A tensor that the program still
+/// holds
+///   when it is no longer a parameter's .grad() keeps its values, as in PyTorch.
 /// - **Buffers** differ between replicas after forwards on different samples. Each backward but
 ///   accumulate() makes them equal again (`buffers`; by default floating ones become their mean):
 ///   an evaluation sees one model. lockstep::BatchNorm's are equal at all times.
@@ -67,11 +77,12 @@ class DataParallel : public Stateful {
                         std::source_location where = std::source_location::current())
       : DataParallel(tree_leaves(parameters), axis_name, options, where) {}
 
-  /// Runs loss.backward() for one loss: each parameter's .grad() becomes the mean over the replicas
-  /// of this loss' gradients and those accumulated since the last call. What .grad() held before is
-  /// replaced; a plain loss.backward() adds to it, as autograd does, and averages the sum. A
-  /// replica without samples passes an undefined loss, which has no gradients. ValueError for a
-  /// loss that needs no gradient or has several elements, and for gradients that are not dense.
+  /// Runs loss.backward() for one loss: the mean over the replicas of this loss' gradients, and of
+  /// those accumulated since the last call, is added to each parameter's .grad(), as a plain
+  /// loss.backward() adds it, and PyTorch's DistributedDataParallel. So zero gradients after each
+  /// step; a second call that finds the first one's says so once. A replica without samples passes
+  /// an undefined loss, which has no gradients. ValueError for a loss that needs no gradient or has
+  /// several elements, and for gradients that are not dense.
   void backward(const at::Tensor& loss, const training::BackwardOptions& options = {},
                 std::source_location where = std::source_location::current());
   /// A microbatch's loss.backward(), whose gradients are added to the next backward's. Sends
@@ -104,8 +115,10 @@ class DataParallel : public Stateful {
                 std::source_location where);
   void begin(const AxisCall& call, const at::Tensor& loss, bool is_last);
   void add(std::size_t index, const at::Tensor& gradient);
-  void end_plain();
   void end(bool has_loss);
+  void take_rest();
+  void show_means(const std::vector<bool>& unused);
+  void tell_sums();
   void lay_out(const at::Tensor& loss);
   void check_between_steps(const AxisCall& call) const;
   [[nodiscard]] std::vector<std::size_t> saved_parameters() const;
@@ -116,12 +129,16 @@ class DataParallel : public Stateful {
   training::ModuleParameters all_;
   training::ParameterClaims claims_;
   std::unique_ptr<training::FlatGradients> gradients_;
+  // By parameter: the tensor in the buckets' memory that its .grad() is or was, if there is one.
+  std::vector<at::Tensor> shown_ = std::vector<at::Tensor>(all_.tensors.size());
   training::GradientHooks hooks_;
   collectives::AxisQueue queue_;
   training::UnusedParameters unused_;
   training::LocalBatchNorms local_norms_;
   std::optional<training::ModuleBuffers> buffers_;
   std::optional<training::RandomDraws> random_draws_;
+  training::SameGradients same_gradients_;
+  std::int64_t backwards_ = 0;    // calls of backward()
   std::optional<AxisCall> call_;  // the current backward
   bool is_first_ = true;          // it is the first one since the last reduction
   bool is_last_ = true;           // its gradients are reduced

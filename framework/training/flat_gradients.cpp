@@ -13,6 +13,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
+#include "framework/training/storage_memory.h"
 #include "framework/training/worker_gradient_sums.h"
 
 namespace lockstep::training {
@@ -110,6 +111,8 @@ class OwnGradients {
   at::Tensor view_of(const at::Tensor& bucket, std::size_t index) const {
     return collectives::part_of(bucket, layout_.place(index).offset, sizes_[index]);
   }
+
+  at::IntArrayRef sizes_of(std::size_t index) const { return sizes_[index]; }
 
   // Returns the tensor, whose bytes count from now on.
   at::Tensor count_bytes(at::Tensor tensor) {
@@ -355,7 +358,8 @@ MemoryUse FlatGradients::predicted_use(const tree::FlatLayout& layout,
 }
 
 at::Tensor FlatGradients::mean_of(std::size_t index) const {
-  return own_->view_of(mean(layout_.place(index).bucket), index);
+  const tree::FlatPosition& place = layout_.place(index);
+  return lent_part(mean(place.bucket), place.offset, own_->sizes_of(index));
 }
 
 Shard FlatGradients::part_of_mean(std::size_t bucket) const {

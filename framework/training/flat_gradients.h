@@ -90,7 +90,7 @@ class FlatGradients {
   /// The mean of a bucket, flat: the whole bucket or this replica's shard. Valid from the last
   /// finish() until the next begin().
   [[nodiscard]] const at::Tensor& mean(std::size_t bucket) const { return buckets_[bucket].mean; }
-  /// A parameter's mean gradient. Needs has_whole_means().
+  /// A parameter's mean gradient: lent_part() of its bucket's. Needs has_whole_means().
   [[nodiscard]] at::Tensor mean_of(std::size_t index) const;
 
   /// Memory of this replica. If replicas take turns: its part of their common memory.

@@ -92,7 +92,6 @@ GradientHooks::~GradientHooks() {
 }
 
 void GradientHooks::backward(const at::Tensor& loss, const BackwardOptions& options) {
-  for (const at::Tensor& parameter : state_->parameters) parameter.mutable_grad().reset();
   const auto on = State::switch_on(state_);
   loss.backward({}, options.retain_graph, options.create_graph);
 }

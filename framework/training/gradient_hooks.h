@@ -39,7 +39,8 @@ class GradientHooks {
   GradientHooks(const GradientHooks&) = delete;
   GradientHooks& operator=(const GradientHooks&) = delete;
 
-  /// loss.backward(), ignoring what .grad() held before.
+  /// loss.backward(). What .grad() holds is added to, and handed on together with the loss'
+  /// gradients.
   void backward(const at::Tensor& loss, const BackwardOptions& options);
 
  private:

@@ -6,6 +6,13 @@
 namespace lockstep {
 namespace {
 
+// The seed that LibTorch has drawn for this process; read before main().
+std::uint64_t given_seed() {
+  static const std::uint64_t seed = at::detail::getDefaultCPUGenerator().current_seed();
+  return seed;
+}
+[[maybe_unused]] const std::uint64_t read_before_main = given_seed();
+
 struct Shared {
   std::recursive_mutex guards;  // held under a guard, and where the generator must not be in one
   // The last DrawWatch::note_initialization(): which one it was, and the generator's state then.
@@ -50,6 +57,16 @@ SeededInitialization::~SeededInitialization() {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
   generator.set_state(outer_state_);
+}
+
+EarlierDraws DrawWatch::earlier_draws() {
+  const std::lock_guard lock(shared().guards);
+  const bool has_given = at::detail::getDefaultCPUGenerator().current_seed() == given_seed();
+  const at::Tensor& known = shared().initialized;
+  if (is_just_seeded() || (known.defined() && at::equal(known, state_now()))) {
+    return EarlierDraws::none;
+  }
+  return has_given ? EarlierDraws::unseeded : EarlierDraws::seeded;
 }
 
 void DrawWatch::note_initialization() {

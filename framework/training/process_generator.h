@@ -46,11 +46,19 @@ template <typename Make>
   return std::forward<Make>(make)();
 }
 
+/// What a process has drawn from LibTorch's default generator before something: without a seed, if
+/// the generator still has the one that LibTorch gives it, another in each run.
+enum class EarlierDraws { none, seeded, unseeded };
+
 /// Notices draws from LibTorch's default generator by any thread of the process, except draws under
 /// a guard. Seeding is no draw.
 class DrawWatch {
  public:
-  /// Says that all draws until now have initialized modules: no watch counts them.
+  /// The draws since the last note_initialization(), or since the program began. Those before a
+  /// later torch::manual_seed() are not known.
+  [[nodiscard]] static EarlierDraws earlier_draws();
+  /// Says that all draws until now have initialized modules, and that it is known where that
+  /// matters: nothing counts them any more.
   static void note_initialization();
 
   /// Whether there was a draw since the last look(), or since note_initialization() if that is

@@ -1,9 +1,11 @@
 #include "framework/training/random_draws.h"
 
+#include <cstdint>
 #include <set>
 #include <vector>
 
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/dropout.h>
@@ -16,6 +18,8 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
+#include "framework/training/agreement.h"
+#include "framework/training/module_parameters.h"
 
 namespace lockstep::training {
 namespace {
@@ -51,6 +55,58 @@ bool draws_from_process_generator(const torch::nn::Module& module) {
           is_one_of<MultiheadAttentionImpl>(module, by_dropout) ||
           is_one_of<RNNImpl, LSTMImpl, GRUImpl>(module, between_layers) ||
           is_one_of<RReLUImpl>(module, always));
+}
+
+namespace {
+
+// What is wrong with the parameters' initial values, the same on all replicas; "": nothing.
+std::string why_not_everywhere(const std::vector<std::string>& names,
+                               const std::vector<at::Tensor>& parameters,
+                               const AxisNames& axis_name) {
+  const EarlierDraws own = DrawWatch::earlier_draws();
+  const at::Tensor counts = at::zeros({2}, at::kLong);
+  auto* const drew = counts.data_ptr<std::int64_t>();
+  drew[0] = own == EarlierDraws::unseeded ? 1 : 0;
+  drew[1] = own == EarlierDraws::seeded ? 1 : 0;
+  psum_(counts, axis_name);
+  DrawWatch::note_initialization();
+  const std::string generator = "LibTorch's process-wide generator";
+  const std::string remedy = "make it in lockstep::seeded(seed, …)";
+  if (drew[0] != 0) {
+    return lockstep::str(
+        "before it was made, ", drew[0], " of ", counted(axis_size(axis_name), "replica"),
+        " had drawn from ", generator,
+        ", which has no seed: a module that such draws have initialized is another "
+        "in every run and placement; ",
+        remedy, ", or call torch::manual_seed()");
+  }
+  if (drew[1] == 0) return "";
+  std::vector<std::int64_t> hashes;
+  for (const at::Tensor& parameter : parameters) {
+    const bool has_values = !parameter.is_meta() && !lacks_memory(parameter);
+    hashes.push_back(has_values ? hash_of(parameter) : 0);
+  }
+  const auto found = first_difference(hashes, axis_name);
+  if (!found) return "";
+  return lockstep::str("the initial values of parameter '", names[found->index],
+                       "' differ between replicas, which have drawn from ", generator,
+                       ": all start with replica 0's, which are others in every placement; ",
+                       remedy);
+}
+
+}  // namespace
+
+void check_initialization(const char* owner, const std::vector<std::string>& names,
+                          const std::vector<at::Tensor>& parameters, Randomness randomness,
+                          const AxisNames& axis_name) {
+  const c10::AutoGradMode no_grad(false);
+  const std::string problem = why_not_everywhere(names, parameters, axis_name);
+  if (problem.empty()) return;
+  const std::string text = lockstep::str(owner, ": ", problem);
+  if (randomness == Randomness::strict) {
+    throw ValueError(text + "; the option randomness is strict");
+  }
+  if (axis_index(axis_name) == 0) log_warning(text);
 }
 
 RandomDraws::RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomness randomness,

@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
 #include "framework/training/averaging_options.h"
@@ -18,6 +21,16 @@ namespace lockstep::training {
 /// Whether the forward of this module of LibTorch's draws from LibTorch's process-wide generator.
 /// Transformers consist of such ones.
 [[nodiscard]] bool draws_from_process_generator(const torch::nn::Module& module);
+
+/// Where `parameters`, called `names`, come to a trainer called `owner`, before all replicas start
+/// alike: notices initial values that LibTorch's process-wide generator has made. Drawn without a
+/// seed they are others in every run. Drawn by replicas that are threads, one after the other, they
+/// are others in every placement, and differ between replicas. Replica 0 warns, or all throw a
+/// ValueError where randomness is strict. It goes by what was drawn since the last trainer was
+/// made, which may have had another purpose. All replicas together.
+void check_initialization(const char* owner, const std::vector<std::string>& names,
+                          const std::vector<at::Tensor>& parameters, Randomness randomness,
+                          const AxisNames& axis_name);
 
 /// A trainer's part in randomness: it tells the TrainedModules in its module the step and the
 /// microbatch, and notices draws from LibTorch's process-wide generator.

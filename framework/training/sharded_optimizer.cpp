@@ -14,6 +14,7 @@
 #include "framework/training/agreement.h"
 #include "framework/training/flat_parameters.h"
 #include "framework/training/module_parameters.h"
+#include "framework/training/random_draws.h"
 #include "framework/training/safe_convolutions.h"
 #include "framework/training/torch_optimizer_state.h"
 #include "framework/tree/flat_layout.h"
@@ -54,6 +55,7 @@ ShardedOptimizer::ShardedOptimizer(const training::ModuleParameters& leaves, con
       "ShardedOptimizer", std::vector{training::ParameterPart::values}, names_, tensors_);
   training::check_values("ShardedOptimizer", leaves);
   training::check_same_model(names_, tensors_, axis_);
+  training::check_initialization("ShardedOptimizer", names_, tensors_, Randomness::warn, axis_);
   training::start_alike(tensors_, axis_);
   // A bucket for each owner, and dtype.
   std::vector<std::size_t> order(tensors_.size());

@@ -25,6 +25,7 @@ struct StepVote {
   bool has_unused = false;            ///< parameters that no loss of the step depends on
   bool has_edited_gradients = false;  ///< the program has written the means that it was shown
   std::uint32_t told = 0;             ///< flags of the program's own
+  std::uint64_t gradients = 0;        ///< of SameGradients
 };
 
 /// The votes of all replicas, in their order.

@@ -14,13 +14,13 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
-#include "framework/collectives/message.h"
 #include "framework/collectives/psum.h"
 #include "framework/comm/run_lock.h"
 #include "framework/optim/global_norm.h"
 #include "framework/training/agreement.h"
 #include "framework/training/bucket_sizes.h"
 #include "framework/training/safe_convolutions.h"
+#include "framework/training/storage_memory.h"
 #include "framework/training/zero_stages.h"
 
 namespace lockstep {
@@ -96,7 +96,8 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
                   },
               .ready = std::bind_front(&ZeroTrainer::add, this),
               .end = std::bind_front(&ZeroTrainer::end, this, /*has_loss=*/true)}),
-      local_norms_(&module, axis_, options_.local_batch_norm) {
+      local_norms_(&module, axis_, options_.local_batch_norm),
+      same_gradients_(options_.may_repeat_samples, options_.randomness, axis_) {
   training::keep_convolutions_safe();
   const CalledFrom scope(made_);
   check_options(options_);
@@ -104,6 +105,11 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
   (void)make_optimizer(options_.optimizer);
   local_norms_.check(made_);
   training::check_same_model(parameters_.all_names, parameters_.all, axis_);
+  const auto check_initialization = [&] {
+    training::check_initialization("ZeroTrainer", parameters_.all_names, parameters_.all,
+                                   options_.randomness, axis_);
+  };
+  check_initialization();
   training::start_alike(parameters_.all, axis_);
   buffers_.emplace(&module, axis_, options_.buffers);
   keep_buffers();
@@ -114,6 +120,7 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
   if (options_.stage == 3 || deferred_.any()) lay_out(at::Tensor());
   if (deferred_.any()) {
     deferred_.make_values(options_.initialize, *update_, *flat_parameters_, frozen_, axis_);
+    check_initialization();
   }
   options_.initialize = nullptr;
   random_draws_.emplace(&module, options_.seed, options_.randomness, axis_);
@@ -128,6 +135,7 @@ void ZeroTrainer::backward(const at::Tensor& loss, const training::BackwardOptio
       "a loss is needed at stage 3, where all replicas run the blocks: without samples, one "
       "times 0");
   begin(call, loss);
+  for (const at::Tensor& parameter : parameters_.tensors) parameter.mutable_grad().reset();
   if (loss.defined()) hooks_.backward(loss, options);
   end(loss.defined());
 }
@@ -145,9 +153,13 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
                          .has_replaced = flat_parameters_->check(call),
                          .has_unused = unused_.any(),
                          .has_edited_gradients = check_gradients(call),
-                         .told = std::exchange(told_, 0)};
+                         .told = std::exchange(told_, 0),
+                         .gradients = same_gradients_.take()};
   const training::StepVotes votes = update_->exchange(own);
   check_learning_rates(votes.votes, call);
+  std::vector<std::uint64_t> gradients;
+  for (const training::StepVote& vote : votes.votes) gradients.push_back(vote.gradients);
+  same_gradients_.compare(gradients);
   if (votes.any(&training::StepVote::has_replaced)) {
     update_->refresh_masters(flat_parameters_->adopt(call));
   }
@@ -160,6 +172,9 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
   // The gradients of the step have been used.
   microbatch_ = 0;
   for (const at::Tensor& parameter : parameters_.tensors) parameter.mutable_grad().reset();
+  for (const at::Tensor& shown : shown_) {
+    if (shown.defined()) training::leave_values(shown);
+  }
   shown_.assign(shown_.size(), at::Tensor());
   StepReport report = judged(votes);
   report.told_by_all = ~0U;
@@ -207,8 +222,10 @@ void ZeroTrainer::visit_gradients(const Visit& visit, std::source_location where
       all_gather_into(mean, own, axis_);
     }
     for (const std::size_t item : layout.buckets()[bucket].items) {
-      visit(parameters_.names[item], collectives::part_of(mean, layout.place(item).offset,
-                                                          parameters_.tensors[item].sizes()));
+      const at::Tensor lent =
+          training::lent_part(mean, layout.place(item).offset, parameters_.tensors[item].sizes());
+      visit(parameters_.names[item], lent);
+      training::leave_values(lent);
     }
   }
 }
@@ -240,6 +257,7 @@ void ZeroTrainer::release_parameters(std::source_location where) {
   call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
   const c10::AutoGradMode no_grad(false);
   wait_for_late();
+  (void)flat_parameters_->check(call);
   if (blocks_ || late_) {
     for (Block* const block : parameters_.blocks) block->set_runner(nullptr);
   }
@@ -407,6 +425,7 @@ void ZeroTrainer::begin(const AxisCall& call, const at::Tensor& loss) {
 void ZeroTrainer::add(std::size_t index, const at::Tensor& gradient) {
   const CalledFrom scope(*call_);
   training::check_dense(gradient, parameters_.names[index], *call_);
+  same_gradients_.add(index, gradient);
   gradients_->add(index, gradient);
   if (blocks_) blocks_->gradient_ready(index);
 }

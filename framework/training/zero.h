@@ -22,6 +22,7 @@
 #include "framework/training/module_buffers.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/random_draws.h"
+#include "framework/training/same_gradients.h"
 #include "framework/training/sharded_update.h"
 #include "framework/training/state.h"
 #include "framework/training/zero_options.h"
@@ -58,9 +59,9 @@ struct StepReport {
 ///   ZeroOptions::initialize.
 /// - **Writes** into parameters are allowed in edit_parameters() and, if alike on all replicas,
 ///   until the buckets are made. Any other write is a ValueError of the next backward() or step(),
-///   with every placement. Do not write past LibTorch's version counters (data_ptr(),
-///   p.data().mul_()): that is noticed only if it changes one of four sampled elements of the
-///   parameter.
+///   with every placement; after the last call it is a warning when the trainer ends. Do not write
+///   past LibTorch's version counters (data_ptr(), p.data().mul_()): that is noticed only if it
+///   changes one of four sampled elements of the parameter.
 /// - **Left alone.** As in PyTorch, step() changes no parameter that is frozen or that no replica's
 ///   loss depends on. An unfrozen parameter needs a new trainer.
 /// - **Buffers** differ between replicas after forwards on different samples. step() makes them
@@ -211,6 +212,7 @@ class ZeroTrainer : public Stateful {
   training::LocalBatchNorms local_norms_;
   std::optional<training::ModuleBuffers> buffers_;
   std::optional<training::RandomDraws> random_draws_;
+  training::SameGradients same_gradients_;
   std::optional<LinkCost> link_;
   std::int64_t microbatch_ = 0;
   std::int64_t steps_ = 0;

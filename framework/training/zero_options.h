@@ -51,6 +51,10 @@ struct ZeroOptions {
   bool local_batch_norm = false;
   std::uint64_t seed = 0;  ///< of what KeyedModules draw, such as lockstep::Dropout
   Randomness randomness = Randomness::warn;
+  /// Whether all replicas may have the same samples. Otherwise one warning says where several
+  /// steps' gradients were the same bits on all of them, or a ValueError where randomness is
+  /// strict.
+  bool may_repeat_samples = false;
   /// For a module in deferred form, whose parameters (all, or some) are on the meta device: makes
   /// the first values of the parameter `name`, whole. The trainer's constructor calls it for each
   /// parameter of which this replica holds a part, and keeps that part. So at stage 3 over a

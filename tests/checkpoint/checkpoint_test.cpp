@@ -310,6 +310,7 @@ TEST_CASE("buffers and DataParallel with a ShardedOptimizer are restored") {
         if (!from.empty()) (void)load_checkpoint(from, {&parallel, &optimizer});
         for (std::int64_t step = first; step < end; ++step) {
           const Samples batch = samples(step, axis_index("data") * kBatch, kBatch);
+          clear_gradients(*model);
           parallel.backward(
               (model->forward(batch.inputs).sum(1, true) - batch.targets).pow(2).mean());
           optimizer.step();
@@ -348,6 +349,7 @@ TEST_CASE("a training that goes back to its beginning has the optimizer's state 
       });
       const auto step = [&](std::int64_t at) {
         const Samples batch = samples(at, axis_index("data") * kBatch, kBatch);
+        clear_gradients(*model);
         parallel.backward(
             (model->forward(batch.inputs).sum(1, true) - batch.targets).pow(2).mean());
         optimizer.step();

@@ -12,6 +12,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 #include <unistd.h>
 
 #include "framework/data/data.h"
@@ -212,6 +213,14 @@ int main(int argc, char** argv) {
       "zero", "a layer that starts at 0", no_keys,
       [](const NoOptions& /*options*/, const SampleType& sample,
          const Key& /*key*/) -> std::shared_ptr<Model> { return std::make_shared<Zero>(sample); }));
+  register_model(model_kind<NoOptions>("loose", "a layer as LibTorch initializes it", no_keys,
+                                       [](const NoOptions& /*options*/, const SampleType& sample,
+                                          const Key& /*key*/) -> std::shared_ptr<Model> {
+                                         const auto made = std::make_shared<Zero>(sample);
+                                         const c10::AutoGradMode no_grad(false);
+                                         made->parameters()[0].normal_();
+                                         return made;
+                                       }));
   register_loss(loss_kind<QuantileOptions>(
       "quantile", "of values, whose quantile is learnt", quantile_keys,
       [](const QuantileOptions& options, const SampleType& /*sample*/)

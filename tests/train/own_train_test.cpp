@@ -241,3 +241,21 @@ TEST_CASE("the fingerprints of data are taken once for a run, by the process tha
   CHECK(takers({}, {"--output", "none", "--set", "checkpoint=none"}, 0).empty());
   CHECK(takers({}, {"--output", "refused", "--set", "trainer.freeze=[x]"}, 2).empty());
 }
+
+TEST_CASE("a model of one's own whose initial values have no key is refused, in every placement") {
+  const TemporaryFolder folder;
+  folder.write("loose.yaml", "model: {name: loose}\ndata: {name: parity}\n");
+  for (const Flags& flags : {Flags{"--replicas", "1"}, Flags{"--replicas", "2"},
+                             Flags{"--replicas", "2", "--workers", "1"},
+                             Flags{"--replicas", "2", "--launch", "threads"}}) {
+    const Ended end = own_train(folder, Flags{"--config", "loose.yaml", "--output", "run"} + flags);
+    INFO(end.err);
+    CHECK(end.status == 2);
+    CHECK_THAT(end.err,
+               ContainsSubstring("had drawn from LibTorch's process-wide generator, which "
+                                 "has no seed: a module that such draws have initialized") &&
+                   ContainsSubstring("make it in lockstep::seeded(seed"));
+    std::filesystem::remove_all(folder.path() / "run");
+  }
+  CHECK(own_train(folder, {"summary", "--config", "loose.yaml"}).status == 0);
+}

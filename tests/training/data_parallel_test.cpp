@@ -11,6 +11,7 @@
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/pmap.h"
+#include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 #include "tests/training/models.h"
@@ -18,7 +19,7 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-TEST_CASE("three lines make any LibTorch loop data-parallel") {
+TEST_CASE("four lines make any LibTorch loop data-parallel") {
   constexpr std::int64_t kSteps = 20;
   OddModel plain;
   const auto each_once = [](const OddModel& model) {
@@ -45,6 +46,7 @@ TEST_CASE("three lines make any LibTorch loop data-parallel") {
                                       torch::optim::SGDOptions(0.05).momentum(0.9));
           DataParallel parallel(model, "i", {.overlap = overlap});
           for (std::int64_t step = 0; step < kSteps; ++step) {
+            optimizer.zero_grad();
             parallel.backward(mean_loss(model, samples(step, 3 * axis_index("i"), 3)));
             optimizer.step();
           }
@@ -79,23 +81,134 @@ TEST_CASE("gradients of a tree's leaves become their means, over accumulated mic
         const auto expect = [](const Tensor& actual, const Tensor& expected) {
           if (!actual.equal(expected)) throw Error("another mean");
         };
+        const auto clear = [&] {
+          for (const auto& [name, parameter] : tree) parameter.mutable_grad().reset();
+        };
         for (int round = 0; round < 2; ++round) {
+          clear();
           parallel.backward(loss(1));
           expect(tree["a"].grad(), at::full({2, 3}, 1.5));
           expect(tree["b"].grad(), at::full({}, 15.0, at::kDouble));
           expect(tree["c"].grad(), at::full({4}, 1.5, at::kBFloat16));
           expect(tree["d"].grad(), at::full({5}, 2.0));
         }
+        clear();
         parallel.accumulate(loss(1));
         parallel.accumulate(loss(2));
         parallel.backward(loss(4));
         expect(tree["a"].grad(), at::full({2, 3}, 7 * 1.5));
         expect(tree["d"].grad(), at::full({5}, 6.0));
+        clear();
         parallel.backward(index == 0 ? Tensor() : loss(1));
         expect(tree["a"].grad(), at::full({2, 3}, 1.5));
         return at::zeros({});
       },
       {.axis_size = 4})();
+}
+
+TEST_CASE("backward adds to the gradient that is there, whichever way it comes") {
+  (void)pmap(
+      [] {
+        const auto index = static_cast<double>(axis_index("i"));
+        const auto leaf = [](at::ScalarType type) {
+          return at::ones({3}, type).set_requires_grad(true);
+        };
+        const std::vector<Tensor> leaves{leaf(at::kFloat), leaf(at::kBFloat16), leaf(at::kFloat)};
+        DataParallel parallel(leaves, "i");
+        // Means of 1.5 and 3; the last leaf has a gradient of the program's own alone.
+        const auto loss = [&] {
+          return (leaves[0] * index).sum() + (leaves[1] * (2 * index)).sum().to(at::kFloat);
+        };
+        leaves[2].mutable_grad() = at::full({3}, 7.0);
+        const auto expect_sums = [&](double times) {
+          const std::vector<double> sums{1.5 * times, 3 * times, 7};
+          for (std::size_t i = 0; i < leaves.size(); ++i) {
+            if (leaves[i].grad().to(at::kFloat).equal(at::full({3}, sums[i]))) continue;
+            throw Error("leaf " + std::to_string(i) + " after " + std::to_string(times));
+          }
+        };
+        parallel.backward(loss());
+        expect_sums(1);
+        parallel.backward(loss());
+        expect_sums(2);
+        parallel.accumulate((leaves[0] * 0).sum());  // does not reach the others
+        parallel.accumulate(loss());
+        parallel.backward(loss());
+        expect_sums(4);
+        loss().backward();
+        expect_sums(5);
+        parallel.backward(Tensor());
+        expect_sums(5);
+        leaves[0].grad().zero_();
+        leaves[1].mutable_grad() = at::zeros({3}, at::kBFloat16);
+        parallel.backward(loss(), {.retain_graph = false, .create_graph = true});
+        expect_sums(1);
+        return at::zeros({});
+      },
+      {.axis_size = 4})();
+}
+
+TEST_CASE("a gradient that the program holds is not written any more once it is another's") {
+  (void)pmap(
+      [] {
+        const auto index = static_cast<double>(axis_index("i"));
+        OddModel model;
+        DataParallel parallel(model, "i");
+        OddModel other;
+        ZeroOptions options;
+        options.axis_name = "i";
+        ZeroTrainer trainer(other, options);
+        struct Held {
+          Tensor gradient, alias, values;
+        };
+        std::vector<Held> held;
+        const auto hold = [&](const Tensor& gradient) {
+          if (gradient.defined()) {
+            held.push_back({gradient, gradient.detach().flatten(), gradient.clone()});
+          }
+        };
+        for (std::int64_t step = 0; step < 4; ++step) {
+          clear_gradients(model);
+          const auto loss_of = [&](OddModel& of, double factor) {
+            return mean_loss(of, samples(step, axis_index("i"), 2)) * (factor + index);
+          };
+          if (step == 2) parallel.accumulate(loss_of(model, 1));
+          if (step == 3) {
+            parallel.backward(Tensor());  // writes zeros where others have none either
+          } else {
+            step == 1 ? loss_of(model, 3).backward() : parallel.backward(loss_of(model, 3));
+          }
+          for (const Tensor& parameter : model.parameters()) hold(parameter.grad());
+          trainer.backward(loss_of(other, 1));
+          for (const Tensor& parameter : other.parameters()) hold(parameter.grad());
+          trainer.visit_gradients([&](const std::string&, const Tensor& mean) { hold(mean); });
+          (void)trainer.step(0.1);
+        }
+        if (held.size() < 30) throw Error("too few");
+        for (const Held& one : held) {
+          if (!one.gradient.equal(one.values)) throw Error("a gradient was written");
+          if (!one.alias.equal(one.values.flatten())) throw Error("an alias was written");
+        }
+        return at::zeros({});
+      },
+      {.axis_size = 3})();
+}
+
+TEST_CASE("a gradient that is zeroed in place stays the parameter's, as autograd has it") {
+  (void)pmap(
+      [] {
+        const Tensor leaf = at::ones({3}).set_requires_grad(true);
+        DataParallel parallel(std::vector{leaf}, "i");
+        parallel.backward((leaf * static_cast<double>(axis_index("i"))).sum());
+        const Tensor gradient = leaf.grad();
+        gradient.zero_();
+        parallel.backward((leaf * 2).sum());
+        if (!leaf.grad().is_same(gradient) || !gradient.equal(at::full({3}, 2.0))) {
+          throw Error("another tensor");
+        }
+        return at::zeros({});
+      },
+      {.axis_size = 2})();
 }
 
 TEST_CASE("a leaf that stands twice in a tree is one parameter") {

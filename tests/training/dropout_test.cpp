@@ -21,6 +21,7 @@
 #include "framework/replicas/pmap.h"
 #include "framework/replicas/vmap.h"
 #include "framework/training/data_parallel.h"
+#include "framework/training/process_generator.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 #include "tests/training/random_models.h"
@@ -153,7 +154,7 @@ TEST_CASE("masks are those of their keys: seed, replica, step, microbatch, path 
       [&] {
         const std::int64_t replica = axis_index("i");
         Dropout drop(0.5);
-        torch::nn::Sequential net(torch::nn::Linear(50, 50), drop, drop);
+        torch::nn::Sequential net(seeded(1, [] { return torch::nn::Linear(50, 50); }), drop, drop);
         const DropoutByHand by_hand(7, replica);
         DataParallel parallel(*net, "i", {.seed = 7, .randomness = Randomness::strict});
         const at::Tensor input = at::ones({2, 50});

@@ -247,6 +247,7 @@ TEST_CASE("the parameters of a sharded optimizer follow the same rule") {
       optimizer.step();
       expect_values(model, 2 - 0.125 * 2 * 2 * mean_factor(), 1 - 0.125 * mean_factor());
       model.w.set_data(at::full({7}, 4.0));
+      clear_gradients(model);
       parallel.backward(model.loss(own_factor()));
       optimizer.step();
       expect_values(model, 4 - 0.125 * 2 * 4 * mean_factor(), 1 - 0.25 * mean_factor());

@@ -54,8 +54,9 @@ TEST_CASE("loss.backward() averages as DataParallel::backward does, and accumula
     DataParallel explicit_form(plain, "data");
     const DataParallel parallel(model, "data");
     for (std::int64_t step = 0; step < 3; ++step) {
+      clear_gradients(plain);
+      clear_gradients(model);
       explicit_form.backward(own_loss(plain, step));
-      for (const at::Tensor& parameter : model.parameters()) parameter.mutable_grad().reset();
       own_loss(model, step).backward();
       expect(!gradients_of(model).empty(), "no gradients");
       expect(first_difference(gradients_of(plain), gradients_of(model)).empty(), "other gradients");
@@ -64,6 +65,7 @@ TEST_CASE("loss.backward() averages as DataParallel::backward does, and accumula
     for (const at::Tensor& parameter : model.parameters()) {
       if (parameter.grad().defined()) parameter.grad().zero_();
     }
+    clear_gradients(plain);
     own_loss(model, 7).backward();
     own_loss(model, 8).backward();
     explicit_form.accumulate(own_loss(plain, 7));

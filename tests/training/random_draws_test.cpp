@@ -24,6 +24,7 @@
 #include "framework/replicas/pmap.h"
 #include "framework/training/data_parallel.h"
 #include "framework/training/dropout.h"
+#include "framework/training/process_generator.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
@@ -40,7 +41,7 @@ std::string refusal(const std::function<Module()>& make,
   return message_of<ValueError>([&] {
     (void)pmap(
         [&] {
-          Module module = make();
+          Module module = seeded(1, make);
           DataParallel parallel(*module, "i", {.randomness = Randomness::strict});
           parallel.backward(forward(module).sum());
           return at::zeros({});
@@ -139,7 +140,7 @@ TEST_CASE(
     for (const std::int64_t workers : {3, 1}) {
       CHECK(launch(
                 [] {
-                  torch::nn::Linear net(4, 4);
+                  auto net = seeded(1, [] { return torch::nn::Linear(4, 4); });
                   ZeroOptions options;
                   options.randomness = Randomness::strict;
                   ZeroTrainer trainer(*net, options);

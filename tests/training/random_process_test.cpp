@@ -130,7 +130,9 @@ TEST_CASE("a strict replica that draws ends the job") {
   for (const LaunchMode mode : kModes) {
     const Ended end = launched(
         [] {
-          torch::nn::Sequential net(torch::nn::Linear(4, 4), torch::nn::Dropout(0.5));
+          auto net = seeded(1, [] {
+            return torch::nn::Sequential(torch::nn::Linear(4, 4), torch::nn::Dropout(0.5));
+          });
           DataParallel parallel(*net, "data", {.randomness = Randomness::strict});
           parallel.backward(net->forward(at::ones({2, 4})).sum());
         },

@@ -42,6 +42,7 @@ std::map<std::string, at::Tensor> trained(const AxisNames& axis, bool sharded) {
     whole = rmsprop(parameters);
   }
   for (std::int64_t step = 0; step < kSteps; ++step) {
+    clear_gradients(model);
     parallel.backward(mean_loss(model, samples(step, 3 * axis_index(axis), 3)));
     if (sharded) {
       shards->step();
