@@ -201,7 +201,7 @@ Keys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
       {"backend", one_of(launch.backend, {"auto", "gloo"}),
        "how replicas exchange bytes; auto: in memory that they share", kMayChange},
       {"threads_per_replica", number(launch.threads_per_replica, kUpToReplicas),
-       "math threads; 0: the host's cores / replicas, at least 1"},
+       "math threads; 0: the host's cores (or CPU quota) / replicas, at least 1"},
       {"timeout_s", seconds(launch.timeout, kTimeout), "seconds that a replica waits for another",
        kMayChange},
       {"stall_warn_s", seconds(launch.stall_warning, kStallWarning),

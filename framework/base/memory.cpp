@@ -16,6 +16,8 @@
 #include <malloc.h>
 #include <sys/resource.h>
 
+#include "framework/base/control_groups.h"
+
 namespace lockstep {
 namespace {
 
@@ -36,14 +38,6 @@ std::optional<std::size_t> field_of(const fs::path& file, const std::string& key
   return std::nullopt;
 }
 
-// None where the file says "max", or nothing.
-std::optional<std::size_t> number_in(const fs::path& file) {
-  std::ifstream text(file);
-  std::size_t number = 0;
-  if (text >> number) return number;
-  return std::nullopt;
-}
-
 // The names of files in a version of control groups.
 struct GroupFiles {
   const char* limit;
@@ -59,19 +53,11 @@ std::size_t left_in(const fs::path& group, const GroupFiles& files) {
   const auto limit = number_in(group / files.limit);
   const auto used = number_in(group / files.used);
   if (!limit || !used) return kNoLimit;
+  const auto most = static_cast<std::size_t>(*limit);
+  const auto all = static_cast<std::size_t>(*used);
   const std::size_t taken =
-      *used - std::min(*used, field_of(group / "memory.stat", files.unused_files).value_or(0));
-  return *limit - std::min(*limit, taken);
-}
-
-// A limit holds for all that is below it. In a container the path may be the host's, and the root
-// the process' own group.
-std::size_t left_above(const fs::path& root, const std::string& path, const GroupFiles& files) {
-  std::size_t left = kNoLimit;
-  for (fs::path group = fs::path(path).relative_path();; group = group.parent_path()) {
-    left = std::min(left, left_in(root / group, files));
-    if (group.empty()) return left;
-  }
+      all - std::min(all, field_of(group / "memory.stat", files.unused_files).value_or(0));
+  return most - std::min(most, taken);
 }
 
 std::size_t left_of_addresses() {
@@ -90,24 +76,11 @@ std::size_t available_memory() {
                    left_in_control_groups(), left_of_addresses()});
 }
 
-// Lines are "number:controllers:/path"; version 2 has the number 0 and no controllers, in a place
-// of its own where both are mounted.
 std::size_t left_in_control_groups(const fs::path& root) {
   std::size_t left = kNoLimit;
-  const fs::path groups = root / "sys/fs/cgroup";
-  std::ifstream own(root / "proc/self/cgroup");
-  for (std::string line; std::getline(own, line);) {
-    const std::size_t names = line.find(':') + 1;
-    const std::size_t path = line.find(':', names) + 1;
-    if (names == 0 || path == 0) continue;
-    const std::string controllers = line.substr(names, path - 1 - names);
-    if (controllers.empty()) {
-      left = std::min(left, left_above(groups, line.substr(path), kVersion2));
-      left = std::min(left, left_above(groups / "unified", line.substr(path), kVersion2));
-    } else if (("," + controllers + ",").find(",memory,") != std::string::npos) {
-      left = std::min(left, left_above(groups / controllers, line.substr(path), kVersion1));
-    }
-  }
+  visit_control_groups(root, "memory", [&](const fs::path& group, int version) {
+    left = std::min(left, left_in(group, version == 1 ? kVersion1 : kVersion2));
+  });
   return left;
 }
 

@@ -14,6 +14,7 @@
 #include <netinet/in.h>
 #include <nlohmann/json.hpp>
 
+#include "framework/base/cores.h"
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
@@ -346,7 +347,7 @@ void Hosts::meet_as_other(const LaunchOptions& options, const comm::Secret& secr
   const Json hello{{"what", "hello"},
                    {"host", own_},
                    {"replicas", options.hosts.replicas},
-                   {"cores", host_cores()},
+                   {"cores", usable_cores()},
                    {"facts", facts_of(options)}};
   send(first, hello);
   // Host 0 gives up first, and tells.
@@ -390,7 +391,7 @@ void Hosts::choose_address(const LaunchOptions& options) {
 
 void Hosts::make_plan(const LaunchOptions& options) {
   std::vector<std::int64_t> asked{options.hosts.replicas};
-  std::vector<std::int64_t> cores{host_cores()};
+  std::vector<std::int64_t> cores{usable_cores()};
   for (const auto& peer : peers_) {
     asked.push_back(peer->asked_replicas);
     cores.push_back(peer->cores);

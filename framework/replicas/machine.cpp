@@ -4,15 +4,14 @@
 #include <filesystem>
 #include <mutex>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <dlfcn.h>
-#include <sched.h>
 #include <torch/version.h>
 
+#include "framework/base/cores.h"
 #include "framework/base/text.h"
 
 namespace lockstep::replicas {
@@ -71,16 +70,9 @@ Blas openblas(const std::string& threads) {
 
 }  // namespace
 
-std::int64_t host_cores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
-  return std::max<std::int64_t>(1, std::thread::hardware_concurrency());
-}
-
 std::int64_t math_threads(std::int64_t requested, std::int64_t replicas_on_host) {
   if (requested > 0) return requested;
-  return std::max<std::int64_t>(1, host_cores() / std::max<std::int64_t>(1, replicas_on_host));
+  return std::max<std::int64_t>(1, usable_cores() / std::max<std::int64_t>(1, replicas_on_host));
 }
 
 std::int64_t own_math_threads() noexcept {

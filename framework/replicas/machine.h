@@ -5,11 +5,8 @@
 
 namespace lockstep::replicas {
 
-/// Cores that this process may run on.
-[[nodiscard]] std::int64_t host_cores();
-
-/// Math threads of a replica: `requested`, or with 0 the host's cores divided by its replicas, at
-/// least 1.
+/// Math threads of a replica: `requested`, or with 0 the cores that this process may use
+/// (base/cores.h) divided by the host's replicas, at least 1.
 [[nodiscard]] std::int64_t math_threads(std::int64_t requested, std::int64_t replicas_on_host);
 
 /// Sets LibTorch's math threads for the calling thread, a replica's.

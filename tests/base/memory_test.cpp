@@ -13,10 +13,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "tests/base/control_groups.h"
 #include "tests/catch.h"
-#include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
+using lockstep::testing::ControlGroups;
 
 namespace {
 
@@ -109,34 +110,23 @@ TEST_CASE("memory that was freed is there without page faults, until it is relea
 
 namespace {
 
-// A machine's files about control groups.
-class ControlGroups {
- public:
-  explicit ControlGroups(const std::string& own) { write("proc/self/cgroup", own); }
-  void write(const std::string& file, const std::string& text) const {
-    const std::filesystem::path path = folder_.path() / file;
-    std::filesystem::create_directories(path.parent_path());
-    lockstep::testing::write_text(path, text);
-  }
-  std::size_t left() const { return left_in_control_groups(folder_.path()); }
-
- private:
-  lockstep::testing::TemporaryFolder folder_;
-};
-
 constexpr std::size_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+
+std::size_t left_in(const ControlGroups& groups) {
+  return left_in_control_groups(groups.root());
+}
 
 }  // namespace
 
 TEST_CASE("control groups of version 2 limit the memory that is left") {
   const ControlGroups groups("0::/job/step\n");
-  CHECK(groups.left() == kNoLimit);
+  CHECK(left_in(groups) == kNoLimit);
   groups.write("sys/fs/cgroup/job/step/memory.max", "max\n");
   groups.write("sys/fs/cgroup/job/memory.max", "5000\n");
   groups.write("sys/fs/cgroup/job/memory.current", "3000\n");
-  CHECK(groups.left() == 2000);
+  CHECK(left_in(groups) == 2000);
   groups.write("sys/fs/cgroup/job/memory.stat", "anon 1\ninactive_file 500\n");
-  CHECK(groups.left() == 2500);
+  CHECK(left_in(groups) == 2500);
 }
 
 TEST_CASE("control groups of version 1 limit the memory that is left") {
@@ -146,19 +136,19 @@ TEST_CASE("control groups of version 1 limit the memory that is left") {
   groups.write(memory + "job/step/memory.usage_in_bytes", "3000\n");
   groups.write(memory + "job/memory.limit_in_bytes", "5000\n");
   groups.write(memory + "job/memory.usage_in_bytes", "4000\n");
-  CHECK(groups.left() == 1000);
+  CHECK(left_in(groups) == 1000);
   groups.write(memory + "job/memory.stat", "inactive_file 1\ntotal_inactive_file 500\n");
-  CHECK(groups.left() == 1500);
+  CHECK(left_in(groups) == 1500);
   // More is taken than there may be: it is being reclaimed.
   groups.write(memory + "job/memory.usage_in_bytes", "8000\n");
-  CHECK(groups.left() == 0);
+  CHECK(left_in(groups) == 0);
 }
 
 TEST_CASE("a container's own control group counts, where its path is the host's") {
   const ControlGroups groups("4:memory:/docker/0123abcd\n");
   groups.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "5000\n");
   groups.write("sys/fs/cgroup/memory/memory.usage_in_bytes", "1000\n");
-  CHECK(groups.left() == 4000);
+  CHECK(left_in(groups) == 4000);
 }
 
 TEST_CASE("what is said of memory has numbers") {

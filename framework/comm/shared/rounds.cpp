@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "framework/base/cores.h"
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
@@ -28,11 +29,6 @@ constexpr std::chrono::microseconds kYielding{100};
 
 std::string process_key(int rank) {
   return str("process/", rank);
-}
-
-int usable_cores() {
-  cpu_set_t cores;
-  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
 // A descriptor that can be read from when the process has ended.

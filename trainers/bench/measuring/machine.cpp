@@ -21,6 +21,7 @@
 #include <immintrin.h>
 #endif
 
+#include "framework/base/cores.h"
 #include "framework/base/instruction_set.h"
 #include "framework/base/text.h"
 #include "framework/replicas/machine.h"
@@ -123,7 +124,7 @@ MachineFacts machine_facts() {
   (void)::getloadavg(&load, 1);
   const std::string cpu = cpu_model();
   return {.cpu = cpu.empty() ? system.machine : cpu,
-          .cores = replicas::host_cores(),
+          .cores = usable_cores(),
           .instructions = widest_vectors(),
           .memory_bytes = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE),
           .last_cache_bytes = std::max(0L, ::sysconf(_SC_LEVEL3_CACHE_SIZE)),

@@ -9,6 +9,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
 
+#include "framework/base/cores.h"
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/collectives/psum.h"
@@ -94,7 +95,7 @@ std::vector<System> vdot_systems() {
 }
 
 std::unique_ptr<ReplicaTask> make_vdot(const std::string& way) {
-  replicas::set_math_threads(way == "libtorch" ? replicas::host_cores() : 1);
+  replicas::set_math_threads(way == "libtorch" ? usable_cores() : 1);
   if (way == "pmap") return std::make_unique<Vdot>(mapped_dot, kOwnTolerance);
   return std::make_unique<Vdot>(flat_dot, kTolerance);
 }

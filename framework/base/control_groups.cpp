@@ -1,0 +1,47 @@
+#include "framework/base/control_groups.h"
+
+#include <fstream>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Look = std::function<void(const fs::path& group, int version)>;
+
+// In a container the path may be the host's, and the root the process' own group.
+void visit_up(const fs::path& root, const std::string& path, int version, const Look& look) {
+  for (fs::path group = fs::path(path).relative_path();; group = group.parent_path()) {
+    look(root / group, version);
+    if (group.empty()) return;
+  }
+}
+
+}  // namespace
+
+// Lines are "number:controllers:/path"; version 2 has the number 0 and no controllers, in a place
+// of its own where both are mounted.
+void visit_control_groups(const fs::path& root, const std::string& controller, const Look& look) {
+  const fs::path groups = root / "sys/fs/cgroup";
+  std::ifstream own(root / "proc/self/cgroup");
+  for (std::string line; std::getline(own, line);) {
+    const std::size_t names = line.find(':') + 1;
+    const std::size_t path = line.find(':', names) + 1;
+    if (names == 0 || path == 0) continue;
+    const std::string controllers = line.substr(names, path - 1 - names);
+    if (controllers.empty()) {
+      visit_up(groups, line.substr(path), 2, look);
+      visit_up(groups / "unified", line.substr(path), 2, look);
+    } else if (("," + controllers + ",").find("," + controller + ",") != std::string::npos) {
+      visit_up(groups / controllers, line.substr(path), 1, look);
+    }
+  }
+}
+
+std::optional<std::int64_t> number_in(const fs::path& file) {
+  std::ifstream text(file);
+  std::int64_t number = 0;
+  if (text >> number) return number;
+  return std::nullopt;
+}
+
+}  // namespace lockstep
