@@ -5,6 +5,7 @@
 
 #include <torch/nn/module.h>
 
+#include "framework/base/limits.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
@@ -79,7 +80,7 @@ std::shared_ptr<Model> make_whole_model(const Config& config, const SampleType& 
   const std::int64_t bytes = training::bytes_of(make_model(config, sample)->parameters());
   const auto available = static_cast<std::int64_t>(available_memory());
   require(bytes <= available, "model ", config.model.name, " takes ", text_of_bytes(bytes),
-          ", and ", text_of_bytes(available), " of memory are left");
+          ", and ", text_of_bytes(available), " of memory are left", address_limit_text());
   return model_of(config, sample);
 }
 

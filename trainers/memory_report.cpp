@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/memory.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
@@ -159,7 +160,8 @@ void check_memory(const Config& config, const DataSets& data) {
   }
   throw ValueError(str("this job does not fit: on this host it takes ", text_of_bytes(most), " (",
                        join(parts), ") beside activations and data, and ", text_of_bytes(available),
-                       " of memory are left. A smaller model, fewer replicas or a higher "
+                       " of memory are left", address_limit_text(),
+                       ". A smaller model, fewer replicas or a higher "
                        "parallel.zero_stage need less"));
 }
 

@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 
 #include "framework/base/control_groups.h"
+#include "framework/base/limits.h"
 
 namespace lockstep {
 namespace {
@@ -61,12 +62,9 @@ std::size_t left_in(const fs::path& group, const GroupFiles& files) {
 }
 
 std::size_t left_of_addresses() {
-  rlimit addresses{};
-  if (::getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur == RLIM_INFINITY) {
-    return kNoLimit;
-  }
-  const std::size_t used = field_of("/proc/self/status", "VmSize:").value_or(0);
-  return addresses.rlim_cur - std::min<std::size_t>(addresses.rlim_cur, used);
+  const auto limit = limit_of(RLIMIT_AS);
+  if (!limit) return kNoLimit;
+  return *limit - std::min(*limit, addresses_in_use());
 }
 
 }  // namespace
@@ -89,15 +87,8 @@ std::string memory_numbers() {
     return text_of_bytes(static_cast<std::int64_t>(number));
   };
   const fs::path status = "/proc/self/status";
-  std::string text = "this process has used up to " +
-                     bytes(field_of(status, "VmHWM:").value_or(0)) + " of memory, and " +
-                     bytes(available_memory()) + " are left to it";
-  rlimit addresses{};
-  if (::getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY) {
-    text += "; of its " + bytes(addresses.rlim_cur) + " of addresses (ulimit -v) " +
-            bytes(field_of(status, "VmPeak:").value_or(0)) + " have been in use";
-  }
-  return text;
+  return "this process has used up to " + bytes(field_of(status, "VmHWM:").value_or(0)) +
+         " of memory, and " + bytes(available_memory()) + " are left to it" + address_limit_text();
 }
 
 std::string text_of_bytes(std::int64_t bytes) {

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
@@ -17,7 +18,8 @@ std::shared_ptr<std::byte> map_memory(std::size_t bytes, int flags, int descript
                             descriptor, static_cast<off_t>(offset));
   if (data == MAP_FAILED) {
     throw CommError(str("the memory that replicas of a host share: descriptor ", descriptor,
-                        " can't be used for ", bytes, " bytes: ", std::strerror(errno)));
+                        " can't be used for ", bytes, " bytes: ", std::strerror(errno),
+                        address_limit_text()));
   }
   static_cast<void>(::madvise(data, bytes, MADV_DONTDUMP));
   return {static_cast<std::byte*>(data), [=](std::byte* begin) { ::munmap(begin, bytes); }};

@@ -10,6 +10,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "framework/base/limits.h"
+
 namespace lockstep {
 namespace {
 
@@ -25,6 +27,20 @@ void occupy_standard_streams() {
   }
 }
 
+// Threads would get stacks of the size that the limit of the first one's has (ulimit -s).
+void give_threads_stacks() {
+  pthread_attr_t attributes;
+  std::size_t size = 0;
+  if (::pthread_getattr_default_np(&attributes) != 0) return;
+  const bool is_less = ::pthread_attr_getstacksize(&attributes, &size) == 0 && size < kThreadStack;
+  // Stacks take addresses: where these are limited, too, they are not to be larger.
+  if (is_less || limit_of(RLIMIT_AS)) {
+    ::pthread_attr_setstacksize(&attributes, kThreadStack);
+    ::pthread_setattr_default_np(&attributes);
+  }
+  ::pthread_attr_destroy(&attributes);
+}
+
 }  // namespace
 
 void prepare_process() {
@@ -33,6 +49,9 @@ void prepare_process() {
     struct sigaction action {};
     ::sigaction(SIGPIPE, nullptr, &action);
     if (action.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
+    ::sigaction(SIGXFSZ, nullptr, &action);
+    if (action.sa_handler == SIG_DFL) std::signal(SIGXFSZ, SIG_IGN);
+    give_threads_stacks();
     // A full mesh of replicas in threads takes a socket for each pair, twice.
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {

@@ -7,7 +7,10 @@ namespace lockstep {
 /// Prepares this process for replicas. Programs started later inherit it all. Any thread.
 /// - Closed descriptors from 0 to 2 are opened on /dev/null, in the wrong direction. Otherwise the
 ///   next file or pipe would take a standard stream's place, and get what is printed.
-/// - SIGPIPE is ignored if it would end the process. Writing to a closed pipe is then an error.
+/// - SIGPIPE and SIGXFSZ are ignored if they would end the process. Writing to a closed pipe, or
+///   beyond the limit of a file's size (ulimit -f), is then an error.
+/// - Threads get stacks of at least kThreadStack (base/limits.h), whatever the limit of the first
+///   one's (ulimit -s).
 /// - As many descriptors may be open as the system allows.
 void prepare_process();
 

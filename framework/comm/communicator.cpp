@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/memory.h"
 #include "framework/base/pages.h"
 #include "framework/base/text.h"
@@ -57,8 +58,8 @@ void check_memory_left(std::size_t bytes) {
   const std::size_t available = available_memory();
   if (bytes <= available) return;
   throw CommError(str("no symmetric buffer: it takes ", bytes, " bytes, and the host has ",
-                      available,
-                      " bytes of memory left. Fewer replicas a host or smaller buffers need less"));
+                      available, " bytes of memory left", address_limit_text(),
+                      ". Fewer replicas a host or smaller buffers need less"));
 }
 
 SymmetricBuffer private_buffer(std::size_t bytes) {

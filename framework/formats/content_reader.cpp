@@ -6,6 +6,7 @@
 
 #include <zlib.h>
 
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 
 namespace lockstep::formats {
@@ -95,7 +96,7 @@ std::vector<std::uint8_t> ContentReader::read_rest() {
       content.resize(filled + count);
     }
   } catch (const std::bad_alloc&) {
-    fail("its content takes more memory than there is");
+    fail("its content takes more memory than there is" + address_limit_text());
   }
   if (unpacking_->cut_short) {
     fail(str("it is cut short: it ends after ", bytes_,

@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 
 namespace lockstep::formats {
@@ -67,7 +68,8 @@ std::vector<std::uint8_t> IdxFile::read_values() {
   try {
     values.reserve(count_);  // pages are taken as they are filled
   } catch (const std::exception&) {
-    fail(str("its ", count_, " values take as many bytes of memory, more than there are"));
+    fail(str("its ", count_, " values take as many bytes of memory, more than there are",
+             address_limit_text()));
   }
   while (values.size() < count_) {
     const std::size_t start = values.size();

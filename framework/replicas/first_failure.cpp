@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
 
@@ -38,6 +39,10 @@ int doubt_of(std::string_view type) noexcept {
 std::string text_of(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
     return "out of memory: " + memory_numbers();
+  }
+  const auto* const system = dynamic_cast<const std::system_error*>(&error);
+  if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
+    return str("a thread can't be started: ", system->code().message(), thread_limit_text());
   }
   const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
   const std::string_view text =
@@ -106,9 +111,9 @@ void add_threads(std::vector<std::thread>& threads, std::int64_t count, FirstFai
     try {
       threads.emplace_back(body, first + index);
     } catch (const std::system_error& error) {
-      failure.record(first + index,
-                     std::make_exception_ptr(Error(lockstep::str(
-                         "one of ", count, " threads cannot be started: ", error.what()))));
+      failure.record(first + index, std::make_exception_ptr(Error(lockstep::str(
+                                        "one of ", count, " threads cannot be started: ",
+                                        error.what(), thread_limit_text()))));
       return;
     }
   }

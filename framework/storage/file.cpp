@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 
 namespace fs = std::filesystem;
@@ -25,7 +26,8 @@ namespace lockstep {
 namespace {
 
 [[noreturn]] void fail(const fs::path& path, const char* what, int reason = errno) {
-  throw Error(str(path.string(), " can't be ", what, ": ", std::strerror(reason)));
+  throw Error(str(path.string(), " can't be ", what, ": ", std::strerror(reason),
+                  reason == EFBIG ? file_limit_text() : ""));
 }
 
 // A part of a file, from a whole page on, as it lies in the system's cache. Empty if it can't be

@@ -157,6 +157,43 @@ TEST_CASE("a limit on the size of files is an error that says so", "[shared]") {
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
 }
 
+TEST_CASE("under a larger limit on the size of files the memory has fewer groups", "[shared]") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{64 << 20, 64 << 20};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    std::string text;
+    try {
+      const int descriptor = comm::HostMemory::make_memory(2);
+      const auto memory = std::make_shared<comm::HostMemory>(2, descriptor);
+      const auto others = std::make_shared<comm::HostMemory>(2, descriptor);
+      memory->hold(7, 2)->small(1, 0)[0] = std::byte{9};
+      const auto extent = memory->extents()->allocate(8 << 20);
+      extent->reserve(extent->data());
+      extent->data()[5] = std::byte{3};
+      const auto same = others->extents()->attach(extent->offset(), 8 << 20);
+      std::vector<std::shared_ptr<comm::HostMemory::Region>> held;
+      const auto all = [&] {
+        for (std::uint64_t key = 100;; ++key) held.push_back(memory->hold(key, 2));
+      };
+      const auto more = [&] { (void)memory->extents()->allocate(40 << 20); };
+      if (same->data()[5] == std::byte{3}) {
+        text = testing::message_of<CommError>(all) + testing::message_of<CommError>(more);
+      }
+    } catch (const std::exception& error) {
+      text = error.what();
+    }
+    const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
+    ::_exit(has("no room for another group: ") && has("the addresses for them are used up; files "
+                                                      "may have no more than 64.0 MiB (ulimit -f)")
+                ? 0
+                : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+}
+
 TEST_CASE("the memory of a host has no name, a fixed size and ends on exec", "[shared]") {
   const int descriptor = comm::HostMemory::make_memory(2);
   CHECK((::fcntl(descriptor, F_GETFD) & FD_CLOEXEC) != 0);

@@ -8,12 +8,37 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/process.h"
 #include "tests/catch.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
+
+TEST_CASE("a file that may not grow (ulimit -f) is an error with the limit") {
+  const testing::TemporaryFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    prepare_process();
+    const rlimit limit{4096, 4096};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const std::string text = testing::message_of<Error>(
+        [&] { write_file_atomically(folder.path() / "file", std::string(8192, 'x')); });
+    const bool is_named = text.find(
+                              "can't be written: File too large; files may have no more than "
+                              "4.0 KiB (ulimit -f)") != std::string::npos;
+    ::_exit(is_named ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  CHECK(testing::entries(folder.path()) == 0);
+}
 
 TEST_CASE("a file can be looked at in parts, from any byte to any") {
   const testing::TemporaryFolder folder;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 #include "framework/watch/board.h"
 
@@ -73,8 +74,9 @@ void SharedExtents::Extent::reserve(std::span<const std::byte> part) const {
 #endif
 }
 
-SharedExtents::SharedExtents(int descriptor, std::size_t start)
+SharedExtents::SharedExtents(int descriptor, std::size_t start, std::size_t bytes)
     : start_(start),
+      bytes_(bytes),
       used_(std::reinterpret_pointer_cast<Word>(map_shared(descriptor, start, kPage))),
       descriptor_(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)) {
   if (descriptor_ < 0) throw CommError(str("descriptor ", descriptor, ": ", std::strerror(errno)));
@@ -89,7 +91,9 @@ std::shared_ptr<SharedExtents::Extent> SharedExtents::allocate(std::size_t bytes
   const std::size_t size = kPage + whole_pages(bytes);
   std::uint64_t used = used_->load();
   while (!used_->replace(used, used + size)) used = used_->load();
-  if (used + size > kBytes - kPage) refuse_extent(bytes, "the addresses for them are used up");
+  if (used + size > bytes_ - kPage) {
+    refuse_extent(bytes, "the addresses for them are used up" + file_limit_text());
+  }
   return attach(start_ + kPage + used, bytes);
 }
 
@@ -159,26 +163,56 @@ class HostMemory::Lock {
 
 // The memory begins with the head; the board is behind it, then come the regions and the extents.
 struct HostMemory::Layout {
-  explicit Layout(int members)
+  // As it is in a file of `bytes`: where the size of files is limited, half of what the board
+  // leaves is for regions, and half for extents.
+  Layout(int members, std::size_t bytes)
       : board(whole_pages(sizeof(Head))),
         regions(board + watch::Board::bytes_for(members)),
         region(region_bytes(static_cast<std::size_t>(members))),
-        extents(regions + kGroups * region) {}
+        groups(std::min<std::size_t>(kGroups, (bytes - std::min(bytes, regions)) / 2 / region)),
+        extents(regions + groups * region) {}
+
+  // The size of the file without a limit.
+  static std::size_t all_bytes(int members) {
+    constexpr std::size_t kEnough = SharedExtents::kBytes;
+    return Layout(members, kEnough).extents + kEnough;
+  }
 
   std::size_t board;
   std::size_t regions;
   std::size_t region;  ///< bytes of one
+  std::size_t groups;  ///< their number
   std::size_t extents;
 };
 
+namespace {
+
+std::size_t size_of_file(int descriptor) {
+  struct stat file {};
+  return ::fstat(descriptor, &file) == 0 ? static_cast<std::size_t>(file.st_size) : 0;
+}
+
+}  // namespace
+
+std::size_t HostMemory::addresses_for(int members) {
+  constexpr std::size_t kFewGroups = 3;
+  const Layout layout(members, Layout::all_bytes(members));
+  return layout.regions + kFewGroups * layout.region;
+}
+
 int HostMemory::make_memory(int members) {
-  const std::size_t bytes = Layout(members).extents + SharedExtents::kBytes;
-  rlimit largest_file{};
-  if (::getrlimit(RLIMIT_FSIZE, &largest_file) == 0 && largest_file.rlim_cur < bytes) {
-    // The system would end the process.
-    refuse(str("files may have no more than ", largest_file.rlim_cur, " bytes (ulimit -f); ", bytes,
-               " are needed, of which only what is used takes memory"),
-           EFBIG);
+  std::size_t bytes = Layout::all_bytes(members);
+  // The system takes it for a file.
+  if (const auto largest_file = limit_of(RLIMIT_FSIZE); largest_file && *largest_file < bytes) {
+    bytes = *largest_file / kPage * kPage;
+    constexpr std::size_t kFewestGroups = 4;
+    const Layout layout(members, bytes);
+    if (layout.groups < kFewestGroups) {
+      refuse(str("files may have no more than ", *largest_file, " bytes (ulimit -f); ",
+                 layout.regions + 2 * kFewestGroups * layout.region, " are needed for ", members,
+                 " members"),
+             EFBIG);
+    }
   }
   const int descriptor = ::memfd_create("lockstep-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) refuse("there is none", errno);
@@ -201,10 +235,12 @@ int HostMemory::make_memory(int members) {
 
 HostMemory::HostMemory(int members, int descriptor)
     : members_(members),
-      extents_(std::make_shared<SharedExtents>(descriptor, Layout(members).extents)),
+      bytes_(size_of_file(descriptor)),
+      extents_(std::make_shared<SharedExtents>(descriptor, Layout(members, bytes_).extents,
+                                               bytes_ - Layout(members, bytes_).extents)),
       head_(std::reinterpret_pointer_cast<Head>(
           map_shared(descriptor, 0, whole_pages(sizeof(Head))))),
-      board_(std::make_shared<watch::Board>(members, descriptor, Layout(members).board)) {}
+      board_(std::make_shared<watch::Board>(members, descriptor, Layout(members, bytes_).board)) {}
 
 Word& HostMemory::stop_signal() const noexcept {
   return head_->stop_signal;
@@ -222,9 +258,10 @@ std::shared_ptr<HostMemory::Region> HostMemory::hold(std::uint64_t key, std::siz
   const bool is_new = slot == end;
   if (is_new) {
     slot = std::find_if(head_->slots, end, [](const Head::Slot& s) { return s.holders == 0; });
-    if (slot == head_->slots + kGroups) {
-      throw CommError(str("no room for another group: ", kGroups,
-                          " groups of this host's replicas are in use"));
+    const std::size_t groups = Layout(members_, bytes_).groups;
+    if (slot == head_->slots + groups) {
+      throw CommError(str("no room for another group: ", groups,
+                          " groups of this host's replicas are in use", file_limit_text()));
     }
   }
   const auto index = static_cast<int>(slot - head_->slots);
@@ -249,7 +286,7 @@ void HostMemory::release(int slot) noexcept {
 
 HostMemory::Region::Region(std::shared_ptr<HostMemory> memory, int slot, std::size_t members)
     : memory_(std::move(memory)), slot_(slot) {
-  const Layout layout(memory_->members_);
+  const Layout layout(memory_->members_, memory_->bytes_);
   const std::size_t offset = layout.regions + static_cast<std::size_t>(slot) * layout.region;
   data_ = map_shared(memory_->extents_->descriptor(), offset, region_bytes(members));
   smalls_ = data_.get() + lines_bytes(members);

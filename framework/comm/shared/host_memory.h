@@ -60,8 +60,9 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
     std::shared_ptr<std::byte> mapping_;
   };
 
-  /// Uses kBytes of a file from `start` (a page boundary) on. They must be zeros at first.
-  SharedExtents(int descriptor, std::size_t start);
+  /// Uses `bytes` of a file, kBytes at most, from `start` (a page boundary) on. They must be zeros
+  /// at first.
+  SharedExtents(int descriptor, std::size_t start, std::size_t bytes = kBytes);
   ~SharedExtents();
   SharedExtents(const SharedExtents&) = delete;
   SharedExtents& operator=(const SharedExtents&) = delete;
@@ -87,6 +88,7 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
   void forget(const Extent& extent) noexcept;
 
   std::size_t start_;
+  std::size_t bytes_;
   std::shared_ptr<Word> used_;         // bytes that all processes have ever allocated
   int descriptor_;                     // a duplicate of the given one
   std::atomic<std::size_t> count_{0};  // of known_
@@ -99,7 +101,7 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
 /// memory. Any thread.
 class HostMemory : public std::enable_shared_from_this<HostMemory> {
  public:
-  /// Groups that may be held at once.
+  /// Groups that may be held at once; fewer where the size of files is limited (ulimit -f).
   static constexpr int kGroups = 4096;
   /// The size of a member's buffer for a message of one round. A member has two of these: for this
   /// verb and the next.
@@ -111,6 +113,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// Makes memory for a job of `members` and returns a descriptor that is closed on exec. Its size
   /// is sealed. CommError if the system has none.
   [[nodiscard]] static int make_memory(int members);
+  /// Bytes of addresses that a process takes for it, with a few groups and without extents.
+  [[nodiscard]] static std::size_t addresses_for(int members);
   /// The memory behind a descriptor from make_memory(members). The descriptor stays the caller's
   /// and may be closed. CommError if the memory is not large enough.
   HostMemory(int members, int descriptor);
@@ -186,6 +190,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   void release(int slot) noexcept;
 
   int members_;
+  std::size_t bytes_;  // of the file
   std::shared_ptr<SharedExtents> extents_;
   std::shared_ptr<Head> head_;
   std::shared_ptr<watch::Board> board_;

@@ -1,0 +1,99 @@
+#include "framework/replicas/address_space.h"
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <sys/resource.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/limits.h"
+#include "framework/base/memory.h"
+#include "framework/base/text.h"
+#include "framework/comm/shared/host_memory.h"
+
+namespace lockstep::replicas {
+namespace {
+
+// Threads of a replica beside those for math: they make batches, save, watch and draw progress.
+constexpr std::int64_t kHelpers = 4;
+// What LibTorch and others take at their first use.
+constexpr std::size_t kRest = std::size_t{32} << 20;
+
+// OpenBLAS's buffers, one for each of its threads and one for each thread that calls it. It keeps
+// those that it has ever had.
+class BlasBuffers {
+ public:
+  // How many it still has to get for callers with so many math threads.
+  [[nodiscard]] std::int64_t missing(std::int64_t callers, std::int64_t math_threads) const {
+    if (!can_be_had()) return 0;
+    return std::max(math_threads, own_threads()) + callers - own_threads() - had_;
+  }
+
+  void get(std::int64_t count) {
+    if (count <= 0) return;
+    std::vector<void*> buffers;
+    // Those that it has are given out first.
+    for (std::int64_t i = 0; i < had_ + count; ++i) buffers.push_back(alloc_(0));
+    for (void* const buffer : buffers) free_(buffer);
+    had_ += count;
+  }
+
+ private:
+  using Alloc = void* (*)(int);
+  using Free = void (*)(void*);
+  using Threads = int (*)();
+
+  [[nodiscard]] bool can_be_had() const {
+    return alloc_ != nullptr && free_ != nullptr && threads_ != nullptr;
+  }
+  // At its start it has one for each of these.
+  [[nodiscard]] std::int64_t own_threads() const { return at_start_; }
+
+  template <typename Function>
+  static Function find(const char* name) {
+    return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
+  }
+
+  Alloc alloc_ = find<Alloc>("blas_memory_alloc");
+  Free free_ = find<Free>("blas_memory_free");
+  Threads threads_ = find<Threads>("openblas_get_num_threads");
+  std::int64_t at_start_ = threads_ != nullptr ? threads_() : 0;
+  std::int64_t had_ = 0;  // beside those
+};
+
+std::string mib(std::size_t bytes) {
+  return text_of_bytes(static_cast<std::int64_t>(bytes));
+}
+
+}  // namespace
+
+void prepare_addresses(std::int64_t replicas, std::int64_t math_threads, std::int64_t members) {
+  const auto limit = limit_of(RLIMIT_AS);
+  if (!limit) return;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  static BlasBuffers buffers;
+  // Otherwise each thread takes 64 MiB of addresses for a heap of its own.
+  if (!has_own_malloc_settings()) ::mallopt(M_ARENA_MAX, 1);
+  const std::int64_t missing = buffers.missing(replicas, math_threads);
+  const std::size_t blas =
+      static_cast<std::size_t>(std::max<std::int64_t>(0, missing)) * kBlasBuffer;
+  const auto threads = static_cast<std::size_t>(replicas * (math_threads + kHelpers));
+  const std::size_t stacks = threads * kThreadStack;
+  const std::size_t shared = comm::HostMemory::addresses_for(static_cast<int>(members));
+  const std::size_t needed = blas + stacks + shared + kRest;
+  const std::size_t used = addresses_in_use();
+  const std::size_t left = *limit - std::min(*limit, used);
+  require(needed <= left, "a process may have no more than ", mib(*limit),
+          " of addresses (ulimit -v), of which ", mib(used), " are in use, and ",
+          counted(replicas, "replica"), " with ", counted(math_threads, "math thread"),
+          " in it would take ", mib(needed), " more, beside data and tensors: ", mib(blas),
+          " for BLAS, ", mib(stacks), " for the stacks of ", threads, " threads, ", mib(shared),
+          " to share: raise the limit, or set parallel.threads_per_replica lower");
+  buffers.get(missing);
+}
+
+}  // namespace lockstep::replicas
