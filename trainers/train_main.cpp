@@ -9,11 +9,16 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/logging.h"
+#include "framework/base/process.h"
 #include "framework/base/text.h"
 #include "framework/data/data.h"
+#include "framework/replicas/address_space.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/launch.h"
+#include "framework/replicas/machine.h"
+#include "framework/replicas/stop_signals.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/run_folder.h"
 #include "framework/training/tensor_memory.h"
@@ -116,6 +121,14 @@ void claim_output(const Flags& flags, const Config& config, Place& place) {
   prepare_output(options);
 }
 
+// Before data are read and the model is tried: what then runs out ends in other ways.
+void check_limits(const LaunchOptions& launch) {
+  const std::int64_t workers = launch.workers == 0 ? launch.replicas : launch.workers;
+  replicas::prepare_addresses(launch.mode == LaunchMode::threads ? workers : 1,
+                              replicas::math_threads(launch.threads_per_replica, launch.replicas),
+                              workers);
+}
+
 int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   const Flags flags = parse_flags(argc, argv);
   if (flags.text) return print(*flags.text);
@@ -124,6 +137,7 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   require(flags.hosts.replicas <= config.launch.replicas, "--host-replicas is ",
           flags.hosts.replicas, " of ", counted(config.launch.replicas, "replica"), " in all");
   set_quiet(flags.quiet);
+  check_limits(config.launch);
   Place place = find_place(flags);
   RunOptions& options = place.options;
   options.callbacks = callbacks;
@@ -199,7 +213,11 @@ int train(int argc, const char* const* argv, const Callbacks& callbacks) {
 }  // namespace
 
 int train_main(int argc, const char* const* argv, const Callbacks& callbacks) {
+  // Before replicas run and after: while they do, launch() handles signals.
+  const replicas::StopHandler ends_the_program(replicas::stop_at_once);
+  prepare_process();
   try {
+    require_stack();
     return train(argc, argv, callbacks);
   } catch (const std::exception& error) {
     log_error(replicas::text_of(error));

@@ -17,6 +17,7 @@
 #include "framework/base/cores.h"
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/machine.h"
@@ -152,10 +153,24 @@ std::string type_of(const std::exception& error) {
 
 // What tells other hosts that an error has ended a meeting.
 Json refusal_by(const std::exception& error, const std::string& text) {
+  const auto* const stopped = dynamic_cast<const Stopped*>(&error);
+  const int signal = stopped != nullptr ? stopped->signal() : 0;
   return {{"what", "refused"},
           {"type", type_of(error)},
           {"text", text},
-          {"status", exit_status(error)}};
+          {"signal", signal},
+          {"status", signal != 0 ? status_of_stop(signal) : exit_status(error)}};
+}
+
+// The error that has ended a meeting on another host.
+std::exception_ptr error_of(const Json& refusal) {
+  try {
+    const int signal = refusal.at("signal");
+    if (signal != 0) throw Stopped(signal, refusal.at("text"));
+    throw_as(refusal.at("type"), refusal.at("text"));
+  } catch (...) {
+    return std::current_exception();
+  }
 }
 
 // A host's share of the replicas.
@@ -232,8 +247,29 @@ JobPlan JobPlan::parse(const std::string& text) {
   return plan;
 }
 
-Hosts::Hosts(const LaunchOptions& options)
+Hosts::Hosts(const LaunchOptions& options, const StopSignals& stop)
     : own_(static_cast<std::size_t>(options.hosts.rank)), patience_(options.timeout) {
+  during(stop, [&] { meet(options); });
+}
+
+void Hosts::during(const StopSignals& stop, const std::function<void()>& meeting) {
+  const ScopedValue<const StopSignals*> signals(stop_, &stop);
+  meeting();
+}
+
+// A signal ends the meeting on all hosts.
+void Hosts::check_stop() {
+  if (stop_->signal() == 0) return;
+  const Stopped own(stop_->signal());
+  const std::string text = str(own.what(), " before replicas started");
+  if (own_ != 0) {
+    send(*peers_[0], refusal_by(own, str("host ", own_, ": ", text)));
+    flush();
+  }
+  throw Stopped(own.signal(), text);
+}
+
+void Hosts::meet(const LaunchOptions& options) {
   const comm::Secret secret = secret_of(options.hosts);
   // Before anybody is met.
   if (!options.hosts.interface.empty()) (void)addresses_of_interface(options.hosts.interface);
@@ -268,6 +304,7 @@ void Hosts::meet_as_first(const LaunchOptions& options, const comm::Secret& secr
       listener_->add_polled(polled);
       for (const auto& link : nameless) polled.push_back(link->polled());
       add_polled(polled);
+      polled.push_back({stop_->descriptor(), POLLIN, 0});
       const auto rest = std::chrono::ceil<milliseconds>(deadline - Clock::now());
       if (rest.count() <= 0) {
         std::vector<std::string> absent;
@@ -280,12 +317,13 @@ void Hosts::meet_as_first(const LaunchOptions& options, const comm::Secret& secr
       }
       ::poll(polled.data(), polled.size(),
              static_cast<int>(std::min(rest, listener_->when()).count()));
+      check_stop();
       for (auto& link : listener_->progress()) nameless.push_back(std::move(link));
       for (auto& link : nameless) {
         link->progress();
         if (const auto hello = link->receive()) {
           const Json said = decode(*hello);
-          if (said.at("what") == "refused") throw_as(said.at("type"), said.at("text"));
+          if (said.at("what") == "refused") std::rethrow_exception(error_of(said));
           link->limit_silence(options.timeout);
           auto peer = std::make_unique<Peer>(Peer{said.at("host"), std::move(link)});
           peer->asked_replicas = said.at("replicas");
@@ -338,7 +376,12 @@ void Hosts::meet_as_first(const LaunchOptions& options, const comm::Secret& secr
 void Hosts::meet_as_other(const LaunchOptions& options, const comm::Secret& secret) {
   const auto at = comm::HostAndPort::parse(options.hosts.rendezvous);
   const auto deadline = Clock::now() + options.timeout;
-  auto link = comm::connect(at, secret, options.timeout);
+  std::unique_ptr<comm::Link> link;
+  {
+    const StopHandler nobody_is_met(stop_at_once);
+    if (stop_->signal() != 0) throw Stopped(stop_->signal());
+    link = comm::connect(at, secret, options.timeout);
+  }
   const comm::JobId job = link->job();
   link->limit_silence(options.timeout);
   peers_.push_back(std::make_unique<Peer>(Peer{0, std::move(link)}));
@@ -417,7 +460,7 @@ void Hosts::wait(Clock::time_point deadline, const std::function<bool()>& enough
 }
 
 void Hosts::check_meeting() const {
-  if (refusal_) throw_as(refusal_->first, refusal_->second);
+  if (refusal_) std::rethrow_exception(refusal_);
   if (verdict_) throw ReplicaLost(verdict_->text);
 }
 
@@ -425,13 +468,15 @@ void Hosts::add_polled(std::vector<pollfd>& polled) const {
   for (const auto& peer : peers_) polled.push_back(peer->link->polled());
 }
 
-// Returns in time for tell_alive(), too.
-void Hosts::poll_until(Clock::time_point deadline) const {
+// While hosts meet. Returns in time for tell_alive(), too.
+void Hosts::poll_until(Clock::time_point deadline) {
   const auto rest = std::chrono::ceil<milliseconds>(deadline - Clock::now());
   std::vector<pollfd> polled;
   add_polled(polled);
+  polled.push_back({stop_->descriptor(), POLLIN, 0});
   const milliseconds most = std::clamp(rest, milliseconds(0), patience_ / 8);
   ::poll(polled.data(), polled.size(), static_cast<int>(most.count()));
+  check_stop();
 }
 
 void Hosts::tell_alive() {
@@ -482,7 +527,7 @@ void Hosts::hear(Peer& from, const std::string& text) {
   } else if (run != run_) {
     return;
   } else if (what == "refused" && server_ == nullptr) {
-    refusal_ = {said.at("type"), said.at("text")};
+    refusal_ = error_of(said);
   } else if (what == "refused") {  // while this host's replicas run already
     from.report = HostVerdict{said.at("status"), said.at("text")};
   } else if (what == "plan" && own_ != 0) {
@@ -684,7 +729,12 @@ void Hosts::send_all(const Json& message, const Peer* but) {
   }
 }
 
-void Hosts::begin_again(milliseconds timeout, const std::function<void()>& prepare) {
+void Hosts::begin_again(milliseconds timeout, const std::function<void()>& prepare,
+                        const StopSignals& stop) {
+  during(stop, [&] { meet_again(timeout, prepare); });
+}
+
+void Hosts::meet_again(milliseconds timeout, const std::function<void()>& prepare) {
   ++run_;
   server_ = nullptr;
   board_ = nullptr;
@@ -733,7 +783,7 @@ void Hosts::wait_for_those_left(milliseconds timeout) {
     poll_until(deadline);
     tell_alive();
     for (const auto& peer : peers_) look_at(*peer);
-    if (refusal_) throw_as(refusal_->first, refusal_->second);
+    if (refusal_) std::rethrow_exception(refusal_);
   }
   std::erase_if(peers_, [](const auto& peer) { return !peer->link->is_open() || !peer->is_ready; });
 }

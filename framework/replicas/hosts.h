@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -21,6 +22,7 @@
 #include "framework/replicas/job_layout.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/stall_watch.h"
+#include "framework/replicas/stop_signals.h"
 #include "framework/watch/board.h"
 
 namespace lockstep::replicas {
@@ -59,8 +61,9 @@ class Hosts {
  public:
   /// Meets the others: they compare what must be the same, and agree on the job's layout and math
   /// threads. Throws ValueError if they differ, Timeout, naming them, if some do not come in
-  /// options.timeout, and CommError. What ends the meeting on one host ends it on all.
-  explicit Hosts(const LaunchOptions& options);
+  /// options.timeout, CommError, and Stopped by a signal of `stop`. What ends the meeting on one
+  /// host ends it on all.
+  Hosts(const LaunchOptions& options, const StopSignals& stop);
   ~Hosts();
   Hosts(const Hosts&) = delete;
   Hosts& operator=(const Hosts&) = delete;
@@ -102,13 +105,18 @@ class Hosts {
   /// Before a job that has lost a replica starts again: waits until that is so on all hosts, and
   /// forgets the run before. Hosts that are gone, or don't come within `timeout`, are left out of
   /// the plan from here on; without host 0 the job is over. `prepare` is called on host 0 first.
-  /// Throws, on all hosts, what it throws on any.
-  void begin_again(std::chrono::milliseconds timeout, const std::function<void()>& prepare);
+  /// Throws, on all hosts, what it throws on any, and Stopped by a signal of `stop`.
+  void begin_again(std::chrono::milliseconds timeout, const std::function<void()>& prepare,
+                   const StopSignals& stop);
 
  private:
   struct Peer;
   using Clock = std::chrono::steady_clock;
 
+  void meet(const LaunchOptions& options);
+  void meet_again(std::chrono::milliseconds timeout, const std::function<void()>& prepare);
+  void during(const StopSignals& stop, const std::function<void()>& meeting);
+  void check_stop();
   void meet_as_first(const LaunchOptions& options, const comm::Secret& secret);
   void meet_as_other(const LaunchOptions& options, const comm::Secret& secret);
   void try_or_tell(const std::function<void()>& step);
@@ -124,7 +132,7 @@ class Hosts {
   void send(const Peer& to, nlohmann::json message);
   void send_all(const nlohmann::json& message, const Peer* but = nullptr);
   void tell_alive();
-  void poll_until(Clock::time_point deadline) const;
+  void poll_until(Clock::time_point deadline);
   void wait_for_those_left(std::chrono::milliseconds timeout);
   void go_on_without_others();
   void change_plan(JobPlan plan);
@@ -139,9 +147,10 @@ class Hosts {
   Clock::time_point told_alive_{};
   std::int64_t run_ = 0;  // counts restarts; what is said of another run is not heard
   std::string own_address_;
-  std::string told_;                                            // by host 0
-  std::optional<std::pair<std::string, std::string>> refusal_;  // an error's type and text
-  std::unique_ptr<comm::Listener> listener_;                    // of host 0, while hosts meet
+  std::string told_;                          // by host 0
+  std::exception_ptr refusal_;                // another host's error
+  const StopSignals* stop_ = nullptr;         // while hosts meet
+  std::unique_ptr<comm::Listener> listener_;  // of host 0, while hosts meet
   std::vector<std::unique_ptr<Peer>> peers_;  // of host 0: the others; of another: host 0
   std::optional<JobPlan> plan_;
   comm::StoreServer* server_ = nullptr;

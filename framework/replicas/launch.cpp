@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <iostream>
 #include <memory>
 #include <mutex>
@@ -21,6 +19,7 @@
 
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
 #include "framework/base/pages.h"
@@ -35,6 +34,7 @@
 #include "framework/comm/shared/host_memory.h"
 #include "framework/comm/shared/shared_communicator.h"
 #include "framework/comm/store.h"
+#include "framework/replicas/address_space.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/hosts.h"
 #include "framework/replicas/job_layout.h"
@@ -331,6 +331,7 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
     if (worker) worker->end(failure.cause()->error, reason);
   });
   std::optional<RunningThreads> threads;
+  std::optional<replicas::StopSignals> stop;
   bool all_over = true;
   std::int64_t first = 0;  // of its replicas
   try {
@@ -344,6 +345,8 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
             ", and started anew at ", where);
     memory = std::make_shared<comm::HostMemory>(static_cast<int>(place.workers), place.memory);
     asked_by = &memory->stop_signal();
+    // Of what asks, this process sees the end of its own processor time alone.
+    if (options.on_stop == OnStop::ask) stop.emplace(&memory->stop_signal());
     own_restarts = place.restart;
     const auto plan = replicas::JobPlan::parse(store->get(replicas::kPlanKey, options.timeout));
     own_host = static_cast<std::int64_t>(plan.layout.host_of_worker(place.index));
@@ -431,27 +434,18 @@ int wait_to_restart(const LaunchOptions& options, std::int64_t restart) {
   return stop.signal();
 }
 
-// Ends the program at once with the documented status: while replicas run as threads, or there are
-// none yet.
-[[noreturn]] void stop_at_once(int signal) {
-  // Progress may stand on the terminal in the middle of a line.
-  const char* message = signal == SIGINT ? "\nlockstep: error: stopped by Ctrl-C\n"
-                                         : "\nlockstep: error: stopped by SIGTERM\n";
-  if (::isatty(STDERR_FILENO) != 1) ++message;
-  (void)!::write(STDERR_FILENO, message, std::strlen(message));
-  ::_exit(128 + signal);
-}
-
 int launch_processes(const ReplicaFunction& function, const LaunchOptions& options,
                      const replicas::LaunchCall& call) {
   const auto& inherited = replicas::inherited_place();
   if (inherited && inherited->call.number == call.number) {
     run_as_process(function, options, call.where, *inherited);
   }
+  // While no replica runs; otherwise there are StopSignals.
+  const replicas::StopHandler ends_the_program(replicas::stop_at_once);
   std::optional<replicas::Hosts> hosts;
   if (options.hosts.count > 1) {
-    const replicas::StopHandler ends_the_program(stop_at_once);
-    hosts.emplace(options);
+    const replicas::StopSignals stop;
+    hosts.emplace(options, stop);
   }
   replicas::Hosts* const others = hosts ? &*hosts : nullptr;
   replicas::JobPlan plan = hosts ? hosts->plan() : own_plan(options);
@@ -459,14 +453,16 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
   const replicas::ChildrenToWaitFor their_ends_are_seen;
   replicas::JobEnd end = run_processes(function, options, plan, others, call, 0);
   for (std::int64_t restart = 1; end.starts_again; ++restart) {
-    if (const int signal = wait_to_restart(options, restart)) return 128 + signal;
+    if (const int signal = wait_to_restart(options, restart)) {
+      return replicas::status_of_stop(signal);
+    }
     const auto prepare = [&] {
       if (options.before_restart) options.before_restart(restart);
       replicas::end_kept_threads();  // of maps in before_restart
     };
     if (others != nullptr) {
-      const replicas::StopHandler ends_the_program(stop_at_once);
-      others->begin_again(options.timeout, prepare);
+      const replicas::StopSignals stop;
+      others->begin_again(options.timeout, prepare, stop);
       plan = others->plan();
     } else {
       prepare();
@@ -479,31 +475,24 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
 // While this lives, replicas run as threads, and signals end the program or ask them to end.
 class ThreadsStop {
  public:
-  explicit ThreadsStop(OnStop on_stop) : handler_(handler_for(on_stop)) {}
+  explicit ThreadsStop(OnStop on_stop)
+      : signals_(on_stop == OnStop::ask ? fresh_word() : nullptr, replicas::stop_at_once) {
+    asked_by = &asked_;
+  }
   ~ThreadsStop() { asked_by = nullptr; }
   ThreadsStop(const ThreadsStop&) = delete;
   ThreadsStop& operator=(const ThreadsStop&) = delete;
 
-  // The signal by which they are asked to end, or 0.
-  [[nodiscard]] int asked() const { return static_cast<int>(signal_.load()); }
+  [[nodiscard]] const replicas::StopSignals& signals() const { return signals_; }
 
  private:
-  static auto handler_for(OnStop on_stop) -> void (*)(int) {
-    signal_.store(0);
-    process_ = ::getpid();
-    asked_by = &signal_;
-    return on_stop == OnStop::ask ? ask : stop_at_once;
+  static Word* fresh_word() {
+    asked_.store(0);
+    return &asked_;
   }
 
-  // The first signal asks. Processes that a replica forks end at once.
-  static void ask(int signal) {
-    const bool is_first = signal_.replace(0, static_cast<std::uint64_t>(signal));
-    if (!is_first || ::getpid() != process_) stop_at_once(signal);
-  }
-
-  static inline constinit Word signal_{};
-  static inline std::atomic<pid_t> process_{0};
-  replicas::StopHandler handler_;
+  static inline constinit Word asked_{};
+  replicas::StopSignals signals_;
 };
 
 // A thread cannot be ended from outside: what still runs this long after a failure, outside of any
@@ -513,7 +502,8 @@ constexpr std::chrono::milliseconds kThreadGrace{1500};
 int launch_threads(const ReplicaFunction& function, const LaunchOptions& options) {
   const replicas::JobPlan plan = own_plan(options);
   announce(options, plan);
-  const ThreadsStop stop(options.on_stop);
+  const ThreadsStop handler(options.on_stop);
+  const replicas::StopSignals& stop = handler.signals();
   const auto store = std::make_shared<comm::MemoryStore>();
   const auto count = static_cast<int>(options.workers);
   const Descriptor descriptor(comm::HostMemory::make_memory(count));
@@ -556,6 +546,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
                                 in_turns(options.stall_warning, plan));
     const auto look = [&] {
       for (const replicas::Stall& stall : stalls.look()) log_warning(stall.text);
+      stop.tell_early();
       if (stop.asked() != 0 && !std::exchange(told, true)) replicas::tell_asked(stop.asked());
       const auto report = replicas::read_report(reports.first, reported);
       if (report) failure.record(report->replica, std::make_exception_ptr(Error(report->message)));
@@ -576,7 +567,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   if (status == 0 && stop.asked() != 0) {
     replicas::leave_progress_line();
     log_error(replicas::stopped_text(stop.asked()));
-    status = 128 + stop.asked();
+    status = replicas::status_of_stop(stop.asked());
   }
   return status;
 }
@@ -622,8 +613,18 @@ int launch(const std::function<void()>& replica, const LaunchOptions& options,
   replicas::end_kept_threads();  // a process with threads can't be forked
   LaunchOptions complete = options;
   if (complete.workers == 0) complete.workers = complete.replicas;
-  return options.mode == LaunchMode::processes ? launch_processes(replica, complete, call)
-                                               : launch_threads(replica, complete);
+  require_stack();
+  replicas::prepare_addresses(options.mode == LaunchMode::threads ? complete.workers : 1,
+                              replicas::math_threads(options.threads_per_replica, options.replicas),
+                              complete.workers);
+  try {
+    return options.mode == LaunchMode::processes ? launch_processes(replica, complete, call)
+                                                 : launch_threads(replica, complete);
+  } catch (const replicas::Stopped& stopped) {  // while hosts met
+    replicas::leave_progress_line();
+    log_error(stopped.what());
+    return replicas::status_of_stop(stopped.signal());
+  }
 }
 
 }  // namespace lockstep

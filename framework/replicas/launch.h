@@ -20,8 +20,9 @@ enum class LaunchMode { processes, threads };
 /// host; `gloo` is TCP on loopback. The results have the same bits.
 enum class Backend { automatic, gloo };
 
-/// What the first Ctrl-C (SIGINT) or SIGTERM does to a job: `end` ends it at once; `ask` has
-/// stop_requested() tell its replicas, and the second signal ends it.
+/// What a signal that stops (Ctrl-C, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU) does to a job:
+/// `end` ends it at once; `ask` has stop_requested() tell its replicas. Then only Ctrl-C or SIGTERM
+/// ends it at once, 2 s or more after the first of them that has come to this host.
 enum class OnStop { end, ask };
 
 /// This host among several that run one job: each runs the same program, which calls launch() with
@@ -61,8 +62,8 @@ struct LaunchOptions {
   Backend backend = Backend::automatic;
   /// The name by which the function's collectives call the replicas.
   std::string axis_name = "data";
-  /// Math threads of each replica; 0: the host's cores / its replicas, at least 1, whatever the
-  /// number of workers.
+  /// Math threads of each replica; 0: the cores that the host's process may use (base/cores.h) /
+  /// its replicas, at least 1, whatever the number of workers.
   std::int64_t threads_per_replica = 0;
   /// How long a replica waits for the others, when connecting and in a collective. If each worker
   /// runs several replicas, the wait for another worker's replicas may take that many times as
@@ -93,8 +94,8 @@ struct LaunchOptions {
 ///   0    every replica's function has returned
 ///   1    a replica threw, 2 if it was a ValueError or DataError, 3 if a CommError
 ///   3    a process with replicas died
-///   130  stopped by Ctrl-C (SIGINT), 143 by SIGTERM; with OnStop::ask also if every function
-///        has then returned
+///   130  stopped by Ctrl-C (SIGINT), 129 by SIGHUP, 143 by SIGTERM and the other signals; with
+///        OnStop::ask also if every function has then returned
 ///
 /// - **Failures.** The last thing on stderr is the root cause: which replica, its process, its exit
 ///   status or signal and what it last wrote on stderr. The other replicas end within 2 seconds. A
@@ -110,6 +111,10 @@ struct LaunchOptions {
 ///   its n-th call, and its earlier calls return 0 at once.
 /// - **Memory.** What a process with replicas frees stays with it, also if they are threads
 ///   (keep_freed_memory() in base/memory.h).
+/// - **Limits.** What a shell or a cluster limits (ulimit) is a ValueError with the limit's name
+/// and
+///   numbers where it is known beforehand to be too little: addresses (-v) for threads, BLAS and
+///   what replicas share, and the stack (-s) of the first thread.
 /// - **Forks.** A process that a replica forks must end with _exit() or exec(). It ends the job if
 ///   it returns from the function.
 /// - **Output.** Worker 0 writes to this process' stdout and stderr; lines of others gain a prefix:
@@ -118,7 +123,9 @@ struct LaunchOptions {
 ///   math threads, LibTorch, BLAS.
 /// - **Stops.** With OnStop::ask, replicas that see stop_requested() save and return. If one fails
 ///   instead, that is the root cause, with its status. Workers are asked through the launcher
-///   alone: they ignore both signals, which may come to the whole process group.
+///   alone: they ignore these signals, which may come to the whole process group; but for SIGXCPU,
+///   since each process has its own limit of processor time. A signal for which the program has a
+///   handler when it calls launch(), or which it ignores, is left alone everywhere.
 /// - **Restarts.** A job that would end with status 3, other than by a CollectiveMismatch, has lost
 ///   a replica. It is started again as a whole, up to `max_restarts` times, after stderr has told
 ///   the root cause. Nothing is left of its processes and their memory: functions begin anew, and

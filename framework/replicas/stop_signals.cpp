@@ -1,70 +1,153 @@
 #include "framework/replicas/stop_signals.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <cstring>
+#include <ctime>
+#include <string_view>
 
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include "framework/base/logging.h"
-#include "framework/base/text.h"
 
 namespace lockstep::replicas {
 namespace {
 
-constexpr std::array kStopSignals{SIGINT, SIGTERM};
+using Handler = void (*)(int);
+
+std::atomic<Handler> newest_handler{nullptr};
+
+void call_newest_handler(int number) {
+  if (const Handler handler = newest_handler) handler(number);
+}
+
+bool would_end(int signal) {
+  struct sigaction action {};
+  ::sigaction(signal, nullptr, &action);
+  return action.sa_handler == SIG_DFL;
+}
+
+bool calls_ours(int signal) {
+  struct sigaction action {};
+  ::sigaction(signal, nullptr, &action);
+  return action.sa_handler == call_newest_handler;
+}
 
 // A handler may touch little else than these.
 std::atomic<Word*> first_asks{nullptr};  // stored here, the first signal only asks
+std::atomic<Handler> ends{nullptr};      // what a signal that ends the job calls
+std::atomic<pid_t> own_process{0};
+std::atomic<std::int64_t> own_first{0};  // when this process' first Ctrl-C or SIGTERM came
+std::atomic<int> too_early{0};           // a signal that came too early to be the second
 std::atomic<int> ending_signal{0};
 std::atomic<int> told{-1};  // the pipe's end that is written to
 
-void note_signal(int number) {
+// Milliseconds, never 0.
+std::int64_t now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return std::int64_t{1} + time.tv_sec * 1000 + time.tv_nsec / 1'000'000;
+}
+
+bool may_end(int signal) {
+  return signal == SIGINT || signal == SIGTERM;
+}
+
+// Whether the signal has only asked.
+bool has_asked(int number) {
   Word* const asked = first_asks;
-  if (asked != nullptr && asked->replace(0, static_cast<std::uint64_t>(number))) return;
+  if (asked == nullptr) return false;
+  asked->replace(0, static_cast<std::uint64_t>(number));
+  if (!may_end(number)) return true;
+  std::int64_t first = 0;
+  const std::int64_t time = now();
+  if (own_first.compare_exchange_strong(first, time)) return true;
+  if (time - first >= StopSignals::kPatience.count()) return false;
+  too_early = number;
+  return true;
+}
+
+void end_fork(int number) {
+  if (const Handler end = ends) end(number);
+  std::signal(number, SIG_DFL);
+  (void)::raise(number);
+}
+
+void note_signal(int number) {
   const int saved = errno;
-  int none = 0;
-  ending_signal.compare_exchange_strong(none, number);
-  const char byte = 0;
-  (void)!::write(told, &byte, 1);
+  if (::getpid() != own_process) {
+    end_fork(number);
+  } else if (!has_asked(number)) {
+    if (const Handler end = ends) end(number);
+    int none = 0;
+    ending_signal.compare_exchange_strong(none, number);
+    const char byte = 0;
+    (void)!::write(told, &byte, 1);
+  }
   errno = saved;
 }
 
 // The handler that tells this end of a pipe.
-auto handler_that_tells(int end, Word* asked) {
+Handler handler_that_tells(int pipe, Word* asked, Handler end) {
   first_asks = asked;
+  ends = end;
+  own_process = ::getpid();
+  own_first = 0;
+  too_early = 0;
   ending_signal = 0;
-  told = end;
+  told = pipe;
   return note_signal;
-}
-
-const char* name_of_stop(int signal) noexcept {
-  return signal == SIGINT ? "Ctrl-C" : "SIGTERM";
 }
 
 }  // namespace
 
-StopHandler::StopHandler(void (*handler)(int)) {
+const char* name_of_stop(int signal) noexcept {
+  switch (signal) {
+    case SIGINT:
+      return "Ctrl-C";
+    case SIGHUP:
+      return "SIGHUP";
+    case SIGUSR1:
+      return "SIGUSR1";
+    case SIGUSR2:
+      return "SIGUSR2";
+    case SIGXCPU:
+      return "SIGXCPU";
+    default:
+      return "SIGTERM";
+  }
+}
+
+int status_of_stop(int signal) noexcept {
+  return signal == SIGINT || signal == SIGHUP ? 128 + signal : 128 + SIGTERM;
+}
+
+StopHandler::StopHandler(Handler handler) : outer_(newest_handler.exchange(handler)) {
   struct sigaction action {};
-  action.sa_handler = handler;
+  action.sa_handler = call_newest_handler;
   action.sa_flags = SA_RESTART;  // a replica that goes on does not notice
-  for (std::size_t i = 0; i < old_.size(); ++i) {
-    ::sigaction(kStopSignals[i], nullptr, &old_[i]);
-    if (old_[i].sa_handler != SIG_IGN) ::sigaction(kStopSignals[i], &action, nullptr);
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+    has_set_[i] = would_end(kStopSignals[i]);
+    if (has_set_[i]) ::sigaction(kStopSignals[i], &action, nullptr);
   }
 }
 
 StopHandler::~StopHandler() {
-  for (std::size_t i = 0; i < old_.size(); ++i) ::sigaction(kStopSignals[i], &old_[i], nullptr);
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+    if (has_set_[i] && calls_ours(kStopSignals[i])) std::signal(kStopSignals[i], SIG_DFL);
+  }
+  newest_handler = outer_;
 }
 
-StopSignals::StopSignals(Word* asked)
+StopSignals::StopSignals(Word* asked, Handler end)
     : asked_(asked),
       pipe_(make_pipe(O_NONBLOCK)),
-      handler_(handler_that_tells(pipe_.second.get(), asked)) {}
+      handler_(handler_that_tells(pipe_.second.get(), asked, end)) {}
 
 int StopSignals::asked() const noexcept {
   return asked_ == nullptr ? 0 : static_cast<int>(asked_->load());
@@ -72,6 +155,15 @@ int StopSignals::asked() const noexcept {
 
 int StopSignals::signal() const noexcept {
   return ending_signal;
+}
+
+void StopSignals::tell_early() const {
+  const int signal = too_early.exchange(0);
+  if (signal == 0 || ending_signal != 0) return;
+  const std::int64_t rest = std::max<std::int64_t>(0, own_first + kPatience.count() - now());
+  leave_progress_line();
+  log_warning(str(name_of_stop(signal), ": replicas end at their next step; one that comes ",
+                  static_cast<double>((rest + 99) / 100) / 10, " s later ends them at once"));
 }
 
 void StopSignals::wait(std::chrono::milliseconds time) const {
@@ -88,14 +180,34 @@ std::string stopped_text(int signal) {
   return str("stopped by ", name_of_stop(signal), "; all replicas have ended");
 }
 
-void tell_asked(int signal) {
+void tell_asked(int signal, bool is_elsewhere) {
   leave_progress_line();
-  log_warning(str(name_of_stop(signal),
-                  ": replicas end at their next step; a second one ends them at once"));
+  log_warning(str(name_of_stop(signal), is_elsewhere ? " on another host" : "",
+                  ": replicas end at their next step; ",
+                  may_end(signal) && !is_elsewhere ? "a second one after 2 s ends them at once"
+                                                   : "Ctrl-C twice, 2 s apart, ends them at once"));
 }
 
 void leave_progress_line() {
   if (::isatty(STDERR_FILENO) == 1) (void)!::write(STDERR_FILENO, "\n", 1);
+}
+
+void stop_at_once(int signal) {
+  // Progress may stand on the terminal in the middle of a line.
+  char message[80] = "\nlockstep: error: stopped by ";
+  std::strcat(message, name_of_stop(signal));
+  std::strcat(message, "\n");
+  const char* const begin = message + (::isatty(STDERR_FILENO) == 1 ? 0 : 1);
+  (void)!::write(STDERR_FILENO, begin, std::strlen(begin));
+  ::_exit(status_of_stop(signal));
+}
+
+void leave_stops_to_launcher(bool asks) {
+  for (const int signal : kStopSignals) {
+    if (!would_end(signal) && !calls_ours(signal)) continue;
+    const bool is_ignored = signal == SIGTERM ? asks : signal != SIGXCPU;
+    std::signal(signal, is_ignored ? SIG_IGN : SIG_DFL);
+  }
 }
 
 }  // namespace lockstep::replicas

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -8,12 +9,22 @@
 
 #include <signal.h>
 
+#include "framework/base/errors.h"
 #include "framework/base/pages.h"
+#include "framework/base/text.h"
 #include "framework/replicas/worker_process.h"
 
 namespace lockstep::replicas {
 
-/// While this lives, SIGINT and SIGTERM call `handler`, unless the program ignores the signal.
+/// What a person calls a signal that stops a job: "Ctrl-C", "SIGTERM".
+[[nodiscard]] const char* name_of_stop(int signal) noexcept;
+/// The exit status of a job that a signal has stopped: 130 for Ctrl-C, 129 for SIGHUP, 143 for all
+/// others.
+[[nodiscard]] int status_of_stop(int signal) noexcept;
+
+/// While this lives, the signals that stop a job (kStopSignals) call `handler`, as far as they
+/// would end the program otherwise: a signal for which the program has a handler of its own, or
+/// which it ignores, is left alone. Of several objects the newest counts.
 class StopHandler {
  public:
   explicit StopHandler(void (*handler)(int));
@@ -22,22 +33,30 @@ class StopHandler {
   StopHandler& operator=(const StopHandler&) = delete;
 
  private:
-  std::array<struct sigaction, 2> old_;
+  void (*outer_)(int);                               // the handler before
+  std::array<bool, kStopSignals.size()> has_set_{};  // the signals that this object catches
 };
 
-/// While this lives, catches SIGINT and SIGTERM, which end a job. A process may have one such
-/// object at a time.
+/// While this lives, catches the signals that stop a job (see StopHandler). A process may have one
+/// such object at a time.
+///
+/// Without `asked`, each ends the job. With it they ask at first: the number of the first is stored
+/// there. Then only Ctrl-C and SIGTERM can end the job, and only kPatience after the first of them
+/// that has come to this process: what sends one often sends it twice, or to all hosts.
 class StopSignals {
  public:
-  /// With `asked`, the first signal does not end the job: its number is stored there. `asked` must
-  /// be 0 and outlive this.
-  explicit StopSignals(Word* asked = nullptr);
+  static constexpr std::chrono::milliseconds kPatience{2000};
+
+  /// `asked` must be 0 and outlive this. A signal that ends the job calls `end` if there is one, in
+  /// the handler. In a process that this one has forked, each signal ends that process.
+  explicit StopSignals(Word* asked = nullptr, void (*end)(int) = nullptr);
 
   /// Whether the first signal only asks.
   [[nodiscard]] bool asks() const noexcept { return asked_ != nullptr; }
   /// The signal that asks, or 0.
   [[nodiscard]] int asked() const noexcept;
-  /// Does what a `signal` that asks does, unless there was one.
+  /// Does what a `signal` that asks does, unless there was one. It is another host's: what comes to
+  /// this process is not the second because of it.
   void ask(int signal) const noexcept {
     if (asks()) asked_->replace(0, static_cast<std::uint64_t>(signal));
   }
@@ -46,7 +65,11 @@ class StopSignals {
   /// Readable for poll() once there is such a signal.
   [[nodiscard]] int descriptor() const noexcept { return pipe_.first.get(); }
 
-  /// Waits for such a signal, at most for `time`.
+  /// Says on stderr how long to wait with a Ctrl-C or SIGTERM that was to end the job, but came too
+  /// early for that. To be called now and then, by one thread.
+  void tell_early() const;
+
+  /// Waits for a signal that ends the job, at most for `time`.
   void wait(std::chrono::milliseconds time) const;
 
  private:
@@ -55,11 +78,33 @@ class StopSignals {
   StopHandler handler_;
 };
 
+/// Thrown where something waits and a signal ends that.
+class Stopped : public Error {
+ public:
+  explicit Stopped(int signal) : Stopped(signal, str("stopped by ", name_of_stop(signal))) {}
+  Stopped(int signal, const std::string& text) : Error(text), signal_(signal) {}
+  [[nodiscard]] const char* type() const noexcept override { return "Stopped"; }
+  [[noreturn]] void rethrow_with(const std::string& prefix) const override {
+    throw Stopped(signal_, prefix + what());
+  }
+  [[nodiscard]] int signal() const noexcept { return signal_; }
+
+ private:
+  int signal_;
+};
+
 /// What is said of a job that a signal has ended.
 [[nodiscard]] std::string stopped_text(int signal);
-/// Says on stderr that a signal asks replicas to end.
-void tell_asked(int signal);
+/// Says on stderr that a signal, perhaps on another host, asks replicas to end.
+void tell_asked(int signal, bool is_elsewhere = false);
 /// Begins a new line if stderr is a terminal, where progress may stand in the middle of a line.
 void leave_progress_line();
+/// Says on stderr what has stopped the program and ends it at once, with the signal's status. A
+/// handler.
+[[noreturn]] void stop_at_once(int signal);
+/// In a process with replicas, whose launcher is told of signals: those that would end it are
+/// ignored where they may come to the whole process group. With `asks`, SIGTERM is one of them.
+/// SIGXCPU never is: its limit is each process' own.
+void leave_stops_to_launcher(bool asks);
 
 }  // namespace lockstep::replicas

@@ -15,11 +15,14 @@
 
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/logging.h"
+#include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/comm/store.h"
@@ -223,6 +226,14 @@ bool succeeded(const Watched& worker) {
          (worker.wait_status == kTaken || worker.wait_status == 0);
 }
 
+// Libraries that run out of addresses end the process in ways of their own.
+std::string address_note() {
+  const auto limit = limit_of(RLIMIT_AS);
+  if (!limit) return "";
+  return str("; a process may have no more than ", text_of_bytes(static_cast<std::int64_t>(*limit)),
+             " of addresses here (ulimit -v)");
+}
+
 // How a job ended: launch()'s status, and what is to be said of it.
 struct End {
   int status;
@@ -258,7 +269,10 @@ class Supervisor {
     }
     if (hosts_ != nullptr && goes_on()) {
       hosts_->report({});
-      while (!hosts_->verdict() && goes_on()) step(interval());
+      while (!hosts_->verdict() && goes_on()) {
+        step(interval());
+        pass_stops_on();
+      }
     }
     const int signal = stop_.signal();
     const bool is_well = goes_on();
@@ -298,7 +312,7 @@ class Supervisor {
   }
 
  private:
-  static End stopped(int signal) { return {128 + signal, stopped_text(signal), false}; }
+  static End stopped(int signal) { return {status_of_stop(signal), stopped_text(signal), false}; }
 
   // Why the job ends, as this host sees it.
   static End own_end(int signal, const Watched* root, const std::string& still) {
@@ -321,9 +335,11 @@ class Supervisor {
   // Signals that ask replicas to end: to other hosts, from them, and to people.
   void pass_stops_on() {
     if (hosts_ != nullptr && stop_.asked() == 0 && hosts_->asked() != 0) stop_.ask(hosts_->asked());
+    stop_.tell_early();
     if (stop_.asked() == 0 || std::exchange(told_, true)) return;
-    if (hosts_ != nullptr && hosts_->asked() == 0) hosts_->ask(stop_.asked());
-    tell_asked(stop_.asked());
+    const bool is_elsewhere = hosts_ != nullptr && hosts_->asked() != 0;
+    if (hosts_ != nullptr && !is_elsewhere) hosts_->ask(stop_.asked());
+    tell_asked(stop_.asked(), is_elsewhere);
   }
 
   std::size_t running() const {
@@ -470,6 +486,7 @@ class Supervisor {
     } else {
       end.text = str(lost, "exited with status ", WEXITSTATUS(*root.wait_status), before);
     }
+    if (!root.reported || root.reported->done()) end.text += address_note();
     const auto last_lines = root.err_relay.last_lines();
     if (!last_lines.empty()) end.text += "\nits last lines on stderr:";
     for (const std::string& line : last_lines) end.text += "\n  | " + line;

@@ -24,6 +24,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/comm/store.h"
+#include "framework/replicas/stop_signals.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -52,12 +53,10 @@ bool has_one_thread() {
 }
 
 // In the child, before anything of the program runs.
-void become_worker(pid_t launcher, const StopsHeld& held, bool ignores_sigterm, int out, int err) {
+void become_worker(pid_t launcher, const StopsHeld& held, bool is_asked, int out, int err) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(3);  // it died before it could be noticed
-  std::signal(SIGINT, SIG_IGN);             // Ctrl-C is the launcher's to handle
-  // It may come to the whole process group; the launcher is asked.
-  if (ignores_sigterm) std::signal(SIGTERM, SIG_IGN);
+  leave_stops_to_launcher(is_asked);
   held.release();
   if (out >= 0) {
     ::dup2(out, STDOUT_FILENO);
@@ -113,8 +112,7 @@ const std::optional<WorkerPlace>& inherited_place() {
 StopsHeld::StopsHeld() noexcept {
   sigset_t stops;
   ::sigemptyset(&stops);
-  ::sigaddset(&stops, SIGINT);
-  ::sigaddset(&stops, SIGTERM);
+  for (const int signal : kStopSignals) ::sigaddset(&stops, signal);
   ::pthread_sigmask(SIG_BLOCK, &stops, &before_);
 }
 
@@ -124,8 +122,7 @@ void StopsHeld::release() const noexcept {
 
 WorkerProcess start_worker(WorkerPlace place, const Shard& replicas, bool is_first,
                            std::vector<WorkerProcess>& earlier, const StopsHeld& held,
-                           bool ignores_sigterm,
-                           const std::function<void(const WorkerPlace&)>& run) {
+                           bool is_asked, const std::function<void(const WorkerPlace&)>& run) {
   const auto [our_end, their_end] = comm::make_socket_pair();
   Descriptor our_store(our_end);
   const Descriptor their_store(their_end);
@@ -159,7 +156,7 @@ WorkerProcess start_worker(WorkerPlace place, const Shard& replicas, bool is_fir
   const pid_t launcher = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    become_worker(launcher, held, ignores_sigterm, out.second.get(), err_out.get());
+    become_worker(launcher, held, is_asked, out.second.get(), err_out.get());
     if (!safe_to_fork) start_anew(argument_pointers.data(), place);
     earlier.clear();
     for (Descriptor* end : {&our_store, &report_in, &err_in, &err_out, &out.first, &out.second}) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -53,8 +55,12 @@ struct WorkerPlace {
 /// This process' place, if it is a worker that was started anew.
 [[nodiscard]] const std::optional<WorkerPlace>& inherited_place();
 
-/// While this lives, SIGINT and SIGTERM are blocked in this thread: until the job's supervisor
-/// runs, nothing would end the workers that have been started.
+/// The signals that stop a job. Schedulers and terminals send them, and the system where a limit of
+/// processor time (ulimit -t) is reached.
+inline constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
+
+/// While this lives, these signals are blocked in this thread: until the job's supervisor runs,
+/// nothing would end the workers that have been started.
 class StopsHeld {
  public:
   StopsHeld() noexcept;
@@ -62,7 +68,7 @@ class StopsHeld {
   StopsHeld(const StopsHeld&) = delete;
   StopsHeld& operator=(const StopsHeld&) = delete;
 
-  /// Unblocks both signals.
+  /// Unblocks them.
   void release() const noexcept;
 
  private:
@@ -72,11 +78,12 @@ class StopsHeld {
 /// Starts the worker of `place`, which runs `replicas`, and makes its store and report. The host's
 /// first worker has the launcher's stdin and stdout. If this process has one thread, the
 /// worker is forked and calls `run`, which does not return; otherwise the program is started anew.
-/// The worker releases `held`, and ignores SIGTERM if it is to. A fork closes the descriptors of
-/// `earlier`, the job's workers so far. Throws CommError if the system refuses.
+/// The worker leaves signals that stop the job to the launcher (see leave_stops_to_launcher()), as
+/// one whose replicas are asked to end or not, and releases `held`. A fork closes the descriptors
+/// of `earlier`, the job's workers so far. Throws CommError if the system refuses.
 [[nodiscard]] WorkerProcess start_worker(WorkerPlace place, const Shard& replicas, bool is_first,
                                          std::vector<WorkerProcess>& earlier, const StopsHeld& held,
-                                         bool ignores_sigterm,
+                                         bool is_asked,
                                          const std::function<void(const WorkerPlace&)>& run);
 
 /// While this lives, this process' children can be waited for. If SIGCHLD is ignored (a parent may

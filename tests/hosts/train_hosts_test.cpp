@@ -335,6 +335,25 @@ TEST_CASE("Ctrl-C and SIGTERM on one host end the job on all", "[fault]") {
   }
 }
 
+TEST_CASE("SIGTERM on all hosts at about one time ends the job after a checkpoint", "[fault]") {
+  const TestNetwork network({.hosts = 3});
+  for (const int apart_ms : {0, 5, 20}) {
+    INFO(apart_ms << " ms apart");
+    JobOnHosts job(network, kLong, 6);
+    job.start();
+    job.wait_for_steps(3);
+    for (const std::size_t host : {2, 0, 1}) {
+      REQUIRE(::kill(job.launcher(host), SIGTERM) == 0);
+      ::poll(nullptr, 0, apart_ms);
+    }
+    const std::vector<Ended> ended = job.wait(std::chrono::seconds(10));
+    INFO(job.all_output());
+    check_statuses(ended, 143);
+    CHECK(fs::exists(job.output(0, "checkpoints/latest/manifest.json")));
+    CHECK(network.left_behind() == Lines{});
+  }
+}
+
 TEST_CASE("a launcher killed on one host ends the job on all others", "[fault]") {
   const TestNetwork network({.hosts = 3});
   for (const std::size_t host : {0, 1}) {

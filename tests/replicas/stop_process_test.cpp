@@ -1,12 +1,15 @@
 // Jobs whose replicas are asked to end: OnStop::ask and stop_requested().
 
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +27,16 @@ using namespace lockstep::testing;
 namespace {
 
 constexpr std::int64_t kReplicas = 4;
+
+// What launch() returns after each of the signals, and what it calls them.
+struct Stop {
+  int signal;
+  int status;
+  const char* name;
+};
+constexpr Stop kStops[] = {{SIGINT, 130, "Ctrl-C"},   {SIGTERM, 143, "SIGTERM"},
+                           {SIGHUP, 129, "SIGHUP"},   {SIGUSR1, 143, "SIGUSR1"},
+                           {SIGUSR2, 143, "SIGUSR2"}, {SIGXCPU, 143, "SIGXCPU"}};
 
 std::vector<LaunchOptions> stoppable_jobs() {
   std::vector<LaunchOptions> jobs;
@@ -45,14 +58,15 @@ std::string kind_of(const LaunchOptions& options) {
              options.backend == Backend::gloo ? ", gloo" : "");
 }
 
-std::string asked_line(int signal) {
-  return str("lockstep: warning: ", signal == SIGINT ? "Ctrl-C" : "SIGTERM",
-             ": replicas end at their next step; a second one ends them at once\n");
+std::string asked_line(const Stop& stop) {
+  const bool may_end = stop.signal == SIGINT || stop.signal == SIGTERM;
+  return str("lockstep: warning: ", stop.name, ": replicas end at their next step; ",
+             may_end ? "a second one after 2 s ends them at once\n"
+                     : "Ctrl-C twice, 2 s apart, ends them at once\n");
 }
 
-std::string stopped_line(int signal) {
-  return str("lockstep: error: stopped by ", signal == SIGINT ? "Ctrl-C" : "SIGTERM",
-             "; all replicas have ended\n");
+std::string stopped_line(const Stop& stop) {
+  return str("lockstep: error: stopped by ", stop.name, "; all replicas have ended\n");
 }
 
 bool any_is_asked() {
@@ -84,51 +98,161 @@ struct Steps {
 
 TEST_CASE("a job that is asked to stop: every replica sees it, and the status names the signal") {
   for (const LaunchOptions& options : stoppable_jobs()) {
-    for (const int signal : {SIGINT, SIGTERM}) {
-      INFO(kind_of(options) << ", signal " << signal);
+    for (const Stop& stop : kStops) {
+      // Which signal it is matters to the launcher alone.
+      const bool is_common = stop.signal == SIGINT || stop.signal == SIGTERM;
+      if (!is_common && (options.workers != kReplicas || options.backend == Backend::gloo))
+        continue;
+      INFO(kind_of(options) << ", " << stop.name);
       Steps job(options);
-      job.signal(signal);
+      job.signal(stop.signal);
       const Ended end = job.program.wait();
       INFO(end.err);
-      CHECK(end.status == 128 + signal);
+      CHECK(end.status == stop.status);
       CHECK(!end.by_signal);
       CHECK(job.saw.set() == kReplicas);
-      CHECK_THAT(end.err, ContainsSubstring(asked_line(signal)));
-      CHECK(last_words(end) == stopped_line(signal));
+      CHECK_THAT(end.err, ContainsSubstring(asked_line(stop)));
+      CHECK(last_words(end) == stopped_line(stop));
       CHECK(all_ended(job.pids));
     }
   }
 }
 
-TEST_CASE("a job that is asked to stop: the signal may come to the whole process group") {
-  for (const int signal : {SIGINT, SIGTERM}) {
-    Steps job({.replicas = kReplicas, .on_stop = OnStop::ask});
-    REQUIRE(::kill(-job.program.pid(), signal) == 0);
+TEST_CASE(
+    "a job that is asked to stop: the signal may come to the whole process group, and twice") {
+  for (const Stop& stop : kStops) {
+    INFO(stop.name);
+    Steps job({.replicas = kReplicas, .on_stop = OnStop::ask}, meet);
+    REQUIRE(::kill(-job.program.pid(), stop.signal) == 0);
+    job.signal(stop.signal);
     const Ended end = job.program.wait();
     INFO(end.err);
-    CHECK(end.status == 128 + signal);
+    CHECK(end.status == stop.status);
     CHECK(job.saw.set() == kReplicas);
-    CHECK(last_words(end) == stopped_line(signal));
+    CHECK(last_words(end) == stopped_line(stop));
   }
 }
 
-TEST_CASE("a job that is asked to stop: the second signal, of either kind, ends it at once") {
-  for (const LaunchOptions& options : stoppable_jobs()) {
-    for (const int second : {SIGINT, SIGTERM}) {
-      INFO(kind_of(options) << ", second signal " << second);
-      Steps job(options, [] {
+TEST_CASE("a job that is asked to stop: only Ctrl-C or SIGTERM again, 2 s later, ends it at once") {
+  constexpr std::int64_t kPatienceMs = 2000;
+  for (const LaunchMode mode : kModes) {
+    for (const bool is_int : {false, true}) {
+      const Stop& last = kStops[is_int ? 0 : 1];
+      INFO(name_of(mode) << ", " << last.name);
+      Steps job({.replicas = kReplicas, .mode = mode, .on_stop = OnStop::ask}, [] {
         for (;;) meet();
       });
-      job.signal(SIGINT);
+      const auto has_said = [&](const std::string& text) {
+        return eventually([&] { return job.program.err().find(text) != std::string::npos; });
+      };
+      job.signal(SIGUSR1);
       REQUIRE(eventually([&] { return job.saw.set() == kReplicas; }));
-      job.signal(second);
+      const std::int64_t first = now_ms();
+      for (const int asks : {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) job.signal(asks);
+      CHECK(job.program.running());
+      job.signal(last.signal);
+      REQUIRE(has_said(str("lockstep: warning: ", last.name,
+                           ": replicas end at their next step; one that comes ")));
+      CHECK(has_said(" s later ends them at once\n"));
+      REQUIRE(eventually([&] { return now_ms() > first + kPatienceMs; }));
+      for (const int asks : {SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) job.signal(asks);
+      CHECK(job.program.running());
+      job.signal(last.signal);
       const Ended end = job.program.wait();
       INFO(end.err);
-      CHECK(end.status == 128 + second);
+      CHECK(end.status == last.status);
       CHECK(!end.by_signal);
-      CHECK_THAT(last_words(end),
-                 ContainsSubstring(second == SIGINT ? "stopped by Ctrl-C" : "stopped by SIGTERM"));
+      CHECK_THAT(last_words(end), ContainsSubstring(str("stopped by ", last.name)));
       CHECK(all_ended(job.pids));
+    }
+  }
+}
+
+TEST_CASE(
+    "a job that is asked to stop: of SIGUSR1 and SIGTERM, in whatever order, none is second") {
+  for (const auto& [first, second] : {std::pair(SIGUSR1, SIGTERM), std::pair(SIGTERM, SIGUSR1)}) {
+    Steps job({.replicas = kReplicas, .on_stop = OnStop::ask}, meet);
+    job.signal(first);
+    job.signal(second);
+    const Ended end = job.program.wait();
+    INFO(end.err);
+    CHECK(end.status == 143);
+    CHECK(job.saw.set() == kReplicas);
+  }
+}
+
+TEST_CASE("a job that ends at once by any of the signals says which, and leaves nobody behind") {
+  for (const LaunchMode mode : kModes) {
+    for (const Stop& stop : kStops) {
+      INFO(name_of(mode) << ", " << stop.name);
+      const SharedNumbers pids(2);
+      ChildProgram program(launching(
+          [&] {
+            pids[own_index()] = ::getpid();
+            for (;;) meet();
+          },
+          {.replicas = 2, .mode = mode}));
+      REQUIRE(eventually([&] { return pids.set() == 2; }));
+      (void)::kill(program.pid(), stop.signal);
+      const Ended end = program.wait();
+      INFO(end.err);
+      CHECK(end.status == stop.status);
+      CHECK(!end.by_signal);
+      CHECK_THAT(last_words(end), ContainsSubstring(str("stopped by ", stop.name)));
+      CHECK(all_ended(pids));
+    }
+  }
+}
+
+TEST_CASE("the end of one worker's processor time asks the whole job to stop") {
+  Steps job({.replicas = kReplicas, .on_stop = OnStop::ask});
+  (void)::kill(static_cast<pid_t>(job.pids[2]), SIGXCPU);
+  const Ended end = job.program.wait();
+  INFO(end.err);
+  CHECK(end.status == 143);
+  CHECK(job.saw.set() == kReplicas);
+  CHECK(last_words(end) == stopped_line({SIGXCPU, 143, "SIGXCPU"}));
+}
+
+namespace {
+
+std::atomic<std::int64_t>* handled = nullptr;
+
+}  // namespace
+
+TEST_CASE("signals for which the program has a handler, or which it ignores, are left alone") {
+  for (const OnStop on_stop : {OnStop::ask, OnStop::end}) {
+    for (const LaunchMode mode : kModes) {
+      INFO(name_of(mode) << ", " << (on_stop == OnStop::ask ? "ask" : "end"));
+      const SharedNumbers running(2);
+      const SharedNumbers count(1);
+      const SharedNumbers ends(1);
+      ChildProgram program([&] {
+        handled = &count[0];
+        const auto own = [](int) { ++*handled; };
+        for (const int signal : {SIGINT, SIGUSR1}) (void)std::signal(signal, own);
+        for (const int signal : {SIGHUP, SIGUSR2}) (void)std::signal(signal, SIG_IGN);
+        const auto replica = [&] {
+          do {
+            expect(!stop_requested(), "nobody has asked");
+            running[own_index()] = 1;
+          } while (psum(ends[0] == 0 ? 0 : 1, "data") < 2);
+        };
+        const int status = launch(replica, {.replicas = 2, .mode = mode, .on_stop = on_stop});
+        struct sigaction after {};
+        ::sigaction(SIGUSR1, nullptr, &after);
+        return status != 0 ? status : after.sa_handler == own ? 0 : 50;
+      });
+      REQUIRE(eventually([&] { return running.set() == 2; }));
+      for (const int signal : {SIGHUP, SIGUSR2, SIGUSR1}) (void)::kill(program.pid(), signal);
+      CHECK(eventually([&] { return count[0] == 1; }));
+      (void)::kill(program.pid(), SIGINT);
+      CHECK(eventually([&] { return count[0] == 2; }));
+      ends[0] = 1;
+      const Ended end = program.wait();
+      INFO(end.err);
+      CHECK(end.status == 0);
+      CHECK_THAT(end.err, !ContainsSubstring("stopped by"));
     }
   }
 }

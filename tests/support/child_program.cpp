@@ -104,6 +104,7 @@ ChildProgram::ChildProgram(const std::function<int()>& body) {
   start([&] {
     int status = 99;
     ::setenv(kForkVariable, "1", 1);
+    for (const int caught_by_catch2 : {SIGINT, SIGTERM}) std::signal(caught_by_catch2, SIG_DFL);
     try {
       status = body();
     } catch (const std::exception& error) {

@@ -1,11 +1,18 @@
 #include <algorithm>
+#include <array>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <regex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include <poll.h>
+#include <pty.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "framework/base/text.h"
@@ -103,28 +110,95 @@ TEST_CASE("a replica killed in mid-training ends the job, 20 times out of 20") {
   CHECK(named == std::set<std::string>{"replica 0", "replica 1", "replica 2"});
 }
 
-TEST_CASE("Ctrl-C ends training with 130, SIGTERM with 143, after a checkpoint") {
-  const std::map<int, std::string> names{{SIGINT, "Ctrl-C"}, {SIGTERM, "SIGTERM"}};
-  for (const auto& [signal, name] : names) {
+TEST_CASE("signals that stop end training after a checkpoint, each with its exit status") {
+  struct Stop {
+    int signal;
+    int status;
+    std::string name;
+    std::string further;
+  };
+  const std::string second = "a second one after 2 s ends them at once";
+  const std::string twice = "Ctrl-C twice, 2 s apart, ends them at once";
+  const std::vector<Stop> stops{{SIGINT, 130, "Ctrl-C", second},  {SIGTERM, 143, "SIGTERM", second},
+                                {SIGHUP, 129, "SIGHUP", twice},   {SIGUSR1, 143, "SIGUSR1", twice},
+                                {SIGUSR2, 143, "SIGUSR2", twice}, {SIGXCPU, 143, "SIGXCPU", twice}};
+  for (const Stop& stop : stops) {
     for (const std::string launch : {"processes", "threads"}) {
-      INFO(name << ", " << launch);
+      INFO(stop.name << ", " << launch);
       LongRun run(launch);
       const auto sent = Clock::now();
-      REQUIRE(::kill(run.program().pid(), signal) == 0);
+      REQUIRE(::kill(run.program().pid(), stop.signal) == 0);
       const Ended end = run.program().wait();
       CHECK(Clock::now() - sent < kSoon);
-      CHECK(end.status == 128 + signal);
+      CHECK(end.status == stop.status);
       CHECK(!end.by_signal);
       CHECK(end.out.empty());
-      CHECK(end.err == "lockstep: warning: " + name +
-                           ": replicas end at their next step; a second one ends them at once\n"
-                           "lockstep: error: stopped by " +
-                           name + "; all replicas have ended\n");
+      CHECK(end.err == "lockstep: warning: " + stop.name + ": replicas end at their next step; " +
+                           stop.further + "\nlockstep: error: stopped by " + stop.name +
+                           "; all replicas have ended\n");
       CHECK(fs::exists(run.folder() / "checkpoints/latest/manifest.json"));
       CHECK(run.replicas_ended());
       CHECK(run.left_behind().empty());
     }
   }
+}
+
+TEST_CASE("a closed terminal ends training after a checkpoint, and nohup keeps it running") {
+  for (const std::string launch : {"processes", "threads"}) {
+    INFO(launch);
+    const TemporaryFolder folder;
+    const std::vector<std::string> command = train_command(
+        {"--config", config_file("pmean_linear.yaml"), "--replicas", "2", "--launch", launch,
+         "--set", "trainer.steps=1000000000", "--set", "trainer.log_every=1", "--output", "run"});
+    int terminal = -1;
+    const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+    REQUIRE(pid >= 0);
+    if (pid == 0) {
+      if (::chdir(folder.path().c_str()) != 0) ::_exit(98);
+      std::vector<char*> arguments;
+      for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+      arguments.push_back(nullptr);
+      ::execv(arguments[0], arguments.data());
+      ::_exit(98);
+    }
+    const fs::path metrics = folder.path() / "run/metrics.jsonl";
+    CHECK(eventually([&] {
+      std::array<char, 4096> shown{};
+      pollfd polled{terminal, POLLIN, 0};
+      while (::poll(&polled, 1, 0) > 0 && ::read(terminal, shown.data(), shown.size()) > 0)
+        continue;
+      std::error_code missing;
+      return fs::file_size(metrics, missing) > 0 && !missing;
+    }));
+    ::close(terminal);
+    int status = 0;
+    CHECK(eventually([&] { return ::waitpid(pid, &status, WNOHANG) == pid; }));
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 129);
+    CHECK(fs::exists(folder.path() / "run/checkpoints/latest/manifest.json"));
+    ::kill(pid, SIGKILL);
+  }
+  const TemporaryFolder folder;
+  std::vector<std::string> command{"/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh"};
+  for (const std::string& word : train_command(
+           {"--config", config_file("pmean_linear.yaml"), "--replicas", "2", "--set",
+            "trainer.steps=1000000000", "--set", "trainer.log_every=1", "--output", "run"})) {
+    command.push_back(word);
+  }
+  ChildProgram program(command, folder.path());
+  const auto lines = [&] {
+    std::ifstream metrics(folder.path() / "run/metrics.jsonl");
+    return std::count(std::istreambuf_iterator<char>(metrics), {}, '\n');
+  };
+  REQUIRE(eventually([&] { return lines() > 0; }));
+  REQUIRE(::kill(-program.pid(), SIGHUP) == 0);
+  const auto before = lines();
+  CHECK(eventually([&] { return lines() > before + 100; }));
+  REQUIRE(::kill(-program.pid(), SIGTERM) == 0);
+  const Ended end = program.wait();
+  INFO(end.err);
+  CHECK(end.status == 143);
+  CHECK_THAT(end.err, !ContainsSubstring("SIGHUP"));
 }
 
 TEST_CASE("a killed launcher leaves no replica and nothing else behind") {

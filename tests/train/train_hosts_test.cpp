@@ -1,13 +1,17 @@
+#include <array>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <arpa/inet.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -116,6 +120,99 @@ TEST_CASE("a job that loses a replica on any host starts again on all") {
     };
     CHECK(result(run).at("restarts") == 1);
     CHECK(result(run).at("parameters_sha256") == result("alone").at("parameters_sha256"));
+  }
+}
+
+namespace {
+
+// Whether a process has a handler for a signal.
+bool catches(pid_t pid, int signal) {
+  std::ifstream status(str("/proc/", pid, "/status"));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("SigCgt:")) {
+      return (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) != 0;
+    }
+  }
+  return false;
+}
+
+// A job of two launchers that would not end by itself.
+class LongJob {
+ public:
+  explicit LongJob(const TemporaryFolder& folder) : folder_(folder) {}
+  void start(std::size_t host) {
+    const Flags flags{"--config",      config_file("pmean_linear.yaml"),
+                      "--replicas",    "4",
+                      "--output",      "run",
+                      "--nnodes",      "2",
+                      "--node-rank",   str(host),
+                      "--rendezvous",  rendezvous_,
+                      "--secret-file", secret_};
+    const Flags steps = set("trainer.steps=1000000000 trainer.log_every=1");
+    launchers_[host] = std::make_unique<ChildProgram>(training(folder_.path(), flags + steps));
+  }
+  void wait_for_steps() {
+    const fs::path metrics = folder_.path() / "run/metrics.jsonl";
+    const bool trains = eventually([&] {
+      std::error_code missing;
+      return fs::file_size(metrics, missing) > 0 && !missing;
+    });
+    if (!trains) throw std::runtime_error(host(0).err() + host(1).err());
+  }
+  ChildProgram& host(std::size_t host) { return *launchers_[host]; }
+
+ private:
+  const TemporaryFolder& folder_;
+  std::string rendezvous_ = str("127.0.0.1:", free_port());
+  std::string secret_ = secret_in(folder_);
+  std::array<std::unique_ptr<ChildProgram>, 2> launchers_;
+};
+
+}  // namespace
+
+TEST_CASE("a signal that reaches all hosts at about one time ends the job after a checkpoint") {
+  for (const auto& [signal, status] : {std::pair(SIGTERM, 143), std::pair(SIGINT, 130)}) {
+    for (const int apart_ms : {0, 5, 20}) {
+      for (const std::size_t first : {0, 1}) {
+        INFO("signal " << signal << ", host " << first << " first, " << apart_ms << " ms apart");
+        const TemporaryFolder folder;
+        LongJob job(folder);
+        for (const std::size_t host : {0, 1}) job.start(host);
+        job.wait_for_steps();
+        REQUIRE(::kill(job.host(first).pid(), signal) == 0);
+        ::poll(nullptr, 0, apart_ms);
+        REQUIRE(::kill(job.host(1 - first).pid(), signal) == 0);
+        for (const std::size_t host : {0, 1}) {
+          const Ended end = job.host(host).wait();
+          INFO(end.err);
+          CHECK(end.status == status);
+          CHECK(!end.by_signal);
+        }
+        CHECK(fs::exists(folder.path() / "run/checkpoints/latest/manifest.json"));
+      }
+    }
+  }
+}
+
+TEST_CASE("a signal on one host while hosts meet ends the job on all") {
+  for (const std::size_t stopped : {0, 1}) {
+    const TemporaryFolder folder;
+    LongJob job(folder);
+    job.start(stopped);
+    // Host 0 waits for others, another host for host 0.
+    if (stopped == 0) {
+      REQUIRE(eventually(
+          [&] { return job.host(0).err().find("waits for the others") != std::string::npos; }));
+    } else {
+      REQUIRE(eventually([&] { return catches(job.host(1).pid(), SIGHUP); }));
+    }
+    REQUIRE(::kill(job.host(stopped).pid(), SIGHUP) == 0);
+    const Ended end = job.host(stopped).wait();
+    INFO(end.err);
+    CHECK(end.status == 129);
+    CHECK(!end.by_signal);
+    CHECK_THAT(end.err, ContainsSubstring("lockstep: error: stopped by SIGHUP"));
+    CHECK(!fs::exists(folder.path() / "run"));
   }
 }
 

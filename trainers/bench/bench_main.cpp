@@ -43,7 +43,7 @@ int bench_main(int argc, const char* const* argv) {
     return run(argc, argv);
   } catch (const Stopped& stopped) {
     log_error(stopped.what());
-    return 128 + stopped.signal();
+    return replicas::status_of_stop(stopped.signal());
   } catch (const std::exception& error) {
     log_error(replicas::text_of(error));
     return exit_status(error);

@@ -154,7 +154,8 @@ on each host, in training 2. The hosts share the machine's cores.
   measures that, and after it those that are ready later, 2 (H-1)/H of their bytes at the cable's
   rate. It has no headers, and no update. "x bound" is a step over it.
 
-Exit status: 0 done; 2 arguments; 3 a system failed; 1 any other error; 130 Ctrl-C; 143 SIGTERM.
+Exit status: 0 done; 2 arguments; 3 a system failed; 1 any other error; 130 Ctrl-C; 129 SIGHUP;
+143 SIGTERM.
 
 Examples:
   bench collectives --json collectives.json --plot collectives.svg

@@ -87,9 +87,6 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 }  // namespace
 
-Stopped::Stopped(int signal)
-    : Error(signal == SIGINT ? "stopped by Ctrl-C" : "stopped by SIGTERM"), signal_(signal) {}
-
 Workplace::Workplace() {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   folder_ = make_folder_in(fs::temp_directory_path());

@@ -8,21 +8,12 @@
 #include <poll.h>
 #include <sys/types.h>
 
-#include "framework/base/errors.h"
 #include "framework/replicas/stop_signals.h"
 #include "trainers/bench/systems/system.h"
 
 namespace lockstep::bench {
 
-/// Thrown where the driver waits, after Ctrl-C or SIGTERM.
-class Stopped : public Error {
- public:
-  explicit Stopped(int signal);
-  [[nodiscard]] int signal() const noexcept { return signal_; }
-
- private:
-  int signal_;
-};
+using replicas::Stopped;  // thrown where the driver waits
 
 /// How a program ended.
 struct ProgramEnd {

@@ -1,0 +1,102 @@
+// What train does under the limits that shells and clusters set: ulimit.
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/train/train_program.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A perceptron whose checkpoint takes 600 KB: two steps.
+Flags small_job() {
+  return Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--output", "run", "--quiet"} +
+         set("model.hidden=[64] trainer.steps=2 trainer.log_every=1 data.batch_size=8");
+}
+
+// Ends what hangs.
+Ended train_under(const std::string& limits, const TemporaryFolder& folder, const Flags& flags) {
+  std::vector<std::string> command{"/bin/sh", "-c", limits + " && exec \"$@\"", "sh"};
+  for (const std::string& word : train_command(flags)) command.push_back(word);
+  return ChildProgram(command, folder.path()).wait(std::chrono::seconds(100));
+}
+
+}  // namespace
+
+TEST_CASE("few addresses (ulimit -v) are an error with the limit and its number, never a hang") {
+  // KiB. The first two are less than the libraries take when they are loaded.
+  for (const int addresses : {600'000, 800'000, 1'000'000, 1'200'000, 1'500'000}) {
+    for (const std::string launch : {"processes", "threads"}) {
+      for (const int replicas : {1, 2, 4}) {
+        if (addresses < 1'000'000 && replicas > 1) continue;
+        INFO(addresses << " KiB, " << replicas << " " << launch);
+        const TemporaryFolder folder;
+        const Ended end =
+            train_under(str("ulimit -v ", addresses), folder,
+                        small_job() + Flags{"--replicas", str(replicas), "--launch", launch});
+        INFO(end.err);
+        CHECK(!end.by_signal);
+        if (addresses < 1'000'000) CHECK(end.status == 2);
+        if (end.status == 0) continue;
+        CHECK_THAT(end.err, ContainsSubstring("lockstep: error: ") &&
+                                ContainsSubstring("(ulimit -v)") &&
+                                ContainsSubstring(str(addresses / 1024)));
+        CHECK_THAT(end.err, !ContainsSubstring("terminate called"));
+      }
+    }
+  }
+}
+
+TEST_CASE("a small stack (ulimit -s) is an error with the limit and its number") {
+  for (const std::string launch : {"processes", "threads"}) {
+    const TemporaryFolder folder;
+    const Flags flags = small_job() + Flags{"--replicas", "2", "--launch", launch};
+    const Ended refused = train_under("ulimit -s 64", folder, flags);
+    INFO(refused.err);
+    CHECK(refused.status == 2);
+    CHECK_THAT(refused.err,
+               ContainsSubstring("a stack may have no more than 64.0 KiB here (ulimit -s)"));
+    // Threads don't depend on it, and what is the user's own to raise is raised.
+    for (const std::string enough : {"ulimit -s 512", "ulimit -S -s 64"}) {
+      const TemporaryFolder other;
+      const Ended end = train_under(enough, other, flags);
+      INFO(enough << "\n" << end.err);
+      CHECK(end.status == 0);
+    }
+  }
+}
+
+TEST_CASE("a limit on the size of files (ulimit -f) counts as a full disk where it is reached") {
+  // In blocks of 512 bytes: 24 MiB, of which the memory of replicas takes its part. A checkpoint of
+  // this model takes 28 MB for one replica.
+  const std::string limit = "ulimit -f 49152";
+  const Flags flags = small_job() + set("model.hidden=[1024,1024,512]") +
+                      Flags{"--replicas", "1", "--launch", "threads"};
+  const TemporaryFolder folder;
+  const Ended end = train_under(limit, folder, flags);
+  INFO(end.err);
+  CHECK(end.status == 1);
+  CHECK_THAT(end.err, ContainsSubstring("the checkpoint of step 2 can't be saved: ") &&
+                          ContainsSubstring(": File too large; files may have no more than 24.0 "
+                                            "MiB (ulimit -f)"));
+  const TemporaryFolder other;
+  const Ended warned = train_under(limit, other, flags + set("checkpoint.on_error=warn"));
+  INFO(warned.err);
+  CHECK(warned.status == 0);
+  CHECK_THAT(warned.err, ContainsSubstring("warning: the checkpoint of step 2 can't be saved: "));
+  const TemporaryFolder third;
+  const Ended refused = train_under("ulimit -f 1", third, small_job());
+  INFO(refused.err);
+  CHECK(!refused.by_signal);
+  CHECK(refused.status != 0);
+  CHECK_THAT(refused.err, ContainsSubstring("(ulimit -f)"));
+}
