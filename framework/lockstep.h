@@ -25,6 +25,7 @@
 #include "framework/data/csv.h"
 #include "framework/data/data.h"
 #include "framework/data/dataset.h"
+#include "framework/data/description.h"
 #include "framework/data/fashion_mnist.h"
 #include "framework/data/fitted.h"
 #include "framework/data/image_folder.h"

@@ -16,7 +16,7 @@ int run_eval(int argc, const char* const* argv);
 int run_predict(int argc, const char* const* argv);
 /// `train sample`: continues a text with a checkpoint's model of bytes.
 int run_sample(int argc, const char* const* argv);
-/// `train summary`: prints a model's layers, parameters, FLOPs and memory.
+/// `train summary`: prints what the data are, a model's layers, parameters, FLOPs and memory.
 int run_summary(int argc, const char* const* argv);
 /// `train config`: prints the keys of a config, or those of one model, data set, ….
 int run_config(int argc, const char* const* argv);

@@ -11,6 +11,7 @@
 #include "framework/checkpoint/weights.h"
 #include "framework/objectives/objectives.h"
 #include "framework/optim/optimizer_options.h"
+#include "framework/replicas/machine.h"
 #include "framework/training/bucket_sizes.h"
 
 namespace lockstep {
@@ -46,7 +47,9 @@ DataContext data_context(const Config& config) {
   return {.replicas = config.launch.replicas,
           .seed = config.zero.seed,
           .ignored = ignored_target(config.loss),
-          .validation = config.data_use.validation};
+          .validation = config.data_use.validation,
+          .search = {.threads = config.data_use.threads.value_or(0) > 0 ? *config.data_use.threads
+                                                                        : replicas::host_cores()}};
 }
 
 std::int64_t microbatches(const Config& config, std::int64_t replicas) {

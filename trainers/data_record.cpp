@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -109,6 +111,28 @@ Fitted parse_fitted(const std::string& text) {
   return fitted;
 }
 
+// ": a.png is damaged now, b.png no longer", as far as there are such pictures.
+std::string changes_of_left_out(const std::vector<std::string>& before,
+                                const std::vector<std::string>& now) {
+  const auto only_in = [](const std::vector<std::string>& names,
+                          const std::vector<std::string>& others) {
+    const std::set<std::string> known(others.begin(), others.end());
+    std::vector<std::string> rest;
+    std::ranges::copy_if(names, std::back_inserter(rest),
+                         [&](const std::string& name) { return !known.contains(name); });
+    return rest;
+  };
+  const auto text = [](const std::vector<std::string>& names, const char* what) {
+    return str(listed(names, 5), names.size() == 1 ? " is " : " are ", what);
+  };
+  std::vector<std::string> changes;
+  const auto damaged = only_in(now, before);
+  if (!damaged.empty()) changes.push_back(text(damaged, "damaged now"));
+  const auto whole = only_in(before, now);
+  if (!whole.empty()) changes.push_back(text(whole, "no longer among the damaged"));
+  return changes.empty() ? "" : ": " + join(changes);
+}
+
 // The data set whose fingerprint `set` has.
 const Dataset* source_of(const Dataset* set) {
   while (const auto* part = dynamic_cast<const Subset*>(set)) set = &part->whole();
@@ -138,7 +162,8 @@ SetRecords records_of(const DataSets& data) {
   for (const auto& [name, set] : named_sets(data)) {
     const Dataset* source = source_of(set.get());
     if (!fingerprints.contains(source)) fingerprints[source] = set->fingerprint();
-    records[name] = {.size = set->size(), .fingerprint = fingerprints[source]};
+    records[name] = {
+        .size = set->size(), .fingerprint = fingerprints[source], .left_out = set->left_out()};
   }
   return records;
 }
@@ -147,6 +172,7 @@ std::string sets_text(const SetRecords& sets) {
   Json json = Json::object();
   for (const auto& [name, set] : sets) {
     json[name] = {{"size", set.size}, {"fingerprint", set.fingerprint}};
+    if (!set.left_out.empty()) json[name]["left_out"] = json_of(set.left_out);
   }
   return json.dump();
 }
@@ -157,8 +183,22 @@ SetRecords parse_sets(const std::string& text) {
   for (const auto& [name, set] : json.items()) {
     sets[name] = {.size = set.at("size").get<std::int64_t>(),
                   .fingerprint = set.at("fingerprint").get<std::string>()};
+    if (set.contains("left_out")) sets[name].left_out = names_in(set.at("left_out"));
   }
   return sets;
+}
+
+std::string left_out_text(const DataSets& data) {
+  Json json = Json::object();
+  for (const auto& [name, left_out] : left_out_of(data)) json[name] = json_of(left_out);
+  return json.dump();
+}
+
+LeftOut parse_left_out(const std::string& text) {
+  LeftOut left_out;
+  const Json json = Json::parse(text);
+  for (const auto& [name, names] : json.items()) left_out[name] = names_in(names);
+  return left_out;
 }
 
 void add_record(const DataRecord& record, CheckpointInfo& info) {
@@ -187,6 +227,7 @@ std::vector<std::string> changes_of_sets(const SetRecords& before, const SetReco
           old_set->second.size == new_set->second.size
               ? str(words, " of ", samples(old_set), " has other contents")
               : str(words, " had ", samples(old_set), " and has ", new_set->second.size));
+      changes.back() += changes_of_left_out(old_set->second.left_out, new_set->second.left_out);
     } else if (was_there) {
       changes.push_back(str(words, " had ", samples(old_set), " and is not there"));
     } else if (is_there) {

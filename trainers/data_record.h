@@ -14,7 +14,8 @@ namespace lockstep {
 /// A set of a run's data, as a checkpoint says it.
 struct SetRecord {
   std::int64_t size = 0;
-  std::string fingerprint{};  ///< Dataset's
+  std::string fingerprint{};            ///< Dataset's
+  std::vector<std::string> left_out{};  ///< Dataset's
 
   bool operator==(const SetRecord&) const = default;
 };
@@ -39,6 +40,10 @@ struct DataRecord {
 [[nodiscard]] std::string sets_text(const SetRecords& sets);
 [[nodiscard]] SetRecords parse_sets(const std::string& text);
 
+/// What is left out of the sets, as JSON, and back.
+[[nodiscard]] std::string left_out_text(const DataSets& data);
+[[nodiscard]] LeftOut parse_left_out(const std::string& text);
+
 /// Adds the record to what a checkpoint says.
 void add_record(const DataRecord& record, CheckpointInfo& info);
 /// What the checkpoint in the folder `checkpoint` says. DataError if it does not.
@@ -46,7 +51,7 @@ void add_record(const DataRecord& record, CheckpointInfo& info);
                                      const CheckpointInfo& info);
 
 /// How the sets differ by their fingerprints, one entry each: "the training set had 400 samples
-/// and has 500".
+/// and has 399: cat/1.png is damaged now".
 [[nodiscard]] std::vector<std::string> changes_of_sets(const SetRecords& before,
                                                        const SetRecords& now);
 

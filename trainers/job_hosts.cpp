@@ -45,10 +45,25 @@ std::string checksum_of(const Dataset* data) {
   return sum.text();
 }
 
+// Begins with a checksum: of long texts only the beginning is compared.
+std::string what_is_left_out(const Dataset& data) {
+  const std::vector<std::string> names = data.left_out();
+  if (names.empty()) return "nothing";
+  storage::Checksum sum;
+  for (const std::string& name : names) {
+    sum.add(std::as_bytes(std::span(name.c_str(), name.size() + 1)));  // with the zero behind it
+  }
+  return str(names.size(), " (", sum.text(), "): ", listed(names, 10));
+}
+
 std::map<std::string, std::string> same_on_all(const Flags& flags, const Config& config,
                                                const DataSets& data, const RunOptions& options) {
   std::map<std::string, std::string> same = values_of(config);
   for (const std::string& key : place_keys(config)) same.erase(key);  // what is there counts
+  for (const auto& [name, set] : named_sets(data)) {
+    const std::string key = str("what is damaged and left out of the ", name, " data");
+    same[key] = what_is_left_out(*set);
+  }
   same["the training data's checksum"] = checksum_of(data.train.get());
   same["the validation data's checksum"] = checksum_of(data.validation.get());
   same["the test data's checksum"] = checksum_of(data.test.get());

@@ -7,16 +7,19 @@
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
 #include "trainers/config_options.h"
+#include "trainers/load_shown.h"
 #include "trainers/resume.h"
 
 namespace lockstep {
 
-DataSets OpenedCheckpoint::data(const WantedSets& wanted, bool needs_targets) const {
+DataSets OpenedCheckpoint::data(const WantedSets& wanted, bool needs_targets,
+                                bool keeps_damaged) const {
   DataContext context = data_context(config);
   context.fitted = record.fitted;
   context.needs_targets = needs_targets;
+  context.keeps_damaged = keeps_damaged;
   context.wanted = wanted;
-  return load_data(config.data, context);
+  return load_shown(config.data, context);
 }
 
 std::shared_ptr<Model> OpenedCheckpoint::model() const {

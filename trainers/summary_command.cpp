@@ -10,6 +10,8 @@
 #include "trainers/commands.h"
 #include "trainers/config.h"
 #include "trainers/config_options.h"
+#include "trainers/data_lines.h"
+#include "trainers/load_shown.h"
 #include "trainers/memory_report.h"
 #include "trainers/model_summary.h"
 #include "trainers/run_alone.h"
@@ -18,7 +20,7 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kSummaryHelp =
-    R"(Prints a model's layers, parameters, FLOPs and the memory of its training.
+    R"(Prints what the data are, a model's layers, parameters and FLOPs, and its training's memory.
 
 Usage:
   train summary --config FILE [--set dotted.key=value]...
@@ -43,12 +45,13 @@ int run_summary(int argc, const char* const* argv) {
     if (flag == "--set") overrides.push_back(keys::parse_set(value));
   }
   const Config config = load_config(*file, overrides);
-  const DataSets data = load_data(config.data, data_context(config));
+  const DataSets data = load_shown(config.data, data_context(config));
   const auto model = make_whole_model(config, data.train->type());
   constexpr std::array<std::int64_t, 1> kFirst{0};
   const at::Tensor inputs = data.train->batch(kFirst).inputs;
   return run_alone(config, [&] {
-    (void)print(summary_text(summarize(*model, inputs), inputs) + "\n" +
+    (void)print(join(data_lines(config, data), "\n") + "\n\n" +
+                summary_text(summarize(*model, inputs), inputs) + "\n" +
                 prediction_text(config, data));
   });
 }

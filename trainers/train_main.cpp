@@ -1,5 +1,6 @@
 #include "trainers/train_main.h"
 
+#include <cstddef>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -27,9 +28,11 @@
 #include "trainers/commands.h"
 #include "trainers/config.h"
 #include "trainers/config_options.h"
+#include "trainers/data_lines.h"
 #include "trainers/data_record.h"
 #include "trainers/flags.h"
 #include "trainers/job_hosts.h"
+#include "trainers/load_shown.h"
 #include "trainers/memory_report.h"
 #include "trainers/resume.h"
 
@@ -40,12 +43,31 @@ namespace {
 constexpr const char* kOutputVariable = "LOCKSTEP_RUN_OUTPUT";
 constexpr const char* kCheckpointVariable = "LOCKSTEP_RUN_CHECKPOINT";
 constexpr const char* kSetsVariable = "LOCKSTEP_RUN_SETS";  // what its sets are: sets_text()
+// What is left out of them: left_out_text(), or nothing if that is longer than a variable may be.
+constexpr const char* kLeftOutVariable = "LOCKSTEP_RUN_LEFT_OUT";
+constexpr std::size_t kLongestVariable = 100'000;
 
 // Tells workers that are this program started again where the run is.
 void tell_workers(const RunOptions& options) {
   ::setenv(kOutputVariable, options.output.c_str(), 1);
   ::setenv(kCheckpointVariable, options.resume ? options.resume->checkpoint.c_str() : "", 1);
-  ::setenv(kSetsVariable, sets_text(options.sets).c_str(), 1);
+  SetRecords sets = options.sets;
+  for (auto& [name, set] : sets) set.left_out.clear();
+  ::setenv(kSetsVariable, sets_text(sets).c_str(), 1);
+}
+
+// All have the launcher's sets: none looks for damaged files itself.
+void tell_workers_of_left_out(const DataSets& data) {
+  const std::string text = left_out_text(data);
+  ::setenv(kLeftOutVariable, text.size() <= kLongestVariable ? text.c_str() : "", 1);
+}
+
+LeftOut left_out_as_told() {
+  const std::string text = std::getenv(kLeftOutVariable);
+  if (!text.empty()) return parse_left_out(text);
+  throw DataError(
+      "more files are damaged than workers that are this program started again can be told of: "
+      "remove them");
 }
 
 // Brings the output folder to the state in which the run goes on.
@@ -147,7 +169,10 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   // Read before the replicas start: they share the memory, and a bad file is one error, not N.
   DataContext context = data_context(config);
   if (options.resume) context.fitted = options.resume->fitted;
-  const DataSets data = load_data(config.data, context);
+  if (is_relaunched()) context.damaged = left_out_as_told();
+  const DataSets data = load_shown(config.data, context, flags.quiet);
+  if (!is_relaunched()) tell_workers_of_left_out(data);
+  for (auto& [name, set] : options.sets) set.left_out = left_out_of(data)[name];
   if (options.resume) {
     take_records(data, options);
     check_data(*options.resume, options.sets);
@@ -159,6 +184,9 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   require(flags.max_restarts == 0 || config.launch.mode == LaunchMode::processes,
           "--max-restarts needs parallel.launch processes: a thread that crashes ends the program");
   if (config.checkpoint.save != CheckpointOptions::Save::none) take_records(data, options);
+  if (flags.hosts.rank == 0 && !is_relaunched()) {
+    for (const std::string& line : data_lines(config, data)) log_info(line);
+  }
   const bool has_other_hosts = flags.hosts.count > 1;
   if (has_other_hosts && !is_relaunched()) {
     config.launch.hosts = host_options(

@@ -2,12 +2,21 @@
 
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "framework/data/presence.h"
 #include "framework/formats/cifar10.h"
 
 namespace lockstep {
 namespace {
+
+// By channel, of the training set's pixels.
+std::vector<double> cifar10_mean() {
+  return {0.4914, 0.4822, 0.4465};
+}
+std::vector<double> cifar10_deviation() {
+  return {0.2470, 0.2435, 0.2616};
+}
 
 Pictures load_cifar10(const std::string& root, Cifar10::Split split) {
   using File = formats::Cifar10;
@@ -23,8 +32,8 @@ Pictures load_cifar10(const std::string& root, Cifar10::Split split) {
           .classes = File::kClasses,
           .pixels = {file.pixels().begin(), file.pixels().end()},
           .labels = {file.labels().begin(), file.labels().end()},
-          .mean = {0.4914, 0.4822, 0.4465},
-          .deviation = {0.2470, 0.2435, 0.2616},
+          .mean = cifar10_mean(),
+          .deviation = cifar10_deviation(),
           .names = file.class_names()};
 }
 
@@ -45,6 +54,7 @@ DataKind cifar10_kind() {
       [](const Cifar10Options& options, const DataContext& context) {
         using Split = Cifar10::Split;
         DataSets sets;
+        sets.notes = {pixels_note(cifar10_mean(), cifar10_deviation(), options.augmentation)};
         if (context.wanted.train) {
           sets.train = std::make_shared<const Cifar10>(options.root, Split::train,
                                                        options.augmentation, context.seed);

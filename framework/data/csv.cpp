@@ -370,6 +370,46 @@ bool has_none_of(const CsvFile& file, const std::vector<std::string>& columns) {
                               [&](const std::string& name) { return file.find(name).has_value(); });
 }
 
+// For DataSets::notes: which columns of the training file are used, and how.
+std::vector<std::string> notes_of(const CsvFile& train, const CsvSetOptions& options,
+                                  const Fitted& fitted) {
+  const auto some = [](const std::vector<std::string>& columns) {
+    return shortened(listed(columns, 10), 400);
+  };
+  std::set<std::string> used(fitted.inputs.begin(), fitted.inputs.end());
+  used.insert(fitted.targets.begin(), fitted.targets.end());
+  std::vector<std::string> left_out;
+  for (const std::string& name : train.header()) {
+    if (!used.contains(name)) left_out.push_back(name.empty() ? "one without a name" : name);
+  }
+  const auto count = [](const auto& columns, const char* one) {
+    return counted(std::ssize(columns), one);
+  };
+  std::vector<std::string> constant;
+  for (std::size_t i = 0; i < fitted.input_scales.size(); ++i) {
+    if (fitted.input_scales[i].deviation == 0) constant.push_back(fitted.inputs[i]);
+  }
+  const bool has_values = fitted.class_count == 0;
+  const std::string scaled = "normalized to mean 0 and deviation 1 of the training file";
+  const std::string plain = "as the file has them";
+  std::string scaling = str("inputs are ", options.normalize ? scaled : plain);
+  if (has_values) {
+    const bool are_scaled = !fitted.target_scales.empty();
+    scaling = are_scaled == options.normalize
+                  ? str("inputs and targets are ", are_scaled ? scaled : plain)
+                  : str(scaling, ", targets ", are_scaled ? scaled : plain);
+  }
+  if (!constant.empty()) {
+    scaling += str("; ", count(constant, "constant column"),
+                   constant.size() == 1 ? " becomes" : " become", " 0 (", some(constant), ")");
+  }
+  return {str("columns: ", count(fitted.inputs, "input"), " (", some(fitted.inputs), "), ",
+              count(fitted.targets, "target"), " (", some(fitted.targets), "), ",
+              left_out.empty() ? "none left out"
+                               : str(left_out.size(), " left out (", some(left_out), ")")),
+          scaling};
+}
+
 // `file`, which lies at `path`, read as `fitted` says.
 std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile& file,
                                          const Fitted& fitted, const CsvSetOptions& options,
@@ -453,6 +493,7 @@ DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
     const CsvFile train = open_csv(options.file, options.separator);
     if (!context.fitted) sets.fitted = fit(train, options, context);
     sets.train = table_set(options.file, train, sets.fitted, options, context);
+    sets.notes = notes_of(train, options, sets.fitted);
   }
   const auto other = [&](bool is_wanted, const std::optional<std::string>& file) {
     if (!is_wanted || !file) return std::shared_ptr<const Dataset>();

@@ -145,6 +145,12 @@ std::vector<std::pair<std::string, std::shared_ptr<const Dataset>>> named_sets(
   return sets;
 }
 
+LeftOut left_out_of(const DataSets& data) {
+  LeftOut names;
+  for (const auto& [name, set] : named_sets(data)) names[name] = set->left_out();
+  return names;
+}
+
 DataKind data_kind(std::string name, std::string help,
                    std::function<DataSets(const DataContext& context)> load) {
   return {keys::choice(std::move(name), std::move(help)),

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "framework/data/damaged.h"
 #include "framework/data/dataset.h"
 #include "framework/data/fitted.h"
 #include "framework/keys/choice.h"
@@ -21,6 +23,8 @@ struct DataSets {
   std::shared_ptr<const Dataset> validation = nullptr;  ///< null also where the source has none
   std::shared_ptr<const Dataset> test = nullptr;        ///< null also where the source has none
   Fitted fitted = {};  ///< to the training set, or DataContext::fitted
+  /// What the source has decided beside that, for people: a phrase each, as describe() shows them.
+  std::vector<std::string> notes = {};
 };
 
 /// By what name commands, metrics and checkpoints call them.
@@ -31,6 +35,10 @@ inline const std::string kTestSet = "test";
 /// Those that are there with their names, in the order of DataSets.
 [[nodiscard]] std::vector<std::pair<std::string, std::shared_ptr<const Dataset>>> named_sets(
     const DataSets& data);
+
+/// Dataset::left_out() of those of named_sets(), by name.
+using LeftOut = std::map<std::string, std::vector<std::string>>;
+[[nodiscard]] LeftOut left_out_of(const DataSets& data);
 
 /// The sets that a job takes.
 struct WantedSets {
@@ -54,6 +62,12 @@ struct DataContext {
   /// Files of the other sets need not be there: a source opens only those of these sets. Without
   /// `fitted` the training set is among them.
   WantedSets wanted{};
+  DamageSearch search{};  ///< how sources look for damaged files, where they do so beforehand
+  /// What is damaged and to be left out: no more is looked for. None: nobody has looked yet.
+  std::optional<LeftOut> damaged = {};
+  /// Samples whose files are damaged stay, whatever the source's options say: for callers that go
+  /// on where batch() throws a DataError.
+  bool keeps_damaged = false;
 };
 
 /// A source of data that a config can name, with its options' keys.

@@ -48,6 +48,10 @@ SampleType token_sample(std::int64_t positions, std::int64_t vocabulary) {
       .input = {at::kLong, {positions}}, .target = {at::kLong, {positions}}, .classes = vocabulary};
 }
 
+std::optional<std::int64_t> Dataset::label(std::int64_t /*index*/) const {
+  return std::nullopt;
+}
+
 std::string Dataset::sample_name(std::int64_t /*index*/) const {
   return {};
 }
@@ -79,6 +83,10 @@ Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> i
   const auto [least, most] = std::ranges::minmax(indices_);
   require(least >= 0 && most < whole_->size(), "a part of a data set of ",
           counted(whole_->size(), "sample"), " has the samples ", least, " ... ", most);
+}
+
+std::optional<std::int64_t> Subset::label(std::int64_t index) const {
+  return whole_->label(indices_.at(static_cast<std::size_t>(index)));
 }
 
 std::string Subset::sample_name(std::int64_t index) const {

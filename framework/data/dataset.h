@@ -68,9 +68,14 @@ class Dataset {
   /// Whether the samples' targets are known. Otherwise a batch's are NaN, or -1 for classes: such a
   /// set is for predictions alone.
   [[nodiscard]] virtual bool has_targets() const { return true; }
+  /// The class of sample `index`, where it has one and that is known without making the sample.
+  [[nodiscard]] virtual std::optional<std::int64_t> label(std::int64_t index) const;
   /// What sample `index` is called, such as by its file. All samples have names, or none: then it
   /// is "".
   [[nodiscard]] virtual std::string sample_name(std::int64_t index) const;
+  /// The names of the samples that the source had and that were left out, as their files are
+  /// damaged.
+  [[nodiscard]] virtual std::vector<std::string> left_out() const { return {}; }
   /// A short text by which a run that goes on notices that its data have changed: how many samples
   /// there are, of what type and classes, and what they hold. It is that of the source: a Subset
   /// has the whole's. Of many samples only some are looked at, and of files that are slow to read
@@ -108,7 +113,9 @@ class Subset final : public Dataset {
   }
   [[nodiscard]] bool is_slow() const override { return whole_->is_slow(); }
   [[nodiscard]] bool has_targets() const override { return whole_->has_targets(); }
+  [[nodiscard]] std::optional<std::int64_t> label(std::int64_t index) const override;
   [[nodiscard]] std::string sample_name(std::int64_t index) const override;
+  [[nodiscard]] std::vector<std::string> left_out() const override { return whole_->left_out(); }
   [[nodiscard]] std::string fingerprint() const override { return whole_->fingerprint(); }
   [[nodiscard]] const Dataset& whole() const { return *whole_; }
 

@@ -13,6 +13,14 @@
 namespace lockstep {
 namespace {
 
+// By channel, of the training set's pixels.
+std::vector<double> fashion_mnist_mean() {
+  return {0.2860};
+}
+std::vector<double> fashion_mnist_deviation() {
+  return {0.3530};
+}
+
 constexpr std::int64_t kSide = 28;
 constexpr std::int64_t kClasses = 10;
 
@@ -48,8 +56,8 @@ Pictures load(const std::string& root, FashionMnist::Split split) {
                     .width = kSide,
                     .classes = kClasses,
                     .pixels = images.read_values(),
-                    .mean = {0.2860},
-                    .deviation = {0.3530},
+                    .mean = fashion_mnist_mean(),
+                    .deviation = fashion_mnist_deviation(),
                     .names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal",
                               "Shirt", "Sneaker", "Bag", "Ankle boot"}};
   const std::vector<std::uint8_t> values = labels.read_values();
@@ -80,6 +88,8 @@ DataKind fashion_mnist_kind() {
       [](const FashionMnistOptions& options, const DataContext& context) {
         using Split = FashionMnist::Split;
         DataSets sets;
+        sets.notes = {
+            pixels_note(fashion_mnist_mean(), fashion_mnist_deviation(), options.augmentation)};
         if (context.wanted.train) {
           sets.train = std::make_shared<const FashionMnist>(options.root, Split::train,
                                                             options.augmentation, context.seed);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <set>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -125,6 +126,37 @@ bool has_sets_alone(const fs::path& root, const std::vector<std::string>& classe
   return is_any;
 }
 
+// The numbers of a set's pictures that are known to be damaged.
+std::vector<std::int64_t> numbers_of(const PictureFolder& set, const LeftOut& damaged,
+                                     const std::string& set_name) {
+  const auto names = damaged.find(set_name);
+  if (names == damaged.end()) return {};
+  const std::set<std::string> wanted(names->second.begin(), names->second.end());
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t i = 0; i < set.size(); ++i) {
+    if (wanted.contains(set.sample_name(i))) numbers.push_back(i);
+  }
+  return numbers;
+}
+
+// The numbers of a set's pictures that can't be decoded, with a warning that names some.
+std::vector<std::int64_t> find_damaged_of(const PictureFolder& set, const fs::path& folder,
+                                          const DamageSearch& search) {
+  std::vector<std::int64_t> numbers;
+  std::vector<std::string> names;
+  find_damaged(set, search, [&](const DamagedSample& damaged) {
+    numbers.push_back(damaged.index);
+    names.push_back(set.sample_name(damaged.index));
+  });
+  if (!numbers.empty()) {
+    log_warning(str("image_folder: of ", counted(set.size(), "picture"), " in '", folder.string(),
+                    "' ", numbers.size(), numbers.size() == 1 ? " is" : " are",
+                    " damaged and left out, as data.on_damaged: skip says: ", listed(names, 10),
+                    "; train check says what is wrong with each"));
+  }
+  return numbers;
+}
+
 keys::Keys image_folder_keys(ImageFolderOptions& options) {
   PictureForm& form = options.form;
   const auto side = keys::from_to<std::int64_t>(1, kLongestSide);
@@ -143,6 +175,11 @@ keys::Keys image_folder_keys(ImageFolderOptions& options) {
       {"deviation", keys::list(form.deviation, keys::greater_than(0.0)),
        "of each channel, of pixels from 0 to 1; []: ImageNet's"},
       {"cache", keys::flag(form.cache), "keep decoded pictures in memory, in each process"},
+      {"on_damaged",
+       keys::one_of(options.on_damaged, {"stop", "skip"}),
+       "pictures that can't be decoded: an error, or left out; skip decodes all once before a "
+       "start",
+       {.may_change = true}},
   };
   for (keys::Key& key : augmentation_keys(options.augmentation)) keys.push_back(key);
   return keys;
@@ -184,6 +221,26 @@ std::shared_ptr<const PictureFolder> PictureFolder::without_targets(
   return made;
 }
 
+PictureFolder::PictureFolder(const PictureFolder& whole, const std::vector<std::int64_t>& pictures)
+    : folder_(whole.folder_),
+      form_(whole.form_),
+      inputs_(whole.inputs_),
+      classes_(whole.classes_),
+      numbers_(whole.numbers_) {
+  for (const std::int64_t index : pictures) left_out_.push_back(folder_.name(index));
+  folder_.leave_out(pictures);
+  if (form_.cache) cache_.resize(static_cast<std::size_t>(folder_.size()));
+}
+
+std::shared_ptr<const PictureFolder> PictureFolder::without(
+    const std::vector<std::int64_t>& pictures) const {
+  if (std::ssize(pictures) == size()) {
+    throw DataError(
+        str("all ", counted(size(), "picture"), " are damaged, such as '", folder_.path(0), "'"));
+  }
+  return std::shared_ptr<const PictureFolder>(new PictureFolder(*this, pictures));
+}
+
 std::vector<std::string> PictureFolder::classes_without_pictures() const {
   std::vector<bool> has_pictures(classes_.size());
   for (std::int64_t i = 0; i < size() && has_targets(); ++i) {
@@ -199,6 +256,11 @@ std::vector<std::string> PictureFolder::classes_without_pictures() const {
 
 SampleType PictureFolder::type() const {
   return class_sample({form_.channels, form_.height, form_.width}, std::ssize(classes_));
+}
+
+std::optional<std::int64_t> PictureFolder::label(std::int64_t index) const {
+  if (!has_targets()) return std::nullopt;
+  return numbers_[static_cast<std::size_t>(folder_.label(index))];
 }
 
 std::string PictureFolder::fingerprint() const {
@@ -227,7 +289,7 @@ Batch PictureFolder::gather(std::span<const std::int64_t> indices, std::int64_t 
       inputs_.write(decoded(index).data(), index, epoch, input);
     }
     input += values;
-    if (has_targets()) *target = numbers_[static_cast<std::size_t>(folder_.label(index))];
+    if (has_targets()) *target = *label(index);
     ++target;
   }
   return batch;
@@ -268,12 +330,25 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
   const auto classes = context.fitted ? context.fitted->classes : std::vector<std::string>();
   using Set = std::shared_ptr<const PictureFolder>;
   auto known = classes;  // of every set, once there is one
-  const auto set_in = [&](const fs::path& folder, Augmentation augmentation) -> Set {
+  const auto set_of_all = [&](const fs::path& folder, Augmentation augmentation) -> Set {
     if (!context.needs_targets && !classes.empty() && has_bare_pictures(folder, classes)) {
       return PictureFolder::without_targets(folder.string(), options.form, classes);
     }
     return std::make_shared<const PictureFolder>(folder.string(), options.form, augmentation,
                                                  context.seed, known);
+  };
+  const auto set_in = [&](const std::string& name, const fs::path& folder,
+                          Augmentation augmentation) -> Set {
+    Set set = set_of_all(folder, augmentation);
+    if (options.on_damaged == OnDamaged::stop || context.keeps_damaged) return set;
+    const auto damaged = context.damaged ? numbers_of(*set, *context.damaged, name)
+                                         : find_damaged_of(*set, folder, context.search);
+    if (damaged.empty()) return set;
+    set = set->without(damaged);
+    if (const auto empty = set->classes_without_pictures(); known.empty() && !empty.empty()) {
+      formats::fail_folder((folder / empty.front()).string(), "all its pictures are damaged");
+    }
+    return set;
   };
   const bool has_train = data::is_there(root / "train");
   const bool needs_classes = context.needs_targets || classes.empty();
@@ -282,20 +357,25 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
       (has_train && has_class_folder(formats::entries_of((root / "train").string()), classes));
   Set train;
   if (context.wanted.train && (has_train || !has_sets)) {
-    train = set_in(has_sets ? root / "train" : root, options.augmentation);
+    train = set_in(kTrainSet, has_sets ? root / "train" : root, options.augmentation);
     known = train->class_names();
   }
-  const auto other = [&](const fs::path& folder) -> Set {
+  const auto other = [&](const std::string& name, const fs::path& folder) -> Set {
     if (!data::is_there(folder)) return nullptr;
-    Set set = set_in(folder, {});
+    Set set = set_in(name, folder, {});
     if (train && set->has_targets()) warn_of_lacking(*set, folder);
     return set;
   };
   DataSets sets{.train = train};
   if (has_sets && context.wanted.validation) {
-    sets.validation = other(validation_folder(root));
+    sets.validation = other(kValidationSet, validation_folder(root));
   }
-  if (has_sets && context.wanted.test) sets.test = other(root / "test");
+  if (has_sets && context.wanted.test) sets.test = other(kTestSet, root / "test");
+  const PictureForm form = complete(options.form);
+  sets.notes = {
+      str("pictures are scaled until they cover ", form.height, " x ", form.width,
+          " pixels, of which the middle is taken; ", form.channels == 1 ? "gray" : "in colour"),
+      pixels_note(form.mean, form.deviation, options.augmentation)};
   return sets;
 }
 

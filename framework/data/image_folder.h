@@ -40,11 +40,17 @@ class PictureFolder final : public Dataset {
   [[nodiscard]] static std::shared_ptr<const PictureFolder> without_targets(
       const std::string& root, const PictureForm& form, std::vector<std::string> classes);
 
+  /// This set without the pictures with these numbers, whose names are left_out() then. Nothing of
+  /// the rest is cached yet. DataError if none is left.
+  [[nodiscard]] std::shared_ptr<const PictureFolder> without(
+      const std::vector<std::int64_t>& pictures) const;
+
   [[nodiscard]] std::int64_t size() const override { return folder_.size(); }
   [[nodiscard]] SampleType type() const override;
   [[nodiscard]] bool is_slow() const override { return true; }
 
   [[nodiscard]] bool has_targets() const override { return !folder_.classes().empty(); }
+  [[nodiscard]] std::optional<std::int64_t> label(std::int64_t index) const override;
   /// Its path in the folder.
   [[nodiscard]] std::string sample_name(std::int64_t index) const override {
     return folder_.name(index);
@@ -53,6 +59,7 @@ class PictureFolder final : public Dataset {
   [[nodiscard]] std::vector<std::string> class_names() const override { return classes_; }
   /// Those that have no picture here.
   [[nodiscard]] std::vector<std::string> classes_without_pictures() const;
+  [[nodiscard]] std::vector<std::string> left_out() const override { return left_out_; }
   /// Of names and sizes of files.
   [[nodiscard]] std::string fingerprint() const override;
 
@@ -61,6 +68,7 @@ class PictureFolder final : public Dataset {
 
   PictureFolder(formats::ImageFolder folder, const PictureForm& form, Augmentation augmentation,
                 std::uint64_t seed, std::vector<std::string> classes);
+  PictureFolder(const PictureFolder& whole, const std::vector<std::int64_t>& pictures);
   [[nodiscard]] Batch gather(std::span<const std::int64_t> indices,
                              std::int64_t epoch) const override;
   [[nodiscard]] Pixels decoded(std::int64_t index) const;
@@ -71,14 +79,22 @@ class PictureFolder final : public Dataset {
   PictureInputs inputs_;
   std::vector<std::string> classes_;
   std::vector<std::int64_t> numbers_;  // of the folder's classes
+  std::vector<std::string> left_out_;
   mutable std::mutex mutex_;
   mutable std::vector<Pixels> cache_;  // what is there stays as it is
+};
+
+/// What becomes of pictures that can't be decoded.
+enum class OnDamaged {
+  stop,  ///< batch() throws the DataError
+  skip,  ///< all are decoded once when the set is loaded, and the damaged ones are left out
 };
 
 struct ImageFolderOptions {
   std::string root{};
   PictureForm form{};
   Augmentation augmentation{};
+  OnDamaged on_damaged = OnDamaged::stop;
 };
 
 /// The sets in a folder: root/train, perhaps root/val or root/validation, and perhaps root/test,
@@ -92,6 +108,10 @@ struct ImageFolderOptions {
 /// root without sets, may then also have pictures in itself, or folders of which none is a class:
 /// all pictures in and below it are taken, without targets, with a warning where some have a
 /// class's folder.
+///
+/// With OnDamaged::skip a warning counts the pictures that are left out and names the first ten.
+/// DataError where none is left, and, in root/train without `context.fitted`, where none of a class is
+/// left.
 [[nodiscard]] DataSets load_image_folder(const ImageFolderOptions& options,
                                          const DataContext& context = {});
 

@@ -53,6 +53,21 @@ keys::Keys augmentation_keys(Augmentation& augmentation) {
   };
 }
 
+std::string pixels_note(const std::vector<double>& mean, const std::vector<double>& deviation,
+                        const Augmentation& augmentation) {
+  std::string note = str("pixels are scaled to 0 ... 1, then normalized by mean ", join(mean),
+                         " and deviation ", join(deviation));
+  std::vector<std::string> changes;
+  if (augmentation.crop > 0) {
+    changes.push_back(str("shifted by up to ", counted(augmentation.crop, "pixel")));
+  }
+  if (augmentation.flip) changes.emplace_back("mirrored");
+  if (!changes.empty()) {
+    note += str("; training pictures are ", join(changes, " and "), ", at random");
+  }
+  return note;
+}
+
 PictureInputs::PictureInputs(std::int64_t height, std::int64_t width,
                              const std::vector<double>& mean, const std::vector<double>& deviation,
                              Augmentation augmentation, std::uint64_t seed)

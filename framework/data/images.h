@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,11 @@ struct Pictures {
   std::vector<double> deviation{};     ///< … which are normalized by these
   std::vector<std::string> names{};    ///< of the classes; or none
 };
+
+/// What becomes of pixels, for DataSets::notes: "pixels are scaled to 0 … 1, then normalized by …".
+[[nodiscard]] std::string pixels_note(const std::vector<double>& mean,
+                                      const std::vector<double>& deviation,
+                                      const Augmentation& augmentation);
 
 /// How the bytes of a picture become inputs: augmented, scaled to 0 … 1 and normalized, (x - mean)
 /// / deviation. Augmentation draws from keys (seed, epoch, picture).
@@ -66,6 +72,9 @@ class PictureSet : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return std::ssize(pictures_.labels); }
   [[nodiscard]] SampleType type() const override;
   [[nodiscard]] std::vector<std::string> class_names() const override { return pictures_.names; }
+  [[nodiscard]] std::optional<std::int64_t> label(std::int64_t index) const override {
+    return pictures_.labels.at(static_cast<std::size_t>(index));
+  }
   [[nodiscard]] std::string fingerprint() const override;
 
  private:

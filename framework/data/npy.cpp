@@ -107,6 +107,16 @@ class NpyPair {
     return value_sample(input_shape(), shape.size() == 1 ? 1 : shape[1]);
   }
 
+  /// For DataSets::notes, of a pair with targets.
+  [[nodiscard]] std::vector<std::string> notes() const {
+    const auto array = [](const NpyArray& of) {
+      return str(formats::name_of(of.type()), " (", join(of.shape()), ")");
+    };
+    return {str("arrays: inputs ", array(inputs_), ", targets ", array(*targets_), "; ",
+                has_pictures() ? "inputs are pictures, whose pixels are scaled to 0 ... 1"
+                               : "inputs are as the file has them")};
+  }
+
   /// DataError unless the samples are of this type.
   void check(const SampleType& type) const {
     const auto classes = type.classes > 0 ? std::optional(type.classes) : std::nullopt;
@@ -199,6 +209,12 @@ class NpySet final : public Dataset {
   std::int64_t size() const override { return pair_.size(); }
   SampleType type() const override { return type_; }
   bool has_targets() const override { return pair_.targets().has_value(); }
+  std::optional<std::int64_t> label(std::int64_t index) const override {
+    if (!has_targets() || type_.classes == 0 || !type_.target.shape.empty()) return std::nullopt;
+    return with_elements(*pair_.targets(), [&](const auto& values) {
+      return static_cast<std::int64_t>(values[static_cast<std::size_t>(index)]);
+    });
+  }
 
  private:
   Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
@@ -273,6 +289,7 @@ DataSets load_npy(const NpySetOptions& options, const DataContext& context) {
     std::optional<std::int64_t> classes = options.classes;
     if (context.fitted && context.fitted->class_count > 0) classes = context.fitted->class_count;
     if (!type) type = train.type(classes);
+    sets.notes = train.notes();
     sets.train = std::make_shared<const NpySet>(std::move(train), *type);
   }
   const auto other = [&](bool is_wanted, const char* name, const auto& inputs,

@@ -73,6 +73,10 @@ class SyntheticSet final : public Dataset {
                ? value_sample({options_.features}, options_.outputs)
                : class_sample({options_.features}, options_.classes);
   }
+  std::optional<std::int64_t> label(std::int64_t index) const override {
+    if (options_.task == SyntheticTask::regression) return std::nullopt;
+    return class_of(key_.fold(static_cast<std::uint64_t>(index)));
+  }
   // What they hold follows from the config. Other C libraries round it in other ways.
   std::string fingerprint() const override { return data::Fingerprint(*this).text(); }
 
@@ -111,14 +115,18 @@ class SyntheticSet final : public Dataset {
 
   void write_class(const Key& key, float* input, std::int64_t* target) const {
     const auto features = static_cast<std::size_t>(options_.features);
-    const std::size_t label =
-        key.fold("class").bits() % static_cast<std::uint64_t>(options_.classes);
-    const double* centre = truth_->rows.data() + label * features;
+    const std::int64_t label = class_of(key);
+    const double* centre = truth_->rows.data() + static_cast<std::size_t>(label) * features;
     const Key of_noise = key.fold("noise");
     for (std::size_t j = 0; j < features; ++j) {
       input[j] = static_cast<float>(centre[j] + options_.noise * normal(of_noise, j));
     }
-    *target = static_cast<std::int64_t>(label);
+    *target = label;
+  }
+
+  [[nodiscard]] std::int64_t class_of(const Key& key) const {
+    return static_cast<std::int64_t>(key.fold("class").bits() %
+                                     static_cast<std::uint64_t>(options_.classes));
   }
 
   SyntheticOptions options_;
@@ -179,7 +187,8 @@ DataSets make_synthetic(const SyntheticOptions& options, std::uint64_t seed) {
   };
   return {.train = set("train", options.samples),
           .validation = set("validation", options.validation_samples),
-          .test = set("test", options.test_samples)};
+          .test = set("test", options.test_samples),
+          .notes = {str("made samples, with a noise of ", options.noise)}};
 }
 
 DataKind synthetic_kind() {

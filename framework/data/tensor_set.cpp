@@ -52,6 +52,11 @@ TensorSet::TensorSet(at::Tensor inputs, std::optional<at::Tensor> targets, Sampl
           "at least, of its type");
 }
 
+std::optional<std::int64_t> TensorSet::label(std::int64_t index) const {
+  if (!has_targets_ || type_.classes == 0 || !type_.target.shape.empty()) return std::nullopt;
+  return targets_.data_ptr<std::int64_t>()[index];
+}
+
 std::string TensorSet::fingerprint() const {
   data::Fingerprint made(*this);
   made.add(inputs_);

@@ -24,6 +24,7 @@ class TensorSet final : public Dataset {
   [[nodiscard]] SampleType type() const override { return type_; }
   [[nodiscard]] std::vector<std::string> class_names() const override { return names_; }
   [[nodiscard]] bool has_targets() const override { return has_targets_; }
+  [[nodiscard]] std::optional<std::int64_t> label(std::int64_t index) const override;
   [[nodiscard]] std::string fingerprint() const override;
 
  private:

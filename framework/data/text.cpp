@@ -185,6 +185,11 @@ DataSets load_text(const TextSetOptions& options, const DataContext& job) {
               .offset = train.bytes, .bytes = bytes, .context = options.context, .use = held_out});
     }
     sets.train = std::make_shared<const TextSet>(corpus, train, job.seed);
+    sets.notes = {str(
+        "text: ", counted(std::ssize(corpus->parts()), "file"), ", ", corpus->size(),
+        " bytes in all, each byte a token",
+        is_split ? str("; the last ", corpus->size() - train.bytes, " bytes are the validation set")
+                 : "")};
   }
   const auto whole = [&](const std::shared_ptr<const TextCorpus>& text) {
     return std::make_shared<const TextSet>(

@@ -75,6 +75,16 @@ std::int64_t ImageFolder::label(std::int64_t index) const {
   return picture(index).label;
 }
 
+void ImageFolder::leave_out(const std::vector<std::int64_t>& pictures) {
+  std::vector<char> stays(pictures_.size(), 1);
+  for (const std::int64_t index : pictures) {
+    (void)picture(index);
+    stays[static_cast<std::size_t>(index)] = 0;
+  }
+  std::size_t next = 0;
+  std::erase_if(pictures_, [&](const Picture& /*picture*/) { return stays[next++] == 0; });
+}
+
 void ImageFolder::read_class(const std::string& name, bool may_be_empty) {
   const std::string folder = joined(root_, name);
   const std::size_t before = pictures_.size();

@@ -42,6 +42,9 @@ class ImageFolder {
   /// The place of its class in classes(); -1 without classes.
   [[nodiscard]] std::int64_t label(std::int64_t index) const;
 
+  /// Takes the pictures with these numbers out; the others keep their order.
+  void leave_out(const std::vector<std::int64_t>& pictures);
+
   /// Paths of files that are no pictures by their names, sorted; with classes all files in root.
   [[nodiscard]] const std::vector<std::string>& passed_over() const noexcept {
     return passed_over_;

@@ -49,8 +49,8 @@ struct Part {
 };
 
 std::vector<Part> parts(const ProgressState& state) {
-  std::vector<Part> all{{0, str("step ", state.step, "/", state.total)},
-                        {3, str("epoch ", state.epoch)}};
+  std::vector<Part> all{{0, str(state.unit, " ", state.step, "/", state.total)}};
+  if (state.epoch >= 0) all.push_back({3, str("epoch ", state.epoch)});
   if (state.loss) all.push_back({1, "loss " + format("%.4g", *state.loss)});
   if (state.samples_per_s) {
     const double rate = *state.samples_per_s;

@@ -14,12 +14,13 @@ namespace lockstep {
 
 /// How far a run is.
 struct ProgressState {
-  std::int64_t step = 0;   // steps done
-  std::int64_t total = 0;  // steps in all
-  std::int64_t epoch = 0;
+  std::int64_t step = 0;                  // steps done
+  std::int64_t total = 0;                 // steps in all
+  std::int64_t epoch = 0;                 // -1: there are none
   std::optional<double> loss{};           // the last that is known
   std::optional<double> samples_per_s{};  // none before a step is done
   double elapsed_s = 0.0;                 // since the first step began
+  std::string unit = "step";              // what is counted
 };
 
 /// A duration as people read it: 1:05, or 2:03:04 from an hour on, to the nearest second; --:-- for

@@ -317,4 +317,102 @@ TEST_CASE("folders of sets beside others are sets where the one to train on has 
   CHECK(load_image_folder(options, context).train->has_targets());
 }
 
+namespace {
+
+// Sets with damaged pictures in between: one is cut, one empty, one no picture.
+void write_damaged_sets(const TemporaryFolder& folder, bool has_damaged) {
+  write_sets(folder);
+  write_picture(folder, "train/cat/m.png", striped(2, {15, 25}));
+  write_picture(folder, "train/dog/z.png", striped(2, {35, 45}));
+  if (!has_damaged) return;
+  const std::string whole = striped(2, {1, 2});
+  write_picture(folder, "train/cat/b.png", whole.substr(0, whole.size() - 14));
+  write_picture(folder, "train/dog/a.png", "");
+  write_picture(folder, "test/cat/ee.jpg", "no picture");
+}
+
+void check_same_samples(const DataSets& made, const DataSets& expected) {
+  for (const auto& [name, set] : named_sets(expected)) {
+    INFO(name);
+    const auto other = name == kTrainSet  ? made.train
+                       : name == kTestSet ? made.test
+                                          : made.validation;
+    REQUIRE(other->size() == set->size());
+    CHECK(other->fingerprint() == set->fingerprint());
+    for (std::int64_t i = 0; i < set->size(); ++i) {
+      CHECK(other->sample_name(i) == set->sample_name(i));
+      CHECK(other->label(i) == set->label(i));
+    }
+    for (const std::int64_t epoch : {kUnaugmented, std::int64_t{3}}) {
+      const Batch batch = other->batch(testing::all_of(*other), epoch);
+      const Batch same = set->batch(testing::all_of(*set), epoch);
+      CHECK(floats_of(batch.inputs) == floats_of(same.inputs));
+      CHECK(integers_of(batch.targets) == integers_of(same.targets));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("damaged pictures are left out and named, and the rest is as if they were not there") {
+  const TemporaryFolder folder;
+  const TemporaryFolder whole;
+  write_damaged_sets(folder, true);
+  write_damaged_sets(whole, false);
+  ImageFolderOptions options = gray_form(whole, 2, 2);
+  options.augmentation = {.crop = 1, .flip = true};
+  const DataSets expected = load_image_folder(options);
+  CHECK(expected.train->left_out().empty());
+  options.root = folder.path();
+  CHECK_THAT(message_of<DataError>([&] {
+               const DataSets sets = load_image_folder(options);
+               (void)sets.train->batch(testing::all_of(*sets.train));
+             }),
+             ContainsSubstring("b.png"));
+  options.on_damaged = OnDamaged::skip;
+  const std::vector<std::string> of_train{"cat/b.png", "dog/a.png"};
+  for (const std::int64_t threads : {1, 4}) {
+    for (const bool is_cached : {false, true}) {
+      options.form.cache = is_cached;
+      std::vector<std::int64_t> seen;
+      const DataSets sets = load_image_folder(
+          options,
+          {.search = {.threads = threads, .progress = [&](std::int64_t done, std::int64_t all) {
+                        if (done == all) seen.push_back(all);
+                      }}});
+      CHECK(seen == std::vector<std::int64_t>{6, 2, 4});
+      CHECK(sets.train->left_out() == of_train);
+      CHECK(sets.validation->left_out().empty());
+      CHECK(sets.test->left_out() == std::vector<std::string>{"cat/ee.jpg"});
+      check_same_samples(sets, expected);
+    }
+  }
+  // Known already: nothing is decoded, so no progress is told.
+  std::int64_t told = 0;
+  DataContext context{.search = {.progress = [&](std::int64_t, std::int64_t) { ++told; }},
+                      .damaged = LeftOut{{"train", {"cat/a.png"}}}};
+  CHECK(load_image_folder(options, context).train->left_out() ==
+        std::vector<std::string>{"cat/a.png"});
+  context.damaged = {};
+  context.keeps_damaged = true;
+  CHECK(load_image_folder(options, context).train->size() == 6);
+  CHECK(told == 0);
+}
+
+TEST_CASE("a class, or a set, of which all pictures are damaged is an error that names it") {
+  const TemporaryFolder folder;
+  write_sets(folder);
+  write_picture(folder, "train/dog/b.png", "");
+  ImageFolderOptions options = gray_form(folder, 2, 2);
+  options.on_damaged = OnDamaged::skip;
+  CHECK(message_of<DataError>([&] { (void)load_image_folder(options); }) ==
+        "data folder '" + folder.path("train/dog") + "': all its pictures are damaged");
+  // A set to be predicted may lack classes.
+  DataContext context{.fitted = Fitted{.classes = {"cat", "dog"}, .class_count = 2}};
+  CHECK(load_image_folder(options, context).train->size() == 1);
+  write_picture(folder, "train/cat/a.png", "");
+  CHECK(message_of<DataError>([&] { (void)load_image_folder(options, context); }) ==
+        "all 2 pictures are damaged, such as '" + folder.path("train/cat/a.png") + "'");
+}
+
 }  // namespace lockstep

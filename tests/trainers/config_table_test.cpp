@@ -62,6 +62,7 @@ const std::vector<Sample> kSamples{
     {"data.mean", {"[0.5]", "[0.5, 0.25, 0]"}, "[2]", kImageFolder},
     {"data.deviation", {"[0.5]"}, "[0]", kImageFolder},
     {"data.cache", {"true"}, "1", kImageFolder},
+    {"data.on_damaged", {"skip"}, "warn", kImageFolder},
     {"data.file", {"a.csv"}, "''", {"data.name=csv", "data.target=y"}, true},
     {"data.validation_file", {"a.csv"}, "''", kCsv},
     {"data.test_file", {"a.csv"}, "''", kCsv},

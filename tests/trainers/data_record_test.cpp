@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/text.h"
 #include "framework/data/tensor_set.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
@@ -61,8 +62,27 @@ TEST_CASE("sets of one source have its fingerprint, which is taken once") {
 TEST_CASE("records of sets are the same after a way as text") {
   const SetRecords records{{"train", {3, "\"a\",\n\\"}}, {"test", {1, ""}}};
   CHECK((parse_sets(sets_text(records)) == records));
+  const SetRecords with_damaged{{"train", {3, "f", {"a.png", "\xff.png"}}}};
+  CHECK((parse_sets(sets_text(with_damaged)) == with_damaged));
   CHECK(parse_sets(sets_text({})).empty());
   CHECK_THROWS(parse_sets(""));
+}
+
+TEST_CASE("a change of the damaged pictures names those that are damaged now and no longer") {
+  const auto change = [](const std::vector<std::string>& before,
+                         const std::vector<std::string>& now) {
+    const auto size = [](const auto& names) { return 10 - std::ssize(names); };
+    return join(changes_of_sets({{"train", {size(before), "f", before}}},
+                                {{"train", {size(now), "g", now}}}));
+  };
+  CHECK(change({}, {"b", "c"}) ==
+        "the training set had 10 samples and has 8: b, c are damaged now");
+  CHECK(change({"a", "b"}, {"b"}) ==
+        "the training set had 8 samples and has 9: a is no longer among the damaged");
+  CHECK(change({"a"}, {"b"}) ==
+        "the training set of 9 samples has other contents: b is damaged "
+        "now, a is no longer among the damaged");
+  CHECK(change({"a"}, {"a"}) == "the training set of 9 samples has other contents");
 }
 
 TEST_CASE("a checkpoint says what was fitted and what sets there were, to the last bit") {

@@ -5,6 +5,8 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <ATen/ops/zeros.h>
 
@@ -58,6 +60,34 @@ TEST_CASE("hosts compare some samples of data that are slow to read, and how man
   CHECK(compared(50'000, -1) != compared(50'000, 150));
   CHECK(compared(50'000, -1) != compared(49'999, -1));
   CHECK(compared(900, -1) != compared(900, 7));
+}
+
+TEST_CASE("hosts compare which pictures are left out") {
+  class Rest final : public Dataset {
+   public:
+    explicit Rest(std::vector<std::string> left_out) : left_out_(std::move(left_out)) {}
+    std::int64_t size() const override { return 2; }
+    SampleType type() const override { return value_sample({1}, 1); }
+    std::vector<std::string> left_out() const override { return left_out_; }
+
+   private:
+    Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+      return {at::zeros({std::ssize(indices), 1}), at::zeros({std::ssize(indices), 1})};
+    }
+    std::vector<std::string> left_out_;
+  };
+  const Config config = testing::parse(testing::kNames);
+  const auto compared = [&](const std::vector<std::string>& left_out) {
+    RunOptions options;
+    return host_options(
+               {}, config, {.train = std::make_shared<const Rest>(left_out)}, options, [] {}, [] {})
+        .same.at("what is damaged and left out of the train data");
+  };
+  CHECK(compared({}) == "nothing");
+  CHECK(compared({"a.png", "b.png"}) == compared({"a.png", "b.png"}));
+  // Only so much of a value is compared.
+  const std::string longer(300, 'x');
+  CHECK(compared({longer, "b.png"}).substr(0, 200) != compared({longer, "c.png"}).substr(0, 200));
 }
 
 TEST_CASE("the paths of a data set's files are not what hosts compare, but what is in them") {

@@ -1,0 +1,76 @@
+#include "framework/data/damaged.h"
+
+#include <algorithm>
+#include <deque>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <c10/core/ScalarType.h>
+
+#include "framework/base/errors.h"
+#include "framework/data/loader.h"
+
+namespace lockstep {
+namespace {
+
+// Samples that are made together: those that are slow alone, as one damaged would have all made
+// again, and others up to these bytes.
+constexpr std::int64_t kBytesTogether = std::int64_t{1} << 20;
+
+std::int64_t samples_together(const Dataset& data) {
+  if (data.is_slow()) return 1;
+  const TensorType input = data.type().input;
+  const auto bytes = input.values() * static_cast<std::int64_t>(c10::elementSize(input.dtype));
+  return std::max<std::int64_t>(kBytesTogether / std::max<std::int64_t>(bytes, 1), 1);
+}
+
+std::vector<std::int64_t> numbers_from(std::int64_t first, std::int64_t count) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
+}
+
+using Found = std::function<void(const DamagedSample& damaged)>;
+
+void look_at_each(const Dataset& data, std::span<const std::int64_t> numbers, const Found& found) {
+  for (const std::int64_t index : numbers) {
+    try {
+      (void)data.batch(std::span(&index, 1));
+    } catch (const DataError& error) {
+      found({index, error.what()});
+    }
+  }
+}
+
+}  // namespace
+
+void find_damaged(const Dataset& data, const DamageSearch& search, const Found& found) {
+  const std::int64_t together = samples_together(data);
+  const std::int64_t ahead = 4 * search.threads;
+  Loader loader(data, {.threads = search.threads, .ahead = ahead});
+  std::deque<std::vector<std::int64_t>> asked;
+  std::int64_t next = 0;
+  const auto ask = [&] {
+    if (next == data.size()) return;
+    asked.push_back(numbers_from(next, std::min(together, data.size() - next)));
+    next += std::ssize(asked.back());
+    loader.request(asked.back(), kUnaugmented);
+  };
+  for (std::int64_t i = 0; i < ahead; ++i) ask();
+  std::int64_t done = 0;
+  for (; !asked.empty(); asked.pop_front()) {
+    const std::vector<std::int64_t>& numbers = asked.front();
+    try {
+      (void)loader.next();
+    } catch (const DataError& error) {
+      numbers.size() == 1 ? found({numbers[0], error.what()}) : look_at_each(data, numbers, found);
+    }
+    done += std::ssize(numbers);
+    if (search.progress) search.progress(done, data.size());
+    ask();
+  }
+}
+
+}  // namespace lockstep
