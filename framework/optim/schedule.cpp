@@ -49,6 +49,8 @@ Curve curve_of(const ScheduleOptions& options) {
   };
   using enum Curve;
   using Options = ScheduleOptions;
+  require(!options.steps || curve == linear || curve == cosine || curve == one_cycle, "schedule ",
+          options.name, ": steps is not an option of it");
   check("warmup_steps", &Options::warmup_steps, curve != one_cycle, options.warmup_steps >= 0,
         "at least 0");
   check("end_factor", &Options::end_factor, curve == linear, options.end_factor >= 0, "at least 0");
@@ -86,16 +88,17 @@ std::vector<std::string> schedule_names() {
 double learning_rate(const ScheduleOptions& options, double base_lr, double step,
                      std::int64_t total_steps) {
   const Curve curve = curve_of(options);
-  require(step >= 0 && step < static_cast<double>(total_steps), "learning_rate: step ", step,
-          " is not one of 0 to ", total_steps - 1);
+  require(step >= 0 && step <= static_cast<double>(total_steps), "learning_rate: step ", step,
+          " is not one of 0 to ", total_steps);
   require(options.warmup_steps <= total_steps, "schedule ", options.name, ": warmup_steps is ",
           options.warmup_steps, ", but the run has ", counted(total_steps, "step"));
   const auto warmup = static_cast<double>(options.warmup_steps);
   if (step < warmup) return base_lr * ((step + 1) / (warmup + 1));
   const double t = step - warmup;
   const double total = static_cast<double>(total_steps) - warmup;
-  if (curve == Curve::linear) return base_lr * (1 + (options.end_factor - 1) * (t / total));
-  if (curve == Curve::cosine) return annealed(Anneal::cosine, base_lr, options.eta_min, t / total);
+  const double part = total > 0 ? t / total : 1;
+  if (curve == Curve::linear) return base_lr * (1 + (options.end_factor - 1) * part);
+  if (curve == Curve::cosine) return annealed(Anneal::cosine, base_lr, options.eta_min, part);
   if (curve == Curve::step) {
     const double falls = std::floor(t / static_cast<double>(options.step_size));
     return base_lr * std::pow(options.gamma, falls);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,9 @@ enum class Anneal { cosine, linear };
 /// of torch.optim.lr_scheduler's classes' arguments, where these have them.
 struct ScheduleOptions {
   std::string name = "constant";
+  /// linear, cosine and one_cycle: the length of their curve, for who calls learning_rate(), which
+  /// takes it as total_steps; none: the run's.
+  std::optional<std::int64_t> steps{};
   std::int64_t warmup_steps = 0;            ///< all but one_cycle, which rises by itself
   double end_factor = 0;                    ///< linear: of the learning rate that it ends with
   double eta_min = 0;                       ///< cosine: the learning rate that it ends with
@@ -43,9 +47,10 @@ struct ScheduleOptions {
 ///
 /// Between two steps the same formulas hold: warm-up and curves go on evenly, StepLR's value stays
 /// until t is the next multiple of step_size. Beyond the last step one_cycle has that step's rate.
+/// At total_steps, where there is no step any more, linear and cosine are at their end.
 ///
 /// Throws ValueError for an unknown name, for numbers outside their range, for an option that is
-/// set but that this schedule doesn't have, unless 0 <= step < total_steps, and where W is greater
+/// set but that this schedule doesn't have, unless 0 <= step <= total_steps, and where W is greater
 /// than total_steps: a warm-up longer than the run.
 [[nodiscard]] double learning_rate(const ScheduleOptions& options, double base_lr, double step,
                                    std::int64_t total_steps);

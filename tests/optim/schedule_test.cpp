@@ -235,7 +235,7 @@ TEST_CASE("a warm-up longer than the run is refused, in its first step too", "[o
 }
 
 TEST_CASE("a step outside of the run has no learning rate", "[optim]") {
-  CHECK_THROWS_WITH(learning_rate({}, 1, 5, 5), "learning_rate: step 5 is not one of 0 to 4");
+  CHECK_THROWS_WITH(learning_rate({}, 1, 6, 5), "learning_rate: step 6 is not one of 0 to 5");
   CHECK_THROWS_AS(learning_rate({}, 1, -1, 5), ValueError);
   CHECK_THROWS_AS(learning_rate({}, 1, -0.5, 5), ValueError);
   CHECK_THROWS_AS(learning_rate({}, 1, std::nan(""), 5), ValueError);

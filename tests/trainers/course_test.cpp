@@ -126,3 +126,52 @@ TEST_CASE("a run that has had its samples has no steps left, one that is longer 
   CHECK(course("{epochs: 4}", 4, 2, &end).place_of(40) == 40);
   CHECK(course("{steps: 50}", 4, 2, &end).total_steps == 50);
 }
+
+TEST_CASE(
+    "a run that becomes longer tells where its rate jumps, and schedule.steps fixes its end") {
+  const auto config_of = [](const std::string& schedule, std::int64_t steps) {
+    return parse(
+        "model: {name: linear}\ndata: {name: pmean_example, batch_size: 4}\n"
+        "optimizer: {lr: 0.5}\nparallel: {replicas: 2}\nschedule: " +
+        schedule + "\ntrainer: {steps: " + std::to_string(steps) + "}");
+  };
+  const DataSets data{.train = std::make_shared<Samples>(100)};
+  const auto course_on = [&](const Config& config, const ResumePoint* from = nullptr) {
+    return course_of(config, data, 2, Sampler(sampler_options(config, data, 2)), from);
+  };
+  const Config short_run = config_of("{name: cosine}", 20);
+  const Course before = course_on(short_run);
+  const ResumePoint end = point(before, 20, 160);
+  const Config longer = config_of("{name: cosine}", 40);
+  const Course after = course_on(longer, &end);
+  CHECK(after.total_steps == 40);
+  CHECK(jump_text(longer, after, end) ==
+        "the learning rate goes from 0 to 0.25 at step 21: the schedule's length was 20 steps, is "
+        "40; schedule.steps: 20 keeps it");
+  // As long as it was, nothing jumps; nor does what has no end.
+  const ResumePoint middle = point(before, 10, 80);
+  CHECK(jump_text(short_run, course_on(short_run, &middle), middle).empty());
+  const Config constant = config_of("constant", 40);
+  const ResumePoint of_constant = point(course_on(config_of("constant", 20)), 20, 160);
+  CHECK(jump_text(constant, course_on(constant, &of_constant), of_constant).empty());
+
+  // Fixed, the rate stays at its end, and is what it was, to the last bit, in a longer run.
+  const Config fixed = config_of("{name: cosine, steps: 20}", 40);
+  for (const ResumePoint& from : {middle, end}) {
+    const Course on = course_on(fixed, &from);
+    CHECK(on.total_steps == 40);
+    CHECK(jump_text(fixed, on, from).empty());
+    for (std::int64_t step = on.first_step; step < 40; ++step) {
+      CHECK(rate_of(fixed, on, step) == (step < 20 ? rate_of(short_run, before, step) : 0));
+    }
+    // And so on from there, on another global batch by samples.
+    const ResumePoint later = point(on, 30, 240);
+    CHECK(course_on(fixed, &later).place_of(35) == on.place_of(35));
+  }
+  // With a batch of twice the size a step is two of the schedule's.
+  Config larger = fixed;
+  larger.data_use.batch_size = 8;
+  const Course twice = course_on(larger, &middle);
+  CHECK(twice.total_steps == 10 + 15);
+  CHECK(twice.place_of(12) == 14);
+}
