@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <iterator>
 #include <set>
@@ -11,6 +12,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/shard.h"
 #include "framework/base/text.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/checkpoint/weights.h"
@@ -18,7 +20,10 @@
 #include "framework/keys/yaml_problems.h"
 #include "framework/objectives/objectives.h"
 #include "framework/optim/optimizer_options.h"
+#include "framework/replicas/first_failure.h"
+#include "framework/replicas/pmap.h"
 #include "framework/training/module_parameters.h"
+#include "framework/training/zero.h"
 #include "models/model.h"
 #include "trainers/config_options.h"
 #include "trainers/evaluate.h"
@@ -71,6 +76,12 @@ bool check_drop_last(const Config& config, const DataSets& data, keys::YamlProbl
 void check_warmup(const Config& config, const DataSets& data, keys::YamlProblems& problems) {
   const Sampler sampler(sampler_options(config, data, config.launch.replicas));
   const std::int64_t steps = total_steps(config, sampler);
+  if (config.schedule.steps && config.schedule.warmup_steps > *config.schedule.steps) {
+    problems.report(written_at(config, "schedule.warmup_steps"), [&] {
+      return str("schedule.warmup_steps: must be at most schedule.steps, which is ",
+                 *config.schedule.steps, "; is ", config.schedule.warmup_steps);
+    });
+  }
   if (config.schedule.warmup_steps <= steps) return;
   problems.report(written_at(config, "schedule.warmup_steps"), [&] {
     std::string length = "trainer.steps";
@@ -81,6 +92,77 @@ void check_warmup(const Config& config, const DataSets& data, keys::YamlProblems
     }
     return str("schedule.warmup_steps: must be at most the run's ", counted(steps, "step"), " (",
                length, "), is ", config.schedule.warmup_steps);
+  });
+}
+
+// Whether batches of so many samples have a microbatch with one alone of all replicas.
+bool has_lone_sample(const Config& config, std::int64_t batch) {
+  const std::int64_t replicas = config.launch.replicas;
+  const std::int64_t count = microbatches(config, replicas);
+  // Replica 0 has the most, and of its microbatches the last the fewest; beyond the first replicas
+  // without a sample nobody has any.
+  for (std::int64_t m = 0; m < count; ++m) {
+    std::int64_t samples = 0;
+    for (std::int64_t replica = 0; replica < replicas && samples < 2; ++replica) {
+      samples += shard(shard(batch, replicas, replica).size, count, m).size;
+    }
+    if (samples == 1) return true;
+  }
+  return false;
+}
+
+// What a step of one sample throws; "" if nothing.
+std::string problem_of_one_sample(const Config& config, const DataSets& data) {
+  Config own = config;
+  own.launch = {.replicas = 1, .axis_name = config.launch.axis_name};
+  own.zero.stage = 0;
+  own.zero.accumulate = 1;
+  own.trainer.global_batch.reset();
+  own.checkpoint.save = CheckpointOptions::Save::none;
+  std::string problem;
+  const auto step = [&] {
+    const auto model = make_whole_model(own, data.train->type());
+    ZeroTrainer trainer(*model, zero_options(own, *model));
+    const std::int64_t first = 0;
+    const Batch batch = data.train->batch({&first, 1});
+    try {
+      (void)model->forward(batch.inputs);
+    } catch (const std::exception& error) {
+      problem = replicas::text_of(error);
+    }
+  };
+  pmap(step, {.axis_name = own.launch.axis_name, .axis_size = 1})();
+  return problem;
+}
+
+// Batch normalization can't train on one value of each channel. If a model leaves no more of one
+// sample, a run must not come to such a step after hours.
+void check_lone_samples(const Config& config, const DataSets& data, keys::YamlProblems& problems) {
+  const SamplerOptions options = sampler_options(config, data, config.launch.replicas);
+  const Sampler sampler(options);
+  const std::int64_t batch = options.batch_size * options.replicas;
+  const std::int64_t left = options.size % batch;
+  const bool has_whole = batch <= options.size;
+  const bool has_rest =
+      left > 0 && !options.drop_last && total_steps(config, sampler) >= sampler.steps_per_epoch();
+  const bool is_rest = has_rest && has_lone_sample(config, left);
+  if (!is_rest && !(has_whole && has_lone_sample(config, batch))) return;
+  const auto model = make_model(config, data.train->type());
+  const bool normalizes = std::ranges::any_of(model->modules(), [](const auto& module) {
+    return module->name().find("BatchNorm") != std::string::npos;
+  });
+  if (!normalizes) return;
+  const std::string problem = problem_of_one_sample(config, data);
+  if (problem.empty()) return;
+  problems.report(written_at(config, "data.batch_size"), [&] {
+    const std::string which =
+        is_rest ? str("an epoch's last step has ", counted(left, "sample"), " of ", options.size,
+                      " in steps of ", batch,
+                      " (data.drop_last: true leaves it out, another batch_size has another rest)")
+                : str("a step has ", counted(batch, "sample"), " (a larger batch_size has more)");
+    return str("data.batch_size: ", which,
+               "; where all replicas together have one sample in a microbatch, the model fails: ",
+               problem);
   });
 }
 
@@ -189,7 +271,10 @@ void check_objective(const Config& config, const DataSets& data, keys::YamlProbl
 void check_job(const Config& config, const DataSets& data) {
   keys::YamlProblems problems;
   check_accumulate(config, data, problems);
-  if (check_drop_last(config, data, problems)) check_warmup(config, data, problems);
+  if (check_drop_last(config, data, problems)) {
+    check_warmup(config, data, problems);
+    check_lone_samples(config, data, problems);
+  }
   check_classes(config, data, problems);
   check_objective(config, data, problems);
   if (check_freeze(config, data, problems)) check_parameter_groups(config, data, problems);

@@ -1,6 +1,13 @@
 #include "trainers/check_job.h"
 
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <span>
 #include <string>
+#include <vector>
+
+#include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
 #include "framework/data/data.h"
@@ -37,7 +44,50 @@ std::string taken(const std::string& pattern, const std::string& names) {
          "' does: " + names;
 }
 
+// Black pictures of two classes.
+class Squares final : public Dataset {
+ public:
+  Squares(std::int64_t size, std::int64_t side) : size_(size), side_(side) {}
+  std::int64_t size() const override { return size_; }
+  SampleType type() const override { return class_sample({1, side_, side_}, 2); }
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+    return {at::zeros({std::ssize(indices), 1, side_, side_}),
+            at::zeros({std::ssize(indices)}, at::kLong)};
+  }
+
+  std::int64_t size_;
+  std::int64_t side_;
+};
+
 }  // namespace
+
+TEST_CASE("a step of one sample that batch normalization can't train on is refused at once") {
+  const auto message = [](std::int64_t size, std::int64_t side, const std::string& keys) {
+    const DataSets data{.train = std::make_shared<Squares>(size, side)};
+    const Config config = parse(
+        "model: {name: resnet, depth: 8, width: 8}\n"
+        "data: {name: pmean_example, batch_size: 3}\nparallel: {replicas: 2}\n",
+        keys.empty() ? std::vector<std::string>{} : std::vector{keys});
+    return message_of<ValueError>([&] { check_job(config, data); });
+  };
+  // 4 times 4 become 1 times 1.
+  const std::string rest = message(7, 4, "");
+  CHECK_THAT(rest, ContainsSubstring("c.yaml:2:30: data.batch_size: an epoch's last step has 1 "
+                                     "sample of 7 in steps of 6 (data.drop_last: true leaves it "
+                                     "out") &&
+                       ContainsSubstring("one value for each channel"));
+  CHECK(message(7, 4, "data.drop_last=true") == "no error");
+  CHECK(message(7, 4, "trainer.steps=1") == "no error");  // does not come to the second
+  CHECK(message(7, 8, "") == "no error");
+  CHECK(message(8, 4, "") == "no error");
+  // Three samples in two microbatches of two replicas: two, and one.
+  CHECK_THAT(message(27, 4, "trainer.accumulate=2"),
+             ContainsSubstring("an epoch's last step has 3 samples of 27 in steps of 12"));
+  CHECK(message(26, 4, "trainer.accumulate=2") == "no error");
+  CHECK(message(8, 4, "trainer.global_batch=2") == "no error");
+}
 
 TEST_CASE("a loss must know the targets that do not count, also of sets that are held out") {
   const TemporaryFolder folder;
