@@ -36,6 +36,7 @@ ZeroOptions zero_options(const Config& config, const Model& model, const Weights
   options.axis_name = config.launch.axis_name;
   options.accumulate = microbatches(config, config.launch.replicas);
   options.late_parameters = true;  // all that reads them does so by the trainer
+  options.keeps_last_step = config.checkpoint.save != CheckpointOptions::Save::none;
   options.initialize = [&model, weights](const std::string& name) {
     const at::Tensor given = weights != nullptr ? weight_of(*weights, model, name) : at::Tensor();
     return given.defined() ? given : model.initial_value(name);

@@ -159,8 +159,11 @@ Keys optimizer_keys(OptimizerOptions& optimizer) {
 
 Keys schedule_keys(ScheduleOptions& schedule) {
   const KeyTraits step_size{.owners = {"step"}, .required = true};
+  const KeyTraits steps{.owners = {"linear", "cosine", "one_cycle"}, .may_change = true};
   return {
       {"name", one_of(schedule.name, schedule_names()), "how the learning rate goes over a run"},
+      {"steps", number_or_null(schedule.steps, kBillion),
+       "the curve's length; then the learning rate stays at its end; null: the run's", steps},
       {"warmup_steps", number(schedule.warmup_steps, kNatural),
        "steps in which the learning rate rises to its full value",
        only("constant", "linear", "cosine", "step")},
@@ -271,6 +274,10 @@ Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero, const LaunchOption
        "largest value that a gradient may have; null: any"},
       {"ema_decay", number_or_null(zero.ema_decay, kBeta),
        "decay of an average of the parameters, with which evaluations compute; null: none"},
+      {"ema_warmup",
+       flag(zero.ema_warmup),
+       "update t, from 0, of the average decays by (1 + t) / (10 + t) while that is less",
+       {.before = "false"}},
       {"log_every", number(trainer.log_every, kBillion), "steps between lines of metrics",
        kMayChange},
       {"eval_every", number(trainer.eval_every, kNatural),

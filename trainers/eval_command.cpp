@@ -1,3 +1,4 @@
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -5,12 +6,14 @@
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
+#include "framework/checkpoint/weights.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/data/data.h"
 #include "framework/replicas/launch.h"
 #include "models/model.h"
 #include "trainers/command_line.h"
 #include "trainers/commands.h"
+#include "trainers/config_options.h"
 #include "trainers/evaluate.h"
 #include "trainers/opened_checkpoint.h"
 
@@ -32,7 +35,8 @@ Usage:
   --help                  Print this and end
 
 With the run's number of replicas and math threads the figures are those of the run, to the last
-bit. Nothing is written. The training set is read only where the validation set is a part of it:
+bit. Of a run with trainer.ema_decay they are those of the averages; where the parameters' own
+differ much, they stand beside them. Nothing is written. The training set is read only where the validation set is a part of it:
 --set data.validation=0 does without both.
 )";
 
@@ -63,11 +67,28 @@ void evaluate_checkpoint(const OpenedCheckpoint& checkpoint, const DataSets& dat
   const auto model = checkpoint.model();
   const AxisNames axis = config.launch.axis_name;
   const Objective objective = make_objective(config, checkpoint.sample());
+  const auto figures_on_all = [&] {
+    std::map<std::string, Figures> all;
+    for (const auto& [name, set] : named_sets(data)) {
+      if (name == kTrainSet) continue;
+      all[name] = evaluate(*model, *set, objective, config.data_use.batch_size, axis);
+    }
+    return all;
+  };
+  const std::map<std::string, Figures> all = figures_on_all();
+  std::map<std::string, Figures> trained;
+  if (evaluated_values(config) == ParameterValues::averaged) {
+    load_safetensors(checkpoint.folder, *model, ParameterValues::trained);
+    trained = figures_on_all();
+  }
+  if (axis_index(axis) != 0) return;
   for (const auto& [name, set] : named_sets(data)) {
     if (name == kTrainSet) continue;
-    const Figures figures = evaluate(*model, *set, objective, config.data_use.batch_size, axis);
-    if (axis_index(axis) == 0)
-      (void)print(evaluation_text(checkpoint.info.step, name, figures) + "\n");
+    const Figures& figures = all.at(name);
+    const bool has_both = trained.contains(name) && differ_much(figures, trained.at(name));
+    (void)print(evaluation_text(checkpoint.info.step, name, figures,
+                                has_both ? trained.at(name) : Figures{}) +
+                "\n");
   }
 }
 

@@ -1,6 +1,7 @@
 #include "trainers/evaluate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 
@@ -104,10 +105,26 @@ Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
   return figures;
 }
 
-std::string evaluation_text(std::int64_t steps, const std::string& set, const Figures& figures) {
+std::string evaluation_text(std::int64_t steps, const std::string& set, const Figures& figures,
+                            const Figures& trained) {
   std::vector<std::string> texts;
-  for (const auto& [name, value] : figures) texts.push_back(str(set, " ", name, " ", value));
+  for (const auto& [name, value] : figures) {
+    const auto other = trained.find(name);
+    texts.push_back(
+        str(set, " ", name, " ", value,
+            other == trained.end() ? "" : str(" (", other->second, " without averages)")));
+  }
   return str("step ", steps, ": ", join(texts));
+}
+
+bool differ_much(const Figures& averaged, const Figures& trained) {
+  constexpr double kMuch = 0.01;
+  return std::ranges::any_of(averaged, [&](const auto& figure) {
+    const double a = figure.second;
+    const double b = trained.at(figure.first);
+    if (!std::isfinite(a) || !std::isfinite(b)) return std::isfinite(a) != std::isfinite(b);
+    return std::fabs(a - b) > kMuch * std::max(std::fabs(a), std::fabs(b));
+  });
 }
 
 }  // namespace lockstep

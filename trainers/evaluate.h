@@ -43,8 +43,13 @@ using Figures = std::map<std::string, double>;
                                std::int64_t batch_size, const AxisNames& axis_name);
 
 /// "step 30: test accuracy 0.89, test loss 0.33": the figures of the set "test" after so many
-/// steps.
+/// steps. With those of the parameters themselves, where `figures` are of their averages: "step 30:
+/// test loss 0.33 (0.21 without averages)".
 [[nodiscard]] std::string evaluation_text(std::int64_t steps, const std::string& set,
-                                          const Figures& figures);
+                                          const Figures& figures, const Figures& trained = {});
+
+/// Whether figures of one set, of averages of the parameters and of the parameters themselves,
+/// differ by more than a hundredth.
+[[nodiscard]] bool differ_much(const Figures& averaged, const Figures& trained);
 
 }  // namespace lockstep

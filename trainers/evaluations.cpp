@@ -45,6 +45,7 @@ void Evaluations::add_to(CheckpointInfo& info) const {
   }
   if (patience_.best) info.figures[kPatienceFigures + deciding_metric()] = *patience_.best;
   info.counts[kPatienceCount] = patience_.evaluations;
+  info.texts[kPatienceText] = deciding_metric();
 }
 
 void Evaluations::go_on(const CheckpointInfo& info) {
@@ -54,9 +55,12 @@ void Evaluations::go_on(const CheckpointInfo& info) {
       if (name.starts_with(prefix_of(set))) figures[name.substr(prefix_of(set).size())] = value;
     }
   }
+  // Another metric begins anew. Older checkpoints name it only by its best figure.
+  const auto metric = info.texts.find(kPatienceText);
+  const bool is_same =
+      metric != info.texts.end() ? metric->second == deciding_metric() : patience_.best.has_value();
   const auto waited = info.counts.find(kPatienceCount);
-  // Another metric begins anew.
-  if (waited != info.counts.end() && patience_.best) patience_.evaluations = waited->second;
+  if (is_same && waited != info.counts.end()) patience_.evaluations = waited->second;
 }
 
 const std::string& Evaluations::deciding_metric() const {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -86,8 +87,22 @@ int run_export(int argc, const char* const* argv) {
     options.metadata.insert(*fitted);
   }
   const storage::Exported exported = storage::export_tensors(reader, *to, options);
-  std::string text = str(counted(static_cast<std::int64_t>(exported.tensors), "tensor"), " of ",
-                         text_of_bytes(static_cast<std::int64_t>(exported.bytes)), " in\n");
+  const bool has_averages =
+      std::ranges::any_of(reader.manifest().tensors, [](const storage::ManifestTensor& tensor) {
+        return tensor.name.starts_with(training::kAverages);
+      });
+  std::string text;
+  if (is_averaged) {
+    text =
+        "the averages of the parameters (trainer.ema_decay); without --averaged the parameters "
+        "as trained\n";
+  } else if (has_averages) {
+    text =
+        "the parameters as trained; the run evaluates with their averages (trainer.ema_decay), "
+        "which --averaged writes\n";
+  }
+  text += str(counted(static_cast<std::int64_t>(exported.tensors), "tensor"), " of ",
+              text_of_bytes(static_cast<std::int64_t>(exported.bytes)), " in\n");
   for (const auto& file : exported.files) text += file.string() + "\n";
   return print(text);
 }

@@ -1,13 +1,31 @@
 #include "trainers/run_checkpoints.h"
 
+#include <random>
 #include <utility>
+
+#include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/collectives/psum.h"
 #include "trainers/resume.h"
 
 namespace lockstep {
+
+namespace {
+
+// A number that no other run has, the same on all replicas.
+std::uint64_t drawn_together(const AxisNames& axis) {
+  const at::Tensor drawn = at::zeros({}, at::kLong);
+  if (axis_index(axis) == 0) {
+    std::random_device source;
+    drawn.fill_((static_cast<std::int64_t>(source()) << 31) ^ source());
+  }
+  return static_cast<std::uint64_t>(psum(drawn, axis).item<std::int64_t>());
+}
+
+}  // namespace
 
 RunCheckpoints::RunCheckpoints(const Config& config, const std::filesystem::path& output,
                                ZeroTrainer& trainer, std::function<void()> before_publish)
@@ -16,7 +34,8 @@ RunCheckpoints::RunCheckpoints(const Config& config, const std::filesystem::path
       trainer_(trainer),
       saver_(checkpoints_of(output), {.keep = options_.keep,
                                       .before_publish = std::move(before_publish),
-                                      .axis_name = axis_}) {}
+                                      .axis_name = axis_,
+                                      .meeting = drawn_together(axis_)}) {}
 
 bool RunCheckpoints::is_due(std::int64_t steps) const {
   return options_.save == CheckpointOptions::Save::state && options_.every > 0 &&
@@ -39,14 +58,35 @@ void RunCheckpoints::save(CheckpointInfo info, std::optional<double> figure) {
     now_.best = figure;
     now_.best_step = info.step;
   }
-  if (now_.best) {
-    info.figures[kBestFigures + options_.best] = *now_.best;
-    info.counts[kBestCount] = now_.best_step;
-  }
+  add_best(now_, info);
   attempt([&] {
     saver_.begin({&trainer_}, info, figure.has_value());
     if (!options_.async) saver_.finish();
   });
+}
+
+void RunCheckpoints::amend(CheckpointInfo info, std::optional<double> figure) {
+  if (options_.save == CheckpointOptions::Save::none) return;
+  now_.last_step = info.step;
+  if (figure) {
+    now_.best = figure;
+    now_.best_step = info.step;
+  }
+  add_best(now_, info);
+  attempt([&] { saver_.amend(info, figure.has_value()); });
+}
+
+CheckpointSaver::Apart RunCheckpoints::save_apart(CheckpointInfo info,
+                                                  const std::string& why) noexcept {
+  add_best(now_, info);
+  return saver_.save_apart([&](const VisitState& visit) { trainer_.visit_last_step(visit); }, info,
+                           why);
+}
+
+void RunCheckpoints::add_best(const Saved& saved, CheckpointInfo& info) const {
+  if (!saved.best) return;
+  info.figures[kBestFigures + options_.best] = *saved.best;
+  info.counts[kBestCount] = saved.best_step;
 }
 
 void RunCheckpoints::go_on(const CheckpointInfo& info) {
@@ -70,7 +110,8 @@ void RunCheckpoints::attempt(const std::function<void()>& work) {
     throw;
   } catch (const Error& error) {
     now_ = whole_;
-    if (options_.on_error == CheckpointOptions::OnError::stop) throw;
+    have_failed_ = options_.on_error == CheckpointOptions::OnError::stop;
+    if (have_failed_) throw;
     if (axis_index(axis_) == 0) log_warning(error.what());
   }
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/training/zero.h"
@@ -27,8 +28,20 @@ class RunCheckpoints {
   /// Begins to save; if the config says so, ends it, too. `figure`: the one by which this is the
   /// best checkpoint so far.
   void save(CheckpointInfo info, std::optional<double> figure = std::nullopt);
+  /// Says more in the last checkpoint, which is whole: see CheckpointSaver::amend().
+  void amend(CheckpointInfo info, std::optional<double> figure = std::nullopt);
   /// Ends a save that is under way.
   void finish();
+  /// After an error of any replica: saves the trainer's last step. See
+  /// CheckpointSaver::save_apart().
+  [[nodiscard]] CheckpointSaver::Apart save_apart(CheckpointInfo info,
+                                                  const std::string& why) noexcept;
+  /// Whether the checkpoint of `step` is whole.
+  [[nodiscard]] bool has(std::int64_t step) const {
+    return whole_.last_step == step && !saver_.pending();
+  }
+  /// Whether a save has ended the run.
+  [[nodiscard]] bool have_failed() const noexcept { return have_failed_; }
   /// Goes on from a checkpoint: with the figure of the best before it.
   void go_on(const CheckpointInfo& info);
   /// Steps of the last checkpoint that is whole or being saved; -1: none.
@@ -45,6 +58,7 @@ class RunCheckpoints {
     std::int64_t best_step = 0;
   };
 
+  void add_best(const Saved& saved, CheckpointInfo& info) const;
   // A failure ends the run or is logged, as the config says.
   void attempt(const std::function<void()>& work);
 
@@ -54,6 +68,7 @@ class RunCheckpoints {
   CheckpointSaver saver_;
   Saved now_;    // with one that is being saved
   Saved whole_;  // without
+  bool have_failed_ = false;
 };
 
 /// Flags for ZeroTrainer::tell().

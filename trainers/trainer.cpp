@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <deque>
+#include <exception>
 #include <limits>
 #include <map>
 #include <memory>
@@ -27,7 +28,7 @@
 #include "framework/collectives/psum.h"
 #include "framework/data/loader.h"
 #include "framework/data/sampler.h"
-#include "framework/optim/schedule.h"
+#include "framework/replicas/first_failure.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/machine.h"
 #include "framework/telemetry/digest.h"
@@ -55,6 +56,53 @@ double seconds_since(Clock::time_point start) {
 std::size_t resident_at_start() {
   static const std::size_t bytes = resident_memory();
   return bytes;
+}
+
+// Whether the error says that a replica does not come any more: its part of the state is lost.
+bool lacks_replica(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ReplicaLost&) {
+    return true;
+  } catch (const Timeout&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// "DataError: a.png is cut short"
+std::string typed_text(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& ours) {
+    return str(ours.type(), ": ", replicas::text_of(error));
+  } catch (...) {
+    return replicas::text_of(error);
+  }
+}
+
+// Throws the error that is being handled again, with a note as its last line; "": as it is. Errors
+// of types that are not known here stay as they are, and the note is logged by one replica.
+[[noreturn]] void rethrow_with(const std::string& note, bool logs) {
+  if (note.empty()) throw;
+  const std::exception_ptr handled = std::current_exception();
+  try {
+    throw;
+  } catch (const Aborted&) {
+    throw;  // another replica's error is the cause
+  } catch (const Error& error) {
+    const std::string text = str(error.what(), "\n", note);
+    const std::string type = error.type();
+    if (type == "DataError") throw DataError(text);
+    if (type == "ValueError") throw ValueError(text);
+    if (type == "NameError") throw NameError(text);
+    if (type == "Error") throw Error(text);
+    if (logs) log_warning(note);
+    throw;
+  } catch (...) {
+    std::throw_with_nested(ReplicaError(str(replicas::text_of(handled), "\n", note)));
+  }
 }
 
 bool is_in_folder(const std::filesystem::path& path, const std::filesystem::path& folder) {
@@ -101,6 +149,8 @@ class Trainer::Run {
       if (reporter_) reporter_->metrics.sync();
     });
     if (resume_ != nullptr) go_on(*resume_);
+    steps_at_start_ = zero_->last_step();
+    counted_steps_ = course_.first_step;
     is_saved_ = resume_ != nullptr && course_.first_step == last_step_ &&
                 is_in_folder(resume_->checkpoint, checkpoints_of(options_.output));
   }
@@ -111,6 +161,15 @@ class Trainer::Run {
   void end_after_step() { ends_now_ = true; }
 
   void run() {
+    try {
+      run_steps();
+    } catch (...) {
+      rethrow_with(after_failure(std::current_exception()), replica_ == 0);
+    }
+  }
+
+ private:
+  void run_steps() {
     if (is_readable()) {
       const auto whole = zero_->whole_parameters();
       print_parameters("original parameters: ");
@@ -124,10 +183,10 @@ class Trainer::Run {
                 evaluations_.are_without_progress() ? ": " + evaluations_.progress_text() : ""));
       }
       // The checkpoint may be one on the way, which has no figures of the test set.
-      if (data_.test && evaluations_.of(kTestSet).empty()) {
-        tell_evaluation(last_step_ - 1, kTestSet, figures_on(*data_.test));
-      }
+      owes_.test = owes_.test || evaluations_.of(kTestSet).empty();
     }
+    // The run that has saved the checkpoint did not come to them.
+    if (owes_.validation || owes_.test || owed_best_) conclude(course_.first_step - 1, owes_);
     note_progress(course_.first_step);
     if (course_.first_step < last_step_) request(samples_);
     if (options_.callbacks.before_first_step) options_.callbacks.before_first_step(own_);
@@ -138,7 +197,6 @@ class Trainer::Run {
     finish();
   }
 
- private:
   // The output of replica 0; the other replicas have none.
   struct Reporter {
     explicit Reporter(const RunOptions& options)
@@ -161,6 +219,11 @@ class Trainer::Run {
     }
     samples_ = course_.first_sample;
     skipped_steps_ = count_of(point, kSkippedCount);
+    loss_step_ = info.step;
+    owes_ = {.validation = info.counts.contains(kOwesValidationCount),
+             .test = info.counts.contains(kOwesTestCount)};
+    has_news_ = info.figures.contains(kOwesBestFigure);
+    if (has_news_) owed_best_ = info.figures.at(kOwesBestFigure);
     loss_ = at::full({}, std::numeric_limits<double>::quiet_NaN());  // until the next step
     for (const auto& [name, value] : info.figures) {
       if (name == kLossFigure) loss_ = at::full({}, value, at::kFloat);
@@ -173,50 +236,68 @@ class Trainer::Run {
     reporter_->progress.print(str("going on after step ", info.step, " (", samples_,
                                   " samples) from ", point.checkpoint.string()));
     for (const std::string& change : point.changes) reporter_->progress.print("  " + change);
+    const std::string jump = jump_text(config_, course_, point);
+    if (!jump.empty()) reporter_->progress.print("  " + jump);
   }
+
+  // Evaluations of a step.
+  struct Evaluates {
+    bool validation = false;
+    bool test = false;
+  };
 
   // One step with what follows it. Returns whether the run is to stop.
   bool train(std::int64_t step) {
     if (stop_requested()) zero_->tell(kToldStop);
     checkpoints_->before_step();
-    const std::int64_t samples = train_step(step);
-    samples_ = sampler_.end_of_step(samples_);
-    line_samples_ += samples;
-    bool is_last = step + 1 == last_step_;
-    const bool is_logged = is_last || (step + 1) % config_.trainer.log_every == 0;
+    line_samples_ += train_step(step);
+    const bool is_logged = step + 1 == last_step_ || (step + 1) % config_.trainer.log_every == 0;
+    const std::int64_t every = config_.trainer.eval_every;
+    const bool is_evaluated = step + 1 == last_step_ || (every > 0 && (step + 1) % every == 0);
+    owes_ = {.validation = is_evaluated, .test = is_evaluated};
     is_logged ? log(step) : note_progress(step + 1);
     const auto before = Clock::now();
     if (options_.callbacks.after_step) tell_step(step, is_logged);
-    const std::int64_t every = config_.trainer.eval_every;
-    const bool is_evaluated = is_last || ends_now_ || (every > 0 && (step + 1) % every == 0);
-    std::optional<double> best;
-    if (is_evaluated && data_.validation) best = validate(step);
-    if (!is_last && (ends_now_ || evaluations_.are_without_progress())) {
+    if (ends_now_) owes_ = {.validation = true, .test = true};
+    const bool is_stopped = conclude(step, owes_);
+    line_begin_ += Clock::now() - before;
+    return is_stopped;
+  }
+
+  // Evaluates and saves after `step`, the last that was done. Returns whether the run is to stop.
+  bool conclude(std::int64_t step, const Evaluates& owed) {
+    bool is_last = step + 1 == last_step_ || ends_now_;
+    const auto end_here = [&] {
       is_last = true;
       last_step_ = step + 1;
-      if (!is_logged) log(step);
+      if (loss_step_ != step + 1) log(step);
+    };
+    if (is_last && last_step_ != step + 1) end_here();
+    owes_ = {.validation = owed.validation && data_.validation != nullptr,
+             .test = owed.test && data_.test != nullptr};
+    if (owes_.validation) {
+      if (is_last) save_last();
+      validate(step);
+    }
+    if (!is_last && (ends_now_ || evaluations_.are_without_progress())) {
+      end_here();
       if (reporter_ && !ends_now_) {
         reporter_->progress.print(str("step ", last_step_, ": ", evaluations_.progress_text(),
                                       ": trainer.patience ends the run"));
       }
     }
     // On the way the test set is looked at only where there is no other, and decides nothing.
-    if (data_.test && (is_last || (is_evaluated && !data_.validation))) {
+    if (!is_last && data_.validation) owes_.test = false;
+    if (owes_.test) {
+      if (is_last) save_last();
       tell_evaluation(step, kTestSet, figures_on(*data_.test));
     }
-    if (!is_last && ends_now_) {  // as a callback of that evaluation says
-      is_last = true;
-      last_step_ = step + 1;
-      if (!is_logged) log(step);
-    }
-    const bool is_stopped = (step_report_.told_by_any & kToldStop) != 0 && !is_last;
-    if (is_last) {
-      last_best_ = best;
-    } else {
-      checkpoints_->after_step(step_report_);
-      if (best || is_stopped || checkpoints_->is_due(step + 1)) save(step + 1, best);
-    }
-    line_begin_ += Clock::now() - before;
+    // As a callback of that evaluation says.
+    if (!is_last && ends_now_) end_here();
+    if (is_last) return false;
+    const bool is_stopped = (step_report_.told_by_any & kToldStop) != 0;
+    checkpoints_->after_step(step_report_);
+    if (owed_best_ || is_stopped || checkpoints_->is_due(step + 1)) save(step + 1);
     return is_stopped;
   }
 
@@ -238,8 +319,13 @@ class Trainer::Run {
     options_.callbacks.after_step(own_, end);
   }
 
-  // `best`: see RunCheckpoints::save().
-  void save(std::int64_t steps, std::optional<double> best = std::nullopt) {
+  void save(std::int64_t steps) {
+    const std::optional<double> best = std::exchange(owed_best_, std::nullopt);
+    checkpoints_->save(info_of(steps), best);
+  }
+
+  // What a checkpoint after so many steps says.
+  [[nodiscard]] CheckpointInfo info_of(std::int64_t steps) const {
     CheckpointInfo info{
         .step = steps,
         .counts = {{kSamplesCount, samples_},
@@ -252,9 +338,36 @@ class Trainer::Run {
     Fitted fitted = data_.fitted;
     if (!fitted.sample) fitted.sample = data_.train->type();  // sets that load_data() did not make
     add_record({.fitted = std::move(fitted), .sets = options_.sets}, info);
-    if (steps == last_step_) info.figures[kLossFigure] = loss_.item<double>();
+    if (steps == last_step_ && loss_step_ == steps) {
+      info.figures[kLossFigure] = loss_.item<double>();
+    }
+    if (owes_.validation) info.counts[kOwesValidationCount] = 1;
+    if (owes_.test) info.counts[kOwesTestCount] = 1;
+    if (owed_best_) info.figures[kOwesBestFigure] = *owed_best_;
     evaluations_.add_to(info);
-    checkpoints_->save(std::move(info), best);
+    return info;
+  }
+
+  // After an error: saves the last step that all have done, and says what has become of it, a line
+  // for the error's end. Or "": nothing was lost, or a replica is lost and the launcher says so.
+  std::string after_failure(const std::exception_ptr& error) {
+    const std::int64_t steps = course_.first_step + zero_->last_step() - steps_at_start_;
+    const bool saves = config_.checkpoint.save != CheckpointOptions::Save::none;
+    if (!saves || steps == course_.first_step || lacks_replica(error)) return "";
+    const std::string saved = str("the state after step ", steps, " is saved: --output ",
+                                  options_.output.string(), " --resume auto goes on");
+    const std::string unsaved = str("the state after step ", steps, " can't be saved: ");
+    try {
+      if (checkpoints_->have_failed()) return "";  // the error says so
+      if (checkpoints_->has(steps)) return saved;
+      if (!agrees_) return unsaved + "replicas may differ in it";
+      if (steps > counted_steps_) samples_ = sampler_.end_of_step(samples_);
+      const CheckpointSaver::Apart apart =
+          checkpoints_->save_apart(info_of(steps), typed_text(error));
+      return apart.is_saved ? saved : unsaved + apart.reason;
+    } catch (const std::exception& another) {
+      return unsaved + another.what();
+    }
   }
 
   // Ends the run after `step`, since a signal asks for that.
@@ -287,12 +400,17 @@ class Trainer::Run {
       if (memory) activations_ = memory->peak();
       loss_ = loss_.add(local.detach());
     }
-    lr_ = learning_rate(config_.schedule, config_.zero.optimizer.lr, course_.place_of(step),
-                        course_.schedule_steps);
+    lr_ = rate_of(config_, course_, step);
     step_report_ = zero_->step(lr_);
+    samples_ = sampler_.end_of_step(samples_);
+    counted_steps_ = step + 1;
     if (step_report_.skipped) count_skipped(step);
     const std::int64_t check_every = config_.trainer.check_every;
-    if (check_every > 0 && (step + 1) % check_every == 0) zero_->check_agreement();
+    if (check_every > 0 && (step + 1) % check_every == 0) {
+      agrees_ = false;
+      zero_->check_agreement();
+      agrees_ = true;
+    }
     return global_batch;
   }
 
@@ -363,6 +481,7 @@ class Trainer::Run {
 
   void check_loss(std::int64_t step) {
     loss_ = pmean(loss_, axis_);
+    loss_step_ = step + 1;
     const double value = loss_.item<double>();
     if (std::isfinite(value) || config_.zero.non_finite == NonFinite::skip) return;
     throw Error(str("the loss is ", value, " at step ", step + 1,
@@ -408,29 +527,46 @@ class Trainer::Run {
     write_metrics(step, line);
   }
 
-  Figures figures_on(const Dataset& data) {
-    const bool has_averages = evaluated_values(config_) == ParameterValues::averaged;
-    const auto averages = has_averages ? zero_->averaged_parameters() : nullptr;
-    return evaluate(*model_, data, objective_, config_.data_use.batch_size, axis_);
+  // With `trained` of the parameters themselves where `figures` are of their averages, as long as
+  // the two differ much.
+  struct Evaluated {
+    Figures figures;
+    Figures trained{};
+  };
+
+  Evaluated figures_on(const Dataset& data) {
+    const auto figures = [&] {
+      return evaluate(*model_, data, objective_, config_.data_use.batch_size, axis_);
+    };
+    if (evaluated_values(config_) == ParameterValues::trained) return {figures()};
+    Evaluated both;
+    if (averages_differ_) both.trained = figures();
+    const auto averages = zero_->averaged_parameters();
+    both.figures = figures();
+    averages_differ_ = averages_differ_ && differ_much(both.figures, both.trained);
+    if (!averages_differ_) both.trained.clear();
+    return both;
   }
 
-  // Evaluates on the validation set. Returns the config's figure if it is better than that of all
-  // checkpoints before.
-  std::optional<double> validate(std::int64_t step) {
-    const Figures figures = figures_on(*data_.validation);
-    std::optional<double> best;
-    if (config_.checkpoint.best != "none")
-      best = evaluations_.better(figures, checkpoints_->best());
-    tell_evaluation(step, kValidationSet, figures);
-    return best;
+  // Evaluates on the validation set. If the config's figure is better than that of all checkpoints
+  // before, this step's is to be the best.
+  void validate(std::int64_t step) {
+    const Evaluated evaluated = figures_on(*data_.validation);
+    if (config_.checkpoint.best != "none") {
+      owed_best_ = evaluations_.better(evaluated.figures, checkpoints_->best());
+    }
+    tell_evaluation(step, kValidationSet, evaluated);
   }
 
-  void tell_evaluation(std::int64_t step, const std::string& set, const Figures& figures) {
+  void tell_evaluation(std::int64_t step, const std::string& set, const Evaluated& evaluated) {
+    const Figures& figures = evaluated.figures;
     const bool is_best = evaluations_.note(set, figures);
+    (set == kTestSet ? owes_.test : owes_.validation) = false;
+    has_news_ = true;
     if (reporter_) {
       std::vector<std::pair<std::string, MetricValue>> line;
       for (const auto& [name, value] : figures) line.emplace_back(prefix_of(set) + name, value);
-      reporter_->progress.print(evaluation_text(step + 1, set, figures));
+      reporter_->progress.print(evaluation_text(step + 1, set, figures, evaluated.trained));
       write_metrics(step, line);
     }
     if (options_.callbacks.after_evaluation) {
@@ -480,18 +616,24 @@ class Trainer::Run {
     reporter_->progress.print(title + join(texts));
   }
 
-  // The last checkpoint; what went wrong with it, if that is to end the run.
-  std::string save_last() {
+  // Saves the run's last step, before an evaluation of it: that may fail. Or says what it has shown
+  // in the checkpoint that is there. What goes wrong with that is told at the end.
+  void save_last() {
+    if (!unsaved_.empty()) return;
     try {
-      if (!is_saved_ && checkpoints_->last_step() != last_step_) {
-        save(last_step_, last_best_);
+      const bool is_there = is_saved_ || checkpoints_->last_step() == last_step_;
+      if (!is_there && !std::exchange(has_tried_last_, true)) {
+        save(last_step_);
+      } else if (is_there && has_news_) {
+        const std::optional<double> best = std::exchange(owed_best_, std::nullopt);
+        checkpoints_->amend(info_of(last_step_), best);
       }
+      has_news_ = false;
       checkpoints_->finish();
-      return "";
     } catch (const CommError&) {
       throw;
     } catch (const Error& error) {
-      return error.what();
+      unsaved_ = error.what();
     }
   }
 
@@ -503,7 +645,7 @@ class Trainer::Run {
   }
 
   void finish() {
-    const std::string unsaved = save_last();
+    save_last();
     const MemoryReport memory = memory_report(config_, data_, *zero_,
                                               {.resident_at_start = resident_at_start_,
                                                .checkpoint = checkpoints_->staged_bytes(),
@@ -538,7 +680,7 @@ class Trainer::Run {
       throw Error(str(reporter_->lost_folder, "; all ", counted(last_step_, "step"),
                       " are done, parameters_sha256 is ", result.parameters_sha256));
     }
-    if (!unsaved.empty()) throw Error(unsaved);
+    if (!unsaved_.empty()) throw Error(unsaved_);
     if (lacks_best()) {
       log_warning(str("checkpoint.best: the ", kValidationSet, " set's ", config_.checkpoint.best,
                       " was never a number, so there is no best checkpoint"));
@@ -576,12 +718,22 @@ class Trainer::Run {
   std::optional<double> reported_loss_;  // the last one
   at::Tensor loss_;  // this replica's part of the last step's; where it is reported, of all
   StepReport step_report_;
-  double lr_ = 0;  // of the last step
+  double lr_ = 0;                    // of the last step
+  std::int64_t steps_at_start_ = 0;  // ZeroTrainer's
+  std::int64_t counted_steps_ = 0;   // whose samples are in samples_
+  std::int64_t loss_step_ = 0;       // the steps after which loss_ is that of all replicas
+  Evaluates owes_;                   // of the last step, those that are still to come
+  bool agrees_ = true;               // all replicas, as far as is known
+  bool has_news_ = false;            // figures that no checkpoint has
+  bool has_tried_last_ = false;      // to save the last step
+  std::string unsaved_;              // what went wrong with that
   std::int64_t skipped_steps_ = 0;
-  std::int64_t activations_ = 0;     // bytes of a microbatch's tensors
-  std::optional<double> last_best_;  // the last evaluation's figure, if it is the best
-  bool ends_now_ = false;            // a callback has asked for that
-  bool is_saved_ = false;            // the run's last checkpoint is there from the beginning
+  std::int64_t activations_ = 0;  // bytes of a microbatch's tensors
+  // The last evaluation's figure, if it is the best and its step's checkpoint does not say so yet.
+  std::optional<double> owed_best_;
+  bool ends_now_ = false;        // a callback has asked for that
+  bool averages_differ_ = true;  // much from the parameters, as far as is known
+  bool is_saved_ = false;        // the run's last checkpoint is there from the beginning
 };
 
 Trainer::Trainer(const Config& config, const DataSets& data, RunOptions options)

@@ -42,7 +42,7 @@ struct Evaluation {
 /// collectives over the config's axis. Replicas that are threads share what a function holds, and
 /// may call it at one time: let one of them write. Parameters have their values while
 /// trainer.zero().whole_parameters() lives; over a network not always otherwise. What a callback
-/// throws ends the job.
+/// throws ends the job, with the step's state saved.
 struct Callbacks {
   std::function<void(Trainer& trainer)> before_first_step;
   std::function<void(Trainer& trainer, const StepEnd& step)> after_step;
@@ -82,7 +82,9 @@ class Trainer {
 
   /// Trains to the end. If stop_requested(), ends after a step, with a checkpoint if the config
   /// saves any. Throws Error if something can't be written, or if the loss is not finite and the
-  /// config says to stop then. To be called once.
+  /// config says to stop then. Whatever is thrown, if the config saves any checkpoints, the state
+  /// after the last step that all replicas have finished is saved first, or the error says in its
+  /// last line why it can't be (not where a replica is lost). To be called once.
   void run();
 
   /// For callbacks: the run ends after this step, as if it were the last of the config. One that is

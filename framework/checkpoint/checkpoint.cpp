@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <exception>
 #include <future>
+#include <limits>
 #include <set>
 #include <span>
 #include <stop_token>
@@ -20,6 +21,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
+#include "framework/checkpoint/meeting.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
@@ -94,6 +96,14 @@ Outcome ended(std::future<std::string>& work, const AxisNames& axis_name) {
   return outcome;
 }
 
+// The file of this replica.
+std::string shard_name(const AxisNames& axis) {
+  std::array<char, 64> name{};
+  std::snprintf(name.data(), name.size(), "shard-%05lld-of-%05lld.safetensors",
+                static_cast<long long>(axis_index(axis)), static_cast<long long>(axis_size(axis)));
+  return name.data();
+}
+
 // What a replica has written, as a text for the others.
 std::string written_text(const storage::ManifestFile& file, const storage::StagedShard& shard) {
   Json pieces = Json::array();
@@ -101,6 +111,35 @@ std::string written_text(const storage::ManifestFile& file, const storage::Stage
     pieces.push_back({piece.name, piece.dtype, piece.shape, piece.offset, piece.size});
   }
   return Json{{"file", {file.name, file.bytes, file.checksum}}, {"pieces", pieces}}.dump();
+}
+
+// The text of a manifest that has the figures which are no numbers for JSON: {"loss": "nan"}.
+const std::string kNotFiniteText = "not_finite";
+
+// Between a manifest's figures, which are finite, and those of a CheckpointInfo.
+void add_figures(const CheckpointInfo& info, storage::Manifest& manifest) {
+  Json others;
+  for (const auto& [name, value] : info.figures) {
+    if (std::isfinite(value)) {
+      manifest.figures[name] = value;
+    } else {
+      others[name] = std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+    }
+  }
+  if (!others.empty()) manifest.texts[kNotFiniteText] = others.dump();
+}
+
+void take_figures(CheckpointInfo& info) {
+  const auto text = info.texts.find(kNotFiniteText);
+  if (text == info.texts.end()) return;
+  const Json others = Json::parse(text->second, nullptr, /*allow_exceptions=*/false);
+  for (const auto& [name, value] : others.items()) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    if (value == "nan") info.figures[name] = std::numeric_limits<double>::quiet_NaN();
+    if (value == "inf") info.figures[name] = kInfinity;
+    if (value == "-inf") info.figures[name] = -kInfinity;
+  }
+  info.texts.erase(text);
 }
 
 storage::Manifest manifest_of(const CheckpointInfo& info, const std::vector<std::string>& written) {
@@ -111,9 +150,7 @@ storage::Manifest manifest_of(const CheckpointInfo& info, const std::vector<std:
                              .texts = info.texts,
                              .files = {},
                              .tensors = {}};
-  for (const auto& [name, value] : info.figures) {
-    if (std::isfinite(value)) manifest.figures.emplace(name, value);
-  }
+  add_figures(info, manifest);
   std::map<std::string, storage::ManifestTensor> tensors;
   for (const std::string& text : written) {
     const Json json = Json::parse(text);
@@ -141,11 +178,25 @@ storage::Manifest manifest_of(const CheckpointInfo& info, const std::vector<std:
 }
 
 CheckpointInfo info_of(const storage::Manifest& manifest) {
-  return {.step = manifest.step,
-          .counts = manifest.counts,
-          .figures = manifest.figures,
-          .texts = manifest.texts,
-          .replicas = manifest.replicas};
+  CheckpointInfo info{.step = manifest.step,
+                      .counts = manifest.counts,
+                      .figures = manifest.figures,
+                      .texts = manifest.texts,
+                      .replicas = manifest.replicas};
+  take_figures(info);
+  return info;
+}
+
+// Whether another replica has ended. One that has called another collective has only noticed it.
+bool has_ended(const comm::Cancellation& cancellation) {
+  try {
+    cancellation.check();
+    return false;
+  } catch (const CollectiveMismatch&) {
+    return false;
+  } catch (...) {
+    return true;
+  }
 }
 
 // A checkpoint as a training's StateSource. It notes what does not fit; the values then stay.
@@ -228,15 +279,139 @@ struct CheckpointSaver::Impl {
   void publish(const storage::Manifest& manifest) const {
     if (options.before_publish) options.before_publish();
     folder.publish(manifest);
-    // From here on the checkpoint is there, whatever happens.
+    after_publish(info.step, is_best);
+  }
+
+  // The checkpoint is there, whatever happens here.
+  void after_publish(std::int64_t step, bool becomes_best) const {
     const std::string failure = failure_of([&] {
-      if (is_best) folder.set_best(info.step);
+      if (becomes_best) folder.set_best(step);
       if (options.keep > 0) folder.prune(options.keep);
     });
     if (failure.empty()) return;
-    log_warning(lockstep::str("the checkpoint of step ", info.step, " is saved, but ", failure));
+    log_warning(lockstep::str("the checkpoint of step ", step, " is saved, but ", failure));
   }
+
+  // Copies what `visit` visits, and returns what went wrong.
+  std::string stage(const std::function<void(const VisitState& visit)>& visit) {
+    shard.clear();
+    std::string failure;
+    std::set<std::string> names;
+    visit([&](const StatePiece& piece) {
+      if (!failure.empty()) return;
+      failure = failure_of([&] {
+        require(names.insert(piece.name).second, "two of the trainings have a tensor '", piece.name,
+                "': NamedTraining gives each a name of its own");
+        shard.add(piece.name, dtype_of(piece), shape_of(piece),
+                  static_cast<std::uint64_t>(piece.offset), collectives::bytes_of(piece.values));
+      });
+    });
+    return failure;
+  }
+
+  // Writes this replica's file, and returns what it has written, as a text for the others.
+  std::string write(std::int64_t step, const fs::path& file, const std::stop_token& token) const {
+    folder.begin(step);
+    return written_text(shard.write(folder.unfinished(step) / file, token), shard);
+  }
+
+  // Ends this replica's part of the save that is under way. Returns what it has written, if the
+  // others still have to know.
+  std::optional<std::string> end_part() {
+    const Phase last = std::exchange(phase, Phase::idle);
+    std::optional<std::string> written;
+    if (last == Phase::idle) return written;
+    (void)failure_of([&] {
+      std::string text = work.get();
+      if (last == Phase::files) written = std::move(text);
+    });
+    return written;
+  }
+
+  Apart save_apart(const std::function<void(const VisitState& visit)>& visit,
+                   const CheckpointInfo& its_info, const std::string& why);
+  [[nodiscard]] Apart publish_apart(const CheckpointInfo& its_info,
+                                    const std::vector<std::optional<std::string>>& texts) const;
 };
+
+// Replicas tell each other {"step": 7, "failure": "", "written": written_text(), "under_way":
+// {"step": 6, "written": written_text()} or null}.
+CheckpointSaver::Apart CheckpointSaver::Impl::save_apart(
+    const std::function<void(const VisitState& visit)>& visit, const CheckpointInfo& its_info,
+    const std::string& why) {
+  groups::Member& member = current_environment()->member();
+  member.seat->threw(why);
+  const AxisNames& axis = options.axis_name;
+  const std::int64_t replica = axis_index(axis);
+  folder.begin(its_info.step);
+  const Meeting meeting(folder.path() / lockstep::str(".step-meeting-", options.meeting, ".tmp"),
+                        replica, axis_size(axis), [&] { return has_ended(*member.cancellation); });
+  meeting.arrive();
+  Json told{{"step", its_info.step}, {"written", ""}, {"under_way", nullptr}};
+  const auto under_way = end_part();
+  if (under_way) told["under_way"] = {{"step", info.step}, {"written", *under_way}};
+  told["failure"] = failure_of([&] {
+    if (under_way && info.step == its_info.step) return;
+    const std::string unstaged = stage(visit);
+    if (!unstaged.empty()) throw Error(unstaged);
+    told["written"] = write(its_info.step, shard_name(axis), {});
+  });
+  meeting.tell(told.dump());
+  const std::chrono::milliseconds patience = member.timeout;
+  Apart apart{.reason = "replica 0 has not come to save its part"};
+  if (replica == 0) {
+    apart = publish_apart(its_info, meeting.hear(patience));
+    meeting.conclude(Json{{"saved", apart.is_saved}, {"reason", apart.reason}}.dump());
+  } else if (const auto outcome = meeting.outcome(2 * patience)) {
+    const Json json = Json::parse(*outcome);
+    apart = {.is_saved = json["saved"].get<bool>(), .reason = json["reason"].get<std::string>()};
+  }
+  meeting.leave();
+  return apart;
+}
+
+CheckpointSaver::Apart CheckpointSaver::Impl::publish_apart(
+    const CheckpointInfo& its_info, const std::vector<std::optional<std::string>>& texts) const {
+  std::vector<std::string> written;
+  std::vector<std::string> under_way;
+  for (std::size_t replica = 0; replica < texts.size(); ++replica) {
+    const auto fail = [&](const auto&... reason) {
+      return Apart{.reason = lockstep::str("replica ", replica, reason...)};
+    };
+    if (!texts[replica]) return fail(" has not come to save its part");
+    const Json told = Json::parse(*texts[replica]);
+    const auto step = told["step"].get<std::int64_t>();
+    const auto failure = told["failure"].get<std::string>();
+    if (!failure.empty()) return fail(": ", failure);
+    if (step != its_info.step) {
+      return fail(" has done ", counted(step, "step"), ", and replica 0 ", its_info.step);
+    }
+    written.push_back(told["written"].get<std::string>());
+    const Json& other = told["under_way"];
+    if (other.is_object() && other["step"] == info.step) {
+      under_way.push_back(other["written"].get<std::string>());
+    }
+  }
+  const auto is_here = [&] {
+    const std::vector<std::int64_t> steps = folder.steps();
+    return std::ranges::count(steps, its_info.step) > 0;
+  };
+  Apart apart;
+  if (under_way.size() == texts.size()) {
+    apart.reason = failure_of([&] { publish(manifest_of(info, under_way)); });
+  }
+  if (is_here()) return {.is_saved = true};
+  if (std::ranges::count(written, "") > 0) {
+    if (apart.reason.empty()) apart.reason = "replicas were at different places of a save";
+    return apart;
+  }
+  apart.reason = failure_of([&] {
+    if (options.before_publish) options.before_publish();
+    folder.publish(manifest_of(its_info, written));
+  });
+  apart.is_saved = apart.reason.empty();
+  return apart;
+}
 
 CheckpointSaver::CheckpointSaver(const fs::path& checkpoints, Options options)
     : impl_(std::make_unique<Impl>(checkpoints, std::move(options))) {}
@@ -261,30 +436,14 @@ void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const Check
   std::string failure;
   if (axis_index(axis) == 0) failure = failure_of([&] { own.folder.sweep(); });
   barrier(axis);  // no replica writes before the sweep is over
-  std::set<std::string> names;
-  for (Stateful* const training : trainings) {
-    training->visit_state(
-        [&](const StatePiece& piece) {
-          if (!failure.empty()) return;
-          failure = failure_of([&] {
-            require(names.insert(piece.name).second, "two of the trainings have a tensor '",
-                    piece.name, "': NamedTraining gives each a name of its own");
-            own.shard.add(piece.name, dtype_of(piece), shape_of(piece),
-                          static_cast<std::uint64_t>(piece.offset),
-                          collectives::bytes_of(piece.values));
-          });
-        },
-        where);
-  }
-  char name[64];
-  std::snprintf(name, sizeof name, "shard-%05lld-of-%05lld.safetensors",
-                static_cast<long long>(axis_index(axis)), static_cast<long long>(axis_size(axis)));
+  const std::string unstaged = own.stage([&](const VisitState& visit) {
+    for (Stateful* const training : trainings) training->visit_state(visit, where);
+  });
+  if (failure.empty()) failure = unstaged;
   own.phase = Impl::Phase::files;
-  own.work = std::async(std::launch::async, [&own, failure, file = std::string(name)] {
+  own.work = std::async(std::launch::async, [&own, failure, file = shard_name(axis)] {
     if (!failure.empty()) throw Error(failure);
-    own.folder.begin(own.info.step);
-    const fs::path path = own.folder.unfinished(own.info.step) / file;
-    return written_text(own.shard.write(path, own.stop.get_token()), own.shard);
+    return own.write(own.info.step, file, own.stop.get_token());
   });
 }
 
@@ -326,6 +485,44 @@ void CheckpointSaver::finish(std::source_location where) {
 std::optional<std::int64_t> CheckpointSaver::pending() const {
   if (impl_->phase == Impl::Phase::idle) return std::nullopt;
   return impl_->info.step;
+}
+
+void CheckpointSaver::amend(const CheckpointInfo& info, bool is_best, std::source_location where) {
+  finish(where);
+  Impl& own = *impl_;
+  const AxisNames& axis = own.options.axis_name;
+  const AxisCall call{"CheckpointSaver::amend", axis, where};
+  const CalledFrom scope(call);
+  std::string failure;
+  if (axis_index(axis) == 0) {
+    failure = failure_of([&] {
+      if (own.options.before_publish) own.options.before_publish();
+      storage::Manifest manifest =
+          storage::CheckpointReader(own.folder.of_step(info.step)).manifest();
+      manifest.counts = info.counts;
+      manifest.figures.clear();
+      manifest.texts = info.texts;
+      add_figures(info, manifest);
+      own.folder.amend(manifest);
+    });
+    if (failure.empty()) own.after_publish(info.step, is_best);
+  }
+  failure = first_failure(failure, axis);
+  if (failure.empty()) return;
+  throw Error(
+      lockstep::str("the checkpoint of step ", info.step, " can't be completed: ", failure));
+}
+
+CheckpointSaver::Apart CheckpointSaver::save_apart(
+    const std::function<void(const VisitState& visit)>& visit, const CheckpointInfo& info,
+    const std::string& why) noexcept {
+  Apart result;
+  const std::string failure = failure_of([&] { result = impl_->save_apart(visit, info, why); });
+  if (!failure.empty()) result = {.reason = failure};
+  // All have left, or never come.
+  const bool is_first = axis_index(impl_->options.axis_name) == 0;
+  if (is_first) (void)failure_of([&] { impl_->folder.sweep(); });
+  return result;
 }
 
 std::int64_t CheckpointSaver::staged_bytes() const {

@@ -19,7 +19,7 @@ namespace lockstep {
 struct CheckpointInfo {
   std::int64_t step = 0;                         ///< steps done, which names the folder of a run's
   std::map<std::string, std::int64_t> counts{};  ///< such as the samples consumed
-  std::map<std::string, double> figures{};       ///< such as the last loss; those that are finite
+  std::map<std::string, double> figures{};       ///< such as the last loss; NaN and infinity, too
   std::map<std::string, std::string> texts{};    ///< such as the config
   std::int64_t replicas = 1;                     ///< that have saved it; set by saving
 };
@@ -98,6 +98,8 @@ class CheckpointSaver {
     /// Called on replica 0 in the background before a checkpoint gets its name.
     std::function<void()> before_publish = {};
     AxisNames axis_name = "data";
+    /// For save_apart(): a number that no other run in the folder has, the same on all replicas.
+    std::uint64_t meeting = 0;
   };
   CheckpointSaver(const std::filesystem::path& checkpoints, Options options);
   ~CheckpointSaver();
@@ -118,6 +120,27 @@ class CheckpointSaver {
   void finish(std::source_location where = std::source_location::current());
   /// The step that is being saved.
   [[nodiscard]] std::optional<std::int64_t> pending() const;
+
+  /// Says more in the checkpoint of this step, which this saver or one before it has saved: counts,
+  /// figures and texts are those of `info` then. Finishes a save that is under way. Errors as
+  /// advance(); then the checkpoint is as it was.
+  void amend(const CheckpointInfo& info, bool is_best = false,
+             std::source_location where = std::source_location::current());
+
+  /// How a save has ended that replicas have made apart.
+  struct Apart {
+    bool is_saved = false;
+    std::string reason{};  ///< why it is not
+  };
+  /// The last save, after an error on any replica: without collectives, which this replica does not
+  /// call any more. Others whose collectives wait for it fall out of these with `why`, and are to
+  /// come here, too, each when it can't go on: in their own time, and wherever they are. `visit`
+  /// visits this replica's part of a state (ZeroTrainer::visit_last_step()); all must have that of
+  /// one step. A save that is under way is ended first. The checkpoint is not counted in
+  /// Options::keep, and does not take the place of one that is there. Needs Options::meeting. Does
+  /// not throw what goes wrong.
+  [[nodiscard]] Apart save_apart(const std::function<void(const VisitState& visit)>& visit,
+                                 const CheckpointInfo& info, const std::string& why) noexcept;
 
   /// Bytes of the copy. It is kept, and as large as this replica's part of a checkpoint.
   [[nodiscard]] std::int64_t staged_bytes() const;

@@ -184,6 +184,11 @@ void CheckpointFolder::put_in_place(std::int64_t step) const {
   sync_folder(path_);
 }
 
+void CheckpointFolder::amend(const Manifest& manifest) const {
+  write_file_atomically(of_step(manifest.step) / kManifestName, write_manifest(manifest),
+                        kFileMode);
+}
+
 void CheckpointFolder::set_best(std::int64_t step) const {
   set_link(kBest, step);
 }

@@ -50,6 +50,8 @@ class CheckpointFolder {
   /// Then `latest` leads there. DataError, as CheckpointReader has it, if a file is missing or of
   /// another size. After an error the old checkpoint or the new one is in place.
   void publish(const Manifest& manifest) const;
+  /// Writes this manifest in place of that of the step, whose files stay.
+  void amend(const Manifest& manifest) const;
   /// Makes `best` lead to the checkpoint of this step, which is here.
   void set_best(std::int64_t step) const;
   /// The checkpoint to which `best` leads, if it is here.

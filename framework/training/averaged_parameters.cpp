@@ -1,5 +1,7 @@
 #include "framework/training/averaged_parameters.h"
 
+#include <algorithm>
+
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
@@ -36,10 +38,10 @@ std::int64_t element_bytes(const tree::FlatBucket& bucket) {
 
 }  // namespace
 
-AveragedParameters::AveragedParameters(double decay, const tree::FlatLayout& layout,
+AveragedParameters::AveragedParameters(double decay, bool warms_up, const tree::FlatLayout& layout,
                                        const ModuleParameters& module, const ShardedUpdate& update,
                                        const AxisNames& axis_name)
-    : decay_(decay), axis_(axis_name) {
+    : decay_(decay), warms_up_(warms_up), axis_(axis_name) {
   const std::int64_t replica = axis_index(axis_);
   for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
     shards_.push_back(at::zeros({layout.shard_of(bucket, replica).size},
@@ -66,7 +68,9 @@ void AveragedParameters::take_values() {
 }
 
 void AveragedParameters::add() {
-  for (const Part& part : parts_) move_towards(part.average, part.value, 1 - decay_);
+  const auto t = static_cast<double>(updates_++);
+  const double decay = warms_up_ ? std::min(decay_, (1 + t) / (10 + t)) : decay_;
+  for (const Part& part : parts_) move_towards(part.average, part.value, 1 - decay);
 }
 
 void AveragedParameters::gather_into(const at::Tensor& whole, std::size_t bucket) {
@@ -80,6 +84,7 @@ void AveragedParameters::visit_state(const VisitState& visit) const {
     visit(
         {kAverages + part.name, part.shape, part.offset, has_started_ ? part.average : part.value});
   }
+  if (axis_index(axis_) == 0) visit_number(kAverageUpdates, updates_, visit);
 }
 
 void AveragedParameters::restore_state(const StateSource& source) {
@@ -92,6 +97,12 @@ void AveragedParameters::restore_state(const StateSource& source) {
         source.has(name) && source.read({name, part.shape, part.offset, part.average});
     if (!is_there) part.average.copy_(part.value);
     is_new = is_new || !is_there;
+  }
+  updates_ = 0;
+  if (!is_new) {
+    // Older checkpoints have no count: their averages are as old as the run.
+    const std::string& count = source.has(kAverageUpdates) ? kAverageUpdates : kSteps;
+    restore_number(count, updates_, source);
   }
   if (!is_new || axis_index(axis_) != 0) return;
   log_info("averages of parameters that are not in the restored state start at the values there");

@@ -15,13 +15,15 @@
 namespace lockstep::training {
 
 /// The exponential moving average of each parameter (of its master, where it has one) over the
-/// updates: average += (1 - decay) (value - average), from the value before the first update. Each
-/// replica keeps that of its own shard, at all stages.
+/// updates: average += (1 - decay) (value - average), from the value before the first update. With
+/// warm-up update t, from 0, decays by no more than (1 + t) / (10 + t), so that the average soon
+/// forgets that value. Each replica keeps that of its own shard, at all stages.
 class AveragedParameters {
  public:
   /// `module` has the layout's parameters, which `update` updates; it must live as long.
-  AveragedParameters(double decay, const tree::FlatLayout& layout, const ModuleParameters& module,
-                     const ShardedUpdate& update, const AxisNames& axis_name);
+  AveragedParameters(double decay, bool warms_up, const tree::FlatLayout& layout,
+                     const ModuleParameters& module, const ShardedUpdate& update,
+                     const AxisNames& axis_name);
 
   /// Before an update: the average starts, unless it has.
   void start();
@@ -54,10 +56,12 @@ class AveragedParameters {
     at::Tensor average;
   };
   double decay_;
+  bool warms_up_;
   AxisNames axis_;
   std::vector<at::Tensor> shards_;  // by bucket: the averages, flat
   std::vector<Part> parts_;
   bool has_started_ = false;
+  std::int64_t updates_ = 0;  // that the averages have seen
 };
 
 }  // namespace lockstep::training

@@ -321,6 +321,7 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters,
     const tree::FlatBucket& shape = layout_.buckets()[index];
     if (options_.compression != Compression::none && gradient_dtype(shape) == at::kFloat) {
       bucket.residual = at::zeros({shape.size}, at::kFloat);
+      if (options_.keeps_residuals) bucket.next = at::zeros({shape.size}, at::kFloat);
     }
   }
   if (options_.compression != Compression::none) {
@@ -335,6 +336,7 @@ MemoryUse FlatGradients::use() const noexcept {
   if (wire_) use.communication += wire_->bytes();
   for (const Bucket& bucket : buckets_) {
     if (bucket.residual.defined()) use.communication += bucket.residual.nbytes();
+    if (bucket.next.defined()) use.communication += bucket.next.nbytes();
   }
   return use;
 }
@@ -351,7 +353,8 @@ MemoryUse FlatGradients::predicted_use(const tree::FlatLayout& layout,
   }
   if (options.compression == Compression::none) return use;
   for (const tree::FlatBucket& bucket : layout.buckets()) {
-    if (gradient_dtype(bucket) == at::kFloat) use.communication += bucket.bytes(at::kFloat);
+    if (gradient_dtype(bucket) != at::kFloat) continue;
+    use.communication += (options.keeps_residuals ? 2 : 1) * bucket.bytes(at::kFloat);
   }
   use.communication += StagingBuffers::predicted_bytes(layout, at_once, wire_type);
   return use;
@@ -367,9 +370,16 @@ Shard FlatGradients::part_of_mean(std::size_t bucket) const {
                            : layout_.shard_of(bucket, replica_);
 }
 
+void FlatGradients::end_step() {
+  for (Bucket& bucket : buckets_) {
+    if (std::exchange(bucket.has_next, false)) std::swap(bucket.residual, bucket.next);
+  }
+}
+
 void FlatGradients::forget_residuals() {
-  for (const Bucket& bucket : buckets_) {
+  for (Bucket& bucket : buckets_) {
     if (bucket.residual.defined()) bucket.residual.zero_();
+    bucket.has_next = false;
   }
 }
 
@@ -482,10 +492,15 @@ std::vector<std::size_t> FlatGradients::finish() {
 
 at::Tensor FlatGradients::compressed(std::size_t index, const at::Tensor& values) {
   const at::Tensor message = wire_->of(layout_.buckets()[index], index);
-  const at::Tensor& residual = buckets_[index].residual;
-  residual.add_(values);
-  message.copy_(residual);
-  residual.sub_(message);
+  Bucket& bucket = buckets_[index];
+  at::Tensor left = bucket.residual;
+  if (bucket.next.defined()) {
+    left = bucket.next;
+    if (!std::exchange(bucket.has_next, true)) left.copy_(bucket.residual);
+  }
+  left.add_(values);
+  message.copy_(left);
+  left.sub_(message);
   return message;
 }
 

@@ -39,6 +39,8 @@ struct FlatGradientOptions {
   /// sums its own gradients first, which is impossible for staged ones.
   bool reduces_every_microbatch = false;
   Compression compression = Compression::none;  ///< not of what is summed in turns
+  /// Whether what compression had left out stays as it was until end_step().
+  bool keeps_residuals = false;
 };
 
 /// The dtype of a bucket's gradients. Half types are summed and sent in float32.
@@ -77,6 +79,9 @@ class FlatGradients {
   /// Whether this replica gets the whole mean, not its shard of each bucket.
   [[nodiscard]] bool has_whole_means() const { return options_.way == GradientWay::kept_whole; }
 
+  /// The step has been done: what compression has left out in it takes the place of what it had
+  /// left out before.
+  void end_step();
   /// Forgets what compression has left out, since gradients that are not finite have spoiled it.
   void forget_residuals();
   /// Bytes of what compression leaves out of the gradients of a layout, without padding.
@@ -105,6 +110,8 @@ class FlatGradients {
     at::Tensor mean;      // what the reduction gives, or their sum: may be part of the own values
     at::Tensor reduced;   // what one reduction gives
     at::Tensor residual;  // what compression has left out so far
+    at::Tensor next;      // and with this step, if the former is kept until its end
+    bool has_next = false;
     std::size_t missing = 0;
     bool is_closed = false;
     std::optional<collectives::AxisQueue::Call> call;

@@ -168,7 +168,9 @@ HostMemoryUse predicted_checkpoint(torch::nn::Module& module, const ZeroOptions&
   HostMemoryUse use;
   const Shard here = replicas_here(placement);
   for (std::int64_t replica = here.offset; replica < here.offset + here.size; ++replica) {
-    const std::int64_t steps = replica == 0 ? sizeof(std::int64_t) : 0;
+    const std::int64_t numbers = options.ema_decay ? 2 : 1;  // steps, and updates of the averages
+    const auto number_bytes = static_cast<std::int64_t>(sizeof(std::int64_t));
+    const std::int64_t steps = replica == 0 ? numbers * number_bytes : 0;
     const std::int64_t bytes =
         training::ShardedUpdate::predicted_saved_bytes(options.optimizer, layout, replica) +
         (options.ema_decay ? training::AveragedParameters::predicted_saved_bytes(layout, replica)

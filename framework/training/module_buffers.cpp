@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -88,7 +89,18 @@ void ModuleBuffers::synchronize() {
 
 void ModuleBuffers::keep() {
   const c10::AutoGradMode no_grad(false);
-  kept_ = all();
+  Named now = all();
+  const auto is_alike = [](const at::Tensor& a, const at::Tensor& b) {
+    return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
+  };
+  if (kept_.names == now.names && std::ranges::equal(kept_.tensors, now.tensors, is_alike)) {
+    // Most steps change few of them, or none: a mask of attention never changes.
+    for (std::size_t i = 0; i < now.tensors.size(); ++i) {
+      if (!has_same_bytes(kept_.tensors[i], now.tensors[i])) kept_.tensors[i].copy_(now.tensors[i]);
+    }
+    return;
+  }
+  kept_ = std::move(now);
   for (at::Tensor& tensor : kept_.tensors) tensor = tensor.clone();
 }
 
@@ -114,6 +126,12 @@ void ModuleBuffers::visit_state(const VisitState& visit) const {
   const Named buffers = all();
   for (std::size_t i = 0; i < buffers.names.size(); ++i) {
     visit_shard(kBuffers + buffers.names[i], buffers.tensors[i], axis_, visit);
+  }
+}
+
+void ModuleBuffers::visit_kept(const VisitState& visit) const {
+  for (std::size_t i = 0; i < kept_.names.size(); ++i) {
+    visit_shard(kBuffers + kept_.names[i], kept_.tensors[i], axis_, visit);
   }
 }
 

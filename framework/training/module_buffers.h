@@ -43,6 +43,8 @@ class ModuleBuffers {
   /// All replicas have equal buffers: each visits its part of every one.
   void visit_state(const VisitState& visit) const;
   void restore_state(const StateSource& source) const;
+  /// The same as visit_state() of the values of the last keep().
+  void visit_kept(const VisitState& visit) const;
 
  private:
   struct Named {

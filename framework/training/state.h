@@ -19,6 +19,7 @@ namespace lockstep {
 ///   optimizer/exp_avg/NAME    the optimizer's tensors for a parameter, as torch.optim calls them
 ///   optimizer/step/NAME       updates of a parameter
 ///   ema/NAME                  the average of a parameter: ZeroOptions::ema_decay
+///   ema_updates               updates that the averages have seen
 ///   residuals/REPLICA/NAME    what compression has left out on a replica
 ///   steps                     steps done
 struct StatePiece {
@@ -95,6 +96,7 @@ inline const std::string kBuffers = "buffers/";
 inline const std::string kOptimizer = "optimizer/";
 inline const std::string kOptimizerStep = kOptimizer + "step/";
 inline const std::string kAverages = "ema/";
+inline const std::string kAverageUpdates = "ema_updates";
 inline const std::string kResiduals = "residuals/";
 inline const std::string kSteps = "steps";
 

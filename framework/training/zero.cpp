@@ -191,15 +191,20 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
   if (report.skipped) {
     gradients_->forget_residuals();
     buffers_->restore_kept();
+    last_step_ = steps_;
   } else {
     buffers_->synchronize();
     keep_buffers();
     const double scale =
         options_.clip_norm ? clip_scale(report.gradient_norm, *options_.clip_norm) : 1.0;
+    is_updating_ = true;
     if (averages_) averages_->start();
     update_->update({.lr = lr, .gradient_scale = scale, .clip_value = options_.clip_value},
                     skipped);
     if (averages_) averages_->add();
+    gradients_->end_step();
+    last_step_ = steps_;
+    is_updating_ = false;
     late_ ? late_->publish() : flat_parameters_->publish();
     // The memory in which the module was made, and parts of the first step that come but once.
     if (updates_++ == 0) release_freed_memory();
@@ -354,6 +359,22 @@ void ZeroTrainer::visit_state(const VisitState& visit, std::source_location wher
   if (axis_index(axis_) == 0) training::visit_number(training::kSteps, steps_, visit);
 }
 
+void ZeroTrainer::visit_last_step(const VisitState& visit, std::source_location where) const {
+  const AxisCall call{"ZeroTrainer::visit_last_step", axis_, where};
+  const c10::AutoGradMode no_grad(false);
+  call.require(options_.keeps_last_step, "the option keeps_last_step is not set");
+  if (!flat_parameters_) throw Error(lockstep::str(call, ": no step has been done"));
+  if (is_updating_) {
+    throw Error(lockstep::str(call, ": step ", steps_, " has changed the parameters in part"));
+  }
+  update_->visit_state(visit);
+  if (averages_) averages_->visit_state(visit);
+  frozen_.visit_state(visit);
+  buffers_->visit_kept(visit);
+  gradients_->visit_residuals(parameters_, visit);
+  if (axis_index(axis_) == 0) training::visit_number(training::kSteps, last_step_, visit);
+}
+
 void ZeroTrainer::restore_state(const StateSource& source, std::source_location where) {
   const AxisCall call{"ZeroTrainer::restore_state", axis_, where};
   const CalledFrom scope(call);
@@ -367,6 +388,7 @@ void ZeroTrainer::restore_state(const StateSource& source, std::source_location 
   keep_buffers();
   gradients_->restore_residuals(parameters_, source);
   training::restore_number(training::kSteps, steps_, source);
+  last_step_ = steps_;
   random_draws_->set_steps(steps_);
 }
 
@@ -512,8 +534,8 @@ void ZeroTrainer::lay_out(const at::Tensor& loss) {
   update_ = std::make_unique<training::ShardedUpdate>(options_.optimizer, layout, parameters_,
                                                       *flat_parameters_, *gradients_, axis_);
   if (options_.ema_decay) {
-    averages_ = std::make_unique<training::AveragedParameters>(*options_.ema_decay, layout,
-                                                               parameters_, *update_, axis_);
+    averages_ = std::make_unique<training::AveragedParameters>(
+        *options_.ema_decay, options_.ema_warmup, layout, parameters_, *update_, axis_);
   }
   // Replicas that take turns would hand over in the midst of forwards, and all of their activations
   // would be there at one time.
@@ -530,9 +552,9 @@ void ZeroTrainer::lay_out(const at::Tensor& loss) {
   for (Block* const block : parameters_.blocks) block->set_runner(blocks_);
 }
 
-// What a skipped step goes back to.
+// What a skipped step, or one that throws, goes back to.
 void ZeroTrainer::keep_buffers() {
-  if (options_.non_finite == NonFinite::skip) buffers_->keep();
+  if (options_.non_finite == NonFinite::skip || options_.keeps_last_step) buffers_->keep();
 }
 
 void ZeroTrainer::wait_for_late() {

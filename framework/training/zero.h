@@ -154,6 +154,14 @@ class ZeroTrainer : public Stateful {
                    std::source_location where = std::source_location::current()) override;
   void restore_state(const StateSource& source,
                      std::source_location where = std::source_location::current()) override;
+  /// After an error, wherever it was thrown: visits this replica's part of the state as it was at
+  /// the end of the last step that was done, last_step(). Each replica for itself: nothing is sent.
+  /// Error if there is no such state: before the first step, and where a step's update has thrown.
+  /// ValueError without ZeroOptions::keeps_last_step.
+  void visit_last_step(const VisitState& visit,
+                       std::source_location where = std::source_location::current()) const;
+  /// Steps done on this replica, in the midst of one, too: those before it.
+  [[nodiscard]] std::int64_t last_step() const noexcept { return last_step_; }
 
   /// Throws Error unless all replicas have equal parameters and buffers. The message names the
   /// first that differs and the replicas that differ from replica 0. Parameters that replicas hold
@@ -216,6 +224,8 @@ class ZeroTrainer : public Stateful {
   std::optional<LinkCost> link_;
   std::int64_t microbatch_ = 0;
   std::int64_t steps_ = 0;
+  std::int64_t last_step_ = 0;  // of which this replica has all
+  bool is_updating_ = false;    // or an update has thrown
   std::int64_t updates_ = 0;
   std::uint32_t told_ = 0;     // in the next step
   bool has_bad_loss_ = false;  // one of the step was not finite

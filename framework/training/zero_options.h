@@ -44,6 +44,12 @@ struct ZeroOptions {
   /// to the new values, from the values before the first step. Each replica keeps its share, at all
   /// stages. Buffers are not averaged.
   std::optional<double> ema_decay{};
+  /// Whether update t, from 0, decays by min(ema_decay, (1 + t) / (10 + t)): with ema_decay alone
+  /// the average of a short run consists mostly of the values that it began with.
+  bool ema_warmup = true;
+  /// Keeps what ZeroTrainer::visit_last_step() needs: a copy of the buffers, and one of what
+  /// compression has left out.
+  bool keeps_last_step = false;
   Buffers buffers = Buffers::mean;
   /// Whether torch::nn::BatchNorm may train on several replicas: it normalizes by each replica's
   /// own samples, and its running statistics follow `buffers`. Otherwise it is a ValueError;

@@ -8,7 +8,8 @@ FlatGradientOptions gradient_options(const ZeroOptions& options, const tree::Fla
       .way = options.stage == 0 ? GradientWay::kept_whole : GradientWay::kept,
       .overlap = options.overlap,
       .reduces_every_microbatch = options.reduce_every_microbatch && options.accumulate > 1,
-      .compression = options.compression};
+      .compression = options.compression,
+      .keeps_residuals = options.keeps_last_step};
   if (take_turns && options.compression == Compression::none && (options.stage > 0 || is_common)) {
     how.way = GradientWay::summed_in_turns;
     return how;

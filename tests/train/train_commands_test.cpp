@@ -269,3 +269,47 @@ TEST_CASE("train predict writes what the model says of each sample, to stdout or
   const std::string file = run.damage("step-00000020");
   refuse({}, file + " is damaged: …");
 }
+
+TEST_CASE("averages warm up, evaluations print both figures, and export says which it writes") {
+  const TemporaryFolder folder;
+  std::string table = "x,y\n";
+  for (int i = 0; i < 60; ++i) table += str(i % 10, ",", 3 * (i % 10) - 1, "\n");
+  folder.write("table.csv", table);
+  folder.write("job.yaml",
+               "model: {name: linear}\n"
+               "data: {name: csv, file: table.csv, target: y, batch_size: 10, validation: 0.2}\n"
+               "optimizer: {name: adam, lr: 0.1}\n"
+               "trainer: {steps: 200, metrics: [r2], ema_decay: 0.999}\n");
+  const auto run = [&](const std::string& output, const Flags& flags) {
+    const Ended end =
+        train(folder.path(), Flags{"--config", "job.yaml", "--output", output} + flags);
+    INFO(end.err);
+    REQUIRE(end.status == 0);
+    return std::pair(
+        read_json(folder.path() / output / "result.json")["validation"]["r2"].get<double>(),
+        end.out);
+  };
+  const auto [warm, without_note] = run("warm", {});
+  CHECK(warm > 0.9);
+  CHECK(without_note.find("without averages") == std::string::npos);
+  const auto [plain, noted] = run("plain", set("trainer.ema_warmup=false"));
+  CHECK(plain < 0.7);
+  CHECK_THAT(noted, ContainsSubstring(str("validation r2 ", plain, " (0.9")) &&
+                        ContainsSubstring(" without averages)"));
+  CHECK_THAT(train(folder.path(), {"eval", "--checkpoint", "plain/checkpoints/latest"}).out,
+             ContainsSubstring(" without averages)"));
+
+  const auto exported = [&](const std::string& to, const Flags& flags) {
+    return train(folder.path(),
+                 Flags{"export", "--checkpoint", "warm/checkpoints/latest", "--to", to} + flags)
+        .out;
+  };
+  CHECK_THAT(exported("a.safetensors", {}),
+             Catch::Matchers::StartsWith(
+                 "the parameters as trained; the run evaluates with their averages "
+                 "(trainer.ema_decay), which --averaged writes\n2 tensors of "));
+  CHECK_THAT(exported("b.safetensors", {"--averaged"}),
+             Catch::Matchers::StartsWith(
+                 "the averages of the parameters (trainer.ema_decay); without --averaged "
+                 "the parameters as trained\n2 tensors of "));
+}

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tests/catch.h"
+#include "tests/formats/sample_files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
@@ -189,4 +190,50 @@ TEST_CASE(
   CHECK(contains(end.err, "run"));
   CHECK(!fs::exists(folder.path() / "run"));
   CHECK(fs::exists(folder.path() / "moved/checkpoints/latest/manifest.json"));
+}
+
+TEST_CASE("a cut picture of the test set ends a run after its steps, which are saved") {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& name, int gray, std::size_t bytes) {
+    fs::create_directories(fs::path(folder.path() / name).parent_path());
+    const std::string rows{'\0', static_cast<char>(gray)};
+    folder.write(name, png_file({.color_type = 0}, rows).substr(0, bytes));
+  };
+  for (int i = 0; i < 8; ++i) {
+    for (const std::string set : {"train", "test"}) {
+      write(str(set, "/dark/", i, ".png"), i, 1000);
+      write(str(set, "/light/", i, ".png"), 200 + i, 1000);
+    }
+  }
+  write("test/light/5.png", 205, 50);
+  folder.write("job.yaml",
+               "model: {name: linear}\n"
+               "data: {name: image_folder, root: ., height: 1, width: 1, channels: 1, batch_size: "
+               "2}\nparallel: {replicas: 2}\ntrainer: {steps: 15}\n");
+  const Flags flags{"--config", "job.yaml", "--output", "run"};
+  for (const bool goes_on : {false, true}) {
+    const Ended end = train(folder.path(), goes_on ? flags + Flags{"--resume", "auto"} : flags);
+    INFO(end.out << end.err);
+    CHECK(end.status == 2);
+    CHECK_THAT(end.err, ContainsSubstring("test/light/5.png"));
+    if (goes_on) continue;
+    CHECK_THAT(end.err, Catch::Matchers::EndsWith(
+                            "\nthe state after step 15 is saved: --output run --resume auto "
+                            "goes on\n"));
+  }
+  write("test/light/5.png", 205, 1000);
+  const Ended end = train(folder.path(), flags + Flags{"--resume", "auto"});
+  INFO(end.out << end.err);
+  CHECK(end.status == 0);
+  CHECK_THAT(end.out, ContainsSubstring("there is no step left to train") &&
+                          ContainsSubstring("step 15: test accuracy "));
+  const auto result = read_json(folder.path() / "run/result.json");
+  const Ended whole =
+      train(folder.path(), Flags{"--config", "job.yaml", "--output", "whole", "--quiet"});
+  CHECK(whole.status == 0);
+  const auto expected = read_json(folder.path() / "whole/result.json");
+  for (const char* const field : {"steps", "loss", "eval", "parameters_sha256"}) {
+    CHECK(result[field] == expected[field]);
+  }
+  CHECK(train(folder.path(), {"inspect", "run/checkpoints/latest"}).status == 0);
 }

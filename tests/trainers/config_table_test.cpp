@@ -118,6 +118,7 @@ const std::vector<Sample> kSamples{
      {"[{pattern: w}]", "[{pattern: w, weight_decay: 0.5, lr_scale: 2}, {pattern: b}]"},
      "[w]"},
     {"schedule.name", {"linear", "cosine", "one_cycle"}, "exponential"},
+    {"schedule.steps", {"3"}, "0", {"schedule.name=cosine"}},
     {"schedule.warmup_steps", {"3"}, "-1"},
     {"schedule.end_factor", {"0.5"}, "-1", {"schedule.name=linear"}},
     {"schedule.eta_min", {"0.5"}, "-1", {"schedule.name=cosine"}},
@@ -154,6 +155,7 @@ const std::vector<Sample> kSamples{
     {"trainer.clip_norm", {"0.5"}, "0"},
     {"trainer.clip_value", {"0.5"}, "0"},
     {"trainer.ema_decay", {"0.5"}, "1"},
+    {"trainer.ema_warmup", {"false"}, "0"},
     {"trainer.log_every", {"3"}, "0"},
     {"trainer.eval_every", {"3"}, "-1"},
     {"trainer.metrics", {"[accuracy]", "[loss, top_3]"}, "['']"},
@@ -288,10 +290,12 @@ TEST_CASE("the help of a name has the keys of a config that picks it, with its d
   };
   CHECK(keys_of("mlp") ==
         Sets{"model.name", "model.hidden", "model.init_from", "model.init_from_strict"});
-  CHECK(keys_of("cosine") == Sets{"schedule.name", "schedule.warmup_steps", "schedule.eta_min"});
+  CHECK(keys_of("cosine") ==
+        Sets{"schedule.name", "schedule.steps", "schedule.warmup_steps", "schedule.eta_min"});
   // A model and a schedule.
   CHECK(keys_of("linear") == Sets{"model.name", "model.init_from", "model.init_from_strict",
-                                  "schedule.name", "schedule.warmup_steps", "schedule.end_factor"});
+                                  "schedule.name", "schedule.steps", "schedule.warmup_steps",
+                                  "schedule.end_factor"});
   CHECK_THAT(config_help("pmean_example"), ContainsSubstring("; default 4\n") &&
                                                !ContainsSubstring("only for") &&
                                                !ContainsSubstring(", of pmean_example"));

@@ -172,7 +172,7 @@ TEST_CASE("keys that are not known, or not here") {
   CHECK(error_of("trainer: {warmup: 2}") ==
         "c.yaml:3:11: unknown key 'warmup' in trainer: its keys are epochs, steps, samples, seed, "
         "accumulate, global_batch, precision, non_finite, check_every, clip_norm, clip_value, "
-        "ema_decay, log_every, eval_every, metrics, patience, freeze");
+        "ema_decay, ema_warmup, log_every, eval_every, metrics, patience, freeze");
   CHECK(error_of("plots: {every: 3}") ==
         "c.yaml:3:1: unknown key 'plots': the sections are model, data, loss, optimizer, schedule, "
         "parallel, trainer, checkpoint");
@@ -181,7 +181,7 @@ TEST_CASE("keys that are not known, or not here") {
   CHECK(error_of("trainer: 3") ==
         "c.yaml:3:10: trainer: expected a map of keys (epochs, steps, samples, seed, accumulate, "
         "global_batch, precision, non_finite, check_every, clip_norm, clip_value, ema_decay, "
-        "log_every, "
+        "ema_warmup, log_every, "
         "eval_every, metrics, patience, freeze), found '3'");
   CHECK(error_of("optimizer: {groups: [{pattern: w, weigth_decay: 0}]}") ==
         "c.yaml:3:35: unknown key 'weigth_decay' in optimizer.groups (did you mean "

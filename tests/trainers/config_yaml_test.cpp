@@ -123,6 +123,8 @@ class RandomConfig {
 
   void schedule(ScheduleOptions& options) {
     options.name = pick({"constant", "linear", "cosine", "step", "one_cycle"});
+    const bool has_end = options.name != "constant" && options.name != "step";
+    if (has_end && coin()) options.steps = 1 + static_cast<std::int64_t>(below(1000));
     if (options.name != "one_cycle") options.warmup_steps = positive() - 1;
     if (options.name == "linear") options.end_factor = coin() ? 0 : any_positive();
     if (options.name == "cosine") options.eta_min = coin() ? 0 : any_positive();
@@ -209,6 +211,7 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
         "  clip_norm: null\n"
         "  clip_value: null\n"
         "  ema_decay: null\n"
+        "  ema_warmup: true\n"
         "  log_every: 20\n"
         "  eval_every: 0\n"
         "  metrics: []\n"

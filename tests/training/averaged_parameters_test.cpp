@@ -1,5 +1,6 @@
 #include "framework/training/averaged_parameters.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -28,7 +29,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-constexpr double kDecay = 0.7;
+constexpr double kDecay = 0.2;  // between the second and the third update's in a warm-up
 
 ZeroOptions averaging(int stage) {
   ZeroOptions options = adam(stage);
@@ -85,6 +86,7 @@ Parameters averaged(const ZeroOptions& options, at::ScalarType dtype) {
   if (dtype != at::kFloat) model.to(dtype);  // else one parameter is float64
   ZeroTrainer trainer(model, options);
   auto expected = values_of(trainer);
+  double updates = 0;
   for (std::int64_t step = 0; step < 4; ++step) {
     if (step == 2) {
       expect(step_of(trainer, model, step, std::numeric_limits<double>::infinity()).skipped,
@@ -92,9 +94,12 @@ Parameters averaged(const ZeroOptions& options, at::ScalarType dtype) {
       continue;
     }
     step_of(trainer, model, step);
+    const double most = (1 + updates) / (10 + updates);  // 0.1, 2/11 and 0.25
+    const double decay = options.ema_warmup ? std::min(kDecay, most) : kDecay;
+    ++updates;
     for (auto& [key, piece] : values_of(trainer)) {
       at::Tensor& average = expected.at(key).values;
-      average = average + (piece.values - average) * (1 - kDecay);
+      average = average + (piece.values - average) * (1 - decay);
     }
   }
   expect_equal_pieces(pieces_of(trainer, "ema/"), expected);
@@ -131,16 +136,19 @@ Parameters averaged(const ZeroOptions& options, at::ScalarType dtype) {
 
 TEST_CASE("averages of parameters are those by hand, at all stages and in all placements") {
   const Quiet quiet;
-  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+  for (const auto& [dtype, warms_up] :
+       {std::pair{at::kFloat, true}, {at::kFloat, false}, {at::kBFloat16, true}}) {
+    const at::ScalarType type = dtype;
     Parameters common;
     std::mutex mutex;
     for (const int stage : {0, 1, 2, 3}) {
       for (const bool is_late : {false, true}) {
-        INFO("stage " << stage << ", late parameters " << is_late);
+        INFO("stage " << stage << ", late parameters " << is_late << ", warm-up " << warms_up);
         ZeroOptions options = averaging(stage);
+        options.ema_warmup = warms_up;
         options.late_parameters = is_late;
         in_every_placement(3, [&] {
-          const Parameters own = averaged(options, dtype);
+          const Parameters own = averaged(options, type);
           const std::lock_guard lock(mutex);
           if (common.empty()) common = own;
           expect(first_difference(own, common).empty(), "replicas or stages differ");
@@ -185,6 +193,11 @@ TEST_CASE("averages are restored on other replicas, and start anew where there a
     ZeroTrainer trainer(model, averaging(3));
     (void)load_checkpoint(folder.path() / "with" / "latest", {&trainer});
     expect(first_difference(shown(trainer, model), saved).empty(), "other averages");
+    std::int64_t updates = -1;
+    trainer.visit_state([&](const StatePiece& piece) {
+      if (piece.name == "ema_updates") updates = piece.values.item<std::int64_t>();
+    });
+    expect(updates == (axis_index("data") == 0 ? 3 : -1), "the warm-up begins anew");
 
     OddModel plain_model;
     ZeroTrainer plain(plain_model, adam(2));

@@ -1,0 +1,122 @@
+#include "framework/checkpoint/meeting.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <sys/stat.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/base/waited.h"
+#include "framework/comm/run_lock.h"
+#include "framework/storage/file.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::milliseconds kMoment{5};
+constexpr std::chrono::milliseconds kFarewell{1000};
+constexpr std::chrono::hours kAnyTime{24 * 365};
+
+bool is_here(const fs::path& path) {
+  std::error_code missing;
+  return fs::exists(path, missing);
+}
+
+// Looks again and again, for `patience` at most; returns what it has seen last.
+bool wait_for(std::chrono::milliseconds patience, const std::function<bool()>& look) {
+  Waited waited;
+  const comm::RunLockRelease others_may_run;
+  while (!look()) {
+    if (waited.look() > patience) return look();
+    std::this_thread::sleep_for(kMoment);
+  }
+  return true;
+}
+
+std::string read_text(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+Meeting::Meeting(fs::path folder, std::int64_t replica, std::int64_t replicas,
+                 std::function<bool()> has_ended)
+    : folder_(std::move(folder)),
+      replica_(replica),
+      replicas_(replicas),
+      has_ended_(std::move(has_ended)) {}
+
+fs::path Meeting::arrival_of(std::int64_t replica) const {
+  return folder_ / str("here-", replica);
+}
+
+fs::path Meeting::text_of(std::int64_t replica) const {
+  return folder_ / str("told-", replica);
+}
+
+void Meeting::arrive() const {
+  if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw Error(str(folder_.string(), " can't be made: ", std::strerror(errno)));
+  }
+  write_file_atomically(arrival_of(replica_), "");
+}
+
+void Meeting::tell(const std::string& text) const {
+  write_file_atomically(text_of(replica_), text);
+}
+
+std::vector<std::optional<std::string>> Meeting::hear(std::chrono::milliseconds patience) const {
+  std::vector<std::optional<std::string>> told;
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::int64_t replica = 0; replica < replicas_; ++replica) {
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::steady_clock::now() - begin);
+    const bool has_come =
+        wait_for(patience - waited, [&] { return is_here(arrival_of(replica)) || has_ended_(); });
+    const auto has_told = [&] { return is_here(text_of(replica)); };
+    if (has_come) {
+      (void)wait_for(kAnyTime, [&] { return has_told() || has_ended_(); });
+    }
+    told.push_back(has_told() ? std::optional(read_text(text_of(replica))) : std::nullopt);
+  }
+  return told;
+}
+
+void Meeting::conclude(const std::string& outcome) const {
+  write_file_atomically(folder_ / "outcome", outcome);
+}
+
+std::optional<std::string> Meeting::outcome(std::chrono::milliseconds patience) const {
+  const fs::path path = folder_ / "outcome";
+  const bool has_come = wait_for(patience, [&] { return is_here(arrival_of(0)) || has_ended_(); });
+  if (has_come) {
+    (void)wait_for(kAnyTime, [&] { return is_here(path) || has_ended_(); });
+  }
+  if (!is_here(path)) return std::nullopt;
+  return read_text(path);
+}
+
+void Meeting::leave() const noexcept {
+  std::error_code ignored;
+  fs::remove(arrival_of(replica_), ignored);
+  if (replica_ != 0) return;
+  const auto are_gone = [&] {
+    for (std::int64_t replica = 1; replica < replicas_; ++replica) {
+      if (is_here(arrival_of(replica))) return false;
+    }
+    return true;
+  };
+  (void)wait_for(kFarewell, are_gone);
+  fs::remove_all(folder_, ignored);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Where replicas that can't use collectives any more tell replica 0 what they have, and learn what
+/// comes of it: in files of a folder that all of them see. Every replica calls arrive(), then
+/// tell(); replica 0 hear() and conclude(), the others outcome(). Then all leave(). Whoever waits
+/// hands over the run lock. For one thread.
+class Meeting {
+ public:
+  /// `has_ended` says whether another replica has ended: who waits for it gives up.
+  Meeting(std::filesystem::path folder, std::int64_t replica, std::int64_t replicas,
+          std::function<bool()> has_ended);
+
+  /// The replica is here, and will tell(). Error if the folder can't be made in one that exists.
+  void arrive() const;
+  void tell(const std::string& text) const;
+
+  /// What all have told, in their order; nothing of those that do not arrive within `patience`. Who
+  /// has arrived may take any time.
+  [[nodiscard]] std::vector<std::optional<std::string>> hear(
+      std::chrono::milliseconds patience) const;
+  void conclude(const std::string& outcome) const;
+  /// Nothing if replica 0 does not arrive within `patience`, or ends before.
+  [[nodiscard]] std::optional<std::string> outcome(std::chrono::milliseconds patience) const;
+
+  /// The replica has read the outcome. Replica 0 waits for the others, a second at most.
+  void leave() const noexcept;
+
+ private:
+  [[nodiscard]] std::filesystem::path arrival_of(std::int64_t replica) const;
+  [[nodiscard]] std::filesystem::path text_of(std::int64_t replica) const;
+
+  std::filesystem::path folder_;
+  std::int64_t replica_;
+  std::int64_t replicas_;
+  std::function<bool()> has_ended_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,315 @@
+// What a run leaves that ends by an error.
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/zeros.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/replicas/launch.h"
+#include "framework/replicas/pmap.h"
+#include "framework/storage/checkpoint_folder.h"
+#include "framework/telemetry/metrics.h"
+#include "framework/telemetry/run_folder.h"
+#include "framework/training/batch_norm.h"
+#include "framework/training/block.h"
+#include "models/layers.h"
+#include "models/model.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/trainers/run_outcome.h"
+#include "trainers/resume.h"
+#include "trainers/trainer.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace testing;
+
+// Where a replica throws, once it has done so many steps.
+struct Fault {
+  std::string where;
+  std::int64_t replica = 1;
+  std::int64_t after = 5;
+};
+std::optional<Fault> fault;
+std::array<std::atomic<std::int64_t>, 8> steps_done;  // by replica
+
+bool is_due(const std::string& where) {
+  const auto replica = static_cast<std::size_t>(axis_index("data"));
+  return fault && fault->where == where && steps_done[replica] >= fault->after;
+}
+
+void may_throw(const std::string& where) {
+  if (!is_due(where) || axis_index("data") != fault->replica) return;
+  if (where == "backward") throw std::runtime_error("the fault in backward");
+  throw DataError("the fault in " + where);
+}
+
+class FaultyLayer final : public Block {
+ public:
+  FaultyLayer(std::int64_t in, std::int64_t out, const std::string& path, const Key& key) {
+    weight_ = register_parameter("weight", uniform({out, in}, 0.7, key.fold(path + ".weight")));
+    bias_ = register_parameter("bias", uniform({out}, 0.7, key.fold(path + ".bias")));
+  }
+  at::Tensor forward(const at::Tensor& input) override { return at::linear(input, weight_, bias_); }
+
+ private:
+  at::Tensor weight_;
+  at::Tensor bias_;
+};
+
+// Two layers with a batch normalization behind each, between which it may throw.
+class FaultyModel final : public Model {
+ public:
+  explicit FaultyModel(const Key& key) {
+    first_ = register_module("first", std::make_shared<FaultyLayer>(2, 9, "first", key));
+    norm_ = register_module("norm", BatchNorm(9));
+    second_ = register_module("second", std::make_shared<FaultyLayer>(9, 7, "second", key));
+    last_norm_ = register_module("last_norm", BatchNorm(7));
+    last_ = register_module("last", std::make_shared<FaultyLayer>(7, 3, "last", key));
+  }
+  at::Tensor forward(const at::Tensor& inputs) override {
+    at::Tensor values = at::relu(norm_->forward((*first_)(inputs)));
+    if (is_training()) may_throw("forward");
+    values = (*second_)(values);
+    if (values.requires_grad()) {
+      (void)values.register_hook([](const at::Tensor& /*gradient*/) { may_throw("backward"); });
+    }
+    return (*last_)(at::relu(last_norm_->forward(values)));
+  }
+
+ private:
+  std::shared_ptr<FaultyLayer> first_, second_, last_;
+  BatchNorm norm_{nullptr}, last_norm_{nullptr};
+};
+
+class FaultyMetric final : public Metric {
+ public:
+  at::Tensor add(const at::Tensor& outputs, const at::Tensor& /*targets*/) const override {
+    may_throw_here();
+    return at::zeros({1}, at::kDouble).add_(static_cast<double>(outputs.size(0)));
+  }
+  double value(const at::Tensor& sums) const override { return sums.item<double>(); }
+  bool higher_is_better() const override { return true; }
+
+ private:
+  // check_job() tries it outside of replicas.
+  static void may_throw_here() {
+    if (fault && current_environment() != nullptr) may_throw("metric");
+  }
+};
+
+// Points of two features in three classes.
+class FaultyPoints final : public Dataset {
+ public:
+  explicit FaultyPoints(std::int64_t size) : size_(size) {}
+  std::int64_t size() const override { return size_; }
+  SampleType type() const override { return class_sample({2}, 3); }
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+    if (fault && current_environment() != nullptr) may_throw("data");
+    const auto count = static_cast<std::int64_t>(indices.size());
+    Batch batch{at::empty({count, 2}), at::empty({count}, at::kLong)};
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto index = static_cast<std::uint64_t>(indices[static_cast<std::size_t>(i)]);
+      for (std::int64_t j = 0; j < 2; ++j) {
+        const auto bits = Key(5).fold(index).draw(static_cast<std::uint64_t>(j)) >> 40;
+        batch.inputs[i][j].fill_(static_cast<double>(bits) / double(1 << 24) - 0.5);
+      }
+      batch.targets[i].fill_(static_cast<std::int64_t>(index % 3));
+    }
+    if (fault && current_environment() != nullptr && is_due("loss")) {
+      batch.inputs.fill_(std::numeric_limits<float>::infinity());
+    }
+    return batch;
+  }
+
+  std::int64_t size_;
+};
+
+void register_faulty() {
+  static const bool done = [] {
+    register_model(
+        model_kind("faulty", "may throw", [](const SampleType& /*sample*/, const Key& key) {
+          return std::make_shared<FaultyModel>(key);
+        }));
+    register_metric(
+        {keys::choice("fault", "may throw"), [](const std::shared_ptr<const Loss>& /*loss*/) {
+           return std::make_shared<FaultyMetric>();
+         }});
+    return true;
+  }();
+  (void)done;
+}
+
+struct Placement {
+  std::string parallel;
+  std::string trainer;
+  std::string checkpoint;
+};
+
+Config config_of(const Placement& placement, const std::string& every) {
+  register_faulty();
+  return parse_config(
+      "model: {name: faulty}\n"
+      "data: {name: pmean_example, batch_size: 3}\n"
+      "optimizer: {name: adam, lr: 0.02}\n"
+      "parallel: {replicas: 3, launch: threads, threads_per_replica: 1, " +
+          placement.parallel +
+          "}\n"
+          "trainer: {steps: 12, eval_every: 4, log_every: 5, metrics: [fault], ema_decay: 0.9, "
+          "patience: 50" +
+          placement.trainer + "}\ncheckpoint: {best: loss, " + placement.checkpoint + every + "}\n",
+      "test");
+}
+
+DataSets faulty_data() {
+  return {.train = std::make_shared<FaultyPoints>(42),
+          .validation = std::make_shared<FaultyPoints>(11),
+          .test = std::make_shared<FaultyPoints>(7)};
+}
+
+RunOptions options_of(const fs::path& output) {
+  RunOptions options{.output = output, .quiet = true};
+  options.callbacks.after_step = [](Trainer& /*trainer*/, const StepEnd& step) {
+    steps_done[static_cast<std::size_t>(axis_index("data"))] = step.step;
+    may_throw("callback");
+  };
+  options.callbacks.after_evaluation = [](Trainer& /*trainer*/, const Evaluation& evaluation) {
+    if (evaluation.set == kValidationSet) may_throw("told");
+  };
+  return options;
+}
+
+// Runs a job in threads; returns its status.
+int run(Config config, const fs::path& output, bool goes_on = false) {
+  RunOptions options = options_of(output);
+  for (auto& each : steps_done) each = 0;
+  std::optional<RunFolderLock> lock;
+  if (goes_on) {
+    lock.emplace(output);
+    options.resume = find_resume_point("auto", output, false, config);
+    REQUIRE(options.resume);
+    (void)set_aside_checkpoints(checkpoints_of(output), options.resume->info.step);
+    cut_metrics(output, options.resume->info.step);
+  } else {
+    lock.emplace(claim_run_folder(output, to_yaml(config)));
+  }
+  const DataSets data = faulty_data();
+  return launch([&] { Trainer(config, data, options).run(); }, config.launch);
+}
+
+bool is_clean(const fs::path& output) {
+  for (const auto& entry : fs::directory_iterator(checkpoints_of(output))) {
+    if (entry.path().filename().string()[0] == '.') return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("whatever throws in a run leaves the state after the last finished step") {
+  const std::vector<Placement> placements{
+      {"zero_stage: 0, compression: bf16", ", accumulate: 2", "async: false, "},
+      {"zero_stage: 1, backend: gloo, overlap: \"on\", compression: bf16, bucket_mb: 0.0001", "",
+       ""},
+      {"zero_stage: 2, backend: gloo, overlap: \"on\"", ", accumulate: 2, non_finite: stop",
+       "async: false, "},
+      {"zero_stage: 3, backend: gloo, compression: bf16", "", ""},
+      {"zero_stage: 1, workers: 2", ", accumulate: 2", ""}};
+  for (std::size_t i = 0; i < placements.size(); ++i) {
+    const Placement& placement = placements[i];
+    INFO(placement.parallel << placement.trainer);
+    const TemporaryFolder folder;
+    const fs::path whole = folder.path() / "whole";
+    fault.reset();
+    REQUIRE(run(config_of(placement, "every: 1, keep: 100"), whole) == 0);
+    for (const std::string where :
+         {"data", "forward", "backward", "loss", "callback", "metric", "told"}) {
+      INFO(where);
+      const Config config = config_of(placement, "every: 3, keep: 1");
+      const fs::path output = folder.path() / where;
+      fault = Fault{.where = where, .replica = where == "forward" ? 0 : 1};
+      const int status = run(config, output);
+      fault.reset();
+      CHECK(status == (where == "backward" || where == "loss" ? 1 : 2));
+      // Evaluations come at 4 and 8; of the best and of the newest one other remains.
+      const bool is_evaluation = where == "metric" || where == "told";
+      const std::int64_t last = is_evaluation ? 8 : 5;
+      const auto steps = steps_in(output);
+      CHECK(steps.contains(last));
+      CHECK(steps.contains(is_evaluation ? 6 : 4));
+      const fs::path checkpoints = checkpoints_of(output);
+      CHECK(fs::read_symlink(checkpoints / "latest") == str("step-0000000", last));
+      CHECK(fs::exists(checkpoints / "best"));
+      CHECK(checkpoint_info(checkpoints / "best").step == 4);
+      CHECK(is_clean(output));
+      const fs::path saved = storage::CheckpointFolder(checkpoints).of_step(last);
+      const fs::path expected = storage::CheckpointFolder(checkpoints_of(whole)).of_step(last);
+      CHECK(tensors_of(saved) == tensors_of(expected));
+      if (!is_evaluation) CHECK(said_in(saved) == said_in(expected));
+
+      CHECK(run(config, output, /*goes_on=*/true) == 0);
+      CHECK(result_in(output) == result_in(whole));
+      CHECK(metrics_in(output) == metrics_in(whole));
+      CHECK(said_in(checkpoints / "latest") == said_in(checkpoints_of(whole) / "latest"));
+      CHECK(tensors_of(checkpoints / "latest") == tensors_of(checkpoints_of(whole) / "latest"));
+    }
+  }
+}
+
+TEST_CASE("an error says where the state is, and the final state is saved before it is evaluated") {
+  const TemporaryFolder folder;
+  const auto failing = [&](const std::string& checkpoint, const Fault& its) {
+    const Config config = config_of({"", "", ""}, checkpoint);
+    const DataSets data = faulty_data();
+    const fs::path output = folder.path() / str(its.where, its.after, checkpoint.size());
+    for (auto& each : steps_done) each = 0;
+    const RunFolderLock lock = claim_run_folder(output, to_yaml(config));
+    fault = its;
+    const std::string message = message_of<DataError>([&] {
+      pmap([&] { Trainer(config, data, options_of(output)).run(); },
+           {.axis_name = "data", .axis_size = 3})();
+    });
+    fault.reset();
+    return std::pair(message, output);
+  };
+  const auto [data, output] = failing("every: 0", {.where = "data"});
+  CHECK(data == str("replica 1: the fault in data\nthe state after step 5 is saved: --output ",
+                    output.string(), " --resume auto goes on"));
+  CHECK(steps_in(output) == std::set<std::int64_t>{5});
+  // The last evaluation: the state is there already, and what it owes is told.
+  const auto [metric, evaluated] = failing("every: 0", {.where = "metric", .after = 12});
+  CHECK_THAT(metric, ContainsSubstring("the state after step 12 is saved: --output "));
+  CHECK(steps_in(evaluated).contains(12));
+  const CheckpointInfo info = checkpoint_info(checkpoints_of(evaluated) / "latest");
+  CHECK(info.step == 12);
+  CHECK(info.counts.at(kOwesValidationCount) == 1);
+  const auto [unsaved, none] = failing("save: none", {.where = "data"});
+  CHECK(unsaved == "replica 1: the fault in data");
+  CHECK(!fs::exists(checkpoints_of(none)));
+  // In the first step nothing is lost.
+  const auto [first, empty] = failing("every: 0", {.where = "data", .after = 0});
+  CHECK(first == "replica 1: the fault in data");
+  CHECK(!fs::exists(checkpoints_of(empty)));
+}
+
+}  // namespace lockstep

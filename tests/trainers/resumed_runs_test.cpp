@@ -1,0 +1,207 @@
+// Runs of any config end alike, whole or in parts.
+
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/objectives/metric.h"
+#include "framework/replicas/pmap.h"
+#include "framework/telemetry/metrics.h"
+#include "framework/telemetry/run_folder.h"
+#include "tests/catch.h"
+#include "tests/support/settings.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/trainers/run_outcome.h"
+#include "trainers/trainer.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace testing;
+
+// y = sin(5 x) at points of [0, 1].
+class SineSamples final : public Dataset {
+ public:
+  explicit SineSamples(std::int64_t size) : size_(size) {}
+  std::int64_t size() const override { return size_; }
+  SampleType type() const override { return value_sample({1}, 1); }
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+    const Tensor xs = at::empty({std::ssize(indices), 1});
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      xs[static_cast<std::int64_t>(i)].fill_(static_cast<double>(indices[i]) /
+                                             static_cast<double>(size_));
+    }
+    return {xs, (5 * xs).sin()};
+  }
+
+  std::int64_t size_;
+};
+
+// The mean output, which is no number about as often as one, and never one of as many samples as
+// `never_of`.
+class RareMetric final : public Metric {
+ public:
+  Tensor add(const Tensor& outputs, const Tensor& /*targets*/) const override {
+    Tensor sums = at::empty({2}, at::kDouble);
+    sums[0].fill_(outputs.to(at::kDouble).sum().item<double>());
+    sums[1].fill_(static_cast<double>(outputs.size(0)));
+    return sums;
+  }
+  double value(const Tensor& sums) const override {
+    const double mean = sums[0].item<double>() / sums[1].item<double>();
+    const bool is_odd = static_cast<std::int64_t>(std::fabs(mean) * 1e6) % 2 == 1;
+    const bool is_never = sums[1].item<double>() == never_of;
+    return is_odd || is_never ? std::numeric_limits<double>::quiet_NaN() : mean;
+  }
+  bool higher_is_better() const override { return true; }
+
+  static constexpr double never_of = 9;
+};
+
+void register_rare() {
+  static const bool is_done = [] {
+    register_metric(
+        {keys::choice("rare", "often no number"), [](const std::shared_ptr<const Loss>& /*loss*/) {
+           return std::make_shared<RareMetric>();
+         }});
+    return true;
+  }();
+  (void)is_done;
+}
+
+using Random = std::mt19937_64;
+
+std::int64_t from_to(Random& random, std::int64_t first, std::int64_t last) {
+  return first + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(last - first + 1));
+}
+
+std::string one_of(Random& random, const std::vector<std::string>& all) {
+  return all[random() % all.size()];
+}
+
+// What callbacks are told, by replica 0.
+using Told = std::vector<std::string>;
+
+struct Part {
+  std::optional<std::int64_t> ends_after{};  // as its callback asks
+  bool goes_on = false;
+  bool has_patience = true;
+};
+
+void run_part(const std::string& text, const DataSets& data, const fs::path& output,
+              const Part& part, Told& told) {
+  std::vector<keys::Override> overrides;
+  if (!part.has_patience) overrides.push_back(keys::parse_set("trainer.patience=null"));
+  Config config = parse_config(text, "test", overrides);
+  RunOptions options{.output = output, .quiet = true};
+  std::mutex mutex;
+  const auto note = [&](Trainer& trainer, const std::string& what) {
+    if (trainer.zero().steps() > 0 && axis_index("data") == 0) {
+      const std::lock_guard lock(mutex);
+      told.push_back(what);
+    }
+  };
+  options.callbacks.after_step = [&](Trainer& trainer, const StepEnd& step) {
+    note(trainer, str("step ", step.step, ", ", step.samples, " samples, rate ", step.lr));
+    if (part.ends_after == step.step) trainer.end_after_step();
+  };
+  options.callbacks.after_evaluation = [&](Trainer& trainer, const Evaluation& evaluation) {
+    note(trainer,
+         str(evaluation.set, " after ", evaluation.step, evaluation.is_best ? ", best" : ""));
+  };
+  std::optional<RunFolderLock> lock;
+  if (part.goes_on) {
+    lock.emplace(output);
+    options.resume = find_resume_point("auto", output, false, config);
+    REQUIRE(options.resume);
+    cut_metrics(output, options.resume->info.step);
+  } else {
+    lock.emplace(claim_run_folder(output, to_yaml(config)));
+  }
+  pmap([&] { Trainer(config, data, options).run(); },
+       {.axis_name = "data", .axis_size = config.launch.replicas})();
+}
+
+}  // namespace
+
+TEST_CASE("a run in parts ends as the whole one, whatever its figures and its patience") {
+  register_rare();
+  std::cout << "resumed runs: LOCKSTEP_SEED=" << seed() << std::endl;
+  Random random(seed());
+  int ended_early = 0;
+  for (int round = 0; round < 30; ++round) {
+    const std::string best = one_of(random, {"none", "loss", "rare"});
+    const std::int64_t every = from_to(random, 1, 4);
+    const std::string text =
+        str("model: {name: mlp, hidden: [4]}\ndata: {name: pmean_example, batch_size: 4}\n"
+            "optimizer: {name: ",
+            one_of(random, {"sgd", "adam"}),
+            ", lr: 0.05}\n"
+            "schedule: {name: ",
+            one_of(random, {"constant", "cosine"}),
+            "}\n"
+            "parallel: {replicas: 2, threads_per_replica: 1, zero_stage: ",
+            from_to(random, 0, 3), ", compression: ", one_of(random, {"none", "bf16"}),
+            "}\n"
+            "trainer: {steps: 24, eval_every: ",
+            every, ", log_every: ", from_to(random, 1, 7),
+            ", metrics: [rare], patience: ", from_to(random, 1, 5),
+            ", ema_decay: ", one_of(random, {"null", "0.9"}),
+            "}\n"
+            "checkpoint: {best: ",
+            best, ", every: ", from_to(random, 0, 5), ", keep: 100}\n");
+    // Figures of a set of 9 are never numbers.
+    const DataSets data{.train = std::make_shared<SineSamples>(30),
+                        .validation = std::make_shared<SineSamples>(from_to(random, 9, 11)),
+                        .test = random() % 2 == 0 ? std::make_shared<SineSamples>(7) : nullptr};
+    INFO("round " << round << "\n" << text << data.validation->size() << " to validate");
+    const TemporaryFolder folder;
+    const fs::path whole = folder.path() / "whole";
+    Told expected;
+    run_part(text, data, whole, {}, expected);
+    const auto steps = result_in(whole)["steps"].get<std::int64_t>();
+    ended_early += steps < 24 ? 1 : 0;
+    if (steps < 3) continue;
+    // A part ends as a callback says, with evaluations that a whole run has only where they are
+    // due.
+    const std::int64_t evaluations = (steps - 1) / every;
+    if (evaluations == 0) continue;
+    const std::int64_t cut = every * from_to(random, 1, evaluations);
+    if (cut >= steps) continue;
+    const fs::path parts = folder.path() / "parts";
+    Told told;
+    const bool has_patience = random() % 2 == 0;
+    INFO("cut after " << cut << " of " << steps << ", patience before " << has_patience);
+    run_part(text, data, parts, {.ends_after = cut, .has_patience = has_patience}, told);
+    run_part(text, data, parts, {.goes_on = true}, told);
+    CHECK(result_in(parts) == result_in(whole));
+    CHECK(tensors_of(checkpoints_of(parts) / "latest") ==
+          tensors_of(checkpoints_of(whole) / "latest"));
+    CHECK(said_in(checkpoints_of(parts) / "latest") == said_in(checkpoints_of(whole) / "latest"));
+    CHECK(fs::exists(checkpoints_of(parts) / "best") == fs::exists(checkpoints_of(whole) / "best"));
+    // The first part's end has an evaluation of the test set of its own.
+    std::erase(told, str("test after ", cut));
+    std::erase(expected, str("test after ", cut));
+    CHECK(told == expected);
+  }
+  CHECK(ended_early > 0);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/base/text.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/storage/checkpoint_folder.h"
+#include "framework/storage/checkpoint_reader.h"
+#include "framework/storage/checksum.h"
+#include "framework/storage/safetensors.h"
+#include "trainers/resume.h"
+
+namespace lockstep::testing {
+
+/// The steps of a run's checkpoints.
+inline std::set<std::int64_t> steps_in(const std::filesystem::path& output) {
+  const auto steps = storage::CheckpointFolder(checkpoints_of(output)).steps();
+  return {steps.begin(), steps.end()};
+}
+
+/// The checksum of each tensor of a checkpoint, by name.
+inline std::map<std::string, std::string> tensors_of(const std::filesystem::path& checkpoint) {
+  const storage::CheckpointReader reader(checkpoint);
+  reader.verify();
+  std::map<std::string, std::string> checksums;
+  for (const storage::ManifestTensor& tensor : reader.manifest().tensors) {
+    std::vector<std::byte> bytes(storage::tensor_bytes(tensor.dtype, tensor.shape).value());
+    reader.read(tensor, 0, bytes);
+    storage::Checksum checksum;
+    checksum.add(bytes);
+    checksums[tensor.name] = checksum.text();
+  }
+  return checksums;
+}
+
+/// The lines of metrics, without times and rates.
+inline std::vector<nlohmann::json> metrics_in(const std::filesystem::path& output) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream in(output / "metrics.jsonl");
+  for (std::string line; std::getline(in, line);) {
+    lines.push_back(nlohmann::json::parse(line));
+    lines.back().erase("elapsed_s");
+    lines.back().erase("samples_per_s");
+  }
+  return lines;
+}
+
+/// What result.json says of the model and its figures.
+inline nlohmann::json result_in(const std::filesystem::path& output) {
+  std::ifstream in(output / "result.json");
+  nlohmann::json result = nlohmann::json::parse(in);
+  nlohmann::json parts;
+  for (const char* const part : {"steps", "skipped_steps", "loss", "eval", "validation",
+                                 "parameters_sha256", "buffers_sha256"}) {
+    if (result.contains(part)) parts[part] = result[part];
+  }
+  return parts;
+}
+
+/// What a checkpoint says, but for times and the config.
+inline nlohmann::json said_in(const std::filesystem::path& checkpoint) {
+  CheckpointInfo info = checkpoint_info(checkpoint);
+  info.figures.erase(kElapsedFigure);
+  info.texts.erase(kConfigText);
+  std::map<std::string, std::string> figures;  // JSON has no NaN
+  for (const auto& [name, value] : info.figures) figures[name] = str(value);
+  return {info.step, info.counts, figures, info.texts};
+}
+
+}  // namespace lockstep::testing
