@@ -8,6 +8,7 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "framework/base/errors.h"
@@ -22,6 +23,7 @@
 #include "framework/optim/optimizer_options.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/pmap.h"
+#include "framework/storage/checkpoint_folder.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/zero.h"
 #include "models/model.h"
@@ -291,7 +293,9 @@ void check_initial_weights(const Config& config, const DataSets& data) {
   };
   WeightDifferences left_out;
   try {
-    if (std::filesystem::is_directory(file)) verify_checkpoint(file);
+    const auto checkpoint = storage::CheckpointFolder::resolved(file);
+    std::error_code missing;
+    if (std::filesystem::is_directory(checkpoint, missing)) verify_checkpoint(checkpoint);
     const Weights weights(file);
     WeightDifferences differences =
         compare_weights(weights, *make_model(config, data.train->type()));

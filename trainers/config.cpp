@@ -1,15 +1,20 @@
 #include "trainers/config.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
-#include <system_error>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include <fcntl.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/open_file.h"
 #include "framework/base/text.h"
 #include "framework/data/data.h"
 #include "framework/objectives/objectives.h"
 #include "framework/optim/optimizers.h"
+#include "framework/storage/file.h"
 #include "models/model.h"
 
 namespace lockstep {
@@ -22,18 +27,22 @@ std::string read_text(const std::filesystem::path& file) {
   const auto fail = [&](const std::string& reason) {
     throw DataError(str("cannot read the config ", file.string(), ": ", reason));
   };
-  std::error_code ignored;  // what cannot be looked at cannot be opened either
-  if (std::filesystem::is_directory(file, ignored)) fail("it is a directory");
-  errno = 0;
-  std::ifstream in(file, std::ios::binary);
-  if (!in) fail(std::generic_category().message(errno));
-  // It may be a device or a pipe, which has any length.
-  std::string text(kLongestConfig + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.bad()) fail(std::generic_category().message(errno));
-  if (in) fail(str("it is longer than ", kLongestKiB, " KiB, more than any config"));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  return text;
+  OpenedFile opened = open_file(file, O_RDONLY);
+  if (!opened.descriptor.open()) fail(opened.reason);
+  const File in(std::move(opened.descriptor), file);
+  try {
+    const std::uint64_t size = in.size();
+    if (size > kLongestConfig) {
+      fail(str("it is longer than ", kLongestKiB, " KiB, more than any config"));
+    }
+    std::string text(size, '\0');
+    in.read(0, std::as_writable_bytes(std::span(text)));
+    return text;
+  } catch (const DataError&) {
+    throw;
+  } catch (const Error& error) {
+    throw DataError(error.what());
+  }
 }
 
 template <typename Kind>

@@ -73,7 +73,8 @@ int run_export(int argc, const char* const* argv) {
   require(checkpoint && to,
           "--checkpoint DIR and --to FILE.safetensors are needed; see train export --help");
   const auto folder = std::filesystem::path(*to).parent_path();
-  require(folder.empty() || std::filesystem::is_directory(folder), "--to ", *to,
+  std::error_code missing;
+  require(folder.empty() || std::filesystem::is_directory(folder, missing), "--to ", *to,
           ": there is no folder ", folder.string());
   const bool is_averaged = value_of(arguments, "--averaged").has_value();
   const auto most = value_of(arguments, "--max-shard-size");

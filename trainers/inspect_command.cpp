@@ -131,14 +131,13 @@ std::string line_of(const fs::path& folder, std::vector<std::string>& problems) 
 
 int inspect_folder(const fs::path& path, const std::vector<std::int64_t>& steps) {
   const storage::CheckpointFolder folder(path);
-  std::error_code error;
-  const fs::path latest = fs::canonical(path / "latest", error).filename();
+  const auto latest = folder.latest();
   const auto best = folder.best();
   std::string text = str(counted(std::ssize(steps), "checkpoint"), " in ", path.string(), ":\n");
   std::vector<std::string> problems;
   for (const std::int64_t step : steps) {
     text += "  " + line_of(folder.of_step(step), problems);
-    if (folder.of_step(step).filename() == latest) text += "  latest";
+    if (step == latest) text += "  latest";
     if (step == best) text += "  best";
     text += "\n";
   }
@@ -153,7 +152,7 @@ int run_inspect(int argc, const char* const* argv) {
   if (value_of(arguments, "--help")) return print(kInspectHelp);
   const auto operand = value_of(arguments, "");
   require(operand.has_value(), "a checkpoint's folder is needed; see train inspect --help");
-  const fs::path path = *operand;
+  const fs::path path = storage::CheckpointFolder::resolved(*operand);
   std::error_code error;
   if (!fs::exists(path / storage::kManifestName, error)) {
     for (const fs::path& folder : {path, checkpoints_of(path)}) {

@@ -95,7 +95,9 @@ HostOptions host_options(const Flags& flags, const Config& config, const DataSet
     const auto file = [&] { return options.output / "config.yaml"; };
     if (is_first) {
       claim();
-      options.output = std::filesystem::absolute(options.output);
+      std::error_code error;
+      options.output = std::filesystem::absolute(options.output, error);
+      require(!error, "output folder: the current folder can't be read: ", error.message());
       begin();
       return str(identity_of(file()), ' ', options.output.string());
     }

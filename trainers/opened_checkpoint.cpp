@@ -6,6 +6,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
+#include "framework/storage/checkpoint_folder.h"
 #include "trainers/config_options.h"
 #include "trainers/load_shown.h"
 #include "trainers/resume.h"
@@ -33,8 +34,9 @@ OpenedCheckpoint open_checkpoint(const std::string& program, const std::vector<A
   const auto named = value_of(arguments, "--checkpoint");
   require(named.has_value(), "--checkpoint DIR is needed; see ", program, " --help");
   std::error_code error;
-  const auto canonical = std::filesystem::canonical(*named, error);
-  OpenedCheckpoint opened{.folder = error ? std::filesystem::path(*named) : canonical};
+  const auto folder = storage::CheckpointFolder::resolved(*named);
+  const auto canonical = std::filesystem::canonical(folder, error);
+  OpenedCheckpoint opened{.folder = error ? folder : canonical};
   opened.info = checkpoint_info(opened.folder);
   opened.config = config_of_checkpoint(opened.folder, opened.info, overrides);
   verify_checkpoint(opened.folder);

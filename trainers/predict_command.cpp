@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -103,9 +104,9 @@ PredictionFormat format_of(const std::string& name) {
 
 void check_output(const std::string& output) {
   const auto folder = std::filesystem::path(output).parent_path();
-  require(folder.empty() || std::filesystem::is_directory(folder), "--output ", output,
-          ": there is no folder ", folder.string());
   std::error_code error;
+  require(folder.empty() || std::filesystem::is_directory(folder, error), "--output ", output,
+          ": there is no folder ", folder.string());
   const auto status = std::filesystem::symlink_status(output, error);
   require(!std::filesystem::exists(status), output, " exists already: name another file");
 }

@@ -9,6 +9,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/replicas/machine.h"
+#include "framework/storage/checkpoint_folder.h"
 
 namespace fs = std::filesystem;
 
@@ -140,12 +141,8 @@ std::optional<ResumePoint> find_resume_point(const std::string& resume, const fs
   } else {
     verify_checkpoint(point.checkpoint);
   }
-  // `latest` may lead elsewhere before all replicas have read it; nor does "latest/" help.
-  if (!point.checkpoint.has_filename()) point.checkpoint = point.checkpoint.parent_path();
-  std::error_code error;
-  if (fs::is_symlink(point.checkpoint, error)) {
-    point.checkpoint = point.checkpoint.parent_path() / fs::read_symlink(point.checkpoint, error);
-  }
+  // `latest` may lead elsewhere before all replicas have read it.
+  point.checkpoint = storage::CheckpointFolder::resolved(point.checkpoint);
   point.info = checkpoint_info(point.checkpoint);
   if (config.launch.threads_per_replica == 0) {
     config.launch.threads_per_replica = count_of(point, kThreadsCount);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <fstream>
 #include <optional>
 #include <set>
 #include <span>
@@ -13,13 +12,16 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
+#include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <torch/nn/module.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/collectives/message.h"
+#include "framework/storage/checkpoint_folder.h"
 #include "framework/storage/checkpoint_reader.h"
+#include "framework/storage/file.h"
 #include "framework/storage/safetensors.h"
 #include "framework/training/process_generator.h"
 #include "framework/training/state.h"
@@ -130,10 +132,12 @@ class CheckpointWeights final : public Weights::Files {
 
 // The files that an index names, by file, with the tensors that it says they have.
 std::map<std::string, std::set<std::string>> read_index(const fs::path& path) {
-  constexpr std::uintmax_t kLongest = 32'000'000;
-  if (fs::file_size(path) > kLongest) throw DataError(str(path.string(), " is no index: too long"));
-  std::ifstream in(path, std::ios::binary);
-  const auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  constexpr std::uint64_t kLongest = 32'000'000;
+  const File in(path, O_RDONLY);
+  if (in.size() > kLongest) throw DataError(str(path.string(), " is no index: too long"));
+  std::string text(in.size(), '\0');
+  in.read(0, std::as_writable_bytes(std::span(text)));
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
   std::map<std::string, std::set<std::string>> files;
   bool is_right = json.is_object() && map != json.end() && map->is_object() && !map->empty();
@@ -156,7 +160,8 @@ std::map<std::string, std::set<std::string>> read_index(const fs::path& path) {
   return files;
 }
 
-std::unique_ptr<Weights::Files> open_weights(const fs::path& path, ParameterValues which) {
+std::unique_ptr<Weights::Files> open_weights(const fs::path& named, ParameterValues which) {
+  const fs::path path = storage::CheckpointFolder::resolved(named);
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
@@ -354,7 +359,9 @@ at::Tensor weight_of(const Weights& weights, const torch::nn::Module& module,
 
 void load_safetensors(const fs::path& file, torch::nn::Module& module, ParameterValues which) {
   const Weights weights(file, which);
-  if (fs::is_directory(file)) storage::CheckpointReader(file).verify();
+  const fs::path checkpoint = storage::CheckpointFolder::resolved(file);
+  std::error_code missing;
+  if (fs::is_directory(checkpoint, missing)) storage::CheckpointReader(checkpoint).verify();
   const WeightDifferences differences = compare_weights(weights, module);
   if (!differences.empty()) {
     throw DataError(lockstep::str(file.string(), " does not fit the module: ", differences.text()));

@@ -1,7 +1,6 @@
 #include "framework/formats/data_file.h"
 
 #include <cerrno>
-#include <filesystem>
 #include <system_error>
 
 #include <fcntl.h>
@@ -9,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/open_file.h"
 #include "framework/base/text.h"
 
 namespace lockstep::formats {
@@ -32,14 +32,11 @@ FileBytes::FileBytes(std::vector<std::uint8_t> bytes) : size_(bytes.size()) {
 }
 
 DataFile::DataFile(const std::string& path) : path_(path) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path_, error);
-  if (status.type() == std::filesystem::file_type::not_found) fail("there is no such file");
-  if (error) fail(str("it cannot be read: ", error.message()));
-  // A folder would open, and a pipe without a writer would block.
-  if (!std::filesystem::is_regular_file(status)) fail("it is a folder or device, not a file");
-  descriptor_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!descriptor_.open()) fail(str("it cannot be opened: ", reason_of(errno)));
+  OpenedFile file = open_file(path_, O_RDONLY);
+  if (file.error == ENOENT || file.error == ENOTDIR) fail("there is no such file");
+  if (file.error != 0) fail(str("it cannot be opened: ", file.reason));
+  if (!file.descriptor.open()) fail(file.reason);
+  descriptor_ = std::move(file.descriptor);
   struct stat opened {};
   if (::fstat(descriptor_.get(), &opened) != 0) fail(str("it cannot be read: ", reason_of(errno)));
   size_ = static_cast<std::size_t>(opened.st_size);

@@ -7,14 +7,17 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <span>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/storage/checkpoint_reader.h"
 #include "framework/storage/file.h"
@@ -24,10 +27,6 @@ namespace fs = std::filesystem;
 namespace lockstep::storage {
 namespace {
 
-constexpr mode_t kFolderMode = 0700;
-constexpr unsigned kFileMode = 0600;
-constexpr const char* kLatest = "latest";
-constexpr const char* kBest = "best";
 constexpr std::string_view kStep = "step-";
 constexpr std::string_view kTemporary = ".tmp";
 constexpr std::string_view kRemoved = ".old.tmp";
@@ -57,11 +56,11 @@ void sync_folder(const fs::path& path) {
 }
 
 // Makes a folder, durably, in a folder that exists. No error if it is there already.
-void make_folder(const fs::path& path, mode_t mode) {
+void make_folder(const fs::path& path) {
   const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
   std::error_code error;
   if (fs::is_directory(path, error)) return;
-  const int result = ::mkdir(path.c_str(), mode);
+  const int result = ::mkdir(path.c_str(), 0777);
   // Another process may have made it meanwhile.
   if (result != 0 && !(errno == EEXIST && fs::is_directory(path, error))) {
     check_done(result, "made", path);
@@ -91,13 +90,12 @@ void rename_to(const fs::path& from, const fs::path& to) {
   check_done(::rename(from.c_str(), to.c_str()), "renamed", from);
 }
 
-// Whether a folder has a manifest and the files that it lists.
-bool is_whole(const fs::path& folder) {
+// The manifest of a folder that has the files that it lists.
+std::optional<Manifest> whole_manifest(const fs::path& folder) {
   try {
-    static_cast<void>(CheckpointReader(folder));
-    return true;
+    return CheckpointReader(folder).manifest();
   } catch (const Error&) {
-    return false;
+    return std::nullopt;
   }
 }
 
@@ -108,7 +106,46 @@ bool is_here(const fs::path& path) {
   return fs::exists(status);
 }
 
+// A folder, and no link to one.
+bool is_folder(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(fs::symlink_status(path, error));
+}
+
+// The name of a step that a file has as its text, as one for a link has.
+std::optional<std::string> named_step(const fs::path& path) {
+  constexpr std::uint64_t kLongest = 64;
+  try {
+    const File file(path, O_RDONLY);
+    if (file.size() > kLongest) return std::nullopt;
+    std::string text(file.size(), '\0');
+    file.read(0, std::as_writable_bytes(std::span(text)));
+    text.erase(text.find_last_not_of("\r\n ") + 1);
+    return CheckpointFolder::step_of(text) ? std::optional(text) : std::nullopt;
+  } catch (const Error& error) {
+    throw DataError(error.what());
+  }
+}
+
 }  // namespace
+
+fs::path CheckpointFolder::resolved(fs::path path) {
+  constexpr int kMostLinks = 40;                        // as Linux has it
+  if (!path.has_filename()) path = path.parent_path();  // "latest/"
+  for (int links = 0;; ++links) {
+    std::error_code error;
+    const fs::file_type type = fs::symlink_status(path, error).type();
+    std::optional<fs::path> next;
+    if (type == fs::file_type::symlink) next = fs::read_symlink(path, error);
+    if (type == fs::file_type::regular) next = named_step(path);
+    if (error == std::errc::too_many_symbolic_link_levels || (next && links == kMostLinks)) {
+      throw DataError(str(path.string(), " can't be read: ", std::strerror(ELOOP)));
+    }
+    if (!next || error) return path;
+    path = path.parent_path() / *next;
+    if (!path.has_filename()) path = path.parent_path();
+  }
+}
 
 std::optional<std::int64_t> CheckpointFolder::step_of(const fs::path& folder) {
   const std::string name = folder.filename();
@@ -143,10 +180,22 @@ std::vector<std::int64_t> CheckpointFolder::steps() const {
   return steps;
 }
 
+std::vector<fs::path> CheckpointFolder::folders() const {
+  std::vector<std::pair<std::int64_t, fs::path>> found;
+  for (const std::int64_t step : steps()) found.emplace_back(step, of_step(step));
+  for (const char* link : {kLatest, kBest}) {
+    if (const auto step = copied(link)) found.emplace_back(*step, path_ / link);
+  }
+  std::ranges::stable_sort(found, std::greater<>(), &std::pair<std::int64_t, fs::path>::first);
+  std::vector<fs::path> folders;
+  for (auto& [step, folder] : found) folders.push_back(std::move(folder));
+  return folders;
+}
+
 void CheckpointFolder::begin(std::int64_t step) const {
   const fs::path folder = unfinished(step);
-  make_folder(path_, kFolderMode);
-  make_folder(folder, kFolderMode);
+  make_folder(path_);
+  make_folder(folder);
 }
 
 void CheckpointFolder::publish(const Manifest& manifest) const {
@@ -156,11 +205,14 @@ void CheckpointFolder::publish(const Manifest& manifest) const {
     const bool is_listed = std::ranges::count(manifest.files, name, &ManifestFile::name) > 0;
     if (!is_listed) remove_tree(folder / name);
   }
-  write_file_atomically(folder / kManifestName, text, kFileMode);
+  write_file_atomically(folder / kManifestName, text);
   static_cast<void>(CheckpointReader(folder));  // what can't be read gets no name
   sync_folder(folder);
   put_in_place(manifest.step);
   set_link(kLatest, manifest.step);
+  if (is_folder(path_ / kBest)) {
+    if (const auto best = make_way(kBest)) set_link(kBest, *best);
+  }
   // One that was replaced has one of these names now.
   remove_tree(folder);
   remove_tree(removed(manifest.step));
@@ -193,10 +245,6 @@ void CheckpointFolder::set_best(std::int64_t step) const {
   set_link(kBest, step);
 }
 
-std::optional<std::int64_t> CheckpointFolder::best() const {
-  return linked(kBest);
-}
-
 void CheckpointFolder::prune(std::int64_t keep) const {
   require(keep >= 1, "checkpoints: ", keep, " to keep");
   const auto best = linked(kBest);
@@ -213,6 +261,13 @@ void CheckpointFolder::prune(std::int64_t keep) const {
 
 std::int64_t CheckpointFolder::set_aside_after(std::int64_t step) const {
   std::int64_t count = 0;
+  for (const char* link : {kLatest, kBest}) {
+    (void)linked(link);  // what can't be read is an error now, rather than at the first save
+    const auto copy = copied(link);
+    if (!copy || *copy <= step) continue;
+    count += is_here(of_step(*copy)) ? 0 : 1;
+    set_aside(link);
+  }
   for (const std::int64_t later : steps()) {
     if (later <= step) continue;
     const fs::path aside = path_ / str("aside-", step_name(later));
@@ -221,8 +276,8 @@ std::int64_t CheckpointFolder::set_aside_after(std::int64_t step) const {
     ++count;
   }
   if (count == 0) return 0;
-  if (is_here(of_step(step))) set_link(kLatest, step);
-  if (is_here(path_ / kBest) && !best()) remove_tree(path_ / kBest);
+  if (is_here(of_step(step)) && copied(kLatest) != step) set_link(kLatest, step);
+  if (is_here(path_ / kBest) && !is_folder(path_ / kBest) && !best()) remove_tree(path_ / kBest);
   sync_folder(path_);
   return count;
 }
@@ -232,7 +287,7 @@ void CheckpointFolder::sweep() const {
   for (const std::string& name : names_in(path_)) {
     if (!name.starts_with(str(".", kStep)) || !name.ends_with(kRemoved)) continue;
     const auto step = step_of(name.substr(1, name.size() - 1 - kRemoved.size()));
-    if (step && !is_here(of_step(*step)) && is_whole(path_ / name)) {
+    if (step && !is_here(of_step(*step)) && whole_manifest(path_ / name)) {
       rename_to(path_ / name, of_step(*step));
       sync_folder(path_);
     }
@@ -245,22 +300,67 @@ void CheckpointFolder::sweep() const {
 }
 
 std::optional<std::int64_t> CheckpointFolder::linked(const char* link) const {
+  if (is_folder(path_ / link)) {
+    const auto step = copied(link);
+    return step && is_here(of_step(*step)) ? step : std::nullopt;
+  }
+  const fs::path target = resolved(path_ / link);
   std::error_code error;
-  const fs::path target = fs::canonical(path_ / link, error);
-  if (error == std::errc::no_such_file_or_directory) return std::nullopt;
-  check_done(error, "read", path_ / link);
+  const fs::file_status status = fs::symlink_status(target, error);
+  if (!fs::exists(status)) return std::nullopt;
+  if (!fs::is_directory(status) && !fs::is_regular_file(status)) {
+    throw DataError(str(target.string(), " is no folder and no file"));
+  }
   const bool is_inside = fs::equivalent(target.parent_path(), path_, error);
   check_done(error, "read", path_);
-  return is_inside ? step_of(target.filename()) : std::nullopt;
+  return is_inside && fs::is_directory(status) ? step_of(target) : std::nullopt;
 }
 
 void CheckpointFolder::set_link(const char* link, std::int64_t step) const {
   if (!is_here(of_step(step))) fail_to("linked to", of_step(step), std::strerror(ENOENT));
+  if (is_folder(path_ / link)) make_way(link);
   const fs::path temporary = path_ / str(".", link, kTemporary);
   remove_tree(temporary);
-  check_done(::symlink(step_name(step).c_str(), temporary.c_str()), "made", temporary);
-  rename_to(temporary, path_ / link);
-  sync_folder(path_);
+  if (::symlink(step_name(step).c_str(), temporary.c_str()) == 0) {
+    rename_to(temporary, path_ / link);
+    sync_folder(path_);
+  } else {
+    // FAT, SMB, an object store. If something else is wrong, it is so for a file, too.
+    write_file_atomically(path_ / link, step_name(step) + "\n");
+  }
+}
+
+std::optional<std::int64_t> CheckpointFolder::copied(const char* link) const {
+  if (!is_folder(path_ / link)) return std::nullopt;
+  const auto manifest = whole_manifest(path_ / link);
+  return manifest ? std::optional(manifest->step) : std::nullopt;
+}
+
+std::optional<std::int64_t> CheckpointFolder::make_way(const char* link) const {
+  const fs::path folder = path_ / link;
+  const auto manifest = whole_manifest(folder);
+  if (manifest && !is_here(of_step(manifest->step))) {
+    rename_to(folder, of_step(manifest->step));
+    return manifest->step;
+  }
+  if (manifest && whole_manifest(of_step(manifest->step)) == manifest) {
+    const fs::path old = path_ / str(".", link, kRemoved);
+    remove_tree(old);
+    rename_to(folder, old);
+    remove_tree(old);
+    return manifest->step;
+  }
+  set_aside(link);
+  return std::nullopt;
+}
+
+void CheckpointFolder::set_aside(const char* link) const {
+  const fs::path aside = path_ / str("aside-", link);
+  remove_tree(aside);
+  rename_to(path_ / link, aside);
+  log_warning(str((path_ / link).string(),
+                  " is a folder of its own, and no checkpoint of the run: ", "it is now ",
+                  aside.string(), ", which may be removed"));
 }
 
 }  // namespace lockstep::storage

@@ -14,15 +14,19 @@ namespace lockstep::storage {
 ///
 ///   step-00001000/   a checkpoint: manifest.json and the files that it lists
 ///   step-00002000/
-///   latest           a link to the one published last, or from which a run has gone on
-///   best             a link to the best, if the run names a figure for that
+///   latest           leads to the one published last, or from which a run has gone on
+///   best             leads to the best, if the run names a figure for that
 ///   aside-step-00002500/      one that a run left behind by going on from an earlier one
 ///   .step-00003000.tmp/       one that is being written, or whose writer was killed
 ///   .step-00000500.old.tmp/   a whole one that is being removed or replaced
 ///
-/// Folders have the permissions 0700, files 0600. Links are relative. New names and files are on
-/// the disk when a method returns; removals may come later. Errors are of the type Error and name
-/// the path and the reason. A negative step is a ValueError.
+/// `latest` and `best` are relative links or, where the file system has none, files with the name
+/// of a step. In a folder that was copied with links followed they are whole checkpoints: these are
+/// understood, and links again once a checkpoint is published. What is copied so becomes the
+/// checkpoint of its step if that is not here, and is set aside (aside-latest) unless it equals it.
+///
+/// New names and files are on the disk when a method returns; removals may come later. Errors are
+/// of the type Error and name the path and the reason. A negative step is a ValueError.
 class CheckpointFolder {
  public:
   explicit CheckpointFolder(const std::filesystem::path& path)
@@ -31,6 +35,10 @@ class CheckpointFolder {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   /// The step that a folder has by its name: of_step()'s, no other.
   [[nodiscard]] static std::optional<std::int64_t> step_of(const std::filesystem::path& folder);
+  /// The checkpoint that a user names by `path`: where its links lead and, if that is a file with
+  /// the name of a step, the folder of this name beside it. `path` itself where it is neither.
+  /// DataError, naming it, for links that lead back to themselves and a file that can't be read.
+  [[nodiscard]] static std::filesystem::path resolved(std::filesystem::path path);
   /// Where the checkpoint of this step is, once it is whole.
   [[nodiscard]] std::filesystem::path of_step(std::int64_t step) const;
   /// Where its files are written before that.
@@ -39,6 +47,9 @@ class CheckpointFolder {
   /// The steps whose folders are here, from the highest to the lowest. They may be damaged. None if
   /// there is no such folder.
   [[nodiscard]] std::vector<std::int64_t> steps() const;
+  /// All folders that may be checkpoints, from the highest step to the lowest: those of steps(),
+  /// and behind one of its own step `latest` or `best` where that is a folder.
+  [[nodiscard]] std::vector<std::filesystem::path> folders() const;
 
   /// Makes unfinished(step), and path() in a folder that exists: a run's folder that was removed
   /// does not come back. What a killed writer has left there stays until publish(). Several
@@ -54,8 +65,9 @@ class CheckpointFolder {
   void amend(const Manifest& manifest) const;
   /// Makes `best` lead to the checkpoint of this step, which is here.
   void set_best(std::int64_t step) const;
-  /// The checkpoint to which `best` leads, if it is here.
-  [[nodiscard]] std::optional<std::int64_t> best() const;
+  /// The checkpoints to which they lead, or of which they are copies, if these are here.
+  [[nodiscard]] std::optional<std::int64_t> latest() const { return linked(kLatest); }
+  [[nodiscard]] std::optional<std::int64_t> best() const { return linked(kBest); }
   /// Removes all checkpoints but the `keep` of the highest steps, at least one, and those to which
   /// `latest` and `best` lead. Each is renamed first, so that a part of one never looks like a
   /// whole.
@@ -63,6 +75,8 @@ class CheckpointFolder {
   /// Renames the checkpoints of steps after `step`, from which the run goes on: they are no part of
   /// it any more. If there are any, `latest` then leads to `step`, and there is no `best` if it
   /// led to one of them. Removes older ones that have these names. Returns how many were renamed.
+  /// A folder `latest` or `best` of this step stays: the run may go on from it. DataError for one
+  /// that is neither folder nor file nor link to one.
   std::int64_t set_aside_after(std::int64_t step) const;
   /// Removes what killed writers have left, but gives a whole checkpoint its name back that was
   /// about to be replaced or removed. No other process may be writing here.
@@ -70,8 +84,17 @@ class CheckpointFolder {
 
  private:
   [[nodiscard]] std::filesystem::path removed(std::int64_t step) const;
+  static constexpr const char* kLatest = "latest";
+  static constexpr const char* kBest = "best";
+
   [[nodiscard]] std::optional<std::int64_t> linked(const char* link) const;
   void set_link(const char* link, std::int64_t step) const;
+  // Of a folder in place of a link: the step of the checkpoint in it.
+  [[nodiscard]] std::optional<std::int64_t> copied(const char* link) const;
+  // Frees the name of a link from a folder. The step of the checkpoint here that it was or
+  // equalled.
+  std::optional<std::int64_t> make_way(const char* link) const;
+  void set_aside(const char* link) const;
   // Gives the unfinished checkpoint its name.
   void put_in_place(std::int64_t step) const;
 

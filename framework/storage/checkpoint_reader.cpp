@@ -29,7 +29,7 @@ constexpr std::size_t kMostOpen = 128;
 
 fs::path resolved(const fs::path& folder) {
   std::error_code error;
-  fs::path path = fs::canonical(folder, error);
+  fs::path path = fs::canonical(CheckpointFolder::resolved(folder), error);
   if (error) throw DataError(str("checkpoint ", folder.string(), ": ", error.message()));
   return path;
 }
@@ -50,7 +50,7 @@ std::uint64_t regular_size(const fs::path& path) {
   std::string text = str(folder.string(), " is no checkpoint: it has no ", kManifestName);
   for (const char* const link : {"latest", "checkpoints/latest"}) {
     std::error_code error;
-    if (!fs::exists(folder / link / kManifestName, error)) continue;
+    if (!fs::exists(CheckpointFolder::resolved(folder / link) / kManifestName, error)) continue;
     text += str("; did you mean ", (folder / link).string(), "?");
   }
   throw DataError(text);

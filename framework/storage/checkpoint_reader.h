@@ -22,9 +22,10 @@ enum class CheckSizes {
 /// it is asked for. Nobody may change the folder meanwhile. For one thread.
 class CheckpointReader {
  public:
-  /// Reads the manifest. The folder may be a link, what is in it may not. DataError, naming folder
-  /// and file, if the manifest is missing, damaged or of another step than the folder's name says,
-  /// or if a file is missing, of another size or no regular file. Error if one can't be read.
+  /// Reads the manifest. `folder` is as CheckpointFolder::resolved() has it; what is in it may be
+  /// no link. DataError, naming folder and file, if the manifest is missing, damaged or of another
+  /// step than the folder's name says, or if a file is missing, of another size or no regular file.
+  /// Error if one can't be read.
   explicit CheckpointReader(const std::filesystem::path& folder,
                             CheckSizes check_sizes = CheckSizes::at_once);
 

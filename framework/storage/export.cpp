@@ -153,7 +153,8 @@ Exported export_tensors(const CheckpointReader& reader, const fs::path& to,
   }
   if (shards.size() > 1) paths.push_back(index_path);
   for (const fs::path& path : paths) {
-    if (fs::exists(fs::symlink_status(path))) refuse_existing(path);
+    std::error_code missing;
+    if (fs::exists(fs::symlink_status(path, missing))) refuse_existing(path);
   }
   reader.verify();
 

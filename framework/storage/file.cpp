@@ -18,6 +18,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
+#include "framework/base/open_file.h"
 #include "framework/base/text.h"
 
 namespace fs = std::filesystem;
@@ -25,9 +26,12 @@ namespace fs = std::filesystem;
 namespace lockstep {
 namespace {
 
+[[noreturn]] void fail(const fs::path& path, const char* what, const std::string& reason) {
+  throw Error(str(path.string(), " can't be ", what, ": ", reason));
+}
+
 [[noreturn]] void fail(const fs::path& path, const char* what, int reason = errno) {
-  throw Error(str(path.string(), " can't be ", what, ": ", std::strerror(reason),
-                  reason == EFBIG ? file_limit_text() : ""));
+  fail(path, what, str(std::strerror(reason), reason == EFBIG ? file_limit_text() : ""));
 }
 
 // A part of a file, from a whole page on, as it lies in the system's cache. Empty if it can't be
@@ -61,18 +65,20 @@ class ViewOfFile {
 }  // namespace
 
 File::File(const fs::path& path, int flags, fs::path name, unsigned mode)
-    : name_(name.empty() ? path : std::move(name)),
-      descriptor_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {
-  if (descriptor_ < 0) fail(name_, "opened");
-}
-
-File::~File() {
-  ::close(descriptor_);
+    : name_(name.empty() ? path : std::move(name)) {
+  if ((flags & O_DIRECTORY) != 0) {  // also a part of O_TMPFILE
+    descriptor_ = Descriptor(::open(path.c_str(), flags | O_CLOEXEC, mode));
+    if (!descriptor_.open()) fail(name_, "opened");
+    return;
+  }
+  OpenedFile opened = open_file(path, flags, mode);
+  if (!opened.descriptor.open()) fail(name_, "opened", opened.reason);
+  descriptor_ = std::move(opened.descriptor);
 }
 
 void File::write(std::string_view text) const {
   while (!text.empty()) {
-    const ssize_t count = ::write(descriptor_, text.data(), text.size());
+    const ssize_t count = ::write(descriptor_.get(), text.data(), text.size());
     if (count >= 0) {
       text.remove_prefix(static_cast<std::size_t>(count));
     } else if (errno != EINTR) {
@@ -83,13 +89,14 @@ void File::write(std::string_view text) const {
 
 std::uint64_t File::size() const {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) fail(name_, "read");
+  if (::fstat(descriptor_.get(), &status) != 0) fail(name_, "read");
   return static_cast<std::uint64_t>(status.st_size);
 }
 
 void File::read(std::uint64_t offset, Bytes to) const {
   while (!to.empty()) {
-    const ssize_t count = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
+    const ssize_t count =
+        ::pread(descriptor_.get(), to.data(), to.size(), static_cast<off_t>(offset));
     if (count == 0) throw Error(str(name_.string(), " ends at byte ", offset, ", too early"));
     if (count > 0) {
       offset += static_cast<std::uint64_t>(count);
@@ -112,7 +119,7 @@ void File::look(std::uint64_t offset, std::uint64_t size,
     const std::uint64_t end = std::min(offset + size, begin + kPart);
     std::optional<ViewOfFile> view;
     if (end - offset >= kLeastMapped && end <= whole) {
-      view.emplace(descriptor_, begin, end - begin);
+      view.emplace(descriptor_.get(), begin, end - begin);
     }
     if (view && !view->bytes().empty()) {
       look(view->bytes().subspan(offset - begin));
@@ -128,19 +135,19 @@ void File::look(std::uint64_t offset, std::uint64_t size,
 
 void File::begin_sync(std::uint64_t offset, std::uint64_t size) const noexcept {
   // What fails is what sync() fails with.
-  (void)::sync_file_range(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(size),
+  (void)::sync_file_range(descriptor_.get(), static_cast<off_t>(offset), static_cast<off_t>(size),
                           SYNC_FILE_RANGE_WRITE);
 }
 
 void File::sync() const {
   // Some file systems can't: what they hold is then as safe as it gets.
-  if (::fsync(descriptor_) != 0 && errno != EINVAL) fail(name_, "synced");
+  if (::fsync(descriptor_.get()) != 0 && errno != EINVAL) fail(name_, "synced");
 }
 
 bool File::is_in_place() const noexcept {
   struct stat here {};
   struct stat there {};
-  return ::fstat(descriptor_, &here) == 0 && ::stat(name_.c_str(), &there) == 0 &&
+  return ::fstat(descriptor_.get(), &here) == 0 && ::stat(name_.c_str(), &there) == 0 &&
          here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
@@ -183,6 +190,10 @@ bool NewFile::publish() {
 }
 
 void NewFile::publish_over() {
+  struct stat old {};
+  if (::lstat(path_.c_str(), &old) == 0 && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode)) {
+    fail(path_, "written", str("it is ", kind_of_file(old.st_mode), ", not a file"));
+  }
   file_->sync();
   if (temporary_.empty()) {
     if (link()) return;
@@ -215,10 +226,28 @@ int NewFile::link_as(const fs::path& name) {
       temporary_.clear();
     } else if (errno == EINVAL || errno == ENOSYS) {  // NFS: the temporary name goes in the end
       result = ::link(temporary_.c_str(), name.c_str());
+      if (result != 0 && (errno == EPERM || errno == ENOSYS || errno == EOPNOTSUPP)) {
+        return take_name(name);
+      }
     }
   }
   if (result != 0) return errno;
   // A name is durable once its folder is.
+  File(folder_of(name), O_RDONLY | O_DIRECTORY).sync();
+  return 0;
+}
+
+// A file system without links, such as FAT or an object store: for a moment an empty file holds the
+// name against others.
+int NewFile::take_name(const fs::path& name) {
+  const Descriptor held(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!held.open()) return errno;
+  if (::rename(temporary_.c_str(), name.c_str()) != 0) {
+    const int reason = errno;
+    ::unlink(name.c_str());
+    return reason;
+  }
+  temporary_.clear();
   File(folder_of(name), O_RDONLY | O_DIRECTORY).sync();
   return 0;
 }
@@ -238,13 +267,15 @@ bool write_new_file(const fs::path& path, std::string_view text) {
 void sweep_temporary_files(const fs::path& path) {
   const std::string prefix = prefix_of(path);
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder_of(path), error)) {
-    const std::string name = entry.path().filename();
+  for (fs::directory_iterator entry(folder_of(path), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
     if (name.size() < prefix.size() + kSuffix.size() || !name.starts_with(prefix) ||
         !name.ends_with(kSuffix)) {
       continue;
     }
-    fs::remove(entry.path(), error);
+    std::error_code ignored;
+    fs::remove(entry->path(), ignored);
   }
 }
 

@@ -5,8 +5,10 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "framework/base/bytes.h"
+#include "framework/base/descriptor.h"
 
 namespace lockstep {
 
@@ -15,14 +17,17 @@ namespace lockstep {
 class File {
  public:
   /// `flags` as open(2) takes them. A new file gets the permissions of `mode` that the umask
-  /// leaves. Messages call the file `name`; the default is the path.
+  /// leaves. Messages call the file `name`; the default is the path. Without O_DIRECTORY, what is
+  /// no regular file is refused at once (see base/open_file.h).
   File(const std::filesystem::path& path, int flags, std::filesystem::path name = {},
        unsigned mode = 0666);
+  /// One that is open. Messages call it `name`.
+  File(Descriptor opened, std::filesystem::path name) noexcept
+      : name_(std::move(name)), descriptor_(std::move(opened)) {}
   File(const File&) = delete;
   File& operator=(const File&) = delete;
-  ~File();
 
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
 
   /// Hands all of `text` to the kernel, in one call where it takes that much.
   void write(std::string_view text) const;
@@ -50,7 +55,7 @@ class File {
 
  private:
   std::filesystem::path name_;
-  int descriptor_;
+  Descriptor descriptor_;
 };
 
 /// A file that gets its name once its content is on the disk. It has no name before (O_TMPFILE), so
@@ -71,7 +76,7 @@ class NewFile {
   /// Waits until what was written is on the disk and gives the file its name. False if a file has
   /// the name already.
   [[nodiscard]] bool publish();
-  /// The same, in place of a file that has the name.
+  /// The same, in place of a file that has the name. Error for a folder, FIFO, socket or device.
   void publish_over();
 
  private:
@@ -79,6 +84,8 @@ class NewFile {
   [[nodiscard]] bool link();
   // Gives it `name`; 0, or the errno why not.
   int link_as(const std::filesystem::path& name);
+  // The same for its temporary name where the file system can't link.
+  int take_name(const std::filesystem::path& name);
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;  // empty while it has no name

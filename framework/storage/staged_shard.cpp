@@ -78,7 +78,7 @@ ManifestFile StagedShard::write(const std::filesystem::path& path,
   }
   std::error_code missing;
   std::filesystem::remove(path, missing);  // what a killed writer has left
-  const File file(path, O_WRONLY | O_CREAT | O_EXCL, {}, 0600);
+  const File file(path, O_WRONLY | O_CREAT | O_EXCL);
   Checksum checksum;
   std::uint64_t written = 0;
   std::uint64_t begun = 0;  // bytes that are on their way to the disk

@@ -1,13 +1,18 @@
 #include "framework/telemetry/metrics.h"
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <fstream>
+#include <cstring>
+#include <span>
+#include <string_view>
 #include <system_error>
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "framework/base/text.h"
 
@@ -103,6 +108,37 @@ Json memory_json(const MemoryReport& report) {
   return json;
 }
 
+// Whether a line of metrics.jsonl is whole, and of a step up to `step`.
+bool is_up_to(std::string_view text, std::int64_t step) {
+  const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto number = line.is_object() ? line.find("step") : line.end();
+  return number != line.end() && number->is_number_integer() && *number <= step;
+}
+
+// The bytes of the file's first lines, as far as they are of steps up to `step`.
+std::uint64_t bytes_up_to(const File& file, std::int64_t step) {
+  constexpr std::uint64_t kPart = std::uint64_t{1} << 20;
+  const std::uint64_t size = file.size();
+  std::uint64_t kept = 0;
+  std::string text;  // read, from `kept` on
+  for (std::uint64_t end = 0; end < size;) {
+    const std::size_t before = text.size();
+    text.resize(before + std::min(kPart, size - end));
+    file.read(end, std::as_writable_bytes(std::span(text).subspan(before)));
+    end += text.size() - before;
+    std::size_t begin = 0;
+    for (std::size_t newline = text.find('\n', before); newline != std::string::npos;
+         newline = text.find('\n', begin)) {
+      const std::string_view line = std::string_view(text).substr(begin, newline - begin);
+      if (!is_up_to(line, step)) return kept;
+      kept += line.size() + 1;
+      begin = newline + 1;
+    }
+    text.erase(0, begin);
+  }
+  return kept;
+}
+
 }  // namespace
 
 double shortest_decimal(float value) {
@@ -140,19 +176,13 @@ void MetricsWriter::check_place() const {
 
 void cut_metrics(const std::filesystem::path& folder, std::int64_t step) {
   const std::filesystem::path path = folder / "metrics.jsonl";
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return;
-  std::ifstream in(path, std::ios::binary);
-  std::uintmax_t kept = 0;
-  for (std::string text; std::getline(in, text) && !in.eof();) {
-    const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-    const auto number = line.is_object() ? line.find("step") : line.end();
-    if (number == line.end() || !number->is_number_integer() || *number > step) break;
-    kept += text.size() + 1;
+  std::error_code missing;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, missing))) return;
+  const File file(path, O_RDWR);
+  const std::uint64_t kept = bytes_up_to(file, step);
+  if (::ftruncate(file.descriptor(), static_cast<off_t>(kept)) != 0) {
+    throw Error(str(path.string(), " can't be cut: ", std::strerror(errno)));
   }
-  if (!in.is_open() || in.bad()) throw Error(str(path.string(), " can't be read"));
-  std::filesystem::resize_file(path, kept, error);
-  if (error) throw Error(str(path.string(), " can't be cut: ", error.message()));
 }
 
 std::string result_json(const RunResult& result) {

@@ -127,6 +127,7 @@ RunFolderLock claim_run_folder(const fs::path& folder, std::string_view config) 
   std::error_code error;
   require(!fs::exists(folder, error) || fs::is_directory(folder, error), "output folder ",
           folder.string(), " is a file, not a folder");
+  require(!error, "output folder ", folder.string(), " can't be read: ", error.message());
   make_folders(folder);
   const auto check_free = [&](bool is_free, const char* file) {
     require(is_free, "output folder ", folder.string(), " holds a run already (its ", file,
@@ -148,6 +149,12 @@ bool holds_run(const fs::path& folder) {
 
 void reclaim_run_folder(const RunFolderLock& lock, std::string_view config) {
   const fs::path& folder = lock.folder();
+  for (const char* file : kRunFiles) {
+    std::error_code missing;
+    const fs::file_status status = fs::status(folder / file, missing);
+    require(!fs::exists(status) || fs::is_regular_file(status), "output folder ", folder.string(),
+            ": its ", file, " is no regular file");
+  }
   write_into(folder, [&] {
     std::error_code missing;
     fs::remove(folder / kRunFiles[2], missing);

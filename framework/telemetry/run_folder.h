@@ -47,7 +47,8 @@ class RunFolderLock {
 RunFolderLock claim_run_folder(const std::filesystem::path& folder, std::string_view config);
 
 /// For a run that goes on in the folder of `lock`, which holds one: its config.yaml becomes
-/// `config`, and it has no result.json. Throws ValueError if it can't be written to.
+/// `config`, and it has no result.json. Throws ValueError if it can't be written to, or a FIFO, for
+/// example, is in place of one of its files.
 void reclaim_run_folder(const RunFolderLock& lock, std::string_view config);
 
 }  // namespace lockstep

@@ -239,7 +239,7 @@ TEST_CASE("a folder in a file's place is an error, even beside a packed file") {
   std::filesystem::create_directory(folder.path(kImages));
   folder.write(std::string(kImages) + ".gz", gzip(image_file(2)));
   folder.write(kLabels, label_file({3, 4}));
-  CHECK_THAT(load_error(folder.path()), ContainsSubstring("it is a folder or device, not a file"));
+  CHECK_THAT(load_error(folder.path()), ContainsSubstring("it is a folder, not a file"));
 }
 
 TEST_CASE("headers that can't make a set are refused before any value is read") {

@@ -188,8 +188,8 @@ TEST_CASE("what is no file is an error") {
   CHECK(read_error(folder.path("missing")) ==
         "data file '" + folder.path("missing") + "': there is no such file");
   CHECK(read_error(folder.path()) ==
-        "data file '" + folder.path().string() + "': it is a folder or device, not a file");
-  CHECK_THAT(read_error("/dev/null"), ContainsSubstring("it is a folder or device, not a file"));
+        "data file '" + folder.path().string() + "': it is a folder, not a file");
+  CHECK_THAT(read_error("/dev/null"), ContainsSubstring("it is a device, not a file"));
   std::filesystem::create_symlink("itself", folder.path("itself"));
   CHECK_THAT(read_error(folder.path("itself")), ContainsSubstring("it cannot be read: "));
 }

@@ -132,5 +132,5 @@ TEST_CASE("what gives no text is an error that names it") {
   fs::remove(folder.path("c/e"));
   REQUIRE(::mkfifo(folder.path("c/pipe").c_str(), 0600) == 0);
   CHECK_THAT(corpus_error(folder.path().string()),
-             ContainsSubstring("c/pipe': it is a folder or device, not a file"));
+             ContainsSubstring("c/pipe': it is a FIFO, not a file"));
 }

@@ -1,28 +1,21 @@
 #include "framework/storage/checkpoint_folder.h"
 
-#include <array>
-#include <cerrno>
 #include <csignal>
-#include <cstddef>
 #include <functional>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include "framework/base/errors.h"
 #include "framework/storage/checkpoint_reader.h"
 #include "tests/catch.h"
 #include "tests/storage/sample_checkpoint.h"
 #include "tests/support/message_of.h"
+#include "tests/support/refuse_calls.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
@@ -46,19 +39,17 @@ void verify(const CheckpointFolder& folder, std::int64_t step) {
   CheckpointReader(folder.of_step(step)).verify();
 }
 
-// From now on the calling thread's file system seems to exchange no names.
-void refuse_exchange() {
-  std::array<sock_filter, 4> program{{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  }};
-  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
-    throw std::runtime_error("seccomp failed");
-  }
+// Makes `link` what copying with links followed makes of it.
+void copy_followed(const fs::path& link) {
+  const fs::path target = fs::canonical(link);
+  fs::remove(link);
+  fs::copy(target, link, fs::copy_options::recursive);
+}
+
+void run_in_thread(const std::function<void()>& work) {
+  std::string failure;
+  std::thread([&] { failure = failure_of(work); }).join();
+  CHECK(failure == "no error");
 }
 
 }  // namespace
@@ -73,14 +64,14 @@ TEST_CASE("a checkpoint is published whole, and latest leads there") {
   CHECK(folder.of_step(12) == home.path() / "run" / "checkpoints" / "step-00000012");
   CHECK(folder.of_step(123456789012).filename() == "step-123456789012");
   Manifest manifest = testing::sample_manifest(12);
-  const mode_t before = ::umask(0);
+  const mode_t before = ::umask(027);
   folder.begin(12);
-  ::umask(before);
   testing::write_files(manifest, folder.unfinished(12));
   testing::write_text(folder.unfinished(12) / "stale", "of a killed writer");
   fs::create_directories(folder.unfinished(12) / "more" / "stale");
   CHECK(folder.steps().empty());
   folder.publish(manifest);
+  ::umask(before);
   CHECK(folder.steps() == Steps{12});
   CHECK(CheckpointReader(folder.of_step(12)).manifest() == manifest);
   CHECK_NOTHROW(verify(folder, 12));
@@ -88,9 +79,9 @@ TEST_CASE("a checkpoint is published whole, and latest leads there") {
   CHECK(fs::read_symlink(folder.path() / "latest") == "step-00000012");
   CHECK(testing::entries(folder.path()) == 2);
 
-  CHECK(mode_of(folder.path()) == 0700);
-  CHECK(mode_of(folder.of_step(12)) == 0700);
-  CHECK(mode_of(folder.of_step(12) / "manifest.json") == 0600);
+  CHECK(mode_of(folder.path()) == 0750);
+  CHECK(mode_of(folder.of_step(12)) == 0750);
+  CHECK(mode_of(folder.of_step(12) / "manifest.json") == 0640);
 }
 
 TEST_CASE("a checkpoint of the same step is replaced") {
@@ -102,16 +93,12 @@ TEST_CASE("a checkpoint of the same step is replaced") {
     Manifest other = testing::sample_manifest(5);
     other.texts["new"] = "yes";
     other.files[0].name = "renamed";
-    std::string failure;
-    std::thread([&] {
-      failure = failure_of([&] {
-        if (!can_exchange) refuse_exchange();
-        folder.begin(5);
-        testing::write_files(other, folder.unfinished(5));
-        folder.publish(other);
-      });
-    }).join();
-    CHECK(failure == "no error");
+    run_in_thread([&] {
+      if (!can_exchange) testing::refuse_exchange();
+      folder.begin(5);
+      testing::write_files(other, folder.unfinished(5));
+      folder.publish(other);
+    });
     CHECK(CheckpointReader(folder.path() / "latest").manifest() == other);
     CHECK_NOTHROW(verify(folder, 5));
     CHECK(testing::entries(folder.of_step(5)) == 3);
@@ -361,13 +348,159 @@ TEST_CASE("a checkpoint that is not whole is not published") {
   CHECK(testing::entries(home.path()) == 2);
 }
 
-TEST_CASE("what is in the way of a link to a checkpoint is an error") {
+TEST_CASE("latest and best are what a copy made of them, and links again after a checkpoint") {
   const testing::TemporaryFolder home;
   const CheckpointFolder folder(home.path());
-  fs::create_directories(home.path() / "latest" / "inside");
-  CHECK(failure_of([&] { testing::publish_sample(folder, 1); }) ==
-        home.path(".latest.tmp") + " can't be renamed: Is a directory");
-  CHECK_NOTHROW(verify(folder, 1));  // it is there all the same
+  for (const std::int64_t step : {1, 2, 3}) testing::publish_sample(folder, step);
+  folder.set_best(2);
+  for (const char* link : {"latest", "best"}) copy_followed(home.path() / link);
+  CHECK(folder.steps() == Steps{3, 2, 1});
+  CHECK(folder.latest() == 3);
+  CHECK(folder.best() == 2);
+  CHECK(CheckpointReader(home.path() / "latest").manifest().step == 3);
+  CHECK(folder.set_aside_after(3) == 0);
+  folder.sweep();
+  folder.prune(2);
+  CHECK(folder.steps() == Steps{3, 2});
+
+  testing::publish_sample(folder, 4);
+  CHECK(fs::read_symlink(home.path() / "latest") == "step-00000004");
+  CHECK(fs::read_symlink(home.path() / "best") == "step-00000002");
+  CHECK(folder.steps() == Steps{4, 3, 2});
+  CHECK(testing::entries(home.path()) == 5);
+}
+
+TEST_CASE("a copy of a checkpoint that is not here any more becomes that checkpoint") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path());
+  for (const std::int64_t step : {1, 2}) testing::publish_sample(folder, step);
+  folder.set_best(1);
+  for (const char* link : {"latest", "best"}) copy_followed(home.path() / link);
+  for (const std::int64_t step : {1, 2}) fs::remove_all(folder.of_step(step));
+  CHECK(folder.steps().empty());
+  CHECK(folder.latest() == std::nullopt);
+  CHECK(folder.folders() == std::vector<fs::path>{home.path() / "latest", home.path() / "best"});
+  CHECK(folder.set_aside_after(2) == 0);
+  CHECK(folder.folders().size() == 2);
+
+  testing::publish_sample(folder, 3);
+  CHECK(folder.steps() == Steps{3, 2, 1});
+  CHECK(folder.latest() == 3);
+  CHECK(folder.best() == 1);
+  for (const std::int64_t step : {1, 2, 3}) CHECK_NOTHROW(verify(folder, step));
+  CHECK(testing::entries(home.path()) == 5);
+}
+
+TEST_CASE("copies are behind the checkpoint of their step where all are tried") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path());
+  for (const std::int64_t step : {1, 2, 3}) testing::publish_sample(folder, step);
+  folder.set_best(2);
+  for (const char* link : {"latest", "best"}) copy_followed(home.path() / link);
+  CHECK(folder.folders() == std::vector<fs::path>{folder.of_step(3), home.path() / "latest",
+                                                  folder.of_step(2), home.path() / "best",
+                                                  folder.of_step(1)});
+}
+
+TEST_CASE("copies of later checkpoints are set aside, too") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path());
+  for (const std::int64_t step : {1, 2, 3}) testing::publish_sample(folder, step);
+  folder.set_best(2);
+  for (const char* link : {"latest", "best"}) copy_followed(home.path() / link);
+  fs::remove_all(folder.of_step(3));
+  CHECK(folder.set_aside_after(1) == 2);
+  CHECK(folder.folders() == std::vector<fs::path>{folder.of_step(1)});
+  CHECK(fs::read_symlink(home.path() / "latest") == "step-00000001");
+  CHECK(folder.best() == std::nullopt);
+  for (const char* name : {"aside-latest", "aside-best", "aside-step-00000002"}) {
+    CHECK_NOTHROW(CheckpointReader(home.path() / name).verify());
+  }
+}
+
+TEST_CASE("a folder latest that is no copy of a checkpoint is set aside, not removed") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path());
+  fs::create_directories(home.path() / "latest" / "a user's");
+  fs::create_directories(home.path() / "aside-latest" / "an older one");
+  testing::publish_sample(folder, 1);
+  CHECK(fs::read_symlink(home.path() / "latest") == "step-00000001");
+  CHECK(fs::exists(home.path() / "aside-latest" / "a user's"));
+  CHECK(testing::entries(home.path()) == 3);
+  // Of the same step, but another run's.
+  Manifest other = testing::sample_manifest(1);
+  other.texts["new"] = "yes";
+  fs::remove(home.path() / "latest");
+  fs::create_directory(home.path() / "latest");
+  testing::write_files(other, home.path() / "latest");
+  testing::write_text(home.path() / "latest" / "manifest.json", write_manifest(other));
+  testing::publish_sample(folder, 2);
+  CHECK(CheckpointReader(home.path() / "aside-latest").manifest() == other);
+}
+
+TEST_CASE("where a file system has no links, latest and best are files that name a step") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path());
+  run_in_thread([&] {
+    testing::refuse_links();
+    for (const std::int64_t step : {1, 2}) testing::publish_sample(folder, step);
+    folder.set_best(1);
+    folder.prune(1);
+  });
+  CHECK(testing::read_text(home.path() / "latest") == "step-00000002\n");
+  CHECK(testing::read_text(home.path() / "best") == "step-00000001\n");
+  CHECK(folder.latest() == 2);
+  CHECK(folder.best() == 1);
+  CHECK(folder.steps() == Steps{2, 1});
+  CHECK(testing::entries(home.path()) == 4);
+  CHECK(CheckpointReader(home.path() / "latest").folder() ==
+        fs::canonical(home.path()) / "step-00000002");
+  CHECK(CheckpointFolder::resolved(home.path() / "latest/") == folder.of_step(2));
+  (void)home.write("latest", "step-00000001\r\n");  // by another program
+  CHECK(folder.latest() == 1);
+  (void)home.write("latest", "step-00000009");
+  CHECK(folder.latest() == std::nullopt);
+  for (const char* text : {"", "notes", "../step-00000001", "step-00000001/manifest.json"}) {
+    (void)home.write("latest", text);
+    CHECK(folder.latest() == std::nullopt);
+    CHECK(CheckpointFolder::resolved(home.path() / "latest") == home.path() / "latest");
+  }
+  testing::publish_sample(folder, 3);
+  CHECK(fs::read_symlink(home.path() / "latest") == "step-00000003");
+}
+
+TEST_CASE("a name is followed through links and files to a checkpoint's folder") {
+  const testing::TemporaryFolder home;
+  const CheckpointFolder folder(home.path() / "run");
+  fs::create_directory(home.path() / "run");
+  testing::publish_sample(folder, 1);
+  fs::create_symlink("run/latest", home.path() / "first");
+  fs::create_symlink(home.path() / "first", home.path() / "second");
+  CHECK(fs::equivalent(CheckpointFolder::resolved(home.path() / "second/"), folder.of_step(1)));
+  CHECK(CheckpointFolder::resolved(home.path() / "none") == home.path() / "none");
+  CHECK(CheckpointFolder::resolved(folder.path()) == folder.path());
+  fs::create_symlink("nowhere", home.path() / "dangling");
+  CHECK(CheckpointFolder::resolved(home.path() / "dangling") == home.path() / "nowhere");
+  fs::create_symlink("loop", home.path() / "loop");
+  for (const char* name : {"loop", "loop/inside"}) {
+    CHECK(testing::message_of<DataError>([&] {
+            (void)CheckpointFolder::resolved(home.path() / name);
+          }) == home.path(name) + " can't be read: Too many levels of symbolic links");
+  }
+}
+
+TEST_CASE("a FIFO in place of latest or best is an error before a run goes on") {
+  for (const char* link : {"latest", "best"}) {
+    const testing::TemporaryFolder home;
+    const CheckpointFolder folder(home.path());
+    testing::publish_sample(folder, 1);
+    fs::remove(home.path() / link);
+    REQUIRE(::mkfifo(home.path(link).c_str(), 0600) == 0);
+    CHECK(testing::message_of<DataError>([&] { (void)folder.set_aside_after(1); }) ==
+          home.path(link) + " is no folder and no file");
+    CHECK(testing::message_of<DataError>([&] { CheckpointReader(home.path() / link); }) ==
+          home.path(link) + " is no checkpoint: it has no manifest.json");
+  }
 }
 
 TEST_CASE("a folder of checkpoints that is removed meanwhile is an error with path and reason") {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/stat.h>
+
 #include "framework/base/errors.h"
 #include "framework/storage/safetensors.h"
 #include "tests/catch.h"
@@ -17,8 +19,9 @@ namespace fs = std::filesystem;
 using namespace lockstep;
 using storage::StagedShard;
 
-TEST_CASE("a staged shard is written for its user alone, with the checksum of its bytes") {
+TEST_CASE("a staged shard is written as the umask says, with the checksum of its bytes") {
   const testing::TemporaryFolder home;
+  const mode_t before = ::umask(027);
   const fs::path path = home.path() / "shard";
   const std::vector<float> values{1, 2, 3};
   StagedShard shard;
@@ -30,13 +33,14 @@ TEST_CASE("a staged shard is written for its user alone, with the checksum of it
     const std::string bytes = testing::read_text(path);
     CHECK(written.bytes == bytes.size());
     CHECK(written.checksum == testing::checksum_text(bytes));
-    CHECK(static_cast<unsigned>(fs::status(path).permissions()) == 0600);
+    CHECK(static_cast<unsigned>(fs::status(path).permissions()) == 0640);
     const storage::SafetensorsFile file(path);
     REQUIRE(file.find("w") != nullptr);
     std::vector<float> read(3);
     file.read(*file.find("w"), 0, std::as_writable_bytes(std::span(read)));
     CHECK(read == values);
   }
+  ::umask(before);
 }
 
 TEST_CASE("a shard that nobody waits for any more is given up") {

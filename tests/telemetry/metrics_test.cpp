@@ -10,6 +10,7 @@
 #include <string>
 
 #include <ATen/Functions.h>
+#include <sys/stat.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
@@ -221,6 +222,29 @@ TEST_CASE("metrics are cut behind a step, and torn lines go") {
   const TemporaryFolder empty;
   cut_metrics(empty.path(), 2);
   CHECK(std::filesystem::is_empty(empty.path()));
+}
+
+TEST_CASE("metrics of more than a part that is read at once are cut at the right line") {
+  const TemporaryFolder home;
+  std::string text;
+  std::string kept;
+  for (int step = 1; step <= 3000; ++step) {
+    const std::string note(step == 2000 ? 3'000'000 : step % 1000, 'x');
+    text += "{\"step\":" + std::to_string(step) + ",\"note\":\"" + note + "\"}\n";
+    if (step == 2500) kept = text;
+  }
+  write_text(home.path() / "metrics.jsonl", text);
+  cut_metrics(home.path(), 2500);
+  CHECK(read_text(home.path() / "metrics.jsonl") == kept);
+}
+
+TEST_CASE("a FIFO in place of the metrics is an error at once") {
+  const TemporaryFolder home;
+  const std::string path = home.path("metrics.jsonl");
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  const std::string message = path + " can't be opened: it is a FIFO, not a file";
+  CHECK_THROWS_WITH(cut_metrics(home.path(), 1), message);
+  CHECK_THROWS_WITH(MetricsWriter(home.path()), message);
 }
 
 TEST_CASE("a result that can't be written is an error that names the file", "[telemetry]") {

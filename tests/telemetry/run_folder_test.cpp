@@ -12,16 +12,13 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include "framework/base/errors.h"
 #include "framework/storage/file.h"
 #include "tests/catch.h"
+#include "tests/support/refuse_calls.h"
 #include "tests/support/temporary_folder.h"
 
 namespace fs = std::filesystem;
@@ -41,24 +38,6 @@ std::time_t local_time(int year, int month, int day, int hour, int minute, int s
   local.tm_sec = second;
   local.tm_isdst = -1;
   return std::mktime(&local);
-}
-
-// From now on the calling thread's file system seems to have no files without names (O_TMPFILE).
-void refuse_nameless_files() {
-  constexpr auto kNameless = static_cast<unsigned>(O_TMPFILE & ~O_DIRECTORY);
-  std::array<sock_filter, 6> program{{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
-      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kNameless, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  }};
-  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
-    throw std::runtime_error("seccomp failed");
-  }
 }
 
 TEST_CASE("a new run folder is named after config and time", "[telemetry]") {
@@ -138,6 +117,31 @@ TEST_CASE("a run goes on in its folder, but not beside another", "[telemetry]") 
   reclaim_run_folder(lock, "b: 1\n");
   CHECK(read_text(folder / "config.yaml") == "b: 1\n");
   CHECK(entries(folder) == 2);
+}
+
+TEST_CASE("a run whose folder has no file but a FIFO does not go on there") {
+  const TemporaryFolder home;
+  write_text(home.path() / "config.yaml", "a: 1\n");
+  for (const char* file : {"metrics.jsonl", "result.json", "config.yaml"}) {
+    fs::remove(home.path() / file);
+    REQUIRE(::mkfifo((home.path() / file).c_str(), 0600) == 0);
+    const RunFolderLock lock(home.path());
+    CHECK_THROWS_AS(reclaim_run_folder(lock, "b: 1\n"), ValueError);
+    CHECK_THROWS_WITH(
+        reclaim_run_folder(lock, "b: 1\n"),
+        "output folder " + home.path().string() + ": its " + file + " is no regular file");
+    CHECK(fs::is_fifo(home.path() / file));
+    fs::remove(home.path() / file);
+    write_text(home.path() / file, "a: 1\n");
+  }
+}
+
+TEST_CASE("an output folder that is a loop of links is refused") {
+  const TemporaryFolder home;
+  fs::create_symlink("loop", home.path() / "loop");
+  CHECK_THROWS_AS(claim_run_folder(home.path() / "loop", ""), ValueError);
+  CHECK_THROWS_WITH(claim_run_folder(home.path() / "loop" / "run", ""),
+                    ContainsSubstring("loop/run can't be read: Too many levels of symbolic links"));
 }
 
 TEST_CASE("of runs that want a folder at once, one gets it") {
@@ -254,6 +258,24 @@ TEST_CASE("a file is written as a whole where files have names from the beginnin
   }).join();
   CHECK(read_text(home.path() / "file") == "second");
   CHECK_THAT(failure, ContainsSubstring((home.path() / "folder").string() + " can't be written"));
+  CHECK(entries(home.path()) == 2);
+}
+
+TEST_CASE("a file is written as a whole where the file system has no links") {
+  const TemporaryFolder home;
+  bool is_again = true;
+  std::thread([&] {
+    refuse_nameless_files();
+    refuse_exchange();
+    refuse_links();
+    CHECK(write_new_file(home.path() / "file", "first"));
+    is_again = write_new_file(home.path() / "file", "other");
+    write_file_atomically(home.path() / "second", "old");
+    write_file_atomically(home.path() / "second", "new");
+  }).join();
+  CHECK_FALSE(is_again);
+  CHECK(read_text(home.path() / "file") == "first");
+  CHECK(read_text(home.path() / "second") == "new");
   CHECK(entries(home.path()) == 2);
 }
 

@@ -123,9 +123,9 @@ TEST_CASE("configs and data that cannot be used are refused, with the file and t
   const std::vector<Refusal> refusals{
       {{"--config", "none.yaml", "--output", "run"},
        "cannot read the config none.yaml: No such file or directory"},
-      {{"--config", "cut", "--output", "run"}, "cannot read the config cut: it is a directory"},
+      {{"--config", "cut", "--output", "run"}, "cannot read the config cut: it is a folder, not a file"},
       {{"--config", "/dev/zero", "--output", "run"},
-       "cannot read the config /dev/zero: it is longer than 256 KiB, more than any config"},
+       "cannot read the config /dev/zero: it is a device, not a file"},
       {{"--config", "unknown.yaml", "--output", "run"},
        "unknown.yaml:3:24: unknown key 'momentun' in optimizer (did you mean 'momentum'?)"},
       {{"--config", "wrong.yaml", "--output", "run"},
