@@ -38,7 +38,9 @@ void try_metric(const std::string& name, const Metric& metric, const SampleType&
   // One position is as good as a million.
   if (sample.classes > 0) std::ranges::fill(shape, 1);
   const at::Tensor target = at::zeros(shape, sample.target.dtype);
-  if (sample.classes > 0) shape.push_back(sample.classes);
+  // Nor does a metric tell a million classes from a billion, whose scores would fill the memory.
+  constexpr std::int64_t kMostClasses = 1'000'000;
+  if (sample.classes > 0) shape.push_back(std::min(sample.classes, kMostClasses));
   try {
     (void)metric.add(at::zeros(shape), target);
   } catch (const ValueError& error) {

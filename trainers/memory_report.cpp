@@ -22,6 +22,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/psum.h"
+#include "framework/data/sampler.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
 #include "framework/training/tensor_memory.h"
@@ -126,6 +127,32 @@ std::int64_t predicted_activations(const Config& config, const DataSets& data,
   return bytes[2] + (bytes[2] - bytes[1]) / (twice - few) * (samples - twice);
 }
 
+// What comes on top of a replica's state whatever the model is: an epoch's order of samples, and
+// what a microbatch's outputs are at least.
+struct BatchMemory {
+  std::int64_t order;
+  std::int64_t outputs;
+};
+
+BatchMemory batch_memory(const Config& config, const DataSets& data) {
+  const SamplerOptions sampler = sampler_options(config, data, config.launch.replicas);
+  const SampleType type = data.train->type();
+  const std::int64_t samples =
+      std::min(config.data_use.batch_size, shard(sampler.size, config.launch.replicas, 0).size);
+  const double outputs = static_cast<double>(samples) * sizeof(float) *
+                         static_cast<double>(std::max<std::int64_t>(type.target.values(), 1)) *
+                         static_cast<double>(std::max<std::int64_t>(type.classes, 1));
+  constexpr double kMost = 1e18;  // of bytes: more than there are anywhere
+  return {.order = Sampler::bytes(sampler),
+          .outputs = static_cast<std::int64_t>(std::min(outputs, kMost))};
+}
+
+// How many replicas this host has.
+std::int64_t replicas_here(const LaunchOptions& launch) {
+  const ReplicaPlacement placement = placement_of(launch);
+  return launch.hosts.count == 1 ? placement.replicas : placement.here.size;
+}
+
 std::string row(const std::string& name, const std::string& replica, const std::string& host) {
   char text[96];
   std::snprintf(text, sizeof text, "  %-22s %12s %12s\n", name.c_str(), replica.c_str(),
@@ -152,15 +179,20 @@ HostMemoryUse predicted_memory(const Config& config, const DataSets& data, const
 void check_memory(const Config& config, const DataSets& data) {
   const HostMemoryUse use = predicted_memory(config, data);
   const auto available = static_cast<std::int64_t>(available_memory());
-  const std::int64_t most = std::max(use.host.total(), use.host.at_start());
+  const BatchMemory batch = batch_memory(config, data);
+  const std::int64_t orders = batch.order * replicas_here(config.launch);
+  const std::int64_t outputs = batch.outputs * running_here(config.launch);
+  const std::int64_t most = std::max(use.host.total() + orders + outputs, use.host.at_start());
   if (most <= available) return;
   std::vector<std::string> parts;
   for (const Category& category : kCategories) {
     parts.push_back(str(category.name, " ", text_of_bytes(use.host.*category.bytes)));
   }
+  if (orders > 0) parts.push_back(str("order of samples ", text_of_bytes(orders)));
+  parts.push_back(str("a batch's outputs ", text_of_bytes(outputs)));
   throw ValueError(str("this job does not fit: on this host it takes ", text_of_bytes(most), " (",
-                       join(parts), ") beside activations and data, and ", text_of_bytes(available),
-                       " of memory are left", address_limit_text(),
+                       join(parts), ") beside other activations and data, and ",
+                       text_of_bytes(available), " of memory are left", address_limit_text(),
                        ". A smaller model, fewer replicas or a higher "
                        "parallel.zero_stage need less"));
 }
@@ -185,14 +217,20 @@ std::string prediction_text(const Config& config, const DataSets& data) {
   text += row("in all", text_of_bytes(use.largest.total()), text_of_bytes(use.host.total()));
   text += row("at the start", text_of_bytes(use.largest.at_start()),
               text_of_bytes(use.host.at_start()));
+  const BatchMemory batch = batch_memory(config, data);
+  const std::int64_t orders = batch.order * replicas_here(config.launch);
+  if (orders > 0) {
+    text += row("order of samples", text_of_bytes(batch.order), text_of_bytes(orders));
+  }
   const auto available = static_cast<std::int64_t>(available_memory());
-  std::int64_t most = std::max(use.host.total(), use.host.at_start());
+  std::int64_t most = std::max(
+      use.host.total() + orders + batch.outputs * running_here(config.launch), use.host.at_start());
   if (most <= available) {
     try {
       const std::int64_t activations = predicted_activations(config, data, available);
       const std::int64_t here = activations * running_here(config.launch);
       text += row("activations", text_of_bytes(activations), text_of_bytes(here));
-      most = std::max(most, use.host.total() + here);
+      most = std::max(most, use.host.total() + orders + here);
     } catch (const ValueError& error) {
       // One replica alone may have too few samples for a model's statistics.
       text += str("  activations are not known: ", error.what(), "\n");

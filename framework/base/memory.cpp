@@ -44,10 +44,11 @@ struct GroupFiles {
   const char* limit;
   const char* used;
   const char* unused_files;  // in memory.stat
+  const char* used_files;
 };
-constexpr GroupFiles kVersion2{"memory.max", "memory.current", "inactive_file"};
+constexpr GroupFiles kVersion2{"memory.max", "memory.current", "inactive_file", "active_file"};
 constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
-                               "total_inactive_file"};
+                               "total_inactive_file", "total_active_file"};
 
 // The bytes that a control group leaves: pages of files count as used there, but can be had.
 std::size_t left_in(const fs::path& group, const GroupFiles& files) {
@@ -56,8 +57,9 @@ std::size_t left_in(const fs::path& group, const GroupFiles& files) {
   if (!limit || !used) return kNoLimit;
   const auto most = static_cast<std::size_t>(*limit);
   const auto all = static_cast<std::size_t>(*used);
-  const std::size_t taken =
-      all - std::min(all, field_of(group / "memory.stat", files.unused_files).value_or(0));
+  const std::size_t of_files = field_of(group / "memory.stat", files.unused_files).value_or(0) +
+                               field_of(group / "memory.stat", files.used_files).value_or(0);
+  const std::size_t taken = all - std::min(all, of_files);
   return most - std::min(most, taken);
 }
 
@@ -80,6 +82,15 @@ std::size_t left_in_control_groups(const fs::path& root) {
     left = std::min(left, left_in(group, version == 1 ? kVersion1 : kVersion2));
   });
   return left;
+}
+
+std::string lack_of_memory(std::size_t bytes) {
+  constexpr std::size_t kLittle = std::size_t{1} << 20;  // less is not worth the question
+  if (bytes <= kLittle) return {};
+  const std::size_t available = available_memory();
+  if (bytes <= available) return {};
+  return text_of_bytes(static_cast<std::int64_t>(std::min(bytes, kNoLimit))) + ", and " +
+         text_of_bytes(static_cast<std::int64_t>(available)) + " of memory are left";
 }
 
 std::string memory_numbers() {

@@ -16,6 +16,11 @@ namespace lockstep {
 /// proc/self/cgroup and sys/fs/cgroup below `root`. Without a limit: the largest std::int64_t.
 [[nodiscard]] std::size_t left_in_control_groups(const std::filesystem::path& root = "/");
 
+/// Empty if so many bytes more can be had. Otherwise the end of a message: "9.5 GiB, and 3.1 GiB of
+/// memory are left". What takes memory by a file's contents or a config's numbers asks first: the
+/// kernel gives memory that it does not have, and kills who uses it.
+[[nodiscard]] std::string lack_of_memory(std::size_t bytes);
+
 /// The numbers for a message that memory has run out: this process' peak, what is still available,
 /// and the limit of its address space if there is one (ulimit -v).
 [[nodiscard]] std::string memory_numbers();

@@ -15,6 +15,15 @@ std::uint64_t uniform_below(std::mt19937_64& generator, std::uint64_t bound) {
   return draw % bound;
 }
 
+template <typename Number>
+void shuffle_numbers(const Key& key, std::span<Number> numbers) {
+  // The standard fixes every output of this generator, but not those of std::shuffle.
+  std::mt19937_64 generator(key.bits());
+  for (std::size_t last = numbers.size(); last > 1; --last) {
+    std::swap(numbers[last - 1], numbers[uniform_below(generator, last)]);
+  }
+}
+
 }  // namespace
 
 Key Key::fold(std::uint64_t index) const noexcept {
@@ -32,14 +41,18 @@ Key Key::fold(std::string_view name) const noexcept {
   return folded;
 }
 
+void shuffle(const Key& key, std::span<std::int64_t> numbers) {
+  shuffle_numbers(key, numbers);
+}
+
+void shuffle(const Key& key, std::span<std::uint32_t> numbers) {
+  shuffle_numbers(key, numbers);
+}
+
 std::vector<std::int64_t> permutation(const Key& key, std::int64_t count) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
-  // The standard fixes every output of this generator, but not those of std::shuffle.
-  std::mt19937_64 generator(key.bits());
-  for (std::size_t last = order.size(); last > 1; --last) {
-    std::swap(order[last - 1], order[uniform_below(generator, last)]);
-  }
+  shuffle(key, order);
   return order;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -42,8 +43,12 @@ class Key {
   std::uint64_t state_;
 };
 
-/// The numbers 0 … count-1 in an order that is uniform over all orders and depends on nothing but
-/// `key` and `count` (Fisher-Yates).
+/// Puts `numbers` into an order that is uniform over all orders and depends on nothing but `key`
+/// and how many there are (Fisher-Yates).
+void shuffle(const Key& key, std::span<std::int64_t> numbers);
+void shuffle(const Key& key, std::span<std::uint32_t> numbers);
+
+/// The numbers 0 … count-1 as shuffle() orders them.
 [[nodiscard]] std::vector<std::int64_t> permutation(const Key& key, std::int64_t count);
 
 }  // namespace lockstep

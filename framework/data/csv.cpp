@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -19,6 +20,7 @@
 
 #include "framework/base/exact_sum.h"
 #include "framework/base/logging.h"
+#include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/data/presence.h"
 #include "framework/data/tensor_set.h"
@@ -48,7 +50,7 @@ CsvFile open_csv(const std::string& path, const std::string& separator) {
 
 // The sums are exact: the order of rows does not matter. Those of squares are of values that were
 // scaled to -1 … 1, so that none is too large.
-ColumnScale scale_of(const std::vector<double>& values) {
+ColumnScale scale_of(std::span<const double> values) {
   const auto [least, most] = std::ranges::minmax(values);
   if (least == most) return {.mean = least, .deviation = 0};
   const auto count = static_cast<double>(values.size());
@@ -266,29 +268,44 @@ bool keeps_whole(double number, const ColumnScale& scale) {
          (std::abs(number - scale.mean) < kFloats && std::abs(number) < kExactInDouble);
 }
 
-std::vector<ColumnScale> scales_of(const CsvFile& file, const std::vector<std::string>& columns) {
-  std::vector<ColumnScale> scales;
-  for (const std::string& column : columns) {
-    scales.push_back(scale_of(file.numbers(file.column(column))));
-  }
-  return scales;
-}
+// Where scales come from.
+enum class Scaling { none, known, fitted };
 
-// float32 (rows, columns). Without scales the values are as the file has them.
-at::Tensor values_of_columns(const CsvFile& file, const std::vector<std::string>& columns,
-                             const std::vector<ColumnScale>& scales, RoundedColumns& rounded) {
+// float32 (rows, columns): as the file has them, by `scales`, or by those of the values themselves,
+// which `scales` then gets.
+at::Tensor values_of_columns(const std::string& path, const CsvFile& file,
+                             const std::vector<std::string>& columns, Scaling scaling,
+                             std::vector<ColumnScale>& scales, RoundedColumns& rounded) {
+  // So many at once stay in a near cache; of a long table it is one.
+  constexpr std::size_t kTogether = 64;
+  constexpr std::size_t kNumbersTogether = std::size_t{1} << 17;
+  const std::size_t most = std::clamp<std::size_t>(kNumbersTogether / file.rows(), 1, kTogether);
+  const std::string lack =
+      lack_of_memory(file.rows() * (columns.size() * sizeof(float) + most * sizeof(double)));
+  if (!lack.empty()) {
+    formats::fail_file(path, str("its ", file.rows(), " rows of ", columns.size(),
+                                 " columns take, as numbers, ", lack));
+  }
   const auto width = static_cast<std::int64_t>(columns.size());
   at::Tensor values = at::empty({static_cast<std::int64_t>(file.rows()), width}, at::kFloat);
-  for (std::size_t i = 0; i < columns.size(); ++i) {
-    const std::size_t place = file.column(columns[i]);
-    const std::vector<double> numbers = file.numbers(place);
-    float* into = values.data_ptr<float>() + i;
-    const ColumnScale scale = scales.empty() ? ColumnScale() : scales[i];
-    for (std::size_t row = 0; row < numbers.size(); ++row, into += width) {
-      *into = static_cast<float>(scales.empty() ? numbers[row] : scaled(numbers[row], scale));
-      if (!std::isfinite(*into)) file.refuse(row, place, "is too large for float32");
-      if (keeps_whole(numbers[row], scale)) continue;
-      rounded.note(file, row, place, numbers[row], *into * scale.deviation + scale.mean);
+  for (std::size_t begin = 0; begin < columns.size(); begin += most) {
+    std::vector<std::size_t> places;
+    for (std::size_t i = begin; i < std::min(begin + most, columns.size()); ++i) {
+      places.push_back(file.column(columns[i]));
+    }
+    const std::vector<double> together = file.numbers(places);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const auto numbers = std::span(together).subspan(i * file.rows(), file.rows());
+      if (scaling == Scaling::fitted) scales.push_back(scale_of(numbers));
+      const bool is_scaled = scaling != Scaling::none;
+      const ColumnScale scale = is_scaled ? scales[begin + i] : ColumnScale();
+      float* into = values.data_ptr<float>() + begin + i;
+      for (std::size_t row = 0; row < numbers.size(); ++row, into += width) {
+        *into = static_cast<float>(is_scaled ? scaled(numbers[row], scale) : numbers[row]);
+        if (!std::isfinite(*into)) file.refuse(row, places[i], "is too large for float32");
+        if (keeps_whole(numbers[row], scale)) continue;
+        rounded.note(file, row, places[i], numbers[row], *into * scale.deviation + scale.mean);
+      }
     }
   }
   return values;
@@ -319,25 +336,6 @@ std::vector<std::string> check_columns(const CsvFile& file, const CsvSetOptions&
   require(!features.empty(), "csv: '", options.file, "' has no column but the target");
   if (!options.features.empty()) std::ranges::for_each(features, take);
   return features;
-}
-
-Fitted fit(const CsvFile& file, const CsvSetOptions& options, const DataContext& context) {
-  Fitted fitted{.inputs = check_columns(file, options), .targets = options.target};
-  std::vector<std::string> columns = fitted.inputs;
-  std::ranges::copy(fitted.targets, std::back_inserter(columns));
-  MissingValues(options.missing_values).check(options.file, file, columns);
-  if (options.normalize) fitted.input_scales = scales_of(file, fitted.inputs);
-  if (options.task == CsvTask::classification) {
-    fitted.classes = class_names_of(file, options.target[0], context.ignored);
-    fitted.class_count = std::ssize(fitted.classes);
-    if (fitted.classes.empty()) {
-      formats::fail_file(options.file, str("all labels in column '", cut(options.target[0]),
-                                           "' are ", *context.ignored, ", which does not count"));
-    }
-  } else if (options.normalize_targets) {
-    fitted.target_scales = scales_of(file, fitted.targets);
-  }
-  return fitted;
 }
 
 // ValueError unless the options ask for what was fitted.
@@ -410,25 +408,49 @@ std::vector<std::string> notes_of(const CsvFile& train, const CsvSetOptions& opt
           scaling};
 }
 
-// `file`, which lies at `path`, read as `fitted` says.
-std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile& file,
-                                         const Fitted& fitted, const CsvSetOptions& options,
+void fit_classes(const CsvFile& file, const CsvSetOptions& options, const DataContext& context,
+                 Fitted& fitted) {
+  fitted.classes = class_names_of(file, options.target[0], context.ignored);
+  fitted.class_count = std::ssize(fitted.classes);
+  if (!fitted.classes.empty()) return;
+  formats::fail_file(options.file, str("all labels in column '", cut(options.target[0]), "' are ",
+                                       *context.ignored, ", which does not count"));
+}
+
+// `file`, which lies at `path`, read as `fitted` says; with `fits` that is found by it first.
+std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile& file, bool fits,
+                                         Fitted& fitted, const CsvSetOptions& options,
                                          const DataContext& context) {
-  const std::vector<std::int64_t> shape{std::ssize(fitted.inputs)};
-  const bool has_classes = fitted.class_count > 0;
+  if (fits) {
+    fitted.inputs = check_columns(file, options);
+    fitted.targets = options.target;
+  }
   const bool has_targets = context.needs_targets || !has_none_of(file, fitted.targets);
   std::vector<std::string> columns = fitted.inputs;
   if (has_targets) std::ranges::copy(fitted.targets, std::back_inserter(columns));
   MissingValues(options.missing_values).check(path, file, columns);
+  if (fits && options.task == CsvTask::classification) {
+    fit_classes(file, options, context, fitted);
+  }
+  const bool has_classes = fitted.class_count > 0;
+  const auto scaling = [&](bool is_asked, const std::vector<ColumnScale>& scales) {
+    if (fits) return is_asked ? Scaling::fitted : Scaling::none;
+    return scales.empty() ? Scaling::none : Scaling::known;
+  };
   RoundedColumns rounded;
   std::optional<at::Tensor> targets;
   if (has_targets) {
     targets = has_classes
                   ? CsvClasses(fitted.targets[0], fitted.classes, context.ignored).labels(file)
-                  : values_of_columns(file, fitted.targets, fitted.target_scales, rounded);
+                  : values_of_columns(path, file, fitted.targets,
+                                      scaling(options.normalize_targets, fitted.target_scales),
+                                      fitted.target_scales, rounded);
   }
-  at::Tensor inputs = values_of_columns(file, fitted.inputs, fitted.input_scales, rounded);
+  at::Tensor inputs =
+      values_of_columns(path, file, fitted.inputs, scaling(options.normalize, fitted.input_scales),
+                        fitted.input_scales, rounded);
   rounded.warn(path);
+  const std::vector<std::int64_t> shape{std::ssize(fitted.inputs)};
   return std::make_shared<const TensorSet>(std::move(inputs), std::move(targets),
                                            has_classes
                                                ? class_sample(shape, fitted.class_count)
@@ -491,13 +513,13 @@ DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
   if (context.fitted) sets.fitted = *context.fitted;
   if (context.wanted.train || !context.fitted) {
     const CsvFile train = open_csv(options.file, options.separator);
-    if (!context.fitted) sets.fitted = fit(train, options, context);
-    sets.train = table_set(options.file, train, sets.fitted, options, context);
+    sets.train = table_set(options.file, train, !context.fitted, sets.fitted, options, context);
     sets.notes = notes_of(train, options, sets.fitted);
   }
   const auto other = [&](bool is_wanted, const std::optional<std::string>& file) {
     if (!is_wanted || !file) return std::shared_ptr<const Dataset>();
-    return table_set(*file, open_csv(*file, options.separator), sets.fitted, options, context);
+    return table_set(*file, open_csv(*file, options.separator), /*fits=*/false, sets.fitted,
+                     options, context);
   };
   sets.validation = other(context.wanted.validation, options.validation_file);
   sets.test = other(context.wanted.test, options.test_file);

@@ -8,6 +8,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/memory.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/data/cifar10.h"
@@ -84,12 +85,13 @@ void split_off(DataSets& sets, const DataContext& context) {
       static_cast<std::int64_t>(std::llround(context.validation * static_cast<double>(size)));
   require(part >= 1 && part < size, "data.validation: of ", counted(size, "training sample"), " ",
           context.validation, " would be ", part, ", and both sides need one at least");
-  const auto order = permutation(Key(context.seed).fold("validation"), size);
-  const auto middle = order.begin() + part;
-  sets.validation =
-      std::make_shared<const Subset>(sets.train, std::vector<std::int64_t>(order.begin(), middle));
-  std::vector<std::int64_t> rest(middle, order.end());
-  std::ranges::sort(rest);  // in the source's order where samples are not shuffled
+  const std::string lack =
+      lack_of_memory(static_cast<std::size_t>(data::IndexList::bytes(size) + 1));
+  require(lack.empty(), "data.validation: which of ", size, " training samples it has takes ",
+          lack);
+  data::IndexList rest = data::IndexList::permuted(Key(context.seed).fold("validation"), size);
+  sets.validation = std::make_shared<const Subset>(sets.train, rest.take(part));
+  rest.sort();  // in the source's order where samples are not shuffled
   sets.train = std::make_shared<const Subset>(sets.train, std::move(rest));
 }
 

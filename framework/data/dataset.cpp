@@ -77,10 +77,15 @@ Batch Dataset::batch(std::span<const std::int64_t> indices, std::int64_t epoch) 
   return made;
 }
 
-Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> indices)
+Subset::Subset(std::shared_ptr<const Dataset> whole, data::IndexList indices)
     : whole_(std::move(whole)), indices_(std::move(indices)) {
-  require(!indices_.empty(), "a part of a data set needs at least one sample");
-  const auto [least, most] = std::ranges::minmax(indices_);
+  require(indices_.size() > 0, "a part of a data set needs at least one sample");
+  std::int64_t least = indices_[0];
+  std::int64_t most = least;
+  for (std::int64_t i = 1; i < indices_.size(); ++i) {
+    least = std::min(least, indices_[i]);
+    most = std::max(most, indices_[i]);
+  }
   require(least >= 0 && most < whole_->size(), "a part of a data set of ",
           counted(whole_->size(), "sample"), " has the samples ", least, " ... ", most);
 }
@@ -90,14 +95,14 @@ std::optional<std::int64_t> Subset::label(std::int64_t index) const {
 }
 
 std::string Subset::sample_name(std::int64_t index) const {
-  return whole_->sample_name(indices_.at(static_cast<std::size_t>(index)));
+  return whole_->sample_name(indices_[index]);
 }
 
 Batch Subset::gather(std::span<const std::int64_t> indices, std::int64_t epoch) const {
   std::vector<std::int64_t> of_whole;
   of_whole.reserve(indices.size());
   for (const std::int64_t index : indices) {
-    of_whole.push_back(indices_[static_cast<std::size_t>(index)]);
+    of_whole.push_back(indices_[index]);
   }
   return whole_->batch(of_whole, epoch);
 }

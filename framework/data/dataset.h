@@ -5,9 +5,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+
+#include "framework/data/index_list.h"
 
 namespace lockstep {
 
@@ -104,9 +107,11 @@ class Dataset {
 class Subset final : public Dataset {
  public:
   /// Sample i is number `indices[i]` of `whole`. ValueError if there are none, or one is not there.
-  Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> indices);
+  Subset(std::shared_ptr<const Dataset> whole, const std::vector<std::int64_t>& indices)
+      : Subset(std::move(whole), data::IndexList(indices)) {}
+  Subset(std::shared_ptr<const Dataset> whole, data::IndexList indices);
 
-  [[nodiscard]] std::int64_t size() const override { return std::ssize(indices_); }
+  [[nodiscard]] std::int64_t size() const override { return indices_.size(); }
   [[nodiscard]] SampleType type() const override { return whole_->type(); }
   [[nodiscard]] std::vector<std::string> class_names() const override {
     return whole_->class_names();
@@ -124,7 +129,7 @@ class Subset final : public Dataset {
                              std::int64_t epoch) const override;
 
   std::shared_ptr<const Dataset> whole_;
-  std::vector<std::int64_t> indices_;
+  data::IndexList indices_;
 };
 
 }  // namespace lockstep

@@ -86,18 +86,18 @@ std::vector<std::int64_t> Sampler::indices(std::int64_t position, std::int64_t r
   const Shard part = shard(global_batch(position), options_.replicas, replica);
   const std::int64_t start = start_of_step(position);
   const std::int64_t epoch = start / options_.size;
-  if (order_epoch_ != epoch) {
-    if (options_.shuffle) {
-      const Key key = Key(options_.seed).fold("sampler").fold(static_cast<std::uint64_t>(epoch));
-      order_ = permutation(key, options_.size);
-    } else if (order_.empty()) {
-      order_.resize(static_cast<std::size_t>(options_.size));
-      std::iota(order_.begin(), order_.end(), 0);
-    }
+  if (options_.shuffle && order_epoch_ != epoch) {
+    const Key key = Key(options_.seed).fold("sampler").fold(static_cast<std::uint64_t>(epoch));
+    order_ = {};  // not both at once
+    order_ = data::IndexList::permuted(key, options_.size);
     order_epoch_ = epoch;
   }
-  const auto first = order_.begin() + (start % options_.size + part.offset);
-  return {first, first + part.size};
+  const std::int64_t first = start % options_.size + part.offset;
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(part.size));
+  for (std::int64_t i = 0; i < part.size; ++i) {
+    indices[static_cast<std::size_t>(i)] = options_.shuffle ? order_[first + i] : first + i;
+  }
+  return indices;
 }
 
 }  // namespace lockstep

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/data/index_list.h"
+
 namespace lockstep {
 
 struct SamplerOptions {
@@ -33,6 +35,12 @@ class Sampler {
   /// Throws ValueError unless `size`, `batch_size`, `replicas` and batch_size · replicas are at
   /// least 1 and fit in an int64, and for drop_last where an epoch has too few samples for a step.
   explicit Sampler(const SamplerOptions& options);
+
+  /// What a sampler keeps in memory once it was asked for samples: an epoch's order, if it
+  /// shuffles.
+  [[nodiscard]] static std::int64_t bytes(const SamplerOptions& options) noexcept {
+    return options.shuffle ? data::IndexList::bytes(options.size) : 0;
+  }
 
   /// Steps in an epoch that is taken from its beginning, with the last one, which may be smaller.
   [[nodiscard]] std::int64_t steps_per_epoch() const noexcept;
@@ -66,9 +74,9 @@ class Sampler {
   [[nodiscard]] std::int64_t steps_inside(std::int64_t first, std::int64_t last) const noexcept;
 
   SamplerOptions options_;
-  std::int64_t full_batch_;          // of all replicas, unless less is left of the epoch
-  std::int64_t order_epoch_ = -1;    // the epoch that order_ is of; -1 before the first
-  std::vector<std::int64_t> order_;  // a permutation of 0 … size-1
+  std::int64_t full_batch_;        // of all replicas, unless less is left of the epoch
+  std::int64_t order_epoch_ = -1;  // the epoch that order_ is of; -1 before the first
+  data::IndexList order_;          // a permutation of 0 … size-1, if samples are shuffled
 };
 
 }  // namespace lockstep

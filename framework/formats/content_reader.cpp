@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "framework/base/limits.h"
+#include "framework/base/memory.h"
 #include "framework/base/text.h"
 
 namespace lockstep::formats {
@@ -67,9 +68,14 @@ void ContentReader::check_size() const {
     fail(str("it is cut short: its ", file_.size(), " bytes of gzip data can't hold ", expected_,
              " (", meaning_, ")"));
   }
-  if (unpacking_) return;
-  if (file_.size() < expected_) fail_short(file_.size());
-  if (file_.size() > expected_) fail_long();
+  if (!unpacking_ && file_.size() < expected_) fail_short(file_.size());
+  if (!unpacking_ && file_.size() > expected_) fail_long();
+  require_memory(expected_, "its content");
+}
+
+void ContentReader::require_memory(std::size_t bytes, const char* what) const {
+  const std::string lack = lack_of_memory(bytes);
+  if (!lack.empty()) fail(str(what, unpacking_ ? ", unpacked," : "", " takes ", lack));
 }
 
 void ContentReader::check_end() {
@@ -85,13 +91,16 @@ std::vector<std::uint8_t> ContentReader::read_rest() {
   std::vector<std::uint8_t> content;
   try {
     if (!unpacking_) {
+      require_memory(file_.size() - bytes_, "its content");
       content.resize(file_.size() - bytes_);
       content.resize(read(content));
       return content;
     }
     for (std::size_t count = 1; count > 0;) {
       const std::size_t filled = content.size();
-      content.resize(filled + std::min(kReadBytes, filled + file_.size()));
+      const std::size_t more = filled + std::min(kReadBytes, filled + file_.size());
+      if (more > content.capacity()) require_memory(2 * content.capacity(), "its content");
+      content.resize(more);
       count = read(std::span(content).subspan(filled));
       content.resize(filled + count);
     }

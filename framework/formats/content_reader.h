@@ -35,12 +35,14 @@ class ContentReader {
   void expect(std::size_t bytes, std::string meaning);
   /// Like read(), but content that ends before `into` is full is an error.
   void read_all(std::span<std::uint8_t> into);
-  /// Checks the file's own size against what is expected, without reading on.
+  /// Checks the file's own size against what is expected, and this against the memory that is left,
+  /// without reading on.
   void check_size() const;
   /// Error unless the content ends here, as it is expected to.
   void check_end();
 
-  /// All that is left. Memory grows with what is found.
+  /// All that is left. Memory grows with what is found; DataError, with the numbers, before there
+  /// is too little.
   [[nodiscard]] std::vector<std::uint8_t> read_rest();
 
   [[noreturn]] void fail(const std::string& rule) const { file_.fail(rule); }
@@ -50,6 +52,7 @@ class ContentReader {
 
   [[noreturn]] void fail_short(std::size_t end) const;
   [[noreturn]] void fail_long() const;
+  void require_memory(std::size_t bytes, const char* what) const;
   std::size_t take(std::span<std::uint8_t> into);
   std::size_t unpack(std::span<std::uint8_t> into);
 

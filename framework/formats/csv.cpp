@@ -1,12 +1,16 @@
 #include "framework/formats/csv.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <system_error>
-#include <unordered_set>
+#include <utility>
 
+#include "framework/base/errors.h"
+#include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/formats/content_reader.h"
 
@@ -15,26 +19,37 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-// Takes a text apart, a field at a time, and moves each field's own text to the text's front, so
-// that fields lie end to end there.
+// What names of columns are sorted by: those that differ by blanks at their ends are neighbours.
+std::pair<std::string_view, std::string_view> sorted_by(std::string_view name) {
+  return {trimmed(name), name};
+}
+
+constexpr std::size_t kLongestName = 1000;  // as keys of columns have it
+
+// Takes a text apart, a field at a time, and appends each field's own text to `fields`.
 class CsvScanner {
  public:
   enum class After { field, line, text };
 
-  CsvScanner(std::string& text, char separator) : text_(text), separator_(separator) {
+  CsvScanner(std::string_view text, char separator, std::string& fields)
+      : text_(text), separator_(separator), fields_(fields) {
+    for (const char byte : {separator, '"', '\r', '\n', '\0'}) {
+      ends_run_[static_cast<unsigned char>(byte)] = true;
+    }
     if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
     drop_blank_lines();
   }
 
   [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
   [[nodiscard]] std::size_t line() const { return line_; }
-  /// Where the last field ends among those moved.
-  [[nodiscard]] std::size_t end() const { return end_; }
   /// What is wrong with the text at line(); "" if nothing is.
   [[nodiscard]] const std::string& error() const { return error_; }
+  /// From here on fields may have any length.
+  void end_header() { longest_ = std::string::npos; }
 
-  /// Moves the next field and says what follows it: another one of its line, a line, or nothing.
+  /// Takes the next field and says what follows it: another one of its line, a line, or nothing.
   After next() {
+    field_ = fields_.size();
     if (!at_end() && text_[at_] == '"') {
       take_quoted();
     } else {
@@ -54,9 +69,12 @@ class CsvScanner {
     std::string blanks = " \t\r\n";
     std::erase(blanks, separator_);
     const std::size_t last = text_.find_last_not_of(blanks);
-    if (last == std::string::npos || last < at_) return text_.resize(at_);
+    if (last == std::string::npos || last < at_) {
+      text_ = text_.substr(0, at_);
+      return;
+    }
     const std::size_t end = text_.find('\n', last + 1);
-    if (end != std::string::npos) text_.resize(end + 1);
+    if (end != std::string::npos) text_ = text_.substr(0, end + 1);
   }
 
   // Whether a field can end here.
@@ -67,34 +85,49 @@ class CsvScanner {
            (byte == '\r' && text_.compare(at_, 2, "\r\n") == 0);
   }
 
-  void keep(char byte) { text_[end_++] = byte; }
+  // Appends the text from `begin` to where the scanner is.
+  void keep_from(std::size_t begin) {
+    if (fields_.size() - field_ + (at_ - begin) > longest_) {
+      error_ = str("the name of a column is longer than ", kLongestName, " bytes");
+      return;
+    }
+    fields_.append(text_, begin, at_ - begin);
+  }
 
   void take_plain() {
-    while (!at_field_end()) {
-      const char byte = text_[at_++];
-      if (byte == '"') {
-        error_ = "a quote inside a field that doesn't begin with one";
-      } else if (byte == '\r') {
-        error_ = "a carriage return without a line feed behind it, outside of quotes";
-      } else if (byte == '\0') {
-        error_ = "a zero byte: it is no text, or not in UTF-8";
-      }
-      if (!error_.empty()) return;
-      keep(byte);
+    const std::size_t begin = at_;
+    while (!at_end() && !ends_run_[static_cast<unsigned char>(text_[at_])]) ++at_;
+    keep_from(begin);
+    if (!error_.empty() || at_field_end()) return;
+    const char byte = text_[at_];
+    if (byte == '"') {
+      error_ = "a quote inside a field that doesn't begin with one";
+    } else if (byte == '\r') {
+      error_ = "a carriage return without a line feed behind it, outside of quotes";
+    } else {
+      error_ = "a zero byte: it is no text, or not in UTF-8";
     }
   }
 
   void take_quoted() {
     const std::size_t first_line = line_;
-    for (++at_; !at_end(); keep(text_[at_++])) {
-      if (text_[at_] == '\n') ++line_;
+    for (++at_; !at_end(); ++at_) {
+      const std::size_t begin = at_;
+      while (!at_end() && text_[at_] != '"' && text_[at_] != '\0') {
+        if (text_[at_++] == '\n') ++line_;
+      }
+      keep_from(begin);
+      if (!error_.empty()) return;
+      if (at_end()) break;
       if (text_[at_] == '\0') {
         error_ = "a zero byte: it is no text, or not in UTF-8";
         return;
       }
-      if (text_[at_] != '"') continue;
       ++at_;
-      if (!at_end() && text_[at_] == '"') continue;
+      if (!at_end() && text_[at_] == '"') {
+        fields_ += '"';
+        continue;
+      }
       if (!at_field_end()) error_ = "text behind the quote that closes a field";
       return;
     }
@@ -102,10 +135,13 @@ class CsvScanner {
     error_ = "a quote opens here, and none closes it";
   }
 
-  std::string& text_;
+  std::string_view text_;
   char separator_;
+  std::string& fields_;
+  std::size_t field_ = 0;               // where the field begins in fields_
+  std::size_t longest_ = kLongestName;  // of a field
+  std::array<bool, 256> ends_run_{};    // bytes that are not just a part of a plain field
   std::size_t at_ = 0;
-  std::size_t end_ = 0;
   std::size_t line_ = 1;
   std::string error_;
 };
@@ -125,11 +161,12 @@ CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
   require(options.separator != '"' && options.separator != '\n' && options.separator != '\r' &&
               options.separator != '\0',
           "csv: the separator is a quote, a line's end or a zero byte, and must be another");
-  {
-    const FileBytes content = content_of(path);
-    text_.assign(content.span().begin(), content.span().end());
-  }
-  CsvScanner scanner(text_, options.separator);
+  const FileBytes content = content_of(path);
+  const std::string_view text(reinterpret_cast<const char*>(content.span().data()),
+                              content.span().size());
+  require_memory(text.size(), "its text");
+  text_.reserve(text.size());
+  CsvScanner scanner(text, options.separator, text_);
   if (scanner.at_end()) fail_file(path_, "it is empty, but must have a header");
   ends_ = {0};
   // The header's fields count as row 0 until they are known.
@@ -140,49 +177,73 @@ CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
     while (after == CsvScanner::After::field) {
       after = scanner.next();
       if (!scanner.error().empty()) fail(scanner.line(), scanner.error());
-      ends_.push_back(scanner.end());
+      if (ends_.size() == ends_.capacity()) make_room();
+      ends_.push_back(text_.size());
       ++fields;
     }
     if (header_.empty()) {
-      for (std::size_t i = 0; i < fields; ++i) {
-        header_.emplace_back(text_, ends_[i], ends_[i + 1] - ends_[i]);
-      }
-      check_header();
+      take_header(fields);
+      scanner.end_header();
       first_line_ = scanner.line();
-      ends_ = {scanner.end()};
     } else if (fields != header_.size()) {
       fail(line, str("it has ", counted(static_cast<std::int64_t>(fields), "field"),
                      ", but the header has ", header_.size()));
+    } else {
+      ++rows_;
     }
     more = after == CsvScanner::After::line;
   }
-  text_.resize(scanner.end());
-  text_.shrink_to_fit();
+}
+
+void CsvFile::require_memory(std::size_t bytes, const std::string& what) const {
+  const std::string lack = lack_of_memory(bytes);
+  if (!lack.empty()) fail_file(path_, str(what, " takes ", lack));
+}
+
+void CsvFile::make_room() {
+  const std::size_t more = 2 * ends_.capacity();
+  require_memory(more * sizeof(std::size_t), str("a table of ", ends_.size(), " fields and more"));
+  ends_.reserve(more);
+}
+
+// The names are the fields so far.
+void CsvFile::take_header(std::size_t fields) {
+  constexpr std::size_t kBytesBeside = 100;  // what containers take for a name
+  require_memory(text_.size() + fields * kBytesBeside, str("a header of ", fields, " names"));
+  header_.reserve(fields);
+  by_name_.resize(fields);
+  for (std::size_t i = 0; i < fields; ++i) {
+    header_.emplace_back(text_, ends_[i], ends_[i + 1] - ends_[i]);
+    by_name_[i] = i;
+  }
+  std::ranges::sort(by_name_, std::less<>(), [&](std::size_t i) { return sorted_by(header_[i]); });
+  check_header();
+  ends_ = {text_.size()};
 }
 
 std::optional<std::size_t> CsvFile::find(std::string_view name) const {
-  const auto place = [&](auto found) { return static_cast<std::size_t>(found - header_.begin()); };
-  const auto same = std::ranges::find(header_, name);
-  if (same != header_.end()) return place(same);
-  const auto is_alike = [&](const std::string& other) { return trimmed(other) == trimmed(name); };
-  const auto alike = std::ranges::find_if(header_, is_alike);
-  const bool is_one =
-      alike != header_.end() && std::find_if(alike + 1, header_.end(), is_alike) == header_.end();
-  return is_one ? std::optional(place(alike)) : std::nullopt;
+  const auto alike = std::ranges::equal_range(by_name_, trimmed(name), std::less<>(),
+                                              [&](std::size_t i) { return trimmed(header_[i]); });
+  const auto same = std::ranges::lower_bound(alike, sorted_by(name), std::less<>(),
+                                             [&](std::size_t i) { return sorted_by(header_[i]); });
+  if (same != alike.end() && header_[*same] == name) return *same;
+  return alike.size() == 1 ? std::optional(alike.front()) : std::nullopt;
 }
 
 std::size_t CsvFile::column(std::string_view name) const {
-  const auto found = find(name);
-  require(found.has_value(), "csv: '", path_, "' has no column '", cut(name), "'",
-          did_you_mean(name, header_), "; it has ", quoted(header_), separator_hint(header_));
-  return *found;
+  if (const auto found = find(name)) return *found;
+  // Only now: a message with all names takes long where there are many.
+  throw ValueError(str("csv: '", path_, "' has no column '", cut(name), "'",
+                       did_you_mean(name, header_), "; it has ", quoted(header_),
+                       separator_hint(header_)));
 }
 
 std::string_view CsvFile::text(std::size_t row, std::size_t column) const {
-  require(row < rows() && column < columns(), "csv: there is no row ", row, " with a column ",
-          column, ": '", path_, "' has ", rows(), " rows and ", columns(), " columns");
-  const std::size_t field = row * columns() + column;
-  return std::string_view(text_).substr(ends_[field], ends_[field + 1] - ends_[field]);
+  if (row >= rows_ || column >= columns()) {
+    throw ValueError(str("csv: there is no row ", row, " with a column ", column, ": '", path_,
+                         "' has ", rows(), " rows and ", columns(), " columns"));
+  }
+  return field(row * columns() + column);
 }
 
 std::vector<std::string_view> CsvFile::texts(std::size_t column) const {
@@ -199,6 +260,23 @@ std::vector<double> CsvFile::numbers(std::size_t column) const {
     const auto number = csv_number(text(row, column));
     if (!number) refuse(row, column, "is no finite number");
     numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+std::vector<double> CsvFile::numbers(std::span<const std::size_t> columns) const {
+  std::vector<double> numbers(columns.size() * rows_);
+  for (const std::size_t column : columns) {
+    if (rows_ > 0) (void)text(0, column);  // which must be there
+  }
+  for (std::size_t row = 0; row < rows_; ++row) {
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const auto number = csv_number(field(row * this->columns() + columns[i]));
+      if (!number) {
+        for (const std::size_t column : columns) (void)this->numbers(column);  // names the first
+      }
+      numbers[i * rows_ + row] = *number;
+    }
   }
   return numbers;
 }
@@ -220,16 +298,16 @@ void CsvFile::fail(std::size_t line, const std::string& rule) const {
 }
 
 void CsvFile::check_header() const {
-  std::unordered_set<std::string_view> names;
   for (std::size_t i = 0; i < header_.size(); ++i) {
     const bool is_index = i == 0 && header_.size() > 1;
     if (header_[i].empty() && !is_index) {
       fail(1, str("the name of column number ", i, " is empty"));
     }
-    if (!names.insert(header_[i]).second) {
-      fail(1, str("the name '", cut(header_[i]), "' occurs twice"));
-    }
   }
+  // Equal names are neighbours there.
+  const auto twice = std::ranges::adjacent_find(
+      by_name_, [&](std::size_t a, std::size_t b) { return header_[a] == header_[b]; });
+  if (twice != by_name_.end()) fail(1, str("the name '", cut(header_[*twice]), "' occurs twice"));
 }
 
 // Each row before takes one line, and one for each line feed in its fields.
@@ -249,9 +327,9 @@ std::optional<double> csv_number(std::string_view text) {
 }
 
 std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t";
-  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
-  text.remove_suffix(text.size() - (text.find_last_not_of(kBlanks) + 1));
+  const auto is_blank = [](char byte) { return byte == ' ' || byte == '\t'; };
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
   return text;
 }
 

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "framework/base/memory.h"
+
 namespace lockstep::formats {
 namespace {
 
@@ -244,6 +246,11 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
 
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(data_.data()) % kAlignment == 0;
   if ((header.fortran_order && shape_.size() > 1) || !is_aligned) {
+    const std::string lack = lack_of_memory(data_.size());
+    if (!lack.empty()) {
+      file.fail(str("its elements have to be moved, and a copy takes ", lack,
+                    "; numpy.ascontiguousarray() makes an array that is read where it lies"));
+    }
     owner_ = FileBytes(header.fortran_order ? row_major(data_, shape_, element)
                                             : std::vector(data_.begin(), data_.end()));
     data_ = owner_.span();

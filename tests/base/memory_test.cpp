@@ -125,7 +125,7 @@ TEST_CASE("control groups of version 2 limit the memory that is left") {
   groups.write("sys/fs/cgroup/job/memory.max", "5000\n");
   groups.write("sys/fs/cgroup/job/memory.current", "3000\n");
   CHECK(left_in(groups) == 2000);
-  groups.write("sys/fs/cgroup/job/memory.stat", "anon 1\ninactive_file 500\n");
+  groups.write("sys/fs/cgroup/job/memory.stat", "anon 1\ninactive_file 300\nactive_file 200\n");
   CHECK(left_in(groups) == 2500);
 }
 
@@ -137,7 +137,8 @@ TEST_CASE("control groups of version 1 limit the memory that is left") {
   groups.write(memory + "job/memory.limit_in_bytes", "5000\n");
   groups.write(memory + "job/memory.usage_in_bytes", "4000\n");
   CHECK(left_in(groups) == 1000);
-  groups.write(memory + "job/memory.stat", "inactive_file 1\ntotal_inactive_file 500\n");
+  groups.write(memory + "job/memory.stat",
+               "inactive_file 1\ntotal_inactive_file 300\ntotal_active_file 200\n");
   CHECK(left_in(groups) == 1500);
   // More is taken than there may be: it is being reclaimed.
   groups.write(memory + "job/memory.usage_in_bytes", "8000\n");
@@ -149,6 +150,15 @@ TEST_CASE("a container's own control group counts, where its path is the host's"
   groups.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "5000\n");
   groups.write("sys/fs/cgroup/memory/memory.usage_in_bytes", "1000\n");
   CHECK(left_in(groups) == 4000);
+}
+
+TEST_CASE("memory that can't be had is told with both numbers") {
+  CHECK(lack_of_memory(0).empty());
+  CHECK(lack_of_memory(std::size_t{16} << 20).empty());
+  const std::string lack = lack_of_memory(std::size_t{1} << 60);
+  CHECK_THAT(lack, Catch::Matchers::StartsWith("1.0 EiB, and ") &&
+                       Catch::Matchers::EndsWith("iB of memory are left"));
+  CHECK_FALSE(lack_of_memory(std::numeric_limits<std::size_t>::max()).empty());
 }
 
 TEST_CASE("what is said of memory has numbers") {

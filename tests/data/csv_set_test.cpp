@@ -114,6 +114,35 @@ TEST_CASE("texts are classes in the order of their bytes, and numbers in that of
   CHECK(integers_of(all_rows(numbers.validation).targets) == std::vector<std::int64_t>{2});
 }
 
+TEST_CASE("a table of 20,000 columns is read in a time that grows with them") {
+  constexpr int kColumns = 20'000;
+  constexpr int kRows = 4;
+  std::string text = "y";
+  for (int i = 1; i <= kColumns; ++i) text += ",gene" + std::to_string(i);
+  for (int row = 0; row < kRows; ++row) {
+    text += "\n" + std::to_string(row);
+    for (int i = 1; i <= kColumns; ++i) text += "," + std::to_string(row * i);
+  }
+  const TemporaryFolder folder;
+  const CsvSetOptions options{.file = folder.write("wide.csv", text + "\n"), .target = {"y"}};
+  const DataSets sets = load_csv(options);
+  REQUIRE(std::ssize(sets.fitted.inputs) == kColumns);
+  CHECK(sets.fitted.input_scales.front().mean == 1.5);
+  CHECK(sets.fitted.input_scales.back().mean == 1.5 * kColumns);
+  DataContext again;
+  again.fitted = sets.fitted;
+  again.fitted->sample = sets.train->type();
+  const Batch first = all_rows(sets.train);
+  const Batch second = all_rows(load_csv(options, again).train);
+  CHECK(floats_of(first.inputs) == floats_of(second.inputs));
+  CHECK(floats_of(first.inputs)[0] == floats_of(first.inputs)[kColumns - 1]);
+  // All of them as targets, each named.
+  CsvSetOptions many = options;
+  many.target = sets.fitted.inputs;
+  many.features = {"y"};
+  CHECK(all_rows(load_csv(many).train).targets.size(1) == kColumns);
+}
+
 TEST_CASE("what is wrong with a table is told with file, line and column") {
   const TemporaryFolder folder;
   CsvSetOptions options{.file = folder.write("a.csv", "a,y\n1,ant\n2,bee\n"),

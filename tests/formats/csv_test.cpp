@@ -1,5 +1,9 @@
 #include "framework/formats/csv.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -94,6 +98,65 @@ TEST_CASE("what breaks the rules of CSV is an error with its line") {
   const TemporaryFolder folder;
   CHECK(message_of<DataError>([&] { const CsvFile file(folder.path("missing")); }) ==
         "data file '" + folder.path("missing") + "': there is no such file");
+}
+
+TEST_CASE("a name of a column is refused where it is longer than names may be") {
+  const std::string longest(1000, 'x');
+  CHECK(read_table(longest + ",\"y\"\n1,2\n")[0] == Row{longest, "y"});
+  const std::string error = "line 1: the name of a column is longer than 1000 bytes";
+  CHECK(csv_error("a," + longest + "x\n1,2\n") == error);
+  CHECK(csv_error("a,\"" + longest + "\"\"\"\n1,2\n") == error);
+  CHECK(csv_error(std::string(std::size_t{1} << 20, 'x') + "\n1\n") == error);
+  CHECK(read_table("a\n" + longest + longest + "\n")[1] == Row{longest + longest});
+}
+
+TEST_CASE("a hollow table is refused where its zeros begin") {
+  const TemporaryFolder folder;
+  for (const std::string begin : {"", "x,y\n", "x,y\n1,2\n"}) {
+    const std::string path = folder.write("table.csv", begin);
+    std::filesystem::resize_file(path, std::uintmax_t{10} << 30);
+    const std::string message = message_of<DataError>([&] { const CsvFile file(path); });
+    const auto line = 1 + std::ranges::count(begin, '\n');
+    // Where the host has less, it is refused before.
+    CHECK((message.ends_with("line " + std::to_string(line) +
+                             ": a zero byte: it is no text, or not in UTF-8") ||
+           message.find("its text takes 10.0 GiB, and ") != std::string::npos));
+  }
+}
+
+TEST_CASE("a table with many columns is read in a time that grows with them") {
+  constexpr std::size_t kColumns = 100'000;
+  std::string text;
+  for (std::size_t i = 0; i < kColumns; ++i) text += "column " + std::to_string(i) + ',';
+  text += "last\n";
+  for (std::size_t i = 0; i < kColumns; ++i) text += std::to_string(i) + ',';
+  text += "-1\n";
+  const TemporaryFolder folder;
+  const CsvFile file(folder.write("table.csv", text));
+  std::vector<std::size_t> columns;
+  bool is_right = file.columns() == kColumns + 1 && file.rows() == 1;
+  for (std::size_t i = 0; i < kColumns; ++i) {
+    columns.push_back(file.column("column " + std::to_string(i)));
+    is_right = is_right && columns.back() == i;
+  }
+  const std::vector<double> numbers = file.numbers(columns);
+  for (std::size_t i = 0; i < kColumns; ++i) {
+    is_right = is_right && numbers[i] == static_cast<double>(i);
+  }
+  CHECK(is_right);
+}
+
+TEST_CASE("several columns are read together as each alone") {
+  const TemporaryFolder folder;
+  const CsvFile file(folder.write("table.csv", "a,b,c\n1,x,3\n4,y,z\n"));
+  CHECK(file.numbers(std::vector<std::size_t>{0, 0}) == std::vector<double>{1, 4, 1, 4});
+  CHECK(file.numbers(std::vector<std::size_t>{}).empty());
+  // The first column that has one, not the first row.
+  CHECK_THAT(message_of<DataError>([&] {
+               (void)file.numbers(std::vector<std::size_t>{0, 2, 1});
+             }),
+             ContainsSubstring("line 3: column 'c': 'z' is no finite number"));
+  CHECK_THROWS_AS(file.numbers(std::vector<std::size_t>{3}), ValueError);
 }
 
 TEST_CASE("a column of a CSV file is found by its name and read as texts or numbers") {

@@ -123,7 +123,8 @@ TEST_CASE("configs and data that cannot be used are refused, with the file and t
   const std::vector<Refusal> refusals{
       {{"--config", "none.yaml", "--output", "run"},
        "cannot read the config none.yaml: No such file or directory"},
-      {{"--config", "cut", "--output", "run"}, "cannot read the config cut: it is a folder, not a file"},
+      {{"--config", "cut", "--output", "run"},
+       "cannot read the config cut: it is a folder, not a file"},
       {{"--config", "/dev/zero", "--output", "run"},
        "cannot read the config /dev/zero: it is a device, not a file"},
       {{"--config", "unknown.yaml", "--output", "run"},
@@ -232,11 +233,13 @@ TEST_CASE("a model that does not fit is refused before it is made, with the numb
   const TemporaryFolder folder;
   const std::vector<std::string> flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--set",
                                        "model.hidden=[1000000,1000000]"};
-  check_refused(folder.path(),
-                {flags,
-                 "this job does not fit: on this host it takes 29.1 TiB (parameters 3.6 TiB, "
-                 "gradients 7.3 TiB, optimizer state 7.3 TiB, communication 0 B, "
-                 "checkpoint 10.9 TiB) beside activations and data, and …"});
+  check_refused(
+      folder.path(),
+      {flags,
+       "this job does not fit: on this host it takes 29.1 TiB (parameters 3.6 TiB, "
+       "gradients 7.3 TiB, optimizer state 7.3 TiB, communication 0 B, "
+       "checkpoint 10.9 TiB, order of samples 468.8 KiB, a batch's outputs 5.0 KiB) beside "
+       "other activations and data, and …"});
   auto dry = flags;
   dry.emplace_back("--dry-run");
   const Ended end = train(folder.path(), dry);

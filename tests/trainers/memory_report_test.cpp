@@ -2,11 +2,16 @@
 
 #include <string>
 
+#include <sys/resource.h>
+
 #include "framework/base/errors.h"
 #include "framework/data/data.h"
 #include "tests/catch.h"
+#include "tests/formats/sample_files.h"
 #include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/trainers/parsed_config.h"
+#include "trainers/check_job.h"
 #include "trainers/config_options.h"
 
 namespace lockstep {
@@ -31,13 +36,48 @@ TEST_CASE("the activations of a batch that no host could take are predicted") {
   CHECK(gib < 4 * kLayer);
 }
 
+TEST_CASE("an epoch's order of samples is predicted, and refused where it does not fit") {
+  const std::string job =
+      "model: {name: linear}\n"
+      "data: {name: synthetic, samples: 10000000, features: 1}\n"
+      "parallel: {replicas: ";
+  CHECK_THAT(prediction(job + "2}\n"),
+             ContainsSubstring("order of samples") && ContainsSubstring("38.1 MiB     76.3 MiB"));
+  const Config config = testing::parse(job + "20000}\n");
+  const DataSets data = load_data(config.data, data_context(config));
+  CHECK_THAT(testing::message_of<ValueError>([&] { check_memory(config, data); }),
+             ContainsSubstring("order of samples 745.1 GiB"));
+}
+
+TEST_CASE("a billion classes are refused with the numbers, before their memory is taken") {
+  const testing::TemporaryFolder folder;
+  const std::string inputs(16 * sizeof(float), '\0');
+  folder.write("x.npy", testing::npy_file("<f4", false, "(4, 4)", inputs));
+  folder.write("y.npy", testing::npy_file("<i8", false, "(4,)", std::string(4 * 8, '\0')));
+  const Config config = testing::parse(
+      "model: {name: linear}\n"
+      "data: {name: npy, inputs: " +
+      folder.path("x.npy") + ", targets: " + folder.path("y.npy") +
+      ", classes: 1000000000, batch_size: 4}\nparallel: {replicas: 64}\n");
+  rusage before{};
+  REQUIRE(::getrusage(RUSAGE_SELF, &before) == 0);
+  const DataSets data = load_data(config.data, data_context(config));
+  check_job(config, data);
+  CHECK_THAT(prediction_text(config, data), ContainsSubstring(" left: the job does not fit."));
+  CHECK_THAT(testing::message_of<ValueError>([&] { check_memory(config, data); }),
+             ContainsSubstring("this job does not fit: on this host it takes "));
+  rusage after{};
+  REQUIRE(::getrusage(RUSAGE_SELF, &after) == 0);
+  CHECK(after.ru_maxrss - before.ru_maxrss < 500'000);  // KiB
+}
+
 TEST_CASE("a model whose bytes overflow a number is refused with the bytes that are there") {
   std::string widths = "1000000";
   for (int i = 0; i < 100; ++i) widths += ", 1000000";
   const auto message = testing::message_of<ValueError>([&] {
     (void)prediction("model: {name: mlp, hidden: [" + widths + "]}\ndata: {name: synthetic}\n");
   });
-  CHECK_THAT(message, StartsWith("the model's 100000"));
+  CHECK_THAT(message, Catch::Matchers::StartsWith("the model's 100000"));
   CHECK_THAT(message,
              ContainsSubstring(" parameters alone take 363.8 TiB a copy, and this host has "));
 }
