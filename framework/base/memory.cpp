@@ -90,7 +90,8 @@ std::string lack_of_memory(std::size_t bytes) {
   const std::size_t available = available_memory();
   if (bytes <= available) return {};
   return text_of_bytes(static_cast<std::int64_t>(std::min(bytes, kNoLimit))) + ", and " +
-         text_of_bytes(static_cast<std::int64_t>(available)) + " of memory are left";
+         text_of_bytes(static_cast<std::int64_t>(available)) + " of memory are left" +
+         address_limit_text();
 }
 
 std::string memory_numbers() {

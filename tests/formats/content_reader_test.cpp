@@ -1,12 +1,12 @@
 #include "framework/formats/content_reader.h"
 
 #include <cstddef>
-#include <fstream>
 #include <string>
 
 #include <sys/resource.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "tests/catch.h"
 #include "tests/formats/idx_files.h"
 #include "tests/support/message_of.h"
@@ -17,18 +17,6 @@ using lockstep::formats::content_of;
 using lockstep::testing::message_of;
 using lockstep::testing::TemporaryFolder;
 
-namespace {
-
-// What this process has of addresses now, in bytes.
-rlim_t addresses_in_use() {
-  std::ifstream status("/proc/self/statm");
-  rlim_t pages = 0;
-  status >> pages;
-  return pages * 4096;
-}
-
-}  // namespace
-
 TEST_CASE("gzip data that unpack to more than there is room for are refused with the numbers") {
   const TemporaryFolder folder;
   constexpr std::size_t kContent = std::size_t{64} << 20;
@@ -38,7 +26,7 @@ TEST_CASE("gzip data that unpack to more than there is room for are refused with
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
   rlimit little = before;
-  little.rlim_cur = addresses_in_use() + kContent / 2;
+  little.rlim_cur = lockstep::addresses_in_use() + kContent / 2;
   REQUIRE(::setrlimit(RLIMIT_AS, &little) == 0);
   const std::string message = message_of<DataError>([&] { (void)content_of(path); });
   ::setrlimit(RLIMIT_AS, &before);
