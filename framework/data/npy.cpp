@@ -1,15 +1,22 @@
 #include "framework/data/npy.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstddef>
+#include <iomanip>
+#include <limits>
 #include <memory>
 #include <span>
+#include <sstream>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <ATen/ops/empty.h>
 
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/data/presence.h"
 #include "framework/data/unknown_targets.h"
@@ -19,7 +26,10 @@ namespace lockstep {
 namespace {
 
 using formats::NpyArray;
+using formats::NpyFloat16;
 using formats::NpyType;
+
+using NpyTask = NpySetOptions::Task;
 
 constexpr std::int64_t kMostClasses = 1'000'000'000;
 
@@ -48,6 +58,10 @@ auto with_elements(const NpyArray& array, const Use& use) {
       return use(array.values<std::uint16_t>());
     case NpyType::uint32:
       return use(array.values<std::uint32_t>());
+    case NpyType::uint64:
+      return use(array.values<std::uint64_t>());
+    case NpyType::float16:
+      return use(array.values<NpyFloat16>());
     case NpyType::float32:
       return use(array.values<float>());
     case NpyType::float64:
@@ -57,7 +71,57 @@ auto with_elements(const NpyArray& array, const Use& use) {
 }
 
 bool is_floating(const NpyArray& array) {
-  return array.type() == NpyType::float32 || array.type() == NpyType::float64;
+  return array.type() == NpyType::float16 || array.type() == NpyType::float32 ||
+         array.type() == NpyType::float64;
+}
+
+template <typename T>
+constexpr bool kIsFloating = std::is_floating_point_v<T> || std::is_same_v<T, NpyFloat16>;
+
+// An element for messages.
+template <typename T>
+std::string text_of(T value) {
+  if constexpr (kIsFloating<T>) {
+    std::ostringstream out;
+    out << std::setprecision(17) << static_cast<double>(value);
+    return out.str();
+  } else {
+    return std::to_string(value);
+  }
+}
+
+// The class or token that an element is. None for a float that is no whole number, or so large that
+// its neighbours are the same float.
+template <typename T>
+std::optional<std::int64_t> class_of(T value) {
+  if constexpr (kIsFloating<T>) {
+    constexpr int kBits = std::is_same_v<T, NpyFloat16> ? 11 : std::is_same_v<T, float> ? 24 : 53;
+    const auto number = static_cast<double>(value);
+    const bool is_whole = std::trunc(number) == number && std::abs(number) < std::ldexp(1, kBits);
+    return is_whole ? std::optional(static_cast<std::int64_t>(number)) : std::nullopt;
+  } else {
+    constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+    if (std::is_same_v<T, std::uint64_t> && static_cast<std::uint64_t>(value) > kMost) {
+      return std::nullopt;
+    }
+    return static_cast<std::int64_t>(value);
+  }
+}
+
+// Whether float32 has made another whole number of an element.
+template <typename T>
+bool is_rounded(T value, float made) {
+  constexpr bool is_exact =
+      std::is_same_v<T, NpyFloat16> || std::is_same_v<T, float> || sizeof(T) < sizeof(float);
+  if constexpr (is_exact) {
+    return false;
+  } else if constexpr (kIsFloating<T>) {
+    constexpr double kWhole = 9007199254740992;  // from 2^53 on all doubles are whole numbers
+    return static_cast<double>(made) != value && std::trunc(value) == value &&
+           std::abs(value) <= kWhole;
+  } else {
+    return static_cast<long double>(made) != static_cast<long double>(value);
+  }
 }
 
 // Inputs and targets that belong together, or inputs alone.
@@ -77,24 +141,54 @@ class NpyPair {
 
   [[nodiscard]] std::int64_t size() const { return inputs_.shape()[0]; }
   [[nodiscard]] const NpyArray& inputs() const { return inputs_; }
+  [[nodiscard]] const std::string& inputs_path() const { return inputs_path_; }
+  [[nodiscard]] const std::string& targets_path() const { return targets_path_; }
   [[nodiscard]] const std::optional<NpyArray>& targets() const { return targets_; }
 
-  /// Whether inputs are pictures, which have their channels last.
+  /// Whether inputs are pictures, with or without a dimension of channels.
   [[nodiscard]] bool has_pictures() const {
     return inputs_.type() == NpyType::uint8 && inputs_.shape().size() >= 3;
   }
+  /// Whether pictures have their channels in front.
+  [[nodiscard]] bool has_channels_first() const {
+    const std::vector<std::int64_t>& shape = inputs_.shape();
+    return shape.size() == 4 && shape[3] > kMostChannels && shape[1] <= kMostChannels;
+  }
 
-  /// What the samples are, if they have targets; `classes` as NpySetOptions has it.
-  [[nodiscard]] SampleType type(const std::optional<std::int64_t>& classes) const {
-    const bool has_classes = !is_floating(*targets_);
+  /// DataError if targets may be classes or values, and `task` does not say which.
+  void check_task(NpyTask task) const {
+    const std::vector<std::int64_t>& shape = targets_->shape();
+    const bool is_one = shape.size() == 1 || (shape.size() == 2 && shape[1] == 1);
+    if (task != NpyTask::automatic || !is_floating(*targets_) || !is_one) return;
+    const bool is_whole = with_elements(*targets_, [](const auto& values) {
+      return std::ranges::all_of(values, [](auto value) {
+        const auto number = static_cast<double>(value);
+        return std::trunc(number) == number || !std::isfinite(number);
+      });
+    });
+    if (!is_whole) return;
+    formats::fail_file(
+        targets_path_,
+        str("its elements are whole numbers of type ", name_of(targets_->type()),
+            ", which may be classes or values: set data.task to classification or regression"));
+  }
+
+  /// What the samples are, if they have targets; `task` and `classes` as NpySetOptions has them.
+  [[nodiscard]] SampleType type(NpyTask task, const std::optional<std::int64_t>& classes,
+                                const std::optional<std::int64_t>& ignored) const {
+    const bool has_classes =
+        task == NpyTask::automatic ? !is_floating(*targets_) : task == NpyTask::classification;
+    const auto count = [&](const std::string& path, const NpyArray& array,
+                           const std::optional<std::int64_t>& no_class) {
+      return classes ? *classes : classes_of(path, array, no_class);
+    };
     if (has_classes && has_tokens()) {
-      return token_sample(inputs_.shape()[1], classes
-                                                  ? *classes
-                                                  : std::max(classes_of(inputs_path_, inputs_),
-                                                             classes_of(targets_path_, *targets_)));
+      return token_sample(inputs_.shape()[1], std::max(count(inputs_path_, inputs_, std::nullopt),
+                                                       count(targets_path_, *targets_, ignored)));
     }
     const std::vector<std::int64_t>& shape = targets_->shape();
-    if (shape.size() > (has_classes ? 1 : 2)) {
+    const bool is_column = task == NpyTask::classification && shape.size() == 2 && shape[1] == 1;
+    if (shape.size() > (has_classes ? 1 : 2) && !is_column) {
       formats::fail_file(
           targets_path_,
           str("its shape is (", join(shape), "), but ",
@@ -102,7 +196,7 @@ class NpyPair {
                           : "values to predict must be (samples) or (samples, values)"));
     }
     if (has_classes) {
-      return class_sample(input_shape(), classes ? *classes : classes_of(targets_path_, *targets_));
+      return class_sample(input_shape(), count(targets_path_, *targets_, ignored));
     }
     return value_sample(input_shape(), shape.size() == 1 ? 1 : shape[1]);
   }
@@ -118,11 +212,12 @@ class NpyPair {
   }
 
   /// DataError unless the samples are of this type.
-  void check(const SampleType& type) const {
+  void check(const SampleType& type, NpyTask task,
+             const std::optional<std::int64_t>& ignored) const {
     const auto classes = type.classes > 0 ? std::optional(type.classes) : std::nullopt;
     SampleType own = type;
     if (targets_) {
-      own = this->type(classes);
+      own = this->type(task, classes, ignored);
     } else if (type.input.dtype != at::kLong) {
       own.input.shape = input_shape();
     }
@@ -134,8 +229,12 @@ class NpyPair {
       formats::fail_file(targets_path_, str("its samples give targets of ", described(own.target),
                                             ", but those to train on of ", described(type.target)));
     }
-    if (targets_ && type.classes > 0) check_classes(targets_path_, *targets_, type.classes);
-    if (type.input.dtype == at::kLong) check_classes(inputs_path_, inputs_, type.classes);
+    if (targets_ && type.classes > 0) {
+      check_classes(targets_path_, *targets_, type.classes, ignored);
+    }
+    if (type.input.dtype == at::kLong) {
+      check_classes(inputs_path_, inputs_, type.classes, std::nullopt);
+    }
   }
 
  private:
@@ -157,12 +256,13 @@ class NpyPair {
       return shape.size() == 1 ? std::vector<std::int64_t>{1}
                                : std::vector<std::int64_t>(shape.begin() + 1, shape.end());
     }
+    if (has_channels_first()) return {shape.begin() + 1, shape.end()};
     const std::int64_t channels = shape.size() == 3 ? 1 : shape[3];
-    if (shape.size() > 4 || channels > 4) {
+    if (shape.size() > 4 || channels > kMostChannels) {
       formats::fail_file(inputs_path_,
                          str("its shape is (", join(shape),
-                             "), but uint8 must be (samples, height, width) or (samples, height, "
-                             "width, channels) with up to 4 channels; save others as float32"));
+                             "), but uint8 must be (samples, height, width), or that with up to 4 "
+                             "channels before or behind height and width; save others as float32"));
     }
     return {channels, shape[1], shape[2]};
   }
@@ -171,28 +271,42 @@ class NpyPair {
     return str(c10::toString(type.dtype), " (", join(type.shape), ")");
   }
 
-  // The first that is none of the classes is an error.
-  static void check_classes(const std::string& path, const NpyArray& array, std::int64_t classes) {
+  // The first that is none of the classes, and not ignored, is an error.
+  static void check_classes(const std::string& path, const NpyArray& array, std::int64_t classes,
+                            const std::optional<std::int64_t>& ignored) {
     with_elements(array, [&](const auto& values) {
       for (std::size_t i = 0; i < values.size(); ++i) {
-        const auto value = static_cast<std::int64_t>(values[i]);
-        if (value >= 0 && value < classes) continue;
-        formats::fail_file(path, str("element number ", i, " is ", value, ", but must be 0 ... ",
-                                     classes - 1, ": see data.classes"));
+        const auto value = class_of(values[i]);
+        if (value && ((*value >= 0 && *value < classes) || value == ignored)) continue;
+        formats::fail_file(
+            path, str(array.place_of(i), " is ", text_of(values[i]), ", but must be 0 ... ",
+                      classes - 1, value ? ": see data.classes" : "",
+                      !ignored && value && *value < 0 ? " and loss.ignore_index" : ""));
       }
     });
   }
 
-  static std::int64_t classes_of(const std::string& path, const NpyArray& array) {
-    const std::int64_t most = with_elements(array, [](const auto& values) {
-      return static_cast<std::int64_t>(*std::ranges::max_element(values));
+  // One more than the greatest that is not ignored.
+  static std::int64_t classes_of(const std::string& path, const NpyArray& array,
+                                 const std::optional<std::int64_t>& ignored) {
+    std::int64_t most = 0;
+    with_elements(array, [&](const auto& values) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const auto value = class_of(values[i]);
+        if (value && (*value <= most || value == ignored)) continue;
+        if (value && *value < kMostClasses) {
+          most = *value;
+          continue;
+        }
+        formats::fail_file(
+            path, str(array.place_of(i), " is ", text_of(values[i]),
+                      ", but classes and tokens must be whole numbers less than ", kMostClasses));
+      }
     });
-    if (most >= kMostClasses) {
-      formats::fail_file(path, str("its greatest element is ", most,
-                                   ", but classes and tokens must be less than ", kMostClasses));
-    }
-    return std::max<std::int64_t>(most, 0) + 1;
+    return most + 1;
   }
+
+  static constexpr std::int64_t kMostChannels = 4;
 
   std::string inputs_path_;
   std::string targets_path_;
@@ -202,8 +316,9 @@ class NpyPair {
 
 class NpySet final : public Dataset {
  public:
-  NpySet(NpyPair pair, SampleType type) : pair_(std::move(pair)), type_(std::move(type)) {
-    pair_.check(type_);
+  NpySet(NpyPair pair, SampleType type, NpyTask task, const std::optional<std::int64_t>& ignored)
+      : pair_(std::move(pair)), type_(std::move(type)) {
+    pair_.check(type_, task, ignored);
   }
 
   std::int64_t size() const override { return pair_.size(); }
@@ -219,8 +334,10 @@ class NpySet final : public Dataset {
  private:
   Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
     return {pair_.has_pictures() ? pictures_of(indices)
-                                 : elements_of(pair_.inputs(), type_.input, indices),
-            pair_.targets() ? elements_of(*pair_.targets(), type_.target, indices)
+                                 : elements_of(pair_.inputs_path(), pair_.inputs(), type_.input,
+                                               indices, is_input_told_),
+            pair_.targets() ? elements_of(pair_.targets_path(), *pair_.targets(), type_.target,
+                                          indices, is_target_told_)
                             : data::unknown_targets(type_.target, std::ssize(indices))};
   }
 
@@ -230,30 +347,57 @@ class NpySet final : public Dataset {
     return at::empty(sizes, type.dtype);
   }
 
-  static at::Tensor elements_of(const NpyArray& array, const TensorType& type,
-                                std::span<const std::int64_t> indices) {
+  static at::Tensor elements_of(const std::string& path, const NpyArray& array,
+                                const TensorType& type, std::span<const std::int64_t> indices,
+                                std::atomic<bool>& is_told) {
     at::Tensor made = room_for(type, indices);
     const auto count = static_cast<std::size_t>(type.values());
     with_elements(array, [&](const auto& values) {
-      const auto convert = [&](auto* into) {
-        for (const std::int64_t index : indices) {
-          for (const auto value : values.subspan(static_cast<std::size_t>(index) * count, count)) {
-            *into++ = static_cast<std::remove_reference_t<decltype(*into)>>(value);
-          }
+      for (std::size_t i = 0; i < indices.size(); ++i) {
+        const std::size_t first = static_cast<std::size_t>(indices[i]) * count;
+        const auto sample = values.subspan(first, count);
+        if (type.dtype == at::kLong) {
+          std::ranges::transform(sample, made.data_ptr<std::int64_t>() + i * count,
+                                 [](auto value) { return static_cast<std::int64_t>(value); });
+          continue;
         }
-      };
-      if (type.dtype == at::kLong) return convert(made.data_ptr<std::int64_t>());
-      convert(made.data_ptr<float>());
+        float* const into = made.data_ptr<float>() + i * count;
+        std::ranges::transform(sample, into, [](auto value) { return static_cast<float>(value); });
+        check_floats(path, array, sample, first, into, is_told);
+      }
     });
     return made;
   }
 
-  // (height, width, channels) in bytes becomes (channels, height, width) from 0 to 1.
+  // `made` is what float32 has made of a sample's elements, whose first one is number `first`.
+  // `is_told` says whether a rounding has been told.
+  template <typename T>
+  static void check_floats(const std::string& path, const NpyArray& array,
+                           std::span<const T> sample, std::size_t first, const float* made,
+                           std::atomic<bool>& is_told) {
+    for (std::size_t i = 0; kIsFloating<T> && i < sample.size(); ++i) {
+      if (std::isfinite(made[i])) continue;
+      const bool is_large = std::isfinite(static_cast<double>(sample[i]));
+      formats::fail_file(
+          path, str(array.place_of(first + i), " is ", text_of(sample[i]),
+                    is_large ? ", which float32 can't hold" : ", but must be a finite number"));
+    }
+    for (std::size_t i = 0; !is_told && i < sample.size(); ++i) {
+      if (!is_rounded(sample[i], made[i]) || is_told.exchange(true)) continue;
+      log_warning(str("npy: float32 rounds numbers of '", path, "': ", array.place_of(first + i),
+                      " is ", text_of(sample[i]), ", which becomes ", text_of(made[i]),
+                      " (said once)"));
+    }
+  }
+
+  // (height, width, channels) in bytes becomes (channels, height, width) from 0 to 1; channels may
+  // be in front already.
   at::Tensor pictures_of(std::span<const std::int64_t> indices) const {
     at::Tensor made = room_for(type_.input, indices);
     float* into = made.data_ptr<float>();
     const auto bytes = pair_.inputs().values<std::uint8_t>();
-    const auto channels = static_cast<std::size_t>(type_.input.shape[0]);
+    const std::size_t channels =
+        pair_.has_channels_first() ? 1 : static_cast<std::size_t>(type_.input.shape[0]);
     const auto count = static_cast<std::size_t>(type_.input.values());
     for (const std::int64_t index : indices) {
       const auto picture = bytes.subspan(static_cast<std::size_t>(index) * count, count);
@@ -268,15 +412,19 @@ class NpySet final : public Dataset {
 
   NpyPair pair_;
   SampleType type_;
+  mutable std::atomic<bool> is_input_told_ = false;  // that float32 rounds some
+  mutable std::atomic<bool> is_target_told_ = false;
 };
 
 std::shared_ptr<const Dataset> other_npy(const char* name, const std::optional<std::string>& inputs,
                                          const std::optional<std::string>& targets,
-                                         const SampleType& type, bool needs_targets) {
-  require((inputs && !needs_targets) || inputs.has_value() == targets.has_value(), "npy: data.",
-          name, inputs ? "_inputs" : "_targets", " is there, but data.", name,
+                                         const SampleType& type, NpyTask task,
+                                         const DataContext& context) {
+  require((inputs && !context.needs_targets) || inputs.has_value() == targets.has_value(),
+          "npy: data.", name, inputs ? "_inputs" : "_targets", " is there, but data.", name,
           inputs ? "_targets" : "_inputs", " is not");
-  return inputs ? std::make_shared<const NpySet>(NpyPair(*inputs, targets), type) : nullptr;
+  if (!inputs) return nullptr;
+  return std::make_shared<const NpySet>(NpyPair(*inputs, targets), type, task, context.ignored);
 }
 
 }  // namespace
@@ -287,14 +435,17 @@ DataSets load_npy(const NpySetOptions& options, const DataContext& context) {
   if (context.wanted.train || !type) {
     NpyPair train(options.inputs, options.targets);
     std::optional<std::int64_t> classes = options.classes;
-    if (context.fitted && context.fitted->class_count > 0) classes = context.fitted->class_count;
-    if (!type) type = train.type(classes);
+    const bool are_classes_known = context.fitted && context.fitted->class_count > 0;
+    if (are_classes_known) classes = context.fitted->class_count;
+    if (!type && !are_classes_known) train.check_task(options.task);
+    if (!type) type = train.type(options.task, classes, context.ignored);
     sets.notes = train.notes();
-    sets.train = std::make_shared<const NpySet>(std::move(train), *type);
+    sets.train =
+        std::make_shared<const NpySet>(std::move(train), *type, options.task, context.ignored);
   }
   const auto other = [&](bool is_wanted, const char* name, const auto& inputs,
                          const auto& targets) {
-    return is_wanted ? other_npy(name, inputs, targets, *type, context.needs_targets) : nullptr;
+    return is_wanted ? other_npy(name, inputs, targets, *type, options.task, context) : nullptr;
   };
   sets.validation = other(context.wanted.validation, "validation", options.validation_inputs,
                           options.validation_targets);
@@ -313,6 +464,8 @@ DataKind npy_kind() {
             file_key("validation_targets", options.validation_targets, "of the validation set"),
             file_key("test_inputs", options.test_inputs, "of the test set"),
             file_key("test_targets", options.test_targets, "of the test set"),
+            {"task", keys::one_of(options.task, {"auto", "regression", "classification"}),
+             "what targets are; auto: integers are classes, other numbers are values"},
             {"classes",
              number_or_auto(options.classes, keys::from_to<std::int64_t>(1, kMostClasses)),
              "of classes or tokens; auto: one more than the greatest to train on"},

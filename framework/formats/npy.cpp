@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -15,7 +16,7 @@
 namespace lockstep::formats {
 namespace {
 
-// Elements are used as they lie in the file.
+// Little-endian elements are used as they lie in the file.
 static_assert(std::endian::native == std::endian::little);
 
 constexpr std::string_view kMagic = "\x93NUMPY";
@@ -29,7 +30,7 @@ struct NpyTypeEntry {
   std::size_t bytes;
   const char* name;
 };
-constexpr std::array<NpyTypeEntry, 10> kTypes{{{NpyType::boolean, "b1", 1, "bool"},
+constexpr std::array<NpyTypeEntry, 12> kTypes{{{NpyType::boolean, "b1", 1, "bool"},
                                                {NpyType::int8, "i1", 1, "int8"},
                                                {NpyType::int16, "i2", 2, "int16"},
                                                {NpyType::int32, "i4", 4, "int32"},
@@ -37,6 +38,8 @@ constexpr std::array<NpyTypeEntry, 10> kTypes{{{NpyType::boolean, "b1", 1, "bool
                                                {NpyType::uint8, "u1", 1, "uint8"},
                                                {NpyType::uint16, "u2", 2, "uint16"},
                                                {NpyType::uint32, "u4", 4, "uint32"},
+                                               {NpyType::uint64, "u8", 8, "uint64"},
+                                               {NpyType::float16, "f2", 2, "float16"},
                                                {NpyType::float32, "f4", 4, "float32"},
                                                {NpyType::float64, "f8", 8, "float64"}}};
 
@@ -148,17 +151,30 @@ class NpyHeaderParser {
   std::string_view text_;
 };
 
-NpyType type_of(const DataFile& file, const std::string& descr) {
+struct NpyElements {
+  NpyType type;
+  bool is_big_endian = false;
+};
+
+NpyElements elements_of(const DataFile& file, const std::string& descr) {
   const std::string_view code = std::string_view(descr).substr(descr.empty() ? 0 : 1);
   const auto* const found = std::ranges::find(kTypes, code, &NpyTypeEntry::code);
   const char order = descr.empty() ? '\0' : descr[0];
-  if (found != kTypes.end() && (order == '<' || (order == '|' && found->bytes == 1))) {
-    return found->type;
+  if (found != kTypes.end() &&
+      (order == '<' || order == '>' || (order == '|' && found->bytes == 1))) {
+    return {found->type, order == '>' && found->bytes > 1};
   }
   std::string codes;
   for (const NpyTypeEntry& entry : kTypes) codes += str(codes.empty() ? "" : ", ", entry.code);
-  file.fail(str("its elements are of type '", cut(descr), "', but only little-endian ones of ",
-                codes, " can be read"));
+  file.fail(str("its elements are of type '", cut(descr), "', but only those of ", codes,
+                " can be read"));
+}
+
+// Turns the bytes of each element around.
+void turn(std::vector<std::uint8_t>& bytes, std::size_t element) {
+  for (auto at = bytes.begin(); at != bytes.end(); at += static_cast<std::ptrdiff_t>(element)) {
+    std::reverse(at, at + static_cast<std::ptrdiff_t>(element));
+  }
 }
 
 // How many bytes an array takes; nothing if that is more than a file can have.
@@ -207,6 +223,26 @@ std::size_t bytes_of(NpyType type) {
   return entry_of(type).bytes;
 }
 
+NpyFloat16::operator float() const noexcept {
+  const std::uint32_t sign = std::uint32_t{bits & 0x8000U} << 16;
+  const std::uint32_t exponent = bits >> 10 & 0x1fU;
+  const std::uint32_t fraction = bits & 0x3ffU;
+  if (exponent == 0)
+    return std::copysign(static_cast<float>(fraction) * 0x1p-24F, sign ? -1.F : 1.F);
+  const std::uint32_t wide = exponent == 0x1f ? 0xff : exponent + 127 - 15;
+  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
+
+std::string NpyArray::place_of(std::size_t i) const {
+  std::vector<std::size_t> index(shape_.size());
+  for (std::size_t d = shape_.size(); d-- > 0;) {
+    const auto size = static_cast<std::size_t>(shape_[d]);
+    index[d] = i % size;
+    i /= size;
+  }
+  return str("element [", join(index), "]");
+}
+
 NpyArray::NpyArray(const std::string& path) : path_(path) {
   const DataFile file(path);
   owner_ = file.bytes();
@@ -234,7 +270,8 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
   const std::string_view text(reinterpret_cast<const char*>(all.data()) + header_begin,
                               header_bytes);
   NpyHeader header = NpyHeaderParser(file, text).parse();
-  type_ = type_of(file, header.descr);
+  const auto [type, is_big_endian] = elements_of(file, header.descr);
+  type_ = type;
   shape_ = std::move(header.shape);
   data_ = all.subspan(header_begin + header_bytes);
   const std::size_t element = bytes_of(type_);
@@ -245,14 +282,17 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
   }
 
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(data_.data()) % kAlignment == 0;
-  if ((header.fortran_order && shape_.size() > 1) || !is_aligned) {
+  if ((header.fortran_order && shape_.size() > 1) || !is_aligned || is_big_endian) {
     const std::string lack = lack_of_memory(data_.size());
     if (!lack.empty()) {
       file.fail(str("its elements have to be moved, and a copy takes ", lack,
                     "; numpy.ascontiguousarray() makes an array that is read where it lies"));
     }
-    owner_ = FileBytes(header.fortran_order ? row_major(data_, shape_, element)
-                                            : std::vector(data_.begin(), data_.end()));
+    std::vector<std::uint8_t> moved = header.fortran_order
+                                          ? row_major(data_, shape_, element)
+                                          : std::vector(data_.begin(), data_.end());
+    if (is_big_endian) turn(moved, element);
+    owner_ = FileBytes(std::move(moved));
     data_ = owner_.span();
   }
   if (type_ == NpyType::boolean && std::ranges::any_of(data_, [](auto byte) { return byte > 1; })) {

@@ -14,20 +14,40 @@
 namespace lockstep::formats {
 
 /// Types of the elements that NpyArray reads, by NumPy's names.
-enum class NpyType { boolean, int8, int16, int32, int64, uint8, uint16, uint32, float32, float64 };
+enum class NpyType {
+  boolean,
+  int8,
+  int16,
+  int32,
+  int64,
+  uint8,
+  uint16,
+  uint32,
+  uint64,
+  float16,
+  float32,
+  float64
+};
+
+/// A float16 as it lies in a file. Its value is exact in float32.
+struct NpyFloat16 {
+  std::uint16_t bits = 0;
+
+  operator float() const noexcept;  // NOLINT: it is a number
+};
 
 /// NumPy's name of a type: "bool", "int8", …
 [[nodiscard]] const char* name_of(NpyType type);
 [[nodiscard]] std::size_t bytes_of(NpyType type);
 
-/// An array as numpy.save writes it: one .npy file of version 1, 2 or 3, whose elements are
-/// little-endian and of one of the types above. Source:
+/// An array as numpy.save writes it: one .npy file of version 1, 2 or 3, whose elements are of one
+/// of the types above, little-endian or big-endian. Source:
 /// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html.
 ///
 /// DataError, naming the file, for anything else: other types (also objects, which would be
-/// pickles), big-endian elements, a header that is not written as the format has it, a size other
-/// than the header says, a boolean that is neither 0 nor 1. The file stays mapped (see
-/// DataFile::bytes()), unless its elements have to be moved, as those in Fortran's order. Any
+/// pickles), a header that is not written as the format has it, a size other than the header says,
+/// a boolean that is neither 0 nor 1. The file stays mapped (see DataFile::bytes()), unless its
+/// elements have to be moved or turned, as those in Fortran's order and big-endian ones. Any
 /// thread.
 class NpyArray {
  public:
@@ -41,10 +61,13 @@ class NpyArray {
   /// The elements, row-major whatever the file has, aligned as their type needs it.
   [[nodiscard]] std::span<const std::uint8_t> bytes() const noexcept { return data_; }
 
-  /// The elements as T, which is the type of the same name (bool for boolean). ValueError if the
-  /// array's is another one.
+  /// The elements as T, which is the type of the same name (bool for boolean, NpyFloat16).
+  /// ValueError if the array's is another one.
   template <typename T>
   [[nodiscard]] std::span<const T> values() const;
+
+  /// Where element number `i` is, for messages: "element [2, 0]".
+  [[nodiscard]] std::string place_of(std::size_t i) const;
 
  private:
   template <typename T>
@@ -67,6 +90,8 @@ constexpr NpyType NpyArray::type_for() {
   if constexpr (std::is_same_v<T, std::uint8_t>) return NpyType::uint8;
   if constexpr (std::is_same_v<T, std::uint16_t>) return NpyType::uint16;
   if constexpr (std::is_same_v<T, std::uint32_t>) return NpyType::uint32;
+  if constexpr (std::is_same_v<T, std::uint64_t>) return NpyType::uint64;
+  if constexpr (std::is_same_v<T, NpyFloat16>) return NpyType::float16;
   if constexpr (std::is_same_v<T, float>) return NpyType::float32;
   if constexpr (std::is_same_v<T, double>) return NpyType::float64;
 }

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -6,7 +8,9 @@
 #include "tests/catch.h"
 #include "tests/data/same_batches.h"
 #include "tests/formats/sample_files.h"
+#include "tests/support/captured_stderr.h"
 #include "tests/support/message_of.h"
+#include "tests/support/occurrences.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep {
@@ -35,6 +39,7 @@ class ArrayPair {
                  .targets = folder_.write("y.npy", targets)} {}
 
   NpySetOptions& options() { return options_; }
+  [[nodiscard]] const NpySetOptions& options() const { return options_; }
   [[nodiscard]] DataSets load() const { return load_npy(options_); }
   std::string write(const std::string& name, const std::string& array) const {
     return folder_.write(name, array);
@@ -108,13 +113,14 @@ TEST_CASE("arrays of integers of one shape are tokens, each with its target") {
   pair.options().classes = 50;
   CHECK(pair.load().train->type() == token_sample(3, 50));
   pair.options().classes = 7;
-  CHECK(pair.error("y.npy") == "element number 2 is 9, but must be 0 ... 6: see data.classes");
+  CHECK(pair.error("y.npy") == "element [0, 2] is 9, but must be 0 ... 6: see data.classes");
   pair.options().classes = std::nullopt;
   pair.options().test_inputs =
       pair.write("x2.npy", array_file<std::int8_t>("|i1", "(1, 3)", {1, -1, 0}));
   pair.options().test_targets =
       pair.write("y2.npy", array_file<std::int8_t>("|i1", "(1, 3)", {1, 1, 0}));
-  CHECK(pair.error("x2.npy") == "element number 1 is -1, but must be 0 ... 9: see data.classes");
+  CHECK(pair.error("x2.npy") ==
+        "element [0, 1] is -1, but must be 0 ... 9: see data.classes and loss.ignore_index");
 }
 
 TEST_CASE("further arrays must be like those to train on") {
@@ -129,7 +135,7 @@ TEST_CASE("further arrays must be like those to train on") {
   CHECK(floats_of(whole(sets.test).inputs) == NpyFloats{7, 8});
 
   pair.write("y2.npy", array_file<std::int64_t>("<i8", "(1,)", {5}));
-  CHECK(pair.error("y2.npy") == "element number 0 is 5, but must be 0 ... 4: see data.classes");
+  CHECK(pair.error("y2.npy") == "element [0] is 5, but must be 0 ... 4: see data.classes");
   pair.write("y2.npy", array_file<float>("<f4", "(1,)", {5}));
   CHECK(pair.error("y2.npy") ==
         "its samples give targets of Float (1), but those to train on of Long ()");
@@ -151,14 +157,14 @@ TEST_CASE("arrays that make no samples are told with their numbers") {
   CHECK(ArrayPair(pair, array_file<float>("<f4", "()", {1})).error("y.npy") ==
         "its shape () has no samples");
   CHECK(ArrayPair(pair, array_file<std::int8_t>("|i1", "(2,)", {1, -1})).error("y.npy") ==
-        "element number 1 is -1, but must be 0 ... 1: see data.classes");
+        "element [1] is -1, but must be 0 ... 1: see data.classes and loss.ignore_index");
   CHECK_THAT(ArrayPair(pair, array_file<std::int8_t>("|i1", "(2, 1)", {1, 1})).error("y.npy"),
              ContainsSubstring("its shape is (2, 1), but classes must be (samples)"));
   CHECK_THAT(ArrayPair(pair, array_file<float>("<f4", "(2, 1, 1)", {1, 1})).error("y.npy"),
              ContainsSubstring("its shape is (2, 1, 1), but values to predict must be"));
   CHECK_THAT(
       ArrayPair(pair, array_file<std::int64_t>("<i8", "(2,)", {1, 2'000'000'000})).error("y.npy"),
-      ContainsSubstring("its greatest element is 2000000000, but"));
+      ContainsSubstring("element [1] is 2000000000, but classes and tokens must be whole"));
   CHECK_THAT(
       ArrayPair(array_file<std::uint8_t>("|u1", "(3, 1, 1, 5)", std::vector<std::uint8_t>(15)),
                 kClasses3)
@@ -174,7 +180,7 @@ TEST_CASE("other arrays have the classes trained on, and may be inputs alone for
   CHECK(load_npy(pair.options(), {.fitted = fitted}).train->type() == class_sample({1}, 7));
   CHECK_THAT(message_of<DataError>(
                  [&] { (void)load_npy(pair.options(), {.fitted = Fitted{.class_count = 4}}); }),
-             ContainsSubstring("element number 2 is 4, but must be 0 ... 3"));
+             ContainsSubstring("element [2] is 4, but must be 0 ... 3"));
 
   pair.options().test_inputs = pair.write("t.npy", array_file<float>("<f4", "(2, 1)", {8, 9}));
   CHECK_THROWS_AS(load_npy(pair.options(), {.fitted = fitted}), ValueError);
@@ -216,6 +222,123 @@ TEST_CASE("arrays that are wanted alone are read as those trained on") {
   context.fitted = Fitted();
   CHECK_THAT(message_of<DataError>([&] { (void)load_npy(pair.options(), context); }),
              ContainsSubstring("npy: there is no 'gone.npy'"));
+}
+
+TEST_CASE("targets that do not count are none of an array's classes or tokens") {
+  const ArrayPair tokens(array_file<std::int64_t>("<i8", "(2, 2)", {1, 2, 3, 4}),
+                         array_file<std::int64_t>("<i8", "(2, 2)", {-100, 3, 4, -100}));
+  CHECK(tokens.error("y.npy") ==
+        "element [0, 0] is -100, but must be 0 ... 4: see data.classes and loss.ignore_index");
+  const DataSets sets = load_npy(tokens.options(), {.ignored = -100});
+  CHECK(sets.train->type() == token_sample(2, 5));
+  CHECK(integers_of(whole(sets.train).targets) == NpyIntegers{-100, 3, 4, -100});
+  CHECK_THAT(message_of<DataError>([&] { (void)load_npy(tokens.options(), {.ignored = -1}); }),
+             ContainsSubstring("element [0, 0] is -100, but must be 0 ... 4: see data.classes"));
+  // Inputs have none.
+  const ArrayPair inputs(array_file<std::int64_t>("<i8", "(1, 2)", {-100, 2}),
+                         array_file<std::int64_t>("<i8", "(1, 2)", {1, 2}));
+  CHECK_THAT(message_of<DataError>([&] { (void)load_npy(inputs.options(), {.ignored = -100}); }),
+             ContainsSubstring("x.npy': element [0, 0] is -100"));
+  // As in pictures of objects, 255.
+  const ArrayPair labels(array_file<float>("<f4", "(3, 1)", {1, 2, 3}),
+                         array_file<std::uint8_t>("|u1", "(3,)", {255, 0, 2}));
+  CHECK(load_npy(labels.options(), {.ignored = 255}).train->type() == class_sample({1}, 3));
+  CHECK(load_npy(labels.options(), {}).train->type() == class_sample({1}, 256));
+}
+
+TEST_CASE("floats that are whole numbers ask whether they are classes") {
+  ArrayPair pair(array_file<float>("<f4", "(3, 1)", {1, 2, 3}),
+                 array_file<double>("<f8", "(3,)", {0, 2, 1}));
+  CHECK(pair.error("y.npy") ==
+        "its elements are whole numbers of type float64, which may be classes or values: set "
+        "data.task to classification or regression");
+  pair.options().task = NpySetOptions::Task::classification;
+  CHECK(pair.load().train->type() == class_sample({1}, 3));
+  CHECK(integers_of(whole(pair.load().train).targets) == NpyIntegers{0, 2, 1});
+  pair.options().task = NpySetOptions::Task::regression;
+  CHECK(pair.load().train->type() == value_sample({1}, 1));
+  CHECK(floats_of(whole(pair.load().train).targets) == NpyFloats{0, 2, 1});
+  // What was trained on them knows.
+  pair.options().task = NpySetOptions::Task::automatic;
+  const Fitted fitted{.sample = value_sample({1}, 1)};
+  CHECK(load_npy(pair.options(), {.fitted = fitted}).train->type() == value_sample({1}, 1));
+
+  // A missing label makes floats of integers.
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  pair.write("y.npy", array_file<float>("<f4", "(3, 1)", {1, nan, 0}));
+  CHECK_THAT(pair.error("y.npy"), ContainsSubstring("whole numbers of type float32"));
+  pair.options().task = NpySetOptions::Task::classification;
+  CHECK(pair.error("y.npy") ==
+        "element [1, 0] is nan, but classes and tokens must be whole numbers less than 1000000000");
+  pair.write("y.npy", array_file<float>("<f4", "(3, 1)", {1, 2, 0}));
+  CHECK(integers_of(whole(pair.load().train).targets) == NpyIntegers{1, 2, 0});
+  // From there on a float is also its neighbour.
+  pair.options().classes = 100'000'000;
+  pair.write("y.npy", array_file<float>("<f4", "(3,)", {1, 16777216, 0}));
+  CHECK(pair.error("y.npy") == "element [1] is 16777216, but must be 0 ... 99999999");
+  pair.write("y.npy", array_file<float>("<f4", "(3,)", {1, 2.5, 0}));
+  CHECK(pair.error("y.npy") == "element [1] is 2.5, but must be 0 ... 99999999");
+  // Integers are values if that is said.
+  pair.options().task = NpySetOptions::Task::regression;
+  pair.write("y.npy", array_file<std::int32_t>("<i4", "(3, 2)", {1, 2, 3, 4, 5, 6}));
+  CHECK(pair.load().train->type() == value_sample({1}, 2));
+}
+
+TEST_CASE("what is no number for float32 is told with its place as batches are made") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto error = [](const ArrayPair& pair, std::vector<std::int64_t> samples) {
+    const auto set = pair.load().train;
+    const std::string message = message_of<DataError>([&] { (void)set->batch(samples); });
+    return message.substr(std::min(message.find("': "), message.size() - 3) + 3);
+  };
+  const ArrayPair inputs(array_file<double>("<f8", "(3, 2)", {1, 2, 3, nan, 1e39, 6}), kClasses3);
+  CHECK(inputs.load().train->batch(std::vector<std::int64_t>{0}).inputs.size(0) == 1);
+  CHECK(error(inputs, {0, 1}) == "element [1, 1] is nan, but must be a finite number");
+  CHECK(error(inputs, {2}) == "element [2, 0] is 9.9999999999999994e+38, which float32 can't hold");
+  // float16: -infinity.
+  const ArrayPair targets(array_file<float>("<f4", "(2, 1)", {1, 2}),
+                          npy_file("<f2", false, "(2, 2)", std::string("\1\1\2\2\0\xfc\3\3", 8)));
+  CHECK(error(targets, {0, 1}) == "element [1, 0] is -inf, but must be a finite number");
+}
+
+TEST_CASE("numbers are read where they are exact, and told where float32 rounds them") {
+  const auto warnings = [](const ArrayPair& pair) {
+    const testing::CapturedStderr log;
+    const auto set = pair.load().train;
+    for (int i = 0; i < 2; ++i) (void)whole(set);
+    return log.text();
+  };
+  const ArrayPair ids(
+      array_file<std::uint64_t>("<u8", "(3, 2)", {1, 1ULL << 63, 16777217, 5, 6, 7}), kClasses3);
+  CHECK(floats_of(whole(ids.load().train).inputs) ==
+        NpyFloats{1, 9223372036854775808.F, 16777216, 5, 6, 7});
+  CHECK_THAT(warnings(ids), ContainsSubstring("npy: float32 rounds numbers of '") &&
+                                ContainsSubstring("x.npy': element [1, 0] is 16777217, which "
+                                                  "becomes 16777216 (said once)\n"));
+  CHECK(testing::count(warnings(ids), "\n") == 1);
+  const ArrayPair values(array_file<double>("<f8", "(2,)", {0.1, 1e30}),
+                         array_file<double>("<f8", "(2,)", {0.5, 1234567891}));
+  CHECK_THAT(warnings(values), ContainsSubstring("y.npy': element [1] is 1234567891, which "
+                                                 "becomes 1234567936"));
+  CHECK(testing::count(warnings(values), "\n") == 1);
+  const ArrayPair labels(array_file<std::uint16_t>("<u2", "(3, 1, 2)", {1, 2, 3, 4, 5, 65535}),
+                         array_file<std::uint64_t>("<u8", "(3,)", {1, 1ULL << 63, 0}));
+  CHECK_THAT(labels.error("y.npy"), ContainsSubstring("element [1] is 9223372036854775808, but"));
+}
+
+TEST_CASE("pictures of bytes may have their channels in front") {
+  const std::vector<std::uint8_t> bytes{0,  51, 102, 153, 204, 255, 0, 0, 255, 255,
+                                        51, 51, 1,   2,   3,   4,   5, 6, 7,   8};
+  const std::string one_class = array_file<std::int64_t>("<i8", "(1,)", {2});
+  const ArrayPair first(array_file("|u1", "(1, 2, 2, 5)", bytes), one_class);
+  CHECK(first.load().train->type() == class_sample({2, 2, 5}, 3));
+  const NpyFloats values = floats_of(whole(first.load().train).inputs);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    CHECK(values[i] == static_cast<float>(bytes[i]) / 255);
+  }
+  // Where both may be, they are behind.
+  const ArrayPair last(array_file("|u1", "(1, 1, 5, 4)", bytes), one_class);
+  CHECK(last.load().train->type() == class_sample({4, 1, 5}, 3));
 }
 
 }  // namespace lockstep

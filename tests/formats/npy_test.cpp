@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -17,6 +18,7 @@
 using lockstep::DataError;
 using lockstep::ValueError;
 using lockstep::formats::NpyArray;
+using lockstep::formats::NpyFloat16;
 using lockstep::formats::NpyType;
 using lockstep::testing::message_of;
 using lockstep::testing::npy_file;
@@ -75,6 +77,7 @@ TEST_CASE("an array of NumPy is read in each of its types and versions") {
   check_type<std::uint8_t>("|u1", NpyType::uint8);
   check_type<std::uint16_t>("<u2", NpyType::uint16);
   check_type<std::uint32_t>("<u4", NpyType::uint32);
+  check_type<std::uint64_t>("<u8", NpyType::uint64);
   check_type<float>("<f4", NpyType::float32);
   check_type<double>("<f8", NpyType::float64);
   CHECK(std::string(name_of(NpyType::float64)) == "float64");
@@ -86,6 +89,53 @@ TEST_CASE("an array of NumPy is read in each of its types and versions") {
   CHECK(std::vector<bool>(read.begin(), read.end()) == std::vector<bool>{true, false, true});
   CHECK(message_of<ValueError>([&] { (void)booleans.values<float>(); }) ==
         "npy: '" + folder.path("b.npy") + "' has elements of type bool, not float32");
+}
+
+TEST_CASE("big-endian elements are read as the numbers that they are") {
+  const TemporaryFolder folder;
+  const NpyArray integers(folder.write(
+      "i.npy", npy_file(">i4", false, "(2,)", std::string("\0\1\2\3\xff\xff\xff\xfe", 8))));
+  CHECK(integers.type() == NpyType::int32);
+  CHECK(std::ranges::equal(integers.values<std::int32_t>(), std::vector<std::int32_t>{66051, -2}));
+  const NpyArray bytes(folder.write("b.npy", npy_file(">u1", false, "(2,)", "\1\2")));
+  CHECK(std::ranges::equal(bytes.values<std::uint8_t>(), std::vector<std::uint8_t>{1, 2}));
+  // Turned, then put in C's order: [[1, 2], [3, 4]].
+  const NpyArray columns(
+      folder.write("f.npy", npy_file(">u2", true, "(2, 2)", std::string("\0\1\0\3\0\2\0\4", 8))));
+  CHECK(
+      std::ranges::equal(columns.values<std::uint16_t>(), std::vector<std::uint16_t>{1, 2, 3, 4}));
+  const NpyArray doubles(
+      folder.write("d.npy", npy_file(">f8", false, "(1,)", std::string("\xc0\4\0\0\0\0\0\0", 8))));
+  CHECK(doubles.values<double>()[0] == -2.5);
+}
+
+TEST_CASE("every float16 has its value") {
+  // By the definition: 1.fraction times two to the exponent - 15, or 0.fraction of the least one.
+  std::size_t wrong = 0;
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto exponent = static_cast<int>(bits >> 10 & 0x1fU);
+    const double fraction = (bits & 0x3ffU) / 1024.0;
+    const float value = NpyFloat16{static_cast<std::uint16_t>(bits)};
+    if (std::signbit(value) != (bits >> 15 == 1)) ++wrong;
+    const double size =
+        exponent == 0 ? std::ldexp(fraction, -14) : std::ldexp(1 + fraction, exponent - 15);
+    const bool is_right = exponent < 31   ? std::abs(value) == size
+                          : fraction == 0 ? std::isinf(value)
+                                          : std::isnan(value);
+    if (!is_right) ++wrong;
+  }
+  CHECK(wrong == 0);
+  const TemporaryFolder folder;
+  const NpyArray array(
+      folder.write("h.npy", npy_file(">f2", false, "(2,)", std::string("\x3e\0\xc1\0", 4))));
+  CHECK(std::ranges::equal(array.values<NpyFloat16>(), std::vector<float>{1.5F, -2.5F}));
+}
+
+TEST_CASE("an array says where its elements are") {
+  const TemporaryFolder folder;
+  const NpyArray array(folder.write("a.npy", npy_file("|u1", false, "(2, 3)", "abcdef")));
+  CHECK(array.place_of(0) == "element [0, 0]");
+  CHECK(array.place_of(5) == "element [1, 2]");
 }
 
 TEST_CASE("an array in Fortran's order is given in C's") {
@@ -175,15 +225,15 @@ TEST_CASE("a header of a .npy file is read as NumPy writes it, and in no other w
   const std::string good = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }   \n";
   CHECK(header_error(good) == "no error");
   CHECK(header_error("{\"shape\": (1, 1), \"descr\":'|S4','fortran_order':True}\n") ==
-        "its elements are of type '|S4', but only little-endian ones of b1, i1, i2, i4, i8, u1, "
-        "u2, u4, f4, f8 can be read");
+        "its elements are of type '|S4', but only those of b1, i1, i2, i4, i8, u1, u2, u4, u8, f2, "
+        "f4, f8 can be read");
   const auto changed = [&](const std::string& part, const std::string& to) {
     std::string header = good;
     header.replace(header.find(part), part.size(), to);
     return header_error(header);
   };
   for (const char* const descr :
-       {"'>f4'", "'|f4'", "'=f4'", "'f4'", "'<f2'", "'<c8'", "'|O'", "''", "'<'", "'<f44'"}) {
+       {"'|f4'", "'=f4'", "'f4'", "'<f16'", "'<c8'", "'>S4'", "'|O'", "''", "'<'", "'<f44'"}) {
     INFO(descr);
     CHECK_THAT(changed("'<f4'", descr), ContainsSubstring("can be read"));
   }
