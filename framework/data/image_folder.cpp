@@ -50,13 +50,14 @@ PictureForm complete(PictureForm form) {
 }
 
 // The middle of the picture, at the scale at which it just covers height x width.
-formats::Image fitted(const formats::Image& image, std::int64_t height, std::int64_t width) {
+formats::Image fitted(const formats::Image& image, const PictureForm& form) {
+  const auto [height, width] = std::pair(form.height, form.width);
   const bool is_wide = image.width * height >= image.height * width;
   return formats::center_crop(
       formats::resize(image,
                       is_wide ? height : std::max(height, image.height * width / image.width),
                       is_wide ? std::max(width, image.width * height / image.height) : width),
-      height, width);
+      height, width, form.crop_rounding);
 }
 
 // Warns of the classes to train on that a set lacks: its figures say nothing of these.
@@ -174,6 +175,14 @@ keys::Keys image_folder_keys(ImageFolderOptions& options) {
        "of each channel, of pixels from 0 to 1; []: ImageNet's"},
       {"deviation", keys::list(form.deviation, keys::greater_than(0.0)),
        "of each channel, of pixels from 0 to 1; []: ImageNet's"},
+      {"exif",
+       keys::flag(form.exif),
+       "turn pictures upright, as their EXIF data say",
+       {.before = "false"}},
+      {"crop_rounding",
+       keys::one_of(form.crop_rounding, {"even", "down"}),
+       "where the middle begins that is half a pixel off: even as torchvision has it",
+       {.before = "down"}},
       {"cache", keys::flag(form.cache), "keep decoded pictures in memory, in each process"},
       {"on_damaged",
        keys::one_of(options.on_damaged, {"stop", "skip"}),
@@ -296,9 +305,9 @@ Batch PictureFolder::gather(std::span<const std::int64_t> indices, std::int64_t 
 }
 
 PictureFolder::Pixels PictureFolder::decoded(std::int64_t index) const {
-  const formats::Image image =
-      fitted(formats::read_image(folder_.path(index), {.channels = form_.channels}), form_.height,
-             form_.width);
+  const formats::Image image = fitted(
+      formats::read_image(folder_.path(index), {.channels = form_.channels, .exif = form_.exif}),
+      form_);
   Pixels planes;
   planes.reserve(image.pixels.size());
   const auto channels = static_cast<std::size_t>(form_.channels);

@@ -9,6 +9,7 @@
 #include "framework/data/data.h"
 #include "framework/data/images.h"
 #include "framework/formats/image_folder.h"
+#include "framework/formats/resize.h"
 
 namespace lockstep {
 
@@ -20,6 +21,8 @@ struct PictureForm {
   /// By channel, of pixels scaled to 0 … 1. None: ImageNet's, for gray pictures 0.449 and 0.226.
   std::vector<double> mean{};
   std::vector<double> deviation{};
+  bool exif = true;  ///< turn pictures upright, as their EXIF data say
+  formats::CropRounding crop_rounding = formats::CropRounding::even;
   bool cache = false;  ///< a process keeps the pictures that it has decoded, resized, as bytes
 };
 

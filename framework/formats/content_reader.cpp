@@ -1,7 +1,10 @@
 #include "framework/formats/content_reader.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include <zlib.h>
@@ -16,6 +19,43 @@ namespace {
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr std::size_t kPackedBytes = std::size_t{1} << 18;
 constexpr std::size_t kMagicOfGzip = 2;
+constexpr std::size_t kMostMagic = 10;
+
+struct ForeignPacking {
+  std::string_view magic;
+  const char* name;
+  const char* unpack;  // the command
+};
+constexpr std::array<ForeignPacking, 6> kForeign{
+    {{std::string_view("\xfd\x37zXZ\0", 6), "xz", "xz -d"},
+     {std::string_view("\x28\xb5\x2f\xfd", 4), "zstd", "zstd -d"},
+     {std::string_view("\x04\x22\x4d\x18", 4), "lz4", "lz4 -d"},
+     {std::string_view("7z\xbc\xaf\x27\x1c", 6), "7z", "7z x"},
+     {std::string_view("PK\3\4", 4), "zip", "unzip"},
+     {std::string_view("\x1f\x9d", 2), "compress", "uncompress"}}};
+
+bool begins_with(std::span<const std::uint8_t> bytes, std::string_view text) {
+  return bytes.size() >= text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
+}
+
+// bzip2 has a level behind its name.
+bool is_bzip2(std::span<const std::uint8_t> bytes) {
+  return begins_with(bytes, "BZh") && bytes.size() > 3 && bytes[3] >= '1' && bytes[3] <= '9' &&
+         (begins_with(bytes.subspan(4), "1AY&SY") ||                   // a block
+          begins_with(bytes.subspan(4), "\x17\x72\x45\x38\x50\x90"));  // or the end
+}
+
+// Packed data would be taken for content.
+void refuse_foreign(const DataFile& file, std::span<const std::uint8_t> begin) {
+  const auto refuse = [&](const char* name, const char* unpack) {
+    file.fail(str("it is packed by ", name, ", but only gzip can be read: unpack it first, by '",
+                  unpack, "'"));
+  };
+  if (is_bzip2(begin)) refuse("bzip2", "bzip2 -d");
+  for (const ForeignPacking& packing : kForeign) {
+    if (begins_with(begin, packing.magic)) refuse(packing.name, packing.unpack);
+  }
+}
 
 }  // namespace
 
@@ -41,8 +81,9 @@ struct ContentReader::Unpacking {
   bool cut_short = false;
 };
 
-ContentReader::ContentReader(const std::string& path) : file_(path), start_(kMagicOfGzip) {
+ContentReader::ContentReader(const std::string& path) : file_(path), start_(kMostMagic) {
   start_.resize(file_.read(start_));
+  refuse_foreign(file_, start_);
   if (is_gzip(start_)) unpacking_ = std::make_unique<Unpacking>(file_);
 }
 
@@ -141,8 +182,13 @@ std::size_t ContentReader::unpack(std::span<std::uint8_t> into) {
       stream.next_in = unpacking_->packed.data();
       stream.avail_in = static_cast<uInt>(take(unpacking_->packed));
     }
-    if (stream.avail_in == 0 && !unpacking_->in_member) break;
-    if (!unpacking_->in_member) inflateReset(&stream);
+    if (!unpacking_->in_member) {
+      if (stream.avail_in == 0) break;
+      // Tapes and block devices fill up with zeros behind a member.
+      for (; stream.avail_in > 0 && *stream.next_in == 0; ++stream.next_in) --stream.avail_in;
+      if (stream.avail_in == 0) continue;
+      inflateReset(&stream);
+    }
     const int result = inflate(&stream, Z_NO_FLUSH);
     unpacking_->in_member = result != Z_STREAM_END;
     unpacking_->cut_short = result == Z_BUF_ERROR;  // neither input is left nor output to come
@@ -155,7 +201,9 @@ std::size_t ContentReader::unpack(std::span<std::uint8_t> into) {
 }
 
 FileBytes content_of(const std::string& path) {
-  FileBytes bytes = DataFile(path).bytes();
+  const DataFile file(path);
+  FileBytes bytes = file.bytes();
+  refuse_foreign(file, bytes.span());
   if (!is_gzip(bytes.span())) return bytes;
   return FileBytes(ContentReader(path).read_rest());
 }

@@ -18,8 +18,9 @@ inline constexpr std::size_t kDeflateRatio = 1032;
 [[nodiscard]] bool is_gzip(std::span<const std::uint8_t> bytes) noexcept;
 
 /// The content of a file from its beginning on: its bytes, or what they unpack to if they are gzip
-/// data, whatever the file's name. DataError, naming the file, as DataFile throws it and for gzip
-/// data that are damaged, cut short or followed by other bytes.
+/// data, whatever the file's name. DataError, naming the file, as DataFile throws it, for gzip data
+/// that are damaged, cut short or followed by other bytes than zeros, and for data that are packed
+/// in another way (xz, bzip2, zstd, lz4, zip, 7z, compress).
 class ContentReader {
  public:
   explicit ContentReader(const std::string& path);

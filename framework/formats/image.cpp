@@ -4,9 +4,11 @@
 #include <array>
 #include <cstddef>
 #include <string_view>
+#include <utility>
 
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
+#include "framework/formats/exif.h"
 #include "framework/formats/jpeg_decoder.h"
 #include "framework/formats/png_decoder.h"
 
@@ -81,13 +83,11 @@ Image decode_image(std::span<const std::uint8_t> bytes, const std::string& name,
           ", but must be 1 or 3");
   require(options.most_pixels >= 1, "image: most_pixels is ", options.most_pixels,
           ", but must be at least 1");
-  if (starts_with(bytes, kPngStart)) {
-    return with_channels(decode_png(bytes, name, options.most_pixels), options.channels);
-  }
-  if (starts_with(bytes, kJpegStart)) {
-    return with_channels(decode_jpeg(bytes, name, options.most_pixels), options.channels);
-  }
-  refuse_kind(bytes, name);
+  const bool is_png = starts_with(bytes, kPngStart);
+  if (!is_png && !starts_with(bytes, kJpegStart)) refuse_kind(bytes, name);
+  const auto decode = is_png ? decode_png : decode_jpeg;
+  Image image = with_channels(decode(bytes, name, options.most_pixels), options.channels);
+  return options.exif ? upright(std::move(image), orientation_of(bytes)) : image;
 }
 
 }  // namespace lockstep::formats

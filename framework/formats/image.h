@@ -23,15 +23,18 @@ struct ImageOptions {
   /// A file of more pixels is refused before it is decoded. What decoding takes in memory, a few
   /// bytes a pixel, follows from the number that the file's first bytes say.
   std::int64_t most_pixels = std::int64_t{64} << 20;
+  /// Turn and mirror the picture as its EXIF data say, so that it is upright.
+  bool exif = true;
 };
 
 /// The picture in a PNG or JPEG file, which its first bytes tell apart, not its name. The values
-/// are those of the file, as Pillow and torchvision give them: gamma, colour profiles and EXIF's
-/// orientation are not applied. Alpha is dropped, 16 bits are rounded to 8, palettes are looked up,
+/// are those of the file, as Pillow and torchvision give them: gamma and colour profiles are not
+/// applied. Alpha is dropped, 16 bits are rounded to 8, palettes are looked up,
 /// CMYK is taken as Adobe writes it (inverted), and colour becomes gray by ITU-R 601 luma.
 ///
 /// DataError, naming the file, for what is missing, another format, damaged, cut short or too
 /// large, and for JPEGs of arithmetic coding, of other than 8 bits, or of foreign colour spaces.
+/// What is odd in a JPEG but changes no pixel is a warning, once in a process for each kind.
 /// ValueError for options that are not as above. Any thread.
 [[nodiscard]] Image read_image(const std::string& path, const ImageOptions& options = {});
 /// The same for a file's bytes. Messages call it `name`.

@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <functional>
 #include <string_view>
+#include <unordered_map>
 
 #include "framework/base/text.h"
+#include "framework/formats/csv.h"
 #include "framework/formats/data_file.h"
 #include "framework/formats/folder_entries.h"
 
@@ -47,6 +49,14 @@ ImageFolder::ImageFolder(const std::string& root, bool may_be_empty) : root_(roo
   }
   if (pictures_.empty()) {
     fail_folder(root_, "its folders have no pictures, which are .png, .jpg or .jpeg files");
+  }
+  std::unordered_map<std::string_view, std::string_view> names;
+  for (const std::string& name : classes_) {
+    const auto [same, is_new] = names.emplace(trimmed(name), name);
+    if (is_new) continue;
+    fail_folder(root_, str("the classes '", same->second, "' and '", name,
+                           "' differ by blanks at their ends alone: make them one, or give one "
+                           "another name"));
   }
   std::ranges::sort(passed_over_);
 }

@@ -20,9 +20,10 @@ namespace lockstep::formats {
 ///
 /// Passed over are names that begin with a dot, and files of other kinds: the latter are listed, so
 /// that callers can tell of them. Links count as what they lead to. DataError, naming file or
-/// folder, for a root without classes or pictures, a class without pictures unless classes
-/// `may_be_empty`, a folder inside a class, whose pictures would be missed, a picture's name that
-/// leads to no regular file, and what can't be read. Any thread.
+/// folder, for a root without classes or pictures, classes that differ by blanks at their ends
+/// alone, a class without pictures unless classes `may_be_empty`, a folder inside a class, whose
+/// pictures would be missed, a picture's name that leads to no regular file, and what can't be
+/// read. Any thread.
 class ImageFolder {
  public:
   explicit ImageFolder(const std::string& root, bool may_be_empty = false);

@@ -1,6 +1,7 @@
 #include "framework/formats/jpeg_decoder.h"
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdio>
 #include <vector>
@@ -9,6 +10,7 @@
 // After the library's own header, which it needs.
 #include <jerror.h>
 
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
 #include "framework/formats/guarded_call.h"
@@ -18,6 +20,9 @@ namespace {
 
 // A progressive picture has about 10. Each takes a pass over the picture, however few bytes it has.
 constexpr int kMostScans = 100;
+
+constexpr std::array<int, 4> kHarmless{JWRN_EXTRANEOUS_DATA, JWRN_ADOBE_XFORM, JWRN_JFIF_MAJOR,
+                                       JWRN_NOT_SEQUENTIAL};
 
 class JpegDecoder {
  public:
@@ -41,6 +46,7 @@ class JpegDecoder {
     std::uint8_t* const pixels = image.pixels.data();
     std::uint8_t* const cmyk_row = is_cmyk ? cmyk.data() : nullptr;
     call([this, pixels, row_bytes, cmyk_row] { read_rows(pixels, row_bytes, cmyk_row); });
+    tell_oddities();
     return image;
   }
 
@@ -51,12 +57,20 @@ class JpegDecoder {
     jpeg->err->format_message(jpeg, self->error_.data());
     std::longjmp(self->target_, 1);  // NOLINT
   }
-  // Warnings are of data that are damaged or cut short, which libjpeg would replace by gray. Those
-  // passed over are of bytes between whole parts, and of numbers in headers that change nothing.
+  // Most warnings are of data that are damaged or cut short, which libjpeg would replace by gray.
+  // Those passed over change no pixel: of bytes between whole parts, of numbers in headers that say
+  // nothing, and of the spectral selection that Samsung's phones write wrongly into pictures that
+  // have none.
   static void on_message(j_common_ptr jpeg, int level) {
     if (level >= 0) return;
+    auto* const self = static_cast<JpegDecoder*>(jpeg->client_data);
     const int code = jpeg->err->msg_code;
-    if (code == JWRN_EXTRANEOUS_DATA || code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR) return;
+    for (std::size_t i = 0; i < kHarmless.size(); ++i) {
+      if (code != kHarmless[i]) continue;
+      self->is_odd_[i] = true;
+      jpeg->err->format_message(jpeg, self->oddity_[i].data());
+      return;
+    }
     on_error(jpeg);
   }
   static void on_output(j_common_ptr) {}
@@ -97,6 +111,16 @@ class JpegDecoder {
     }
     (void)jpeg_finish_decompress(&jpeg_);  // reads the end, too
   }
+  // Of each kind the process's first: a camera makes thousands of such files.
+  void tell_oddities() const {
+    static std::array<std::atomic<bool>, kHarmless.size()> are_told{};
+    for (std::size_t i = 0; i < kHarmless.size(); ++i) {
+      if (!is_odd_[i] || are_told[i].exchange(true)) continue;
+      log_warning(
+          str("picture '", name_, "': ", oddity_[i].data(), ": that changes no pixel (said once)"));
+    }
+  }
+
   // Adobe writes 255 where there is no ink.
   void convert_cmyk(const std::uint8_t* cmyk, std::uint8_t* rgb) const {
     for (std::size_t x = 0; x < jpeg_.output_width; ++x, cmyk += 4) {
@@ -151,6 +175,8 @@ class JpegDecoder {
   jpeg_progress_mgr progress_{};
   std::jmp_buf target_{};
   std::array<char, JMSG_LENGTH_MAX> error_{};
+  std::array<bool, kHarmless.size()> is_odd_{};
+  std::array<std::array<char, JMSG_LENGTH_MAX>, kHarmless.size()> oddity_{};
 };
 
 }  // namespace

@@ -97,13 +97,18 @@ Image resize(const Image& image, std::int64_t height, std::int64_t width) {
   return result;
 }
 
-Image center_crop(const Image& image, std::int64_t height, std::int64_t width) {
+Image center_crop(const Image& image, std::int64_t height, std::int64_t width,
+                  CropRounding rounding) {
   check_image("center_crop", image);
   require(height >= 1 && width >= 1 && height <= image.height && width <= image.width,
           "center_crop: ", height, " x ", width, " pixels can't be cut out of ", image.height,
           " x ", image.width);
-  const std::int64_t top = (image.height - height) / 2;
-  const std::int64_t left = (image.width - width) / 2;
+  const auto begin_of = [&](std::int64_t left_over) {
+    const std::int64_t down = left_over / 2;
+    return rounding == CropRounding::even && left_over % 2 == 1 ? down + down % 2 : down;
+  };
+  const std::int64_t top = begin_of(image.height - height);
+  const std::int64_t left = begin_of(image.width - width);
   Image result{height, width, image.channels, {}};
   result.pixels.reserve(static_cast<std::size_t>(height * width * image.channels));
   for (std::int64_t row = 0; row < height; ++row) {

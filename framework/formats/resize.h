@@ -12,8 +12,14 @@ namespace lockstep::formats {
 /// direction. ValueError for sizes that are not 1 … 65535, and a picture that is not as Image says.
 [[nodiscard]] Image resize(const Image& image, std::int64_t height, std::int64_t width);
 
-/// The middle height x width of a picture; where it can't be in the middle, half a pixel to the top
-/// and the left. ValueError for sizes that are not 1 … the picture's.
-[[nodiscard]] Image center_crop(const Image& image, std::int64_t height, std::int64_t width);
+/// Where a part begins that can't be in the middle, half a pixel off.
+enum class CropRounding {
+  even,  ///< at the next even number, as torchvision's CenterCrop
+  down   ///< half a pixel to the top and the left
+};
+
+/// The middle height x width of a picture. ValueError for sizes that are not 1 … the picture's.
+[[nodiscard]] Image center_crop(const Image& image, std::int64_t height, std::int64_t width,
+                                CropRounding rounding = CropRounding::even);
 
 }  // namespace lockstep::formats

@@ -97,6 +97,27 @@ TEST_CASE("a picture is scaled to cover the size, and its middle is taken") {
   CHECK(half[1] < 55);
 }
 
+TEST_CASE("pictures are upright, and their middle is torchvision's, unless keys say otherwise") {
+  const TemporaryFolder folder;
+  const std::string rows("\0\1\2\3\4\5", 6);
+  write_picture(folder, "a/a.png",
+                testing::png_file({.width = 5, .height = 1, .color_type = 0}, rows,
+                                  testing::png_chunk("eXIf", testing::exif_data(6))));
+  const auto pixels = [&](const ImageFolderOptions& options) {
+    return floats_of(load_image_folder(options).train->batch(std::vector<std::int64_t>{0}).inputs);
+  };
+  CHECK(pixels(gray_form(folder, 5, 1)) == std::vector<float>{1, 2, 3, 4, 5});
+  ImageFolderOptions lying = gray_form(folder, 1, 5);
+  lying.form.exif = false;
+  CHECK(pixels(lying) == std::vector<float>{1, 2, 3, 4, 5});
+  // Three pixels are left over: half of them is 1.5, of which the even one is 2.
+  write_picture(folder, "a/a.png", striped(2, {1, 2, 3, 4, 5}));
+  ImageFolderOptions middle = gray_form(folder, 2, 2);
+  CHECK(pixels(middle) == std::vector<float>{3, 4, 3, 4});
+  middle.form.crop_rounding = formats::CropRounding::down;
+  CHECK(pixels(middle) == std::vector<float>{2, 3, 2, 3});
+}
+
 TEST_CASE("pictures have ImageNet's mean and deviation, unless others are given") {
   const TemporaryFolder folder;
   write_picture(folder, "train/one/a.png", striped(1, {255}));

@@ -133,8 +133,9 @@ std::string repaired_png(std::string bytes) {
 
 std::vector<std::string> npy_samples() {
   const std::string data(24, '\1');
-  return {npy_file("<f4", false, "(2, 3)", data), npy_file("<i8", true, "(3,)", data, 2),
-          npy_file("|b1", true, "(2, 3, 4)", data, 3), npy_file("<u2", false, "()", "ab")};
+  return {npy_file("<f4", false, "(2, 3)", data),      npy_file("<i8", true, "(3,)", data, 2),
+          npy_file("|b1", true, "(2, 3, 4)", data, 3), npy_file("<u2", false, "()", "ab"),
+          npy_file(">f8", true, "(1, 3)", data),       npy_file(">f2", false, "(3, 4)", data)};
 }
 
 std::vector<std::string> png_samples() {
@@ -150,7 +151,8 @@ std::vector<std::string> png_samples() {
       png_file({.width = 8, .height = 6, .color_type = 2, .interlace = 1}, std::string(156, '\0')),
       png_file({.width = 48, .height = 6, .color_type = 3}, rows,
                png_chunk("PLTE", std::string(768, '\5')) + png_chunk("tRNS", std::string(9, '\7')) +
-                   png_chunk("tEXt", "text"))};
+                   png_chunk("tEXt", "text")),
+      png_file({.width = 16, .height = 6}, rows, png_chunk("eXIf", testing::exif_data(6, true)))};
 }
 
 std::vector<std::string> jpeg_samples() {
@@ -160,6 +162,8 @@ std::vector<std::string> jpeg_samples() {
           testing::jpeg_file({.width = 24, .height = 17, .progressive = true}, pixels),
           testing::jpeg_file({.width = 24, .height = 17, .separate_scans = true}, pixels),
           testing::jpeg_file({.width = 24, .height = 17, .channels = 1}, pixels),
+          testing::with_exif(testing::jpeg_file({.width = 24, .height = 17}, pixels),
+                             testing::exif_data(8)),
           testing::jpeg_file({.width = 9, .height = 9, .channels = 4}, pixels)};
 }
 
@@ -188,7 +192,7 @@ std::vector<Format> all_formats() {
           {"csv",
            "a.csv",
            {"a,b,c\n1,2,3\n4,5,6\n", "\"a\",\"b,\"\"\"\r\n\"1\r\n\",-2e5\r\nx,\"\"\r\n",
-            "\xef\xbb\xbfname\n1.5\n\n"},
+            "\xef\xbb\xbfname\n1.5\n\n", ", a,b\n0,1e400,-0\n\n \n"},
            read_csv,
            200},
           {"npy", "a.npy", npy_samples(), read_npy, 8},

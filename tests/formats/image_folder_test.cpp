@@ -124,6 +124,13 @@ TEST_CASE("a folder that gives no classes or pictures is an error that names it"
   CHECK_THAT(folder_error(sample.root()), ContainsSubstring("dog/pipe.png': it has a picture's"));
 }
 
+TEST_CASE("folders of classes that differ by blanks at their ends are an error") {
+  const SampleFolder sample({"cat/a.png", "cat a/b.png", "cat /c.png", "dog/d.png"});
+  CHECK_THAT(
+      folder_error(sample.root()),
+      ContainsSubstring("the classes 'cat' and 'cat ' differ by blanks at their ends alone"));
+}
+
 TEST_CASE("pictures without classes are all below a folder, in the order of their paths") {
   const SampleFolder sample({"b.png", "a/z.JPG", "a/deep/er/1.jpeg", "a.png", "a/README", "a b.png",
                              ".git/x.png", "a/.x.png", "empty/notes"});

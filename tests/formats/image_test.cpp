@@ -5,15 +5,19 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/formats/exif.h"
 #include "tests/catch.h"
 #include "tests/formats/sample_files.h"
+#include "tests/support/captured_stderr.h"
 #include "tests/support/message_of.h"
+#include "tests/support/occurrences.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
@@ -269,4 +273,87 @@ TEST_CASE("a picture's size is checked before it is decoded") {
   REQUIRE(frame != std::string::npos);
   huge.replace(frame + 5, 4, "\x1f\x40\x1f\x40");
   CHECK_THAT(decode_error(huge), ContainsSubstring("bytes can't hold 8000 x 8000 pixels"));
+}
+
+TEST_CASE("a picture is turned upright as its EXIF data say") {
+  // 1 2 3 over 4 5 6, as Pillow's ImageOps.exif_transpose turns it.
+  const std::vector<Image> expected{{2, 3, 1, {1, 2, 3, 4, 5, 6}}, {2, 3, 1, {3, 2, 1, 6, 5, 4}},
+                                    {2, 3, 1, {6, 5, 4, 3, 2, 1}}, {2, 3, 1, {4, 5, 6, 1, 2, 3}},
+                                    {3, 2, 1, {1, 4, 2, 5, 3, 6}}, {3, 2, 1, {4, 1, 5, 2, 6, 3}},
+                                    {3, 2, 1, {6, 3, 5, 2, 4, 1}}, {3, 2, 1, {3, 6, 2, 5, 1, 4}}};
+  const testing::PngHeader gray{.width = 3, .height = 2, .color_type = 0};
+  const std::string rows("\0\1\2\3\0\4\5\6", 8);
+  for (const bool is_big_endian : {false, true}) {
+    for (int orientation = 1; orientation <= 8; ++orientation) {
+      const std::string exif = testing::exif_data(orientation, is_big_endian);
+      const std::string before = png_file(gray, rows, png_chunk("eXIf", exif));
+      const Image& upright = expected[static_cast<std::size_t>(orientation - 1)];
+      INFO(orientation << (is_big_endian ? " MM" : " II"));
+      CHECK(decode(before, {.channels = 1}) == upright);
+      CHECK(decode(before, {.channels = 1, .exif = false}) == expected[0]);
+      std::string behind = png_file(gray, rows);
+      behind.insert(behind.size() - 12, png_chunk("eXIf", exif));
+      CHECK(decode(behind, {.channels = 1}) == upright);
+
+      // Slopes of several blocks, to tell the sides apart.
+      const std::string jpeg = jpeg_file({.width = 31, .height = 17}, slopes(17, 31, 3));
+      const Image turned = decode(testing::with_exif(jpeg, exif));
+      const Image plain = decode(jpeg);
+      CHECK(turned.height == (orientation < 5 ? 17 : 31));
+      CHECK(turned == formats::upright(plain, static_cast<formats::Orientation>(orientation)));
+      CHECK(decode(testing::with_exif(jpeg, exif), {.exif = false}) == plain);
+    }
+  }
+}
+
+TEST_CASE("EXIF data that are damaged or say nothing turn no picture") {
+  const std::string jpeg = jpeg_file({.width = 31, .height = 17}, slopes(17, 31, 3));
+  const Image plain = decode(jpeg);
+  const std::string exif = testing::exif_data(6);
+  CHECK(decode(testing::with_exif(jpeg, exif)) != plain);
+  for (std::size_t kept = 0; kept < exif.size() - 6; ++kept) {
+    CHECK(decode(testing::with_exif(jpeg, exif.substr(0, kept))) == plain);
+  }
+  for (const int orientation : {0, 9, 255, 65535}) {
+    CHECK(decode(testing::with_exif(jpeg, testing::exif_data(orientation))) == plain);
+  }
+  const auto damaged = [&](std::size_t at, const std::string& bytes) {
+    std::string changed = exif;
+    return decode(testing::with_exif(jpeg, changed.replace(at, bytes.size(), bytes)));
+  };
+  CHECK(damaged(0, "XX") == plain);
+  CHECK(damaged(2, "\53") == plain);               // not 42
+  CHECK(damaged(4, "\xff\xff\xff\xff") == plain);  // the directory is nowhere
+  CHECK(damaged(24, "\2") == plain);               // a text
+  CHECK(damaged(26, "\7") == plain);               // seven of it
+  CHECK(damaged(8, "\xff\xff") != plain);          // more entries than there are
+  // A PNG file's with another checksum are passed over, as libpng does.
+  std::string chunk = png_chunk("eXIf", exif);
+  chunk.back() = static_cast<char>(chunk.back() ^ 1);
+  const std::string rows("\0\1\2\3\0\4\5\6", 8);
+  CHECK(decode(png_file({.width = 3, .height = 2, .color_type = 0}, rows, chunk),
+               {.channels = 1}) == Image{2, 3, 1, {1, 2, 3, 4, 5, 6}});
+  // A scan's bytes are no segments.
+  CHECK(formats::orientation_of({}) == formats::Orientation::upright);
+  const std::vector<std::uint8_t> start{0xff, 0xd8, 0xff, 0xff};
+  for (std::size_t kept = 0; kept <= start.size(); ++kept) {
+    CHECK(formats::orientation_of(std::span(start).first(kept)) == formats::Orientation::upright);
+  }
+}
+
+TEST_CASE("a JPEG that is odd but whole is read with a warning") {
+  const std::string jpeg = jpeg_file({.width = 31, .height = 17}, slopes(17, 31, 3));
+  // Behind a scan's three channels: the coefficients from 0 to 63. Samsung's phones write 0 and 0.
+  std::string odd = jpeg;
+  const std::size_t scan = odd.find("\xff\xda");
+  REQUIRE(odd[scan + 12] == 63);
+  odd[scan + 12] = 0;
+  const testing::CapturedStderr log;
+  CHECK(decode(odd) == decode(jpeg));
+  CHECK(decode(odd) == decode(jpeg));
+  CHECK(testing::count(log.text(), "\n") <= 1);  // once in a process
+  if (!log.text().empty()) {
+    CHECK_THAT(log.text(), ContainsSubstring("picture 'picture': Invalid SOS parameters for "
+                                             "sequential JPEG: that changes no pixel (said once)"));
+  }
 }

@@ -14,6 +14,7 @@
 
 using namespace lockstep;
 using formats::center_crop;
+using formats::CropRounding;
 using formats::Image;
 using formats::resize;
 
@@ -111,8 +112,20 @@ TEST_CASE("the middle of a picture is cut out") {
   Image image{4, 5, 3, {}};
   for (int i = 0; i < 60; ++i) image.pixels.push_back(static_cast<std::uint8_t>(i));
   CHECK(center_crop(image, 2, 1) == Image{2, 1, 3, {21, 22, 23, 36, 37, 38}});
-  CHECK(center_crop(image, 1, 2) == Image{1, 2, 3, {18, 19, 20, 21, 22, 23}});
+  CHECK(center_crop(image, 1, 2) == Image{1, 2, 3, {36, 37, 38, 39, 40, 41}});
+  CHECK(center_crop(image, 1, 2, CropRounding::down) == Image{1, 2, 3, {18, 19, 20, 21, 22, 23}});
   CHECK(center_crop(image, 4, 5) == image);
+}
+
+TEST_CASE("half a pixel goes to the even side, as torchvision's CenterCrop rounds") {
+  // int(round((size - 2) / 2)) in Python.
+  const std::vector<std::uint8_t> expected{0, 0, 1, 2, 2, 2, 3, 4, 4, 4, 5};
+  for (std::uint8_t i = 0; i < expected.size(); ++i) {
+    std::vector<std::uint8_t> pixels;
+    for (std::uint8_t x = 0; x < i + 2; ++x) pixels.push_back(x);
+    CHECK(int{center_crop(row(pixels), 1, 2).pixels[0]} == expected[i]);
+    CHECK(center_crop(row(pixels), 1, 2, CropRounding::down).pixels[0] == i / 2);
+  }
 }
 
 TEST_CASE("sizes that a picture can't have or be cut to are ValueErrors") {

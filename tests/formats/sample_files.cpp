@@ -115,4 +115,29 @@ std::string jpeg_file(const JpegHeader& header, const std::vector<std::uint8_t>&
   return file;
 }
 
+std::string exif_data(int orientation, bool is_big_endian) {
+  const auto number = [&](int value, int bytes) {
+    std::string text;
+    for (int i = 0; i < bytes; ++i) {
+      text += static_cast<char>(value >> 8 * (is_big_endian ? bytes - 1 - i : i) & 0xff);
+    }
+    return text;
+  };
+  const auto entry = [&](int tag, int type, int value) {
+    return number(tag, 2) + number(type, 2) + number(1, 4) + number(value, type == 3 ? 2 : 4) +
+           (type == 3 ? number(0, 2) : "");
+  };
+  return (is_big_endian ? "MM" : "II") + number(42, 2) + number(8, 4) + number(2, 2) +
+         entry(0x0100, 4, 640) + entry(0x0112, 3, orientation) + number(0, 4);
+}
+
+std::string with_exif(std::string jpeg, const std::string& exif) {
+  const std::string content = std::string("Exif\0\0", 6) + exif;
+  const auto length = static_cast<unsigned>(content.size() + 2);
+  std::string segment = "\xff\xe1";
+  segment += static_cast<char>(length >> 8);
+  segment += static_cast<char>(length & 0xffU);
+  return jpeg.insert(2, segment + content);
+}
+
 }  // namespace lockstep::testing

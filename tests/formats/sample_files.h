@@ -48,4 +48,9 @@ struct JpegHeader {
 [[nodiscard]] std::string jpeg_file(const JpegHeader& header,
                                     const std::vector<std::uint8_t>& pixels);
 
+/// EXIF data that say an orientation, 1 to 8 as EXIF counts them, or any other number.
+[[nodiscard]] std::string exif_data(int orientation, bool is_big_endian = false);
+/// The JPEG file with these EXIF data.
+[[nodiscard]] std::string with_exif(std::string jpeg, const std::string& exif);
+
 }  // namespace lockstep::testing

@@ -134,3 +134,34 @@ TEST_CASE("what gives no text is an error that names it") {
   CHECK_THAT(corpus_error(folder.path().string()),
              ContainsSubstring("c/pipe': it is a FIFO, not a file"));
 }
+
+TEST_CASE("zeros behind gzip data are passed over") {
+  const TemporaryFolder folder;
+  const std::string zeros(300'000, '\0');
+  CHECK(copied(TextCorpus(folder.write("a.gz", gzip("text") + zeros)), 0, 4) == "text");
+  const TextCorpus two(folder.write("b.gz", gzip("one") + std::string(5, '\0') + gzip("two")));
+  CHECK(two.size() == 6);
+  CHECK(copied(two, 0, 6) == "onetwo");
+  CHECK_THAT(corpus_error(folder.write("c.gz", gzip("text") + zeros + "more")),
+             ContainsSubstring("it is damaged"));
+}
+
+TEST_CASE("data that are packed in another way are no text") {
+  const TemporaryFolder folder;
+  const auto error = [&](const std::string& begin) {
+    return corpus_error(folder.write("a", begin + "some bytes"));
+  };
+  CHECK(error(std::string("\xfd\x37zXZ\0", 6)) ==
+        "data file '" + folder.path("a") +
+            "': it is packed by xz, but only gzip can be read: unpack it first, by 'xz -d'");
+  CHECK_THAT(error("BZh91AY&SY"), ContainsSubstring("it is packed by bzip2"));
+  CHECK_THAT(error("BZh1\x17rE8P\x90"), ContainsSubstring("it is packed by bzip2"));
+  CHECK_THAT(error("\x28\xb5\x2f\xfd"), ContainsSubstring("it is packed by zstd"));
+  CHECK_THAT(error("\x04\x22\x4d\x18"), ContainsSubstring("it is packed by lz4"));
+  CHECK_THAT(error("PK\3\4"), ContainsSubstring("it is packed by zip"));
+  CHECK_THAT(error("7z\xbc\xaf\x27\x1c"), ContainsSubstring("it is packed by 7z"));
+  CHECK_THAT(error("\x1f\x9d"), ContainsSubstring("it is packed by compress"));
+  for (const char* const text : {"BZh9 is how bzip2 begins", "7z", "PK", "\xfd"}) {
+    CHECK(error(text) == "no error");
+  }
+}

@@ -61,6 +61,8 @@ const std::vector<Sample> kSamples{
     {"data.channels", {"1"}, "2", kImageFolder},
     {"data.mean", {"[0.5]", "[0.5, 0.25, 0]"}, "[2]", kImageFolder},
     {"data.deviation", {"[0.5]"}, "[0]", kImageFolder},
+    {"data.exif", {"false"}, "0", kImageFolder},
+    {"data.crop_rounding", {"down"}, "up", kImageFolder},
     {"data.cache", {"true"}, "1", kImageFolder},
     {"data.on_damaged", {"skip"}, "warn", kImageFolder},
     {"data.file", {"a.csv"}, "''", {"data.name=csv", "data.target=y"}, true},
@@ -80,6 +82,7 @@ const std::vector<Sample> kSamples{
     {"data.test_inputs", {"x.npy"}, "''", kNpy},
     {"data.test_targets", {"y.npy"}, "''", kNpy},
     {"data.classes", {"3"}, "0", kNpy},
+    {"data.task", {"regression", "classification"}, "ranking", kNpy},
     {"data.path", {"texts"}, "''", {"data.name=text"}, true},
     {"data.validation_path", {"texts"}, "''", kText},
     {"data.test_path", {"texts"}, "''", kText},
@@ -218,6 +221,16 @@ TEST_CASE("what a key was before its default changed is written as it is printed
       }
     }
   }
+}
+
+TEST_CASE("a record of before a default of data changed keeps what it was read by") {
+  const auto value = [](const std::string& data, const std::string& key) {
+    return values_of(parse_recorded_config("model: {name: linear}\ndata: " + data + "\n", "record"))
+        .at("data." + key);
+  };
+  CHECK(value("{name: image_folder, root: a}", "exif") == "false");
+  CHECK(value("{name: image_folder, root: a}", "crop_rounding") == "down");
+  CHECK(value("{name: csv, file: a, target: y}", "missing_values") == "[]");
 }
 
 TEST_CASE("every key's rule refuses what breaks it") {
