@@ -346,7 +346,7 @@ void check_same(const CsvSetOptions& options, const Fitted& fitted) {
             ", but the model was trained with ", shortened(trained, 1000));
   };
   const auto list = [](const std::vector<std::string>& names) {
-    return str("[", join(names), "]");
+    return str("[", formats::quoted(names), "]");
   };
   check(options.target == fitted.targets, "target", list(options.target), list(fitted.targets));
   check(options.features.empty() || options.features == fitted.inputs, "features",
@@ -374,11 +374,16 @@ std::vector<std::string> notes_of(const CsvFile& train, const CsvSetOptions& opt
   const auto some = [](const std::vector<std::string>& columns) {
     return shortened(listed(columns, 10), 400);
   };
-  std::set<std::string> used(fitted.inputs.begin(), fitted.inputs.end());
-  used.insert(fitted.targets.begin(), fitted.targets.end());
+  std::set<std::size_t> used;
+  for (const auto* const names : {&fitted.inputs, &fitted.targets}) {
+    for (const std::string& name : *names) {
+      if (const auto place = train.find(name)) used.insert(*place);
+    }
+  }
   std::vector<std::string> left_out;
-  for (const std::string& name : train.header()) {
-    if (!used.contains(name)) left_out.push_back(name.empty() ? "one without a name" : name);
+  for (std::size_t i = 0; i < train.columns(); ++i) {
+    const std::string& name = train.header()[i];
+    if (!used.contains(i)) left_out.push_back(name.empty() ? "one without a name" : name);
   }
   const auto count = [](const auto& columns, const char* one) {
     return counted(std::ssize(columns), one);

@@ -36,6 +36,7 @@ class CsvScanner {
     for (const char byte : {separator, '"', '\r', '\n', '\0'}) {
       ends_run_[static_cast<unsigned char>(byte)] = true;
     }
+    std::erase(blanks_, separator);
     if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
     drop_blank_lines();
   }
@@ -50,7 +51,9 @@ class CsvScanner {
   /// Takes the next field and says what follows it: another one of its line, a line, or nothing.
   After next() {
     field_ = fields_.size();
-    if (!at_end() && text_[at_] == '"') {
+    const std::size_t begin = text_.find_first_not_of(blanks_, at_);
+    if (begin != std::string::npos && text_[begin] == '"') {
+      at_ = begin;
       take_quoted();
     } else {
       take_plain();
@@ -64,11 +67,9 @@ class CsvScanner {
   }
 
  private:
-  // Those at the text's end. A separator is no blank: it stands between empty fields.
+  // Those at the text's end.
   void drop_blank_lines() {
-    std::string blanks = " \t\r\n";
-    std::erase(blanks, separator_);
-    const std::size_t last = text_.find_last_not_of(blanks);
+    const std::size_t last = text_.find_last_not_of(blanks_ + "\r\n");
     if (last == std::string::npos || last < at_) {
       text_ = text_.substr(0, at_);
       return;
@@ -128,6 +129,7 @@ class CsvScanner {
         fields_ += '"';
         continue;
       }
+      at_ = std::min(text_.find_first_not_of(blanks_, at_), text_.size());
       if (!at_field_end()) error_ = "text behind the quote that closes a field";
       return;
     }
@@ -141,6 +143,7 @@ class CsvScanner {
   std::size_t field_ = 0;               // where the field begins in fields_
   std::size_t longest_ = kLongestName;  // of a field
   std::array<bool, 256> ends_run_{};    // bytes that are not just a part of a plain field
+  std::string blanks_ = " \t";          // but a separator, which stands between empty fields
   std::size_t at_ = 0;
   std::size_t line_ = 1;
   std::string error_;

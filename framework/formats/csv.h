@@ -17,7 +17,8 @@ struct CsvOptions {
 
 /// A table of text as RFC 4180 has it. The first line names the columns, each other line is a row,
 /// and every line has as many fields. A field in quotes may hold separators, line ends and doubled
-/// quotes; without quotes it holds neither quote nor line end. Lines end with LF or CRLF, the last
+/// quotes, and blanks around the quotes are passed over; without quotes it holds neither quote nor
+/// line end. Lines end with LF or CRLF, the last
 /// one need not. A byte order mark of UTF-8 and blank lines at the end are skipped; a gzip file is
 /// unpacked. The first of several columns need not have a name (pandas' index has none).
 ///

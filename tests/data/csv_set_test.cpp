@@ -230,11 +230,12 @@ TEST_CASE("other tables are read by what was fitted to the training file") {
   CHECK_THAT(error(changed), ContainsSubstring("has no column 'a'"));
   changed = options;
   changed.features = {"b", "a"};
-  CHECK(error(changed) == "csv: data.features is [b, a], but the model was trained with [a, b]");
+  CHECK(error(changed) ==
+        "csv: data.features is ['b', 'a'], but the model was trained with ['a', 'b']");
   changed.features = {"a", "b"};
   CHECK_NOTHROW(load_csv(changed, {.fitted = fitted}));
   changed.target = {"z"};
-  CHECK(error(changed) == "csv: data.target is [z], but the model was trained with [y]");
+  CHECK(error(changed) == "csv: data.target is ['z'], but the model was trained with ['y']");
   changed = options;
   changed.normalize = false;
   CHECK(error(changed) == "csv: data.normalize is false, but the model was trained with true");

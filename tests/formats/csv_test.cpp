@@ -76,6 +76,12 @@ TEST_CASE("a field in quotes holds separators, line ends and quotes") {
   CHECK(read_table("a;b\n1,5;\"2;5\"\n", ';') == std::vector<Row>{{"a", "b"}, {"1,5", "2;5"}});
 }
 
+TEST_CASE("blanks around a field in quotes are passed over") {
+  const std::vector<Row> expected{{"x", "y,z"}, {" 1", "2 "}, {"", "a \"b\""}};
+  CHECK(read_table("\"x\", \"y,z\"\n 1,\t\"2 \" \n\"\" , \"a \"\"b\"\"\" \r\n") == expected);
+  CHECK(read_table("\"x\"\t \"y\"\n1\t\n", '\t') == std::vector<Row>{{"x", "y"}, {"1", ""}});
+}
+
 TEST_CASE("what breaks the rules of CSV is an error with its line") {
   CHECK(csv_error("") == "it is empty, but must have a header");
   CHECK(csv_error("\xef\xbb\xbf") == "it is empty, but must have a header");
