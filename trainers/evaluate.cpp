@@ -4,8 +4,11 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -14,6 +17,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
+#include "framework/data/finite.h"
 #include "framework/objectives/objectives.h"
 #include "framework/training/autocast.h"
 
@@ -46,6 +50,14 @@ void try_metric(const std::string& name, const Metric& metric, const SampleType&
   } catch (const ValueError& error) {
     throw ValueError(str("metric ", name, " does not fit the data: ", error.what()));
   }
+}
+
+// Throws DataError if one of these samples is not finite: figures are not to be, without a word.
+void check_samples(const Dataset& data, const Shard& part) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(part.size));
+  std::iota(indices.begin(), indices.end(), part.offset);
+  const std::string found = first_non_finite(data, indices);
+  if (!found.empty()) throw DataError(str("what is evaluated is not finite: ", found));
 }
 
 }  // namespace
@@ -96,7 +108,9 @@ Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
   }
   model.train(was_training);
 
-  const at::Tensor all = psum(at::cat(sums), axis_name);
+  const at::Tensor own_sums = at::cat(sums);
+  if (!own_sums.isfinite().all().item<bool>()) check_samples(data, own);
+  const at::Tensor all = psum(own_sums, axis_name);
   Figures figures;
   std::int64_t offset = 0;
   for (std::size_t i = 0; i < sums.size(); ++i) {

@@ -26,6 +26,7 @@
 #include "framework/checkpoint/weights.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
+#include "framework/data/finite.h"
 #include "framework/data/loader.h"
 #include "framework/data/sampler.h"
 #include "framework/replicas/first_failure.h"
@@ -401,6 +402,7 @@ class Trainer::Run {
       loss_ = loss_.add(local.detach());
     }
     lr_ = rate_of(config_, course_, step);
+    check_samples(step);
     step_report_ = zero_->step(lr_);
     samples_ = sampler_.end_of_step(samples_);
     counted_steps_ = step + 1;
@@ -469,6 +471,20 @@ class Trainer::Run {
     const double share = weight_of(batch) * static_cast<double>(replicas_);
     if (share == job_weight && share > 0) return mean;
     return mean * (job_weight > 0 ? share / job_weight : 0.0);
+  }
+
+  // Where the loss is not finite since samples are not, these are told: the learning rate is not to
+  // blame.
+  void check_samples(std::int64_t step) {
+    if (std::isfinite(loss_.item<double>())) return;
+    const auto indices = sampler_.indices(samples_, replica_);
+    const std::int64_t epoch = sampler_.start_of_step(samples_) / data_.train->size();
+    const std::string found = first_non_finite(*data_.train, indices, epoch);
+    if (found.empty()) return;
+    const std::string text =
+        str("the loss is not finite at step ", step + 1, ": of the training set, ", found);
+    if (config_.zero.non_finite == NonFinite::stop) throw DataError(text);
+    if (!std::exchange(are_samples_told_, true)) log_warning(text + " (said once)");
   }
 
   void count_skipped(std::int64_t step) {
@@ -731,9 +747,10 @@ class Trainer::Run {
   std::int64_t activations_ = 0;  // bytes of a microbatch's tensors
   // The last evaluation's figure, if it is the best and its step's checkpoint does not say so yet.
   std::optional<double> owed_best_;
-  bool ends_now_ = false;        // a callback has asked for that
-  bool averages_differ_ = true;  // much from the parameters, as far as is known
-  bool is_saved_ = false;        // the run's last checkpoint is there from the beginning
+  bool are_samples_told_ = false;  // that one is not finite
+  bool ends_now_ = false;          // a callback has asked for that
+  bool averages_differ_ = true;    // much from the parameters, as far as is known
+  bool is_saved_ = false;          // the run's last checkpoint is there from the beginning
 };
 
 Trainer::Trainer(const Config& config, const DataSets& data, RunOptions options)

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
@@ -214,6 +215,13 @@ std::string result_json(const RunResult& result) {
 }
 
 void write_result(const std::filesystem::path& folder, const RunResult& result) {
+  const auto tell = [](const std::string& field, double value) {
+    if (std::isfinite(value)) return;
+    log_warning(str(field, " is ", value, ": result.json has null there"));
+  };
+  tell("loss", result.loss);
+  for (const auto& [name, value] : result.eval) tell("eval." + name, value);
+  for (const auto& [name, value] : result.validation) tell("validation." + name, value);
   write_file_atomically(folder / "result.json", result_json(result));
 }
 

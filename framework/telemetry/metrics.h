@@ -94,7 +94,8 @@ struct RunResult {
 /// and narrower are written as by shortest_decimal(); numbers that are not finite are null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 
-/// Writes result.json into a run's folder, atomically. Throws Error where it can't be written.
+/// Writes result.json into a run's folder, atomically, and warns of figures that are null. Throws
+/// Error where it can't be written.
 void write_result(const std::filesystem::path& folder, const RunResult& result);
 
 }  // namespace lockstep

@@ -16,6 +16,7 @@
 #include "framework/base/random.h"
 #include "framework/telemetry/digest.h"
 #include "tests/catch.h"
+#include "tests/support/captured_stderr.h"
 #include "tests/support/temporary_folder.h"
 
 namespace fs = std::filesystem;
@@ -245,6 +246,13 @@ TEST_CASE("a FIFO in place of the metrics is an error at once") {
   const std::string message = path + " can't be opened: it is a FIFO, not a file";
   CHECK_THROWS_WITH(cut_metrics(home.path(), 1), message);
   CHECK_THROWS_WITH(MetricsWriter(home.path()), message);
+}
+
+TEST_CASE("a figure that is null in a result is told", "[telemetry]") {
+  const TemporaryFolder home;
+  const CapturedStderr log;
+  write_result(home.path(), {.loss = 0.5, .eval = {{"accuracy", 0.5}, {"loss", std::nan("")}}});
+  CHECK(log.text() == "lockstep: warning: eval.loss is nan: result.json has null there\n");
 }
 
 TEST_CASE("a result that can't be written is an error that names the file", "[telemetry]") {

@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -164,7 +165,7 @@ TEST_CASE("classes of another table are those that the model knows by their name
   job.folder.write("other.csv", others + "1,cow\n");
   CHECK_THAT(job.refusal(kPredict + set("data.file=other.csv")),
              ContainsSubstring("other.csv': line 8: column 'kind': 'cow' is none of the training "
-                               "file's classes: ant, bee, owl"));
+                               "file's classes: 'ant', 'bee', 'owl'"));
 }
 
 TEST_CASE("a run does not go on with data that have changed, unless it is told to") {
@@ -333,6 +334,52 @@ TEST_CASE("arrays to predict need neither targets nor the arrays trained on") {
   const auto rows = job.predictions(set("data.test_inputs=new.npy"));
   REQUIRE(rows.size() == 4);
   CHECK(rows[0] == std::vector<std::string>{"index", "prediction_0", "prediction_1"});
+}
+
+TEST_CASE("tokens whose targets do not count are trained and evaluated") {
+  const DataJob job(
+      "model: {name: gpt, layers: 1, heads: 2, width: 16}\n"
+      "data: {name: npy, inputs: x.npy, targets: y.npy, test_inputs: x.npy, test_targets: y.npy,\n"
+      "       batch_size: 2}\n"
+      "loss: {name: cross_entropy, ignore_index: -100}\n"
+      "parallel: {replicas: 2}\n"
+      "trainer: {epochs: 2}\n");
+  const auto array = [](const std::vector<std::int16_t>& values) {
+    return npy_file("<i2", false, "(4, 3)",
+                    {reinterpret_cast<const char*>(values.data()), values.size() * 2});
+  };
+  job.folder.write("x.npy", array({1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6}));
+  job.folder.write("y.npy", array({-100, 3, 4, 5, 6, -100, -100, -100, -100, 5, 6, 0}));
+  job.must_run();
+  CHECK(read_json(job.folder.path() / "run/result.json")["eval"]["loss"].is_number());
+  CHECK_THAT(
+      train(job.folder.path(), {"--config", "job.yaml", "--set", "loss.ignore_index=-1"}).err,
+      ContainsSubstring("y.npy': element [0, 0] is -100, but must be 0 ... 6"));
+}
+
+TEST_CASE("an array's number that is none is told with its place, and no learning rate is blamed") {
+  const DataJob job(
+      "model: {name: linear}\n"
+      "data: {name: npy, inputs: x.npy, targets: y.npy, batch_size: 2}\n"
+      "parallel: {replicas: 2}\n"
+      "trainer: {epochs: 2}\n");
+  std::vector<float> values(12, 0.5F);
+  values[7] = std::numeric_limits<float>::quiet_NaN();
+  const auto write = [&](const std::string& name, const std::string& shape) {
+    job.folder.write(name, npy_file("<f4", false, shape,
+                                    {reinterpret_cast<const char*>(values.data()), 12 * 4}));
+  };
+  write("x.npy", "(4, 3)");
+  values[7] = 0.5F;
+  write("y.npy", "(4, 3)");
+  for (const char* const save : {"state", "none"}) {
+    const Ended end = job.run(set(str("checkpoint.save=", save)));
+    CHECK(end.status == 2);
+    CHECK_THAT(end.err, ContainsSubstring("x.npy': element [2, 1] is nan, but must be a finite "
+                                          "number"));
+    CHECK_THAT(end.err, !ContainsSubstring("diverged"));
+    fs::remove_all(job.folder.path("run"));
+  }
 }
 
 TEST_CASE("pictures in one folder are predicted by their files' names, without the run's data") {

@@ -1,0 +1,48 @@
+#include "framework/data/finite.h"
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+// What is wrong with a sample's values, (1, …); "" if all are finite.
+std::string non_finite_value(const at::Tensor& values) {
+  if (!values.is_floating_point()) return "";
+  const at::Tensor flat = values.to(at::kDouble).contiguous();
+  const auto* const numbers = flat.data_ptr<double>();
+  for (std::int64_t i = 0; i < flat.numel(); ++i) {
+    if (std::isfinite(numbers[i])) continue;
+    std::vector<std::int64_t> index(static_cast<std::size_t>(flat.dim()) - 1);
+    std::int64_t rest = i;
+    for (std::size_t d = index.size(); d-- > 0;) {
+      const std::int64_t size = flat.size(static_cast<std::int64_t>(d) + 1);
+      index[d] = rest % size;
+      rest /= size;
+    }
+    return str("is ", numbers[i], index.empty() ? "" : str(", at [", join(index), "]"));
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string first_non_finite(const Dataset& data, std::span<const std::int64_t> indices,
+                             std::int64_t epoch) {
+  for (const std::int64_t index : indices) {
+    const Batch sample = data.batch({&index, 1}, epoch);
+    const std::string of_input = non_finite_value(sample.inputs);
+    const std::string of_target = data.has_targets() ? non_finite_value(sample.targets) : "";
+    if (of_input.empty() && of_target.empty()) continue;
+    const std::string name = data.sample_name(index);
+    return str("sample ", index, name.empty() ? "" : str(" ('", name, "')"), " has ",
+               of_input.empty() ? "a target that " : "an input that ",
+               of_input.empty() ? of_target : of_input);
+  }
+  return "";
+}
+
+}  // namespace lockstep

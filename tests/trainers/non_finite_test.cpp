@@ -1,0 +1,106 @@
+// Where a loss is not finite since samples are not.
+
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/full.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/data/finite.h"
+#include "framework/replicas/pmap.h"
+#include "framework/telemetry/run_folder.h"
+#include "tests/catch.h"
+#include "tests/support/captured_stderr.h"
+#include "tests/support/message_of.h"
+#include "tests/support/occurrences.h"
+#include "tests/support/temporary_folder.h"
+#include "trainers/trainer.h"
+
+namespace lockstep {
+namespace {
+
+using testing::message_of;
+using testing::TemporaryFolder;
+
+// Twelve samples of zeros, of which one may have a value that is none, in its input or its target.
+class Holed final : public Dataset {
+ public:
+  explicit Holed(std::int64_t hole = -1, bool is_target = false)
+      : hole_(hole), is_target_(is_target) {}
+  std::int64_t size() const override { return 12; }
+  SampleType type() const override { return value_sample({2, 3}, 1); }
+  std::string sample_name(std::int64_t index) const override { return str("row ", index); }
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+    Batch batch{at::full({std::ssize(indices), 2, 3}, 0.5),
+                at::full({std::ssize(indices), 1}, 0.5)};
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      if (indices[i] != hole_) continue;
+      const auto row = static_cast<std::int64_t>(i);
+      if (is_target_) batch.targets[row].fill_(std::numeric_limits<double>::infinity());
+      if (!is_target_) batch.inputs[row][1][2].fill_(std::numeric_limits<double>::quiet_NaN());
+    }
+    return batch;
+  }
+
+  std::int64_t hole_;
+  bool is_target_;
+};
+
+std::string trained_on(const DataSets& data, const std::string& trainer) {
+  const TemporaryFolder folder;
+  const Config config = parse_config(
+      "model: {name: linear}\n"
+      "data: {name: pmean_example, batch_size: 2, shuffle: false}\n"
+      "parallel: {axis_name: i, replicas: 2}\n"
+      "trainer: {epochs: 1" +
+          trainer + "}\n",
+      "test");
+  const RunFolderLock lock = claim_run_folder(folder.path(), to_yaml(config));
+  return message_of<DataError>([&] {
+    pmap([&] { Trainer(config, data, {.output = folder.path(), .quiet = true}).run(); },
+         {.axis_size = 2})();
+  });
+}
+
+DataSets sets_of(std::shared_ptr<const Dataset> train, std::shared_ptr<const Dataset> test = {}) {
+  return {.train = std::move(train), .test = std::move(test)};
+}
+
+}  // namespace
+
+TEST_CASE("samples that are not finite are named before the learning rate is blamed") {
+  // The second step's samples are 4 and 5 on replica 0, 6 and 7 on replica 1.
+  CHECK_THAT(trained_on(sets_of(std::make_shared<Holed>(6)), ""),
+             ContainsSubstring("the loss is not finite at step 2: of the training set, sample 6 "
+                               "('row 6') has an input that is nan, at [1, 2]"));
+  CHECK_THAT(trained_on(sets_of(std::make_shared<Holed>(1, true)), ", accumulate: 2"),
+             ContainsSubstring("the loss is not finite at step 1: of the training set, sample 1 "
+                               "('row 1') has a target that is inf, at [0]"));
+  const testing::CapturedStderr log;
+  CHECK(trained_on(sets_of(std::make_shared<Holed>(6)), ", non_finite: skip") == "no error");
+  CHECK_THAT(log.text(), ContainsSubstring("sample 6 ('row 6') has an input that is nan, at [1, 2] "
+                                           "(said once)"));
+}
+
+TEST_CASE("figures of samples that are not finite are an error") {
+  const auto whole = std::make_shared<Holed>();
+  CHECK_THAT(trained_on(sets_of(whole, std::make_shared<Holed>(11)), ""),
+             ContainsSubstring("what is evaluated is not finite: sample 11 ('row 11') has an input "
+                               "that is nan, at [1, 2]"));
+  CHECK(trained_on(sets_of(whole, whole), "") == "no error");
+}
+
+TEST_CASE("the first of some samples that is not finite is named") {
+  const std::vector<std::int64_t> some{3, 9, 4};
+  CHECK(first_non_finite(Holed(4), some) ==
+        "sample 4 ('row 4') has an input that is nan, at [1, 2]");
+  CHECK(first_non_finite(Holed(5), some).empty());
+}
+
+}  // namespace lockstep
