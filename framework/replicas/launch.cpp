@@ -346,7 +346,10 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
     memory = std::make_shared<comm::HostMemory>(static_cast<int>(place.workers), place.memory);
     asked_by = &memory->stop_signal();
     // Of what asks, this process sees the end of its own processor time alone.
-    if (options.on_stop == OnStop::ask) stop.emplace(&memory->stop_signal());
+    if (options.on_stop == OnStop::ask) {
+      stop.emplace(&memory->stop_signal());
+      replicas::be_warned_of_cpu_limit();
+    }
     own_restarts = place.restart;
     const auto plan = replicas::JobPlan::parse(store->get(replicas::kPlanKey, options.timeout));
     own_host = static_cast<std::int64_t>(plan.layout.host_of_worker(place.index));
@@ -487,6 +490,7 @@ class ThreadsStop {
 
  private:
   static Word* fresh_word() {
+    replicas::be_warned_of_cpu_limit();
     asked_.store(0);
     return &asked_;
   }

@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "framework/base/logging.h"
@@ -200,6 +201,15 @@ void stop_at_once(int signal) {
   const char* const begin = message + (::isatty(STDERR_FILENO) == 1 ? 0 : 1);
   (void)!::write(STDERR_FILENO, begin, std::strlen(begin));
   ::_exit(status_of_stop(signal));
+}
+
+void be_warned_of_cpu_limit() noexcept {
+  constexpr rlim_t kMostSeconds = 30;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_CPU, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) return;
+  if (limit.rlim_cur < limit.rlim_max) return;
+  limit.rlim_cur -= std::min(kMostSeconds, 1 + limit.rlim_max / 10);
+  ::setrlimit(RLIMIT_CPU, &limit);
 }
 
 void leave_stops_to_launcher(bool asks) {

@@ -107,4 +107,8 @@ void leave_progress_line();
 /// SIGXCPU never is: its limit is each process' own.
 void leave_stops_to_launcher(bool asks);
 
+/// Where a process' processor time ends with SIGKILL and no SIGXCPU comes before, as `ulimit -t`
+/// has it: lets SIGXCPU come before, so that replicas can save.
+void be_warned_of_cpu_limit() noexcept;
+
 }  // namespace lockstep::replicas

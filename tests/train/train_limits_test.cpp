@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/base/text.h"
@@ -33,8 +34,13 @@ Ended train_under(const std::string& limits, const TemporaryFolder& folder, cons
 }  // namespace
 
 TEST_CASE("few addresses (ulimit -v) are an error with the limit and its number, never a hang") {
-  // KiB. The first two are less than the libraries take when they are loaded.
-  for (const int addresses : {600'000, 800'000, 1'000'000, 1'200'000, 1'500'000}) {
+  // KiB, and how messages have them. The first two are less than the libraries take at their start.
+  const std::vector<std::pair<int, std::string>> limits{{600'000, "585"},
+                                                        {800'000, "781"},
+                                                        {1'000'000, "976"},
+                                                        {1'200'000, "1.1 GiB"},
+                                                        {1'500'000, "1.4 GiB"}};
+  for (const auto& [addresses, number] : limits) {
     for (const std::string launch : {"processes", "threads"}) {
       for (const int replicas : {1, 2, 4}) {
         if (addresses < 1'000'000 && replicas > 1) continue;
@@ -48,8 +54,7 @@ TEST_CASE("few addresses (ulimit -v) are an error with the limit and its number,
         if (addresses < 1'000'000) CHECK(end.status == 2);
         if (end.status == 0) continue;
         CHECK_THAT(end.err, ContainsSubstring("lockstep: error: ") &&
-                                ContainsSubstring("(ulimit -v)") &&
-                                ContainsSubstring(str(addresses / 1024)));
+                                ContainsSubstring("(ulimit -v)") && ContainsSubstring(number));
         CHECK_THAT(end.err, !ContainsSubstring("terminate called"));
       }
     }
@@ -72,6 +77,22 @@ TEST_CASE("a small stack (ulimit -s) is an error with the limit and its number")
       INFO(enough << "\n" << end.err);
       CHECK(end.status == 0);
     }
+  }
+}
+
+TEST_CASE(
+    "a run whose processor time is up (ulimit -t) ends with a checkpoint before it is killed") {
+  for (const std::string launch : {"processes", "threads"}) {
+    INFO(launch);
+    const TemporaryFolder folder;
+    const Flags flags = small_job() + set("trainer.steps=1000000000 trainer.log_every=1000000") +
+                        Flags{"--replicas", "2", "--launch", launch};
+    const Ended end = train_under("ulimit -t 6", folder, flags);
+    INFO(end.err);
+    CHECK(end.status == 143);
+    CHECK(!end.by_signal);
+    CHECK_THAT(end.err, ContainsSubstring("SIGXCPU: replicas end at their next step"));
+    CHECK(fs::exists(folder.path() / "run/checkpoints/latest/manifest.json"));
   }
 }
 
