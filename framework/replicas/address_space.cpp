@@ -64,7 +64,7 @@ class BlasBuffers {
   std::int64_t had_ = 0;  // beside those
 };
 
-std::string mib(std::size_t bytes) {
+std::string in_units(std::size_t bytes) {
   return text_of_bytes(static_cast<std::int64_t>(bytes));
 }
 
@@ -87,11 +87,12 @@ void prepare_addresses(std::int64_t replicas, std::int64_t math_threads, std::in
   const std::size_t needed = blas + stacks + shared + kRest;
   const std::size_t used = addresses_in_use();
   const std::size_t left = *limit - std::min(*limit, used);
-  require(needed <= left, "a process may have no more than ", mib(*limit),
-          " of addresses (ulimit -v), of which ", mib(used), " are in use, and ",
+  require(needed <= left, "a process may have no more than ", in_units(*limit),
+          " of addresses (ulimit -v), of which ", in_units(used), " are in use, and ",
           counted(replicas, "replica"), " with ", counted(math_threads, "math thread"),
-          " in it would take ", mib(needed), " more, beside data and tensors: ", mib(blas),
-          " for BLAS, ", mib(stacks), " for the stacks of ", threads, " threads, ", mib(shared),
+          " in it would take ", in_units(needed),
+          " more, beside data and tensors: ", in_units(blas), " for BLAS, ", in_units(stacks),
+          " for the stacks of ", threads, " threads, ", in_units(shared),
           " to share: raise the limit, or set parallel.threads_per_replica lower");
   buffers.get(missing);
 }

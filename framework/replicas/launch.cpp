@@ -478,8 +478,7 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
 // While this lives, replicas run as threads, and signals end the program or ask them to end.
 class ThreadsStop {
  public:
-  explicit ThreadsStop(OnStop on_stop)
-      : signals_(on_stop == OnStop::ask ? fresh_word() : nullptr, replicas::stop_at_once) {
+  explicit ThreadsStop(OnStop on_stop) : signals_(fresh_word(on_stop), replicas::stop_at_once) {
     asked_by = &asked_;
   }
   ~ThreadsStop() { asked_by = nullptr; }
@@ -489,9 +488,10 @@ class ThreadsStop {
   [[nodiscard]] const replicas::StopSignals& signals() const { return signals_; }
 
  private:
-  static Word* fresh_word() {
-    replicas::be_warned_of_cpu_limit();
+  static Word* fresh_word(OnStop on_stop) {
     asked_.store(0);
+    if (on_stop == OnStop::end) return nullptr;
+    replicas::be_warned_of_cpu_limit();
     return &asked_;
   }
 

@@ -41,15 +41,15 @@ bool calls_ours(int signal) {
 
 // A handler may touch little else than these.
 std::atomic<Word*> first_asks{nullptr};  // stored here, the first signal only asks
-std::atomic<Handler> ends{nullptr};      // what a signal that ends the job calls
+std::atomic<Handler> end_by{nullptr};    // what a signal that ends the job calls
 std::atomic<pid_t> own_process{0};
 std::atomic<std::int64_t> own_first{0};  // when this process' first Ctrl-C or SIGTERM came
 std::atomic<int> too_early{0};           // a signal that came too early to be the second
 std::atomic<int> ending_signal{0};
-std::atomic<int> told{-1};  // the pipe's end that is written to
+std::atomic<int> end_is_told{-1};  // the pipe's end that is written to
 
 // Milliseconds, never 0.
-std::int64_t now() {
+std::int64_t stop_clock() {
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC, &time);
   return std::int64_t{1} + time.tv_sec * 1000 + time.tv_nsec / 1'000'000;
@@ -66,7 +66,7 @@ bool has_asked(int number) {
   asked->replace(0, static_cast<std::uint64_t>(number));
   if (!may_end(number)) return true;
   std::int64_t first = 0;
-  const std::int64_t time = now();
+  const std::int64_t time = stop_clock();
   if (own_first.compare_exchange_strong(first, time)) return true;
   if (time - first >= StopSignals::kPatience.count()) return false;
   too_early = number;
@@ -74,7 +74,7 @@ bool has_asked(int number) {
 }
 
 void end_fork(int number) {
-  if (const Handler end = ends) end(number);
+  if (const Handler end = end_by) end(number);
   std::signal(number, SIG_DFL);
   (void)::raise(number);
 }
@@ -84,11 +84,11 @@ void note_signal(int number) {
   if (::getpid() != own_process) {
     end_fork(number);
   } else if (!has_asked(number)) {
-    if (const Handler end = ends) end(number);
+    if (const Handler end = end_by) end(number);
     int none = 0;
     ending_signal.compare_exchange_strong(none, number);
     const char byte = 0;
-    (void)!::write(told, &byte, 1);
+    (void)!::write(end_is_told, &byte, 1);
   }
   errno = saved;
 }
@@ -96,12 +96,12 @@ void note_signal(int number) {
 // The handler that tells this end of a pipe.
 Handler handler_that_tells(int pipe, Word* asked, Handler end) {
   first_asks = asked;
-  ends = end;
+  end_by = end;
   own_process = ::getpid();
   own_first = 0;
   too_early = 0;
   ending_signal = 0;
-  told = pipe;
+  end_is_told = pipe;
   return note_signal;
 }
 
@@ -161,7 +161,7 @@ int StopSignals::signal() const noexcept {
 void StopSignals::tell_early() const {
   const int signal = too_early.exchange(0);
   if (signal == 0 || ending_signal != 0) return;
-  const std::int64_t rest = std::max<std::int64_t>(0, own_first + kPatience.count() - now());
+  const std::int64_t rest = std::max<std::int64_t>(0, own_first + kPatience.count() - stop_clock());
   leave_progress_line();
   log_warning(str(name_of_stop(signal), ": replicas end at their next step; one that comes ",
                   static_cast<double>((rest + 99) / 100) / 10, " s later ends them at once"));

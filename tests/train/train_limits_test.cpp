@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // A perceptron whose checkpoint takes 600 KB: two steps.
-Flags small_job() {
+Flags limited_job() {
   return Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--output", "run", "--quiet"} +
          set("model.hidden=[64] trainer.steps=2 trainer.log_every=1 data.batch_size=8");
 }
@@ -48,7 +48,7 @@ TEST_CASE("few addresses (ulimit -v) are an error with the limit and its number,
         const TemporaryFolder folder;
         const Ended end =
             train_under(str("ulimit -v ", addresses), folder,
-                        small_job() + Flags{"--replicas", str(replicas), "--launch", launch});
+                        limited_job() + Flags{"--replicas", str(replicas), "--launch", launch});
         INFO(end.err);
         CHECK(!end.by_signal);
         if (addresses < 1'000'000) CHECK(end.status == 2);
@@ -64,7 +64,7 @@ TEST_CASE("few addresses (ulimit -v) are an error with the limit and its number,
 TEST_CASE("a small stack (ulimit -s) is an error with the limit and its number") {
   for (const std::string launch : {"processes", "threads"}) {
     const TemporaryFolder folder;
-    const Flags flags = small_job() + Flags{"--replicas", "2", "--launch", launch};
+    const Flags flags = limited_job() + Flags{"--replicas", "2", "--launch", launch};
     const Ended refused = train_under("ulimit -s 64", folder, flags);
     INFO(refused.err);
     CHECK(refused.status == 2);
@@ -85,7 +85,7 @@ TEST_CASE(
   for (const std::string launch : {"processes", "threads"}) {
     INFO(launch);
     const TemporaryFolder folder;
-    const Flags flags = small_job() + set("trainer.steps=1000000000 trainer.log_every=1000000") +
+    const Flags flags = limited_job() + set("trainer.steps=1000000000 trainer.log_every=1000000") +
                         Flags{"--replicas", "2", "--launch", launch};
     const Ended end = train_under("ulimit -t 6", folder, flags);
     INFO(end.err);
@@ -100,7 +100,7 @@ TEST_CASE("a limit on the size of files (ulimit -f) counts as a full disk where 
   // In blocks of 512 bytes: 24 MiB, of which the memory of replicas takes its part. A checkpoint of
   // this model takes 28 MB for one replica.
   const std::string limit = "ulimit -f 49152";
-  const Flags flags = small_job() + set("model.hidden=[1024,1024,512]") +
+  const Flags flags = limited_job() + set("model.hidden=[1024,1024,512]") +
                       Flags{"--replicas", "1", "--launch", "threads"};
   const TemporaryFolder folder;
   const Ended end = train_under(limit, folder, flags);
@@ -115,7 +115,7 @@ TEST_CASE("a limit on the size of files (ulimit -f) counts as a full disk where 
   CHECK(warned.status == 0);
   CHECK_THAT(warned.err, ContainsSubstring("warning: the checkpoint of step 2 can't be saved: "));
   const TemporaryFolder third;
-  const Ended refused = train_under("ulimit -f 1", third, small_job());
+  const Ended refused = train_under("ulimit -f 1", third, limited_job());
   INFO(refused.err);
   CHECK(!refused.by_signal);
   CHECK(refused.status != 0);
