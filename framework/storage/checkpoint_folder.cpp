@@ -237,8 +237,7 @@ void CheckpointFolder::put_in_place(std::int64_t step) const {
 }
 
 void CheckpointFolder::amend(const Manifest& manifest) const {
-  write_file_atomically(of_step(manifest.step) / kManifestName, write_manifest(manifest),
-                        kFileMode);
+  write_file_atomically(of_step(manifest.step) / kManifestName, write_manifest(manifest));
 }
 
 void CheckpointFolder::set_best(std::int64_t step) const {
