@@ -63,9 +63,11 @@ std::size_t resident_at_start() {
 bool lacks_replica(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
-  } catch (const ReplicaLost&) {
-    return true;
-  } catch (const Timeout&) {
+  } catch (const Aborted&) {
+    return false;  // it may only have thrown
+  } catch (const CollectiveMismatch&) {
+    return false;
+  } catch (const CommError&) {
     return true;
   } catch (...) {
     return false;

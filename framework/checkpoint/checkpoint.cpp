@@ -11,6 +11,7 @@
 #include <set>
 #include <span>
 #include <stop_token>
+#include <system_error>
 #include <utility>
 
 #include <ATen/ops/zeros.h>
@@ -343,6 +344,7 @@ CheckpointSaver::Apart CheckpointSaver::Impl::save_apart(
   member.seat->threw(why);
   const AxisNames& axis = options.axis_name;
   const std::int64_t replica = axis_index(axis);
+  if (has_ended(*member.cancellation)) return {.reason = "another replica has ended"};
   folder.begin(its_info.step);
   const Meeting meeting(folder.path() / lockstep::str(".step-meeting-", options.meeting, ".tmp"),
                         replica, axis_size(axis), [&] { return has_ended(*member.cancellation); });
@@ -367,6 +369,12 @@ CheckpointSaver::Apart CheckpointSaver::Impl::save_apart(
     apart = {.is_saved = json["saved"].get<bool>(), .reason = json["reason"].get<std::string>()};
   }
   meeting.leave();
+  if (!apart.is_saved) {
+    // What this replica has written; the last removes the folder.
+    std::error_code ignored;
+    fs::remove(folder.unfinished(its_info.step) / shard_name(axis), ignored);
+    fs::remove(folder.unfinished(its_info.step), ignored);
+  }
   return apart;
 }
 

@@ -108,7 +108,13 @@ std::optional<std::string> Meeting::outcome(std::chrono::milliseconds patience) 
 void Meeting::leave() const noexcept {
   std::error_code ignored;
   fs::remove(arrival_of(replica_), ignored);
-  if (replica_ != 0) return;
+  if (replica_ != 0) {
+    if (is_here(folder_ / "outcome")) return;
+    // Replica 0 may be gone: the last to leave removes the folder.
+    fs::remove(text_of(replica_), ignored);
+    fs::remove(folder_, ignored);
+    return;
+  }
   const auto are_gone = [&] {
     for (std::int64_t replica = 1; replica < replicas_; ++replica) {
       if (is_here(arrival_of(replica))) return false;

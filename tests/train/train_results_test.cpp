@@ -295,8 +295,11 @@ TEST_CASE("a run that diverges says so and ends with status 1") {
                         "--set", "trainer.steps=100", "--launch", launch, "--output", "run"});
     INFO(end.err);
     CHECK(end.status == 1);
+    const std::vector<std::string> lines = lines_of(end.err);
+    REQUIRE(lines.size() >= 2);
+    CHECK(lines.back() == "the state after step 1 is saved: --output run --resume auto goes on");
     CHECK(std::regex_search(
-        lines_of(end.err).back(),
+        lines[lines.size() - 2],
         std::regex(
             "^lockstep: error: .*replica [0-3].*: the loss is not finite at step 2; training "
             "has diverged: try a smaller learning rate or clipping$")));
