@@ -1,11 +1,16 @@
 #include "framework/formats/csv.h"
 
 #include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <random>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -18,6 +23,7 @@
 using lockstep::DataError;
 using lockstep::ValueError;
 using lockstep::formats::csv_line;
+using lockstep::formats::csv_number;
 using lockstep::formats::CsvFile;
 using lockstep::formats::Decimal;
 using lockstep::testing::message_of;
@@ -150,6 +156,35 @@ TEST_CASE("a table with many columns is read in a time that grows with them") {
     is_right = is_right && numbers[i] == static_cast<double>(i);
   }
   CHECK(is_right);
+}
+
+TEST_CASE("a number has the bits that the library's own reader gives it") {
+  std::mt19937_64 random(1);
+  std::size_t wrong = 0;
+  for (int i = 0; i < 200'000; ++i) {
+    std::string text = random() % 2 == 0 ? "-" : "";
+    for (std::uint64_t n = random() % 17; n > 0; --n)
+      text += static_cast<char>('0' + random() % 10);
+    if (random() % 4 != 0) text += '.';
+    for (std::uint64_t n = random() % 17; n > 0; --n)
+      text += static_cast<char>('0' + random() % 10);
+    if (random() % 8 == 0) text += "e-" + std::to_string(random() % 30);
+    double expected = 0;
+    const char* const end = text.data() + text.size();
+    const auto [read, error] = std::from_chars(text.data(), end, expected);
+    const auto found = csv_number(text);
+    const bool is_number = error == std::errc() && read == end;
+    const bool is_right = found.has_value() == is_number &&
+                          (!is_number || std::bit_cast<std::uint64_t>(*found) ==
+                                             std::bit_cast<std::uint64_t>(expected));
+    if (!is_right) {
+      INFO(text);
+      CHECK(is_right);
+      ++wrong;
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(std::signbit(csv_number("-0").value()));
 }
 
 TEST_CASE("several columns are read together as each alone") {
