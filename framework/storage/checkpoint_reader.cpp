@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/storage/checksum.h"
@@ -65,6 +66,8 @@ Manifest read_manifest(const fs::path& folder) {
     throw DataError(
         str(path.string(), " has ", size, " bytes, and the most are ", kLongestManifest));
   }
+  const std::string lack = lack_of_memory(size);
+  if (!lack.empty()) throw DataError(str(path.string(), " takes ", lack));
   std::string text(size, '\0');
   File(path, O_RDONLY).read(0, std::as_writable_bytes(std::span(text)));
   try {
