@@ -86,7 +86,9 @@ class FaultyModel final : public Model {
     last_ = register_module("last", std::make_shared<FaultyLayer>(7, 3, "last", key));
   }
   at::Tensor forward(const at::Tensor& inputs) override {
-    at::Tensor values = at::relu(norm_->forward((*first_)(inputs)));
+    at::Tensor values = (*first_)(inputs);
+    if (is_training() && is_due("loss")) values = values * std::numeric_limits<double>::infinity();
+    values = at::relu(norm_->forward(values));
     if (is_training()) may_throw("forward");
     values = (*second_)(values);
     if (values.requires_grad()) {
@@ -135,9 +137,6 @@ class FaultyPoints final : public Dataset {
         batch.inputs[i][j].fill_(static_cast<double>(bits) / double(1 << 24) - 0.5);
       }
       batch.targets[i].fill_(static_cast<std::int64_t>(index % 3));
-    }
-    if (fault && current_environment() != nullptr && is_due("loss")) {
-      batch.inputs.fill_(std::numeric_limits<float>::infinity());
     }
     return batch;
   }
