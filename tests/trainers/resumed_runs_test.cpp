@@ -86,27 +86,27 @@ void register_rare() {
   (void)is_done;
 }
 
-using Random = std::mt19937_64;
+using Draws = std::mt19937_64;
 
-std::int64_t from_to(Random& random, std::int64_t first, std::int64_t last) {
+std::int64_t from_to(Draws& random, std::int64_t first, std::int64_t last) {
   return first + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(last - first + 1));
 }
 
-std::string one_of(Random& random, const std::vector<std::string>& all) {
+std::string one_of(Draws& random, const std::vector<std::string>& all) {
   return all[random() % all.size()];
 }
 
 // What callbacks are told, by replica 0.
 using Told = std::vector<std::string>;
 
-struct Part {
+struct RunPart {
   std::optional<std::int64_t> ends_after{};  // as its callback asks
   bool goes_on = false;
   bool has_patience = true;
 };
 
 void run_part(const std::string& text, const DataSets& data, const fs::path& output,
-              const Part& part, Told& told) {
+              const RunPart& part, Told& told) {
   std::vector<keys::Override> overrides;
   if (!part.has_patience) overrides.push_back(keys::parse_set("trainer.patience=null"));
   Config config = parse_config(text, "test", overrides);
@@ -144,7 +144,7 @@ void run_part(const std::string& text, const DataSets& data, const fs::path& out
 TEST_CASE("a run in parts ends as the whole one, whatever its figures and its patience") {
   register_rare();
   std::cout << "resumed runs: LOCKSTEP_SEED=" << seed() << std::endl;
-  Random random(seed());
+  Draws random(seed());
   int ended_early = 0;
   for (int round = 0; round < 30; ++round) {
     const std::string best = one_of(random, {"none", "loss", "rare"});
