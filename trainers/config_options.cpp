@@ -5,13 +5,13 @@
 
 #include <torch/nn/module.h>
 
+#include "framework/base/cores.h"
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
 #include "framework/objectives/objectives.h"
 #include "framework/optim/optimizer_options.h"
-#include "framework/replicas/machine.h"
 #include "framework/training/bucket_sizes.h"
 
 namespace lockstep {
@@ -50,7 +50,7 @@ DataContext data_context(const Config& config) {
           .ignored = ignored_target(config.loss),
           .validation = config.data_use.validation,
           .search = {.threads = config.data_use.threads.value_or(0) > 0 ? *config.data_use.threads
-                                                                        : replicas::host_cores()}};
+                                                                        : usable_cores()}};
 }
 
 std::int64_t microbatches(const Config& config, std::int64_t replicas) {

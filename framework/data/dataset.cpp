@@ -91,7 +91,7 @@ Subset::Subset(std::shared_ptr<const Dataset> whole, data::IndexList indices)
 }
 
 std::optional<std::int64_t> Subset::label(std::int64_t index) const {
-  return whole_->label(indices_.at(static_cast<std::size_t>(index)));
+  return whole_->label(indices_[index]);
 }
 
 std::string Subset::sample_name(std::int64_t index) const {
