@@ -138,7 +138,8 @@ TEST_CASE("the type of samples says what a model gives") {
 TEST_CASE("a part of a data set needs samples that are there") {
   const auto whole = load("pmean_example", {.replicas = 1}).train;
   CHECK(numbers_of(Subset(whole, {3, 1})) == std::vector<float>{3, 1});
-  CHECK_THROWS_WITH(Subset(whole, {}), "a part of a data set needs at least one sample");
+  CHECK_THROWS_WITH(Subset(whole, std::vector<std::int64_t>{}),
+                    "a part of a data set needs at least one sample");
   CHECK_THROWS_WITH(Subset(whole, {0, 4}),
                     "a part of a data set of 4 samples has the samples 0 ... 4");
 }
