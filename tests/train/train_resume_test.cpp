@@ -1,17 +1,13 @@
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
-#include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
-#include "tests/support/settings.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/same_run.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 
@@ -22,16 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-using Random = std::mt19937_64;
-
-std::size_t below(Random& random, std::size_t end) {
-  return random() % end;
-}
-
-template <typename T>
-const T& one_of(Random& random, const std::vector<T>& all) {
-  return all[below(random, all.size())];
-}
 
 // A run of a small perceptron on four replicas, with much that a checkpoint must hold.
 Flags job(const std::string& variant, std::int64_t steps) {
@@ -45,113 +31,10 @@ Flags job(const std::string& variant, std::int64_t steps) {
     return flags + set("parallel.compression=bf16 schedule.name=cosine schedule.warmup_steps=20 "
                        "optimizer.name=adamw");
   }
-  if (variant == "bf16") return flags + set("trainer.precision=bf16");
   return flags + set("trainer.accumulate=2 trainer.clip_norm=0.5");
 }
 
-Flags random_placement(Random& random) {
-  return set(lockstep::str("parallel.workers=", 1 + below(random, 4), " parallel.launch=",
-                           one_of<std::string>(random, {"processes", "threads"}),
-                           " parallel.backend=", one_of<std::string>(random, {"auto", "gloo"}),
-                           " parallel.zero_stage=", below(random, 4)));
-}
-
-// The lines of metrics, without times and rates.
-std::vector<Json> metrics_of(const fs::path& run) {
-  std::vector<Json> lines = read_json_lines(run / "metrics.jsonl");
-  for (Json& line : lines) {
-    line.erase("elapsed_s");
-    line.erase("samples_per_s");
-  }
-  return lines;
-}
-
-void check_same(const fs::path& run, const fs::path& expected) {
-  const Json result = read_json(run / "result.json");
-  const Json other = read_json(expected / "result.json");
-  for (const char* field : {"steps", "loss", "eval", "parameters_sha256"}) {
-    INFO(field);
-    CHECK(result[field] == other[field]);
-  }
-  CHECK(metrics_of(run) == metrics_of(expected));
-}
-
-// Whether a checkpoint is being written, or its writer was killed.
-bool is_saving(const fs::path& run) {
-  std::error_code missing;
-  for (fs::directory_iterator entry(run / "checkpoints", missing), end; !missing && entry != end;
-       entry.increment(missing)) {
-    if (entry->path().filename().string()[0] == '.') return true;
-  }
-  return false;
-}
-
-int kills_wanted() {
-  const char* const text = std::getenv("LOCKSTEP_KILLS");
-  return text != nullptr ? std::atoi(text) : 6;
-}
-
 }  // namespace
-
-// LOCKSTEP_KILLS=100 kills a hundred times.
-TEST_CASE("a run that is killed again and again goes on to the same end") {
-  std::cout << "kills: LOCKSTEP_SEED=" << seed() << std::endl;
-  Random random(seed());
-  const TemporaryFolder folder;
-  const std::vector<std::string> variants{"accumulation", "compression", "bf16"};
-  constexpr std::int64_t kSteps = 400;
-  for (const std::string& variant : variants) {
-    const Ended end =
-        train(folder.path(), job(variant, kSteps) + Flags{"--output", variant, "--quiet"});
-    INFO(end.err);
-    REQUIRE(end.status == 0);
-  }
-  int kills = 0;
-  int during_saves = 0;
-  for (int round = 0; kills < kills_wanted(); ++round) {
-    const std::string& variant = variants[static_cast<std::size_t>(round) % variants.size()];
-    const std::string name = lockstep::str("killed-", round);
-    const fs::path run = folder.path() / name;
-    const int in_round = std::min(kills_wanted() - kills, 1 + static_cast<int>(below(random, 5)));
-    for (int killed = 0; killed < in_round;) {
-      const Flags placement = random_placement(random);
-      ChildProgram program(
-          training(folder.path(), job(variant, kSteps) + placement +
-                                      Flags{"--output", name, "--resume", "auto", "--quiet"}));
-      // At some time from before the replicas start to the end of a run.
-      const auto delay = std::chrono::milliseconds(100 + below(random, 1200));
-      (void)eventually([&] { return !program.running(); }, delay);
-      const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
-      const bool awaits_save = below(random, 2) == 0;
-      while (awaits_save && !is_saving(run) && std::chrono::steady_clock::now() < deadline) {
-      }
-      const auto replicas = children_of(program.pid());
-      if (!program.running()) break;  // it is done
-      if (is_saving(run)) ++during_saves;
-      const std::size_t whom = below(random, 3);
-      if (whom == 0 || replicas.empty()) {
-        ::kill(-program.pid(), SIGKILL);
-      } else if (whom == 1) {
-        ::kill(program.pid(), SIGKILL);
-      } else {
-        ::kill(one_of(random, replicas), SIGKILL);
-      }
-      ++killed;
-      ++kills;
-      const Ended end = program.wait();
-      INFO(join(placement) << "\n" << end.err);
-      CHECK((end.status == 128 + SIGKILL || end.status == 3 || end.status == 0));
-    }
-    const Ended end = train(folder.path(), job(variant, kSteps) + random_placement(random) +
-                                               Flags{"--output", name, "--resume", "auto"});
-    INFO(variant << ", round " << round << "\n" << end.out << end.err);
-    REQUIRE(end.status == 0);
-    check_same(run, folder.path() / variant);
-  }
-  std::cout << "kills: " << kills << ", of these " << during_saves
-            << " while a checkpoint was being written; all runs ended as the uninterrupted ones"
-            << std::endl;
-}
 
 TEST_CASE("Ctrl-C and SIGTERM end a run at a step, with a checkpoint from which it goes on") {
   const TemporaryFolder folder;

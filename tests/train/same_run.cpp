@@ -1,0 +1,29 @@
+#include "tests/train/same_run.h"
+
+#include "tests/catch.h"
+#include "tests/train/train_program.h"
+
+namespace lockstep::testing {
+
+using Json = nlohmann::json;
+
+std::vector<Json> metrics_of(const std::filesystem::path& run) {
+  std::vector<Json> lines = read_json_lines(run / "metrics.jsonl");
+  for (Json& line : lines) {
+    line.erase("elapsed_s");
+    line.erase("samples_per_s");
+  }
+  return lines;
+}
+
+void check_same(const std::filesystem::path& run, const std::filesystem::path& expected) {
+  const Json result = read_json(run / "result.json");
+  const Json other = read_json(expected / "result.json");
+  for (const char* field : {"steps", "loss", "eval", "parameters_sha256"}) {
+    INFO(field);
+    CHECK(result[field] == other[field]);
+  }
+  CHECK(metrics_of(run) == metrics_of(expected));
+}
+
+}  // namespace lockstep::testing
