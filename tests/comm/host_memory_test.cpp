@@ -160,7 +160,7 @@ TEST_CASE("a limit on the size of files is an error that says so", "[shared]") {
 TEST_CASE("under a larger limit on the size of files the memory has fewer groups", "[shared]") {
   const pid_t child = ::fork();
   if (child == 0) {
-    const rlimit limit{64 << 20, 64 << 20};
+    const rlimit limit{256 << 20, 256 << 20};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     std::string text;
     try {
@@ -176,7 +176,7 @@ TEST_CASE("under a larger limit on the size of files the memory has fewer groups
       const auto all = [&] {
         for (std::uint64_t key = 100;; ++key) held.push_back(memory->hold(key, 2));
       };
-      const auto more = [&] { (void)memory->extents()->allocate(40 << 20); };
+      const auto more = [&] { (void)memory->extents()->allocate(200 << 20); };
       if (same->data()[5] == std::byte{3}) {
         text = testing::message_of<CommError>(all) + testing::message_of<CommError>(more);
       }
@@ -185,7 +185,7 @@ TEST_CASE("under a larger limit on the size of files the memory has fewer groups
     }
     const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
     ::_exit(has("no room for another group: ") && has("the addresses for them are used up; files "
-                                                      "may have no more than 64.0 MiB (ulimit -f)")
+                                                      "may have no more than 256.0 MiB (ulimit -f)")
                 ? 0
                 : 1);
   }

@@ -97,17 +97,17 @@ TEST_CASE(
 }
 
 TEST_CASE("a limit on the size of files (ulimit -f) counts as a full disk where it is reached") {
-  // In blocks of 512 bytes: 24 MiB, of which the memory of replicas takes its part. A checkpoint of
-  // this model takes 28 MB for one replica.
-  const std::string limit = "ulimit -f 49152";
-  const Flags flags = limited_job() + set("model.hidden=[1024,1024,512]") +
+  // In blocks of 512 bytes: 64 MiB, which the memory of one replica fits into. A checkpoint of this
+  // model takes 82 MB.
+  const std::string limit = "ulimit -f 131072";
+  const Flags flags = limited_job() + set("model.hidden=[2048,2048,512]") +
                       Flags{"--replicas", "1", "--launch", "threads"};
   const TemporaryFolder folder;
   const Ended end = train_under(limit, folder, flags);
   INFO(end.err);
   CHECK(end.status == 1);
   CHECK_THAT(end.err, ContainsSubstring("the checkpoint of step 2 can't be saved: ") &&
-                          ContainsSubstring(": File too large; files may have no more than 24.0 "
+                          ContainsSubstring(": File too large; files may have no more than 64.0 "
                                             "MiB (ulimit -f)"));
   const TemporaryFolder other;
   const Ended warned = train_under(limit, other, flags + set("checkpoint.on_error=warn"));
