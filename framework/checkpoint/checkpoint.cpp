@@ -368,13 +368,13 @@ CheckpointSaver::Apart CheckpointSaver::Impl::save_apart(
     const Json json = Json::parse(*outcome);
     apart = {.is_saved = json["saved"].get<bool>(), .reason = json["reason"].get<std::string>()};
   }
-  meeting.leave();
   if (!apart.is_saved) {
     // What this replica has written; the last removes the folder.
     std::error_code ignored;
     fs::remove(folder.unfinished(its_info.step) / shard_name(axis), ignored);
     fs::remove(folder.unfinished(its_info.step), ignored);
   }
+  meeting.leave();
   return apart;
 }
 

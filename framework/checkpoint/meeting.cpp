@@ -109,7 +109,11 @@ void Meeting::leave() const noexcept {
   std::error_code ignored;
   fs::remove(arrival_of(replica_), ignored);
   if (replica_ != 0) {
-    if (is_here(folder_ / "outcome")) return;
+    if (is_here(folder_ / "outcome")) {
+      // A replica that ends may end the others at once, in the midst of tidying up.
+      (void)wait_for(kFarewell, [&] { return !is_here(folder_) || has_ended_(); });
+      return;
+    }
     // Replica 0 may be gone: the last to leave removes the folder.
     fs::remove(text_of(replica_), ignored);
     fs::remove(folder_, ignored);

@@ -32,7 +32,8 @@ class Meeting {
   /// Nothing if replica 0 does not arrive within `patience`, or ends before.
   [[nodiscard]] std::optional<std::string> outcome(std::chrono::milliseconds patience) const;
 
-  /// The replica has read the outcome. Replica 0 waits for the others, a second at most.
+  /// The replica has read the outcome. Replica 0 waits for the others and removes the folder, and
+  /// they wait for that; each a second at most.
   void leave() const noexcept;
 
  private:
