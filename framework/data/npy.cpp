@@ -1,14 +1,14 @@
 #include "framework/data/npy.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <charconv>
 #include <cmath>
 #include <cstddef>
-#include <iomanip>
 #include <limits>
 #include <memory>
 #include <span>
-#include <sstream>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -82,9 +82,10 @@ constexpr bool kIsFloating = std::is_floating_point_v<T> || std::is_same_v<T, Np
 template <typename T>
 std::string text_of(T value) {
   if constexpr (kIsFloating<T>) {
-    std::ostringstream out;
-    out << std::setprecision(17) << static_cast<double>(value);
-    return out.str();
+    std::array<char, 32> text{};
+    const auto end =
+        std::to_chars(text.data(), text.data() + text.size(), static_cast<double>(value)).ptr;
+    return {text.data(), end};
   } else {
     return std::to_string(value);
   }
