@@ -12,6 +12,9 @@ int run_inspect(int argc, const char* const* argv);
 /// `train eval`: evaluates a checkpoint on the validation and the test set.
 int run_eval(int argc, const char* const* argv);
 
+/// `train check`: reads all files of all sets, and names those that are damaged.
+int run_check(int argc, const char* const* argv);
+
 /// `train predict`: writes what a checkpoint's model says of each sample of a set.
 int run_predict(int argc, const char* const* argv);
 /// `train sample`: continues a text with a checkpoint's model of bytes.

@@ -8,19 +8,19 @@
 #include "framework/checkpoint/weights.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "trainers/config_options.h"
-#include "trainers/load_shown.h"
 #include "trainers/resume.h"
+#include "trainers/shown_search.h"
 
 namespace lockstep {
 
-DataSets OpenedCheckpoint::data(const WantedSets& wanted, bool needs_targets,
-                                bool keeps_damaged) const {
-  DataContext context = data_context(config);
-  context.fitted = record.fitted;
-  context.needs_targets = needs_targets;
-  context.keeps_damaged = keeps_damaged;
-  context.wanted = wanted;
-  return load_shown(config.data, context);
+DataSets OpenedCheckpoint::data(const DataContext& context) const {
+  DataContext own = data_context(config);
+  own.fitted = record.fitted;
+  own.wanted = context.wanted;
+  own.needs_targets = context.needs_targets;
+  own.damaged = context.damaged;
+  own.keeps_damaged = context.keeps_damaged;
+  return load_shown(config.data, own);
 }
 
 std::shared_ptr<Model> OpenedCheckpoint::model() const {

@@ -39,7 +39,8 @@ both it is the validation set. A line on stderr says which set it is.
 
 A line has the sample's index, prediction and target; of a picture's file also its path in its
 folder. Of classes the prediction is the one with the largest output, and score is that output.
-Values have the unit of the file, whether or not they were normalized.
+Values have the unit of the file, whether or not they were normalized. Samples whose files are damaged
+have no line: they are named on stderr, and the exit status is 2.
 
 Other files are read as those that the model was trained on: by the same columns, means, deviations
 and classes. They may lack targets: the pictures in data.root, and in folders below it, need no
@@ -66,18 +67,27 @@ std::vector<std::string> names_of_sets(const DataRecord& record) {
   return names;
 }
 
-std::shared_ptr<const Dataset> load_set(const OpenedCheckpoint& checkpoint,
-                                        const std::string& name) {
-  const DataSets sets = checkpoint.data(
-      {.train = name == kTrainSet, .validation = name == kValidationSet, .test = name == kTestSet},
-      /*needs_targets=*/false);
+// With all its damaged samples, or without those that are `damaged`.
+std::shared_ptr<const Dataset> load_set(const OpenedCheckpoint& checkpoint, const std::string& name,
+                                        const std::optional<LeftOut>& damaged = {}) {
+  const DataSets sets = checkpoint.data({.needs_targets = false,
+                                         .wanted = {.train = name == kTrainSet,
+                                                    .validation = name == kValidationSet,
+                                                    .test = name == kTestSet},
+                                         .damaged = damaged,
+                                         .keeps_damaged = !damaged});
   return name == kTrainSet ? sets.train : name == kValidationSet ? sets.validation : sets.test;
 }
 
 // Whether the run had no such set, or one with other samples.
-bool is_other(const DataRecord& record, const NamedSet& given) {
-  const auto own = record.sets.find(given.name);
-  return own == record.sets.end() || own->second.fingerprint != given.set->fingerprint();
+bool is_other(const OpenedCheckpoint& checkpoint, const NamedSet& given) {
+  const auto own = checkpoint.record.sets.find(given.name);
+  if (own == checkpoint.record.sets.end()) return true;
+  const auto& [size, fingerprint, left_out] = own->second;
+  const auto set = left_out.empty()
+                       ? given.set
+                       : load_set(checkpoint, given.name, LeftOut{{given.name, left_out}});
+  return fingerprint != set->fingerprint();
 }
 
 // The set that is meant if none is named: see kPredictHelp. The set may be null.
@@ -91,9 +101,9 @@ NamedSet default_set(const OpenedCheckpoint& checkpoint, bool has_other_data) {
     }
   };
   NamedSet test = look_for(kTestSet);
-  if (!has_other_data || (test.set && is_other(checkpoint.record, test))) return test;
+  if (!has_other_data || (test.set && is_other(checkpoint, test))) return test;
   NamedSet train = look_for(kTrainSet);
-  if (train.set && (!test.set || is_other(checkpoint.record, train))) return train;
+  if (train.set && (!test.set || is_other(checkpoint, train))) return train;
   return test.set ? test : look_for(kValidationSet);
 }
 
@@ -142,11 +152,16 @@ int run_predict(int argc, const char* const* argv) {
     log_info(str("predicts ", words_of(picked.name), ": ", counted(set->size(), "sample")));
   }
   const auto model = checkpoint.model();
+  std::int64_t damaged = 0;
   const PredictionOptions options{.batch_size = checkpoint.config.data_use.batch_size,
                                   .format = format,
-                                  .target_scales = checkpoint.record.fitted.target_scales};
+                                  .target_scales = checkpoint.record.fitted.target_scales,
+                                  .on_damaged = [&](const DamagedSample& sample) {
+                                    ++damaged;
+                                    log_error(str("sample ", sample.index, ": ", sample.reason));
+                                  }};
   checkpoint.config.launch.threads_per_replica = 0;  // all cores are this replica's
-  return run_alone(checkpoint.config, [&] {
+  const int status = run_alone(checkpoint.config, [&] {
     if (!output) {
       return write_predictions(*model, *set, options,
                                [](std::string_view text) { (void)print(std::string(text)); });
@@ -155,6 +170,10 @@ int run_predict(int argc, const char* const* argv) {
     write_predictions(*model, *set, options, [&](std::string_view text) { file.write(text); });
     require(file.publish(), *output, " exists already: name another file");
   });
+  if (status != 0 || damaged == 0) return status;
+  throw DataError(str(damaged, " of ", counted(set->size(), "sample"),
+                      damaged == 1 ? " is damaged and has" : " are damaged and have",
+                      " no line; the others have theirs"));
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstddef>
 #include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,14 +58,14 @@ class PredictionRows {
             " classes and has ", classes_);
   }
 
-  // Of a batch whose first sample is number `first`.
+  // Of a batch of the samples with these numbers.
   [[nodiscard]] std::vector<Json> of(const at::Tensor& outputs, const at::Tensor& targets,
-                                     std::int64_t first) const {
+                                     std::span<const std::int64_t> indices) const {
     const std::int64_t samples = targets.size(0);
     std::vector<Json> rows;
-    for (std::int64_t i = 0; i < samples; ++i) {
-      Json& row = rows.emplace_back(Json{{"index", first + i}});
-      if (has_sample_names_) row["file"] = data_.sample_name(first + i);
+    for (const std::int64_t index : indices) {
+      Json& row = rows.emplace_back(Json{{"index", index}});
+      if (has_sample_names_) row["file"] = data_.sample_name(index);
     }
     for (const Column& column : columns(outputs, targets)) {
       const bool is_class = classes_ > 0 && column.name != "score";
@@ -155,6 +156,26 @@ std::pair<std::vector<std::string>, std::vector<std::string>> fields_of(const Js
   return {names, fields};
 }
 
+// The batch of `indices`, of which those that can't be made are taken out and told.
+Batch readable_batch(const Dataset& data, std::vector<std::int64_t>& indices,
+                     const std::function<void(const DamagedSample& damaged)>& on_damaged) {
+  try {
+    return data.batch(indices);
+  } catch (const DataError&) {
+    if (!on_damaged) throw;
+  }
+  std::erase_if(indices, [&](const std::int64_t& index) {
+    try {
+      (void)data.batch(std::span(&index, 1));
+      return false;
+    } catch (const DataError& error) {
+      on_damaged({index, error.what()});
+      return true;
+    }
+  });
+  return data.batch(indices);
+}
+
 }  // namespace
 
 void check_predictable(const Dataset& data) {
@@ -168,26 +189,28 @@ void check_predictable(const Dataset& data) {
 
 void write_predictions(Model& model, const Dataset& data, const PredictionOptions& options,
                        const std::function<void(std::string_view)>& write) {
-  const auto& [batch_size, format, target_scales] = options;
   check_predictable(data);
   const c10::AutoGradMode no_grad(false);
   const bool was_training = model.is_training();
   model.eval();
-  const PredictionRows rows(data, target_scales);
-  for (std::int64_t start = 0; start < data.size(); start += batch_size) {
+  const PredictionRows rows(data, options.target_scales);
+  bool is_first = true;
+  for (std::int64_t start = 0; start < data.size(); start += options.batch_size) {
     std::vector<std::int64_t> indices(
-        static_cast<std::size_t>(std::min(batch_size, data.size() - start)));
+        static_cast<std::size_t>(std::min(options.batch_size, data.size() - start)));
     std::iota(indices.begin(), indices.end(), start);
-    const Batch batch = data.batch(indices);
+    const Batch batch = readable_batch(data, indices, options.on_damaged);
+    if (indices.empty()) continue;
     std::string text;
-    for (const Json& row : rows.of(model.forward(batch.inputs), batch.targets, start)) {
-      if (format == PredictionFormat::jsonl) {
+    for (const Json& row : rows.of(model.forward(batch.inputs), batch.targets, indices)) {
+      if (options.format == PredictionFormat::jsonl) {
         // Names may hold any bytes, JSON only UTF-8.
         text += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
         continue;
       }
       const auto [names, fields] = fields_of(row);
-      if (row["index"] == 0) text += formats::csv_line(names);
+      if (is_first) text += formats::csv_line(names);
+      is_first = false;
       text += formats::csv_line(fields);
     }
     write(text);

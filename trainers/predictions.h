@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/data/damaged.h"
 #include "framework/data/dataset.h"
 #include "framework/data/fitted.h"
 #include "models/model.h"
@@ -18,6 +19,9 @@ struct PredictionOptions {
   PredictionFormat format = PredictionFormat::csv;
   /// How the values to predict were normalized, if they were: they are written as they were before.
   std::vector<ColumnScale> target_scales = {};
+  /// Gets the samples whose files are damaged, in their order; these have no line. None: the first
+  /// one's DataError is thrown.
+  std::function<void(const DamagedSample& damaged)> on_damaged = {};
 };
 
 /// Throws ValueError for data of tokens, whose prediction is the next token of a text.

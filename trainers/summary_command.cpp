@@ -11,10 +11,10 @@
 #include "trainers/config.h"
 #include "trainers/config_options.h"
 #include "trainers/data_lines.h"
-#include "trainers/load_shown.h"
 #include "trainers/memory_report.h"
 #include "trainers/model_summary.h"
 #include "trainers/run_alone.h"
+#include "trainers/shown_search.h"
 
 namespace lockstep {
 namespace {

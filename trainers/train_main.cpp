@@ -32,9 +32,9 @@
 #include "trainers/data_record.h"
 #include "trainers/flags.h"
 #include "trainers/job_hosts.h"
-#include "trainers/load_shown.h"
 #include "trainers/memory_report.h"
 #include "trainers/resume.h"
+#include "trainers/shown_search.h"
 
 namespace lockstep {
 namespace {
@@ -221,9 +221,9 @@ struct Command {
 constexpr Command kCommands[] = {
     {"export", run_export},   {"inspect", run_inspect}, {"eval", run_eval},
     {"predict", run_predict}, {"sample", run_sample},   {"summary", run_summary},
-    {"config", run_config},   {"models", run_list},     {"datasets", run_list},
-    {"losses", run_list},     {"optimizers", run_list}, {"schedules", run_list},
-    {"metrics", run_list}};
+    {"check", run_check},     {"config", run_config},   {"models", run_list},
+    {"datasets", run_list},   {"losses", run_list},     {"optimizers", run_list},
+    {"schedules", run_list},  {"metrics", run_list}};
 
 int train(int argc, const char* const* argv, const Callbacks& callbacks) {
   std::vector<std::string> names{"run"};

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "framework/data/presence.h"
@@ -37,6 +38,17 @@ Pictures load_cifar10(const std::string& root, Cifar10::Split split) {
           .names = file.class_names()};
 }
 
+// All files that are damaged, where the context wants to know them.
+void tell_damaged(const std::string& root, const DataContext& context) {
+  using File = formats::Cifar10;
+  if (!context.on_damage) return;
+  for (const auto& [is_wanted, split] : {std::pair(context.wanted.train, File::Split::train),
+                                         std::pair(context.wanted.test, File::Split::test)}) {
+    if (!is_wanted) continue;
+    load_or_tell(context, [&, which = split] { (void)File(root, which, context.on_damage); });
+  }
+}
+
 }  // namespace
 
 Cifar10::Cifar10(const std::string& root, Split split, Augmentation augmentation,
@@ -55,12 +67,17 @@ DataKind cifar10_kind() {
         using Split = Cifar10::Split;
         DataSets sets;
         sets.notes = {pixels_note(cifar10_mean(), cifar10_deviation(), options.augmentation)};
+        tell_damaged(options.root, context);
         if (context.wanted.train) {
-          sets.train = std::make_shared<const Cifar10>(options.root, Split::train,
-                                                       options.augmentation, context.seed);
+          load_or_tell(context, [&] {
+            sets.train = std::make_shared<const Cifar10>(options.root, Split::train,
+                                                         options.augmentation, context.seed);
+          });
         }
         if (context.wanted.test) {
-          sets.test = std::make_shared<const Cifar10>(options.root, Split::test);
+          load_or_tell(context, [&] {
+            sets.test = std::make_shared<const Cifar10>(options.root, Split::test);
+          });
         }
         return sets;
       });

@@ -463,6 +463,55 @@ std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile&
                                            fitted.classes);
 }
 
+// For DataContext::on_damage: tells all that can't be read of the files that are wanted, and of
+// each the first cells that are no numbers where these are needed. Returns whether there was
+// anything.
+bool tell_damaged_tables(const CsvSetOptions& options, const DataContext& context) {
+  constexpr std::int64_t kMostCells = 100;
+  std::int64_t told = 0;
+  const auto tell = [&](const DataError& error) {
+    ++told;
+    context.on_damage(error);
+  };
+  std::vector<std::string> columns = options.features;
+  const auto look_at = [&](const std::string& path, bool is_train) {
+    const CsvFile file = open_csv(path, options.separator);
+    if (is_train) columns = check_columns(file, options);
+    std::vector<std::string> numbers = columns;
+    if (options.task == CsvTask::regression) {
+      numbers.insert(numbers.end(), options.target.begin(), options.target.end());
+    }
+    std::int64_t wrong = 0;
+    for (const std::string& name : numbers) {
+      const std::size_t place = file.column(name);
+      for (std::size_t row = 0; row < file.rows(); ++row) {
+        if (formats::csv_number(file.text(row, place)) || ++wrong > kMostCells) continue;
+        try {
+          file.refuse(row, place, "is no finite number");
+        } catch (const DataError& error) {
+          tell(error);
+        }
+      }
+    }
+    if (wrong > kMostCells) {
+      tell(DataError(str("data file '", path, "': ", wrong - kMostCells,
+                         " more cells are no finite numbers")));
+    }
+  };
+  const auto try_file = [&](bool is_wanted, const std::optional<std::string>& path, bool is_train) {
+    if (!is_wanted || !path) return;
+    try {
+      look_at(*path, is_train);
+    } catch (const DataError& error) {
+      tell(error);
+    }
+  };
+  try_file(context.wanted.train, options.file, true);
+  try_file(context.wanted.validation, options.validation_file, false);
+  try_file(context.wanted.test, options.test_file, false);
+  return told > 0;
+}
+
 const keys::Rule<std::string> kSeparator{
     "one byte that is no quote and no line's end", [](const std::string& text) {
       return text.size() == 1 && std::string_view("\"\r\n").find(text) == std::string_view::npos;
@@ -514,6 +563,7 @@ DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
   require(kSeparator.holds(options.separator), "csv: data.separator is '", options.separator,
           "', but must be ", kSeparator.text);
   if (context.fitted) check_same(options, *context.fitted);
+  if (context.on_damage && tell_damaged_tables(options, context)) return {};
   DataSets sets;
   if (context.fitted) sets.fitted = *context.fitted;
   if (context.wanted.train || !context.fitted) {

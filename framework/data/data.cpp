@@ -111,6 +111,7 @@ DataSets load_split(const DataKind& kind, const keys::Picked& picked, const Data
     own.wanted = {.train = true, .validation = false, .test = false};
     sets.train = kind.load(picked, own).train;
   }
+  if (!sets.train && context.on_damage) return sets;
   split_off(sets, context);
   return sets;
 }
@@ -151,6 +152,15 @@ LeftOut left_out_of(const DataSets& data) {
   LeftOut names;
   for (const auto& [name, set] : named_sets(data)) names[name] = set->left_out();
   return names;
+}
+
+void load_or_tell(const DataContext& context, const std::function<void()>& load) {
+  try {
+    load();
+  } catch (const DataError& error) {
+    if (!context.on_damage) throw;
+    context.on_damage(error);
+  }
 }
 
 DataKind data_kind(std::string name, std::string help,
@@ -204,6 +214,8 @@ DataSets load_data(const keys::Picked& picked, const DataContext& context) {
   drop_unwanted(sets, context.wanted);
   if (context.fitted) {
     sets.fitted = *context.fitted;
+  } else if (!sets.train && context.on_damage) {
+    return sets;
   } else {
     sets.fitted.classes = sets.train->class_names();
     sets.fitted.class_count = sets.train->type().classes;
@@ -212,7 +224,7 @@ DataSets load_data(const keys::Picked& picked, const DataContext& context) {
   check_fitted(sets.fitted);
   for (const auto& [name, set] : named_sets(sets)) {
     const std::string set_name = str(picked.name, ": its ", name, " set");
-    check_classes(set_name, *set, sets.fitted);
+    load_or_tell(context, [&, tested = set] { check_classes(set_name, *tested, sets.fitted); });
     require(!context.needs_targets || set->has_targets(), set_name, " has no targets");
   }
   return sets;

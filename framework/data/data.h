@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/errors.h"
 #include "framework/data/damaged.h"
 #include "framework/data/dataset.h"
 #include "framework/data/fitted.h"
@@ -68,7 +69,13 @@ struct DataContext {
   /// Samples whose files are damaged stay, whatever the source's options say: for callers that go
   /// on where batch() throws a DataError.
   bool keeps_damaged = false;
+  /// Gets what is damaged in place of the one who loads, as far as a source can go on then; the
+  /// sets are incomplete, or not there. For those who want to know all, and train on nothing.
+  std::function<void(const DataError& damage)> on_damage = {};
 };
+
+/// Calls `load`, whose DataError goes to `context.on_damage`, if that is there.
+void load_or_tell(const DataContext& context, const std::function<void()>& load);
 
 /// A source of data that a config can name, with its options' keys.
 struct DataKind : keys::Choice {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "framework/base/errors.h"
@@ -71,6 +72,21 @@ Pictures load(const std::string& root, FashionMnist::Split split) {
   return pictures;
 }
 
+// All files that are damaged, where the context wants to know them.
+void tell_damaged_files(const std::string& root, const DataContext& context) {
+  if (!context.on_damage) return;
+  for (const auto& [is_wanted, prefix] :
+       {std::pair(context.wanted.train, "train"), std::pair(context.wanted.test, "t10k")}) {
+    if (!is_wanted) continue;
+    for (const auto& [name, dimensions] :
+         {std::pair("-images-idx3-ubyte", 3), std::pair("-labels-idx1-ubyte", 1)}) {
+      load_or_tell(context, [&, path = str(prefix, name), shape = dimensions] {
+        (void)formats::IdxFile(find_file(root, path), shape).read_values();
+      });
+    }
+  }
+}
+
 }  // namespace
 
 FashionMnist::FashionMnist(const std::string& root, Split split, Augmentation augmentation,
@@ -90,12 +106,17 @@ DataKind fashion_mnist_kind() {
         DataSets sets;
         sets.notes = {
             pixels_note(fashion_mnist_mean(), fashion_mnist_deviation(), options.augmentation)};
+        tell_damaged_files(options.root, context);
         if (context.wanted.train) {
-          sets.train = std::make_shared<const FashionMnist>(options.root, Split::train,
-                                                            options.augmentation, context.seed);
+          load_or_tell(context, [&] {
+            sets.train = std::make_shared<const FashionMnist>(options.root, Split::train,
+                                                              options.augmentation, context.seed);
+          });
         }
         if (context.wanted.test) {
-          sets.test = std::make_shared<const FashionMnist>(options.root, Split::test);
+          load_or_tell(context, [&] {
+            sets.test = std::make_shared<const FashionMnist>(options.root, Split::test);
+          });
         }
         return sets;
       });

@@ -198,9 +198,10 @@ keys::Keys image_folder_keys(ImageFolderOptions& options) {
 
 PictureFolder::PictureFolder(const std::string& root, const PictureForm& form,
                              Augmentation augmentation, std::uint64_t seed,
-                             const std::vector<std::string>& classes)
-    : PictureFolder(formats::ImageFolder(root, !classes.empty()), form, augmentation, seed,
-                    classes) {
+                             const std::vector<std::string>& classes,
+                             const std::function<void(const DataError& damage)>& on_damage)
+    : PictureFolder(formats::ImageFolder(root, !classes.empty(), on_damage), form, augmentation,
+                    seed, classes) {
   for (const std::string& name : folder_.classes()) {
     const auto found = std::ranges::find(classes_, name);
     if (found == classes_.end()) {
@@ -343,8 +344,10 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
     if (!context.needs_targets && !classes.empty() && has_bare_pictures(folder, classes)) {
       return PictureFolder::without_targets(folder.string(), options.form, classes);
     }
-    return std::make_shared<const PictureFolder>(folder.string(), options.form, augmentation,
-                                                 context.seed, known);
+    PictureForm form = options.form;
+    form.cache = form.cache && !context.on_damage;  // nothing is to be kept
+    return std::make_shared<const PictureFolder>(folder.string(), form, augmentation, context.seed,
+                                                 known, context.on_damage);
   };
   const auto set_in = [&](const std::string& name, const fs::path& folder,
                           Augmentation augmentation) -> Set {
@@ -366,8 +369,10 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
       (has_train && has_class_folder(formats::entries_of((root / "train").string()), classes));
   Set train;
   if (context.wanted.train && (has_train || !has_sets)) {
-    train = set_in(kTrainSet, has_sets ? root / "train" : root, options.augmentation);
-    known = train->class_names();
+    load_or_tell(context, [&] {
+      train = set_in(kTrainSet, has_sets ? root / "train" : root, options.augmentation);
+      known = train->class_names();
+    });
   }
   const auto other = [&](const std::string& name, const fs::path& folder) -> Set {
     if (!data::is_there(folder)) return nullptr;
@@ -377,9 +382,12 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
   };
   DataSets sets{.train = train};
   if (has_sets && context.wanted.validation) {
-    sets.validation = other(kValidationSet, validation_folder(root));
+    load_or_tell(context,
+                 [&] { sets.validation = other(kValidationSet, validation_folder(root)); });
   }
-  if (has_sets && context.wanted.test) sets.test = other(kTestSet, root / "test");
+  if (has_sets && context.wanted.test) {
+    load_or_tell(context, [&] { sets.test = other(kTestSet, root / "test"); });
+  }
   const PictureForm form = complete(options.form);
   sets.notes = {
       str("pictures are scaled until they cover ", form.height, " x ", form.width,

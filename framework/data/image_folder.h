@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -35,9 +36,10 @@ class PictureFolder final : public Dataset {
  public:
   /// Reads names alone. `classes` are those that there may be, by number, some without a folder or
   /// pictures; none: the folder's, in the order of their names. ValueError for a form that is not
-  /// as above, DataError for a class that there may not be.
+  /// as above, DataError for a class that there may not be. `on_damage` is ImageFolder's.
   PictureFolder(const std::string& root, const PictureForm& form, Augmentation augmentation = {},
-                std::uint64_t seed = 0, const std::vector<std::string>& classes = {});
+                std::uint64_t seed = 0, const std::vector<std::string>& classes = {},
+                const std::function<void(const DataError& damage)>& on_damage = {});
 
   /// The pictures in and below a folder as samples without targets, of models of `classes`.
   [[nodiscard]] static std::shared_ptr<const PictureFolder> without_targets(
@@ -113,8 +115,8 @@ struct ImageFolderOptions {
 /// class's folder.
 ///
 /// With OnDamaged::skip a warning counts the pictures that are left out and names the first ten.
-/// DataError where none is left, and, in root/train without `context.fitted`, where none of a class is
-/// left.
+/// DataError where none is left, and, in root/train without `context.fitted`, where none of a class
+/// is left.
 [[nodiscard]] DataSets load_image_folder(const ImageFolderOptions& options,
                                          const DataContext& context = {});
 

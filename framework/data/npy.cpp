@@ -428,12 +428,22 @@ std::shared_ptr<const Dataset> other_npy(const char* name, const std::optional<s
   return std::make_shared<const NpySet>(NpyPair(*inputs, targets), type, task, context.ignored);
 }
 
+// All files that can't be read.
+void tell_damaged_arrays(const NpySetOptions& options, const DataContext& context) {
+  for (const std::optional<std::string>& path :
+       {std::optional(options.inputs), std::optional(options.targets), options.validation_inputs,
+        options.validation_targets, options.test_inputs, options.test_targets}) {
+    if (path) load_or_tell(context, [&] { (void)open_npy(*path); });
+  }
+}
+
 }  // namespace
 
 DataSets load_npy(const NpySetOptions& options, const DataContext& context) {
   std::optional<SampleType> type = context.fitted ? context.fitted->sample : std::nullopt;
   DataSets sets;
-  if (context.wanted.train || !type) {
+  if (context.on_damage) tell_damaged_arrays(options, context);
+  const auto load_train = [&] {
     NpyPair train(options.inputs, options.targets);
     std::optional<std::int64_t> classes = options.classes;
     const bool are_classes_known = context.fitted && context.fitted->class_count > 0;
@@ -443,14 +453,20 @@ DataSets load_npy(const NpySetOptions& options, const DataContext& context) {
     sets.notes = train.notes();
     sets.train =
         std::make_shared<const NpySet>(std::move(train), *type, options.task, context.ignored);
-  }
+  };
+  if (context.wanted.train || !type) load_or_tell(context, load_train);
+  if (!type) return sets;  // not without DataContext::on_damage
   const auto other = [&](bool is_wanted, const char* name, const auto& inputs,
                          const auto& targets) {
     return is_wanted ? other_npy(name, inputs, targets, *type, options.task, context) : nullptr;
   };
-  sets.validation = other(context.wanted.validation, "validation", options.validation_inputs,
-                          options.validation_targets);
-  sets.test = other(context.wanted.test, "test", options.test_inputs, options.test_targets);
+  load_or_tell(context, [&] {
+    sets.validation = other(context.wanted.validation, "validation", options.validation_inputs,
+                            options.validation_targets);
+  });
+  load_or_tell(context, [&] {
+    sets.test = other(context.wanted.test, "test", options.test_inputs, options.test_targets);
+  });
   return sets;
 }
 

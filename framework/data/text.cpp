@@ -54,9 +54,10 @@ void warn_of_binary(const TextCorpus& corpus, const std::string& path) {
 
 std::shared_ptr<const TextCorpus> open_text(
     const std::string& path, std::int64_t context,
-    const std::function<bool(const std::string& name)>& wanted) {
+    const std::function<bool(const std::string& name)>& wanted,
+    const std::function<void(const DataError& damage)>& on_damage) {
   require_text(path);
-  auto corpus = std::make_shared<const TextCorpus>(path, wanted);
+  auto corpus = std::make_shared<const TextCorpus>(path, wanted, on_damage);
   warn_of_binary(*corpus, path);
   if (corpus->size() <= static_cast<std::uint64_t>(context)) {
     formats::fail_file(path, str("it has ", corpus->size(), " bytes of text, but data.context ",
@@ -167,8 +168,11 @@ DataSets load_text(const TextSetOptions& options, const DataContext& job) {
     return matches_any(options.held_out, name);
   };
   DataSets sets;
-  if (takes_train) {
-    const auto corpus = open_text(options.path, options.context, [&](const std::string& name) {
+  const auto open = [&](const std::string& path, const auto& is_wanted) {
+    return open_text(path, options.context, is_wanted, job.on_damage);
+  };
+  const auto load_train = [&] {
+    const auto corpus = open(options.path, [&](const std::string& name) {
       return is_taken(name) && !is_held_out(name);
     });
     TextWindows train{.bytes = corpus->size(), .context = options.context, .use = TextUse::train};
@@ -190,25 +194,28 @@ DataSets load_text(const TextSetOptions& options, const DataContext& job) {
         " bytes in all, each byte a token",
         is_split ? str("; the last ", corpus->size() - train.bytes, " bytes are the validation set")
                  : "")};
-  }
+  };
+  if (takes_train) load_or_tell(job, load_train);
   const auto whole = [&](const std::shared_ptr<const TextCorpus>& text) {
     return std::make_shared<const TextSet>(
         text, TextWindows{.bytes = text->size(), .context = options.context, .use = held_out});
   };
-  const auto other = [&](const std::string& path) {
-    return whole(open_text(path, options.context, is_taken));
-  };
+  const auto other = [&](const std::string& path) { return whole(open(path, is_taken)); };
   if (wanted.validation && options.validation_path) {
     if (job.validation > 0) {
       log_info("data.validation takes nothing: there is a data.validation_path");
     }
-    sets.validation = other(*options.validation_path);
+    load_or_tell(job, [&] { sets.validation = other(*options.validation_path); });
   }
-  if (wanted.test && options.test_path) sets.test = other(*options.test_path);
+  if (wanted.test && options.test_path) {
+    load_or_tell(job, [&] { sets.test = other(*options.test_path); });
+  }
   if (wanted.test && !options.held_out.empty()) {
-    sets.test = whole(open_text(options.path, options.context, [&](const std::string& name) {
-      return is_taken(name) && is_held_out(name);
-    }));
+    load_or_tell(job, [&] {
+      sets.test = whole(open(options.path, [&](const std::string& name) {
+        return is_taken(name) && is_held_out(name);
+      }));
+    });
   }
   return sets;
 }

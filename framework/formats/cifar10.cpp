@@ -44,14 +44,21 @@ std::vector<std::string> read_class_names(const std::string& path) {
 
 }  // namespace
 
-Cifar10::Cifar10(const std::string& root, Split split) {
+Cifar10::Cifar10(const std::string& root, Split split,
+                 const std::function<void(const DataError& damage)>& on_damage) {
   const fs::path folder(root);
-  if (split == Split::test) {
-    read_batch((folder / "test_batch.bin").string());
-  } else {
-    for (int batch = 1; batch <= 5; ++batch) {
-      read_batch((folder / str("data_batch_", batch, ".bin")).string());
+  const auto read = [&](const std::string& name) {
+    try {
+      read_batch((folder / name).string());
+    } catch (const DataError& error) {
+      if (!on_damage) throw;
+      on_damage(error);
     }
+  };
+  if (split == Split::test) {
+    read("test_batch.bin");
+  } else {
+    for (int batch = 1; batch <= 5; ++batch) read(str("data_batch_", batch, ".bin"));
   }
   class_names_ = read_class_names((folder / "batches.meta.txt").string());
 }

@@ -3,9 +3,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "framework/base/errors.h"
 
 namespace lockstep::formats {
 
@@ -24,7 +27,9 @@ class Cifar10 {
   /// have 10000 records; here any whole number from one on will do. DataError, naming the file, for
   /// one that is missing, has another size, or a label beyond 9. batches.meta.txt may be missing;
   /// if it is there, it must name ten classes, one a line.
-  Cifar10(const std::string& root, Split split);
+  /// What is damaged goes to `on_damage`, if that is there, and is left out.
+  Cifar10(const std::string& root, Split split,
+          const std::function<void(const DataError& damage)>& on_damage = {});
 
   [[nodiscard]] std::int64_t size() const noexcept { return std::ssize(labels_); }
   /// (size), each 0 … 9.

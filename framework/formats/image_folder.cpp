@@ -36,10 +36,12 @@ bool is_picture(const FolderEntry& file) {
                              [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-ImageFolder::ImageFolder(const std::string& root, bool may_be_empty) : root_(root) {
+ImageFolder::ImageFolder(const std::string& root, bool may_be_empty,
+                         const std::function<void(const DataError& damage)>& on_damage)
+    : root_(root) {
   for (const FolderEntry& entry : entries_of(root_)) {
     if (entry.type == fs::file_type::directory) {
-      read_class(entry.name, may_be_empty);
+      read_class(entry.name, may_be_empty, on_damage);
     } else {
       passed_over_.push_back(joined(root_, entry.name));
     }
@@ -95,19 +97,31 @@ void ImageFolder::leave_out(const std::vector<std::int64_t>& pictures) {
   std::erase_if(pictures_, [&](const Picture& /*picture*/) { return stays[next++] == 0; });
 }
 
-void ImageFolder::read_class(const std::string& name, bool may_be_empty) {
+void ImageFolder::read_class(const std::string& name, bool may_be_empty,
+                             const std::function<void(const DataError& damage)>& on_damage) {
+  const auto try_to = [&](const auto& work) {
+    try {
+      work();
+    } catch (const DataError& error) {
+      if (!on_damage) throw;
+      on_damage(error);
+    }
+  };
   const std::string folder = joined(root_, name);
   const std::size_t before = pictures_.size();
   for (const FolderEntry& entry : entries_of(folder)) {
-    if (entry.type == fs::file_type::directory) {
-      fail_folder(joined(folder, entry.name),
-                  "it lies inside a class, but pictures must lie in root/CLASS itself");
-    }
-    add(name, entry, std::ssize(classes_));
+    try_to([&] {
+      if (entry.type == fs::file_type::directory) {
+        fail_folder(joined(folder, entry.name),
+                    "it lies inside a class, but pictures must lie in root/CLASS itself");
+      }
+      add(name, entry, std::ssize(classes_));
+    });
   }
-  if (pictures_.size() == before && !may_be_empty) {
+  try_to([&] {
+    if (pictures_.size() > before || may_be_empty) return;
     fail_folder(folder, "it has no pictures, but a class must have .png, .jpg or .jpeg files");
-  }
+  });
   classes_.push_back(name);
 }
 

@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "framework/base/errors.h"
 #include "framework/formats/folder_entries.h"
 
 namespace lockstep::formats {
@@ -26,7 +28,10 @@ namespace lockstep::formats {
 /// read. Any thread.
 class ImageFolder {
  public:
-  explicit ImageFolder(const std::string& root, bool may_be_empty = false);
+  /// A picture or class that breaks these rules goes to `on_damage`, if that is there, and is left
+  /// out.
+  explicit ImageFolder(const std::string& root, bool may_be_empty = false,
+                       const std::function<void(const DataError& damage)>& on_damage = {});
 
   /// Pictures that have no classes, in root and all folders below it, sorted by their paths there,
   /// byte by byte. The rest is as above, but DataError for a root without pictures, and for a link
@@ -58,7 +63,8 @@ class ImageFolder {
   };
 
   ImageFolder() = default;
-  void read_class(const std::string& name, bool may_be_empty);
+  void read_class(const std::string& name, bool may_be_empty,
+                  const std::function<void(const DataError& damage)>& on_damage);
   void read_below(const std::string& folder);
   // A file in the folder root/`folder`.
   void add(const std::string& folder, const FolderEntry& file, std::int64_t label);

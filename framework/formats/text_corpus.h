@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/errors.h"
 #include "framework/formats/data_file.h"
 
 namespace lockstep::formats {
@@ -30,9 +31,11 @@ class TextCorpus {
     bool is_binary;
   };
 
-  /// Of a folder's files those whose names, without folders, are `wanted`; without it all.
+  /// Of a folder's files those whose names, without folders, are `wanted`; without it all. Those
+  /// that can't be read are an error, or go to `on_damage` and are left out.
   explicit TextCorpus(const std::string& path,
-                      const std::function<bool(const std::string& name)>& wanted = {});
+                      const std::function<bool(const std::string& name)>& wanted = {},
+                      const std::function<void(const DataError& damage)>& on_damage = {});
 
   /// In bytes, at least 1.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
@@ -44,7 +47,8 @@ class TextCorpus {
 
  private:
   void add_folder(const std::string& folder,
-                  const std::function<bool(const std::string& name)>& wanted);
+                  const std::function<bool(const std::string& name)>& wanted,
+                  const std::function<void(const DataError& damage)>& on_damage);
   void add_file(const std::string& path);
 
   std::vector<Part> parts_;

@@ -70,7 +70,7 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
   const TemporaryFolder folder;
   const Ended all = train(folder.path(), {"--help"});
   for (const std::string command :
-       {"export", "inspect", "eval", "predict", "sample", "summary", "config", "models"}) {
+       {"export", "inspect", "eval", "predict", "sample", "summary", "check", "config", "models"}) {
     CHECK_THAT(all.out, ContainsSubstring("\n  train " + command + " "));
     const Ended help = train(folder.path(), {command, "--help"});
     CHECK(help.status == 0);
@@ -87,8 +87,8 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
              ContainsSubstring("\ncosine     falls along half a cosine\n"));
   check_refused(folder.path(), {"evla", "--help"},
                 "unknown command 'evla' (did you mean 'eval'?): there are run, export, inspect, "
-                "eval, predict, sample, summary, config, models, datasets, losses, optimizers, "
-                "schedules, metrics; see train --help");
+                "eval, predict, sample, summary, check, config, models, datasets, losses, "
+                "optimizers, schedules, metrics; see train --help");
   check_refused(folder.path(), {"export", "--to", "a.safetensors"},
                 "--checkpoint DIR and --to FILE.safetensors are needed; see train export --help");
   check_refused(folder.path(), {"export", "--form", "x"},

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
@@ -147,4 +149,151 @@ TEST_CASE("train eval skips as its run did") {
             Flags{"eval", "--checkpoint", "run/checkpoints/latest"} + set("data.on_damaged=stop"));
   CHECK(stop.status == 2);
   CHECK_THAT(stop.err, ContainsSubstring("pictures/test/dark/0.png"));
+}
+
+TEST_CASE("train predict writes what it could read, names the rest and ends with status 2") {
+  const Pictures job;
+  REQUIRE(job.run({"--output", "run"}).status == 0);
+  const Flags predict{"predict", "--checkpoint", "run/checkpoints/latest"};
+  const Ended whole = train(job.folder.path(), predict);
+  REQUIRE(whole.status == 0);
+  auto lines = lines_of(whole.out);
+  REQUIRE(lines.size() == 5);
+  job.damage();  // the test set's first picture
+  fs::remove(job.folder.path("pictures/test/light/1.png"));
+  job.folder.write("pictures/test/light/1.png", "");
+  lines.erase(lines.begin() + 1);
+  lines.pop_back();
+  for (const bool to_file : {false, true}) {
+    const Ended end =
+        train(job.folder.path(), to_file ? predict + Flags{"--output", "out.csv"} : predict);
+    INFO(end.err);
+    CHECK(end.status == 2);
+    CHECK(lines_of(to_file ? read_text(job.folder.path() / "out.csv") : end.out) == lines);
+    CHECK_THAT(
+        end.err,
+        ContainsSubstring("lockstep: error: sample 0: data file 'pictures/test/dark/0.png': ") &&
+            ContainsSubstring("error: sample 3: data file 'pictures/test/light/1.png': ") &&
+            ContainsSubstring("lockstep: error: 2 of 4 samples are damaged and have no line; "
+                              "the others have theirs\n"));
+  }
+  // A run that skips has its pictures predicted as any other.
+  REQUIRE(job.run(kSkip + Flags{"--output", "skipped"}).status == 0);
+  const Ended end = train(job.folder.path(), {"predict", "--checkpoint",
+                                              "skipped/checkpoints/latest", "--format", "jsonl"});
+  INFO(end.err);
+  CHECK(end.status == 2);
+  CHECK(lines_of(end.out).size() == 2);
+  CHECK_THAT(end.out, ContainsSubstring("{\"index\":1,\"file\":\"dark/1.png\",") &&
+                          ContainsSubstring("{\"index\":2,\"file\":\"light/0.png\","));
+}
+
+TEST_CASE("train check names every damaged picture of all sets") {
+  const Pictures job;
+  const Flags check{"check", "--config", "job.yaml"};
+  const Ended whole = train(job.folder.path(), check);
+  INFO(whole.out << whole.err);
+  CHECK(whole.status == 0);
+  CHECK(whole.err.empty());
+  const auto lines = lines_of(whole.out);
+  REQUIRE(lines.size() == 9);
+  CHECK(lines[0] == "data: train 10 samples, validation 4 samples, test 4 samples");
+  CHECK(lines[1] ==
+        "data: classification, 2 classes: dark (5), light (5); inputs float32 (1, 4, 4)");
+  CHECK(lines[4] == "data: 3 steps an epoch, of 4 samples, the last of 2");
+  CHECK(std::vector(lines.begin() + 5, lines.end()) ==
+        std::vector<std::string>{"train: 10 samples, none damaged",
+                                 "validation: 4 samples, none damaged",
+                                 "test: 4 samples, none damaged", "nothing is damaged"});
+  job.damage();
+  fs::create_symlink("nowhere", job.folder.path("pictures/val/dark/9.png"));
+  for (const std::string keys :
+       {"data.threads=1", "data.threads=3", "data.on_damaged=skip", "data.cache=true"}) {
+    const Ended end = train(job.folder.path(), check + set(keys));
+    INFO(end.out << end.err);
+    CHECK(end.status == 2);
+    CHECK(end.err == "lockstep: error: 4 files or values are damaged, as said above\n");
+    CHECK_THAT(
+        end.out,
+        ContainsSubstring("data file 'pictures/val/dark/9.png': it has a picture's name, ") &&
+            ContainsSubstring("\ntrain, sample 2: data file 'pictures/train/dark/1a.png': ") &&
+            ContainsSubstring("\ntrain, sample 10: data file 'pictures/train/light/4.png': ") &&
+            ContainsSubstring("\ntrain: 11 samples, 2 damaged\n") &&
+            ContainsSubstring("\nvalidation: 4 samples, none damaged\n") &&
+            ContainsSubstring("\ntest, sample 0: data file 'pictures/test/dark/0.png': ") &&
+            ContainsSubstring("\ntest: 4 samples, 1 damaged\n"));
+  }
+}
+
+TEST_CASE("train check names every cell of all tables that is no number, up to a hundred") {
+  const TemporaryFolder folder;
+  folder.write(
+      "job.yaml",
+      "model: {name: linear}\n"
+      "data: {name: csv, file: a.csv, test_file: b.csv, validation_file: c.csv, target: y}\n");
+  const Flags check{"check", "--config", "job.yaml"};
+  folder.write("a.csv", "x,y\n1,2\nbad,3\n4,none\n");
+  std::string many = "x,y\n";
+  for (int i = 0; i < 150; ++i) many += "?,1\n";
+  folder.write("b.csv", many);
+  folder.write("c.csv", "x,y\n1,2\n1,2,3\n");
+  const Ended end = train(folder.path(), check);
+  INFO(end.out << end.err);
+  CHECK(end.status == 2);
+  CHECK_THAT(end.err, ContainsSubstring("104 files or values are damaged"));
+  const auto lines = lines_of(end.out);
+  REQUIRE(lines.size() == 104);
+  CHECK_THAT(lines[0],
+             ContainsSubstring("a.csv") && ContainsSubstring("line 3") && ContainsSubstring("bad"));
+  CHECK_THAT(lines[1], ContainsSubstring("a.csv") && ContainsSubstring("line 4") &&
+                           ContainsSubstring("none"));
+  CHECK_THAT(lines[2], ContainsSubstring("c.csv") && ContainsSubstring("line 3"));
+  CHECK_THAT(lines[3], ContainsSubstring("b.csv") && ContainsSubstring("line 2"));
+  CHECK_THAT(lines[103], ContainsSubstring("'b.csv': 50 more cells are no finite numbers"));
+  for (const std::string name : {"a.csv", "b.csv", "c.csv"}) {
+    folder.write(name, "x,y\n1,2\n2,3\n");
+  }
+  CHECK(train(folder.path(), check).status == 0);
+}
+
+TEST_CASE("train check names all damaged texts, arrays and batches of pictures") {
+  const TemporaryFolder folder;
+  const auto check = [&](const std::string& data, const std::vector<std::string>& named) {
+    folder.write("job.yaml", "model: {name: linear}\n" + data);
+    const Ended end = train(folder.path(), {"check", "--config", "job.yaml"});
+    INFO(data << end.out << end.err);
+    CHECK(end.status == (named.empty() ? 0 : 2));
+    for (const std::string& name : named) CHECK_THAT(end.out, ContainsSubstring(name + "': "));
+  };
+  fs::create_directories(folder.path("texts"));
+  folder.write("texts/a", std::string(100, 'a'));
+  const std::string text = "data: {name: text, path: texts, context: 8}\n";
+  check(text, {});
+  for (const std::string name : {"b.gz", "c.gz"}) folder.write("texts/" + name, "\x1f\x8b\x08 cut");
+  check(text, {"texts/b.gz", "texts/c.gz"});
+
+  const std::string ones(4 * sizeof(float), '\0');
+  const std::string whole = npy_file("<f4", false, "(4,)", ones);
+  const std::string arrays =
+      "data: {name: npy, inputs: x.npy, targets: y.npy, test_inputs: tx.npy, test_targets: "
+      "ty.npy}\n";
+  for (const std::string name : {"x.npy", "y.npy", "tx.npy", "ty.npy"}) folder.write(name, whole);
+  check(arrays, {});
+  for (const std::string name : {"y.npy", "tx.npy", "ty.npy"}) {
+    folder.write(name, whole.substr(0, whole.size() - 1));
+  }
+  check(arrays, {"y.npy", "tx.npy", "ty.npy"});
+
+  const std::string record(3073, '\1');
+  fs::create_directories(folder.path("cifar"));
+  const std::string cifar = "data: {name: cifar10, root: cifar}\n";
+  for (int batch = 1; batch <= 5; ++batch) {
+    folder.write(str("cifar/data_batch_", batch, ".bin"), record);
+  }
+  folder.write("cifar/test_batch.bin", record);
+  check(cifar, {});
+  for (const std::string name : {"data_batch_2", "data_batch_4", "test_batch"}) {
+    folder.write("cifar/" + name + ".bin", record + "x");
+  }
+  check(cifar, {"data_batch_2.bin", "data_batch_4.bin", "test_batch.bin"});
 }

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <string_view>
+#include <thread>
+
+#include "framework/data/data.h"
+#include "framework/telemetry/progress.h"
+
+namespace lockstep {
+
+/// Shows how far a search for damaged files is: on a terminal a bar of samples, elsewhere a line a
+/// minute. It must outlive its searches. For one thread.
+class ShownSearch {
+ public:
+  /// With `quiet` nothing is shown at all. The stream must outlive this object.
+  ShownSearch(std::FILE* stream, bool quiet) : progress_(stream, quiet) {}
+
+  /// This search with that progress.
+  [[nodiscard]] DamageSearch of(DamageSearch search);
+  /// Prints a line; on a terminal above the bar.
+  void print(std::string_view line) { progress_.print(line); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void note(std::int64_t done, std::int64_t samples);
+
+  Progress progress_;
+  std::jthread ticks_ = progress_ticks(progress_);
+  Clock::time_point begin_ = Clock::now();  // of this set's search
+  std::int64_t last_ = 0;                   // samples done
+};
+
+/// load_data(), which may look for damaged files first: then its progress is shown on stderr.
+[[nodiscard]] DataSets load_shown(const keys::Picked& picked, DataContext context,
+                                  bool quiet = false);
+
+}  // namespace lockstep
