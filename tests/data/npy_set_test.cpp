@@ -166,10 +166,10 @@ TEST_CASE("arrays that make no samples are told with their numbers") {
       ArrayPair(pair, array_file<std::int64_t>("<i8", "(2,)", {1, 2'000'000'000})).error("y.npy"),
       ContainsSubstring("element [1] is 2000000000, but classes and tokens must be whole"));
   CHECK_THAT(
-      ArrayPair(array_file<std::uint8_t>("|u1", "(3, 1, 1, 5)", std::vector<std::uint8_t>(15)),
+      ArrayPair(array_file<std::uint8_t>("|u1", "(3, 5, 1, 5)", std::vector<std::uint8_t>(75)),
                 kClasses3)
           .error("x.npy"),
-      ContainsSubstring("its shape is (3, 1, 1, 5), but uint8 must be"));
+      ContainsSubstring("its shape is (3, 5, 1, 5), but uint8 must be"));
   CHECK_THAT(message_of<DataError>([] { (void)load_npy({.inputs = "no.npy", .targets = "no"}); }),
              ContainsSubstring("npy: there is no 'no.npy'; numpy.save(path, array) makes"));
 }
