@@ -205,13 +205,13 @@ FlatParameters::~FlatParameters() {
   }
 }
 
-// Those that no later call will notice. Of memory that replicas hold together only the one that has
-// written knows by its counter; a write past that is the first one's to tell.
+// Those that no later call will notice. Memory that replicas hold together has changed for all of
+// them: there the counter says which one has written.
 void FlatParameters::tell_writes() const {
   std::vector<std::string> written;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (state_of(i) != State::written) continue;
-    const bool is_own = placed_[i].was_written || holders_.empty() || writes_first() ||
+    const bool is_own = placed_[i].was_written || holders() == 1 ||
                         version_of(parameters_[i]) != placed_[i].version;
     if (is_own) written.push_back(str("'", names_[i], "'"));
   }
