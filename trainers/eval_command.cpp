@@ -101,7 +101,9 @@ int run_eval(int argc, const char* const* argv) {
   if (value_of(arguments, "--help")) return print(kEvalHelp);
   set_quiet(value_of(arguments, "--quiet").has_value());
   const auto checkpoint = open_checkpoint("train eval", arguments, overrides_of(arguments));
-  const DataSets data = checkpoint.data({.wanted = {.train = false}});
+  DataContext context;
+  context.wanted.train = false;
+  const DataSets data = checkpoint.data(context);
   require(data.test || data.validation, "the data set ", checkpoint.config.data.name,
           " has neither a test nor a validation set");
   return launch([&] { evaluate_checkpoint(checkpoint, data); }, checkpoint.config.launch);

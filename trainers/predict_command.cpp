@@ -70,12 +70,13 @@ std::vector<std::string> names_of_sets(const DataRecord& record) {
 // With all its damaged samples, or without those that are `damaged`.
 std::shared_ptr<const Dataset> load_set(const OpenedCheckpoint& checkpoint, const std::string& name,
                                         const std::optional<LeftOut>& damaged = {}) {
-  const DataSets sets = checkpoint.data({.needs_targets = false,
-                                         .wanted = {.train = name == kTrainSet,
-                                                    .validation = name == kValidationSet,
-                                                    .test = name == kTestSet},
-                                         .damaged = damaged,
-                                         .keeps_damaged = !damaged});
+  DataContext context;
+  context.needs_targets = false;
+  context.wanted = {
+      .train = name == kTrainSet, .validation = name == kValidationSet, .test = name == kTestSet};
+  context.damaged = damaged;
+  context.keeps_damaged = !damaged;
+  const DataSets sets = checkpoint.data(context);
   return name == kTrainSet ? sets.train : name == kValidationSet ? sets.validation : sets.test;
 }
 
