@@ -13,6 +13,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/memory.h"
 #include "framework/base/shard.h"
 #include "framework/base/text.h"
 #include "framework/checkpoint/checkpoint.h"
@@ -29,6 +30,7 @@
 #include "models/model.h"
 #include "trainers/config_options.h"
 #include "trainers/evaluate.h"
+#include "trainers/memory_report.h"
 
 namespace lockstep {
 namespace {
@@ -121,6 +123,10 @@ std::string problem_of_one_sample(const Config& config, const DataSets& data) {
   own.zero.accumulate = 1;
   own.trainer.global_batch.reset();
   own.checkpoint.save = CheckpointOptions::Save::none;
+  // What hardly fits is refused later, with its numbers, and not tried here.
+  const MemoryUse use = predicted_memory(own, data).host;
+  if (!lack_of_memory(2 * static_cast<std::size_t>(use.total() + use.parameters)).empty())
+    return {};
   std::string problem;
   const auto step = [&] {
     const auto model = make_whole_model(own, data.train->type());

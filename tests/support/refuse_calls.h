@@ -39,16 +39,6 @@ inline void refuse_exchange() {
   refuse_calls({SYS_renameat2}, EINVAL);
 }
 
-/// As a file system without links of any kind: FAT, SMB, an object store.
-inline void refuse_links() {
-  refuse_calls({SYS_symlinkat, SYS_linkat,
-#ifdef SYS_symlink
-                SYS_symlink, SYS_link
-#endif
-               },
-               EPERM);
-}
-
 /// As a file system that has no files without names (O_TMPFILE).
 inline void refuse_nameless_files() {
   constexpr auto kNameless = static_cast<unsigned>(O_TMPFILE & ~O_DIRECTORY);
@@ -60,6 +50,18 @@ inline void refuse_nameless_files() {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   });
+}
+
+/// As a file system without links of any kind, nor files without names, which get one by a link:
+/// FAT, SMB, an object store.
+inline void refuse_links() {
+  refuse_nameless_files();
+  refuse_calls({SYS_symlinkat, SYS_linkat,
+#ifdef SYS_symlink
+                SYS_symlink, SYS_link
+#endif
+               },
+               EPERM);
 }
 
 }  // namespace lockstep::testing

@@ -265,7 +265,6 @@ TEST_CASE("a file is written as a whole where the file system has no links") {
   const TemporaryFolder home;
   bool is_again = true;
   std::thread([&] {
-    refuse_nameless_files();
     refuse_exchange();
     refuse_links();
     CHECK(write_new_file(home.path() / "file", "first"));
