@@ -17,10 +17,10 @@
 namespace lockstep::replicas {
 namespace {
 
-// Threads of a replica beside those for math: they make batches, save, watch and draw progress.
-constexpr std::int64_t kHelpers = 4;
+// Threads of a replica beside those for math, which make batches and save.
+constexpr std::int64_t kHelpers = 2;
 // What LibTorch and others take at their first use.
-constexpr std::size_t kRest = std::size_t{32} << 20;
+constexpr std::size_t kRest = std::size_t{8} << 20;
 
 // OpenBLAS's buffers, one for each of its threads and one for each thread that calls it. It keeps
 // those that it has ever had.
@@ -90,9 +90,9 @@ void prepare_addresses(std::int64_t replicas, std::int64_t math_threads, std::in
   require(needed <= left, "a process may have no more than ", in_units(*limit),
           " of addresses (ulimit -v), of which ", in_units(used), " are in use, and ",
           counted(replicas, "replica"), " with ", counted(math_threads, "math thread"),
-          " in it would take ", in_units(needed),
-          " more, beside data and tensors: ", in_units(blas), " for BLAS, ", in_units(stacks),
-          " for the stacks of ", threads, " threads, ", in_units(shared),
+          " each would take ", in_units(needed), " more, beside data and tensors: ", in_units(blas),
+          " for BLAS, ", in_units(stacks), " for the stacks of ", threads, " threads, ",
+          in_units(shared),
           " to share: raise the limit, or set parallel.threads_per_replica lower");
   buffers.get(missing);
 }
