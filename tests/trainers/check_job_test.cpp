@@ -74,7 +74,7 @@ TEST_CASE("a step of one sample that batch normalization can't train on is refus
   };
   // 4 times 4 become 1 times 1.
   const std::string rest = message(7, 4, "");
-  CHECK_THAT(rest, ContainsSubstring("c.yaml:2:30: data.batch_size: an epoch's last step has 1 "
+  CHECK_THAT(rest, ContainsSubstring("c.yaml:2:29: data.batch_size: an epoch's last step has 1 "
                                      "sample of 7 in steps of 6 (data.drop_last: true leaves it "
                                      "out") &&
                        ContainsSubstring("one value for each channel"));

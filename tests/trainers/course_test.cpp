@@ -151,8 +151,8 @@ TEST_CASE(
   // As long as it was, nothing jumps; nor does what has no end.
   const ResumePoint middle = point(before, 10, 80);
   CHECK(jump_text(short_run, course_on(short_run, &middle), middle).empty());
-  const Config constant = config_of("constant", 40);
-  const ResumePoint of_constant = point(course_on(config_of("constant", 20)), 20, 160);
+  const Config constant = config_of("{name: constant}", 40);
+  const ResumePoint of_constant = point(course_on(config_of("{name: constant}", 20)), 20, 160);
   CHECK(jump_text(constant, course_on(constant, &of_constant), of_constant).empty());
 
   // Fixed, the rate stays at its end, and is what it was, to the last bit, in a longer run.
