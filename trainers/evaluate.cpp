@@ -134,7 +134,7 @@ std::string evaluation_text(std::int64_t steps, const std::string& set, const Fi
 }
 
 bool differ_much(const Figures& averaged, const Figures& trained) {
-  constexpr double kMuch = 0.01;
+  constexpr double kMuch = 0.1;
   return std::ranges::any_of(averaged, [&](const auto& figure) {
     const double a = figure.second;
     const double b = trained.at(figure.first);

@@ -49,7 +49,7 @@ using Figures = std::map<std::string, double>;
                                           const Figures& figures, const Figures& trained = {});
 
 /// Whether figures of one set, of averages of the parameters and of the parameters themselves,
-/// differ by more than a hundredth.
+/// differ by more than a tenth.
 [[nodiscard]] bool differ_much(const Figures& averaged, const Figures& trained);
 
 }  // namespace lockstep
