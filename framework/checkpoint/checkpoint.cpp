@@ -346,8 +346,9 @@ CheckpointSaver::Apart CheckpointSaver::Impl::save_apart(
   const std::int64_t replica = axis_index(axis);
   if (has_ended(*member.cancellation)) return {.reason = "another replica has ended"};
   folder.begin(its_info.step);
-  const Meeting meeting(folder.path() / lockstep::str(".step-meeting-", options.meeting, ".tmp"),
-                        replica, axis_size(axis), [&] { return has_ended(*member.cancellation); });
+  const checkpoint::Meeting meeting(
+      folder.path() / lockstep::str(".step-meeting-", options.meeting, ".tmp"), replica,
+      axis_size(axis), [&] { return has_ended(*member.cancellation); });
   meeting.arrive();
   Json told{{"step", its_info.step}, {"written", ""}, {"under_way", nullptr}};
   const auto under_way = end_part();

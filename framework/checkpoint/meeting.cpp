@@ -18,7 +18,7 @@
 
 namespace fs = std::filesystem;
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 constexpr std::chrono::milliseconds kMoment{5};
@@ -129,4 +129,4 @@ void Meeting::leave() const noexcept {
   fs::remove_all(folder_, ignored);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 /// Where replicas that can't use collectives any more tell replica 0 what they have, and learn what
 /// comes of it: in files of a folder that all of them see. Every replica calls arrive(), then
@@ -46,4 +46,4 @@ class Meeting {
   std::function<bool()> has_ended_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint
