@@ -160,7 +160,8 @@ class NpyPair {
   void check_task(NpyTask task) const {
     const std::vector<std::int64_t>& shape = targets_->shape();
     const bool is_one = shape.size() == 1 || (shape.size() == 2 && shape[1] == 1);
-    if (task != NpyTask::automatic || !is_floating(*targets_) || !is_one) return;
+    if (task != NpyTask::automatic || !is_floating(*targets_)) return;
+    if (!is_one) return check_not_one_hot();
     const bool is_whole = with_elements(*targets_, [](const auto& values) {
       return std::ranges::all_of(values, [](auto value) {
         const auto number = static_cast<double>(value);
@@ -172,6 +173,30 @@ class NpyPair {
         targets_path_,
         str("its elements are whole numbers of type ", name_of(targets_->type()),
             ", which may be classes or values: set data.task to classification or regression"));
+  }
+
+  /// DataError if each sample's values to predict are 0 but for a single 1.
+  void check_not_one_hot() const {
+    const std::vector<std::int64_t>& shape = targets_->shape();
+    if (shape.size() != 2) return;
+    const auto width = static_cast<std::size_t>(shape[1]);
+    const bool is_one_hot = with_elements(*targets_, [width](const auto& values) {
+      for (std::size_t at = 0; at < values.size(); at += width) {
+        std::size_t ones = 0;
+        for (const auto value : values.subspan(at, width)) {
+          const auto number = static_cast<double>(value);
+          if (number != 0 && number != 1) return false;
+          ones += number == 1 ? 1 : 0;
+        }
+        if (ones != 1) return false;
+      }
+      return true;
+    });
+    if (!is_one_hot) return;
+    formats::fail_file(
+        targets_path_,
+        str("its rows are 0 but for a single 1, as classes of one-hot code are: save "
+            "the classes' numbers (array.argmax(1)), or set data.task to regression"));
   }
 
   /// What the samples are, if they have targets; `task` and `classes` as NpySetOptions has them.

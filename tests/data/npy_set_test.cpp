@@ -263,6 +263,19 @@ TEST_CASE("floats that are whole numbers ask whether they are classes") {
   const Fitted fitted{.sample = value_sample({1}, 1)};
   CHECK(load_npy(pair.options(), {.fitted = fitted}).train->type() == value_sample({1}, 1));
 
+  // Classes of one-hot code would be learnt as so many values.
+  pair.write("y.npy", array_file<float>("<f4", "(3, 2)", {0, 1, 1, 0, 0, 1}));
+  CHECK(pair.error("y.npy") ==
+        "its rows are 0 but for a single 1, as classes of one-hot code are: save the classes' "
+        "numbers (array.argmax(1)), or set data.task to regression");
+  pair.options().task = NpySetOptions::Task::regression;
+  CHECK(pair.load().train->type() == value_sample({1}, 2));
+  pair.options().task = NpySetOptions::Task::automatic;
+  for (const NpyFloats& values : {NpyFloats{0, 1, 1, 0, 1, 1}, NpyFloats{0, 1, 1, 0, 0, 0.5F}}) {
+    pair.write("y.npy", array_file<float>("<f4", "(3, 2)", values));
+    CHECK(pair.load().train->type() == value_sample({1}, 2));
+  }
+
   // A missing label makes floats of integers.
   const float nan = std::numeric_limits<float>::quiet_NaN();
   pair.write("y.npy", array_file<float>("<f4", "(3, 1)", {1, nan, 0}));
