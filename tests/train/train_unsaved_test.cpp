@@ -221,8 +221,10 @@ TEST_CASE("a cut picture of the test set ends a run after its steps, which are s
                             "\nthe state after step 15 is saved: --output run --resume auto "
                             "goes on\n"));
   }
+  // Its size is another then.
   write("test/light/5.png", 205, 1000);
-  const Ended end = train(folder.path(), flags + Flags{"--resume", "auto"});
+  const Ended end =
+      train(folder.path(), flags + Flags{"--resume", "auto", "--resume-with-changes"});
   INFO(end.out << end.err);
   CHECK(end.status == 0);
   CHECK_THAT(end.out, ContainsSubstring("there is no step left to train") &&
