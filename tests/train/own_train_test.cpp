@@ -45,7 +45,10 @@ TEST_CASE("a program of one's own has train's commands for its models and data")
   INFO(summary.err);
   CHECK(summary.status == 0);
   CHECK(summary.err.empty());
-  CHECK_THAT(summary.out, ContainsSubstring("(the model)  Zero           2      4  (1, 2)\n") &&
+  CHECK_THAT(summary.out, Catch::Matchers::StartsWith("data: train ") &&
+                              ContainsSubstring("\ndata: classification, 2 classes: ") &&
+                              ContainsSubstring(" an epoch, of ") &&
+                              ContainsSubstring("(the model)  Zero           2      4  (1, 2)\n") &&
                               ContainsSubstring("\nParameters: 2;") &&
                               ContainsSubstring("\n2 parameters, 1 replica, ZeRO stage ") &&
                               ContainsSubstring("come on top.\n"));

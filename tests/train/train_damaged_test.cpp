@@ -1,7 +1,9 @@
 // Pictures that can't be decoded, in train and its commands.
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -275,7 +277,8 @@ TEST_CASE("train check names all damaged texts, arrays and batches of pictures")
   const std::string ones(4 * sizeof(float), '\0');
   const std::string whole = npy_file("<f4", false, "(4,)", ones);
   const std::string arrays =
-      "data: {name: npy, inputs: x.npy, targets: y.npy, test_inputs: tx.npy, test_targets: "
+      "data: {name: npy, task: regression, inputs: x.npy, targets: y.npy, test_inputs: tx.npy, "
+      "test_targets: "
       "ty.npy}\n";
   for (const std::string name : {"x.npy", "y.npy", "tx.npy", "ty.npy"}) folder.write(name, whole);
   check(arrays, {});
@@ -283,6 +286,12 @@ TEST_CASE("train check names all damaged texts, arrays and batches of pictures")
     folder.write(name, whole.substr(0, whole.size() - 1));
   }
   check(arrays, {"y.npy", "tx.npy", "ty.npy"});
+  for (const std::string name : {"y.npy", "tx.npy", "ty.npy"}) folder.write(name, whole);
+  const std::array<float, 4> values{1, std::numeric_limits<float>::quiet_NaN(), 2,
+                                    std::numeric_limits<float>::infinity()};
+  folder.write("x.npy", npy_file("<f4", false, "(4,)",
+                                 {reinterpret_cast<const char*>(values.data()), sizeof values}));
+  check(arrays, {"train, sample 1: data file 'x.npy", "train, sample 3: data file 'x.npy"});
 
   const std::string record(3073, '\1');
   fs::create_directories(folder.path("cifar"));
