@@ -183,6 +183,12 @@ class MissingValues {
     }
   }
 
+  [[nodiscard]] bool contains(std::string_view text) const {
+    text = trimmed(text);
+    const std::size_t begin = text.empty() ? 0 : static_cast<unsigned char>(text[0]);
+    return begins_[begin] && spellings_.contains(text);
+  }
+
   /// DataError with where they are, if there are some in these columns.
   void check(const std::string& path, const CsvFile& file,
              const std::vector<std::string>& columns) const {
@@ -194,7 +200,7 @@ class MissingValues {
     for (std::size_t row = 0; row < file.rows() && !spellings_.empty(); ++row) {
       for (std::size_t i = 0; i < columns.size(); ++i) {
         const std::string_view text = file.text(row, numbers[i]);
-        if (!is_missing(text) || ++count > kMostTold) continue;
+        if (!contains(text) || ++count > kMostTold) continue;
         places += str(count == 1 ? "" : "; ", "line ", file.line_of(row), ", column '",
                       cut(columns[i]), "': '", cut(text), "'");
       }
@@ -208,12 +214,6 @@ class MissingValues {
   }
 
  private:
-  [[nodiscard]] bool is_missing(std::string_view text) const {
-    text = trimmed(text);
-    const std::size_t begin = text.empty() ? 0 : static_cast<unsigned char>(text[0]);
-    return begins_[begin] && spellings_.contains(text);
-  }
-
   std::unordered_set<std::string_view> spellings_;
   std::array<bool, 256> begins_{};  // whether one begins with this byte; 0: is empty
 };
@@ -371,7 +371,11 @@ bool has_none_of(const CsvFile& file, const std::vector<std::string>& columns) {
 // For DataSets::notes: which columns of the training file are used, and how.
 std::vector<std::string> notes_of(const CsvFile& train, const CsvSetOptions& options,
                                   const Fitted& fitted) {
-  const auto some = [](const std::vector<std::string>& columns) {
+  // Names that begin or end with blanks are in quotes, so that these are seen.
+  const auto some = [](std::vector<std::string> columns) {
+    for (std::string& name : columns) {
+      if (trimmed(name) != name) name = str("'", name, "'");
+    }
     return shortened(listed(columns, 10), 400);
   };
   std::set<std::size_t> used;
@@ -464,8 +468,8 @@ std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile&
 }
 
 // For DataContext::on_damage: tells all that can't be read of the files that are wanted, and of
-// each the first cells that are no numbers where these are needed. Returns whether there was
-// anything.
+// each the first cells that are missing, or no numbers where these are needed. Returns whether
+// there was anything.
 bool tell_damaged_tables(const CsvSetOptions& options, const DataContext& context) {
   constexpr std::int64_t kMostCells = 100;
   std::int64_t told = 0;
@@ -477,17 +481,21 @@ bool tell_damaged_tables(const CsvSetOptions& options, const DataContext& contex
   const auto look_at = [&](const std::string& path, bool is_train) {
     const CsvFile file = open_csv(path, options.separator);
     if (is_train) columns = check_columns(file, options);
-    std::vector<std::string> numbers = columns;
-    if (options.task == CsvTask::regression) {
-      numbers.insert(numbers.end(), options.target.begin(), options.target.end());
-    }
+    std::vector<std::string> used = columns;
+    used.insert(used.end(), options.target.begin(), options.target.end());
+    const bool has_classes = options.task == CsvTask::classification;
+    const MissingValues missing(options.missing_values);
     std::int64_t wrong = 0;
-    for (const std::string& name : numbers) {
-      const std::size_t place = file.column(name);
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      const std::size_t place = file.column(used[i]);
+      const bool is_number = i < columns.size() || !has_classes;
       for (std::size_t row = 0; row < file.rows(); ++row) {
-        if (formats::csv_number(file.text(row, place)) || ++wrong > kMostCells) continue;
+        const std::string_view text = file.text(row, place);
+        const bool is_missing = missing.contains(text);
+        if (!is_missing && (!is_number || formats::csv_number(text))) continue;
+        if (++wrong > kMostCells) continue;
         try {
-          file.refuse(row, place, "is no finite number");
+          file.refuse(row, place, is_missing ? "is a missing value" : "is no finite number");
         } catch (const DataError& error) {
           tell(error);
         }

@@ -256,6 +256,12 @@ TEST_CASE("train check names every cell of all tables that is no number, up to a
     folder.write(name, "x,y\n1,2\n2,3\n");
   }
   CHECK(train(folder.path(), check).status == 0);
+  folder.write("a.csv", "x,y\n1,cat\n2, \n3,dog\n");
+  const Ended labels =
+      train(folder.path(),
+            check + set("data.task=classification data.validation_file=null data.test_file=null"));
+  CHECK(labels.status == 2);
+  CHECK_THAT(labels.out, ContainsSubstring("line 3: column 'y': ' ' is a missing value"));
 }
 
 TEST_CASE("train check names all damaged texts, arrays and batches of pictures") {
