@@ -121,7 +121,8 @@ std::optional<std::string> named_step(const fs::path& path) {
     std::string text(file.size(), '\0');
     file.read(0, std::as_writable_bytes(std::span(text)));
     text.erase(text.find_last_not_of("\r\n ") + 1);
-    return CheckpointFolder::step_of(text) ? std::optional(text) : std::nullopt;
+    const bool is_beside = text.find('/') == std::string::npos;
+    return is_beside && CheckpointFolder::step_of(text) ? std::optional(text) : std::nullopt;
   } catch (const Error& error) {
     throw DataError(error.what());
   }

@@ -191,7 +191,7 @@ TEST_CASE("what is no file is an error") {
         "data file '" + folder.path().string() + "': it is a folder, not a file");
   CHECK_THAT(read_error("/dev/null"), ContainsSubstring("it is a device, not a file"));
   std::filesystem::create_symlink("itself", folder.path("itself"));
-  CHECK_THAT(read_error(folder.path("itself")), ContainsSubstring("it cannot be read: "));
+  CHECK_THAT(read_error(folder.path("itself")), ContainsSubstring("it cannot be opened: "));
 }
 
 TEST_CASE("a header's sizes are not believed before the values are seen") {
