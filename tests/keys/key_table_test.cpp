@@ -245,7 +245,7 @@ TEST_CASE("an unknown key gets the nearest one, its own section, or the list") {
         "file.yaml:1:9: unknown key 'colour' in paint (did you mean 'color'?)");
   CHECK(problems_in("paint:\n  thickness: 3") ==
         "file.yaml:2:3: unknown key 'thickness' in paint: its keys are color, text, flag, number, "
-        "maybe");
+        "maybe, matt");
   CHECK(problems_in("paint: {pair: [0, 0]}") ==
         "file.yaml:1:9: unknown key 'pair' in paint: it belongs under sizes");
   CHECK(problems_in("paint: {sizes: {}}") ==
