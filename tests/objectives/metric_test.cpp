@@ -231,9 +231,10 @@ TEST_CASE("unknown metrics name the nearest", "[objectives]") {
   };
   // Other tests of this program may have registered metrics of their own.
   CHECK_THAT(unknown("acuracy"),
-             StartsWith("there is no metric 'acuracy' (did you mean 'accuracy'?); there are "
-                        "accuracy, top_K, loss, perplexity, bits_per_byte, r2, "
-                        "mean_absolute_error"));
+             Catch::Matchers::StartsWith(
+                 "there is no metric 'acuracy' (did you mean 'accuracy'?); there are "
+                 "accuracy, top_K, loss, perplexity, bits_per_byte, r2, "
+                 "mean_absolute_error"));
   CHECK_THAT(unknown(""), ContainsSubstring("there is no metric ''; there are"));
   for (const std::string name : {"top_", "top_0", "top_-1", "top_K", "top_5x", "top_05", "top_+5",
                                  "top_99999999999999999999"}) {
