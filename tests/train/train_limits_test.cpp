@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 // A perceptron whose checkpoint takes 600 KB: two steps.
 Flags limited_job() {
   return Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--output", "run", "--quiet"} +
-         set("model.hidden=[64] trainer.steps=2 trainer.log_every=1 data.batch_size=8");
+         set("model.hidden=[64] trainer.steps=2 trainer.log_every=1 data.batch_size=100");
 }
 
 // Ends what hangs.
@@ -100,7 +100,7 @@ TEST_CASE("a limit on the size of files (ulimit -f) counts as a full disk where 
   // In blocks of 512 bytes: 64 MiB, which the memory of one replica fits into. A checkpoint of this
   // model takes 82 MB.
   const std::string limit = "ulimit -f 131072";
-  const Flags flags = limited_job() + set("model.hidden=[2048,2048,512]") +
+  const Flags flags = limited_job() + set("model.hidden=[2048,2048,512] data.batch_size=500") +
                       Flags{"--replicas", "1", "--launch", "threads"};
   const TemporaryFolder folder;
   const Ended end = train_under(limit, folder, flags);
