@@ -147,7 +147,6 @@ TEST_CASE("a job that is asked to stop: only Ctrl-C or SIGTERM again, 2 s later,
       };
       job.signal(SIGUSR1);
       REQUIRE(eventually([&] { return job.saw.set() == kReplicas; }));
-      const std::int64_t first = now_ms();
       // Two of one kind would be one where the first is still to be delivered.
       const int own_first = kStops[is_int ? 1 : 0].signal;
       for (const int asks : {own_first, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) job.signal(asks);
@@ -156,6 +155,7 @@ TEST_CASE("a job that is asked to stop: only Ctrl-C or SIGTERM again, 2 s later,
       // Of signals that come together the system may hand over the last one first.
       REQUIRE(has_said(": replicas end at their next step; one that comes "));
       CHECK(has_said(" s later ends them at once\n"));
+      const std::int64_t first = now_ms();  // the launcher has seen it by now
       REQUIRE(eventually([&] { return now_ms() > first + kPatienceMs; }));
       for (const int asks : {SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) job.signal(asks);
       CHECK(job.program.running());
