@@ -14,7 +14,7 @@ void guard_memory(bool on);
 
 /// Runs `run` for each index below `count`, with guarded memory, in children that are forks: a new
 /// one every hundred runs and after each finding. `run` returns what else it found wrong, or
-/// nothing; a run of over 30 s is a finding. `report` is called here for each run that is over,
+/// nothing; a run of over 120 s is a finding. `report` is called here for each run that is over,
 /// with what was found or with an empty text. Stops before the next run where it returns false.
 ///
 /// Fork before this process has run anything in parallel: a fork has no threads of OpenMP's.

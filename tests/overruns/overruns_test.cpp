@@ -37,19 +37,22 @@ std::string found_in(const std::function<void()>& run) {
   return found;
 }
 
-// What is found in each of `cases`, on each instruction set, as lines.
+bool has_avx2() {
+  const std::vector<std::string> sets = instruction_sets();
+  return std::find(sets.begin(), sets.end(), "AVX2") != sets.end();
+}
+
+// What is found in each of `cases`, as lines; with AVX2's kernels where the CPU has it.
 std::vector<std::string> found_in(const std::vector<ConvolutionCase>& cases, bool safe) {
   std::vector<std::string> found;
-  for (const std::string& set : instruction_sets()) {
-    const auto run = [&](std::size_t i) {
-      hold_to(set);
-      return run_convolution(cases[i], safe);
-    };
-    run_guarded(cases.size(), run, [&](std::size_t i, const std::string& finding) {
-      if (!finding.empty()) found.push_back(set + ": " + describe(cases[i]) + ": " + finding);
-      return true;
-    });
-  }
+  const auto run = [&](std::size_t i) {
+    if (has_avx2()) hold_to("AVX2");
+    return run_convolution(cases[i], safe);
+  };
+  run_guarded(cases.size(), run, [&](std::size_t i, const std::string& finding) {
+    if (!finding.empty()) found.push_back(describe(cases[i]) + ": " + finding);
+    return true;
+  });
   return found;
 }
 
@@ -93,19 +96,17 @@ TEST_CASE("guarded memory notices accesses outside of blocks") {
 
 TEST_CASE("LibTorch's own backward overruns memory for a narrow shortcut") {
   std::vector<ConvolutionCase> cases;
-  for (std::int64_t in = 1; in <= 20; ++in) cases.push_back(shortcut(in));
+  for (const std::int64_t in : {2, 3, 4, 5, 6, 16, 24}) cases.push_back(shortcut(in));
   const std::vector<std::string> found = found_in(cases, /*safe=*/false);
-  for (std::int64_t in = 1; in <= 20; ++in) {
-    const std::string channels = ", " + std::to_string(in) + " to ";
+  for (const ConvolutionCase& each : cases) {
+    const std::string name = describe(each) + ": ";
+    INFO(name);
     const bool is_found = std::any_of(found.begin(), found.end(), [&](const std::string& text) {
-      return text.find(channels) != std::string::npos;
+      return text.substr(0, name.size()) == name;
     });
-    INFO(in << " channels");
-    if (in >= 16) CHECK(!is_found);
+    if (!is_known(each)) CHECK(!is_found);
 #if TORCH_VERSION_MAJOR == 1
-    const std::vector<std::string> sets = instruction_sets();
-    const bool has_bug = std::find(sets.begin(), sets.end(), "AVX2") != sets.end();
-    if (has_bug && in >= 2 && in <= 6) CHECK(is_found);
+    if (is_known(each) && has_avx2()) CHECK(is_found);
 #endif
   }
 }
@@ -120,7 +121,7 @@ TEST_CASE("training's backward stays inside of its memory, with the right gradie
   std::vector<ConvolutionCase> cases;
   for (std::int64_t in = 1; in <= 16; ++in) {
     for (const bool transposed : {false, true}) {
-      for (int i = 0; i < 3; ++i) {
+      for (int i = 0; i < 2; ++i) {
         ConvolutionCase c = shortcut(in);
         c.stride_rows = draw(1, 3);
         c.stride_columns = c.stride_rows == 1 ? 2 : draw(1, 3);
