@@ -1,3 +1,4 @@
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 
@@ -14,6 +15,10 @@ int main(int argc, char** argv) {
   if (std::getenv(lockstep::testing::kForkVariable) != nullptr) {
     std::cerr << "a fork of a test has started the tests again\n";
     return 2;
+  }
+  // Whoever has started the tests may ignore some, as nohup does; then launch() would, too.
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
+    std::signal(number, SIG_DFL);
   }
   return Catch::Session().run(argc, argv);
 }
