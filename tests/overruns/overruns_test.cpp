@@ -96,7 +96,7 @@ TEST_CASE("guarded memory notices accesses outside of blocks") {
 
 TEST_CASE("LibTorch's own backward overruns memory for a narrow shortcut") {
   std::vector<ConvolutionCase> cases;
-  for (const std::int64_t in : {2, 3, 4, 5, 6, 16, 24}) cases.push_back(shortcut(in));
+  for (const std::int64_t in : {2, 3, 4, 5, 16, 24}) cases.push_back(shortcut(in));
   const std::vector<std::string> found = found_in(cases, /*safe=*/false);
   for (const ConvolutionCase& each : cases) {
     const std::string name = describe(each) + ": ";
