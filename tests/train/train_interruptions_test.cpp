@@ -93,8 +93,10 @@ Flags flags_of(const Job& job, const fs::path& folder) {
   const fs::path config = folder / (job.name + ".yaml");
   if (!fs::exists(config)) std::ofstream(config) << job.yaml;
   return Flags{"--config", config.string(), "--replicas", "4", "--resume", "auto"} +
-         set(str("trainer.log_every=3 trainer.eval_every=50 checkpoint.every=4 trainer.steps=",
-                 job.steps)) +
+         set(str(
+             "parallel.timeout_s=20 trainer.log_every=3 trainer.eval_every=50 checkpoint.every=4 "
+             "trainer.steps=",
+             job.steps)) +
          (job.name == "gpt" ? Flags{} : set("checkpoint.best=loss"));
 }
 
