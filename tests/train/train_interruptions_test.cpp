@@ -222,7 +222,7 @@ void check_stop(const std::vector<Ended>& ended, int signal, const fs::path& run
 
 int interruptions_wanted() {
   const char* const text = std::getenv("LOCKSTEP_INTERRUPTIONS");
-  return text != nullptr ? std::atoi(text) : 10;
+  return text != nullptr ? std::atoi(text) : 6;
 }
 
 }  // namespace
