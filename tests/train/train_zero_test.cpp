@@ -185,6 +185,7 @@ TEST_CASE("a dry run says what memory the job will take, and starts nothing") {
                           "  checkpoint                 10.7 MiB     21.3 MiB\n"
                           "  in all                     32.0 MiB     56.9 MiB\n"
                           "  at the start               25.3 MiB     43.5 MiB\n"
+                          "  order of samples          234.4 KiB    468.8 KiB\n"
                           "  activations "));
   CHECK_THAT(end.out, Catch::Matchers::EndsWith(
                           "Activations are of a microbatch. Data and LibTorch itself come on top. "
