@@ -80,7 +80,7 @@ const std::vector<Job>& jobs() {
            fashion +
            ", flip: true, threads: 1}\noptimizer: {name: sgd, lr: 0.05, momentum: 0.9, dampening: "
            "0.5, groups: [{pattern: '*.bias', weight_decay: 0.1}]}\n"
-           "schedule: {name: step}\ntrainer: {ema_decay: 0.9, global_batch: 64}\n"},
+           "schedule: {name: step, step_size: 20}\ntrainer: {ema_decay: 0.9, global_batch: 64}\n"},
       {"bf16", 400,
        "model: {name: mlp, hidden: [33, 17]}\n" + fashion +
            "}\noptimizer: {name: adam, lr: 0.001}\ntrainer: {precision: bf16}\n"},
