@@ -179,14 +179,13 @@ class MissingValues {
     for (const std::string& spelling : spellings) {
       const std::string_view text = trimmed(spelling);
       spellings_.insert(text);
-      begins_[text.empty() ? 0 : static_cast<unsigned char>(text[0])] = true;
+      last_bytes_[last_byte(text)] = true;
     }
   }
 
   [[nodiscard]] bool contains(std::string_view text) const {
     text = trimmed(text);
-    const std::size_t begin = text.empty() ? 0 : static_cast<unsigned char>(text[0]);
-    return begins_[begin] && spellings_.contains(text);
+    return last_bytes_[last_byte(text)] && spellings_.contains(text);
   }
 
   /// DataError with where they are, if there are some in these columns.
@@ -214,8 +213,13 @@ class MissingValues {
   }
 
  private:
+  // Of an empty text 0.
+  static std::size_t last_byte(std::string_view text) {
+    return text.empty() ? 0 : static_cast<unsigned char>(text.back());
+  }
+
   std::unordered_set<std::string_view> spellings_;
-  std::array<bool, 256> begins_{};  // whether one begins with this byte; 0: is empty
+  std::array<bool, 256> last_bytes_{};  // of all spellings; hardly a number ends with one of them
 };
 
 // Which columns of a table have numbers that float32 rounds.

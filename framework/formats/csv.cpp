@@ -38,11 +38,16 @@ class CsvScanner {
       ends_run_[static_cast<unsigned char>(byte)] = true;
     }
     std::erase(blanks_, separator);
+    for (const char blank : blanks_) is_blank_[static_cast<unsigned char>(blank)] = true;
     if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
     drop_blank_lines();
   }
 
   [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
+  /// The part of the text that is behind the scanner.
+  [[nodiscard]] double done() const {
+    return static_cast<double>(at_) / static_cast<double>(text_.size());
+  }
   [[nodiscard]] std::size_t line() const { return line_; }
   /// What is wrong with the text at line(); "" if nothing is.
   [[nodiscard]] const std::string& error() const { return error_; }
@@ -52,8 +57,8 @@ class CsvScanner {
   /// Takes the next field and says what follows it: another one of its line, a line, or nothing.
   After next() {
     field_ = fields_.size();
-    const std::size_t begin = text_.find_first_not_of(blanks_, at_);
-    if (begin != std::string::npos && text_[begin] == '"') {
+    const std::size_t begin = behind_blanks(at_);
+    if (begin < text_.size() && text_[begin] == '"') {
       at_ = begin;
       take_quoted();
     } else {
@@ -77,6 +82,12 @@ class CsvScanner {
     }
     const std::size_t end = text_.find('\n', last + 1);
     if (end != std::string::npos) text_ = text_.substr(0, end + 1);
+  }
+
+  // Where the blanks that may begin at `at` end.
+  [[nodiscard]] std::size_t behind_blanks(std::size_t at) const {
+    while (at < text_.size() && is_blank_[static_cast<unsigned char>(text_[at])]) ++at;
+    return at;
   }
 
   // Whether a field can end here.
@@ -130,7 +141,7 @@ class CsvScanner {
         fields_ += '"';
         continue;
       }
-      at_ = std::min(text_.find_first_not_of(blanks_, at_), text_.size());
+      at_ = behind_blanks(at_);
       if (!at_field_end()) error_ = "text behind the quote that closes a field";
       return;
     }
@@ -145,6 +156,7 @@ class CsvScanner {
   std::size_t longest_ = kLongestName;  // of a field
   std::array<bool, 256> ends_run_{};    // bytes that are not just a part of a plain field
   std::string blanks_ = " \t";          // but a separator, which stands between empty fields
+  std::array<bool, 256> is_blank_{};    // by these
   std::size_t at_ = 0;
   std::size_t line_ = 1;
   std::string error_;
@@ -211,7 +223,7 @@ CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
     while (after == CsvScanner::After::field) {
       after = scanner.next();
       if (!scanner.error().empty()) fail(scanner.line(), scanner.error());
-      if (ends_.size() == ends_.capacity()) make_room();
+      if (ends_.size() == ends_.capacity()) make_room(scanner.done());
       ends_.push_back(text_.size());
       ++fields;
     }
@@ -234,8 +246,13 @@ void CsvFile::require_memory(std::size_t bytes, const std::string& what) const {
   if (!lack.empty()) fail_file(path_, str(what, " takes ", lack));
 }
 
-void CsvFile::make_room() {
-  const std::size_t more = 2 * ends_.capacity();
+// Rows are alike: from the part of the text that is done follows how many fields there will be.
+void CsvFile::make_room(double done) {
+  std::size_t more = 2 * ends_.capacity();
+  if (rows_ > 0) {
+    const auto all = static_cast<std::size_t>(1.1 * static_cast<double>(ends_.size()) / done);
+    if (lack_of_memory(all * sizeof(std::size_t)).empty()) more = std::max(more, all);
+  }
   require_memory(more * sizeof(std::size_t), str("a table of ", ends_.size(), " fields and more"));
   ends_.reserve(more);
 }

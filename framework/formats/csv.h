@@ -65,7 +65,7 @@ class CsvFile {
   [[noreturn]] void fail(std::size_t line, const std::string& rule) const;
   void check_header() const;
   void take_header(std::size_t fields);
-  void make_room();
+  void make_room(double done);  // the part of the file that is read
   // DataError, with both numbers, if so many bytes more can't be had.
   void require_memory(std::size_t bytes, const std::string& what) const;
   // By its number in the table.
