@@ -29,6 +29,7 @@
 #include "framework/training/zero.h"
 #include "models/model.h"
 #include "trainers/config_options.h"
+#include "trainers/course.h"
 #include "trainers/evaluate.h"
 #include "trainers/memory_report.h"
 
@@ -143,18 +144,38 @@ std::string problem_of_one_sample(const Config& config, const DataSets& data) {
   return problem;
 }
 
+// "an epoch's last step has 1 sample of 25 in steps of 8" where the run comes to such a step and
+// one of its microbatches has one sample alone; "" if none has. Every epoch ends like the first
+// whole one, but that in which the run goes on from `point`.
+std::string lone_rest(const Config& config, const DataSets& data, const ResumePoint* point) {
+  const SamplerOptions options = sampler_options(config, data, config.launch.replicas);
+  const std::int64_t batch = options.batch_size * options.replicas;
+  const Sampler sampler(options);
+  const Course course = course_of(config, data, config.launch.replicas, sampler, point);
+  std::int64_t position = course.first_sample;
+  std::int64_t steps = course.total_steps - course.first_step;
+  for (int epoch = 0; epoch < 2 && !options.drop_last; ++epoch) {
+    const std::int64_t end = sampler.start_of_epoch(position / options.size + 1);
+    steps -= sampler.steps_between(position, end);
+    if (steps < 0) return "";
+    const std::int64_t left = (end - position) % batch;
+    if (left > 0 && has_lone_sample(config, left)) {
+      return str("an epoch's last step has ", counted(left, "sample"), " of ", end - position,
+                 " in steps of ", batch);
+    }
+    position = end;
+  }
+  return "";
+}
+
 // Batch normalization can't train on one value of each channel. If a model leaves no more of one
 // sample, a run must not come to such a step after hours.
-void check_lone_samples(const Config& config, const DataSets& data, keys::YamlProblems& problems) {
+void check_lone_samples(const Config& config, const DataSets& data, const ResumePoint* point,
+                        keys::YamlProblems& problems) {
   const SamplerOptions options = sampler_options(config, data, config.launch.replicas);
-  const Sampler sampler(options);
   const std::int64_t batch = options.batch_size * options.replicas;
-  const std::int64_t left = options.size % batch;
-  const bool has_whole = batch <= options.size;
-  const bool has_rest =
-      left > 0 && !options.drop_last && total_steps(config, sampler) >= sampler.steps_per_epoch();
-  const bool is_rest = has_rest && has_lone_sample(config, left);
-  if (!is_rest && !(has_whole && has_lone_sample(config, batch))) return;
+  const std::string rest = lone_rest(config, data, point);
+  if (rest.empty() && !(batch <= options.size && has_lone_sample(config, batch))) return;
   const auto model = make_model(config, data.train->type());
   const bool normalizes = std::ranges::any_of(model->modules(), [](const auto& module) {
     return module->name().find("BatchNorm") != std::string::npos;
@@ -164,10 +185,9 @@ void check_lone_samples(const Config& config, const DataSets& data, keys::YamlPr
   if (problem.empty()) return;
   problems.report(written_at(config, "data.batch_size"), [&] {
     const std::string which =
-        is_rest ? str("an epoch's last step has ", counted(left, "sample"), " of ", options.size,
-                      " in steps of ", batch,
-                      " (data.drop_last: true leaves it out, another batch_size has another rest)")
-                : str("a step has ", counted(batch, "sample"), " (a larger batch_size has more)");
+        rest.empty()
+            ? str("a step has ", counted(batch, "sample"), " (a larger batch_size has more)")
+            : rest + " (data.drop_last: true leaves it out, another batch_size has another rest)";
     return str("data.batch_size: ", which,
                "; where all replicas together have one sample in a microbatch, the model fails: ",
                problem);
@@ -276,12 +296,12 @@ void check_objective(const Config& config, const DataSets& data, keys::YamlProbl
 
 }  // namespace
 
-void check_job(const Config& config, const DataSets& data) {
+void check_job(const Config& config, const DataSets& data, const ResumePoint* point) {
   keys::YamlProblems problems;
   check_accumulate(config, data, problems);
   if (check_drop_last(config, data, problems)) {
     check_warmup(config, data, problems);
-    check_lone_samples(config, data, problems);
+    check_lone_samples(config, data, point, problems);
   }
   check_classes(config, data, problems);
   check_objective(config, data, problems);

@@ -102,10 +102,10 @@ Course course_of(const Config& config, const DataSets& data, std::int64_t replic
 }
 
 double rate_of(const Config& config, const Course& course, std::int64_t step) {
+  // The place may lie behind the end: of a schedule that is fixed, and by rounding of any.
   const auto end = static_cast<double>(course.schedule_steps);
-  const double place = course.place_of(step);
   return learning_rate(config.schedule, config.zero.optimizer.lr,
-                       course.is_fixed ? std::min(place, end) : place, course.schedule_steps);
+                       std::min(course.place_of(step), end), course.schedule_steps);
 }
 
 std::string jump_text(const Config& config, const Course& course, const ResumePoint& point) {

@@ -70,6 +70,17 @@ std::int64_t running_here(const LaunchOptions& launch) {
   return launch.hosts.count == 1 ? placement.workers : placement.workers_here;
 }
 
+// Of so many samples, and no overflow. The product may be more bytes than there are anywhere.
+std::int64_t bytes_of(std::int64_t samples, double values, double bytes) {
+  constexpr double kMost = 1e18;
+  return static_cast<std::int64_t>(std::min(static_cast<double>(samples) * values * bytes, kMost));
+}
+
+std::int64_t input_bytes(const SampleType& type, std::int64_t samples) {
+  return bytes_of(samples, static_cast<double>(type.input.values()),
+                  static_cast<double>(c10::elementSize(type.input.dtype)));
+}
+
 // The job's microbatches on a replica alone.
 Config alone(const Config& config, std::int64_t microbatches) {
   Config own = config;
@@ -119,7 +130,8 @@ std::int64_t predicted_activations(const Config& config, const DataSets& data,
   const std::int64_t twice = std::min(samples, 2 * few);
   const Config own = alone(config, 3);
   const MemoryUse use = predicted_memory(own, data).host;
-  const std::int64_t needed = use.total() + use.parameters;  // the model's own values, too
+  // With the model's own values, and the largest batch that is measured.
+  const std::int64_t needed = use.total() + use.parameters + input_bytes(data.train->type(), twice);
   require(needed <= available / 2, "a replica alone, which shows them, takes ",
           text_of_bytes(needed));
   const auto bytes = measured_activations(own, data, {few, few, twice}, (available - needed) / 2);
@@ -127,10 +139,11 @@ std::int64_t predicted_activations(const Config& config, const DataSets& data,
   return bytes[2] + (bytes[2] - bytes[1]) / (twice - few) * (samples - twice);
 }
 
-// What comes on top of a replica's state whatever the model is: an epoch's order of samples, and
-// what a microbatch's outputs are at least.
+// What comes on top of a replica's state whatever the model is: an epoch's order of samples, a
+// microbatch's inputs, and what its outputs are at least.
 struct BatchMemory {
   std::int64_t order;
+  std::int64_t inputs;
   std::int64_t outputs;
 };
 
@@ -139,12 +152,11 @@ BatchMemory batch_memory(const Config& config, const DataSets& data) {
   const SampleType type = data.train->type();
   const std::int64_t samples =
       std::min(config.data_use.batch_size, shard(sampler.size, config.launch.replicas, 0).size);
-  const double outputs = static_cast<double>(samples) * sizeof(float) *
-                         static_cast<double>(std::max<std::int64_t>(type.target.values(), 1)) *
+  const double outputs = static_cast<double>(std::max<std::int64_t>(type.target.values(), 1)) *
                          static_cast<double>(std::max<std::int64_t>(type.classes, 1));
-  constexpr double kMost = 1e18;  // of bytes: more than there are anywhere
   return {.order = Sampler::bytes(sampler),
-          .outputs = static_cast<std::int64_t>(std::min(outputs, kMost))};
+          .inputs = input_bytes(type, samples),
+          .outputs = bytes_of(samples, outputs, sizeof(float))};
 }
 
 // How many replicas this host has.
@@ -181,15 +193,18 @@ void check_memory(const Config& config, const DataSets& data) {
   const auto available = static_cast<std::int64_t>(available_memory());
   const BatchMemory batch = batch_memory(config, data);
   const std::int64_t orders = batch.order * replicas_here(config.launch);
+  const std::int64_t inputs = batch.inputs * running_here(config.launch);
   const std::int64_t outputs = batch.outputs * running_here(config.launch);
-  const std::int64_t most = std::max(use.host.total() + orders + outputs, use.host.at_start());
+  const std::int64_t most =
+      std::max(use.host.total() + orders + inputs + outputs, use.host.at_start());
   if (most <= available) return;
   std::vector<std::string> parts;
   for (const Category& category : kCategories) {
     parts.push_back(str(category.name, " ", text_of_bytes(use.host.*category.bytes)));
   }
   if (orders > 0) parts.push_back(str("order of samples ", text_of_bytes(orders)));
-  parts.push_back(str("a batch's outputs ", text_of_bytes(outputs)));
+  parts.push_back(str("a batch's inputs ", text_of_bytes(inputs)));
+  parts.push_back(str("its outputs ", text_of_bytes(outputs)));
   throw ValueError(str("this job does not fit: on this host it takes ", text_of_bytes(most), " (",
                        join(parts), ") beside other activations and data, and ",
                        text_of_bytes(available), " of memory are left", address_limit_text(),
@@ -223,14 +238,17 @@ std::string prediction_text(const Config& config, const DataSets& data) {
     text += row("order of samples", text_of_bytes(batch.order), text_of_bytes(orders));
   }
   const auto available = static_cast<std::int64_t>(available_memory());
-  std::int64_t most = std::max(
-      use.host.total() + orders + batch.outputs * running_here(config.launch), use.host.at_start());
+  const std::int64_t inputs = batch.inputs * running_here(config.launch);
+  text += row("a batch's inputs", text_of_bytes(batch.inputs), text_of_bytes(inputs));
+  std::int64_t most =
+      std::max(use.host.total() + orders + inputs + batch.outputs * running_here(config.launch),
+               use.host.at_start());
   if (most <= available) {
     try {
       const std::int64_t activations = predicted_activations(config, data, available);
       const std::int64_t here = activations * running_here(config.launch);
       text += row("activations", text_of_bytes(activations), text_of_bytes(here));
-      most = std::max(most, use.host.total() + orders + here);
+      most = std::max(most, use.host.total() + orders + inputs + here);
     } catch (const ValueError& error) {
       // One replica alone may have too few samples for a model's statistics.
       text += str("  activations are not known: ", error.what(), "\n");

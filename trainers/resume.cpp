@@ -38,10 +38,6 @@ std::string name_of_config(const fs::path& checkpoint) {
   return str("the config in ", checkpoint.string());
 }
 
-void waive(ResumePoint& point, const std::string& reason) {
-  point.waived += reason + "\n";
-}
-
 // Changes that change what is computed: "with another config", of "keys".
 void allow_changes(ResumePoint& point, const char* difference, const char* what,
                    const std::vector<std::string>& changes) {
@@ -106,6 +102,10 @@ fs::path run_of_checkpoint(const fs::path& checkpoint) {
   return is_of_run ? output.lexically_proximate(fs::current_path(error)) : fs::path();
 }
 
+void waive(ResumePoint& point, const std::string& reason) {
+  point.waived += reason + "\n";
+}
+
 std::int64_t count_of(const ResumePoint& point, const std::string& name) {
   return checked_count(point.checkpoint, point.info.counts, name);
 }
@@ -146,6 +146,7 @@ std::optional<ResumePoint> find_resume_point(const std::string& resume, const fs
   point.info = checkpoint_info(point.checkpoint);
   if (config.launch.threads_per_replica == 0) {
     config.launch.threads_per_replica = count_of(point, kThreadsCount);
+    point.keeps_threads = true;
   }
   waive_what_changed(point, config);
   compare(point, config);

@@ -16,6 +16,8 @@ namespace lockstep {
 inline const std::string kSamplesCount = "samples";
 inline const std::string kSkippedCount = "skipped_steps";
 inline const std::string kThreadsCount = "threads_per_replica";
+// Convolutions' backward stays inside of its memory (safe_convolutions.h): 1, or not there.
+inline const std::string kSafeConvolutionsCount = "safe_convolutions";
 inline const std::string kBestCount = "best_step";
 inline const std::string kElapsedFigure = "elapsed_s";
 inline const std::string kLossFigure = "loss";
@@ -45,10 +47,15 @@ struct ResumePoint {
   /// Why the run need not end with the bits of one that was not interrupted, a line each.
   std::string waived;
   bool with_changes = false;  ///< those that change what is computed are allowed
+  /// The config leaves the number of math threads open: it is the checkpoint's.
+  bool keeps_threads = false;
   /// By what its data are read (DataContext::fitted). None if keys of data have changed that change
   /// what is computed: then it is fitted anew.
   std::optional<Fitted> fitted = {};
 };
+
+/// Notes why the run need not end with the bits of one that was not interrupted.
+void waive(ResumePoint& point, const std::string& reason);
 
 /// What the checkpoint says. DataError if it does not, and for a count below 0 or above 2^53.
 [[nodiscard]] std::int64_t count_of(const ResumePoint& point, const std::string& name);

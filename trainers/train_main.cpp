@@ -177,7 +177,7 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
     take_records(data, options);
     check_data(*options.resume, options.sets);
   }
-  check_job(config, data);
+  check_job(config, data, options.resume ? &*options.resume : nullptr);
   if (!options.resume) check_initial_weights(config, data);
   if (flags.dry_run) return print(dry_run_text(config, data));
   check_memory(config, data);

@@ -35,6 +35,7 @@
 #include "framework/telemetry/digest.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/progress.h"
+#include "framework/training/safe_convolutions.h"
 #include "framework/training/tensor_memory.h"
 #include "framework/training/uncounted_samples.h"
 #include "trainers/config_options.h"
@@ -68,6 +69,16 @@ bool lacks_replica(const std::exception_ptr& error) {
   } catch (const CollectiveMismatch&) {
     return false;
   } catch (const CommError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+bool is_of_data(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const DataError&) {
     return true;
   } catch (...) {
     return false;
@@ -239,8 +250,25 @@ class Trainer::Run {
     reporter_->progress.print(str("going on after step ", info.step, " (", samples_,
                                   " samples) from ", point.checkpoint.string()));
     for (const std::string& change : point.changes) reporter_->progress.print("  " + change);
+    const std::int64_t kept = replicas::own_math_threads();
+    const std::int64_t usual = replicas::math_threads(0, replicas_);
+    if (point.keeps_threads && config_.launch.hosts.count == 1 && kept != usual) {
+      reporter_->progress.print(str("  parallel.threads_per_replica stays ", kept,
+                                    ", as when the run began; here it would be ", usual));
+    }
     const std::string jump = jump_text(config_, course_, point);
     if (!jump.empty()) reporter_->progress.print("  " + jump);
+  }
+
+  // Of a run that began before there was their backward.
+  void tell_safe_convolutions() {
+    const bool is_told = resume_->info.counts.contains(kSafeConvolutionsCount);
+    if (is_told || !training::have_been_made_safe()) return;
+    const std::string text =
+        "the backward of strided 1x1 convolutions of fewer than 16 channels has other bits than "
+        "when the run began: LibTorch's own may write outside of its memory";
+    waive(*options_.resume, text);
+    if (reporter_) reporter_->progress.print("  " + text);
   }
 
   // Evaluations of a step.
@@ -254,6 +282,7 @@ class Trainer::Run {
     if (stop_requested()) zero_->tell(kToldStop);
     checkpoints_->before_step();
     line_samples_ += train_step(step);
+    if (resume_ != nullptr && step == course_.first_step) tell_safe_convolutions();
     const bool is_logged = step + 1 == last_step_ || (step + 1) % config_.trainer.log_every == 0;
     const std::int64_t every = config_.trainer.eval_every;
     const bool is_evaluated = step + 1 == last_step_ || (every > 0 && (step + 1) % every == 0);
@@ -333,7 +362,8 @@ class Trainer::Run {
         .step = steps,
         .counts = {{kSamplesCount, samples_},
                    {kSkippedCount, skipped_steps_},
-                   {kThreadsCount, replicas::own_math_threads()}},
+                   {kThreadsCount, replicas::own_math_threads()},
+                   {kSafeConvolutionsCount, 1}},
         .figures = {{kElapsedFigure, seconds_since(begin_)}},
         .texts = {{kConfigText, to_yaml(config_)}, {kVersionsText, versions_text()}}};
     if (resume_ != nullptr && !resume_->waived.empty()) info.texts[kWaivedText] = resume_->waived;
@@ -357,8 +387,12 @@ class Trainer::Run {
     const std::int64_t steps = course_.first_step + zero_->last_step() - steps_at_start_;
     const bool saves = config_.checkpoint.save != CheckpointOptions::Save::none;
     if (!saves || steps == course_.first_step || lacks_replica(error)) return "";
-    const std::string saved = str("the state after step ", steps, " is saved: --output ",
-                                  options_.output.string(), " --resume auto goes on");
+    // Mended data are others than those that the checkpoint has recorded.
+    const bool are_mended = is_of_data(error);
+    const std::string saved = str("the state after step ", steps,
+                                  " is saved: ", are_mended ? "once the data are mended, " : "",
+                                  "--output ", options_.output.string(), " --resume auto ",
+                                  are_mended ? "--resume-with-changes " : "", "goes on");
     const std::string unsaved = str("the state after step ", steps, " can't be saved: ");
     try {
       if (checkpoints_->have_failed()) return "";  // the error says so

@@ -27,6 +27,9 @@ constexpr std::chrono::hours kAnyTime{24 * 365};
 
 bool is_here(const fs::path& path) {
   std::error_code missing;
+  // A network file system remembers for long what was not there. It looks again at a folder that
+  // is opened.
+  (void)fs::directory_iterator(path.parent_path(), missing);
   return fs::exists(path, missing);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <limits>
 #include <tuple>
@@ -19,6 +20,8 @@ namespace torchs = at::compositeexplicitautograd;  // LibTorch's own ways, for a
 
 // How many floats an AVX-512 register has. oneDNN's blocks of channels are no larger.
 constexpr std::int64_t kLargestBlock = 16;
+
+std::atomic<bool> made_safe{false};
 
 bool all_are(c10::IntArrayRef values, std::int64_t value) {
   return std::all_of(values.begin(), values.end(), [&](std::int64_t one) { return one == value; });
@@ -46,6 +49,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
     return torchs::convolution_backward(gradient, input, weight, bias, stride, padding, dilation,
                                         transposed, output_padding, groups, wanted);
   }
+  made_safe = true;
   const std::vector<std::int64_t> ones(stride.size(), 1);
   if (transposed) {
     const std::vector<std::int64_t> none(output_padding.size(), 0);
@@ -76,6 +80,10 @@ bool may_overrun(c10::IntArrayRef weight, c10::IntArrayRef stride, c10::IntArray
 }
 
 void keep_convolutions_safe() {}
+
+bool have_been_made_safe() {
+  return made_safe;
+}
 
 }  // namespace lockstep::training
 

@@ -23,4 +23,7 @@ namespace lockstep::training {
 /// Lockstep before it had this; a checkpoint from before goes on with the new ones.
 void keep_convolutions_safe();
 
+/// Whether that backward has run in this process. Any thread.
+[[nodiscard]] bool have_been_made_safe();
+
 }  // namespace lockstep::training

@@ -864,7 +864,7 @@ TEST_CASE("a replica's error on one host leaves the state after the last step of
     check_last_lines_alike(ended);
     CHECK_THAT(ended[1].err, ContainsSubstring("train/a/1007.png"));
     CHECK_THAT(last_line(ended[1].err),
-               ContainsSubstring("the state after step 1 is saved: --output "));
+               ContainsSubstring("the state after step 1 is saved: once the data are mended, "));
     for (const std::string shard : {"shard-00000-of-00002", "shard-00001-of-00002"}) {
       const std::string part = "checkpoints/step-00000001/" + shard + ".safetensors";
       const auto bytes = [&](const JobOnHosts& of) {

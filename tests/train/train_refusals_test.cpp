@@ -233,13 +233,12 @@ TEST_CASE("a model that does not fit is refused before it is made, with the numb
   const TemporaryFolder folder;
   const std::vector<std::string> flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--set",
                                        "model.hidden=[1000000,1000000]"};
-  check_refused(
-      folder.path(),
-      {flags,
-       "this job does not fit: on this host it takes 29.1 TiB (parameters 3.6 TiB, "
-       "gradients 7.3 TiB, optimizer state 7.3 TiB, communication 0 B, "
-       "checkpoint 10.9 TiB, order of samples 468.8 KiB, a batch's outputs 5.0 KiB) beside "
-       "other activations and data, and …"});
+  check_refused(folder.path(),
+                {flags,
+                 "this job does not fit: on this host it takes 29.1 TiB (parameters 3.6 TiB, "
+                 "gradients 7.3 TiB, optimizer state 7.3 TiB, communication 0 B, "
+                 "checkpoint 10.9 TiB, order of samples 468.8 KiB, a batch's inputs 392.0 KiB, its "
+                 "outputs 5.0 KiB) beside other activations and data, and …"});
   auto dry = flags;
   dry.emplace_back("--dry-run");
   const Ended end = train(folder.path(), dry);

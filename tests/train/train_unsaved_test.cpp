@@ -218,8 +218,8 @@ TEST_CASE("a cut picture of the test set ends a run after its steps, which are s
     CHECK_THAT(end.err, ContainsSubstring("test/light/5.png"));
     if (goes_on) continue;
     CHECK_THAT(end.err, Catch::Matchers::EndsWith(
-                            "\nthe state after step 15 is saved: --output run --resume auto "
-                            "goes on\n"));
+                            "\nthe state after step 15 is saved: once the data are mended, "
+                            "--output run --resume auto --resume-with-changes goes on\n"));
   }
   // Its size is another then.
   write("test/light/5.png", 205, 1000);

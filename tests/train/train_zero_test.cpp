@@ -186,6 +186,7 @@ TEST_CASE("a dry run says what memory the job will take, and starts nothing") {
                           "  in all                     32.0 MiB     56.9 MiB\n"
                           "  at the start               25.3 MiB     43.5 MiB\n"
                           "  order of samples          234.4 KiB    468.8 KiB\n"
+                          "  a batch's inputs          196.0 KiB    392.0 KiB\n"
                           "  activations "));
   CHECK_THAT(end.out, Catch::Matchers::EndsWith(
                           "Activations are of a microbatch. Data and LibTorch itself come on top. "

@@ -16,6 +16,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/trainers/parsed_config.h"
 #include "trainers/config_options.h"
+#include "trainers/course.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -64,13 +65,14 @@ class Squares final : public Dataset {
 }  // namespace
 
 TEST_CASE("a step of one sample that batch normalization can't train on is refused at once") {
-  const auto message = [](std::int64_t size, std::int64_t side, const std::string& keys) {
+  const auto message = [](std::int64_t size, std::int64_t side, const std::string& keys,
+                          const ResumePoint* point = nullptr) {
     const DataSets data{.train = std::make_shared<Squares>(size, side)};
     const Config config = parse(
         "model: {name: resnet, depth: 8, width: 8}\n"
         "data: {name: pmean_example, batch_size: 3}\nparallel: {replicas: 2}\n",
         keys.empty() ? std::vector<std::string>{} : std::vector{keys});
-    return message_of<ValueError>([&] { check_job(config, data); });
+    return message_of<ValueError>([&] { check_job(config, data, point); });
   };
   // 4 times 4 become 1 times 1.
   const std::string rest = message(7, 4, "");
@@ -87,6 +89,18 @@ TEST_CASE("a step of one sample that batch normalization can't train on is refus
              ContainsSubstring("an epoch's last step has 3 samples of 27 in steps of 12"));
   CHECK(message(26, 4, "trainer.accumulate=2") == "no error");
   CHECK(message(8, 4, "trainer.global_batch=2") == "no error");
+  // Seven of 18 samples are left of the epoch in which a run goes on, in steps of three times two.
+  Course before;
+  before.batch = before.schedule_batch = 10;
+  before.schedule_steps = before.phase_steps = 20;
+  ResumePoint point;
+  point.info.step = 1;
+  point.info.counts = {{kSamplesCount, 11}};
+  add_course(before, point.info);
+  CHECK_THAT(message(18, 4, "trainer.steps=20", &point),
+             ContainsSubstring("an epoch's last step has 1 sample of 7 in steps of 6"));
+  CHECK(message(18, 4, "trainer.steps=20") == "no error");
+  CHECK(message(18, 4, "trainer.steps=1", &point) == "no error");  // it has had its steps
 }
 
 TEST_CASE("a loss must know the targets that do not count, also of sets that are held out") {

@@ -102,6 +102,23 @@ TEST_CASE("an interruption does not move the schedule by a bit, with another glo
   }
 }
 
+TEST_CASE("at its end a run has the rate of its schedule's end, however its places are rounded") {
+  const Config config = parse(
+      "model: {name: linear}\ndata: {name: pmean_example, batch_size: 4}\n"
+      "schedule: {name: cosine}\ntrainer: {steps: 1000}");
+  for (std::int64_t place = 1; place < 20; ++place) {
+    for (std::int64_t steps = 1; steps < 500; ++steps) {
+      const Course course{.schedule_batch = 8,
+                          .schedule_steps = 1000,
+                          .phase_step = place,
+                          .phase_steps = steps,
+                          .phase_place = static_cast<double>(place)};
+      const double rate = rate_of(config, course, place + steps);
+      if (!(rate >= 0 && rate < 1e-15)) FAIL_CHECK(place << " " << steps << ": " << rate);
+    }
+  }
+}
+
 TEST_CASE("without an epoch's last samples a run has the full steps of each epoch") {
   const std::string drop = ", drop_last: true";
   CHECK(course("{epochs: 3}", 4, 2, nullptr, drop).total_steps == 36);  // 12 steps of 8 in 100

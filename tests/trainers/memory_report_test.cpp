@@ -1,5 +1,8 @@
 #include "trainers/memory_report.h"
 
+#include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 
 #include <sys/resource.h>
@@ -16,6 +19,21 @@
 
 namespace lockstep {
 namespace {
+
+// Pictures of any size, none of which is ever read.
+class LargePictures final : public Dataset {
+ public:
+  explicit LargePictures(std::int64_t side) : side_(side) {}
+  std::int64_t size() const override { return 1000; }
+  SampleType type() const override { return class_sample({3, side_, side_}, 2); }
+
+ private:
+  Batch gather(std::span<const std::int64_t> /*indices*/, std::int64_t /*epoch*/) const override {
+    throw Error("a large picture is read");
+  }
+
+  std::int64_t side_;
+};
 
 std::string prediction(const std::string& text) {
   const Config config = testing::parse(text);
@@ -48,6 +66,18 @@ TEST_CASE("an epoch's order of samples is predicted, and refused where it does n
   const DataSets data = load_data(config.data, data_context(config));
   CHECK_THAT(testing::message_of<ValueError>([&] { check_memory(config, data); }),
              ContainsSubstring("order of samples 745.1 GiB"));
+}
+
+TEST_CASE("inputs of a batch that no host could take are refused with the numbers") {
+  const Config config = testing::parse(
+      "model: {name: resnet, depth: 8, width: 4}\n"
+      "data: {name: pmean_example, batch_size: 1000}\nparallel: {replicas: 1}\n");
+  const DataSets data{.train = std::make_shared<LargePictures>(80'000)};
+  CHECK_THAT(testing::message_of<ValueError>([&] { check_memory(config, data); }),
+             ContainsSubstring("a batch's inputs 69.8 TiB"));
+  CHECK_THAT(prediction_text(config, data),
+             ContainsSubstring("  a batch's inputs           69.8 TiB") &&
+                 ContainsSubstring(" left: the job does not fit."));
 }
 
 TEST_CASE("a billion classes are refused with the numbers, before their memory is taken") {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <regex>
 #include <string>
 #include <system_error>
@@ -21,6 +22,7 @@
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+#include "trainers/config_options.h"
 #include "trainers/data_record.h"
 #include "trainers/resume.h"
 
@@ -206,4 +208,37 @@ TEST_CASE("checkpoints say of the data what a trainer is told, or what replica 0
     CHECK((record == DataRecord{.fitted = fitted, .sets = is_told ? told : found}));
     CHECK(samples->taken == (is_told ? 0 : 1));
   }
+}
+
+TEST_CASE("a run from before convolutions were safe says what goes on with other bits") {
+  const auto waived_in = [](const std::filesystem::path& folder, std::int64_t width, bool is_old) {
+    const auto run = [&](std::int64_t steps, bool goes_on) {
+      Config config = parse_config(
+          str("model: {name: resnet, depth: 8, width: ", width,
+              "}\ndata: {name: fashion_mnist, batch_size: 4}\ntrainer: {steps: ", steps, "}\n"),
+          "test");
+      RunOptions options{.output = folder, .quiet = true};
+      std::optional<RunFolderLock> lock;
+      if (goes_on) {
+        lock.emplace(folder);
+        options.resume = find_resume_point("auto", folder, false, config);
+        if (is_old) options.resume->info.counts.erase(kSafeConvolutionsCount);
+      } else {
+        lock.emplace(claim_run_folder(folder, to_yaml(config)));
+      }
+      DataSets data = load_data(config.data, data_context(config));
+      data.test = nullptr;
+      const auto train = [&] { Trainer(config, data, options).run(); };
+      pmap(train, {.axis_name = "data", .axis_size = 1})();
+    };
+    run(1, false);
+    run(2, true);
+    const CheckpointInfo info = checkpoint_info(checkpoints_of(folder) / "latest");
+    const auto waived = info.texts.find(kWaivedText);
+    return waived == info.texts.end() ? "" : waived->second;
+  };
+  const TemporaryFolder folder;
+  CHECK(waived_in(folder.path() / "new", 4, false).empty());
+  CHECK_THAT(waived_in(folder.path() / "old", 4, true),
+             ContainsSubstring("strided 1x1 convolutions of fewer than 16 channels"));
 }

@@ -171,7 +171,7 @@ Config config_of(const Placement& placement, const std::string& every) {
       "model: {name: faulty}\n"
       "data: {name: pmean_example, batch_size: 3}\n"
       "optimizer: {name: adam, lr: 0.02}\n"
-      "parallel: {replicas: 3, launch: threads, threads_per_replica: 1, " +
+      "parallel: {replicas: 3, threads_per_replica: 1, " +
           placement.parallel +
           "}\n"
           "trainer: {steps: 12, eval_every: 4, log_every: 5, metrics: [fault], ema_decay: 0.9, "
@@ -198,7 +198,7 @@ RunOptions options_of(const fs::path& output) {
   return options;
 }
 
-// Runs a job in threads; returns its status.
+// Runs a job; returns its status.
 int run(Config config, const fs::path& output, bool goes_on = false) {
   RunOptions options = options_of(output);
   for (auto& each : steps_done) each = 0;
@@ -227,13 +227,15 @@ bool is_clean(const fs::path& output) {
 
 TEST_CASE("whatever throws in a run leaves the state after the last finished step") {
   const std::vector<Placement> placements{
-      {"zero_stage: 0, compression: bf16", ", accumulate: 2", "async: false, "},
-      {"zero_stage: 1, backend: gloo, overlap: \"on\", compression: bf16, bucket_mb: 0.0001", "",
-       ""},
-      {"zero_stage: 2, backend: gloo, overlap: \"on\"", ", accumulate: 2, non_finite: stop",
-       "async: false, "},
-      {"zero_stage: 3, backend: gloo, compression: bf16", "", ""},
-      {"zero_stage: 1, workers: 2", ", accumulate: 2", ""}};
+      {"launch: processes, zero_stage: 0, compression: bf16", ", accumulate: 2", "async: false, "},
+      {"launch: threads, zero_stage: 1, backend: gloo, overlap: \"on\", compression: bf16, "
+       "bucket_mb: 0.0001",
+       "", ""},
+      {"launch: processes, zero_stage: 2, backend: gloo, overlap: \"on\"",
+       ", accumulate: 2, non_finite: stop", "async: false, "},
+      {"launch: threads, zero_stage: 3, backend: gloo, compression: bf16", "", ""},
+      {"launch: processes, zero_stage: 1, workers: 2", ", accumulate: 2", ""},
+      {"launch: threads, zero_stage: 1, workers: 2", ", accumulate: 2", ""}};
   for (std::size_t i = 0; i < placements.size(); ++i) {
     const Placement& placement = placements[i];
     INFO(placement.parallel << placement.trainer);
@@ -278,7 +280,7 @@ TEST_CASE("whatever throws in a run leaves the state after the last finished ste
 TEST_CASE("an error says where the state is, and the final state is saved before it is evaluated") {
   const TemporaryFolder folder;
   const auto failing = [&](const std::string& checkpoint, const Fault& its) {
-    const Config config = config_of({"", "", ""}, checkpoint);
+    const Config config = config_of({"launch: threads", "", ""}, checkpoint);
     const DataSets data = faulty_data();
     const fs::path output = folder.path() / str(its.where, its.after, checkpoint.size());
     for (auto& each : steps_done) each = 0;
@@ -292,12 +294,13 @@ TEST_CASE("an error says where the state is, and the final state is saved before
     return std::pair(message, output);
   };
   const auto [data, output] = failing("every: 0", {.where = "data"});
-  CHECK(data == str("replica 1: the fault in data\nthe state after step 5 is saved: --output ",
-                    output.string(), " --resume auto goes on"));
+  CHECK(data == str("replica 1: the fault in data\nthe state after step 5 is saved: once the data "
+                    "are mended, --output ",
+                    output.string(), " --resume auto --resume-with-changes goes on"));
   CHECK(steps_in(output) == std::set<std::int64_t>{4, 5});  // the best, and the last
   // The last evaluation: the state is there already, and what it owes is told.
   const auto [metric, evaluated] = failing("every: 0", {.where = "metric", .after = 12});
-  CHECK_THAT(metric, ContainsSubstring("the state after step 12 is saved: --output "));
+  CHECK_THAT(metric, ContainsSubstring("the state after step 12 is saved: "));
   CHECK(steps_in(evaluated).contains(12));
   const CheckpointInfo info = checkpoint_info(checkpoints_of(evaluated) / "latest");
   CHECK(info.step == 12);
