@@ -266,6 +266,51 @@ TEST_CASE("bench checkpoint measures in each folder, and says which peers are no
   CHECK(bench.left_nothing());
 }
 
+TEST_CASE("bench parts measures each part, and says which peers are not there") {
+  const Bench bench;
+  const Ended end = bench.run({"parts", "--columns", "20", "--repetitions", "2", "--python",
+                               "/nowhere/python", "--json", "out.json"});
+  INFO(end.out << end.err);
+  REQUIRE(end.status == 0);
+  for (const std::string part :
+       {"train: LibTorch", "shard_map: LibTorch",
+        "pandas is left out: /nowhere/python cannot run it: ",
+        "loadtxt is left out: /nowhere/python cannot run it: ", "== table: ", "\ntrain, 20 columns",
+        "\ntrain, 4 columns", "== replicated: ", "\ncheck ", "\nmemory, read once"}) {
+    CHECK_THAT(end.out, ContainsSubstring(part));
+  }
+  const auto json = nlohmann::json::parse(read_text(bench.file("out.json")));
+  REQUIRE(json["results"].size() == 2);
+  CHECK(json["results"][1]["unit"] == "MiB");
+  for (const auto& result : json["results"]) {
+    REQUIRE(result["measurements"].size() >= 2);
+    CHECK(result["measurements"][0]["samples"].size() == 2);
+    CHECK(result["measurements"][1]["seconds"]["median"] > 0);
+  }
+  CHECK(bench.left_nothing());
+}
+
+TEST_CASE("bench parts measures one part alone, and a table beside Python's readers") {
+  const Bench bench;
+  // A Python whose libraries read at once, but for pandas.
+  std::ofstream(bench.file("python")) << "#!/bin/sh\n"
+                                         "[ $2 = loadtxt ] || exit 1\n"
+                                         "[ $3 = --version ] && echo 2.3.4 && exit\n"
+                                         "echo step 1 on $(tail -n +2 $3 | wc -l) samples\n";
+  fs::permissions(bench.file("python"), fs::perms::owner_all);
+  const Ended end = bench.run({"parts", "--measure", "table", "--columns", "9", "--repetitions",
+                               "1", "--python", bench.file("python").string()});
+  INFO(end.out << end.err);
+  REQUIRE(end.status == 0);
+  for (const std::string part :
+       {"pandas is left out: ", "loadtxt 2.3: NumPy 2.3.4, ", "x train, 9 columns",
+        "\nloadtxt 2.3, 9 columns", "\nloadtxt 2.3, 4 columns"}) {
+    CHECK_THAT(end.out, ContainsSubstring(part));
+  }
+  CHECK_THAT(end.out, !ContainsSubstring("replicated"));
+  CHECK(bench.left_nothing());
+}
+
 TEST_CASE("--help and --version print to stdout and do nothing else") {
   const Bench bench;
   for (const std::vector<std::string>& flags :
@@ -274,12 +319,13 @@ TEST_CASE("--help and --version print to stdout and do nothing else") {
     CHECK(help.status == 0);
     CHECK(help.err.empty());
     for (const std::string part :
-         {"bench collectives", "bench vdot",    "bench training", "bench checkpoint",
-          "--parameters",      "--folders",     "--stages",       "--operations",
-          "--sizes",           "--replicas",    "--systems",      "--launch",
-          "--repetitions",     "--python",      "--json",         "--plot",
-          "--hosts",           "--rate-mbit",   "--delay-ms",     "How is measured",
-          "The limit",         "Several hosts", "Exit status"}) {
+         {"bench collectives", "bench vdot",      "bench training", "bench checkpoint",
+          "--parameters",      "--folders",       "--stages",       "--operations",
+          "--sizes",           "--replicas",      "--systems",      "--launch",
+          "--repetitions",     "--python",        "--json",         "--plot",
+          "bench parts",       "--columns",       "--hosts",        "--rate-mbit",
+          "--delay-ms",        "How is measured", "The limit",      "Several hosts",
+          "Exit status"}) {
       CHECK_THAT(help.out, ContainsSubstring(part));
     }
     for (const std::string& line : lines_of(help.out)) CHECK(line.size() <= 100);
@@ -293,10 +339,12 @@ TEST_CASE("what is not understood is refused, in one line and at once") {
     std::string message;  // or its beginning
   };
   const std::vector<Refusal> refusals{
-      {{}, "a measurement is needed: collectives, vdot, training or checkpoint; see bench --help"},
+      {{},
+       "a measurement is needed: collectives, vdot, training, checkpoint or parts; see bench "
+       "--help"},
       {{"colectives"},
        "unknown measurement 'colectives' (did you mean 'collectives'?): collectives, vdot, "
-       "training or checkpoint; see bench --help"},
+       "training, checkpoint or parts; see bench --help"},
       {{"collectives", "--size", "8"},
        "unknown flag --size (did you mean '--sizes'?); see bench --help"},
       {{"vdot", "--sizes", "8"}, "unknown flag --sizes"},
@@ -350,6 +398,10 @@ TEST_CASE("what is not understood is refused, in one line and at once") {
       {{"checkpoint", "--folders", "/nowhere"},
        "--folders: '/nowhere' is no folder that can be written to"},
       {{"checkpoint", "--plot", "out.svg"}, "unknown flag --plot"},
+      {{"parts", "--measure", "steps"},
+       "--measure: 'steps' is unknown; there are table, replicated"},
+      {{"parts", "--columns", "1"}, "--columns: '1' is no whole number from 2 to 1000000"},
+      {{"parts", "--systems", "train"}, "unknown flag --systems"},
       {{"checkpoint", "--systems", "dcp", "--python", "/nowhere/python"},
        "--systems: dcp cannot be measured here: /nowhere/python cannot run it: "},
       {{"collectives", "--json", "/nowhere/out.json"},

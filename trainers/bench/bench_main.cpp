@@ -29,6 +29,8 @@ int run(int argc, const char* const* argv) {
     run_vdot(options);
   } else if (options.measurement == "checkpoint") {
     run_checkpoint(options);
+  } else if (options.measurement == "parts") {
+    run_parts(options);
   } else {
     run_training(options);
   }

@@ -155,6 +155,16 @@ Take list(std::vector<T> Options::*member, Parse parse) {
   };
 }
 
+const Words& all_measurements() {
+  static const Words all{"collectives", "vdot", "training", "checkpoint", "parts"};
+  return all;
+}
+
+const Words& all_parts() {
+  static const Words all{"table", "replicated"};
+  return all;
+}
+
 struct Flag {
   std::string name;
   Words measurements;  // that have it
@@ -162,17 +172,19 @@ struct Flag {
 };
 
 const std::vector<Flag>& all_flags() {
-  static const Words all{"collectives", "vdot", "training", "checkpoint"};
+  const Words& all = all_measurements();
+  static const Words with_systems{"collectives", "vdot", "training", "checkpoint"};
   static const Words replicated{"collectives", "training", "checkpoint"};
   static const Words drawn{"collectives", "training"};
   static const std::vector<Flag> flags{
-      {"--systems", all, list(&Options::systems, any_word)},
+      {"--systems", with_systems, list(&Options::systems, any_word)},
       {"--repetitions", all, value(&Options::repetitions, count_up_to(10'000))},
       {"--python", all, list(&Options::pythons, any_word)},
       {"--json", all, value(&Options::json, output_file)},
       {"--operations", {"collectives"}, list(&Options::operations, parse_operation)},
       {"--sizes", {"collectives"}, list(&Options::sizes, float_size)},
       {"--measure", {"training"}, list(&Options::measured, one_of({"steps", "launches"}))},
+      {"--measure", {"parts"}, list(&Options::measured, one_of(all_parts()))},
       {"--models", {"training"}, list(&Options::models, one_of({"mlp", "cnn", "resnet", "gpt"}))},
       {"--replicas", replicated, list(&Options::replicas, count_up_to(64))},
       {"--stages", {"training"}, list(&Options::stages, stage)},
@@ -185,6 +197,7 @@ const std::vector<Flag>& all_flags() {
       {"--plot", drawn, value(&Options::plot, output_file)},
       {"--parameters", {"checkpoint"}, value(&Options::parameters, parameter_count)},
       {"--folders", {"checkpoint"}, list(&Options::folders, output_folder)},
+      {"--columns", {"parts"}, value(&Options::columns, count_between(2, 1'000'000))},
   };
   return flags;
 }
@@ -211,8 +224,8 @@ void add_defaults(Options& options) {
     }
   }
   if (!options.measured.empty()) return;
-  options.measured = {"steps"};
-  if (hosts == 1) options.measured.emplace_back("launches");
+  options.measured = options.measurement == "parts" ? all_parts() : Words{"steps"};
+  if (trains && hosts == 1) options.measured.emplace_back("launches");
 }
 
 // What several hosts can measure.
@@ -236,13 +249,13 @@ Options parse_flags(int argc, const char* const* argv) {
   options.measurement = argc > 1 ? argv[1] : "";
   options.text = text_for(options.measurement);
   if (!options.text.empty()) return options;
-  const Words measurements{"collectives", "vdot", "training", "checkpoint"};
-  if (std::ranges::count(measurements, options.measurement) == 0) {
+  if (std::ranges::count(all_measurements(), options.measurement) == 0) {
     const std::string what = options.measurement.empty()
                                  ? "a measurement is needed"
                                  : str("unknown measurement '", options.measurement, "'",
-                                       did_you_mean(options.measurement, measurements));
-    throw ValueError(str(what, ": collectives, vdot, training or checkpoint; see bench --help"));
+                                       did_you_mean(options.measurement, all_measurements()));
+    throw ValueError(
+        str(what, ": collectives, vdot, training, checkpoint or parts; see bench --help"));
   }
 
   std::vector<Flag> flags;

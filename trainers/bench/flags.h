@@ -12,7 +12,7 @@ namespace lockstep::bench {
 
 /// What the command line asks for. Flags that a measurement does not have keep their defaults.
 struct Options {
-  std::string measurement;  ///< "collectives", "vdot", "training" or "checkpoint"
+  std::string measurement;  ///< "collectives", "vdot", "training", "checkpoint" or "parts"
   std::string text;         ///< --help or --version: to be printed, and nothing else done
 
   std::vector<std::string> systems;  ///< empty: all that there are
@@ -36,8 +36,10 @@ struct Options {
   std::vector<std::int64_t> sizes{8,         64,      1 << 10, 8 << 10,  64 << 10,
                                   256 << 10, 1 << 20, 8 << 20, 64 << 20, 256 << 20};  ///< ascending
 
+  // For training and parts.
+  std::vector<std::string> measured;  ///< "steps", "launches"; "table", "replicated"
+
   // For training.
-  std::vector<std::string> measured;  ///< "steps", "launches"
   std::vector<std::string> models{"mlp", "cnn", "resnet", "gpt"};
   std::vector<std::int64_t> stages{0, 1, 2, 3};  ///< of ZeRO
   std::vector<std::string> data{"memory"};       ///< "memory", "augmented"
@@ -46,6 +48,9 @@ struct Options {
   // For checkpoint.
   std::int64_t parameters = 100'000'000;
   std::vector<std::filesystem::path> folders;  ///< empty: the temporary one, and /dev/shm
+
+  // For parts.
+  std::int64_t columns = 20'000;  ///< of the table
 };
 
 /// Throws ValueError for a flag that is unknown, lacks its value or breaks a rule.

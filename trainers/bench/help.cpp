@@ -10,6 +10,7 @@ Usage:
   bench vdot [flags]          the dot product of two arrays of 10,000,000 x 3 over 8 replicas
   bench training [flags]      a training step of four models, and launch to first step
   bench checkpoint [flags]    saving and loading a training's state, on the disk and in memory
+  bench parts [flags]         what single parts cost: the start on a wide table, shard_map's check
   bench --help | --version
 
 Flags of bench collectives (bench vdot has --systems, --repetitions, --python and --json):
@@ -44,6 +45,10 @@ Flags of bench checkpoint, beside --systems, --repetitions, --python and --json:
   --parameters N      of the model, such as 5000 or 20M (default: 100M)
   --replicas LIST     default: 2
   --folders LIST      where to save (default: the temporary folder, and /dev/shm)
+
+Flags of bench parts, beside --repetitions, --python (for pandas and NumPy) and --json:
+  --measure LIST      table, replicated (default: all)
+  --columns N         of the table (default: 20000)
 
 Systems. Buffers are float32; "threads" behind a name says that its replicas are threads.
   symmetric  Lockstep: psum_, psum_scatter_into and all_gather_into on symmetric_zeros(), memory
@@ -140,6 +145,15 @@ system saves, loads what it has saved, and removes it. Of the replicas the slowe
   as predicted_memory() says, with its part of pages that replicas share, and what loading takes on
   top.
 
+bench parts, each in turn with what it is compared with; "x" is a median over that of the first row:
+- table: from the start of the program to the end of its first step, 5 times unless --repetitions
+  says otherwise. `train` fits a linear model to a table in CSV of 500 rows, numbers of about 8
+  bytes; pandas, or NumPy's loadtxt where no interpreter has that, reads the same table, and NumPy
+  makes the step. The same with a table of 4 columns tells what programs need for their own start.
+- replicated: shard_map's check that a result of 64 MiB is alike on 2 replicas, each with memory of
+  its own: what a call takes longer than one without the check. Beside it the time in which the
+  memory's limit, as above, lets the 2 be read once.
+
 Several hosts, for collectives and training: --hosts makes namespaces of this machine, on one
 switch, which only root can do; they are gone in the end. Replicas are processes, by default 1 and 2
 on each host, in training 2. The hosts share the machine's cores.
@@ -162,6 +176,7 @@ Examples:
   bench vdot --python venv/bin/python
   bench training --python /usr/bin/python3,venv/bin/python --json training.json --plot training.svg
   bench checkpoint --python venv/bin/python --folders /tmp,/dev/shm --json checkpoint.json
+  bench parts --python venv/bin/python --json parts.json
   bench training --hosts 2 --rate-mbit 100 --delay-ms 5 --python venv/bin/python
   bench collectives --operations all_reduce --sizes 1KiB,1MiB,64MiB --replicas 2 \
       --python /usr/bin/python3,venv/bin/python

@@ -10,5 +10,6 @@ void run_collectives(const Options& options);
 void run_vdot(const Options& options);
 void run_training(const Options& options);
 void run_checkpoint(const Options& options);
+void run_parts(const Options& options);
 
 }  // namespace lockstep::bench

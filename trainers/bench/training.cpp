@@ -21,6 +21,8 @@ namespace lockstep::bench {
 namespace {
 
 constexpr std::int64_t kLaunches = 5;
+constexpr std::int64_t kLaunchedReplicas = 4;
+constexpr const char* kPmeanOfFour = "w = 2.625";  // what the pmean example ends with
 
 // Without others there is nothing to average, and a peer's step is its plain loop. With others,
 // and a core for each on one host, efficiency compares them with one replica of the same turns.
@@ -113,8 +115,9 @@ void run_training(const Options& options) {
     }
   }
   if (measures("launches")) {
-    report.launches = measure_launches(
-        workplace, launched, options.repetitions > 0 ? options.repetitions : kLaunches, progress);
+    report.launches =
+        measure_launches(workplace, launched, {kLaunchedReplicas, kPmeanOfFour},
+                         options.repetitions > 0 ? options.repetitions : kLaunches, progress);
     progress.clear();
     std::cout << launches_text(report) << std::flush;
   }

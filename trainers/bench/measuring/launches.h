@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "trainers/bench/measuring/progress_line.h"
@@ -9,13 +10,18 @@
 
 namespace lockstep::bench {
 
-inline constexpr std::int64_t kLaunchedReplicas = 4;
+/// What systems are launched for.
+struct Launch {
+  std::int64_t replicas = 1;
+  std::string result;  ///< is somewhere in the output, or the launch has failed
+};
 
 /// For each system in turn, `repetitions` times: the seconds from starting its program to the line
-/// of its output that begins with "step 1". Throws CommError if a program fails or its result is
-/// not w = 2.625, the pmean example's with 4 replicas.
+/// of its output that begins with "step 1". Throws CommError if a program fails or lacks the
+/// result.
 [[nodiscard]] std::vector<Measurement> measure_launches(const Workplace& workplace,
                                                         const std::vector<System>& systems,
+                                                        const Launch& launch,
                                                         std::int64_t repetitions,
                                                         const ProgressLine& progress);
 

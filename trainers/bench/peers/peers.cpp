@@ -127,8 +127,16 @@ Program torchrun(const std::string& python, std::int64_t replicas) {
           .environment = kTorchEnvironment};
 }
 
+// A system's library, as it is called.
+std::string library_of(const std::string& name) {
+  if (name == "jax") return "JAX";
+  if (name == "pandas") return name;
+  return name == "loadtxt" ? "NumPy" : "PyTorch";
+}
+
 // The script that tells its library's version.
 std::string script_of(const std::string& name) {
+  if (name == "pandas" || name == "loadtxt") return "table.py";
   if (name == "c10d") return "c10d.py";
   if (name == "jax") return "jax_pmap.py";
   return name == "dcp" || name == "dcp_async" || name == "torch_save" ? "torch_checkpoint.py"
@@ -139,6 +147,7 @@ Programs programs_of(const std::string& name, const std::string& python) {
   return [=](std::int64_t replicas, const fs::path& folder) -> std::vector<Program> {
     const Words command{python, peer_program(script_of(name))};
     if (name == "torchrun") return {torchrun(python, replicas)};
+    if (script_of(name) == "table.py") return {{{command[0], command[1], name}, {kNoCaches}}};
     if (name == "c10d") return torch_replicas(command, replicas, folder);
     if (name == "jax") return {{{command[0], command[1], str(replicas), folder}, {kNoCaches}}};
     return torch_replicas({command[0], command[1], name}, replicas, folder);
@@ -147,9 +156,10 @@ Programs programs_of(const std::string& name, const std::string& python) {
 
 void add_script(const Workplace& workplace, const std::string& name, const std::string& python,
                 Contestants& found) {
-  const std::string library = name == "jax" ? "JAX" : "PyTorch";
+  const std::string library = library_of(name);
   Words command{python, peer_program(script_of(name))};
-  if (name == "fsdp") command.push_back(name);  // not every version can
+  // Not every version can, or not every interpreter has both libraries.
+  if (name == "fsdp" || script_of(name) == "table.py") command.push_back(name);
   const Probed version = probe(workplace, command);
   if (!version.works) {
     found.left_out.push_back({name, str(python, " cannot run it: ", version.last_line)});

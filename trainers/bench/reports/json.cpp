@@ -156,6 +156,14 @@ Json checkpoint_json(const CheckpointResult& result) {
           {"reloads", array_of(result.reloads, reloaded)}};
 }
 
+Json part_json(const PartResult& result) {
+  return {{"name", result.name},
+          {"what", result.what},
+          {"unit", result.unit},
+          {"amount", result.amount},
+          {"measurements", array_of(result.measurements, measurement_json)}};
+}
+
 // The part that all reports have.
 Json heading_json(const char* measurement, const Heading& heading) {
   const MachineFacts& machine = heading.machine;
@@ -212,6 +220,12 @@ std::string to_json(const CheckpointReport& report) {
   json["parameters"] = report.parameters;
   json["bytes"] = report.bytes;
   json["results"] = array_of(report.results, checkpoint_json);
+  return json.dump(2) + "\n";
+}
+
+std::string to_json(const PartsReport& report) {
+  Json json = heading_json("parts", report.heading);
+  json["results"] = array_of(report.results, part_json);
   return json.dump(2) + "\n";
 }
 

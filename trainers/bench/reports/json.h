@@ -11,5 +11,6 @@ namespace lockstep::bench {
 [[nodiscard]] std::string to_json(const VdotReport& report);
 [[nodiscard]] std::string to_json(const TrainingReport& report);
 [[nodiscard]] std::string to_json(const CheckpointReport& report);
+[[nodiscard]] std::string to_json(const PartsReport& report);
 
 }  // namespace lockstep::bench

@@ -213,6 +213,21 @@ struct CheckpointReport {
   std::vector<CheckpointResult> results = {};
 };
 
+/// One part of Lockstep, beside what it is compared with.
+struct PartResult {
+  std::string name;       ///< as --measure has it
+  std::string what;       ///< is measured
+  std::string unit = {};  ///< of what a call is for: "MiB"; "" where it is one thing
+  double amount = 1;      ///< of these
+  std::vector<Measurement> measurements = {};  ///< the part's first
+};
+
+/// The results of `bench parts`.
+struct PartsReport {
+  Heading heading;
+  std::vector<PartResult> results = {};
+};
+
 /// The part of what is possible that a save reaches: 1 if it takes no longer than the slower of
 /// writing and the checksum alone.
 [[nodiscard]] double share_of_limit(const CheckpointResult& result,

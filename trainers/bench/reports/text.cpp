@@ -363,4 +363,18 @@ std::string result_text(const CheckpointReport& report, const CheckpointResult& 
   return notes.empty() ? text : text + notes + "\n";
 }
 
+std::string result_text(const PartResult& result) {
+  const Measurement& part = result.measurements.at(0);
+  Rows rows{{"", result.unit.empty() ? "time" : str("time a ", result.unit),
+             str("x ", part.system.label)}};
+  for (const Measurement& measurement : result.measurements) {
+    const auto& [lower, median, upper] = measurement.seconds;
+    rows.push_back(
+        {measurement.system.label,
+         spread_text({lower / result.amount, median / result.amount, upper / result.amount}),
+         digits_text(median / part.seconds.median)});
+  }
+  return str("== ", result.name, ": ", result.what, "\n\n", table_text(rows));
+}
+
 }  // namespace lockstep::bench

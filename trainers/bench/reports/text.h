@@ -29,4 +29,7 @@ namespace lockstep::bench {
 [[nodiscard]] std::string result_text(const CheckpointReport& report,
                                       const CheckpointResult& result);
 
+/// One part: the time of each measurement, for each unit, and how many times the part's that is.
+[[nodiscard]] std::string result_text(const PartResult& result);
+
 }  // namespace lockstep::bench

@@ -19,6 +19,7 @@ std::unique_ptr<ReplicaTask> make_task(const std::string& measurement, const std
   if (measurement == "collectives") return make_collective(way);
   if (measurement == "vdot") return make_vdot(way);
   if (measurement == "training") return make_training(way);
+  if (measurement == "replicated") return make_replicated(way);
   if (measurement == "checkpoint") return make_checkpoint(way);
   throw ValueError(str("bench worker: unknown measurement '", measurement, "'"));
 }
@@ -69,7 +70,7 @@ int run_worker(const std::vector<std::string>& arguments) {
     }
   }
   set_quiet(true);
-  if (measurement == "vdot") {  // a call of it is all replicas
+  if (measurement == "vdot" || measurement == "replicated") {  // a call of it is all replicas
     serve(*make_task(measurement, way), folder, 0);
     return 0;
   }

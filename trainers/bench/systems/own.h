@@ -38,14 +38,17 @@ inline constexpr std::int64_t kVdotColumns = 3;
 [[nodiscard]] std::unique_ptr<ReplicaTask> make_vdot(const std::string& way);
 
 /// Lockstep's training: kAlone, each of these stages of ZeRO on each of these data in each of these
-/// modes, and the `train` binary beside this one, which trains one step of the pmean example and
-/// prints "step 1" at its end. The operation is a model's name, its amount the samples of a
-/// replica's batch. Data are "memory" and kAugmented, for models of images.
+/// modes, and train_system() with one step of the pmean example. The operation is a model's name,
+/// its amount the samples of a replica's batch. Data are "memory" and kAugmented, for models of
+/// images.
 [[nodiscard]] std::vector<System> training_systems(const std::vector<std::int64_t>& stages,
                                                    const std::vector<LaunchMode>& modes,
                                                    const std::vector<std::string>& data);
 [[nodiscard]] std::unique_ptr<ReplicaTask> make_training(const std::string& way);
-inline constexpr const char* kTrain = "train";  ///< the label of that binary
+/// The `train` binary beside this one, with a config in YAML whose training is one step. It prints
+/// "step 1" at its end.
+[[nodiscard]] System train_system(const std::string& config);
+inline constexpr const char* kTrain = "train";  ///< its label
 /// How many samples a replica's batch has, if nobody says otherwise.
 [[nodiscard]] std::int64_t default_batch(const std::string& model);
 /// Whether it is trained on images, which can be augmented.
@@ -64,6 +67,12 @@ inline constexpr const char* kTrain = "train";  ///< the label of that binary
 inline constexpr const char* kCheckpoints = "LOCKSTEP_BENCH_FOLDER";
 /// Of the state of a parameter in float32 with Adam's two moments.
 inline constexpr std::int64_t kStateBytesAParameter = 12;
+
+/// shard_map over 2 replicas as threads, which return a tensor with the spec P(), alike and each
+/// its own: with the check that they are alike, and without it. The amount is the tensor's bytes.
+inline constexpr std::int64_t kReplicatedOver = 2;
+[[nodiscard]] System replicated_system(bool checked);
+[[nodiscard]] std::unique_ptr<ReplicaTask> make_replicated(const std::string& way);
 
 /// A system of this binary. Its label is `way`, followed by " threads" in that mode.
 [[nodiscard]] System own_system(const std::string& measurement, const std::string& name,

@@ -313,19 +313,6 @@ constexpr const char* kPmeanExample =
     "optimizer: {name: sgd, lr: 0.01}\n"
     "trainer: {steps: 1}\n";
 
-System train_system() {
-  return {.facts = {.name = "lockstep",
-                    .label = kTrain,
-                    .version = replicas::libtorch_version(),
-                    .own = true},
-          .programs = [](std::int64_t replicas, const fs::path& folder) {
-            std::ofstream(folder / "config.yaml") << kPmeanExample;
-            const fs::path binary = fs::read_symlink("/proc/self/exe").parent_path() / "train";
-            return std::vector<Program>{{{binary, "--config", folder / "config.yaml", "--replicas",
-                                          str(replicas), "--output", folder / "run"}}};
-          }};
-}
-
 }  // namespace
 
 std::vector<System> training_systems(const std::vector<std::int64_t>& stages,
@@ -343,8 +330,21 @@ std::vector<System> training_systems(const std::vector<std::int64_t>& stages,
         add(str(kStage, stage, source == kAugmented ? kAugmentedSuffix : ""), mode);
     }
   }
-  systems.push_back(train_system());
+  systems.push_back(train_system(kPmeanExample));
   return systems;
+}
+
+System train_system(const std::string& config) {
+  return {.facts = {.name = "lockstep",
+                    .label = kTrain,
+                    .version = replicas::libtorch_version(),
+                    .own = true},
+          .programs = [config](std::int64_t replicas, const fs::path& folder) {
+            std::ofstream(folder / "config.yaml") << config;
+            const fs::path binary = fs::read_symlink("/proc/self/exe").parent_path() / "train";
+            return std::vector<Program>{{{binary, "--config", folder / "config.yaml", "--replicas",
+                                          str(replicas), "--output", folder / "run"}}};
+          }};
 }
 
 std::unique_ptr<ReplicaTask> make_training(const std::string& way) {

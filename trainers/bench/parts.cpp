@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "framework/base/memory.h"
+#include "framework/base/random.h"
+#include "framework/base/text.h"
+#include "trainers/bench/measurements.h"
+#include "trainers/bench/measuring/launches.h"
+#include "trainers/bench/measuring/machine.h"
+#include "trainers/bench/measuring/measure.h"
+#include "trainers/bench/reports/json.h"
+#include "trainers/bench/reports/text.h"
+#include "trainers/bench/session.h"
+#include "trainers/bench/systems/own.h"
+
+namespace lockstep::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kTableLaunches = 5;
+constexpr std::int64_t kRows = 500;
+constexpr std::int64_t kFewColumns = 4;
+constexpr std::int64_t kReplicatedMiB = 64;
+
+// Numbers between -1 and 1 with 5 decimals, below the columns' names: c0, c1, …
+std::string numbers_in_csv(std::int64_t columns) {
+  std::string text = "c0";
+  for (std::int64_t i = 1; i < columns; ++i) text += str(",c", i);
+  const Key key(0);
+  std::array<char, 16> number{};
+  for (std::int64_t i = 0; i < columns * kRows; ++i) {
+    constexpr std::int64_t kUnit = 100'000;
+    const auto drawn = static_cast<std::int64_t>(key.draw(static_cast<std::uint64_t>(i)) >> 1);
+    const double value = static_cast<double>(drawn % (2 * kUnit) - kUnit) / kUnit;
+    const auto written = std::to_chars(number.data(), number.data() + number.size(), value,
+                                       std::chars_format::fixed, 5);
+    text += i % columns == 0 ? '\n' : ',';
+    text.append(number.data(), written.ptr);
+  }
+  return text + '\n';
+}
+
+// A step of `train` on the table's last column.
+std::string step_on(const fs::path& table, std::int64_t columns) {
+  return str("model: {name: linear}\n", "data: {name: csv, file: ", table, ", target: c",
+             columns - 1, ", batch_size: 32}\n", "optimizer: {name: sgd, lr: 0.01}\n",
+             "trainer: {steps: 1}\n");
+}
+
+System reading(const fs::path& table, System peer) {
+  peer.programs = [table, programs = peer.programs](std::int64_t replicas, const fs::path& folder) {
+    std::vector<Program> all = programs(replicas, folder);
+    for (Program& program : all) program.arguments.push_back(table);
+    return all;
+  };
+  return peer;
+}
+
+PartResult measure_table(const Workplace& workplace, const std::vector<System>& peers,
+                         const Options& options, const ProgressLine& progress) {
+  const fs::path folder = workplace.make_folder();
+  std::vector<System> systems;
+  for (const std::int64_t columns : {options.columns, kFewColumns}) {
+    const fs::path table = folder / str(columns, ".csv");
+    write_file(table, [&] { return numbers_in_csv(columns); });
+    std::vector<System> readers{train_system(step_on(table, columns))};
+    for (const System& peer : peers) readers.push_back(reading(table, peer));
+    for (System& reader : readers) {
+      reader.facts.label += str(", ", counted(columns, "column"));
+      systems.push_back(reader);
+    }
+  }
+  const auto bytes =
+      static_cast<std::int64_t>(fs::file_size(folder / str(options.columns, ".csv")));
+  return {.name = "table",
+          .what = str("start of the program to the first step on a table of ", kRows,
+                      " rows in CSV; the wide one has ", text_of_bytes(bytes)),
+          .measurements = measure_launches(
+              workplace, systems, {.replicas = 1, .result = str(kRows, " samples")},
+              options.repetitions > 0 ? options.repetitions : kTableLaunches, progress)};
+}
+
+// What a call takes longer with a part than without it, turn by turn.
+Measurement difference(const std::string& label, const Measurement& with,
+                       const Measurement& without) {
+  Measurement measurement{.system = with.system};
+  measurement.system.label = label;
+  for (std::size_t i = 0; i < with.samples.size(); ++i)
+    measurement.samples.push_back(with.samples[i] - without.samples[i]);
+  measurement.seconds = quartiles(measurement.samples);
+  return measurement;
+}
+
+PartResult measure_replicated(const Workplace& workplace, const Options& options,
+                              std::int64_t cores) {
+  const MemoryBandwidth limit = measure_memory_bandwidth(std::min(kReplicatedOver, cores));
+  const std::int64_t bytes = kReplicatedMiB << 20;
+  const std::vector<System> systems{replicated_system(true), replicated_system(false)};
+  Crew crew(workplace, systems, kReplicatedOver);
+  const std::vector<Measurement> calls =
+      measure(crew, "replicated", bytes, {.repetitions = options.repetitions});
+  crew.finish();
+  Measurement read{
+      .system = {.name = "memory", .label = "memory, read once", .version = ""},
+      .samples = {static_cast<double>(kReplicatedOver * bytes) / limit.bytes_per_second}};
+  read.seconds = quartiles(read.samples);
+  return {.name = "replicated",
+          .what = str("shard_map's check of a result of ", text_of_bytes(bytes), " on ",
+                      kReplicatedOver, " replicas"),
+          .unit = "MiB",
+          .amount = kReplicatedMiB,
+          .measurements = {difference("check", calls[0], calls[1]), read}};
+}
+
+}  // namespace
+
+void run_parts(const Options& options) {
+  const auto measures = [&](const std::string& part) {
+    return std::ranges::count(options.measured, part) > 0;
+  };
+  const Workplace workplace;
+  Contestants peers;  // for the table
+  std::vector<System> systems;
+  if (measures("table")) {
+    add_peer(workplace, "pandas", options.pythons, peers);
+    if (peers.systems.empty()) add_peer(workplace, "loadtxt", options.pythons, peers);
+    systems.push_back(train_system(""));
+    systems.insert(systems.end(), peers.systems.begin(), peers.systems.end());
+  }
+  if (measures("replicated")) systems.push_back(replicated_system(true));
+  PartsReport report{.heading = heading_of(systems, peers.left_out)};
+  std::cout << heading_text(report.heading) << std::endl;
+  const ProgressLine progress;
+  const auto add = [&](const PartResult& result) {
+    progress.clear();
+    std::cout << result_text(result) << std::flush;
+    report.results.push_back(result);
+  };
+  if (measures("table")) add(measure_table(workplace, peers.systems, options, progress));
+  if (measures("replicated")) {
+    progress.show("replicated");
+    add(measure_replicated(workplace, options, report.heading.machine.cores));
+  }
+  write_file(options.json, [&] { return to_json(report); });
+}
+
+}  // namespace lockstep::bench
