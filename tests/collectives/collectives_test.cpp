@@ -24,6 +24,7 @@
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/collectives/everywhere.h"
+#include "tests/support/settings.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -41,18 +42,21 @@ void run_all(const std::vector<Case>& cases) {
 }  // namespace
 
 TEST_CASE("collectives in the threads of a job: every case") {
+  Sample sample("collectives in the threads of a job");
   for (const auto& [replicas, cases] : cases_by_replicas(/*rounds=*/5)) {
     INFO(replicas << " replicas, " << cases.size() << " cases");
     for (const auto backend : {Backend::automatic, Backend::gloo}) {
+      if (!sample.next()) continue;
       CHECK_NOTHROW(run_launched(cases, LaunchMode::threads, backend));
     }
   }
 }
 
 TEST_CASE("collectives in the threads of a job that take turns: every case") {
+  Sample sample("collectives in threads that take turns");
   for (const auto& [replicas, cases] : cases_by_replicas(/*rounds=*/2)) {
     for (const std::int64_t workers : std::set{std::int64_t{1}, replicas / 2, replicas - 1}) {
-      if (workers < 1) continue;
+      if (workers < 1 || !sample.next()) continue;
       INFO(replicas << " replicas on " << workers << " workers, " << cases.size() << " cases");
       // Both backends in turn.
       const auto backend = (replicas + workers) % 2 == 0 ? Backend::gloo : Backend::automatic;

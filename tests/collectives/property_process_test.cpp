@@ -27,9 +27,9 @@ constexpr std::int64_t kMostReplicas = 12;
 
 // Worlds of random cases, which every process makes for itself: tensors start no threads before
 // the fork.
-class Sample {
+class RandomWorlds {
  public:
-  Sample(const Key& key, std::int64_t processes) : key_(key) {
+  RandomWorlds(const Key& key, std::int64_t processes) : key_(key) {
     for (std::size_t round = 0; round < kWorlds; ++round) {
       Draw draw(key.fold(round));
       World world = random_world(draw, kMostReplicas / processes);
@@ -80,9 +80,9 @@ std::vector<Binding> all(const World& world, Binding binding) {
 // Compares the bits of the sample in `processes` processes, whose axes `bind` binds, with those of
 // nested pmaps in threads.
 template <typename Bind>
-void compare_with_threads(const Sample& sample, std::int64_t processes, const Bind& bind) {
-  const SharedNumbers in_processes(Sample::numbers());
-  const SharedNumbers in_threads(Sample::numbers());
+void compare_with_threads(const RandomWorlds& sample, std::int64_t processes, const Bind& bind) {
+  const SharedNumbers in_processes(RandomWorlds::numbers());
+  const SharedNumbers in_threads(RandomWorlds::numbers());
   const Ended job = launched([&] { sample.check(in_processes, bind); },
                              {.replicas = processes, .axis_name = "job"});
   INFO(job.err);
@@ -97,7 +97,7 @@ void compare_with_threads(const Sample& sample, std::int64_t processes, const Bi
   REQUIRE(maps.status == 0);
   CHECK(in_processes.set() == sample.expected());
   std::size_t different = 0;
-  for (std::size_t i = 0; i < Sample::numbers(); ++i) {
+  for (std::size_t i = 0; i < RandomWorlds::numbers(); ++i) {
     different += in_processes[i] != in_threads[i] ? 1 : 0;
   }
   CHECK(different == 0);
@@ -107,7 +107,7 @@ void compare_with_threads(const Sample& sample, std::int64_t processes, const Bi
 
 TEST_CASE("property in processes: calls that name the job's axis and those of lanes in it") {
   for (const std::int64_t processes : {2, 3}) {
-    const Sample sample(
+    const RandomWorlds sample(
         property_key("lanes in processes").fold(static_cast<std::uint64_t>(processes)), processes);
     compare_with_threads(sample, processes,
                          [](const World& world, const std::function<void()>& body) {
@@ -117,7 +117,7 @@ TEST_CASE("property in processes: calls that name the job's axis and those of la
 }
 
 TEST_CASE("property in processes: a pmap over all replicas of the job, and maps in it") {
-  const Sample sample(property_key("pmap over processes"), 2);
+  const RandomWorlds sample(property_key("pmap over processes"), 2);
   compare_with_threads(sample, 2, [](const World& world, const std::function<void()>& body) {
     // Each process has one replica of the axis, with threads and lanes in it.
     Draw draw(Key(static_cast<std::uint64_t>(world.size())));
@@ -127,7 +127,7 @@ TEST_CASE("property in processes: a pmap over all replicas of the job, and maps 
 }
 
 TEST_CASE("property in processes: a mesh over all replicas of the job") {
-  const Sample sample(property_key("mesh over processes"), 2);
+  const RandomWorlds sample(property_key("mesh over processes"), 2);
   compare_with_threads(sample, 2, [](const World& world, const std::function<void()>& body) {
     bind_axes(world, all(world, Binding::mesh), 0, body);
   });

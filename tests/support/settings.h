@@ -33,8 +33,7 @@ namespace lockstep::testing {
 }
 
 /// The cases of a sweep that run: all of them, or with LOCKSTEP_SAMPLE=K one of each K in a row,
-/// drawn by seed(), which it prints. The gate does so under sanitizers, where a case takes ten
-/// times as long.
+/// drawn by seed(), which it prints. The gate does so, with other draws for each commit.
 class Sample {
  public:
   /// `sweep` tells the draws from those of other sweeps.

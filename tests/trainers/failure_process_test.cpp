@@ -30,7 +30,9 @@
 #include "models/layers.h"
 #include "models/model.h"
 #include "tests/catch.h"
+#include "tests/replicas/launched.h"
 #include "tests/support/message_of.h"
+#include "tests/support/settings.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainers/run_outcome.h"
 #include "trainers/resume.h"
@@ -163,6 +165,7 @@ struct Placement {
   std::string parallel;
   std::string trainer;
   std::string checkpoint;
+  std::int64_t hosts = 1;
 };
 
 Config config_of(const Placement& placement, const std::string& every) {
@@ -198,8 +201,8 @@ RunOptions options_of(const fs::path& output) {
   return options;
 }
 
-// Runs a job; returns its status.
-int run(Config config, const fs::path& output, bool goes_on = false) {
+// Runs a job; returns its status, which is the same on all hosts.
+int run(Config config, std::int64_t hosts, const fs::path& output, bool goes_on = false) {
   RunOptions options = options_of(output);
   for (auto& each : steps_done) each = 0;
   std::optional<RunFolderLock> lock;
@@ -213,7 +216,14 @@ int run(Config config, const fs::path& output, bool goes_on = false) {
     lock.emplace(claim_run_folder(output, to_yaml(config)));
   }
   const DataSets data = faulty_data();
-  return launch([&] { Trainer(config, data, options).run(); }, config.launch);
+  const auto train = [&] { Trainer(config, data, options).run(); };
+  const std::vector<Ended> ended = hosts == 1 ? std::vector{launched(train, config.launch)}
+                                              : launched_on_hosts(train, config.launch, hosts);
+  for (const Ended& host : ended) {
+    INFO(host.err);
+    CHECK(host.status == ended[0].status);
+  }
+  return ended[0].status;
 }
 
 bool is_clean(const fs::path& output) {
@@ -235,21 +245,24 @@ TEST_CASE("whatever throws in a run leaves the state after the last finished ste
        ", accumulate: 2, non_finite: stop", "async: false, "},
       {"launch: threads, zero_stage: 3, backend: gloo, compression: bf16", "", ""},
       {"launch: processes, zero_stage: 1, workers: 2", ", accumulate: 2", ""},
-      {"launch: threads, zero_stage: 1, workers: 2", ", accumulate: 2", ""}};
-  for (std::size_t i = 0; i < placements.size(); ++i) {
-    const Placement& placement = placements[i];
-    INFO(placement.parallel << placement.trainer);
+      {"launch: threads, zero_stage: 1, workers: 2", ", accumulate: 2", ""},
+      {"launch: processes, zero_stage: 1, overlap: \"on\", compression: bf16", "", "", 2},
+      {"launch: processes, zero_stage: 3", ", accumulate: 2", "async: false, ", 2}};
+  Sample sample("faults");
+  for (const Placement& placement : placements) {
+    INFO(placement.parallel << placement.trainer << " on " << placement.hosts << " hosts");
     const TemporaryFolder folder;
     const fs::path whole = folder.path() / "whole";
     fault.reset();
-    REQUIRE(run(config_of(placement, "every: 1, keep: 100"), whole) == 0);
+    REQUIRE(run(config_of(placement, "every: 1, keep: 100"), placement.hosts, whole) == 0);
     for (const std::string where :
          {"data", "forward", "backward", "loss", "callback", "metric", "told"}) {
       INFO(where);
+      if (!sample.next()) continue;
       const Config config = config_of(placement, "every: 3, keep: 1");
       const fs::path output = folder.path() / where;
       fault = Fault{.where = where, .replica = where == "forward" ? 0 : 1};
-      const int status = run(config, output);
+      const int status = run(config, placement.hosts, output);
       fault.reset();
       CHECK(status == (where == "backward" || where == "loss" ? 1 : 2));
       // Evaluations come at 4 and 8; of the best and of the newest one other remains.
@@ -268,7 +281,7 @@ TEST_CASE("whatever throws in a run leaves the state after the last finished ste
       CHECK(tensors_of(saved) == tensors_of(expected));
       if (!is_evaluation) CHECK(said_in(saved) == said_in(expected));
 
-      CHECK(run(config, output, /*goes_on=*/true) == 0);
+      CHECK(run(config, placement.hosts, output, /*goes_on=*/true) == 0);
       CHECK(result_in(output) == result_in(whole));
       CHECK(metrics_in(output) == metrics_in(whole));
       CHECK(said_in(checkpoints / "latest") == said_in(checkpoints_of(whole) / "latest"));
