@@ -29,7 +29,6 @@
 #include "framework/data/finite.h"
 #include "framework/data/loader.h"
 #include "framework/data/sampler.h"
-#include "framework/replicas/first_failure.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/machine.h"
 #include "framework/telemetry/digest.h"
@@ -43,6 +42,7 @@
 #include "trainers/evaluations.h"
 #include "trainers/memory_report.h"
 #include "trainers/run_checkpoints.h"
+#include "trainers/run_errors.h"
 #include "trainers/run_result.h"
 
 namespace lockstep {
@@ -58,65 +58,6 @@ double seconds_since(Clock::time_point start) {
 std::size_t resident_at_start() {
   static const std::size_t bytes = resident_memory();
   return bytes;
-}
-
-// Whether the error says that a replica does not come any more: its part of the state is lost.
-bool lacks_replica(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Aborted&) {
-    return false;  // it may only have thrown
-  } catch (const CollectiveMismatch&) {
-    return false;
-  } catch (const CommError&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
-bool is_of_data(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const DataError&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
-// "DataError: a.png is cut short"
-std::string typed_text(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& ours) {
-    return str(ours.type(), ": ", replicas::text_of(error));
-  } catch (...) {
-    return replicas::text_of(error);
-  }
-}
-
-// Throws the error that is being handled again, with a note as its last line; "": as it is. Errors
-// of types that are not known here stay as they are, and the note is logged by one replica.
-[[noreturn]] void rethrow_with(const std::string& note, bool logs) {
-  if (note.empty()) throw;
-  const std::exception_ptr handled = std::current_exception();
-  try {
-    throw;
-  } catch (const Aborted&) {
-    throw;  // another replica's error is the cause
-  } catch (const Error& error) {
-    const std::string text = str(error.what(), "\n", note);
-    const std::string type = error.type();
-    if (type == "DataError") throw DataError(text);
-    if (type == "ValueError") throw ValueError(text);
-    if (type == "NameError") throw NameError(text);
-    if (type == "Error") throw Error(text);
-    if (logs) log_warning(note);
-    throw;
-  } catch (...) {
-    std::throw_with_nested(ReplicaError(str(replicas::text_of(handled), "\n", note)));
-  }
 }
 
 bool is_in_folder(const std::filesystem::path& path, const std::filesystem::path& folder) {
@@ -387,12 +328,8 @@ class Trainer::Run {
     const std::int64_t steps = course_.first_step + zero_->last_step() - steps_at_start_;
     const bool saves = config_.checkpoint.save != CheckpointOptions::Save::none;
     if (!saves || steps == course_.first_step || lacks_replica(error)) return "";
-    // Mended data are others than those that the checkpoint has recorded.
-    const bool are_mended = is_of_data(error);
-    const std::string saved = str("the state after step ", steps,
-                                  " is saved: ", are_mended ? "once the data are mended, " : "",
-                                  "--output ", options_.output.string(), " --resume auto ",
-                                  are_mended ? "--resume-with-changes " : "", "goes on");
+    const std::string saved =
+        str("the state after step ", steps, " is saved: ", how_to_go_on(error, options_.output));
     const std::string unsaved = str("the state after step ", steps, " can't be saved: ");
     try {
       if (checkpoints_->have_failed()) return "";  // the error says so

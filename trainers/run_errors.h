@@ -1,0 +1,25 @@
+#pragma once
+
+#include <exception>
+#include <filesystem>
+#include <string>
+
+namespace lockstep {
+
+// Errors that end a run in its midst, and what is said of its state with them.
+
+/// Whether the error says that a replica does not come any more: its part of the state is lost.
+[[nodiscard]] bool lacks_replica(const std::exception_ptr& error);
+
+/// With its type: "DataError: a.png is cut short".
+[[nodiscard]] std::string typed_text(const std::exception_ptr& error);
+
+/// How a run that ended by `error` and has saved its state goes on, for people.
+[[nodiscard]] std::string how_to_go_on(const std::exception_ptr& error,
+                                       const std::filesystem::path& output);
+
+/// Throws the error that is being handled again, with a note as its last line; "": as it is. Errors
+/// of types that are not known here stay as they are, and the note is logged if `logs`.
+[[noreturn]] void rethrow_with(const std::string& note, bool logs);
+
+}  // namespace lockstep
