@@ -51,7 +51,7 @@ void shuffle(const Key& key, std::span<std::uint32_t> numbers) {
 
 std::vector<std::int64_t> permutation(const Key& key, std::int64_t count) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), 0);
+  std::iota(order.begin(), order.end(), std::int64_t{0});
   shuffle(key, order);
   return order;
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 #include <numeric>
+#include <ranges>
 #include <span>
 #include <type_traits>
 
@@ -20,7 +21,8 @@ bool is_narrow(std::int64_t greatest) {
 
 IndexList::IndexList(const std::vector<std::int64_t>& numbers) {
   if (numbers.empty()) return;
-  if (!is_narrow(*std::ranges::max_element(numbers))) {
+  const auto [least, greatest] = std::ranges::minmax(numbers);
+  if (least < 0 || !is_narrow(greatest)) {
     numbers_ = numbers;
     return;
   }
@@ -35,7 +37,8 @@ IndexList IndexList::permuted(const Key& key, std::int64_t count) {
   std::visit(
       [&](auto& numbers) {
         numbers.resize(static_cast<std::size_t>(count));
-        std::iota(numbers.begin(), numbers.end(), 0);
+        // An int would be too small from 2^31 on.
+        std::iota(numbers.begin(), numbers.end(), std::ranges::range_value_t<decltype(numbers)>{});
         shuffle(key, std::span(numbers));
       },
       list.numbers_);

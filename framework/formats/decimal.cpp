@@ -1,5 +1,6 @@
 #include "framework/formats/decimal.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 

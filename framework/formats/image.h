@@ -29,8 +29,8 @@ struct ImageOptions {
 
 /// The picture in a PNG or JPEG file, which its first bytes tell apart, not its name. The values
 /// are those of the file, as Pillow and torchvision give them: gamma and colour profiles are not
-/// applied. Alpha is dropped, 16 bits are rounded to 8, palettes are looked up,
-/// CMYK is taken as Adobe writes it (inverted), and colour becomes gray by ITU-R 601 luma.
+/// applied. Alpha is dropped, 16 bits are rounded to 8, palettes are looked up, CMYK is taken as
+/// Adobe writes it (inverted), and colour becomes gray by ITU-R 601 luma.
 ///
 /// DataError, naming the file, for what is missing, another format, damaged, cut short or too
 /// large, and for JPEGs of arithmetic coding, of other than 8 bits, or of foreign colour spaces.

@@ -142,6 +142,8 @@ TEST_CASE("a part of a data set needs samples that are there") {
                     "a part of a data set needs at least one sample");
   CHECK_THROWS_WITH(Subset(whole, {0, 4}),
                     "a part of a data set of 4 samples has the samples 0 ... 4");
+  CHECK_THROWS_WITH(Subset(whole, {0, -1}),
+                    "a part of a data set of 4 samples has the samples -1 ... 0");
 }
 
 TEST_CASE("a source's classes are part of what is fitted, and must be those that were") {
