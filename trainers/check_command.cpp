@@ -7,7 +7,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/data/data.h"
-#include "framework/data/description.h"
 #include "trainers/command_line.h"
 #include "trainers/commands.h"
 #include "trainers/config.h"
@@ -28,10 +27,10 @@ Usage:
   --set dotted.key=value  Sets a key of the config; may be repeated
   --help                  Print this and end
 
-It prints what a run would say of its data, a line for each damaged file or wrong value, and how many
-samples each set has. Of a file with many wrong values the first 100 are printed. Every sample is made
-once and dropped, in data.threads threads, or one a core. Nothing is trained or written. Exit status:
-0 if all can be read, 2 if something is damaged.
+It prints what a run would say of its data, a line for each damaged file, row or value, and how many
+samples each set has. Of a table or an array with many wrong samples the first 100 are printed. Every
+sample is made once and dropped, in data.threads threads, or one a core. Nothing is trained or
+written. Exit status: 0 if all can be read, 2 if something is damaged.
 )";
 
 // A file with more wrong values is most likely not what was meant.

@@ -19,8 +19,8 @@ struct PredictionOptions {
   PredictionFormat format = PredictionFormat::csv;
   /// How the values to predict were normalized, if they were: they are written as they were before.
   std::vector<ColumnScale> target_scales = {};
-  /// Gets the samples whose files are damaged, in their order; these have no line. None: the first
-  /// one's DataError is thrown.
+  /// Gets the samples that are damaged, in their order; these have no line. None: the first one's
+  /// DataError is thrown.
   std::function<void(const DamagedSample& damaged)> on_damaged = {};
 };
 

@@ -13,7 +13,6 @@
 #include <set>
 #include <span>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -38,19 +37,26 @@ using formats::trimmed;
 
 constexpr double kExactInDouble = 9007199254740992;  // 2^53: from there on doubles are rounded
 
-CsvFile open_csv(const std::string& path, const std::string& separator) {
+CsvFile open_csv(const std::string& path, const std::string& separator, bool keeps_ragged) {
   data::require_there("csv", path,
                       str("it must be a table of text whose first line names the columns, as "
                           "spreadsheets and pandas' DataFrame.to_csv(index=False) write it",
                           data::kSeeConfigs));
-  CsvFile file(path, {.separator = separator[0]});
+  CsvFile file(path, {.separator = separator[0], .keeps_ragged = keeps_ragged});
   if (file.rows() == 0) formats::fail_file(path, "it has no rows, but its header");
   return file;
 }
 
-// The sums are exact: the order of rows does not matter. Those of squares are of values that were
-// scaled to -1 … 1, so that none is too large.
+// Of all that are not NaN. The sums are exact: the order of rows does not matter. Those of squares
+// are of values that were scaled to -1 … 1, so that none is too large.
 ColumnScale scale_of(std::span<const double> values) {
+  std::vector<double> known;
+  if (std::ranges::any_of(values, [](double value) { return std::isnan(value); })) {
+    std::ranges::copy_if(values, std::back_inserter(known),
+                         [](double value) { return !std::isnan(value); });
+    values = known;
+  }
+  if (values.empty()) return {};
   const auto [least, most] = std::ranges::minmax(values);
   if (least == most) return {.mean = least, .deviation = 0};
   const auto count = static_cast<double>(values.size());
@@ -67,6 +73,126 @@ double scaled(double value, const ColumnScale& scale) {
   return scale.deviation == 0 ? 0 : (value - scale.mean) / scale.deviation;
 }
 
+// Tells missing values.
+class MissingValues {
+ public:
+  explicit MissingValues(const std::vector<std::string>& spellings) {
+    for (const std::string& spelling : spellings) {
+      const std::string_view text = trimmed(spelling);
+      spellings_.emplace(text);
+      last_bytes_[last_byte(text)] = true;
+    }
+  }
+
+  [[nodiscard]] bool empty() const { return spellings_.empty(); }
+  [[nodiscard]] bool contains(std::string_view text) const {
+    text = trimmed(text);
+    return last_bytes_[last_byte(text)] && spellings_.contains(text);
+  }
+
+ private:
+  // Of an empty text 0.
+  static std::size_t last_byte(std::string_view text) {
+    return text.empty() ? 0 : static_cast<unsigned char>(text.back());
+  }
+
+  std::set<std::string, std::less<>> spellings_;
+  std::array<bool, 256> last_bytes_{};  // of all spellings; hardly a number ends with one of them
+};
+
+// What is wrong with a table's cells: an error, or, where damaged samples are kept, what batch()
+// says of their rows.
+class WrongCells {
+ public:
+  WrongCells(std::string path, const CsvFile& file, const CsvSetOptions& options, bool keeps)
+      : path_(std::move(path)), file_(file), missing_(options.missing_values), keeps_(keeps) {
+    for (const CsvFile::Ragged& line : file.ragged()) note(line.row, file.told(line));
+  }
+
+  /// Looks for missing values in these columns. All are named in one error.
+  void find_missing(const std::vector<std::string>& columns) {
+    constexpr std::int64_t kMostTold = 10;
+    std::int64_t count = 0;
+    std::string places;
+    std::vector<std::size_t> numbers;
+    for (const std::string& column : columns) numbers.push_back(file_.column(column));
+    for (std::size_t row = 0; row < file_.rows() && !missing_.empty(); ++row) {
+      for (std::size_t i = 0; i < columns.size(); ++i) {
+        const std::string_view text = file_.text(row, numbers[i]);
+        if (!missing_.contains(text)) continue;
+        if (keeps_) {
+          if (!is_ragged(row)) note(row, file_.told(row, numbers[i], "is a missing value"));
+        } else if (++count <= kMostTold) {
+          places += str(count == 1 ? "" : "; ", "line ", file_.line_of(row), ", column '",
+                        cut(columns[i]), "': '", cut(text), "'");
+        }
+      }
+    }
+    if (count == 0) return;
+    if (count > kMostTold) places += str("; and ", count - kMostTold, " more");
+    formats::fail_file(
+        path_, str("it has ", counted(count, "missing value"), ": ", places,
+                   "; fill them or leave these rows out; data.missing_values says what counts as "
+                   "missing ([]: nothing)"));
+  }
+
+  /// Of a cell that breaks `rule`: "is …".
+  void add(std::size_t row, std::size_t column, const std::string& rule) {
+    if (!keeps_) file_.refuse(row, column, rule);
+    if (!says_nothing(row, column)) note(row, file_.told(row, column, rule));
+  }
+
+  /// Whether what is wrong with a cell is found already: it is missing, or its line is ragged.
+  [[nodiscard]] bool says_nothing(std::size_t row, std::size_t column) const {
+    return keeps_ && (missing_.contains(file_.text(row, column)) || is_ragged(row));
+  }
+
+  /// What was found, with the lines.
+  [[nodiscard]] DamagedRows take() {
+    std::size_t last = 0;
+    std::size_t line = file_.line_of(0);
+    for (auto& [index, reason] : rows_.reasons) {
+      const auto row = static_cast<std::size_t>(index);
+      line += file_.lines(std::exchange(last, row), row);
+      reason = str("data file '", path_, "': line ", line, ": ", reason);
+    }
+    std::ranges::sort(rows_.others);
+    rows_.reason_of_others =
+        str("data file '", path_, "': cells of this row are wrong, too, as of ", kMostRows,
+            " others, which are named");
+    return std::move(rows_);
+  }
+
+ private:
+  static constexpr std::size_t kMostRows = 10'000;  // that are told with line and column
+
+  [[nodiscard]] bool is_ragged(std::size_t row) const {
+    return std::ranges::binary_search(file_.ragged(), row, std::less<>(), &CsvFile::Ragged::row);
+  }
+
+  void note(std::size_t row, const std::string& text) {
+    constexpr std::size_t kLongest = 1000;
+    const auto index = static_cast<std::int64_t>(row);
+    if (const auto known = rows_.reasons.find(index); known != rows_.reasons.end()) {
+      std::string& reason = known->second;
+      if (reason.size() < kLongest) {
+        reason += str("; ", text);
+        if (reason.size() >= kLongest) reason += "; ...";
+      }
+    } else if (rows_.reasons.size() < kMostRows) {
+      rows_.reasons.emplace(index, text);
+    } else if (rows_.others.empty() || rows_.others.back() != index) {
+      rows_.others.push_back(index);
+    }
+  }
+
+  std::string path_;
+  const CsvFile& file_;
+  MissingValues missing_;
+  bool keeps_;
+  DamagedRows rows_;
+};
+
 // A label that is no class and does not count, as numbers are told apart. Only one below 0: others
 // may be a class's number.
 std::optional<Decimal> ignored_label(const std::optional<std::int64_t>& ignored) {
@@ -79,16 +205,19 @@ bool is_ignored(std::string_view text, const std::optional<Decimal>& ignored) {
 
 // The names of a column's classes, in the order of their numbers.
 std::vector<std::string> class_names_of(const CsvFile& file, const std::string& column,
+                                        const WrongCells& cells,
                                         const std::optional<std::int64_t>& ignored) {
   const std::size_t place = file.column(column);
   const auto no_class = ignored_label(ignored);
-  const bool is_numeric = file.is_numeric(place);
+  bool is_numeric = true;
+  for (std::size_t row = 0; row < file.rows() && is_numeric; ++row) {
+    is_numeric = formats::csv_number(file.text(row, place)) || cells.says_nothing(row, place);
+  }
   std::map<Decimal, std::string> by_number;
   std::set<std::string_view> texts;
   for (std::size_t row = 0; row < file.rows(); ++row) {
     const std::string_view text = trimmed(file.text(row, place));
-    if (text.empty()) file.refuse(row, place, "is no class");
-    if (is_ignored(text, no_class)) continue;
+    if (text.empty() || is_ignored(text, no_class) || cells.says_nothing(row, place)) continue;
     if (is_numeric) {
       by_number.emplace(*Decimal::of(text), text);
     } else {
@@ -122,9 +251,10 @@ class CsvClasses {
     }
   }
 
-  /// The class of each row.
-  [[nodiscard]] at::Tensor labels(const CsvFile& file) const {
+  /// The class of each row; -1 where its label is wrong.
+  [[nodiscard]] at::Tensor labels(const CsvFile& file, WrongCells& cells) const {
     const std::size_t place = file.column(column_);
+    std::string no_class;
     at::Tensor labels = at::empty({static_cast<std::int64_t>(file.rows())}, at::kLong);
     auto* into = labels.data_ptr<std::int64_t>();
     for (std::size_t row = 0; row < file.rows(); ++row) {
@@ -133,11 +263,15 @@ class CsvClasses {
       if (label < 0 && is_ignored(text, no_class_)) {
         label = ignored_;
       } else if (label < 0) {
+        if (no_class.empty()) {
+          no_class = str("is none of the training file's classes: ",
+                         shortened(formats::quoted(names_), 200));
+        }
         const bool is_odd = is_numeric_ && !formats::csv_number(text);
-        file.refuse(row, place,
-                    is_odd ? "is no finite number"
-                           : str("is none of the training file's classes: ",
-                                 shortened(formats::quoted(names_), 200)));
+        cells.add(row, place,
+                  is_odd                  ? "is no finite number"
+                  : trimmed(text).empty() ? "is no class"
+                                          : no_class);
       }
       *into++ = label;
     }
@@ -170,56 +304,6 @@ class CsvClasses {
   std::map<Decimal, std::int64_t> by_number_;
   ByText by_text_;
   ByText by_trimmed_;
-};
-
-// Tells missing values.
-class MissingValues {
- public:
-  explicit MissingValues(const std::vector<std::string>& spellings) {
-    for (const std::string& spelling : spellings) {
-      const std::string_view text = trimmed(spelling);
-      spellings_.insert(text);
-      last_bytes_[last_byte(text)] = true;
-    }
-  }
-
-  [[nodiscard]] bool contains(std::string_view text) const {
-    text = trimmed(text);
-    return last_bytes_[last_byte(text)] && spellings_.contains(text);
-  }
-
-  /// DataError with where they are, if there are some in these columns.
-  void check(const std::string& path, const CsvFile& file,
-             const std::vector<std::string>& columns) const {
-    constexpr std::int64_t kMostTold = 10;
-    std::int64_t count = 0;
-    std::string places;
-    std::vector<std::size_t> numbers;
-    for (const std::string& column : columns) numbers.push_back(file.column(column));
-    for (std::size_t row = 0; row < file.rows() && !spellings_.empty(); ++row) {
-      for (std::size_t i = 0; i < columns.size(); ++i) {
-        const std::string_view text = file.text(row, numbers[i]);
-        if (!contains(text) || ++count > kMostTold) continue;
-        places += str(count == 1 ? "" : "; ", "line ", file.line_of(row), ", column '",
-                      cut(columns[i]), "': '", cut(text), "'");
-      }
-    }
-    if (count == 0) return;
-    if (count > kMostTold) places += str("; and ", count - kMostTold, " more");
-    formats::fail_file(
-        path, str("it has ", counted(count, "missing value"), ": ", places,
-                  "; fill them or leave these rows out; data.missing_values says what counts as "
-                  "missing ([]: nothing)"));
-  }
-
- private:
-  // Of an empty text 0.
-  static std::size_t last_byte(std::string_view text) {
-    return text.empty() ? 0 : static_cast<unsigned char>(text.back());
-  }
-
-  std::unordered_set<std::string_view> spellings_;
-  std::array<bool, 256> last_bytes_{};  // of all spellings; hardly a number ends with one of them
 };
 
 // Which columns of a table have numbers that float32 rounds.
@@ -276,10 +360,11 @@ bool keeps_whole(double number, const ColumnScale& scale) {
 enum class Scaling { none, known, fitted };
 
 // float32 (rows, columns): as the file has them, by `scales`, or by those of the values themselves,
-// which `scales` then gets.
+// which `scales` then gets. 0 where a cell is wrong.
 at::Tensor values_of_columns(const std::string& path, const CsvFile& file,
                              const std::vector<std::string>& columns, Scaling scaling,
-                             std::vector<ColumnScale>& scales, RoundedColumns& rounded) {
+                             std::vector<ColumnScale>& scales, WrongCells& cells,
+                             RoundedColumns& rounded) {
   // So many at once stay in a near cache; of a long table it is one.
   constexpr std::size_t kTogether = 64;
   constexpr std::size_t kNumbersTogether = std::size_t{1} << 17;
@@ -300,13 +385,20 @@ at::Tensor values_of_columns(const std::string& path, const CsvFile& file,
     const std::vector<double> together = file.numbers(places);
     for (std::size_t i = 0; i < places.size(); ++i) {
       const auto numbers = std::span(together).subspan(i * file.rows(), file.rows());
+      for (std::size_t row = 0; row < numbers.size(); ++row) {
+        if (std::isnan(numbers[row])) cells.add(row, places[i], "is no finite number");
+      }
       if (scaling == Scaling::fitted) scales.push_back(scale_of(numbers));
       const bool is_scaled = scaling != Scaling::none;
       const ColumnScale scale = is_scaled ? scales[begin + i] : ColumnScale();
       float* into = values.data_ptr<float>() + begin + i;
       for (std::size_t row = 0; row < numbers.size(); ++row, into += width) {
         *into = static_cast<float>(is_scaled ? scaled(numbers[row], scale) : numbers[row]);
-        if (!std::isfinite(*into)) file.refuse(row, places[i], "is too large for float32");
+        if (!std::isfinite(*into)) {
+          if (!std::isnan(numbers[row])) cells.add(row, places[i], "is too large for float32");
+          *into = 0;
+          continue;
+        }
         if (keeps_whole(numbers[row], scale)) continue;
         rounded.note(file, row, places[i], numbers[row], *into * scale.deviation + scale.mean);
       }
@@ -316,14 +408,15 @@ at::Tensor values_of_columns(const std::string& path, const CsvFile& file,
 }
 
 // The features' columns, after the targets' are found to be right.
-std::vector<std::string> check_columns(const CsvFile& file, const CsvSetOptions& options) {
+std::vector<std::string> check_columns(const std::string& path, const CsvFile& file,
+                                       const CsvSetOptions& options) {
   std::set<std::size_t> taken;
   const auto take = [&](const std::string& name) {
     require(taken.insert(file.column(name)).second,
             "csv: data.target and data.features have the column '", cut(name), "' twice");
   };
-  require(!options.target.empty(), "csv: data.target is empty, but must name a column of '",
-          options.file, "', which has ", formats::quoted(file.header()));
+  require(!options.target.empty(), "csv: data.target is empty, but must name a column of '", path,
+          "', which has ", formats::quoted(file.header()));
   require(options.task == CsvTask::regression || options.target.size() == 1,
           "csv: data.target has ", options.target.size(),
           " columns, but classification has classes of one");
@@ -331,13 +424,13 @@ std::vector<std::string> check_columns(const CsvFile& file, const CsvSetOptions&
   std::vector<std::string> features = options.features;
   for (std::size_t i = 0; i < file.columns() && options.features.empty(); ++i) {
     const std::string& name = file.header()[i];
-    if (!name.empty() && !taken.contains(i)) features.push_back(name);
+    if (!trimmed(name).empty() && !taken.contains(i)) features.push_back(name);
   }
-  if (options.features.empty() && file.header()[0].empty()) {
-    log_info(str("csv: the first column of '", options.file,
+  if (options.features.empty() && trimmed(file.header()[0]).empty()) {
+    log_info(str("csv: the first column of '", path,
                  "' has no name: it is taken for an index and left out"));
   }
-  require(!features.empty(), "csv: '", options.file, "' has no column but the target");
+  require(!features.empty(), "csv: '", path, "' has no column but the target");
   if (!options.features.empty()) std::ranges::for_each(features, take);
   return features;
 }
@@ -378,7 +471,7 @@ std::vector<std::string> notes_of(const CsvFile& train, const CsvSetOptions& opt
   // Names that begin or end with blanks are in quotes, so that these are seen.
   const auto some = [](std::vector<std::string> columns) {
     for (std::string& name : columns) {
-      if (trimmed(name) != name) name = str("'", name, "'");
+      if (formats::has_unseen_ends(name)) name = str("'", name, "'");
     }
     return shortened(listed(columns, 10), 400);
   };
@@ -391,7 +484,7 @@ std::vector<std::string> notes_of(const CsvFile& train, const CsvSetOptions& opt
   std::vector<std::string> left_out;
   for (std::size_t i = 0; i < train.columns(); ++i) {
     const std::string& name = train.header()[i];
-    if (!used.contains(i)) left_out.push_back(name.empty() ? "one without a name" : name);
+    if (!used.contains(i)) left_out.push_back(trimmed(name).empty() ? "one without a name" : name);
   }
   const auto count = [](const auto& columns, const char* one) {
     return counted(std::ssize(columns), one);
@@ -421,13 +514,15 @@ std::vector<std::string> notes_of(const CsvFile& train, const CsvSetOptions& opt
           scaling};
 }
 
-void fit_classes(const CsvFile& file, const CsvSetOptions& options, const DataContext& context,
-                 Fitted& fitted) {
-  fitted.classes = class_names_of(file, options.target[0], context.ignored);
+void fit_classes(const std::string& path, const CsvFile& file, const WrongCells& cells,
+                 const DataContext& context, Fitted& fitted) {
+  const std::string& column = fitted.targets[0];
+  fitted.classes = class_names_of(file, column, cells, context.ignored);
   fitted.class_count = std::ssize(fitted.classes);
   if (!fitted.classes.empty()) return;
-  formats::fail_file(options.file, str("all labels in column '", cut(options.target[0]), "' are ",
-                                       *context.ignored, ", which does not count"));
+  formats::fail_file(path,
+                     str("no label in column '", cut(column), "' is a class",
+                         context.ignored ? str(": ", *context.ignored, " does not count") : ""));
 }
 
 // `file`, which lies at `path`, read as `fitted` says; with `fits` that is found by it first.
@@ -435,15 +530,16 @@ std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile&
                                          Fitted& fitted, const CsvSetOptions& options,
                                          const DataContext& context) {
   if (fits) {
-    fitted.inputs = check_columns(file, options);
+    fitted.inputs = check_columns(path, file, options);
     fitted.targets = options.target;
   }
   const bool has_targets = context.needs_targets || !has_none_of(file, fitted.targets);
   std::vector<std::string> columns = fitted.inputs;
   if (has_targets) std::ranges::copy(fitted.targets, std::back_inserter(columns));
-  MissingValues(options.missing_values).check(path, file, columns);
+  WrongCells cells(path, file, options, context.keeps_damaged);
+  cells.find_missing(columns);
   if (fits && options.task == CsvTask::classification) {
-    fit_classes(file, options, context, fitted);
+    fit_classes(path, file, cells, context, fitted);
   }
   const bool has_classes = fitted.class_count > 0;
   const auto scaling = [&](bool is_asked, const std::vector<ColumnScale>& scales) {
@@ -453,75 +549,23 @@ std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile&
   RoundedColumns rounded;
   std::optional<at::Tensor> targets;
   if (has_targets) {
-    targets = has_classes
-                  ? CsvClasses(fitted.targets[0], fitted.classes, context.ignored).labels(file)
-                  : values_of_columns(path, file, fitted.targets,
-                                      scaling(options.normalize_targets, fitted.target_scales),
-                                      fitted.target_scales, rounded);
+    targets =
+        has_classes
+            ? CsvClasses(fitted.targets[0], fitted.classes, context.ignored).labels(file, cells)
+            : values_of_columns(path, file, fitted.targets,
+                                scaling(options.normalize_targets, fitted.target_scales),
+                                fitted.target_scales, cells, rounded);
   }
   at::Tensor inputs =
       values_of_columns(path, file, fitted.inputs, scaling(options.normalize, fitted.input_scales),
-                        fitted.input_scales, rounded);
+                        fitted.input_scales, cells, rounded);
   rounded.warn(path);
   const std::vector<std::int64_t> shape{std::ssize(fitted.inputs)};
   return std::make_shared<const TensorSet>(std::move(inputs), std::move(targets),
                                            has_classes
                                                ? class_sample(shape, fitted.class_count)
                                                : value_sample(shape, std::ssize(fitted.targets)),
-                                           fitted.classes);
-}
-
-// For DataContext::on_damage: tells all that can't be read of the files that are wanted, and of
-// each the first cells that are missing, or no numbers where these are needed. Returns whether
-// there was anything.
-bool tell_damaged_tables(const CsvSetOptions& options, const DataContext& context) {
-  constexpr std::int64_t kMostCells = 100;
-  std::int64_t told = 0;
-  const auto tell = [&](const DataError& error) {
-    ++told;
-    context.on_damage(error);
-  };
-  std::vector<std::string> columns = options.features;
-  const auto look_at = [&](const std::string& path, bool is_train) {
-    const CsvFile file = open_csv(path, options.separator);
-    if (is_train) columns = check_columns(file, options);
-    std::vector<std::string> used = columns;
-    used.insert(used.end(), options.target.begin(), options.target.end());
-    const bool has_classes = options.task == CsvTask::classification;
-    const MissingValues missing(options.missing_values);
-    std::int64_t wrong = 0;
-    for (std::size_t i = 0; i < used.size(); ++i) {
-      const std::size_t place = file.column(used[i]);
-      const bool is_number = i < columns.size() || !has_classes;
-      for (std::size_t row = 0; row < file.rows(); ++row) {
-        const std::string_view text = file.text(row, place);
-        const bool is_missing = missing.contains(text);
-        if (!is_missing && (!is_number || formats::csv_number(text))) continue;
-        if (++wrong > kMostCells) continue;
-        try {
-          file.refuse(row, place, is_missing ? "is a missing value" : "is no finite number");
-        } catch (const DataError& error) {
-          tell(error);
-        }
-      }
-    }
-    if (wrong > kMostCells) {
-      tell(DataError(str("data file '", path, "': ", wrong - kMostCells,
-                         " more cells are no finite numbers")));
-    }
-  };
-  const auto try_file = [&](bool is_wanted, const std::optional<std::string>& path, bool is_train) {
-    if (!is_wanted || !path) return;
-    try {
-      look_at(*path, is_train);
-    } catch (const DataError& error) {
-      tell(error);
-    }
-  };
-  try_file(context.wanted.train, options.file, true);
-  try_file(context.wanted.validation, options.validation_file, false);
-  try_file(context.wanted.test, options.test_file, false);
-  return told > 0;
+                                           fitted.classes, cells.take());
 }
 
 const keys::Rule<std::string> kSeparator{
@@ -575,21 +619,35 @@ DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
   require(kSeparator.holds(options.separator), "csv: data.separator is '", options.separator,
           "', but must be ", kSeparator.text);
   if (context.fitted) check_same(options, *context.fitted);
-  if (context.on_damage && tell_damaged_tables(options, context)) return {};
   DataSets sets;
   if (context.fitted) sets.fitted = *context.fitted;
-  if (context.wanted.train || !context.fitted) {
-    const CsvFile train = open_csv(options.file, options.separator);
-    sets.train = table_set(options.file, train, !context.fitted, sets.fitted, options, context);
-    sets.notes = notes_of(train, options, sets.fitted);
-  }
-  const auto other = [&](bool is_wanted, const std::optional<std::string>& file) {
-    if (!is_wanted || !file) return std::shared_ptr<const Dataset>();
-    return table_set(*file, open_csv(*file, options.separator), /*fits=*/false, sets.fitted,
-                     options, context);
+  bool is_fitted = context.fitted.has_value();
+  // The first file is what is fitted to. That is another than the training file only where that
+  // can't be read and the others are to be looked at nevertheless.
+  const auto read = [&](const std::string& path, const CsvFile& file) {
+    Fitted fitted = sets.fitted;
+    auto set = table_set(path, file, !is_fitted, fitted, options, context);
+    sets.fitted = std::move(fitted);
+    is_fitted = true;
+    return set;
   };
-  sets.validation = other(context.wanted.validation, options.validation_file);
-  sets.test = other(context.wanted.test, options.test_file);
+  const auto open = [&](const std::string& path) {
+    return open_csv(path, options.separator, context.keeps_damaged);
+  };
+  if (context.wanted.train || !context.fitted) {
+    load_or_tell(context, [&] {
+      const CsvFile train = open(options.file);
+      sets.train = read(options.file, train);
+      sets.notes = notes_of(train, options, sets.fitted);
+    });
+  }
+  const auto other = [&](bool is_wanted, const std::optional<std::string>& file,
+                         std::shared_ptr<const Dataset>& set) {
+    if (!is_wanted || !file) return;
+    load_or_tell(context, [&] { set = read(*file, open(*file)); });
+  };
+  other(context.wanted.validation, options.validation_file, sets.validation);
+  other(context.wanted.test, options.test_file, sets.test);
   return sets;
 }
 

@@ -45,7 +45,9 @@ struct CsvSetOptions {
 ///
 /// DataError, with file, line and column, for missing values (all of a file), a field that is no
 /// number where one is needed, one that float32 can't hold, an empty class and one that the
-/// training file does not have, and for files without rows. ValueError for columns that are not
+/// training file does not have, and a line with too few or too many fields: with
+/// `context.keeps_damaged` one of batch(), which names all that is wrong with the row. Also for
+/// files without rows, and where no label is a class. ValueError for columns that are not
 /// there or are named twice, no feature, no target, several targets of a classification, a
 /// separator that is not as above, and options that contradict `context.fitted`.
 [[nodiscard]] DataSets load_csv(const CsvSetOptions& options, const DataContext& context = {});

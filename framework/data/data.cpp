@@ -155,12 +155,14 @@ LeftOut left_out_of(const DataSets& data) {
 }
 
 void load_or_tell(const DataContext& context, const std::function<void()>& load) {
-  try {
-    load();
-  } catch (const DataError& error) {
-    if (!context.on_damage) throw;
-    context.on_damage(error);
-  }
+  formats::do_or_tell(context.on_damage, [&] {
+    try {
+      load();
+    } catch (const ValueError& error) {
+      if (!context.on_damage) throw;
+      throw DataError(error.what());
+    }
+  });
 }
 
 DataKind data_kind(std::string name, std::string help,

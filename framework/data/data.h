@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "framework/base/errors.h"
 #include "framework/data/damaged.h"
 #include "framework/data/dataset.h"
 #include "framework/data/fitted.h"
+#include "framework/formats/data_file.h"
 #include "framework/keys/choice.h"
 
 namespace lockstep {
@@ -66,15 +66,17 @@ struct DataContext {
   DamageSearch search{};  ///< how sources look for damaged files, where they do so beforehand
   /// What is damaged and to be left out: no more is looked for. None: nobody has looked yet.
   std::optional<LeftOut> damaged = {};
-  /// Samples whose files are damaged stay, whatever the source's options say: for callers that go
-  /// on where batch() throws a DataError.
+  /// Samples that are damaged stay, whatever the source's options say, so far as it can tell them
+  /// from others: pictures, rows of tables, labels of arrays. For callers that go on where batch()
+  /// throws a DataError.
   bool keeps_damaged = false;
   /// Gets what is damaged in place of the one who loads, as far as a source can go on then; the
   /// sets are incomplete, or not there. For those who want to know all, and train on nothing.
-  std::function<void(const DataError& damage)> on_damage = {};
+  formats::OnDamage on_damage = {};
 };
 
-/// Calls `load`, whose DataError goes to `context.on_damage`, if that is there.
+/// Calls `load`, which reads a set. Its DataError goes to `context.on_damage`, if that is there, as
+/// does its ValueError: what does not suit this set may suit the others.
 void load_or_tell(const DataContext& context, const std::function<void()>& load);
 
 /// A source of data that a config can name, with its options' keys.

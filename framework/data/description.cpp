@@ -8,6 +8,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "framework/base/text.h"
+#include "framework/formats/csv.h"
 
 namespace lockstep {
 namespace {
@@ -43,8 +44,7 @@ std::string sets_line(const DataSets& data) {
 
 // A class's name, so that blanks around it are seen.
 std::string shown(const std::string& name) {
-  const bool is_plain = !name.empty() && name.front() != ' ' && name.back() != ' ';
-  return is_plain ? cut(name, 40) : str("'", cut(name, 40), "'");
+  return formats::has_unseen_ends(name) ? str("'", cut(name, 40), "'") : cut(name, 40);
 }
 
 bool is_too_large(const Dataset& data) {

@@ -199,7 +199,7 @@ keys::Keys image_folder_keys(ImageFolderOptions& options) {
 PictureFolder::PictureFolder(const std::string& root, const PictureForm& form,
                              Augmentation augmentation, std::uint64_t seed,
                              const std::vector<std::string>& classes,
-                             const std::function<void(const DataError& damage)>& on_damage)
+                             const formats::OnDamage& on_damage)
     : PictureFolder(formats::ImageFolder(root, !classes.empty(), on_damage), form, augmentation,
                     seed, classes) {
   for (const std::string& name : folder_.classes()) {
@@ -333,6 +333,7 @@ const PictureFolder::Pixels& PictureFolder::cached(std::int64_t index) const {
 }
 
 DataSets load_image_folder(const ImageFolderOptions& options, const DataContext& context) {
+  const PictureForm form = complete(options.form);
   const fs::path root(options.root);
   data::require_there("image_folder", root,
                       "data.root must be a folder with train/CLASS/PICTURE and perhaps the same in "
@@ -342,11 +343,11 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
   auto known = classes;  // of every set, once there is one
   const auto set_of_all = [&](const fs::path& folder, Augmentation augmentation) -> Set {
     if (!context.needs_targets && !classes.empty() && has_bare_pictures(folder, classes)) {
-      return PictureFolder::without_targets(folder.string(), options.form, classes);
+      return PictureFolder::without_targets(folder.string(), form, classes);
     }
-    PictureForm form = options.form;
-    form.cache = form.cache && !context.on_damage;  // nothing is to be kept
-    return std::make_shared<const PictureFolder>(folder.string(), form, augmentation, context.seed,
+    PictureForm own = form;
+    own.cache = form.cache && !context.on_damage;  // nothing is to be kept
+    return std::make_shared<const PictureFolder>(folder.string(), own, augmentation, context.seed,
                                                  known, context.on_damage);
   };
   const auto set_in = [&](const std::string& name, const fs::path& folder,
@@ -388,7 +389,6 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
   if (has_sets && context.wanted.test) {
     load_or_tell(context, [&] { sets.test = other(kTestSet, root / "test"); });
   }
-  const PictureForm form = complete(options.form);
   sets.notes = {
       str("pictures are scaled until they cover ", form.height, " x ", form.width,
           " pixels, of which the middle is taken; ", form.channels == 1 ? "gray" : "in colour"),

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -39,7 +38,7 @@ class PictureFolder final : public Dataset {
   /// as above, DataError for a class that there may not be. `on_damage` is ImageFolder's.
   PictureFolder(const std::string& root, const PictureForm& form, Augmentation augmentation = {},
                 std::uint64_t seed = 0, const std::vector<std::string>& classes = {},
-                const std::function<void(const DataError& damage)>& on_damage = {});
+                const formats::OnDamage& on_damage = {});
 
   /// The pictures in and below a folder as samples without targets, of models of `classes`.
   [[nodiscard]] static std::shared_ptr<const PictureFolder> without_targets(

@@ -125,11 +125,32 @@ bool is_rounded(T value, float made) {
   }
 }
 
+// DataError if element `i` is none of the classes, and not ignored.
+template <typename T>
+void check_class(const std::string& path, const NpyArray& array, std::size_t i, T element,
+                 std::int64_t classes, const std::optional<std::int64_t>& ignored) {
+  const auto value = class_of(element);
+  if (value && ((*value >= 0 && *value < classes) || value == ignored)) return;
+  formats::fail_file(path, str(array.place_of(i), " is ", text_of(element), ", but must be 0 ... ",
+                               classes - 1, value ? ": see data.classes" : "",
+                               !ignored && value && *value < 0 ? " and loss.ignore_index" : ""));
+}
+
 // Inputs and targets that belong together, or inputs alone.
 class NpyPair {
  public:
-  NpyPair(const std::string& inputs, const std::optional<std::string>& targets)
-      : inputs_path_(inputs), targets_path_(targets.value_or("")), inputs_(open_npy(inputs)) {
+  // How targets are read.
+  struct Reading {
+    NpyTask task = NpyTask::automatic;
+    std::optional<std::int64_t> ignored = {};
+    bool keeps_damaged = false;  // classes and tokens that are none are left to batch()
+  };
+
+  NpyPair(const std::string& inputs, const std::optional<std::string>& targets, Reading reading)
+      : inputs_path_(inputs),
+        targets_path_(targets.value_or("")),
+        inputs_(open_npy(inputs)),
+        reading_(reading) {
     check_samples(inputs_path_, inputs_);
     if (!targets) return;
     targets_ = open_npy(*targets);
@@ -145,6 +166,7 @@ class NpyPair {
   [[nodiscard]] const std::string& inputs_path() const { return inputs_path_; }
   [[nodiscard]] const std::string& targets_path() const { return targets_path_; }
   [[nodiscard]] const std::optional<NpyArray>& targets() const { return targets_; }
+  [[nodiscard]] const std::optional<std::int64_t>& ignored() const { return reading_.ignored; }
 
   /// Whether inputs are pictures, with or without a dimension of channels.
   [[nodiscard]] bool has_pictures() const {
@@ -156,11 +178,11 @@ class NpyPair {
     return shape.size() == 4 && shape[3] > kMostChannels && shape[1] <= kMostChannels;
   }
 
-  /// DataError if targets may be classes or values, and `task` does not say which.
-  void check_task(NpyTask task) const {
+  /// DataError if targets may be classes or values, and the task does not say which.
+  void check_task() const {
     const std::vector<std::int64_t>& shape = targets_->shape();
     const bool is_one = shape.size() == 1 || (shape.size() == 2 && shape[1] == 1);
-    if (task != NpyTask::automatic || !is_floating(*targets_)) return;
+    if (reading_.task != NpyTask::automatic || !is_floating(*targets_)) return;
     if (!is_one) return check_not_one_hot();
     const bool is_whole = with_elements(*targets_, [](const auto& values) {
       return std::ranges::all_of(values, [](auto value) {
@@ -199,9 +221,9 @@ class NpyPair {
             "the classes' numbers (array.argmax(1)), or set data.task to regression"));
   }
 
-  /// What the samples are, if they have targets; `task` and `classes` as NpySetOptions has them.
-  [[nodiscard]] SampleType type(NpyTask task, const std::optional<std::int64_t>& classes,
-                                const std::optional<std::int64_t>& ignored) const {
+  /// What the samples are, if they have targets; `classes` as NpySetOptions has them.
+  [[nodiscard]] SampleType type(const std::optional<std::int64_t>& classes) const {
+    const NpyTask task = reading_.task;
     const bool has_classes =
         task == NpyTask::automatic ? !is_floating(*targets_) : task == NpyTask::classification;
     const auto count = [&](const std::string& path, const NpyArray& array,
@@ -210,7 +232,7 @@ class NpyPair {
     };
     if (has_classes && has_tokens()) {
       return token_sample(inputs_.shape()[1], std::max(count(inputs_path_, inputs_, std::nullopt),
-                                                       count(targets_path_, *targets_, ignored)));
+                                                       count(targets_path_, *targets_, ignored())));
     }
     const std::vector<std::int64_t>& shape = targets_->shape();
     const bool is_column = task == NpyTask::classification && shape.size() == 2 && shape[1] == 1;
@@ -222,7 +244,7 @@ class NpyPair {
                           : "values to predict must be (samples) or (samples, values)"));
     }
     if (has_classes) {
-      return class_sample(input_shape(), count(targets_path_, *targets_, ignored));
+      return class_sample(input_shape(), count(targets_path_, *targets_, ignored()));
     }
     return value_sample(input_shape(), shape.size() == 1 ? 1 : shape[1]);
   }
@@ -238,12 +260,11 @@ class NpyPair {
   }
 
   /// DataError unless the samples are of this type.
-  void check(const SampleType& type, NpyTask task,
-             const std::optional<std::int64_t>& ignored) const {
+  void check(const SampleType& type) const {
     const auto classes = type.classes > 0 ? std::optional(type.classes) : std::nullopt;
     SampleType own = type;
     if (targets_) {
-      own = this->type(task, classes, ignored);
+      own = this->type(classes);
     } else if (type.input.dtype != at::kLong) {
       own.input.shape = input_shape();
     }
@@ -256,7 +277,7 @@ class NpyPair {
                                             ", but those to train on of ", described(type.target)));
     }
     if (targets_ && type.classes > 0) {
-      check_classes(targets_path_, *targets_, type.classes, ignored);
+      check_classes(targets_path_, *targets_, type.classes, ignored());
     }
     if (type.input.dtype == at::kLong) {
       check_classes(inputs_path_, inputs_, type.classes, std::nullopt);
@@ -298,23 +319,19 @@ class NpyPair {
   }
 
   // The first that is none of the classes, and not ignored, is an error.
-  static void check_classes(const std::string& path, const NpyArray& array, std::int64_t classes,
-                            const std::optional<std::int64_t>& ignored) {
+  void check_classes(const std::string& path, const NpyArray& array, std::int64_t classes,
+                     const std::optional<std::int64_t>& ignored) const {
+    if (reading_.keeps_damaged) return;
     with_elements(array, [&](const auto& values) {
       for (std::size_t i = 0; i < values.size(); ++i) {
-        const auto value = class_of(values[i]);
-        if (value && ((*value >= 0 && *value < classes) || value == ignored)) continue;
-        formats::fail_file(
-            path, str(array.place_of(i), " is ", text_of(values[i]), ", but must be 0 ... ",
-                      classes - 1, value ? ": see data.classes" : "",
-                      !ignored && value && *value < 0 ? " and loss.ignore_index" : ""));
+        check_class(path, array, i, values[i], classes, ignored);
       }
     });
   }
 
   // One more than the greatest that is not ignored.
-  static std::int64_t classes_of(const std::string& path, const NpyArray& array,
-                                 const std::optional<std::int64_t>& ignored) {
+  [[nodiscard]] std::int64_t classes_of(const std::string& path, const NpyArray& array,
+                                        const std::optional<std::int64_t>& ignored) const {
     std::int64_t most = 0;
     with_elements(array, [&](const auto& values) {
       for (std::size_t i = 0; i < values.size(); ++i) {
@@ -324,6 +341,7 @@ class NpyPair {
           most = *value;
           continue;
         }
+        if (reading_.keeps_damaged) continue;
         formats::fail_file(
             path, str(array.place_of(i), " is ", text_of(values[i]),
                       ", but classes and tokens must be whole numbers less than ", kMostClasses));
@@ -338,13 +356,13 @@ class NpyPair {
   std::string targets_path_;
   NpyArray inputs_;
   std::optional<NpyArray> targets_;
+  Reading reading_;
 };
 
 class NpySet final : public Dataset {
  public:
-  NpySet(NpyPair pair, SampleType type, NpyTask task, const std::optional<std::int64_t>& ignored)
-      : pair_(std::move(pair)), type_(std::move(type)) {
-    pair_.check(type_, task, ignored);
+  NpySet(NpyPair pair, SampleType type) : pair_(std::move(pair)), type_(std::move(type)) {
+    pair_.check(type_);
   }
 
   std::int64_t size() const override { return pair_.size(); }
@@ -353,7 +371,7 @@ class NpySet final : public Dataset {
   std::optional<std::int64_t> label(std::int64_t index) const override {
     if (!has_targets() || type_.classes == 0 || !type_.target.shape.empty()) return std::nullopt;
     return with_elements(*pair_.targets(), [&](const auto& values) {
-      return static_cast<std::int64_t>(values[static_cast<std::size_t>(index)]);
+      return class_of(values[static_cast<std::size_t>(index)]).value_or(-1);
     });
   }
 
@@ -361,9 +379,9 @@ class NpySet final : public Dataset {
   Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
     return {pair_.has_pictures() ? pictures_of(indices)
                                  : elements_of(pair_.inputs_path(), pair_.inputs(), type_.input,
-                                               indices, is_input_told_),
+                                               std::nullopt, indices, is_input_told_),
             pair_.targets() ? elements_of(pair_.targets_path(), *pair_.targets(), type_.target,
-                                          indices, is_target_told_)
+                                          pair_.ignored(), indices, is_target_told_)
                             : data::unknown_targets(type_.target, std::ssize(indices))};
   }
 
@@ -373,9 +391,9 @@ class NpySet final : public Dataset {
     return at::empty(sizes, type.dtype);
   }
 
-  static at::Tensor elements_of(const std::string& path, const NpyArray& array,
-                                const TensorType& type, std::span<const std::int64_t> indices,
-                                std::atomic<bool>& is_told) {
+  at::Tensor elements_of(const std::string& path, const NpyArray& array, const TensorType& type,
+                         const std::optional<std::int64_t>& ignored,
+                         std::span<const std::int64_t> indices, std::atomic<bool>& is_told) const {
     at::Tensor made = room_for(type, indices);
     const auto count = static_cast<std::size_t>(type.values());
     with_elements(array, [&](const auto& values) {
@@ -383,6 +401,9 @@ class NpySet final : public Dataset {
         const std::size_t first = static_cast<std::size_t>(indices[i]) * count;
         const auto sample = values.subspan(first, count);
         if (type.dtype == at::kLong) {
+          for (std::size_t j = 0; j < count; ++j) {
+            check_class(path, array, first + j, sample[j], type_.classes, ignored);
+          }
           std::ranges::transform(sample, made.data_ptr<std::int64_t>() + i * count,
                                  [](auto value) { return static_cast<std::int64_t>(value); });
           continue;
@@ -444,13 +465,13 @@ class NpySet final : public Dataset {
 
 std::shared_ptr<const Dataset> other_npy(const char* name, const std::optional<std::string>& inputs,
                                          const std::optional<std::string>& targets,
-                                         const SampleType& type, NpyTask task,
+                                         const SampleType& type, const NpyPair::Reading& reading,
                                          const DataContext& context) {
   require((inputs && !context.needs_targets) || inputs.has_value() == targets.has_value(),
           "npy: data.", name, inputs ? "_inputs" : "_targets", " is there, but data.", name,
           inputs ? "_targets" : "_inputs", " is not");
   if (!inputs) return nullptr;
-  return std::make_shared<const NpySet>(NpyPair(*inputs, targets), type, task, context.ignored);
+  return std::make_shared<const NpySet>(NpyPair(*inputs, targets, reading), type);
 }
 
 // All files that can't be read.
@@ -468,22 +489,22 @@ DataSets load_npy(const NpySetOptions& options, const DataContext& context) {
   std::optional<SampleType> type = context.fitted ? context.fitted->sample : std::nullopt;
   DataSets sets;
   if (context.on_damage) tell_damaged_arrays(options, context);
+  const NpyPair::Reading reading{options.task, context.ignored, context.keeps_damaged};
   const auto load_train = [&] {
-    NpyPair train(options.inputs, options.targets);
+    NpyPair train(options.inputs, options.targets, reading);
     std::optional<std::int64_t> classes = options.classes;
     const bool are_classes_known = context.fitted && context.fitted->class_count > 0;
     if (are_classes_known) classes = context.fitted->class_count;
-    if (!type && !are_classes_known) train.check_task(options.task);
-    if (!type) type = train.type(options.task, classes, context.ignored);
+    if (!type && !are_classes_known) train.check_task();
+    if (!type) type = train.type(classes);
     sets.notes = train.notes();
-    sets.train =
-        std::make_shared<const NpySet>(std::move(train), *type, options.task, context.ignored);
+    sets.train = std::make_shared<const NpySet>(std::move(train), *type);
   };
   if (context.wanted.train || !type) load_or_tell(context, load_train);
   if (!type) return sets;  // not without DataContext::on_damage
   const auto other = [&](bool is_wanted, const char* name, const auto& inputs,
                          const auto& targets) {
-    return is_wanted ? other_npy(name, inputs, targets, *type, options.task, context) : nullptr;
+    return is_wanted ? other_npy(name, inputs, targets, *type, reading, context) : nullptr;
   };
   load_or_tell(context, [&] {
     sets.validation = other(context.wanted.validation, "validation", options.validation_inputs,

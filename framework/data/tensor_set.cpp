@@ -1,5 +1,6 @@
 #include "framework/data/tensor_set.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -8,6 +9,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/data/fingerprint.h"
 #include "framework/data/unknown_targets.h"
@@ -37,12 +39,18 @@ at::Tensor rows_of(const at::Tensor& from, std::span<const std::int64_t> indices
 
 }  // namespace
 
+void DamagedRows::check(std::int64_t row) const {
+  if (const auto found = reasons.find(row); found != reasons.end()) throw DataError(found->second);
+  if (std::ranges::binary_search(others, row)) throw DataError(reason_of_others);
+}
+
 TensorSet::TensorSet(at::Tensor inputs, std::optional<at::Tensor> targets, SampleType type,
-                     std::vector<std::string> names)
+                     std::vector<std::string> names, DamagedRows damaged)
     : inputs_(std::move(inputs)),
       type_(std::move(type)),
       names_(std::move(names)),
-      has_targets_(targets.has_value()) {
+      has_targets_(targets.has_value()),
+      damaged_(std::move(damaged)) {
   targets_ = has_targets_
                  ? std::move(*targets)
                  : data::unknown_targets(type_.target, inputs_.defined() ? inputs_.size(0) : 0);
@@ -65,6 +73,7 @@ std::string TensorSet::fingerprint() const {
 }
 
 Batch TensorSet::gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const {
+  for (const std::int64_t index : indices) damaged_.check(index);
   return {rows_of(inputs_, indices), rows_of(targets_, indices)};
 }
 

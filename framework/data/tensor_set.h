@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,14 +12,26 @@
 
 namespace lockstep {
 
+/// Samples that can't be made: why.
+struct DamagedRows {
+  std::map<std::int64_t, std::string> reasons = {};
+  /// Of whom that is not kept, sorted: there may be millions. All have one text.
+  std::vector<std::int64_t> others = {};
+  std::string reason_of_others = {};
+
+  /// Throws the DataError of a row that is one of these.
+  void check(std::int64_t row) const;
+};
+
 /// Samples that are held in memory as two tensors. The same in every epoch.
 class TensorSet final : public Dataset {
  public:
   /// Sample i is row i of `inputs` and of `targets`, which nobody may write to from now on.
   /// ValueError unless both are contiguous, on the CPU, as `type` says, and have equally many rows,
   /// one at least. `names` are those of the classes, or none. Without `targets` they are not known.
+  /// batch() throws the DataError of samples that are `damaged`.
   TensorSet(at::Tensor inputs, std::optional<at::Tensor> targets, SampleType type,
-            std::vector<std::string> names = {});
+            std::vector<std::string> names = {}, DamagedRows damaged = {});
 
   [[nodiscard]] std::int64_t size() const override { return inputs_.size(0); }
   [[nodiscard]] SampleType type() const override { return type_; }
@@ -36,6 +49,7 @@ class TensorSet final : public Dataset {
   SampleType type_;
   std::vector<std::string> names_;
   bool has_targets_;
+  DamagedRows damaged_;
 };
 
 }  // namespace lockstep

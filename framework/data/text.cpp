@@ -55,7 +55,7 @@ void warn_of_binary(const TextCorpus& corpus, const std::string& path) {
 std::shared_ptr<const TextCorpus> open_text(
     const std::string& path, std::int64_t context,
     const std::function<bool(const std::string& name)>& wanted,
-    const std::function<void(const DataError& damage)>& on_damage) {
+    const formats::OnDamage& on_damage) {
   require_text(path);
   auto corpus = std::make_shared<const TextCorpus>(path, wanted, on_damage);
   warn_of_binary(*corpus, path);

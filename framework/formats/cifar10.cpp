@@ -44,16 +44,10 @@ std::vector<std::string> read_class_names(const std::string& path) {
 
 }  // namespace
 
-Cifar10::Cifar10(const std::string& root, Split split,
-                 const std::function<void(const DataError& damage)>& on_damage) {
+Cifar10::Cifar10(const std::string& root, Split split, const OnDamage& on_damage) {
   const fs::path folder(root);
   const auto read = [&](const std::string& name) {
-    try {
-      read_batch((folder / name).string());
-    } catch (const DataError& error) {
-      if (!on_damage) throw;
-      on_damage(error);
-    }
+    do_or_tell(on_damage, [&] { read_batch((folder / name).string()); });
   };
   if (split == Split::test) {
     read("test_batch.bin");

@@ -3,12 +3,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "framework/base/errors.h"
+#include "framework/formats/data_file.h"
 
 namespace lockstep::formats {
 
@@ -28,8 +27,7 @@ class Cifar10 {
   /// one that is missing, has another size, or a label beyond 9. batches.meta.txt may be missing;
   /// if it is there, it must name ten classes, one a line.
   /// What is damaged goes to `on_damage`, if that is there, and is left out.
-  Cifar10(const std::string& root, Split split,
-          const std::function<void(const DataError& damage)>& on_damage = {});
+  Cifar10(const std::string& root, Split split, const OnDamage& on_damage = {});
 
   [[nodiscard]] std::int64_t size() const noexcept { return std::ssize(labels_); }
   /// (size), each 0 … 9.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -223,18 +224,22 @@ CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
     while (after == CsvScanner::After::field) {
       after = scanner.next();
       if (!scanner.error().empty()) fail(scanner.line(), scanner.error());
-      if (ends_.size() == ends_.capacity()) make_room(scanner.done());
-      ends_.push_back(text_.size());
+      end_field(scanner.done());
       ++fields;
     }
     if (header_.empty()) {
       take_header(fields);
       scanner.end_header();
       first_line_ = scanner.line();
-    } else if (fields != header_.size()) {
-      fail(line, str("it has ", counted(static_cast<std::int64_t>(fields), "field"),
-                     ", but the header has ", header_.size()));
     } else {
+      if (fields != header_.size()) {
+        const Ragged ragged{rows_, fields};
+        if (!options.keeps_ragged) fail(line, told(ragged));
+        ragged_.push_back(ragged);
+        for (std::size_t i = fields; i < header_.size(); ++i) end_field(scanner.done());
+        ends_.resize((rows_ + 1) * header_.size() + 1);
+        ends_.back() = text_.size();
+      }
       ++rows_;
     }
     more = after == CsvScanner::After::line;
@@ -244,6 +249,11 @@ CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
 void CsvFile::require_memory(std::size_t bytes, const std::string& what) const {
   const std::string lack = lack_of_memory(bytes);
   if (!lack.empty()) fail_file(path_, str(what, " takes ", lack));
+}
+
+void CsvFile::end_field(double done) {
+  if (ends_.size() == ends_.capacity()) make_room(done);
+  ends_.push_back(text_.size());
 }
 
 // Rows are alike: from the part of the text that is done follows how many fields there will be.
@@ -322,26 +332,24 @@ std::vector<double> CsvFile::numbers(std::span<const std::size_t> columns) const
   }
   for (std::size_t row = 0; row < rows_; ++row) {
     for (std::size_t i = 0; i < columns.size(); ++i) {
-      const auto number = csv_number(field(row * this->columns() + columns[i]));
-      if (!number) {
-        for (const std::size_t column : columns) (void)this->numbers(column);  // names the first
-      }
-      numbers[i * rows_ + row] = *number;
+      numbers[i * rows_ + row] = csv_number(field(row * this->columns() + columns[i]))
+                                     .value_or(std::numeric_limits<double>::quiet_NaN());
     }
   }
   return numbers;
 }
 
-bool CsvFile::is_numeric(std::size_t column) const {
-  for (std::size_t row = 0; row < rows(); ++row) {
-    if (!csv_number(text(row, column))) return false;
-  }
-  return true;
+void CsvFile::refuse(std::size_t row, std::size_t column, const std::string& rule) const {
+  fail(line_of(row), told(row, column, rule));
 }
 
-void CsvFile::refuse(std::size_t row, std::size_t column, const std::string& rule) const {
-  fail(line_of(row),
-       str("column '", cut(header_[column]), "': '", cut(text(row, column)), "' ", rule));
+std::string CsvFile::told(std::size_t row, std::size_t column, const std::string& rule) const {
+  return str("column '", cut(header_[column]), "': '", cut(text(row, column)), "' ", rule);
+}
+
+std::string CsvFile::told(const Ragged& line) const {
+  return str("it has ", counted(static_cast<std::int64_t>(line.fields), "field"),
+             ", but the header has ", header_.size());
 }
 
 void CsvFile::fail(std::size_t line, const std::string& rule) const {
@@ -351,7 +359,7 @@ void CsvFile::fail(std::size_t line, const std::string& rule) const {
 void CsvFile::check_header() const {
   for (std::size_t i = 0; i < header_.size(); ++i) {
     const bool is_index = i == 0 && header_.size() > 1;
-    if (header_[i].empty() && !is_index) {
+    if (trimmed(header_[i]).empty() && !is_index) {
       fail(1, str("the name of column number ", i, " is empty"));
     }
   }
@@ -361,11 +369,12 @@ void CsvFile::check_header() const {
   if (twice != by_name_.end()) fail(1, str("the name '", cut(header_[*twice]), "' occurs twice"));
 }
 
-// Each row before takes one line, and one for each line feed in its fields.
-std::size_t CsvFile::line_of(std::size_t row) const {
-  const auto begin = text_.begin() + static_cast<std::ptrdiff_t>(ends_.front());
-  const auto end = text_.begin() + static_cast<std::ptrdiff_t>(ends_[row * columns()]);
-  return first_line_ + row + static_cast<std::size_t>(std::count(begin, end, '\n'));
+// Each row takes one line, and one for each line feed in its fields.
+std::size_t CsvFile::lines(std::size_t begin, std::size_t end) const {
+  const auto start_of = [&](std::size_t row) {
+    return text_.begin() + static_cast<std::ptrdiff_t>(ends_[row * columns()]);
+  };
+  return end - begin + static_cast<std::size_t>(std::count(start_of(begin), start_of(end), '\n'));
 }
 
 std::optional<double> csv_number(std::string_view text) {
@@ -383,6 +392,25 @@ std::string_view trimmed(std::string_view text) {
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
   return text;
+}
+
+bool has_unseen_ends(std::string_view text) {
+  // U+0085, 00A0, 00AD, 1680, 2000 to 200F, 2028 to 202F, 205F to 206F, 3000 and FEFF in UTF-8.
+  static const std::vector<std::string> spaces = [] {
+    std::vector<std::string> made{"\xc2\x85",     "\xc2\xa0",     "\xc2\xad",
+                                  "\xe1\x9a\x80", "\xe3\x80\x80", "\xef\xbb\xbf"};
+    for (int last = 0x80; last <= 0xaf; ++last) {
+      const bool is_general = last <= 0x8f || last >= 0xa8;
+      if (is_general) made.push_back(std::string("\xe2\x80") + static_cast<char>(last));
+      if (last >= 0x9f) made.push_back(std::string("\xe2\x81") + static_cast<char>(last));
+    }
+    return made;
+  }();
+  const auto is_unseen = [](unsigned char byte) { return byte <= ' ' || byte == 0x7f; };
+  return text.empty() || is_unseen(text.front()) || is_unseen(text.back()) ||
+         std::ranges::any_of(spaces, [&](const std::string& space) {
+           return text.starts_with(space) || text.ends_with(space);
+         });
 }
 
 std::string quoted(const std::vector<std::string>& names) {

@@ -13,19 +13,21 @@ namespace lockstep::formats {
 struct CsvOptions {
   /// Between fields: one byte that is no quote and no line's end.
   char separator = ',';
+  /// Whether lines with too few or too many fields are rows, too: see CsvFile::ragged().
+  bool keeps_ragged = false;
 };
 
 /// A table of text as RFC 4180 has it. The first line names the columns, each other line is a row,
 /// and every line has as many fields. A field in quotes may hold separators, line ends and doubled
 /// quotes, and blanks around the quotes are passed over; without quotes it holds neither quote nor
-/// line end. Lines end with LF or CRLF, the last
-/// one need not. A byte order mark of UTF-8 and blank lines at the end are skipped; a gzip file is
-/// unpacked. The first of several columns need not have a name (pandas' index has none).
+/// line end. Lines end with LF or CRLF, the last one need not. A byte order mark of UTF-8 and blank
+/// lines at the end are skipped; a gzip file is unpacked. The first of several columns need not
+/// have a name (pandas' index has none): it is empty, or blanks.
 ///
-/// DataError, with file and line, for what breaks these rules, another header name that is empty,
-/// one that occurs twice or is longer than 1000 bytes, a zero byte, and an empty file; with the
-/// numbers for a table that does not fit into the memory that is left. No rows are fine. Takes as
-/// much memory as the file's content and eight bytes a field. Any thread.
+/// DataError, with file and line, for what breaks these rules, another header name that is empty or
+/// blanks, one that occurs twice or is longer than 1000 bytes, a zero byte, and an empty file; with
+/// the numbers for a table that does not fit into the memory that is left. No rows are fine. Takes
+/// as much memory as the file's content and eight bytes a field. Any thread.
 class CsvFile {
  public:
   explicit CsvFile(const std::string& path, CsvOptions options = {});
@@ -48,24 +50,39 @@ class CsvFile {
   /// are skipped. DataError, with line and column name, for what is no finite number, also one that
   /// double can't hold.
   [[nodiscard]] std::vector<double> numbers(std::size_t column) const;
-  /// The same for several columns, one behind another. What lies together in the file is read
-  /// together: much faster for some tens of columns of a wide table than one at a time.
+  /// The same for several columns, one behind another, but NaN for what is no finite number. What
+  /// lies together in the file is read together: much faster for some tens of columns of a wide
+  /// table than one at a time.
   [[nodiscard]] std::vector<double> numbers(std::span<const std::size_t> columns) const;
-  /// Whether numbers() takes all of a column.
-  [[nodiscard]] bool is_numeric(std::size_t column) const;
+
+  struct Ragged {
+    std::size_t row;
+    std::size_t fields;  ///< that it has
+  };
+  /// With CsvOptions::keeps_ragged: the rows whose fields are too few or too many, in their order.
+  /// Their texts are nothing to be read: missing ones are empty, the last one may be several.
+  [[nodiscard]] const std::vector<Ragged>& ragged() const noexcept { return ragged_; }
 
   /// The line of the file in which a row begins, from 1. Takes as long as all rows before.
-  [[nodiscard]] std::size_t line_of(std::size_t row) const;
+  [[nodiscard]] std::size_t line_of(std::size_t row) const { return first_line_ + lines(0, row); }
+  /// How many lines the rows from `begin` up to, not including, `end` take.
+  [[nodiscard]] std::size_t lines(std::size_t begin, std::size_t end) const;
 
   /// Throws the DataError that names file, line, column and the field's text, and says `rule`,
   /// which it breaks: "is …".
   [[noreturn]] void refuse(std::size_t row, std::size_t column, const std::string& rule) const;
+  /// What that says of the field: "column 'x': 'two' is …".
+  [[nodiscard]] std::string told(std::size_t row, std::size_t column,
+                                 const std::string& rule) const;
+  /// What a line with so many fields is told: "it has 3 fields, but the header has 2".
+  [[nodiscard]] std::string told(const Ragged& line) const;
 
  private:
   [[noreturn]] void fail(std::size_t line, const std::string& rule) const;
   void check_header() const;
   void take_header(std::size_t fields);
-  void make_room(double done);  // the part of the file that is read
+  void end_field(double done);  // the part of the file that is read
+  void make_room(double done);
   // DataError, with both numbers, if so many bytes more can't be had.
   void require_memory(std::size_t bytes, const std::string& what) const;
   // By its number in the table.
@@ -79,7 +96,8 @@ class CsvFile {
   std::size_t rows_ = 0;
   std::string text_;               // the fields of all rows, end to end
   std::vector<std::size_t> ends_;  // 0, then where each field ends in text_
-  std::size_t first_line_ = 0;     // of the first row
+  std::vector<Ragged> ragged_;
+  std::size_t first_line_ = 0;  // of the first row
 };
 
 /// The number that a field is, as CsvFile::numbers() takes it; none if it is no finite number.
@@ -87,6 +105,10 @@ class CsvFile {
 
 /// `text` without blanks and tabs at both ends.
 [[nodiscard]] std::string_view trimmed(std::string_view text);
+
+/// Whether a text is empty, or begins or ends with what is not seen: a blank, a control character
+/// or one of Unicode's spaces. Messages quote such names.
+[[nodiscard]] bool has_unseen_ends(std::string_view text);
 
 /// Names for a message, each in quotes so that blanks in them are seen: "'a', ' b'". Of many their
 /// beginning, and how many bytes were left out.

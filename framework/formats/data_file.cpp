@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "framework/base/errors.h"
 #include "framework/base/open_file.h"
 #include "framework/base/text.h"
 
@@ -24,6 +23,15 @@ std::string reason_of(int error) {
 
 void fail_file(const std::string& path, const std::string& rule) {
   throw DataError(str("data file '", path, "': ", rule));
+}
+
+void do_or_tell(const OnDamage& on_damage, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const DataError& error) {
+    if (!on_damage) throw;
+    on_damage(error);
+  }
 }
 
 FileBytes::FileBytes(std::vector<std::uint8_t> bytes) : size_(bytes.size()) {

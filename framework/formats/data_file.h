@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,11 +10,18 @@
 #include <vector>
 
 #include "framework/base/descriptor.h"
+#include "framework/base/errors.h"
 
 namespace lockstep::formats {
 
 /// Throws the DataError that names the file and says `rule`, which it breaks.
 [[noreturn]] void fail_file(const std::string& path, const std::string& rule);
+
+/// Gets what is damaged in place of the caller, who gets the rest.
+using OnDamage = std::function<void(const DataError& damage)>;
+
+/// Calls `work`, whose DataError goes to `on_damage`, if that is there.
+void do_or_tell(const OnDamage& on_damage, const std::function<void()>& work);
 
 /// All bytes of a file. They stay while a copy of this is there. Any thread.
 class FileBytes {

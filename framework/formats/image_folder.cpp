@@ -23,12 +23,8 @@ std::string joined(const std::string& folder, const std::string& name) {
 
 constexpr std::int64_t kNoLabel = -1;
 
-}  // namespace
-
-bool is_picture(const FolderEntry& file) {
-  if (file.type == fs::file_type::directory) return false;
+bool names_picture(std::string name) {
   constexpr std::array<std::string_view, 3> kEndings{".png", ".jpg", ".jpeg"};
-  std::string name = file.name;
   for (char& letter : name) {
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
   }
@@ -36,8 +32,13 @@ bool is_picture(const FolderEntry& file) {
                              [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-ImageFolder::ImageFolder(const std::string& root, bool may_be_empty,
-                         const std::function<void(const DataError& damage)>& on_damage)
+}  // namespace
+
+bool is_picture(const FolderEntry& file) {
+  return file.type != fs::file_type::directory && names_picture(file.name);
+}
+
+ImageFolder::ImageFolder(const std::string& root, bool may_be_empty, const OnDamage& on_damage)
     : root_(root) {
   for (const FolderEntry& entry : entries_of(root_)) {
     if (entry.type == fs::file_type::directory) {
@@ -98,27 +99,19 @@ void ImageFolder::leave_out(const std::vector<std::int64_t>& pictures) {
 }
 
 void ImageFolder::read_class(const std::string& name, bool may_be_empty,
-                             const std::function<void(const DataError& damage)>& on_damage) {
-  const auto try_to = [&](const auto& work) {
-    try {
-      work();
-    } catch (const DataError& error) {
-      if (!on_damage) throw;
-      on_damage(error);
-    }
-  };
+                             const OnDamage& on_damage) {
   const std::string folder = joined(root_, name);
   const std::size_t before = pictures_.size();
   for (const FolderEntry& entry : entries_of(folder)) {
-    try_to([&] {
-      if (entry.type == fs::file_type::directory) {
+    do_or_tell(on_damage, [&] {
+      if (entry.type == fs::file_type::directory && !names_picture(entry.name)) {
         fail_folder(joined(folder, entry.name),
                     "it lies inside a class, but pictures must lie in root/CLASS itself");
       }
-      add(name, entry, std::ssize(classes_));
+      add(name, entry.name, std::ssize(classes_));
     });
   }
-  try_to([&] {
+  do_or_tell(on_damage, [&] {
     if (pictures_.size() > before || may_be_empty) return;
     fail_folder(folder, "it has no pictures, but a class must have .png, .jpg or .jpeg files");
   });
@@ -128,8 +121,8 @@ void ImageFolder::read_class(const std::string& name, bool may_be_empty,
 void ImageFolder::read_below(const std::string& folder) {
   for (const FolderEntry& entry : entries_of(folder.empty() ? root_ : joined(root_, folder))) {
     const std::string name = joined(folder, entry.name);
-    if (entry.type != fs::file_type::directory) {
-      add(folder, entry, kNoLabel);
+    if (entry.type != fs::file_type::directory || names_picture(entry.name)) {
+      add(folder, entry.name, kNoLabel);
     } else if (entry.is_link) {
       fail_folder(joined(root_, name),
                   "it is a link to a folder, which is not followed: it may lead back here");
@@ -139,15 +132,12 @@ void ImageFolder::read_below(const std::string& folder) {
   }
 }
 
-void ImageFolder::add(const std::string& folder, const FolderEntry& file, std::int64_t label) {
-  const std::string name = joined(folder, file.name);
-  const std::string path = joined(root_, name);
-  if (!is_picture(file)) {
-    passed_over_.push_back(path);
-  } else if (file.type != fs::file_type::regular) {
-    fail_file(path, "it has a picture's name, but is no file or leads to none");
-  } else {
+void ImageFolder::add(const std::string& folder, const std::string& file, std::int64_t label) {
+  const std::string name = joined(folder, file);
+  if (names_picture(file)) {
     pictures_.push_back({name, label});
+  } else {
+    passed_over_.push_back(joined(root_, name));
   }
 }
 

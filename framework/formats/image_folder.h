@@ -2,11 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "framework/base/errors.h"
+#include "framework/formats/data_file.h"
 #include "framework/formats/folder_entries.h"
 
 namespace lockstep::formats {
@@ -21,17 +20,16 @@ namespace lockstep::formats {
 /// machine.
 ///
 /// Passed over are names that begin with a dot, and files of other kinds: the latter are listed, so
-/// that callers can tell of them. Links count as what they lead to. DataError, naming file or
-/// folder, for a root without classes or pictures, classes that differ by blanks at their ends
-/// alone, a class without pictures unless classes `may_be_empty`, a folder inside a class, whose
-/// pictures would be missed, a picture's name that leads to no regular file, and what can't be
-/// read. Any thread.
+/// that callers can tell of them. Links count as what they lead to. A picture's name counts as one
+/// whatever has it: a link to nothing, say, or a folder, shows when the picture is read. DataError,
+/// naming file or folder, for a root without classes or pictures, classes that differ by blanks at
+/// their ends alone, a class without pictures unless classes `may_be_empty`, another folder inside
+/// a class, whose pictures would be missed, and folders that can't be read. Any thread.
 class ImageFolder {
  public:
-  /// A picture or class that breaks these rules goes to `on_damage`, if that is there, and is left
-  /// out.
+  /// What breaks these rules in a class goes to `on_damage`, if that is there, and is left out.
   explicit ImageFolder(const std::string& root, bool may_be_empty = false,
-                       const std::function<void(const DataError& damage)>& on_damage = {});
+                       const OnDamage& on_damage = {});
 
   /// Pictures that have no classes, in root and all folders below it, sorted by their paths there,
   /// byte by byte. The rest is as above, but DataError for a root without pictures, and for a link
@@ -63,11 +61,10 @@ class ImageFolder {
   };
 
   ImageFolder() = default;
-  void read_class(const std::string& name, bool may_be_empty,
-                  const std::function<void(const DataError& damage)>& on_damage);
+  void read_class(const std::string& name, bool may_be_empty, const OnDamage& on_damage);
   void read_below(const std::string& folder);
   // A file in the folder root/`folder`.
-  void add(const std::string& folder, const FolderEntry& file, std::int64_t label);
+  void add(const std::string& folder, const std::string& file, std::int64_t label);
   [[nodiscard]] const Picture& picture(std::int64_t index) const;
 
   std::string root_;

@@ -21,7 +21,7 @@ constexpr std::size_t kBeginning = 8000;  // where a file that is no text shows 
 
 TextCorpus::TextCorpus(const std::string& path,
                        const std::function<bool(const std::string& name)>& wanted,
-                       const std::function<void(const DataError& damage)>& on_damage) {
+                       const OnDamage& on_damage) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
     add_folder(path, wanted, on_damage);
@@ -47,17 +47,12 @@ void TextCorpus::copy(std::uint64_t offset, std::span<std::uint8_t> to) const {
 
 void TextCorpus::add_folder(const std::string& folder,
                             const std::function<bool(const std::string& name)>& wanted,
-                            const std::function<void(const DataError& damage)>& on_damage) {
+                            const OnDamage& on_damage) {
   for (const FolderEntry& entry : entries_of(folder)) {
     const std::string path = (fs::path(folder) / entry.name).string();
     if (entry.type != fs::file_type::directory) {
       if (wanted && !wanted(entry.name)) continue;
-      try {
-        add_file(path);
-      } catch (const DataError& error) {
-        if (!on_damage) throw;
-        on_damage(error);
-      }
+      do_or_tell(on_damage, [&] { add_file(path); });
     } else if (entry.is_link) {
       fail_folder(path, "it is a link to a folder, which is not followed: it may lead back here");
     } else {

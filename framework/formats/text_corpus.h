@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "framework/base/errors.h"
 #include "framework/formats/data_file.h"
 
 namespace lockstep::formats {
@@ -35,7 +34,7 @@ class TextCorpus {
   /// that can't be read are an error, or go to `on_damage` and are left out.
   explicit TextCorpus(const std::string& path,
                       const std::function<bool(const std::string& name)>& wanted = {},
-                      const std::function<void(const DataError& damage)>& on_damage = {});
+                      const OnDamage& on_damage = {});
 
   /// In bytes, at least 1.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
@@ -48,7 +47,7 @@ class TextCorpus {
  private:
   void add_folder(const std::string& folder,
                   const std::function<bool(const std::string& name)>& wanted,
-                  const std::function<void(const DataError& damage)>& on_damage);
+                  const OnDamage& on_damage);
   void add_file(const std::string& path);
 
   std::vector<Part> parts_;

@@ -1,8 +1,12 @@
 #include <cmath>
+#include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/text.h"
 #include "framework/data/csv.h"
 #include "tests/catch.h"
 #include "tests/data/same_batches.h"
@@ -161,6 +165,9 @@ TEST_CASE("what is wrong with a table is told with file, line and column") {
   CHECK(with_test("a,y\n") == of_test + "it has no rows, but its header");
   CHECK(with_test("a,y\n1e300,ant\n") ==
         of_test + "line 2: column 'a': '1e300' is too large for float32");
+  CsvSetOptions far = options;
+  far.file = folder.write("far.csv", "a,y\n-1.7e308,ant\n1.7e308,bee\n");
+  CHECK_THAT(csv_set_error<DataError>(far), EndsWith("'-1.7e308' is too large for float32"));
   options.test_file = folder.write("test.csv", "b,y\n1,bee\n");
   CHECK_THAT(csv_set_error<ValueError>(options), ContainsSubstring("has no column 'a'"));
   options.test_file = folder.path("none.csv");
@@ -389,11 +396,81 @@ TEST_CASE("labels that differ by blanks at their ends are one class") {
 
 TEST_CASE("a column without a name in front is no feature") {
   const TemporaryFolder folder;
+  for (const char* const name : {"", " ", "\t "}) {
+    CsvSetOptions options{.file = folder.write("a.csv", str(name, ",a,y\n0,5,1\n1,7,2\n")),
+                          .target = {"y"},
+                          .normalize = false};
+    const DataSets sets = load_csv(options);
+    CHECK(sets.fitted.inputs == std::vector<std::string>{"a"});
+    CHECK(floats_of(all_rows(sets.train).inputs) == CsvFloats{5, 7});
+    CHECK_THAT(sets.notes.at(0), ContainsSubstring("1 left out (one without a name)"));
+  }
+}
+
+TEST_CASE("where damaged rows are kept, each says all that is wrong with it") {
+  const TemporaryFolder folder;
   CsvSetOptions options{
-      .file = folder.write("a.csv", ",a,y\n0,5,1\n1,7,2\n"), .target = {"y"}, .normalize = false};
-  const DataSets sets = load_csv(options);
-  CHECK(sets.fitted.inputs == std::vector<std::string>{"a"});
-  CHECK(floats_of(all_rows(sets.train).inputs) == CsvFloats{5, 7});
+      .file = folder.write("a.csv",
+                           "x,z,kind\n1,10,cat\nNA,bad,dog\n3,30,\n4,40\n1e300,50,dog\n6,60,cat\n"),
+      .test_file = folder.write("b.csv", "x,z,kind\n7,70,cow\n8,80,cat\n"),
+      .target = {"kind"},
+      .task = CsvTask::classification,
+      .normalize = false};
+  const DataSets sets = load_csv(options, {.keeps_damaged = true});
+  const auto error = [&](const std::shared_ptr<const Dataset>& set, std::int64_t row) {
+    return message_of<DataError>([&] { (void)set->batch(std::span(&row, 1)); });
+  };
+  const std::string of_train = "data file '" + options.file + "': ";
+  REQUIRE(sets.train->size() == 6);
+  CHECK(error(sets.train, 1) ==
+        of_train +
+            "line 3: column 'x': 'NA' is a missing value; column 'z': 'bad' is no finite number");
+  CHECK(error(sets.train, 2) == of_train + "line 4: column 'kind': '' is a missing value");
+  CHECK(error(sets.train, 3) == of_train + "line 5: it has 2 fields, but the header has 3");
+  CHECK(error(sets.train, 4) == of_train + "line 6: column 'x': '1e300' is too large for float32");
+  CHECK_THAT(error(sets.test, 0),
+             ContainsSubstring("b.csv': line 2: column 'kind': 'cow' is none "
+                               "of the training file's classes: 'cat', 'dog'"));
+  // The others are as if these were not there.
+  CHECK(sets.fitted.classes == std::vector<std::string>{"cat", "dog"});
+  const Batch batch = sets.train->batch(std::vector<std::int64_t>{5, 0});
+  CHECK(floats_of(batch.inputs) == CsvFloats{6, 60, 1, 10});
+  CHECK(integers_of(batch.targets) == std::vector<std::int64_t>{0, 0});
+  CHECK_THROWS_AS(load_csv(options), DataError);
+
+  options.missing_values = {"NA"};
+  CHECK_THAT(error(load_csv(options, {.keeps_damaged = true}).train, 2),
+             EndsWith("line 4: column 'kind': '' is no class"));
+  options = {.file = folder.write("c.csv", "x,z\n1,1\nNA,2\n3,?\n"), .target = {"z"}};
+  const DataSets values = load_csv(options, {.keeps_damaged = true});
+  CHECK((values.fitted.input_scales == std::vector<ColumnScale>{{2, 1}}));
+  CHECK(floats_of(values.train->batch(std::vector<std::int64_t>{0}).inputs) == CsvFloats{-1});
+  options.missing_values = {};
+  options.file = folder.write("c.csv", "x,z\nNA,1\n");
+  CHECK_THAT(error(load_csv(options, {.keeps_damaged = true}).train, 0),
+             EndsWith("line 2: column 'x': 'NA' is no finite number"));
+  options = {.file = folder.write("c.csv", "x,z\nNA,1\n"),
+             .target = {"x"},
+             .task = CsvTask::classification};
+  CHECK_THAT(message_of<DataError>([&] { (void)load_csv(options, {.keeps_damaged = true}); }),
+             EndsWith("no label in column 'x' is a class"));
+}
+
+TEST_CASE("of a table with more damaged rows than are told all are refused") {
+  const TemporaryFolder folder;
+  std::string text = "x,y,z\n0,0,0\n";
+  for (int i = 0; i < 10'050; ++i) text += "?,?,0\n";
+  const auto set =
+      load_csv({.file = folder.write("a.csv", text), .target = {"y"}}, {.keeps_damaged = true})
+          .train;
+  const auto error = [&](std::int64_t row) {
+    return message_of<DataError>([&] { (void)set->batch(std::span(&row, 1)); });
+  };
+  CHECK_NOTHROW(set->batch(std::vector<std::int64_t>{0}));
+  CHECK_THAT(error(10'000), ContainsSubstring("line 10002: column 'x': '?' is a missing value"));
+  for (const std::int64_t row : {10'001, 10'050}) {
+    CHECK_THAT(error(row), ContainsSubstring("cells of this row are wrong, too, as of 10000"));
+  }
 }
 
 TEST_CASE("a label that does not count is no class of a table") {
@@ -418,7 +495,7 @@ TEST_CASE("a label that does not count is no class of a table") {
   CHECK(integers_of(all_rows(names.train).targets) == std::vector<std::int64_t>{0, -100, 1});
   options.file = folder.write("a.csv", "x,y\n1,-100\n");
   CHECK_THAT(message_of<DataError>([&] { (void)load_csv(options, {.ignored = -100}); }),
-             ContainsSubstring("all labels in column 'y' are -100, which does not count"));
+             ContainsSubstring("no label in column 'y' is a class: -100 does not count"));
 }
 
 TEST_CASE("columns of which float32 rounds whole numbers are named in one warning") {

@@ -99,6 +99,11 @@ TEST_CASE("ten classes are named with their samples, and how many more there are
         "8 (0), 9 (0) and 90 more; 96 without a training sample; inputs float32 (2)");
   CHECK(describe({.train = std::make_shared<const Labels>(3, 3, Lines{"a", " a", ""})}).at(1) ==
         "classification, 3 classes: a (1), ' a' (1), '' (1); inputs float32 (2)");
+  CHECK(describe({.train = std::make_shared<const Labels>(
+                      3, 3, Lines{"cat", "cat\xc2\xa0", "K\xc3\xa4tzch\xc3\xa9"})})
+            .at(1) ==
+        "classification, 3 classes: cat (1), 'cat\xc2\xa0' (1), K\xc3\xa4tzch\xc3\xa9 (1); inputs "
+        "float32 (2)");
   const std::string not_counted = "; their samples are too many to be counted here; ";
   CHECK(line_of_classes(1'000'000'000'000, 2) ==
         "classification, 2 classes: 0, 1" + not_counted + "inputs float32 (2)");

@@ -1,6 +1,10 @@
+#include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
+
+#include <sys/stat.h>
 
 #include "framework/base/errors.h"
 #include "framework/data/image_folder.h"
@@ -418,6 +422,30 @@ TEST_CASE("damaged pictures are left out and named, and the rest is as if they w
   context.keeps_damaged = true;
   CHECK(load_image_folder(options, context).train->size() == 6);
   CHECK(told == 0);
+}
+
+TEST_CASE("pictures that lead nowhere are damaged as others are") {
+  const TemporaryFolder folder;
+  write_sets(folder);
+  ImageFolderOptions options = gray_form(folder, 2, 2);
+  const DataSets expected = load_image_folder(options);
+  std::filesystem::create_symlink("nowhere", folder.path("train/cat/l.png"));
+  REQUIRE(::mkfifo(folder.path("train/dog/p.png").c_str(), 0600) == 0);
+  std::filesystem::create_directory(folder.path("test/dog/f.png"));
+  const auto error = [&](const char* set_name, std::int64_t index) {
+    const DataSets sets = load_image_folder(options);
+    const auto set = set_name == kTrainSet ? sets.train : sets.test;
+    return message_of<DataError>([&] { (void)set->batch(std::span(&index, 1)); });
+  };
+  CHECK(error("train", 1) ==
+        "data file '" + folder.path("train/cat/l.png") + "': there is no such file");
+  CHECK_THAT(error("train", 3), ContainsSubstring("p.png': it is a FIFO"));
+  CHECK_THAT(error("test", 2), ContainsSubstring("f.png': it is a folder"));
+  options.on_damaged = OnDamaged::skip;
+  const DataSets sets = load_image_folder(options);
+  CHECK(sets.train->left_out() == std::vector<std::string>{"cat/l.png", "dog/p.png"});
+  CHECK(sets.test->left_out() == std::vector<std::string>{"dog/f.png"});
+  check_same_samples(sets, expected);
 }
 
 TEST_CASE("a class, or a set, of which all pictures are damaged is an error that names it") {

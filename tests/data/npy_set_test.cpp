@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@
 namespace lockstep {
 namespace {
 
+using Catch::Matchers::StartsWith;
 using testing::floats_of;
 using testing::integers_of;
 using testing::message_of;
@@ -244,6 +247,40 @@ TEST_CASE("targets that do not count are none of an array's classes or tokens") 
                          array_file<std::uint8_t>("|u1", "(3,)", {255, 0, 2}));
   CHECK(load_npy(labels.options(), {.ignored = 255}).train->type() == class_sample({1}, 3));
   CHECK(load_npy(labels.options(), {}).train->type() == class_sample({1}, 256));
+}
+
+TEST_CASE("where damaged samples are kept, labels and tokens that are none are told by batches") {
+  const auto error = [](const DataSets& sets, std::int64_t index) {
+    const std::string message =
+        message_of<DataError>([&] { (void)sets.train->batch(std::span(&index, 1)); });
+    return message.substr(std::min(message.find("': "), message.size() - 3) + 3);
+  };
+  const DataContext context{.keeps_damaged = true};
+  ArrayPair pair(array_file<float>("<f4", "(5, 1)", {1, 2, 3, 4, 5}),
+                 array_file<double>("<f8", "(5,)", {0, -1, 2.5, 1e300, 2}));
+  pair.options().task = NpySetOptions::Task::classification;
+  const DataSets sets = load_npy(pair.options(), context);
+  CHECK(sets.train->type() == class_sample({1}, 3));
+  CHECK(integers_of(sets.train->batch(std::vector<std::int64_t>{4, 0}).targets) ==
+        NpyIntegers{2, 0});
+  CHECK(error(sets, 1) ==
+        "element [1] is -1, but must be 0 ... 2: see data.classes and loss.ignore_index");
+  CHECK(error(sets, 2) == "element [2] is 2.5, but must be 0 ... 2");
+  CHECK(sets.train->label(3) == -1);
+  pair.options().classes = 2;
+  CHECK(error(load_npy(pair.options(), context), 4) ==
+        "element [4] is 2, but must be 0 ... 1: see data.classes");
+  CHECK_THROWS_AS(pair.load(), DataError);
+
+  const ArrayPair tokens(array_file<std::int64_t>("<i8", "(2, 2)", {1, -100, 3, 4}),
+                         array_file<std::int64_t>("<i8", "(2, 2)", {0, 1, -100, 2}));
+  DataContext ignoring = context;
+  ignoring.ignored = -100;
+  const DataSets texts = load_npy(tokens.options(), ignoring);
+  CHECK_THAT(error(texts, 0),
+             StartsWith("element [0, 1] is -100, but must be 0 ... 4: see data.classes"));
+  CHECK(integers_of(texts.train->batch(std::vector<std::int64_t>{1}).targets) ==
+        NpyIntegers{-100, 2});
 }
 
 TEST_CASE("floats that are whole numbers ask whether they are classes") {

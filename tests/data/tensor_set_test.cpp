@@ -1,5 +1,6 @@
 #include "framework/data/tensor_set.h"
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "framework/base/errors.h"
 #include "tests/catch.h"
 #include "tests/data/same_batches.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep {
 
@@ -40,6 +42,19 @@ TEST_CASE("a set of tensors that do not fit its type is refused") {
   CHECK_THROWS_AS(TensorSet(at::zeros({4, 3}), targets, type), ValueError);
   CHECK_THROWS_AS(TensorSet(at::zeros({2, 4}).t(), targets, type), ValueError);
   CHECK_THROWS_AS(TensorSet(at::zeros({0, 2}), at::zeros({0}, at::kLong), type), ValueError);
+}
+
+TEST_CASE("samples of a set of tensors that are damaged can't be made") {
+  const TensorSet set(
+      at::zeros({5, 2}), at::zeros({5}, at::kLong), class_sample({2}, 3), {},
+      {.reasons = {{1, "one is cut"}}, .others = {2, 4}, .reason_of_others = "others are, too"});
+  const auto error = [&](const std::vector<std::int64_t>& samples) {
+    return testing::message_of<DataError>([&] { (void)set.batch(samples); });
+  };
+  CHECK_NOTHROW(set.batch(std::vector<std::int64_t>{0, 3}));
+  CHECK(error({0, 1}) == "one is cut");
+  CHECK(error({3, 4}) == "others are, too");
+  CHECK(error({2}) == "others are, too");
 }
 
 TEST_CASE("a set of tensors without targets says so, and has none") {

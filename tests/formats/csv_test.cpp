@@ -102,6 +102,8 @@ TEST_CASE("what breaks the rules of CSV is an error with its line") {
         "line 1: a carriage return without a line feed behind it, outside of quotes");
   CHECK(csv_error(",,b\n1,2,3\n") == "line 1: the name of column number 1 is empty");
   CHECK(csv_error("a,b,\n1,2,3\n") == "line 1: the name of column number 2 is empty");
+  CHECK(csv_error("a, ,b\n1,2,3\n") == "line 1: the name of column number 1 is empty");
+  CHECK(csv_error(" \n1\n") == "line 1: the name of column number 0 is empty");
   CHECK(csv_error("\n1\n") == "line 1: the name of column number 0 is empty");
   CHECK(csv_error("a,b,\"a\"\n1,2,3\n") == "line 1: the name 'a' occurs twice");
   const std::string zero_byte = "a zero byte: it is no text, or not in UTF-8";
@@ -192,11 +194,9 @@ TEST_CASE("several columns are read together as each alone") {
   const CsvFile file(folder.write("table.csv", "a,b,c\n1,x,3\n4,y,z\n"));
   CHECK(file.numbers(std::vector<std::size_t>{0, 0}) == std::vector<double>{1, 4, 1, 4});
   CHECK(file.numbers(std::vector<std::size_t>{}).empty());
-  // The first column that has one, not the first row.
-  CHECK_THAT(message_of<DataError>([&] {
-               (void)file.numbers(std::vector<std::size_t>{0, 2, 1});
-             }),
-             ContainsSubstring("line 3: column 'c': 'z' is no finite number"));
+  const std::vector<double> numbers = file.numbers(std::vector<std::size_t>{0, 2, 1});
+  CHECK(std::vector(numbers.begin(), numbers.begin() + 3) == std::vector<double>{1, 4, 3});
+  for (std::size_t i = 3; i < 6; ++i) CHECK(std::isnan(numbers[i]));
   CHECK_THROWS_AS(file.numbers(std::vector<std::size_t>{3}), ValueError);
 }
 
@@ -221,13 +221,11 @@ TEST_CASE("a column of a CSV file is found by its name and read as texts or numb
              ContainsSubstring("; is the separator a tab?"));
   CHECK(message_of<DataError>([&] { file.refuse(1, 0, "is odd"); }) ==
         "data file '" + folder.path("table.csv") + "': line 3: column 'name': 'y\n' is odd");
-  CHECK_FALSE(file.is_numeric(1));
   CHECK_THROWS_AS(file.text(3, 0), ValueError);
   CHECK_THROWS_AS(file.texts(2), ValueError);
 
   const CsvFile numbers(folder.write("numbers.csv", "x\n1\n +2 \n-0.5\n1e300\n.25\n"));
   CHECK(numbers.numbers(0) == std::vector<double>{1, 2, -0.5, 1e300, 0.25});
-  CHECK(numbers.is_numeric(0));
   for (const char* const text : {"", " ", "-", "+", "+-1", "--1", "1e999", "inf", "nan", "1 2",
                                  "1,5", "0x10", "one", "1e", "-\t1"}) {
     INFO(text);
@@ -236,6 +234,29 @@ TEST_CASE("a column of a CSV file is found by its name and read as texts or numb
         message_of<DataError>([&] { (void)one.numbers(0); }),
         ContainsSubstring("line 2: column 'x': '" + std::string(text) + "' is no finite number"));
   }
+}
+
+TEST_CASE("lines with too few or too many fields may be kept as rows that say nothing") {
+  const TemporaryFolder folder;
+  const std::string path =
+      folder.write("table.csv", "a,b,c\n1,2,3\n4\n5,6,7,\"8\n\",9\n10,11,12\n13,14\n15,16,17");
+  const CsvFile file(path, {.keeps_ragged = true});
+  REQUIRE(file.rows() == 6);
+  std::vector<std::string> told;
+  for (const CsvFile::Ragged& line : file.ragged()) {
+    told.push_back(std::to_string(line.row) + ", " + file.told(line));
+  }
+  CHECK(told == std::vector<std::string>{"1, it has 1 field, but the header has 3",
+                                         "2, it has 5 fields, but the header has 3",
+                                         "4, it has 2 fields, but the header has 3"});
+  CHECK(file.text(0, 2) == "3");
+  CHECK(file.text(3, 2) == "12");
+  CHECK(file.text(5, 0) == "15");
+  std::vector<std::size_t> lines;
+  for (std::size_t row = 0; row < 6; ++row) lines.push_back(file.line_of(row));
+  CHECK(lines == std::vector<std::size_t>{2, 3, 4, 6, 7, 8});
+  CHECK(file.lines(2, 4) == 3);
+  CHECK_THROWS_AS(CsvFile(path), DataError);
 }
 
 TEST_CASE("blank lines at a table's end are no rows") {
@@ -263,6 +284,30 @@ TEST_CASE("a table's first column needs no name, and blanks around a name may be
   CHECK_FALSE(file.find("z").has_value());  // it may be either
   CHECK_THAT(message_of<ValueError>([&] { (void)file.column("z"); }),
              ContainsSubstring("it has '', 'x', ' y', ' z', ' z '"));
+}
+
+TEST_CASE("a text whose ends are not seen is told from others") {
+  for (const char* const text : {"", " a", "a ", "a\t", "\na", "a\x7f",
+                                 "\xc2\xa0"
+                                 "a",
+                                 "a\xc2\xad", "a\xe2\x80\x83",
+                                 "\xe2\x80\x8b"
+                                 "a",
+                                 "a\xe2\x80\xaf", "a\xe2\x81\x9f",
+                                 "\xe3\x80\x80"
+                                 "a",
+                                 "\xef\xbb\xbf"
+                                 "a"}) {
+    INFO(text);
+    CHECK(lockstep::formats::has_unseen_ends(text));
+  }
+  for (const char* const text :
+       {"a", "a b", "-", "\xc3\xa0", "\xe2\x80\x99tis", "caf\xc3\xa9", "\xe2\x82\xac",
+        "a\xc2\xa0"
+        "b"}) {
+    INFO(text);
+    CHECK_FALSE(lockstep::formats::has_unseen_ends(text));
+  }
 }
 
 TEST_CASE("decimals are told apart by all of their digits") {

@@ -55,6 +55,7 @@ struct Pictures {
     folder.write("pictures/train/dark/1a.png", "");
     folder.write("pictures/train/light/4.png", picture(1).substr(0, 50));
     folder.write("pictures/test/dark/0.png", "no picture");
+    fs::create_symlink("nowhere", folder.path("pictures/train/light/9.png"));
   }
   [[nodiscard]] Ended run(const Flags& flags) const {
     return train(folder.path(), Flags{"--config", "job.yaml"} + flags);
@@ -90,12 +91,12 @@ TEST_CASE("damaged pictures that are skipped are named, and the run is as if the
     CHECK_THAT(
         end.err,
         ContainsSubstring(
-            "lockstep: warning: image_folder: of 11 pictures in 'pictures/train' 2 are damaged "
-            "and left out, as data.on_damaged: skip says: dark/1a.png, light/4.png; train "
-            "check says what is wrong with each\n") &&
+            "lockstep: warning: image_folder: of 12 pictures in 'pictures/train' 3 are damaged "
+            "and left out, as data.on_damaged: skip says: dark/1a.png, light/4.png, light/9.png; "
+            "train check says what is wrong with each\n") &&
             ContainsSubstring("of 4 pictures in 'pictures/test' 1 is damaged and left out, as "
                               "data.on_damaged: skip says: dark/0.png;") &&
-            ContainsSubstring("lockstep: data: train 9 samples (2 damaged are left out), "
+            ContainsSubstring("lockstep: data: train 9 samples (3 damaged are left out), "
                               "validation 4 samples, test 3 samples (1 damaged is left out)\n"));
     CHECK(job.result(launch)["parameters_sha256"] == digest);
     CHECK(job.result(launch)["eval"] == job.result("whole")["eval"]);
@@ -109,9 +110,9 @@ TEST_CASE("damaged pictures that are skipped are named, and the run is as if the
   INFO(again.err);
   REQUIRE(again.status == 0);
   CHECK(job.result("again")["parameters_sha256"] == digest);
-  const std::size_t first = again.err.find("2 are damaged");
+  const std::size_t first = again.err.find("3 are damaged");
   REQUIRE(first != std::string::npos);
-  CHECK(again.err.find("2 are damaged", first + 1) == std::string::npos);
+  CHECK(again.err.find("3 are damaged", first + 1) == std::string::npos);
 }
 
 TEST_CASE("a resumed run skips the same pictures, or says which have changed") {
@@ -135,7 +136,7 @@ TEST_CASE("a resumed run skips the same pictures, or says which have changed") {
   // With stop the damaged ones count as samples.
   const Ended stop = job.run(Flags{"--output", "run", "--resume", "auto"});
   CHECK(stop.status == 2);
-  CHECK_THAT(stop.err, ContainsSubstring("the training set had 9 samples and has 11"));
+  CHECK_THAT(stop.err, ContainsSubstring("the training set had 9 samples and has 12"));
 }
 
 TEST_CASE("train eval skips as its run did") {
@@ -163,7 +164,7 @@ TEST_CASE("train predict writes what it could read, names the rest and ends with
   REQUIRE(lines.size() == 5);
   job.damage();  // the test set's first picture
   fs::remove(job.folder.path("pictures/test/light/1.png"));
-  job.folder.write("pictures/test/light/1.png", "");
+  fs::create_directory(job.folder.path("pictures/test/light/1.png"));
   lines.erase(lines.begin() + 1);
   lines.pop_back();
   for (const bool to_file : {false, true}) {
@@ -190,6 +191,41 @@ TEST_CASE("train predict writes what it could read, names the rest and ends with
                           ContainsSubstring("{\"index\":2,\"file\":\"light/0.png\","));
 }
 
+TEST_CASE("train predict writes a table's rows that it could read, and names the rest") {
+  const TemporaryFolder folder;
+  folder.write("job.yaml",
+               "model: {name: linear}\n"
+               "data: {name: csv, file: a.csv, target: y, batch_size: 2}\n"
+               "optimizer: {name: sgd, lr: 0.1}\n"
+               "trainer: {epochs: 1}\n");
+  folder.write("a.csv", "x,y\n1,2\n2,4\n3,6\n4,8\n5,10\n");
+  REQUIRE(train(folder.path(), {"--config", "job.yaml", "--output", "run"}).status == 0);
+  const Flags predict =
+      Flags{"predict", "--checkpoint", "run/checkpoints/latest"} + set("data.file=b.csv");
+  folder.write("b.csv", "x,y\n1,2\n2,4\n3,6\n4,8\n5,10\n6,12\n");
+  const Ended whole = train(folder.path(), predict);
+  INFO(whole.err);
+  REQUIRE(whole.status == 0);
+  auto lines = lines_of(whole.out);
+  REQUIRE(lines.size() == 7);
+  folder.write("b.csv", "x,y\n1,2\nNA,4\n3,6\nfour,8\n5\n6,12\n");
+  lines.erase(lines.begin() + 4, lines.begin() + 6);
+  lines.erase(lines.begin() + 2);
+  const Ended end = train(folder.path(), predict);
+  INFO(end.err);
+  CHECK(end.status == 2);
+  CHECK(lines_of(end.out) == lines);
+  const std::string file = ": data file 'b.csv': line ";
+  CHECK_THAT(end.err, ContainsSubstring("sample 1" + file + "3: column 'x': 'NA' is a missing") &&
+                          ContainsSubstring("sample 3" + file + "5: column 'x': 'four' is no") &&
+                          ContainsSubstring("sample 4" + file + "6: it has 1 field, but the") &&
+                          ContainsSubstring("3 of 6 samples are damaged and have no line"));
+  // To train on, it is an error.
+  const Ended refused =
+      train(folder.path(), Flags{"--config", "job.yaml"} + set("data.file=b.csv"));
+  CHECK(refused.status == 2);
+}
+
 TEST_CASE("train check names every damaged picture of all sets") {
   const Pictures job;
   const Flags check{"check", "--config", "job.yaml"};
@@ -208,60 +244,118 @@ TEST_CASE("train check names every damaged picture of all sets") {
                                  "validation: 4 samples, none damaged",
                                  "test: 4 samples, none damaged", "nothing is damaged"});
   job.damage();
-  fs::create_symlink("nowhere", job.folder.path("pictures/val/dark/9.png"));
+  fs::create_directories(job.folder.path("pictures/val/dark/more"));
   for (const std::string keys :
        {"data.threads=1", "data.threads=3", "data.on_damaged=skip", "data.cache=true"}) {
     const Ended end = train(job.folder.path(), check + set(keys));
     INFO(end.out << end.err);
     CHECK(end.status == 2);
-    CHECK(end.err == "lockstep: error: 4 files or values are damaged, as said above\n");
+    CHECK(end.err == "lockstep: error: 5 files or values are damaged, as said above\n");
     CHECK_THAT(
         end.out,
-        ContainsSubstring("data file 'pictures/val/dark/9.png': it has a picture's name, ") &&
+        ContainsSubstring("data folder 'pictures/val/dark/more': it lies inside a class, ") &&
             ContainsSubstring("\ntrain, sample 2: data file 'pictures/train/dark/1a.png': ") &&
             ContainsSubstring("\ntrain, sample 10: data file 'pictures/train/light/4.png': ") &&
-            ContainsSubstring("\ntrain: 11 samples, 2 damaged\n") &&
+            ContainsSubstring("\ntrain, sample 11: data file 'pictures/train/light/9.png': ") &&
+            ContainsSubstring("\ntrain: 12 samples, 3 damaged\n") &&
             ContainsSubstring("\nvalidation: 4 samples, none damaged\n") &&
             ContainsSubstring("\ntest, sample 0: data file 'pictures/test/dark/0.png': ") &&
             ContainsSubstring("\ntest: 4 samples, 1 damaged\n"));
   }
 }
 
-TEST_CASE("train check names every cell of all tables that is no number, up to a hundred") {
+namespace {
+
+// Files and the lines that train check prints of them, without those of the data.
+struct Checked {
+  std::string data;
+  std::vector<std::pair<std::string, std::string>> files;
+  std::vector<std::string> said;
+};
+
+void check(const Checked& checked) {
   const TemporaryFolder folder;
-  folder.write(
-      "job.yaml",
-      "model: {name: linear}\n"
-      "data: {name: csv, file: a.csv, test_file: b.csv, validation_file: c.csv, target: y}\n");
-  const Flags check{"check", "--config", "job.yaml"};
-  folder.write("a.csv", "x,y\n1,2\nbad,3\n4,none\n");
-  std::string many = "x,y\n";
-  for (int i = 0; i < 150; ++i) many += "?,1\n";
-  folder.write("b.csv", many);
-  folder.write("c.csv", "x,y\n1,2\n1,2,3\n");
-  const Ended end = train(folder.path(), check);
+  folder.write("job.yaml", "model: {name: linear}\ndata: " + checked.data + "\n");
+  for (const auto& [name, text] : checked.files) folder.write(name, text);
+  const Ended end = train(folder.path(), {"check", "--config", "job.yaml"});
   INFO(end.out << end.err);
   CHECK(end.status == 2);
-  CHECK_THAT(end.err, ContainsSubstring("104 files or values are damaged"));
-  const auto lines = lines_of(end.out);
-  REQUIRE(lines.size() == 104);
-  CHECK_THAT(lines[0],
-             ContainsSubstring("a.csv") && ContainsSubstring("line 3") && ContainsSubstring("bad"));
-  CHECK_THAT(lines[1], ContainsSubstring("a.csv") && ContainsSubstring("line 4") &&
-                           ContainsSubstring("none"));
-  CHECK_THAT(lines[2], ContainsSubstring("c.csv") && ContainsSubstring("line 3"));
-  CHECK_THAT(lines[3], ContainsSubstring("b.csv") && ContainsSubstring("line 2"));
-  CHECK_THAT(lines[103], ContainsSubstring("'b.csv': 50 more cells are no finite numbers"));
-  for (const std::string name : {"a.csv", "b.csv", "c.csv"}) {
-    folder.write(name, "x,y\n1,2\n2,3\n");
+  auto lines = lines_of(end.out);
+  std::erase_if(lines, [](const std::string& line) { return line.starts_with("data: "); });
+  CHECK(lines == checked.said);
+}
+
+const std::string kThreeTables =
+    "name: csv, file: a.csv, validation_file: b.csv, test_file: c.csv, target: y";
+
+}  // namespace
+
+TEST_CASE("train check names every wrong cell and ragged line of all tables, up to a hundred") {
+  std::string many = "x,y\n";
+  for (int i = 0; i < 150; ++i) many += "?,1\n";
+  std::vector<std::string> said{
+      "train, sample 1: data file 'a.csv': line 3: column 'x': 'bad' is no finite number",
+      "train, sample 2: data file 'a.csv': line 4: column 'y': 'none' is no finite number",
+      "train: 3 samples, 2 damaged",
+      "validation, sample 1: data file 'b.csv': line 3: it has 3 fields, but the header has 2",
+      "validation, sample 3: data file 'b.csv': line 5: it has 1 field, but the header has 2",
+      "validation: 4 samples, 2 damaged"};
+  for (int i = 0; i < 100; ++i) {
+    said.push_back(str("test, sample ", i, ": data file 'c.csv': line ", i + 2,
+                       ": column 'x': '?' is a missing value"));
   }
-  CHECK(train(folder.path(), check).status == 0);
-  folder.write("a.csv", "x,y\n1,cat\n2, \n3,dog\n");
-  const Ended labels =
-      train(folder.path(),
-            check + set("data.task=classification data.validation_file=null data.test_file=null"));
-  CHECK(labels.status == 2);
-  CHECK_THAT(labels.out, ContainsSubstring("line 3: column 'y': ' ' is a missing value"));
+  said.insert(said.end(), {"test: 50 more are damaged", "test: 150 samples, 150 damaged"});
+  check({.data = "{" + kThreeTables + "}",
+         .files = {{"a.csv", "x,y\n1,2\nbad,3\n4,none\n"},
+                   {"b.csv", "x,y\n1,2\n1,2,3\n1,3\n4\n"},
+                   {"c.csv", many}},
+         .said = said});
+}
+
+TEST_CASE("train check names labels that are no class, and missing cells beside them") {
+  check(
+      {.data = "{" + kThreeTables + ", task: classification}",
+       .files = {{"a.csv", "x,y\n1,cat\n2, \n3,dog\n"},
+                 {"b.csv", "x,y\n1,cow\nNA,eel\n3,dog\n4,cow\n"},
+                 {"c.csv", "x,y\n1,dog\n"}},
+       .said = {"train, sample 1: data file 'a.csv': line 3: column 'y': ' ' is a missing value",
+                "train: 3 samples, 1 damaged",
+                "validation, sample 0: data file 'b.csv': line 2: column 'y': 'cow' is none of the "
+                "training file's classes: 'cat', 'dog'",
+                "validation, sample 1: data file 'b.csv': line 3: column 'x': 'NA' is a missing "
+                "value; column 'y': 'eel' is none of the training file's classes: 'cat', 'dog'",
+                "validation, sample 3: data file 'b.csv': line 5: column 'y': 'cow' is none of the "
+                "training file's classes: 'cat', 'dog'",
+                "validation: 4 samples, 3 damaged", "test: 1 sample, none damaged"}});
+}
+
+TEST_CASE("train check looks at the other tables where one can't be read at all") {
+  check({.data = "{" + kThreeTables + "}",
+         .files = {{"a.csv", "x,z\n1,2\n"}, {"c.csv", "x,y\n1,2\nNA,3\n"}},
+         .said = {"csv: 'a.csv' has no column 'y' (did you mean 'x'?); it has 'x', 'z'",
+                  "csv: there is no 'b.csv'; it must be a table of text whose first line names the "
+                  "columns, as spreadsheets and pandas' DataFrame.to_csv(index=False) write it; "
+                  "the head of a config in configs/ says where its data come from",
+                  "test, sample 1: data file 'c.csv': line 3: column 'x': 'NA' is a missing value",
+                  "test: 2 samples, 1 damaged"}});
+  check({.data = "{" + kThreeTables + "}",
+         .files = {{"a.csv", "x,y\n1,2\n"}, {"b.csv", "z,y\n1,2\n"}, {"c.csv", "x,y\n1,?\n"}},
+         .said = {"csv: 'b.csv' has no column 'x' (did you mean 'z'?); it has 'z', 'y'",
+                  "train: 1 sample, none damaged",
+                  "test, sample 0: data file 'c.csv': line 2: column 'y': '?' is a missing value",
+                  "test: 1 sample, 1 damaged"}});
+}
+
+TEST_CASE("train check names labels of arrays that are no class") {
+  const std::string inputs = npy_file("<f4", false, "(4,)", std::string(4 * sizeof(float), '\0'));
+  check({.data = "{name: npy, inputs: x.npy, targets: y.npy, classes: 3}",
+         .files = {{"x.npy", inputs},
+                   {"y.npy", npy_file("|i1", false, "(4,)", std::string("\0\3\2\xff", 4))}},
+         .said = {"train, sample 1: data file 'y.npy': element [1] is 3, but must be 0 ... 2: see "
+                  "data.classes",
+                  "train, sample 3: data file 'y.npy': element [3] is -1, but must be 0 ... 2: see "
+                  "data.classes and loss.ignore_index",
+                  "train: 4 samples, 2 damaged"}});
 }
 
 TEST_CASE("train check names all damaged texts, arrays and batches of pictures") {

@@ -162,10 +162,18 @@ TEST_CASE("classes of another table are those that the model knows by their name
     CHECK(rows[i][4] == rows[i][1]);
     CHECK(rows[i][5] == rows[i][2]);
   }
+  // Another class has no line, and no figure.
   job.folder.write("other.csv", others + "1,cow\n");
-  CHECK_THAT(job.refusal(kPredict + set("data.file=other.csv")),
-             ContainsSubstring("other.csv': line 8: column 'kind': 'cow' is none of the training "
-                               "file's classes: 'ant', 'bee', 'owl'"));
+  const std::string cow =
+      "other.csv': line 8: column 'kind': 'cow' is none of the training file's classes: 'ant', "
+      "'bee', 'owl'";
+  const Ended end = train(job.folder.path(), kPredict + set("data.file=other.csv"));
+  CHECK(end.status == 2);
+  CHECK(lines_of(end.out).size() == 7);
+  CHECK_THAT(end.err, ContainsSubstring(cow));
+  CHECK_THAT(job.refusal(Flags{"eval", "--checkpoint", "run/checkpoints/latest"} +
+                         set("data.test_file=other.csv")),
+             ContainsSubstring(cow));
 }
 
 TEST_CASE("a run does not go on with data that have changed, unless it is told to") {
