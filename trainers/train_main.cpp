@@ -1,14 +1,22 @@
 #include "trainers/train_main.h"
 
-#include <cstddef>
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "framework/base/descriptor.h"
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
@@ -43,9 +51,9 @@ namespace {
 constexpr const char* kOutputVariable = "LOCKSTEP_RUN_OUTPUT";
 constexpr const char* kCheckpointVariable = "LOCKSTEP_RUN_CHECKPOINT";
 constexpr const char* kSetsVariable = "LOCKSTEP_RUN_SETS";  // what its sets are: sets_text()
-// What is left out of them: left_out_text(), or nothing if that is longer than a variable may be.
+// Where to read left_out_text() of them, if something is left out: it may be longer than a variable
+// can be.
 constexpr const char* kLeftOutVariable = "LOCKSTEP_RUN_LEFT_OUT";
-constexpr std::size_t kLongestVariable = 100'000;
 
 // Tells workers that are this program started again where the run is.
 void tell_workers(const RunOptions& options) {
@@ -56,18 +64,31 @@ void tell_workers(const RunOptions& options) {
   ::setenv(kSetsVariable, sets_text(sets).c_str(), 1);
 }
 
-// All have the launcher's sets: none looks for damaged files itself.
-void tell_workers_of_left_out(const DataSets& data) {
-  const std::string text = left_out_text(data);
-  ::setenv(kLeftOutVariable, text.size() <= kLongestVariable ? text.c_str() : "", 1);
+// All have the launcher's sets: none looks for damaged files itself. Workers read what is left out
+// while the result is there: a file in memory, which they find at this process.
+Descriptor tell_workers_of_left_out(const DataSets& data) {
+  ::unsetenv(kLeftOutVariable);
+  const LeftOut left_out = left_out_of(data);
+  if (std::ranges::all_of(left_out, [](const auto& set) { return set.second.empty(); }))
+    return Descriptor();
+  Descriptor file(::memfd_create("lockstep-left-out", MFD_CLOEXEC));
+  const std::string path = str("/proc/", ::getpid(), "/fd/", file.get());
+  const bool is_written =
+      static_cast<bool>(std::ofstream(path) << left_out_text(data) << std::flush);
+  if (!file.open() || !is_written) {
+    throw CommError(str("workers can't be told of damaged files: ", std::strerror(errno)));
+  }
+  ::setenv(kLeftOutVariable, path.c_str(), 1);
+  return file;
 }
 
 LeftOut left_out_as_told() {
-  const std::string text = std::getenv(kLeftOutVariable);
-  if (!text.empty()) return parse_left_out(text);
-  throw DataError(
-      "more files are damaged than workers that are this program started again can be told of: "
-      "remove them");
+  const char* const path = std::getenv(kLeftOutVariable);
+  if (path == nullptr) return {};
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  require(!text.str().empty(), "what is left out of the data can't be read from ", path);
+  return parse_left_out(text.str());
 }
 
 // Brings the output folder to the state in which the run goes on.
@@ -171,7 +192,7 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   if (options.resume) context.fitted = options.resume->fitted;
   if (is_relaunched()) context.damaged = left_out_as_told();
   const DataSets data = load_shown(config.data, context, flags.quiet);
-  if (!is_relaunched()) tell_workers_of_left_out(data);
+  const Descriptor left_out = is_relaunched() ? Descriptor() : tell_workers_of_left_out(data);
   for (auto& [name, set] : options.sets) set.left_out = left_out_of(data)[name];
   if (options.resume) {
     take_records(data, options);

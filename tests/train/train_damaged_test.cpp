@@ -115,6 +115,22 @@ TEST_CASE("damaged pictures that are skipped are named, and the run is as if the
   CHECK(again.err.find("3 are damaged", first + 1) == std::string::npos);
 }
 
+TEST_CASE("workers that are started again are told of any number of damaged pictures") {
+  const Pictures job;
+  REQUIRE(job.run({"--output", "whole"}).status == 0);
+  for (int i = 0; i < 700; ++i) {
+    job.folder.write(str("pictures/train/dark/", std::string(200, 'x'), i, ".png"), "");
+  }
+  const Ended end =
+      run_program(Flags{"/usr/bin/env", "LD_PRELOAD=" SECOND_THREAD} +
+                      train_command(Flags{"--config", "job.yaml", "--output", "run"} + kSkip),
+                  job.folder.path());
+  INFO(end.err);
+  REQUIRE(end.status == 0);
+  CHECK_THAT(end.err, ContainsSubstring("its workers are the program started again"));
+  CHECK(job.result("run")["parameters_sha256"] == job.result("whole")["parameters_sha256"]);
+}
+
 TEST_CASE("a resumed run skips the same pictures, or says which have changed") {
   const Pictures job;
   job.damage();
