@@ -112,7 +112,7 @@ DataSets load_split(const DataKind& kind, const keys::Picked& picked, const Data
     sets.train = kind.load(picked, own).train;
   }
   if (!sets.train && context.on_damage) return sets;
-  split_off(sets, context);
+  load_or_tell(context, [&] { split_off(sets, context); });
   return sets;
 }
 

@@ -109,6 +109,14 @@ TEST_CASE("a validation set is a part of the training set that the seed chooses"
     CHECK_THAT(message_of<ValueError>([&] { (void)split(1, std::stod(part)); }),
                ContainsSubstring(str("data.validation: of 20 training samples ", part, " would be ",
                                      count, ", and both sides need one at least")));
+    // Those who want to know all get it, and the training set as it is.
+    std::string told;
+    const DataSets whole = load(
+        "pmean_example", {.replicas = 5,
+                          .validation = std::stod(part),
+                          .on_damage = [&](const DataError& damage) { told = damage.what(); }});
+    CHECK_THAT(told, ContainsSubstring("data.validation: of 20 training samples "));
+    CHECK(whole.train->size() == 20);
   }
 }
 
