@@ -25,8 +25,14 @@ OpenedFile open_file(const std::filesystem::path& path, int flags, mode_t mode) 
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     return refused_kind(status.st_mode);
   }
-  // It may have become a FIFO meanwhile: O_NONBLOCK, which means nothing to a regular file.
-  Descriptor descriptor(::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode));
+  // It may have become a FIFO meanwhile: O_NONBLOCK, which means nothing to a regular file …
+  const int safe = flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  Descriptor descriptor(::open(path.c_str(), safe, mode));
+  // … unless another program has a lease of it, as servers of NFS and Samba do: then it would not
+  // wait for the lease's end.
+  if (!descriptor.open() && errno == EWOULDBLOCK) {
+    descriptor = Descriptor(::open(path.c_str(), safe & ~O_NONBLOCK, mode));
+  }
   if (!descriptor.open() || ::fstat(descriptor.get(), &status) != 0) return refused(errno);
   if (!S_ISREG(status.st_mode)) return refused_kind(status.st_mode);
   return {.descriptor = std::move(descriptor)};

@@ -1,6 +1,7 @@
 #include "framework/base/open_file.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -9,6 +10,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
@@ -54,6 +57,40 @@ TEST_CASE("only regular files are opened, and nothing else is waited for") {
     CHECK(reason("/dev/null") == "it is a device, not a file");
     CHECK(reason(home.path()) == "it is a folder, not a file");
   }
+}
+
+// A server that exports a folder gives its clients leases of files, and ends them where others
+// open.
+TEST_CASE("a file of which another program has a lease is waited for") {
+  const testing::TemporaryFolder home;
+  const std::string path = home.write("file", "x");
+  int leased[2];
+  REQUIRE(::pipe(leased) == 0);
+  const pid_t holder = ::fork();
+  if (holder == 0) {
+    ::alarm(30);
+    sigset_t asked;
+    ::sigemptyset(&asked);
+    ::sigaddset(&asked, SIGIO);
+    ::sigprocmask(SIG_BLOCK, &asked, nullptr);
+    const int file = ::open(path.c_str(), O_RDWR);
+    const char has_one = ::fcntl(file, F_SETLEASE, F_WRLCK) == 0 ? 1 : 0;
+    (void)!::write(leased[1], &has_one, 1);
+    int signal = 0;
+    if (has_one == 1) ::sigwait(&asked, &signal);
+    ::usleep(100'000);
+    ::fcntl(file, F_SETLEASE, F_UNLCK);
+    ::_exit(signal == SIGIO ? 0 : 1);
+  }
+  char has_one = 0;
+  REQUIRE(::read(leased[0], &has_one, 1) == 1);
+  const OpenedFile opened = open_file(path, O_RDONLY);
+  int status = 0;
+  REQUIRE(::waitpid(holder, &status, 0) == holder);
+  if (has_one == 0) return;  // this file system has no leases
+  CHECK(status == 0);
+  CHECK(opened.reason.empty());
+  CHECK(opened.descriptor.open());
 }
 
 TEST_CASE("a file that the system does not open is refused with its reason") {
