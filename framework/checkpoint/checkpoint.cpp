@@ -117,6 +117,12 @@ std::string written_text(const storage::ManifestFile& file, const storage::Stage
 // The text of a manifest that has the figures which are no numbers for JSON: {"loss": "nan"}.
 const std::string kNotFiniteText = "not_finite";
 
+void check_info(const AxisCall& call, const CheckpointInfo& info) {
+  call.require(info.step >= 0, "the step is ", info.step);
+  call.require(!info.texts.contains(kNotFiniteText), "CheckpointInfo::texts has '", kNotFiniteText,
+               "', where checkpoints keep figures that are not finite: give it another name");
+}
+
 // Between a manifest's figures, which are finite, and those of a CheckpointInfo.
 void add_figures(const CheckpointInfo& info, storage::Manifest& manifest) {
   Json others;
@@ -134,6 +140,7 @@ void take_figures(CheckpointInfo& info) {
   const auto text = info.texts.find(kNotFiniteText);
   if (text == info.texts.end()) return;
   const Json others = Json::parse(text->second, nullptr, /*allow_exceptions=*/false);
+  if (!others.is_object()) return;  // a program's own, from before the name was kept for figures
   for (const auto& [name, value] : others.items()) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     if (value == "nan") info.figures[name] = std::numeric_limits<double>::quiet_NaN();
@@ -437,7 +444,7 @@ void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const Check
   const AxisNames& axis = own.options.axis_name;
   const AxisCall call{"CheckpointSaver::begin", axis, where};
   const CalledFrom scope(call);
-  call.require(info.step >= 0, "the step is ", info.step);
+  check_info(call, info);
   own.info = info;
   own.is_best = is_best;
   own.shard.clear();
@@ -502,6 +509,7 @@ void CheckpointSaver::amend(const CheckpointInfo& info, bool is_best, std::sourc
   const AxisNames& axis = own.options.axis_name;
   const AxisCall call{"CheckpointSaver::amend", axis, where};
   const CalledFrom scope(call);
+  check_info(call, info);
   std::string failure;
   if (axis_index(axis) == 0) {
     failure = failure_of([&] {
@@ -526,7 +534,11 @@ CheckpointSaver::Apart CheckpointSaver::save_apart(
     const std::function<void(const VisitState& visit)>& visit, const CheckpointInfo& info,
     const std::string& why) noexcept {
   Apart result;
-  const std::string failure = failure_of([&] { result = impl_->save_apart(visit, info, why); });
+  const std::string failure = failure_of([&] {
+    const AxisNames& axis = impl_->options.axis_name;
+    check_info({"CheckpointSaver::save_apart", axis, std::source_location::current()}, info);
+    result = impl_->save_apart(visit, info, why);
+  });
   if (!failure.empty()) result = {.reason = failure};
   // All have left, or never come.
   const bool is_first = axis_index(impl_->options.axis_name) == 0;

@@ -20,7 +20,7 @@ struct CheckpointInfo {
   std::int64_t step = 0;                         ///< steps done, which names the folder of a run's
   std::map<std::string, std::int64_t> counts{};  ///< such as the samples consumed
   std::map<std::string, double> figures{};       ///< such as the last loss; NaN and infinity, too
-  std::map<std::string, std::string> texts{};    ///< such as the config
+  std::map<std::string, std::string> texts{};    ///< such as the config; none called "not_finite"
   std::int64_t replicas = 1;                     ///< that have saved it; set by saving
 };
 

@@ -1,10 +1,12 @@
 #include "framework/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <set>
@@ -450,6 +452,35 @@ TEST_CASE("a checkpoint that can't be written is an error on all replicas, and t
     save_checkpoint(folder.path(), {&trainer}, {.step = 1});
   });
   CHECK(newest_checkpoint(folder.path()) == folder.path() / "step-00000001");
+}
+
+TEST_CASE("figures that are not finite are kept, and the name of their text is no program's") {
+  const Quiet quiet;
+  const TemporaryFolder folder;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  run({.replicas = 2}, [&] {
+    OddModel model;
+    ZeroTrainer trainer(model, adam(0));
+    CheckpointSaver saver(folder.path(), {});
+    saver.begin({&trainer}, {.step = 1,
+                             .figures = {{"best", -kInfinity}, {"loss", std::nan("")}},
+                             .texts = {{"finite", "1"}}});
+    saver.finish();
+    const CheckpointInfo own{.step = 1, .texts = {{"not_finite", "my own"}}};
+    const std::string message = "CheckpointInfo::texts has 'not_finite'";
+    expect_contains(message_of<ValueError>([&] { saver.begin({&trainer}, own); }), message);
+    expect_contains(message_of<ValueError>([&] { saver.amend(own); }), message);
+  });
+  const fs::path saved = folder.path() / "latest";
+  const CheckpointInfo info = checkpoint_info(saved);
+  CHECK(info.figures.at("best") == -kInfinity);
+  CHECK(std::isnan(info.figures.at("loss")));
+  CHECK(info.texts == std::map<std::string, std::string>{{"finite", "1"}});
+  // One that a program has saved before the name was kept for figures.
+  storage::Manifest manifest = storage::CheckpointReader(saved).manifest();
+  manifest.texts["not_finite"] = "my own";
+  write_text(saved / "manifest.json", storage::write_manifest(manifest));
+  CHECK(checkpoint_info(saved).texts.at("not_finite") == "my own");
 }
 
 TEST_CASE("what a replica tells arrives on all with the step, by any and by all") {
