@@ -346,12 +346,10 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
     memory = std::make_shared<comm::HostMemory>(static_cast<int>(place.workers), place.memory);
     asked_by = &memory->stop_signal();
     // Of what asks, this process sees the end of its own processor time alone.
-    if (options.on_stop == OnStop::ask) {
-      stop.emplace(&memory->stop_signal());
-      replicas::be_warned_of_cpu_limit();
-    }
+    if (options.on_stop == OnStop::ask) stop.emplace(&memory->stop_signal());
     own_restarts = place.restart;
     const auto plan = replicas::JobPlan::parse(store->get(replicas::kPlanKey, options.timeout));
+    if (stop) replicas::be_warned_of_cpu_limit(plan.math_threads);  // one replica runs at a time
     own_host = static_cast<std::int64_t>(plan.layout.host_of_worker(place.index));
     first = plan.layout.replicas_of_worker(place.index).offset;
     worker = std::make_unique<Worker>(options, plan, place.index, store, memory, place.report);
@@ -478,8 +476,11 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
 // While this lives, replicas run as threads, and signals end the program or ask them to end.
 class ThreadsStop {
  public:
-  explicit ThreadsStop(OnStop on_stop) : signals_(fresh_word(on_stop), replicas::stop_at_once) {
+  // `threads` are at work.
+  ThreadsStop(OnStop on_stop, std::int64_t threads)
+      : signals_(fresh_word(on_stop), replicas::stop_at_once) {
     asked_by = &asked_;
+    if (signals_.asks()) replicas::be_warned_of_cpu_limit(threads);
   }
   ~ThreadsStop() { asked_by = nullptr; }
   ThreadsStop(const ThreadsStop&) = delete;
@@ -490,9 +491,7 @@ class ThreadsStop {
  private:
   static Word* fresh_word(OnStop on_stop) {
     asked_.store(0);
-    if (on_stop == OnStop::end) return nullptr;
-    replicas::be_warned_of_cpu_limit();
-    return &asked_;
+    return on_stop == OnStop::end ? nullptr : &asked_;
   }
 
   static inline constinit Word asked_{};
@@ -506,7 +505,7 @@ constexpr std::chrono::milliseconds kThreadGrace{1500};
 int launch_threads(const ReplicaFunction& function, const LaunchOptions& options) {
   const replicas::JobPlan plan = own_plan(options);
   announce(options, plan);
-  const ThreadsStop handler(options.on_stop);
+  const ThreadsStop handler(options.on_stop, options.workers * plan.math_threads);
   const replicas::StopSignals& stop = handler.signals();
   const auto store = std::make_shared<comm::MemoryStore>();
   const auto count = static_cast<int>(options.workers);

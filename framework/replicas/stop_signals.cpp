@@ -39,14 +39,28 @@ bool calls_ours(int signal) {
   return action.sa_handler == call_newest_handler;
 }
 
-// A handler may touch little else than these.
-std::atomic<Word*> first_asks{nullptr};  // stored here, the first signal only asks
-std::atomic<Handler> end_by{nullptr};    // what a signal that ends the job calls
-std::atomic<pid_t> own_process{0};
-std::atomic<std::int64_t> own_first{0};  // when this process' first Ctrl-C or SIGTERM came
-std::atomic<int> too_early{0};           // a signal that came too early to be the second
-std::atomic<int> ending_signal{0};
-std::atomic<int> end_is_told{-1};  // the pipe's end that is written to
+// What the newest StopSignals hears. A handler may touch little else than such atomics.
+struct Heard {
+  std::atomic<Word*> asked{nullptr};   // stored here, the first signal only asks
+  std::atomic<Handler> end{nullptr};   // what a signal that ends the job calls
+  std::atomic<pid_t> process{0};       // whose signals these are; not a fork's
+  std::atomic<std::int64_t> first{0};  // when this process' first Ctrl-C or SIGTERM came
+  std::atomic<int> too_early{0};       // a signal that came too early to be the second
+  std::atomic<int> ending{0};          // the signal that ends the job
+  std::atomic<int> pipe{-1};           // the end that is written to once there is one
+
+  // Forgets what was heard before.
+  void begin(Word* new_asked, Handler new_end, int new_pipe) {
+    asked = new_asked;
+    end = new_end;
+    process = ::getpid();
+    first = 0;
+    too_early = 0;
+    ending = 0;
+    pipe = new_pipe;
+  }
+};
+Heard heard;
 
 // Milliseconds, never 0.
 std::int64_t stop_clock() {
@@ -61,48 +75,36 @@ bool may_end(int signal) {
 
 // Whether the signal has only asked.
 bool has_asked(int number) {
-  Word* const asked = first_asks;
+  Word* const asked = heard.asked;
   if (asked == nullptr) return false;
   asked->replace(0, static_cast<std::uint64_t>(number));
   if (!may_end(number)) return true;
   std::int64_t first = 0;
   const std::int64_t time = stop_clock();
-  if (own_first.compare_exchange_strong(first, time)) return true;
+  if (heard.first.compare_exchange_strong(first, time)) return true;
   if (time - first >= StopSignals::kPatience.count()) return false;
-  too_early = number;
+  heard.too_early = number;
   return true;
 }
 
 void end_fork(int number) {
-  if (const Handler end = end_by) end(number);
+  if (const Handler end = heard.end) end(number);
   std::signal(number, SIG_DFL);
   (void)::raise(number);
 }
 
 void note_signal(int number) {
   const int saved = errno;
-  if (::getpid() != own_process) {
+  if (::getpid() != heard.process) {
     end_fork(number);
   } else if (!has_asked(number)) {
-    if (const Handler end = end_by) end(number);
+    if (const Handler end = heard.end) end(number);
     int none = 0;
-    ending_signal.compare_exchange_strong(none, number);
+    heard.ending.compare_exchange_strong(none, number);
     const char byte = 0;
-    (void)!::write(end_is_told, &byte, 1);
+    (void)!::write(heard.pipe, &byte, 1);
   }
   errno = saved;
-}
-
-// The handler that tells this end of a pipe.
-Handler handler_that_tells(int pipe, Word* asked, Handler end) {
-  first_asks = asked;
-  end_by = end;
-  own_process = ::getpid();
-  own_first = 0;
-  too_early = 0;
-  ending_signal = 0;
-  end_is_told = pipe;
-  return note_signal;
 }
 
 }  // namespace
@@ -145,23 +147,24 @@ StopHandler::~StopHandler() {
   newest_handler = outer_;
 }
 
-StopSignals::StopSignals(Word* asked, Handler end)
-    : asked_(asked),
-      pipe_(make_pipe(O_NONBLOCK)),
-      handler_(handler_that_tells(pipe_.second.get(), asked, end)) {}
+StopSignals::StopSignals(Word* asked, Handler end) : asked_(asked), pipe_(make_pipe(O_NONBLOCK)) {
+  heard.begin(asked, end, pipe_.second.get());
+  handler_.emplace(note_signal);
+}
 
 int StopSignals::asked() const noexcept {
   return asked_ == nullptr ? 0 : static_cast<int>(asked_->load());
 }
 
 int StopSignals::signal() const noexcept {
-  return ending_signal;
+  return heard.ending;
 }
 
 void StopSignals::tell_early() const {
-  const int signal = too_early.exchange(0);
-  if (signal == 0 || ending_signal != 0) return;
-  const std::int64_t rest = std::max<std::int64_t>(0, own_first + kPatience.count() - stop_clock());
+  const int signal = heard.too_early.exchange(0);
+  if (signal == 0 || heard.ending != 0) return;
+  const std::int64_t rest =
+      std::max<std::int64_t>(0, heard.first + kPatience.count() - stop_clock());
   leave_progress_line();
   log_warning(str(name_of_stop(signal), ": replicas end at their next step; one that comes ",
                   static_cast<double>((rest + 99) / 100) / 10, " s later ends them at once"));
@@ -203,12 +206,12 @@ void stop_at_once(int signal) {
   ::_exit(status_of_stop(signal));
 }
 
-void be_warned_of_cpu_limit() noexcept {
-  constexpr rlim_t kMostSeconds = 30;
+void be_warned_of_cpu_limit(std::int64_t threads) noexcept {
+  constexpr rlim_t kSeconds = 30;  // all threads' time counts
   rlimit limit{};
   if (::getrlimit(RLIMIT_CPU, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) return;
   if (limit.rlim_cur < limit.rlim_max) return;
-  limit.rlim_cur -= std::min(kMostSeconds, 1 + limit.rlim_max / 10);
+  limit.rlim_cur -= std::min(kSeconds * static_cast<rlim_t>(threads), 1 + limit.rlim_max / 10);
   ::setrlimit(RLIMIT_CPU, &limit);
 }
 

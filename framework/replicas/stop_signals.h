@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -75,7 +76,7 @@ class StopSignals {
  private:
   Word* asked_;
   std::pair<Descriptor, Descriptor> pipe_;
-  StopHandler handler_;
+  std::optional<StopHandler> handler_;
 };
 
 /// Thrown where something waits and a signal ends that.
@@ -108,7 +109,8 @@ void leave_progress_line();
 void leave_stops_to_launcher(bool asks);
 
 /// Where a process' processor time ends with SIGKILL and no SIGXCPU comes before, as `ulimit -t`
-/// has it: lets SIGXCPU come before, so that replicas can save.
-void be_warned_of_cpu_limit() noexcept;
+/// has it: lets SIGXCPU come before, so that replicas can save. With so many `threads` at work it
+/// is 30 s earlier, or a tenth of the time if that is less.
+void be_warned_of_cpu_limit(std::int64_t threads) noexcept;
 
 }  // namespace lockstep::replicas

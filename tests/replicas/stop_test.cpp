@@ -1,10 +1,14 @@
 #include <csignal>
+#include <cstdint>
 
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 #include "framework/replicas/launch.h"
+#include "framework/replicas/stop_signals.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -27,6 +31,27 @@ class DefaultStops {
 };
 
 }  // namespace
+
+TEST_CASE("all threads' processor time counts for how early the end of it is told") {
+  constexpr rlim_t kHour = 3600;
+  const auto warned_before = [](std::int64_t threads, rlim_t time) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      rlimit limit{time, time};
+      ::setrlimit(RLIMIT_CPU, &limit);
+      replicas::be_warned_of_cpu_limit(threads);
+      ::getrlimit(RLIMIT_CPU, &limit);
+      ::_exit(static_cast<int>((limit.rlim_max - limit.rlim_cur) / 2));
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return 2 * WEXITSTATUS(status);
+  };
+  CHECK(warned_before(1, kHour) == 30);
+  CHECK(warned_before(10, kHour) == 300);
+  CHECK(warned_before(100, kHour) == 360);  // a tenth of the time, and a second
+  CHECK(warned_before(10, 10) == 2);
+}
 
 TEST_CASE("replicas that are threads see that the program is asked to stop") {
   const DefaultStops no_handlers;
