@@ -36,8 +36,8 @@ Usage:
 
 With the run's number of replicas and math threads the figures are those of the run, to the last
 bit. Of a run with trainer.ema_decay they are those of the averages; where the parameters' own
-differ much, they stand beside them. Nothing is written. The training set is read only where the validation set is a part of it:
---set data.validation=0 does without both.
+differ much, they stand beside them. Nothing is written. The training set is read only where the
+validation set is a part of it: --set data.validation=0 does without both.
 )";
 
 // Flags that stand for a key of `parallel`.

@@ -59,9 +59,9 @@ class StagedShard {
   /// Bytes that are staged.
   [[nodiscard]] std::size_t bytes() const noexcept { return memory_.size(); }
 
-  /// Writes all pieces that are not empty to the new file `path`, and waits until it
-  /// is on the disk. One that exists is replaced. Returns name, size and checksum. Error if it
-  /// can't be written, or soon after `stop` is requested. May run beside threads that only look.
+  /// Writes all pieces that are not empty to the new file `path`, and waits until it is on the
+  /// disk. One that exists is replaced. Returns name, size and checksum. Error if it can't be
+  /// written, or soon after `stop` is requested. May run beside threads that only look.
   [[nodiscard]] ManifestFile write(const std::filesystem::path& path,
                                    const std::stop_token& stop = {}) const;
 

@@ -54,8 +54,7 @@ struct DataParallelOptions {
 ///   a parameter, it has no gradient, and optimizers leave it as it is. If only some replicas'
 ///   losses depend on it, the others count as zeros. Both are logged once.
 /// - **.grad()** lies in memory that the next backward writes. A tensor that the program still
-/// holds
-///   when it is no longer a parameter's .grad() keeps its values, as in PyTorch.
+///   holds when it is no longer a parameter's .grad() keeps its values, as in PyTorch.
 /// - **Buffers** differ between replicas after forwards on different samples. Each backward but
 ///   accumulate() makes them equal again (`buffers`; by default floating ones become their mean):
 ///   an evaluation sees one model. lockstep::BatchNorm's are equal at all times.
