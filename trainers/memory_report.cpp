@@ -165,6 +165,40 @@ std::int64_t replicas_here(const LaunchOptions& launch) {
   return launch.hosts.count == 1 ? placement.replicas : placement.here.size;
 }
 
+// What this host's largest process maps at least of what a limit counts.
+std::int64_t mapped_by_process(const Config& config, const HostMemoryUse& use,
+                               const BatchMemory& batch, const MemoryLimit& limit) {
+  const LaunchOptions& launch = config.launch;
+  const bool is_only_one = launch.mode == LaunchMode::threads;
+  const MemoryUse& part = is_only_one ? use.host : use.largest;
+  const std::int64_t processes = is_only_one ? 1 : std::max<std::int64_t>(1, running_here(launch));
+  const std::int64_t replicas = (replicas_here(launch) + processes - 1) / processes;
+  const std::int64_t parts = is_only_one ? 1 : replicas;
+  const std::int64_t state = part.optimizer_state + part.checkpoint;
+  const std::int64_t reached = part.parameters + part.gradients + part.communication;
+  // Replicas of several workers reach each other's values and gradients in memory that they share.
+  const ReplicaPlacement placement = placement_of(launch);
+  const bool is_counted = limit.counts_shared || !placement.shares_memory || placement.workers == 1;
+  return parts * state +
+         (is_counted ? parts * (reached - part.shared_parameters) + part.shared_parameters : 0) +
+         replicas * batch.order + running_here(launch) / processes * (batch.inputs + batch.outputs);
+}
+
+// Why one of this host's processes can't map what it takes; "" if it can.
+std::string lack_of_process(const Config& config, const HostMemoryUse& use,
+                            const BatchMemory& batch) {
+  for (const MemoryLimit& limit : memory_limits()) {
+    const std::int64_t needed = mapped_by_process(config, use, batch, limit);
+    if (std::cmp_less_equal(needed, limit.left())) continue;
+    return str("a process of it takes ", text_of_bytes(needed),
+               " at least, beside other activations and data, and of the ",
+               text_of_bytes(static_cast<std::int64_t>(limit.bytes)), " of ", limit.name,
+               " that it may have ", text_of_bytes(static_cast<std::int64_t>(limit.left())),
+               " are left");
+  }
+  return "";
+}
+
 std::string row(const std::string& name, const std::string& replica, const std::string& host) {
   char text[96];
   std::snprintf(text, sizeof text, "  %-22s %12s %12s\n", name.c_str(), replica.c_str(),
@@ -190,8 +224,12 @@ HostMemoryUse predicted_memory(const Config& config, const DataSets& data, const
 
 void check_memory(const Config& config, const DataSets& data) {
   const HostMemoryUse use = predicted_memory(config, data);
-  const auto available = static_cast<std::int64_t>(available_memory());
+  const auto available = static_cast<std::int64_t>(memory_of_host());
   const BatchMemory batch = batch_memory(config, data);
+  const char* const advice =
+      ". A smaller model, fewer replicas or a higher parallel.zero_stage need less";
+  const std::string lack = lack_of_process(config, use, batch);
+  require(lack.empty(), "this job does not fit: ", lack, advice);
   const std::int64_t orders = batch.order * replicas_here(config.launch);
   const std::int64_t inputs = batch.inputs * running_here(config.launch);
   const std::int64_t outputs = batch.outputs * running_here(config.launch);
@@ -207,9 +245,7 @@ void check_memory(const Config& config, const DataSets& data) {
   parts.push_back(str("its outputs ", text_of_bytes(outputs)));
   throw ValueError(str("this job does not fit: on this host it takes ", text_of_bytes(most), " (",
                        join(parts), ") beside other activations and data, and ",
-                       text_of_bytes(available), " of memory are left", address_limit_text(),
-                       ". A smaller model, fewer replicas or a higher "
-                       "parallel.zero_stage need less"));
+                       text_of_bytes(available), " of memory are left", advice));
 }
 
 std::string prediction_text(const Config& config, const DataSets& data) {
@@ -237,15 +273,17 @@ std::string prediction_text(const Config& config, const DataSets& data) {
   if (orders > 0) {
     text += row("order of samples", text_of_bytes(batch.order), text_of_bytes(orders));
   }
-  const auto available = static_cast<std::int64_t>(available_memory());
+  const auto available = static_cast<std::int64_t>(memory_of_host());
+  const std::string lack = lack_of_process(config, use, batch);
   const std::int64_t inputs = batch.inputs * running_here(config.launch);
   text += row("a batch's inputs", text_of_bytes(batch.inputs), text_of_bytes(inputs));
   std::int64_t most =
       std::max(use.host.total() + orders + inputs + batch.outputs * running_here(config.launch),
                use.host.at_start());
-  if (most <= available) {
+  if (most <= available && lack.empty()) {
     try {
-      const std::int64_t activations = predicted_activations(config, data, available);
+      const std::int64_t activations =
+          predicted_activations(config, data, static_cast<std::int64_t>(available_memory()));
       const std::int64_t here = activations * running_here(config.launch);
       text += row("activations", text_of_bytes(activations), text_of_bytes(here));
       most = std::max(most, use.host.total() + orders + inputs + here);
@@ -257,6 +295,7 @@ std::string prediction_text(const Config& config, const DataSets& data) {
   if (most > available) {
     text += str("This host has ", text_of_bytes(available), " left: the job does not fit.\n");
   }
+  if (!lack.empty()) text += str("The job does not fit: ", lack, ".\n");
   return text + "Activations are of a microbatch. Data and LibTorch itself come on top.\n";
 }
 

@@ -17,7 +17,8 @@ namespace lockstep {
 [[nodiscard]] HostMemoryUse predicted_memory(const Config& config, const DataSets& data,
                                              const LinkCost& link = {});
 
-/// Throws ValueError with the numbers if this host has less memory left than that.
+/// Throws ValueError with the numbers if this host has less memory left than that, or the limits of
+/// a process (ulimit -v, -d) leave less than its part.
 void check_memory(const Config& config, const DataSets& data);
 
 /// A table for people: memory of a replica and of the host, and whether it fits.

@@ -23,10 +23,9 @@
 #include "framework/base/process.h"
 #include "framework/base/text.h"
 #include "framework/data/data.h"
-#include "framework/replicas/address_space.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/launch.h"
-#include "framework/replicas/machine.h"
+#include "framework/replicas/process_memory.h"
 #include "framework/replicas/stop_signals.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/run_folder.h"
@@ -164,14 +163,6 @@ void claim_output(const Flags& flags, const Config& config, Place& place) {
   prepare_output(options);
 }
 
-// Before data are read and the model is tried: what then runs out ends in other ways.
-void check_limits(const LaunchOptions& launch) {
-  const std::int64_t workers = launch.workers == 0 ? launch.replicas : launch.workers;
-  replicas::prepare_addresses(launch.mode == LaunchMode::threads ? workers : 1,
-                              replicas::math_threads(launch.threads_per_replica, launch.replicas),
-                              workers);
-}
-
 int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   const Flags flags = parse_flags(argc, argv);
   if (flags.text) return print(*flags.text);
@@ -180,7 +171,8 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   require(flags.hosts.replicas <= config.launch.replicas, "--host-replicas is ",
           flags.hosts.replicas, " of ", counted(config.launch.replicas, "replica"), " in all");
   set_quiet(flags.quiet);
-  check_limits(config.launch);
+  // Before data are read and the model is tried: what then runs out ends in other ways.
+  replicas::prepare_memory(config.launch);
   Place place = find_place(flags);
   RunOptions& options = place.options;
   options.callbacks = callbacks;

@@ -1,19 +1,23 @@
 #include "framework/base/limits.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <fstream>
-#include <vector>
+#include <system_error>
 
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "framework/base/control_groups.h"
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
 namespace {
+
+namespace fs = std::filesystem;
 
 // A replica whose first thread has less overflows it: configs, models and backwards are nested.
 constexpr std::size_t kLeastStack = std::size_t{512} << 10;
@@ -22,13 +26,37 @@ std::string text_of_size(std::size_t bytes) {
   return text_of_bytes(static_cast<std::int64_t>(bytes));
 }
 
-// "VmPeak:", in bytes.
-std::size_t status_of_process(const std::string& name) {
-  std::ifstream status("/proc/self/status");
+// A number of a process, such as that behind "VmPeak:"; 0 where it is not told.
+std::size_t number_of_process(const fs::path& folder, const std::string& name) {
+  std::ifstream status(folder / "status");
   for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(name)) return std::stoull(line.substr(name.size())) * 1024;
+    if (line.starts_with(name)) return std::stoull(line.substr(name.size()));
   }
   return 0;
+}
+
+std::size_t own_kib(const std::string& name) {
+  return number_of_process("/proc/self", name) * 1024;
+}
+
+// Threads of this process' user, as far as its processes are seen here.
+std::size_t threads_of_user() {
+  std::size_t threads = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry("/proc", error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    const fs::path& process = entry->path();
+    const bool is_process = std::isdigit(process.filename().native().front()) != 0;
+    if (!is_process || number_of_process(process, "Uid:") != ::getuid()) continue;
+    threads += number_of_process(process, "Threads:");
+  }
+  return threads;
+}
+
+// Whether so many threads may have been too many, some of which have ended since.
+bool is_near(std::size_t threads, std::size_t most) {
+  constexpr std::size_t kFew = 64;
+  return threads + std::max(kFew, most / 8) >= most;
 }
 
 }  // namespace
@@ -40,15 +68,33 @@ std::optional<std::size_t> limit_of(int resource) noexcept {
   return limit.rlim_cur;
 }
 
-std::size_t addresses_in_use() {
-  return status_of_process("VmSize:");
+std::vector<MemoryLimit> memory_limits() {
+  std::vector<MemoryLimit> limits;
+  if (const auto bytes = limit_of(RLIMIT_AS)) {
+    limits.push_back({.name = "addresses (ulimit -v)",
+                      .counts_shared = true,
+                      .bytes = *bytes,
+                      .used = own_kib("VmSize:"),
+                      .highest = own_kib("VmPeak:")});
+  }
+  if (const auto bytes = limit_of(RLIMIT_DATA)) {
+    const std::size_t used = own_kib("VmData:");
+    limits.push_back({.name = "private memory (ulimit -d)",
+                      .counts_shared = false,
+                      .bytes = *bytes,
+                      .used = used,
+                      .highest = used});
+  }
+  std::ranges::sort(limits, {}, &MemoryLimit::left);
+  return limits;
 }
 
-std::string address_limit_text() {
-  const auto limit = limit_of(RLIMIT_AS);
-  if (!limit) return "";
-  return str("; of its ", text_of_size(*limit), " of addresses (ulimit -v) ",
-             text_of_size(status_of_process("VmPeak:")), " have been in use");
+std::string memory_limit_text() {
+  const std::vector<MemoryLimit> limits = memory_limits();
+  if (limits.empty()) return "";
+  const MemoryLimit& limit = limits.front();
+  return str("; of its ", text_of_size(limit.bytes), " of ", limit.name, " ",
+             text_of_size(limit.highest), " have been in use");
 }
 
 std::string file_limit_text() {
@@ -56,10 +102,24 @@ std::string file_limit_text() {
   return limit ? str("; files may have no more than ", text_of_size(*limit), " (ulimit -f)") : "";
 }
 
-std::string thread_limit_text() {
-  const auto processes = limit_of(RLIMIT_NPROC);
-  return str(processes ? str("; this user may have ", *processes, " threads (ulimit -u)") : "",
-             address_limit_text());
+std::string thread_limit_text(const fs::path& root) {
+  std::string text = memory_limit_text();
+  visit_control_groups(root, "pids", [&](const fs::path& group, int /*version*/) {
+    const auto now = number_in(group / "pids.current");
+    const auto most = number_in(group / "pids.max");
+    if (!now || !most) return;
+    if (!is_near(static_cast<std::size_t>(*now), static_cast<std::size_t>(*most))) return;
+    text += str("; a control group has ", *now, " of the ", *most,
+                " threads that it may have (its pids.max)");
+  });
+  if (const auto most = limit_of(RLIMIT_NPROC)) {
+    const std::size_t now = threads_of_user();
+    // A container's user may have threads that are not seen here: better this than no reason.
+    if (is_near(now, *most) || text.empty()) {
+      text += str("; this user has ", now, " threads here, and may have ", *most, " (ulimit -u)");
+    }
+  }
+  return text;
 }
 
 void require_stack() {

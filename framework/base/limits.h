@@ -1,26 +1,40 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
 // Limits of a process that shells and clusters set (ulimit), for messages that name them.
 
-/// The limit of a resource as getrlimit() takes it (RLIMIT_AS); none if it is unlimited.
+/// The limit of a resource as getrlimit() takes it (RLIMIT_FSIZE); none if it is unlimited.
 [[nodiscard]] std::optional<std::size_t> limit_of(int resource) noexcept;
 
-/// Bytes of addresses that this process has in use.
-[[nodiscard]] std::size_t addresses_in_use();
+/// A limit of the memory that this process may map, whether it uses it or not.
+struct MemoryLimit {
+  const char* name;         ///< "addresses (ulimit -v)", "private memory (ulimit -d)"
+  bool counts_shared;       ///< whether what it shares with other processes counts
+  std::size_t bytes;        ///< that it may have
+  std::size_t used = 0;     ///< of these, in use now …
+  std::size_t highest = 0;  ///< … and at most so far, as far as the system tells
+
+  [[nodiscard]] std::size_t left() const noexcept { return used < bytes ? bytes - used : 0; }
+};
+/// Those that are set: of all addresses (ulimit -v), and of private memory that may be written
+/// (ulimit -d). The one that leaves less comes first.
+[[nodiscard]] std::vector<MemoryLimit> memory_limits();
 
 /// "; of its 976.6 MiB of addresses (ulimit -v) 974.3 MiB have been in use", the end of a message
-/// that memory has run out; "" without such a limit.
-[[nodiscard]] std::string address_limit_text();
+/// that memory has run out, with the limit that leaves less; "" without such a limit.
+[[nodiscard]] std::string memory_limit_text();
 /// "; files may have no more than 1.0 MiB (ulimit -f)", or "".
 [[nodiscard]] std::string file_limit_text();
-/// The end of a message that a thread can't be started: the limits that may be why.
-[[nodiscard]] std::string thread_limit_text();
+/// The end of a message that a thread can't be started: the limits that are near, which may be why.
+/// Control groups are read below `root`.
+[[nodiscard]] std::string thread_limit_text(const std::filesystem::path& root = "/");
 
 /// The stack of a thread that this program starts (prepare_process() sees to that), and what the
 /// first thread's may grow to.

@@ -14,7 +14,6 @@
 #include <string_view>
 
 #include <malloc.h>
-#include <sys/resource.h>
 
 #include "framework/base/control_groups.h"
 #include "framework/base/limits.h"
@@ -63,17 +62,25 @@ std::size_t left_in(const fs::path& group, const GroupFiles& files) {
   return most - std::min(most, taken);
 }
 
-std::size_t left_of_addresses() {
-  const auto limit = limit_of(RLIMIT_AS);
-  if (!limit) return kNoLimit;
-  return *limit - std::min(*limit, addresses_in_use());
-}
-
 }  // namespace
 
+std::size_t memory_of_host() {
+  return std::min(field_of("/proc/meminfo", "MemAvailable:").value_or(kNoLimit),
+                  left_in_control_groups());
+}
+
 std::size_t available_memory() {
-  return std::min({field_of("/proc/meminfo", "MemAvailable:").value_or(kNoLimit),
-                   left_in_control_groups(), left_of_addresses()});
+  std::size_t left = memory_of_host();
+  for (const MemoryLimit& limit : memory_limits()) left = std::min(left, limit.left());
+  return left;
+}
+
+std::size_t available_shared_memory() {
+  std::size_t left = memory_of_host();
+  for (const MemoryLimit& limit : memory_limits()) {
+    if (limit.counts_shared) left = std::min(left, limit.left());
+  }
+  return left;
 }
 
 std::size_t left_in_control_groups(const fs::path& root) {
@@ -91,7 +98,7 @@ std::string lack_of_memory(std::size_t bytes) {
   if (bytes <= available) return {};
   return text_of_bytes(static_cast<std::int64_t>(std::min(bytes, kNoLimit))) + ", and " +
          text_of_bytes(static_cast<std::int64_t>(available)) + " of memory are left" +
-         address_limit_text();
+         memory_limit_text();
 }
 
 std::string memory_numbers() {
@@ -100,7 +107,7 @@ std::string memory_numbers() {
   };
   const fs::path status = "/proc/self/status";
   return "this process has used up to " + bytes(field_of(status, "VmHWM:").value_or(0)) +
-         " of memory, and " + bytes(available_memory()) + " are left to it" + address_limit_text();
+         " of memory, and " + bytes(available_memory()) + " are left to it" + memory_limit_text();
 }
 
 std::string text_of_bytes(std::int64_t bytes) {

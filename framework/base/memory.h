@@ -7,10 +7,15 @@
 
 namespace lockstep {
 
-/// Bytes that this process can still get without swapping: what the host has available or, if that
-/// is less, what its control groups (of a container, for example) or the limit of its address space
-/// (ulimit -v) allow.
+/// Bytes that processes of this host, in its control groups (of a container, for example), can
+/// still get together without swapping.
+[[nodiscard]] std::size_t memory_of_host();
+
+/// Bytes of private memory that this process can still get without swapping: memory_of_host() or,
+/// if that is less, what memory_limits() leave to this process (ulimit -v, -d).
 [[nodiscard]] std::size_t available_memory();
+/// The same of memory that it shares with other processes, which ulimit -d does not count.
+[[nodiscard]] std::size_t available_shared_memory();
 
 /// Bytes that the control groups (versions 1 and 2) of this process still allow, read from
 /// proc/self/cgroup and sys/fs/cgroup below `root`. Without a limit: the largest std::int64_t.
@@ -22,7 +27,7 @@ namespace lockstep {
 [[nodiscard]] std::string lack_of_memory(std::size_t bytes);
 
 /// The numbers for a message that memory has run out: this process' peak, what is still available,
-/// and the limit of its address space if there is one (ulimit -v).
+/// and the limit of what it may map if there is one (ulimit -v, -d).
 [[nodiscard]] std::string memory_numbers();
 
 /// "7.1 MiB"

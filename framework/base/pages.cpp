@@ -19,7 +19,7 @@ std::shared_ptr<std::byte> map_memory(std::size_t bytes, int flags, int descript
   if (data == MAP_FAILED) {
     throw CommError(str("the memory that replicas of a host share: descriptor ", descriptor,
                         " can't be used for ", bytes, " bytes: ", std::strerror(errno),
-                        address_limit_text()));
+                        memory_limit_text()));
   }
   static_cast<void>(::madvise(data, bytes, MADV_DONTDUMP));
   return {static_cast<std::byte*>(data), [=](std::byte* begin) { ::munmap(begin, bytes); }};

@@ -33,8 +33,8 @@ void give_threads_stacks() {
   std::size_t size = 0;
   if (::pthread_getattr_default_np(&attributes) != 0) return;
   const bool is_less = ::pthread_attr_getstacksize(&attributes, &size) == 0 && size < kThreadStack;
-  // Stacks take addresses: where these are limited, too, they are not to be larger.
-  if (is_less || limit_of(RLIMIT_AS)) {
+  // Stacks are mapped whole: where that is limited, too, they are not to be larger.
+  if (is_less || !memory_limits().empty()) {
     ::pthread_attr_setstacksize(&attributes, kThreadStack);
     ::pthread_setattr_default_np(&attributes);
   }

@@ -54,16 +54,15 @@ void check_all_to_all(const Verb& verb, int rank, int size) {
 
 }  // namespace
 
-void check_memory_left(std::size_t bytes) {
-  const std::size_t available = available_memory();
+void check_memory_left(std::size_t bytes, std::size_t available) {
   if (bytes <= available) return;
   throw CommError(str("no symmetric buffer: it takes ", bytes, " bytes, and the host has ",
-                      available, " bytes of memory left", address_limit_text(),
+                      available, " bytes of memory left", memory_limit_text(),
                       ". Fewer replicas a host or smaller buffers need less"));
 }
 
 SymmetricBuffer private_buffer(std::size_t bytes) {
-  check_memory_left(bytes);
+  check_memory_left(bytes, available_memory());
   constexpr std::align_val_t kAlignment{kPage};
   const auto release = [=](std::byte* data) { ::operator delete(data, kAlignment); };
   const std::shared_ptr<std::byte> memory(

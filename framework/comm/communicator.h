@@ -43,10 +43,10 @@ struct SharedAddress {
   bool operator==(const SharedAddress&) const = default;
 };
 
-/// Throws CommError with the numbers if the host has less than `bytes` of memory left.
-void check_memory_left(std::size_t bytes);
+/// Throws CommError with the numbers if `bytes` are more than the `available` ones.
+void check_memory_left(std::size_t bytes, std::size_t available);
 
-/// A buffer for this replica alone, zero at first. CommError as check_memory_left().
+/// A buffer for this replica alone, zero at first. CommError if less memory is available.
 [[nodiscard]] SymmetricBuffer private_buffer(std::size_t bytes);
 
 /// One call of a Communicator's method, with its arguments. Buffers belong to the caller.

@@ -146,7 +146,7 @@ std::vector<std::uint8_t> ContentReader::read_rest() {
       content.resize(filled + count);
     }
   } catch (const std::bad_alloc&) {
-    fail("its content takes more memory than there is" + address_limit_text());
+    fail("its content takes more memory than there is" + memory_limit_text());
   }
   if (unpacking_->cut_short) {
     fail(str("it is cut short: it ends after ", bytes_,

@@ -69,7 +69,7 @@ std::vector<std::uint8_t> IdxFile::read_values() {
     values.reserve(count_);  // pages are taken as they are filled
   } catch (const std::exception&) {
     fail(str("its ", count_, " values take as many bytes of memory, more than there are",
-             address_limit_text()));
+             memory_limit_text()));
   }
   while (values.size() < count_) {
     const std::size_t start = values.size();

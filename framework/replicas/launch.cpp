@@ -34,12 +34,12 @@
 #include "framework/comm/shared/host_memory.h"
 #include "framework/comm/shared/shared_communicator.h"
 #include "framework/comm/store.h"
-#include "framework/replicas/address_space.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/hosts.h"
 #include "framework/replicas/job_layout.h"
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/machine.h"
+#include "framework/replicas/process_memory.h"
 #include "framework/replicas/replica_threads.h"
 #include "framework/replicas/stall_watch.h"
 #include "framework/replicas/stop_signals.h"
@@ -617,9 +617,7 @@ int launch(const std::function<void()>& replica, const LaunchOptions& options,
   LaunchOptions complete = options;
   if (complete.workers == 0) complete.workers = complete.replicas;
   require_stack();
-  replicas::prepare_addresses(options.mode == LaunchMode::threads ? complete.workers : 1,
-                              replicas::math_threads(options.threads_per_replica, options.replicas),
-                              complete.workers);
+  replicas::prepare_memory(complete);
   try {
     return options.mode == LaunchMode::processes ? launch_processes(replica, complete, call)
                                                  : launch_threads(replica, complete);

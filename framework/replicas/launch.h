@@ -112,9 +112,10 @@ struct LaunchOptions {
 /// - **Memory.** What a process with replicas frees stays with it, also if they are threads
 ///   (keep_freed_memory() in base/memory.h).
 /// - **Limits.** What a shell or a cluster limits (ulimit) is a ValueError with the limit's name
-///   and numbers where it is known beforehand to be too little: addresses (-v) for threads, BLAS
-///   and what replicas share, and the stack (-s) of the first thread. Later failures name the
-///   limit, too.
+///   and numbers where it is known beforehand to be too little: addresses (-v) and private memory
+///   (-d) for threads, BLAS and what replicas share, files (-f) for the latter, and the stack (-s)
+///   of the first thread. With less than libraries need to start, the program ends before main(),
+///   with status 2. Later failures name the limit, too.
 /// - **Forks.** A process that a replica forks must end with _exit() or exec(). It ends the job if
 ///   it returns from the function.
 /// - **Output.** Worker 0 writes to this process' stdout and stderr; lines of others gain a prefix:

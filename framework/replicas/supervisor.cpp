@@ -15,7 +15,6 @@
 
 #include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -226,12 +225,14 @@ bool succeeded(const Watched& worker) {
          (worker.wait_status == kTaken || worker.wait_status == 0);
 }
 
-// Libraries that run out of addresses end the process in ways of their own.
-std::string address_note() {
-  const auto limit = limit_of(RLIMIT_AS);
-  if (!limit) return "";
-  return str("; a process may have no more than ", text_of_bytes(static_cast<std::int64_t>(*limit)),
-             " of addresses here (ulimit -v)");
+// Libraries that run out of memory end the process in ways of their own.
+std::string memory_note() {
+  std::string text;
+  for (const MemoryLimit& limit : memory_limits()) {
+    text += str("; a process may have no more than ",
+                text_of_bytes(static_cast<std::int64_t>(limit.bytes)), " of ", limit.name);
+  }
+  return text;
 }
 
 // How a job ended: launch()'s status, and what is to be said of it.
@@ -486,7 +487,7 @@ class Supervisor {
     } else {
       end.text = str(lost, "exited with status ", WEXITSTATUS(*root.wait_status), before);
     }
-    if (!root.reported || root.reported->done()) end.text += address_note();
+    if (!root.reported || root.reported->done()) end.text += memory_note();
     const auto last_lines = root.err_relay.last_lines();
     if (!last_lines.empty()) end.text += "\nits last lines on stderr:";
     for (const std::string& line : last_lines) end.text += "\n  | " + line;

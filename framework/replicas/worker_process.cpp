@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/comm/store.h"
@@ -167,7 +168,9 @@ WorkerProcess start_worker(WorkerPlace place, const Shard& replicas, bool is_fir
   }
   ::unsetenv(kPlaceVariable);
   if (pid < 0) {
-    throw CommError(str("launch: cannot start worker ", place.index, ": ", std::strerror(errno)));
+    const int reason = errno;
+    throw CommError(str("launch: cannot start worker ", place.index, ": ", std::strerror(reason),
+                        reason == EAGAIN ? thread_limit_text() : ""));
   }
   return {place.index,          replicas,         pid, std::move(our_store), std::move(report_in),
           std::move(out.first), std::move(err_in)};

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "tests/base/control_groups.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 
@@ -15,13 +16,17 @@ using namespace lockstep;
 
 namespace {
 
+void set_limit(__rlimit_resource resource, rlim_t number) {
+  const rlimit limit{number, number};
+  ::setrlimit(resource, &limit);
+}
+
 // Whether `text`, with this limit, has the part. In a fork: limits can't be raised again.
-bool has_part_under(__rlimit_resource resource, rlim_t bytes, const std::string& part,
+bool has_part_under(__rlimit_resource resource, rlim_t number, const std::string& part,
                     const std::function<std::string()>& text) {
   const pid_t child = ::fork();
   if (child == 0) {
-    const rlimit limit{bytes, bytes};
-    ::setrlimit(resource, &limit);
+    set_limit(resource, number);
     ::_exit(text().find(part) == std::string::npos ? 1 : 0);
   }
   int status = 0;
@@ -37,12 +42,43 @@ TEST_CASE("limits are told by their names, with their numbers") {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   constexpr rlim_t kAddresses = rlim_t{5} << 30;
   CHECK(has_part_under(RLIMIT_AS, kAddresses, "; of its 5.0 GiB of addresses (ulimit -v) ",
-                       address_limit_text));
-  CHECK(
-      has_part_under(RLIMIT_AS, kAddresses, "5.0 GiB of addresses (ulimit -v)", thread_limit_text));
+                       memory_limit_text));
+  CHECK(has_part_under(RLIMIT_AS, kAddresses, "5.0 GiB of addresses (ulimit -v)",
+                       [] { return thread_limit_text(); }));
+  CHECK(has_part_under(RLIMIT_DATA, kAddresses, "; of its 5.0 GiB of private memory (ulimit -d) ",
+                       memory_limit_text));
+  // The one that leaves less.
+  CHECK(has_part_under(RLIMIT_DATA, kAddresses, "(ulimit -v)", [] {
+    set_limit(RLIMIT_AS, kAddresses - (rlim_t{1} << 30));
+    return memory_limit_text();
+  }));
 #endif
-  CHECK(has_part_under(RLIMIT_NPROC, 4321, "; this user may have 4321 threads (ulimit -u)",
-                       thread_limit_text));
+}
+
+TEST_CASE("where no thread can be started, the limits that are near are told") {
+  constexpr rlim_t kMany = 30'000;
+  const auto with_memory_limit = [](__rlimit_resource resource, const std::string& part) {
+    return [=] {
+      set_limit(resource, rlim_t{1} << 42);
+      return thread_limit_text().find(part) == std::string::npos ? "no" : "yes";
+    };
+  };
+  // Other containers' threads of this user may not be seen: without another reason it is told.
+  CHECK(has_part_under(RLIMIT_NPROC, kMany, ", and may have 30000 (ulimit -u)",
+                       [] { return thread_limit_text(); }));
+  CHECK(has_part_under(RLIMIT_NPROC, kMany, "no", with_memory_limit(RLIMIT_DATA, "(ulimit -u)")));
+  CHECK(has_part_under(RLIMIT_NPROC, kMany, "yes", with_memory_limit(RLIMIT_DATA, "(ulimit -d)")));
+  CHECK(has_part_under(RLIMIT_NPROC, 1, "yes", with_memory_limit(RLIMIT_DATA, "(ulimit -u)")));
+
+  const testing::ControlGroups groups("0::/job\n");
+  groups.write("sys/fs/cgroup/job/pids.current", "950\n");
+  groups.write("sys/fs/cgroup/job/pids.max", "1000\n");
+  CHECK_THAT(thread_limit_text(groups.root()),
+             ContainsSubstring("; a control group has 950 of the 1000 threads that it may have"));
+  groups.write("sys/fs/cgroup/job/pids.max", "10000\n");
+  CHECK_THAT(thread_limit_text(groups.root()), !ContainsSubstring("control group"));
+  groups.write("sys/fs/cgroup/job/pids.max", "max\n");
+  CHECK_THAT(thread_limit_text(groups.root()), !ContainsSubstring("control group"));
 }
 
 TEST_CASE("a stack that is too small is refused, with the limit") {

@@ -148,9 +148,9 @@ TEST_CASE("a limit on the size of files is an error that says so", "[shared]") {
     const rlimit limit{1 << 20, 1 << 20};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     const std::string text =
-        testing::message_of<CommError>([] { (void)comm::HostMemory::make_memory(2); });
-    ::_exit(text.find("files may have no more than 1048576 bytes (ulimit -f)") < text.size() ? 0
-                                                                                             : 1);
+        testing::message_of<ValueError>([] { (void)comm::HostMemory::make_memory(2); });
+    ::_exit(text.find("files may have no more than 1.0 MiB here (ulimit -f)") < text.size() ? 0
+                                                                                            : 1);
   }
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);

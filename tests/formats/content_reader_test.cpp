@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include <sys/resource.h>
 
@@ -23,13 +24,18 @@ TEST_CASE("gzip data that unpack to more than there is room for are refused with
   const std::string path =
       folder.write("bomb.gz", lockstep::testing::gzip(std::string(kContent, '\0')));
   CHECK(content_of(path).span().size() == kContent);
-  rlimit before{};
-  REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
-  rlimit little = before;
-  little.rlim_cur = lockstep::addresses_in_use() + kContent / 2;
-  REQUIRE(::setrlimit(RLIMIT_AS, &little) == 0);
-  const std::string message = message_of<DataError>([&] { (void)content_of(path); });
-  ::setrlimit(RLIMIT_AS, &before);
-  CHECK_THAT(message, ContainsSubstring("its content, unpacked, takes ") &&
-                          ContainsSubstring("iB of memory are left"));
+  for (const auto& [resource, name] :
+       {std::pair(RLIMIT_AS, "(ulimit -v)"), std::pair(RLIMIT_DATA, "(ulimit -d)")}) {
+    rlimit before{};
+    REQUIRE(::getrlimit(resource, &before) == 0);
+    rlimit little = before;
+    little.rlim_cur = rlim_t{1} << 50;  // so that what is in use is told
+    REQUIRE(::setrlimit(resource, &little) == 0);
+    little.rlim_cur = lockstep::memory_limits().front().used + kContent / 2;
+    REQUIRE(::setrlimit(resource, &little) == 0);
+    const std::string message = message_of<DataError>([&] { (void)content_of(path); });
+    ::setrlimit(resource, &before);
+    CHECK_THAT(message, ContainsSubstring("its content, unpacked, takes ") &&
+                            ContainsSubstring("iB of memory are left") && ContainsSubstring(name));
+  }
 }

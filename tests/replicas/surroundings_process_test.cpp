@@ -556,3 +556,19 @@ TEST_CASE("launch: memory that has run out is told with numbers") {
     }
   }
 }
+
+TEST_CASE("launch: a process too many (ulimit -u) is an error with the limit and its number") {
+  const Ended ended = run_forked([] {
+    constexpr uid_t kSomebody = 54'321;  // the limit is not root's
+    if (::getuid() == 0 && ::setuid(kSomebody) != 0) return 1;
+    const rlimit one{1, 1};
+    ::setrlimit(RLIMIT_NPROC, &one);
+    const auto start = [] { (void)launch([] {}, {.replicas = 2}); };
+    std::cerr << message_of<CommError>(start);
+    return 0;
+  });
+  INFO(ended.err);
+  CHECK(ended.status == 0);
+  CHECK_THAT(ended.err, ContainsSubstring("launch: cannot start worker 0: Resource temporarily") &&
+                            ContainsSubstring(", and may have 1 (ulimit -u)"));
+}

@@ -25,37 +25,59 @@ Flags limited_job() {
 }
 
 // Ends what hangs.
+Ended run_under(const std::string& limits, const TemporaryFolder& folder, const Flags& program) {
+  const Flags shell{"/bin/sh", "-c", limits + " && exec \"$@\"", "sh"};
+  return ChildProgram(shell + program, folder.path()).wait(std::chrono::seconds(100));
+}
+
 Ended train_under(const std::string& limits, const TemporaryFolder& folder, const Flags& flags) {
-  std::vector<std::string> command{"/bin/sh", "-c", limits + " && exec \"$@\"", "sh"};
-  for (const std::string& word : train_command(flags)) command.push_back(word);
-  return ChildProgram(command, folder.path()).wait(std::chrono::seconds(100));
+  return run_under(limits, folder, train_command(flags));
 }
 
 }  // namespace
 
-TEST_CASE("few addresses (ulimit -v) are an error with the limit and its number, never a hang") {
-  // KiB, and how messages have them. The first two are less than the libraries take at their start.
-  const std::vector<std::pair<int, std::string>> limits{{600'000, "585"},
-                                                        {800'000, "781"},
-                                                        {1'000'000, "976"},
-                                                        {1'200'000, "1.1 GiB"},
-                                                        {1'500'000, "1.4 GiB"}};
-  for (const auto& [addresses, number] : limits) {
+TEST_CASE("little memory to map (ulimit -v, -d) is an error with the limit, never a hang") {
+  struct Limit {
+    std::string flag;
+    int kib;
+    std::string number;  // as messages have it
+    bool is_early;       // it is less than the libraries take at their start
+  };
+  const std::vector<Limit> limits{
+      {"-v", 600'000, "585", true},        {"-v", 800'000, "781", true},
+      {"-v", 1'000'000, "976", false},     {"-v", 1'200'000, "1.1 GiB", false},
+      {"-v", 1'500'000, "1.4 GiB", false}, {"-d", 100'000, "97", true},
+      {"-d", 330'000, "322", false},       {"-d", 400'000, "390", false},
+      {"-d", 600'000, "585", false}};
+  for (const Limit& limit : limits) {
     for (const auto& [launch, replicas] :
          {std::pair("processes", "4"), std::pair("threads", "2")}) {
-      INFO(addresses << " KiB, " << replicas << " " << launch);
+      const std::string command = str("ulimit ", limit.flag, " ", limit.kib);
+      INFO(command << " KiB, " << replicas << " " << launch);
       const TemporaryFolder folder;
-      const Ended end =
-          train_under(str("ulimit -v ", addresses), folder,
-                      limited_job() + Flags{"--replicas", replicas, "--launch", launch});
+      const Ended end = train_under(
+          command, folder, limited_job() + Flags{"--replicas", replicas, "--launch", launch});
       INFO(end.err);
       CHECK(!end.by_signal);
-      if (addresses < 1'000'000) CHECK(end.status == 2);
+      if (limit.is_early) CHECK(end.status == 2);
       if (end.status == 0) continue;
       CHECK_THAT(end.err, ContainsSubstring("lockstep: error: ") &&
-                              ContainsSubstring("(ulimit -v)") && ContainsSubstring(number));
-      CHECK_THAT(end.err, !ContainsSubstring("terminate called"));
+                              ContainsSubstring("(ulimit " + limit.flag + ")") &&
+                              ContainsSubstring(limit.number));
+      CHECK_THAT(end.err,
+                 !ContainsSubstring("terminate called") && !ContainsSubstring("ulimit -u"));
     }
+  }
+}
+
+TEST_CASE("a program of one's own ends under little memory (ulimit -v, -d) as train does") {
+  for (const std::string limit : {"ulimit -v 600000", "ulimit -d 100000"}) {
+    const TemporaryFolder folder;
+    const Ended end = run_under(limit, folder, {OWN_TRAIN_BINARY, "--help"});
+    INFO(limit << "\n" << end.err);
+    CHECK(end.status == 2);
+    CHECK_THAT(end.err, ContainsSubstring("lockstep: error: a process may have no more than ") &&
+                            ContainsSubstring("(" + limit.substr(0, 9) + ")"));
   }
 }
 
@@ -117,7 +139,7 @@ TEST_CASE("a limit on the size of files (ulimit -f) counts as a full disk where 
   const TemporaryFolder third;
   const Ended refused = train_under("ulimit -f 1", third, limited_job());
   INFO(refused.err);
-  CHECK(!refused.by_signal);
-  CHECK(refused.status != 0);
-  CHECK_THAT(refused.err, ContainsSubstring("(ulimit -f)"));
+  CHECK(refused.status == 2);
+  CHECK_THAT(refused.err, ContainsSubstring("files may have no more than 512 B here (ulimit -f)"));
+  CHECK_FALSE(fs::exists(third.path() / "run"));
 }

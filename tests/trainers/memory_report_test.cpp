@@ -1,13 +1,16 @@
 #include "trainers/memory_report.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include <sys/resource.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/data/data.h"
 #include "tests/catch.h"
 #include "tests/formats/sample_files.h"
@@ -78,6 +81,38 @@ TEST_CASE("inputs of a batch that no host could take are refused with the number
   CHECK_THAT(prediction_text(config, data),
              ContainsSubstring("  a batch's inputs           69.8 TiB") &&
                  ContainsSubstring(" left: the job does not fit."));
+}
+
+TEST_CASE("a process' limit is held against what one process takes, and the host's memory apart") {
+  Config config = testing::parse(
+      "model: {name: linear}\ndata: {name: synthetic, samples: 10000000, features: 1}\n");
+  config.launch.replicas = 20;  // whose orders of samples take 763 MiB together, and each 38.1
+  const DataSets data = load_data(config.data, data_context(config));
+  for (const auto& [resource, name] :
+       {std::pair(RLIMIT_AS, "of addresses (ulimit -v) that it may have "),
+        std::pair(RLIMIT_DATA, "of private memory (ulimit -d) that it may have ")}) {
+    rlimit before{};
+    REQUIRE(::getrlimit(resource, &before) == 0);
+    rlimit little = before;
+    little.rlim_cur = rlim_t{1} << 50;  // so that what is in use is told
+    REQUIRE(::setrlimit(resource, &little) == 0);
+    const std::size_t used = memory_limits().front().used;
+    const auto message_with = [&](std::size_t left, LaunchMode mode) {
+      config.launch.mode = mode;
+      little.rlim_cur = used + left;
+      (void)::setrlimit(resource, &little);
+      const std::string message =
+          testing::message_of<ValueError>([&] { check_memory(config, data); });
+      (void)::setrlimit(resource, &before);
+      return message;
+    };
+    constexpr std::size_t kEach = std::size_t{100} << 20;
+    CHECK(message_with(kEach, LaunchMode::processes) == "no error");
+    CHECK_THAT(message_with(kEach, LaunchMode::threads),
+               ContainsSubstring("a process of it takes 76") && ContainsSubstring(name));
+    CHECK_THAT(message_with(kEach / 4, LaunchMode::processes),
+               ContainsSubstring("a process of it takes 38."));
+  }
 }
 
 TEST_CASE("a billion classes are refused with the numbers, before their memory is taken") {

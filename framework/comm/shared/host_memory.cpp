@@ -15,6 +15,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
+#include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/watch/board.h"
 
@@ -87,7 +88,7 @@ SharedExtents::~SharedExtents() {
 }
 
 std::shared_ptr<SharedExtents::Extent> SharedExtents::allocate(std::size_t bytes) {
-  check_memory_left(bytes);
+  check_memory_left(bytes, available_shared_memory());
   const std::size_t size = kPage + whole_pages(bytes);
   std::uint64_t used = used_->load();
   while (!used_->replace(used, used + size)) used = used_->load();
@@ -200,20 +201,24 @@ std::size_t HostMemory::addresses_for(int members) {
   return layout.regions + kFewGroups * layout.region;
 }
 
+std::size_t HostMemory::bytes_for(int members) {
+  const std::size_t wanted = Layout::all_bytes(members);
+  const std::size_t most = limit_of(RLIMIT_FSIZE).value_or(wanted);
+  if (wanted <= most) return wanted;
+  const std::size_t bytes = most / kPage * kPage;
+  constexpr std::size_t kFewestGroups = 4;
+  const Layout layout(members, bytes);
+  require(
+      layout.groups >= kFewestGroups,
+      "the memory that replicas of a host share: files may have no more than ",
+      text_of_bytes(static_cast<std::int64_t>(most)), " here (ulimit -f), and ",
+      text_of_bytes(static_cast<std::int64_t>(layout.regions + 2 * kFewestGroups * layout.region)),
+      " are needed for ", counted(members, "member"), ": raise the limit");
+  return bytes;
+}
+
 int HostMemory::make_memory(int members) {
-  std::size_t bytes = Layout::all_bytes(members);
-  // The system takes it for a file.
-  if (const auto largest_file = limit_of(RLIMIT_FSIZE); largest_file && *largest_file < bytes) {
-    bytes = *largest_file / kPage * kPage;
-    constexpr std::size_t kFewestGroups = 4;
-    const Layout layout(members, bytes);
-    if (layout.groups < kFewestGroups) {
-      refuse(str("files may have no more than ", *largest_file, " bytes (ulimit -f); ",
-                 layout.regions + 2 * kFewestGroups * layout.region, " are needed for ", members,
-                 " members"),
-             EFBIG);
-    }
-  }
+  const std::size_t bytes = bytes_for(members);
   const int descriptor = ::memfd_create("lockstep-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) refuse("there is none", errno);
   if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0 ||

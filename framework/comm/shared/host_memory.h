@@ -111,8 +111,11 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   static constexpr int kChunks = 3;
 
   /// Makes memory for a job of `members` and returns a descriptor that is closed on exec. Its size
-  /// is sealed. CommError if the system has none.
+  /// is sealed. CommError if the system has none, and as bytes_for().
   [[nodiscard]] static int make_memory(int members);
+  /// The size of the file that it is to the system. ValueError with the numbers if files must be so
+  /// small that it has no room for a few groups (ulimit -f).
+  [[nodiscard]] static std::size_t bytes_for(int members);
   /// Bytes of addresses that a process takes for it, with a few groups and without extents.
   [[nodiscard]] static std::size_t addresses_for(int members);
   /// The memory behind a descriptor from make_memory(members). The descriptor stays the caller's

@@ -1,18 +1,21 @@
-#include "framework/replicas/address_space.h"
+#include "framework/replicas/process_memory.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include <dlfcn.h>
 #include <malloc.h>
-#include <sys/resource.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/comm/shared/host_memory.h"
+#include "framework/replicas/launch.h"
+#include "framework/replicas/machine.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -64,36 +67,53 @@ class BlasBuffers {
   std::int64_t had_ = 0;  // beside those
 };
 
+// What a process maps beside data and tensors.
+struct Needed {
+  std::size_t blas;
+  std::size_t threads;  // their number
+  std::size_t stacks;
+  std::size_t shared;
+};
+
 std::string in_units(std::size_t bytes) {
   return text_of_bytes(static_cast<std::int64_t>(bytes));
 }
 
+// `job`: "2 replicas with 4 math threads each".
+void require_room(const MemoryLimit& limit, const Needed& needed, const std::string& job) {
+  const std::size_t shared = limit.counts_shared ? needed.shared : 0;
+  const std::size_t bytes = needed.blas + needed.stacks + shared + kRest;
+  require(bytes <= limit.left(), "a process may have no more than ", in_units(limit.bytes), " of ",
+          limit.name, ", of which ", in_units(limit.used), " are in use, and ", job, " would take ",
+          in_units(bytes), " more, beside data and tensors: ", in_units(needed.blas), " for BLAS, ",
+          in_units(needed.stacks), " for the stacks of ", needed.threads, " threads",
+          shared > 0 ? str(", ", in_units(shared), " to share") : "",
+          ": raise the limit, or set parallel.threads_per_replica lower");
+}
+
 }  // namespace
 
-void prepare_addresses(std::int64_t replicas, std::int64_t math_threads, std::int64_t members) {
-  const auto limit = limit_of(RLIMIT_AS);
-  if (!limit) return;
+void prepare_memory(const LaunchOptions& options) {
+  const std::int64_t members = options.workers == 0 ? options.replicas : options.workers;
+  (void)comm::HostMemory::bytes_for(static_cast<int>(members));
+  const std::vector<MemoryLimit> limits = memory_limits();
+  if (limits.empty()) return;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   static BlasBuffers buffers;
   // Otherwise each thread takes 64 MiB of addresses for a heap of its own.
   if (!has_own_malloc_settings()) ::mallopt(M_ARENA_MAX, 1);
-  const std::int64_t missing = buffers.missing(replicas, math_threads);
-  const std::size_t blas =
-      static_cast<std::size_t>(std::max<std::int64_t>(0, missing)) * kBlasBuffer;
-  const auto threads = static_cast<std::size_t>(replicas * (math_threads + kHelpers));
-  const std::size_t stacks = threads * kThreadStack;
-  const std::size_t shared = comm::HostMemory::addresses_for(static_cast<int>(members));
-  const std::size_t needed = blas + stacks + shared + kRest;
-  const std::size_t used = addresses_in_use();
-  const std::size_t left = *limit - std::min(*limit, used);
-  require(needed <= left, "a process may have no more than ", in_units(*limit),
-          " of addresses (ulimit -v), of which ", in_units(used), " are in use, and ",
-          counted(replicas, "replica"), " with ", counted(math_threads, "math thread"),
-          " each would take ", in_units(needed), " more, beside data and tensors: ", in_units(blas),
-          " for BLAS, ", in_units(stacks), " for the stacks of ", threads, " threads, ",
-          in_units(shared),
-          " to share: raise the limit, or set parallel.threads_per_replica lower");
+  const std::int64_t running = options.mode == LaunchMode::threads ? members : 1;
+  const std::int64_t math = math_threads(options.threads_per_replica, options.replicas);
+  const std::int64_t missing = std::max<std::int64_t>(0, buffers.missing(running, math));
+  const auto threads = static_cast<std::size_t>(running * (math + kHelpers));
+  const Needed needed{.blas = static_cast<std::size_t>(missing) * kBlasBuffer,
+                      .threads = threads,
+                      .stacks = threads * kThreadStack,
+                      .shared = comm::HostMemory::addresses_for(static_cast<int>(members))};
+  const std::string job =
+      str(counted(running, "replica"), " with ", counted(math, "math thread"), " each");
+  for (const MemoryLimit& limit : limits) require_room(limit, needed, job);
   buffers.get(missing);
 }
 

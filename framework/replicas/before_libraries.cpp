@@ -1,0 +1,99 @@
+// What a program with replicas does before its libraries start. Where a process may map little
+// memory (ulimit -v, -d), OpenBLAS's start goes on for ever, and LibTorch's ends the program
+// without a reason: this ends it with one.
+//
+// Nothing is constructed yet, neither C++'s streams nor LibTorch nor anything of the framework: it
+// uses nothing but constants and the system's C functions.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <fcntl.h>
+#include <link.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "framework/replicas/process_memory.h"
+
+namespace lockstep::replicas {
+namespace {
+
+// LibTorch's registries and others take this much when libraries start.
+constexpr std::size_t kLibrariesStart = std::size_t{64} << 20;
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+// A limit of what a process may map, and where /proc/self/statm tells what it has mapped.
+struct Mapped {
+  __rlimit_resource resource;
+  const char* name;
+  std::size_t column;
+};
+constexpr Mapped kMapped[] = {{RLIMIT_AS, "addresses (ulimit -v)", 0},
+                              {RLIMIT_DATA, "private memory (ulimit -d)", 5}};
+
+std::size_t mapped_now(std::size_t column) {
+  const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  char text[200] = "";  // pages: "size resident shared text library data dirty"
+  (void)!::read(file, text, sizeof text - 1);
+  ::close(file);
+  char* rest = text;
+  for (; column > 0; --column) (void)std::strtoull(rest, &rest, 10);
+  return std::strtoull(rest, nullptr, 10) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+int is_openblas(dl_phdr_info* library, std::size_t /*size*/, void* found) {
+  if (std::strstr(library->dlpi_name, "libopenblas") != nullptr) *static_cast<bool*>(found) = true;
+  return 0;
+}
+
+// The threads for each of which OpenBLAS takes a buffer when it starts. It knows no CPU quota.
+std::size_t threads_of_openblas(const char* const* environment) {
+  bool is_there = false;
+  ::dl_iterate_phdr(is_openblas, &is_there);
+  if (!is_there) return 0;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  std::size_t threads = ::sched_getaffinity(0, sizeof cores, &cores) == 0
+                            ? static_cast<std::size_t>(CPU_COUNT(&cores))
+                            : 1;
+  for (; *environment != nullptr; ++environment) {
+    for (const char* const name : {"OPENBLAS_NUM_THREADS=", "OMP_NUM_THREADS="}) {
+      if (std::strncmp(*environment, name, std::strlen(name)) != 0) continue;
+      const std::size_t number = std::strtoull(*environment + std::strlen(name), nullptr, 10);
+      if (number > 0) threads = std::min(threads, number);
+    }
+  }
+  return threads;
+}
+
+void check_limits(int /*argc*/, char** /*argv*/, char** environment) {
+  for (const Mapped& mapped : kMapped) {
+    rlimit limit{};
+    if (::getrlimit(mapped.resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
+    const std::size_t libraries = mapped_now(mapped.column) + kLibrariesStart;
+    const std::size_t threads = threads_of_openblas(environment);
+    const std::size_t needed = libraries + threads * kBlasBuffer;
+    if (needed <= limit.rlim_cur) continue;
+    char text[400];
+    const int size = std::snprintf(
+        text, sizeof text,
+        "lockstep: error: a process may have no more than %zu MiB of %s here, and this program "
+        "takes %zu MiB before it begins: its libraries %zu MiB, and OpenBLAS %zu MiB for each of "
+        "%zu threads. Raise the limit, or set OPENBLAS_NUM_THREADS=1\n",
+        static_cast<std::size_t>(limit.rlim_cur) / kMiB, mapped.name, needed / kMiB,
+        libraries / kMiB, kBlasBuffer / kMiB, threads);
+    (void)!::write(STDERR_FILENO, text, static_cast<std::size_t>(size));
+    ::_exit(2);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::replicas
+
+// Programs, which alone may have such an entry, are linked with this name
+// (framework/CMakeLists.txt).
+extern "C" [[gnu::section(".preinit_array"), gnu::used]] void (*const lockstep_before_libraries)(
+    int, char**, char**) = lockstep::replicas::check_limits;
