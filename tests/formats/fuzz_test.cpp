@@ -230,7 +230,7 @@ Finding finding(const Format& format, const TemporaryFolder& folder, const std::
 
 }  // namespace
 
-TEST_CASE("a damaged file of a foreign format is refused or read consistently", "[fuzz]") {
+TEST_CASE("a damaged file of a foreign format is refused or read consistently", "[fuzz][bulk]") {
   std::cout << "damaged foreign files: LOCKSTEP_SEED=" << testing::seed()
             << " LOCKSTEP_FUZZ=" << testing::fuzzed_files() << std::endl;
   const std::uint64_t before = testing::allocated_bytes();

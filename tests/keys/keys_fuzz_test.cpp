@@ -125,7 +125,7 @@ bool read_fuzzed(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a damaged config is refused in words, or read as what its print says", "[fuzz]") {
+TEST_CASE("a damaged config is refused in words, or read as what its print says", "[fuzz][bulk]") {
   std::cout << "damaged configs: LOCKSTEP_SEED=" << testing::seed()
             << " LOCKSTEP_FUZZ=" << testing::fuzzed_files() << std::endl;
   for (const std::string& sample : kSamples) CHECK(read_fuzzed(sample));

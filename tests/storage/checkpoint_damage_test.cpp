@@ -123,7 +123,8 @@ std::string finding(const fs::path& folder) {
 
 }  // namespace
 
-TEST_CASE("a damaged checkpoint is refused, whatever the damage, and a restored one is whole") {
+TEST_CASE("a damaged checkpoint is refused, whatever the damage, and a restored one is whole",
+          "[bulk]") {
   std::cout << "checkpoint damages: LOCKSTEP_SEED=" << testing::seed() << std::endl;
   const testing::TemporaryFolder home;
   const storage::CheckpointFolder folder(fs::canonical(home.path()));
@@ -146,7 +147,7 @@ TEST_CASE("a damaged checkpoint is refused, whatever the damage, and a restored 
 }
 
 // A manifest and the header of a file, each with a checksum that is right after the damage.
-TEST_CASE("a checkpoint with a damage that has its own checksum is refused or right") {
+TEST_CASE("a checkpoint with a damage that has its own checksum is refused or right", "[bulk]") {
   const testing::TemporaryFolder home;
   const fs::path folder = fs::canonical(home.path());
   storage::Manifest manifest = testing::sample_manifest(12);
