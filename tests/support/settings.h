@@ -33,16 +33,21 @@ namespace lockstep::testing {
 }
 
 /// The cases of a sweep that run: all of them, or with LOCKSTEP_SAMPLE=K one of each K in a row,
-/// drawn by seed(), which it prints. The gate does so, with other draws for each commit.
+/// drawn by seed() or, with LOCKSTEP_SAMPLE=K@N, by N. It prints both. The gate does so, with other
+/// draws for each commit.
 class Sample {
  public:
   /// `sweep` tells the draws from those of other sweeps.
-  explicit Sample(std::string_view sweep) : key_(Key(seed()).fold(sweep)) {
-    const char* const text = std::getenv("LOCKSTEP_SAMPLE");
-    if (text == nullptr) return;
+  explicit Sample(std::string_view sweep) : key_(seed()) {
+    const char* const variable = std::getenv("LOCKSTEP_SAMPLE");
+    if (variable == nullptr) return;
+    const std::string text = variable;
     one_in_ = std::max<std::uint64_t>(1, std::stoull(text));
-    std::cout << sweep << ": LOCKSTEP_SAMPLE=" << one_in_ << " LOCKSTEP_SEED=" << seed()
-              << std::endl;
+    const std::size_t at = text.find('@');
+    const std::uint64_t drawn_by =
+        at == std::string::npos ? seed() : std::stoull(text.substr(at + 1));
+    key_ = Key(drawn_by).fold(sweep);
+    std::cout << sweep << ": LOCKSTEP_SAMPLE=" << one_in_ << '@' << drawn_by << std::endl;
   }
 
   /// Whether the sweep's next case runs.
