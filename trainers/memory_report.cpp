@@ -70,7 +70,7 @@ std::int64_t running_here(const LaunchOptions& launch) {
   return launch.hosts.count == 1 ? placement.workers : placement.workers_here;
 }
 
-// Of so many samples, and no overflow. The product may be more bytes than there are anywhere.
+// The bytes that `samples` take, of `values` each. At most kMost: a larger product overflows.
 std::int64_t bytes_of(std::int64_t samples, double values, double bytes) {
   constexpr double kMost = 1e18;
   return static_cast<std::int64_t>(std::min(static_cast<double>(samples) * values * bytes, kMost));
@@ -130,7 +130,7 @@ std::int64_t predicted_activations(const Config& config, const DataSets& data,
   const std::int64_t twice = std::min(samples, 2 * few);
   const Config own = alone(config, 3);
   const MemoryUse use = predicted_memory(own, data).host;
-  // With the model's own values, and the largest batch that is measured.
+  // The model's own values and the inputs of the largest batch that is measured count, too.
   const std::int64_t needed = use.total() + use.parameters + input_bytes(data.train->type(), twice);
   require(needed <= available / 2, "a replica alone, which shows them, takes ",
           text_of_bytes(needed));

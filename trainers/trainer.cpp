@@ -201,7 +201,7 @@ class Trainer::Run {
     if (!jump.empty()) reporter_->progress.print("  " + jump);
   }
 
-  // Of a run that began before there was their backward.
+  // Tells once that a run which an older version began goes on with other bits.
   void tell_safe_convolutions() {
     const bool is_told = resume_->info.counts.contains(kSafeConvolutionsCount);
     if (is_told || !training::have_been_made_safe()) return;

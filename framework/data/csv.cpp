@@ -91,7 +91,7 @@ class MissingValues {
   }
 
  private:
-  // Of an empty text 0.
+  // 0 for an empty text.
   static std::size_t last_byte(std::string_view text) {
     return text.empty() ? 0 : static_cast<unsigned char>(text.back());
   }
@@ -147,7 +147,7 @@ class WrongCells {
     return keeps_ && (missing_.contains(file_.text(row, column)) || is_ragged(row));
   }
 
-  /// What was found, with the lines.
+  /// The damaged rows that were found, each with its line of the file.
   [[nodiscard]] DamagedRows take() {
     std::size_t last = 0;
     std::size_t line = file_.line_of(0);
@@ -622,8 +622,8 @@ DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
   DataSets sets;
   if (context.fitted) sets.fitted = *context.fitted;
   bool is_fitted = context.fitted.has_value();
-  // The first file is what is fitted to. That is another than the training file only where that
-  // can't be read and the others are to be looked at nevertheless.
+  // Columns and classes come from the first file that can be read. It is another than the training
+  // file only for `train check`, which looks at the other files even if that one can't be read.
   const auto read = [&](const std::string& path, const CsvFile& file) {
     Fitted fitted = sets.fitted;
     auto set = table_set(path, file, !is_fitted, fitted, options, context);

@@ -13,7 +13,7 @@ namespace lockstep::data {
 class IndexList {
  public:
   IndexList() = default;
-  /// These. Numbers below 0, which no sample has, stay what they are.
+  /// A copy of `numbers`. Numbers below 0, which no sample has, stay what they are.
   explicit IndexList(const std::vector<std::int64_t>& numbers);
   /// 0 … count-1 in the order of permutation(key, count).
   [[nodiscard]] static IndexList permuted(const Key& key, std::int64_t count);

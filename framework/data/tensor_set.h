@@ -12,10 +12,10 @@
 
 namespace lockstep {
 
-/// Samples that can't be made: why.
+/// Why some samples can't be made, by their index.
 struct DamagedRows {
   std::map<std::int64_t, std::string> reasons = {};
-  /// Of whom that is not kept, sorted: there may be millions. All have one text.
+  /// More such samples, sorted. There may be millions of them: they have one reason in common.
   std::vector<std::int64_t> others = {};
   std::string reason_of_others = {};
 

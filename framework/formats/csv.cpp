@@ -45,7 +45,7 @@ class CsvScanner {
   }
 
   [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
-  /// The part of the text that is behind the scanner.
+  /// How much of the text has been read, from 0 to 1.
   [[nodiscard]] double done() const {
     return static_cast<double>(at_) / static_cast<double>(text_.size());
   }

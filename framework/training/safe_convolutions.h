@@ -20,7 +20,8 @@ namespace lockstep::training {
 /// CPUs, whatever the layout and the CPU, and also for modules of its own: every stride-th pixel is
 /// copied, and the convolution of those has stride 1. Trainers and models call it; it does nothing
 /// when called. Results' bits for these shapes may differ from those of LibTorch alone, and of
-/// Lockstep before it had this; a checkpoint from before goes on with the new ones.
+/// Lockstep before it had this. A run that an older version began goes on with the new ones, and
+/// `train` says so.
 void keep_convolutions_safe();
 
 /// Whether that backward has run in this process. Any thread.
