@@ -254,8 +254,10 @@ int train(int argc, const char* const* argv, const Callbacks& callbacks) {
 }  // namespace
 
 int train_main(int argc, const char* const* argv, const Callbacks& callbacks) {
-  // Before replicas run and after: while they do, launch() handles signals.
-  const replicas::StopHandler ends_the_program(replicas::stop_at_once);
+  // Before replicas run and after: while they do, launch() handles signals. For ever, since the
+  // libraries take some ms to end the program: a signal then is no crash.
+  static const auto& ends_the_program = *new replicas::StopHandler(replicas::stop_at_once);
+  (void)ends_the_program;
   prepare_process();
   try {
     require_stack();

@@ -203,11 +203,13 @@ class Trainer::Run {
 
   // Tells once that a run which an older version began goes on with other bits.
   void tell_safe_convolutions() {
-    const bool is_told = resume_->info.counts.contains(kSafeConvolutionsCount);
+    const auto& counts = resume_->info.counts;
+    const auto began = counts.find(kSafeConvolutionsCount);
+    const bool is_told = began != counts.end() && began->second == kSafeConvolutions;
     if (is_told || !training::have_been_made_safe()) return;
     const std::string text =
-        "the backward of strided 1x1 convolutions of fewer than 16 channels has other bits than "
-        "when the run began: LibTorch's own may write outside of its memory";
+        "some convolutions, as strided 1x1 ones of few channels, have other bits than when the run "
+        "began: LibTorch's own may be wrong or write outside of their memory";
     waive(*options_.resume, text);
     if (reporter_) reporter_->progress.print("  " + text);
   }
@@ -304,7 +306,7 @@ class Trainer::Run {
         .counts = {{kSamplesCount, samples_},
                    {kSkippedCount, skipped_steps_},
                    {kThreadsCount, replicas::own_math_threads()},
-                   {kSafeConvolutionsCount, 1}},
+                   {kSafeConvolutionsCount, kSafeConvolutions}},
         .figures = {{kElapsedFigure, seconds_since(begin_)}},
         .texts = {{kConfigText, to_yaml(config_)}, {kVersionsText, versions_text()}}};
     if (resume_ != nullptr && !resume_->waived.empty()) info.texts[kWaivedText] = resume_->waived;

@@ -4,19 +4,28 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <limits>
+#include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/convolution_backward_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/convolution_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/Optional.h>
 #include <torch/library.h>
+#include <torch/version.h>
 
 namespace lockstep::training {
 namespace {
 
 namespace torchs = at::compositeexplicitautograd;  // LibTorch's own ways, for all devices
+
+using Sizes = std::vector<std::int64_t>;
 
 // How many floats an AVX-512 register has. oneDNN's blocks of channels are no larger.
 constexpr std::int64_t kLargestBlock = 16;
@@ -27,17 +36,148 @@ bool all_are(c10::IntArrayRef values, std::int64_t value) {
   return std::all_of(values.begin(), values.end(), [&](std::int64_t one) { return one == value; });
 }
 
-// Every stride-th pixel.
-at::Tensor strided(at::Tensor images, c10::IntArrayRef stride) {
-  for (std::int64_t dim = 2; dim < images.dim(); ++dim) {
-    const std::size_t i = stride.size() == 1 ? 0 : static_cast<std::size_t>(dim - 2);
-    images = images.slice(dim, 0, std::numeric_limits<std::int64_t>::max(), stride[i]);
+// LibTorch takes one value for all dimensions, too.
+std::int64_t last(c10::IntArrayRef values) {
+  return values.back();
+}
+
+Sizes for_all(c10::IntArrayRef values, std::size_t dimensions) {
+  return values.size() == 1 ? Sizes(dimensions, values[0]) : values.vec();
+}
+
+bool is_pointwise(const ConvolutionShape& shape) {
+  return all_are(shape.weight.slice(2), 1);
+}
+
+// The columns that a kernel spans.
+std::int64_t kernel_columns(const ConvolutionShape& shape) {
+  return last(shape.dilation) * (shape.weight.back() - 1) + 1;
+}
+
+bool has_one_result_column(const ConvolutionShape& shape) {
+  const std::int64_t free = shape.images.back() + 2 * last(shape.padding) - kernel_columns(shape);
+  return free >= 0 && free < last(shape.stride);
+}
+
+bool has_unsafe_stride(const ConvolutionShape& shape, bool backward) {
+  const bool has_kernel = shape.weight.size() > 2 && shape.images.size() == shape.weight.size();
+  if (!has_kernel || all_are(shape.stride, 1)) return false;
+  if (last(shape.stride) > 1 && has_one_result_column(shape)) return true;
+  if (!is_pointwise(shape)) return false;
+  const bool is_narrow = shape.groups == 1 && shape.weight[1] < kLargestBlock;
+  return !all_are(shape.padding, 0) || (backward && is_narrow);
+}
+
+constexpr bool has_unsafe_type(c10::ScalarType type) {
+  return type == c10::ScalarType::BFloat16 && TORCH_VERSION_MAJOR < 2;
+}
+
+// Of images (batch, channels, rows, columns), every stride-th row and column.
+at::Tensor strided(at::Tensor images, const Sizes& stride) {
+  for (std::size_t i = 0; i < stride.size(); ++i) {
+    images = images.slice(static_cast<std::int64_t>(i) + 2, 0,
+                          std::numeric_limits<std::int64_t>::max(), stride[i]);
   }
   return images;
 }
 
-at::Tensor strided_copy(const at::Tensor& images, c10::IntArrayRef stride) {
-  return strided(images, stride).contiguous(images.suggest_memory_format());
+// The same convolution of other images, without the stride that is unsafe.
+class SafeWay {
+ public:
+  explicit SafeWay(const ConvolutionShape& shape) {
+    made_safe = true;
+    const std::size_t dimensions = shape.weight.size() - 2;
+    stride_ = for_all(shape.stride, dimensions);
+    padding_ = for_all(shape.padding, dimensions);
+    taken_ = Sizes(dimensions, 1);
+    if (is_pointwise(shape)) {
+      for (std::size_t i = dimensions; i-- > 0;) added_.insert(added_.end(), 2, padding_[i]);
+      taken_ = std::exchange(stride_, Sizes(dimensions, 1));
+      padding_ = Sizes(dimensions, 0);
+    } else {
+      const std::int64_t left = std::exchange(padding_.back(), 0);
+      added_ = {left, kernel_columns(shape) - left - shape.images.back()};
+      stride_.back() = 1;
+    }
+  }
+
+  [[nodiscard]] const Sizes& stride() const { return stride_; }
+  [[nodiscard]] const Sizes& padding() const { return padding_; }
+  // Where the images are a result, their copies are of the size that the kernel reaches.
+  [[nodiscard]] Sizes output_padding(at::IntArrayRef output_padding) const {
+    Sizes left = for_all(output_padding, stride_.size());
+    std::fill(left.end() - static_cast<std::ptrdiff_t>(added_.size() / 2), left.end(), 0);
+    return left;
+  }
+
+  // What the kernel slides over then: copies, in the images' layout.
+  [[nodiscard]] at::Tensor images(const at::Tensor& images) const {
+    return strided(padded(images, added_), taken_).contiguous(images.suggest_memory_format());
+  }
+
+  // The gradient of `images` by that of their copies.
+  [[nodiscard]] at::Tensor gradient(at::Tensor copies, const at::Tensor& images) const {
+    if (!all_are(taken_, 1)) {
+      const at::Tensor all =
+          at::empty(padded_sizes(images), copies.options(), images.suggest_memory_format()).zero_();
+      strided(all, taken_).copy_(copies);
+      copies = all;
+    }
+    Sizes removed = added_;
+    for (std::int64_t& pixels : removed) pixels = -pixels;
+    return padded(copies, removed);
+  }
+
+ private:
+  static at::Tensor padded(const at::Tensor& images, const Sizes& added) {
+    return all_are(added, 0) ? images : at::constant_pad_nd(images, added);
+  }
+
+  [[nodiscard]] Sizes padded_sizes(const at::Tensor& images) const {
+    Sizes sizes = images.sizes().vec();
+    for (std::size_t i = 0; i < added_.size(); ++i) sizes[sizes.size() - 1 - i / 2] += added_[i];
+    return sizes;
+  }
+
+  Sizes stride_;
+  Sizes padding_;
+  Sizes added_;  // pixels before and behind, in the last dimensions, the last first; or cut off
+  Sizes taken_;  // of those, every so many
+};
+
+// Whether a transposed convolution adds a stride or more, as it may where it has dilation.
+bool adds_a_stride(at::IntArrayRef output_padding, at::IntArrayRef stride) {
+  const Sizes added = for_all(output_padding, std::max(output_padding.size(), stride.size()));
+  const Sizes steps = for_all(stride, added.size());
+  return !std::equal(added.begin(), added.end(), steps.begin(), std::less<>());
+}
+
+std::optional<SafeWay> safe_way(const at::Tensor& images, const at::Tensor& weight,
+                                at::IntArrayRef stride, at::IntArrayRef padding,
+                                at::IntArrayRef dilation, std::int64_t groups, bool backward) {
+  const ConvolutionShape shape{images.sizes(), weight.sizes(),      stride, padding, dilation,
+                               groups,         images.scalar_type()};
+  if (images.numel() == 0 || !has_unsafe_stride(shape, backward)) return std::nullopt;
+  return SafeWay(shape);
+}
+
+at::Tensor as_float(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.to(at::kFloat) : tensor;
+}
+
+at::Tensor as_bfloat16(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.to(at::kBFloat16) : tensor;
+}
+
+at::Tensor forward(const at::Tensor& input, const at::Tensor& weight,
+                   const c10::optional<at::Tensor>& bias, at::IntArrayRef stride,
+                   at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
+                   at::IntArrayRef output_padding, std::int64_t groups) {
+  const auto way =
+      transposed ? std::nullopt : safe_way(input, weight, stride, padding, dilation, groups, false);
+  return torchs::convolution(way ? way->images(input) : input, weight, bias,
+                             way ? way->stride() : stride, way ? way->padding() : padding, dilation,
+                             transposed, output_padding, groups);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
@@ -45,38 +185,37 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
     at::OptionalIntArrayRef bias, at::IntArrayRef stride, at::IntArrayRef padding,
     at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, std::int64_t groups,
     std::array<bool, 3> wanted) {
-  if (input.numel() == 0 || !may_overrun(weight.sizes(), stride, padding, groups)) {
+  if (has_unsafe_type(input.scalar_type())) {
+    made_safe = true;
+    const auto [inputs, weights, biases] =
+        backward(as_float(gradient), as_float(input), as_float(weight), bias, stride, padding,
+                 dilation, transposed, output_padding, groups, wanted);
+    return {as_bfloat16(inputs), as_bfloat16(weights), as_bfloat16(biases)};
+  }
+  const at::Tensor& images = transposed ? gradient : input;
+  const auto way = safe_way(images, weight, stride, padding, dilation, groups, true);
+  if (!way || (transposed && adds_a_stride(output_padding, stride))) {
     return torchs::convolution_backward(gradient, input, weight, bias, stride, padding, dilation,
                                         transposed, output_padding, groups, wanted);
   }
-  made_safe = true;
-  const std::vector<std::int64_t> ones(stride.size(), 1);
   if (transposed) {
-    const std::vector<std::int64_t> none(output_padding.size(), 0);
     auto [inputs, weights, biases] = torchs::convolution_backward(
-        strided_copy(gradient, stride), input, weight, bias, ones, padding, dilation, transposed,
-        none, groups, {wanted[0], wanted[1], false});
+        way->images(gradient), input, weight, bias, way->stride(), way->padding(), dilation,
+        transposed, way->output_padding(output_padding), groups, {wanted[0], wanted[1], false});
     if (wanted[2]) biases = gradient.transpose(0, 1).flatten(1).sum(1);
     return {inputs, weights, biases};
   }
-  auto [inputs, weights, biases] =
-      torchs::convolution_backward(gradient, strided_copy(input, stride), weight, bias, ones,
-                                   padding, dilation, transposed, output_padding, groups, wanted);
-  if (wanted[0]) {
-    const at::Tensor all =
-        at::empty(input.sizes(), inputs.options(), input.suggest_memory_format()).zero_();
-    strided(all, stride).copy_(inputs);
-    inputs = all;
-  }
+  auto [inputs, weights, biases] = torchs::convolution_backward(
+      gradient, way->images(input), weight, bias, way->stride(), way->padding(), dilation,
+      transposed, output_padding, groups, wanted);
+  if (wanted[0]) inputs = way->gradient(inputs, input);
   return {inputs, weights, biases};
 }
 
 }  // namespace
 
-bool may_overrun(c10::IntArrayRef weight, c10::IntArrayRef stride, c10::IntArrayRef padding,
-                 std::int64_t groups) {
-  return groups == 1 && weight.size() > 2 && weight[1] < kLargestBlock &&
-         all_are(weight.slice(2), 1) && !all_are(stride, 1) && all_are(padding, 0);
+bool is_unsafe(const ConvolutionShape& shape, bool backward) {
+  return has_unsafe_type(shape.type) || has_unsafe_stride(shape, backward);
 }
 
 void keep_convolutions_safe() {}
@@ -88,5 +227,6 @@ bool have_been_made_safe() {
 }  // namespace lockstep::training
 
 TORCH_LIBRARY_IMPL(aten, CPU, library) {
+  library.impl("convolution", &lockstep::training::forward);
   library.impl("convolution_backward", &lockstep::training::backward);
 }

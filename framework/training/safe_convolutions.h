@@ -2,29 +2,48 @@
 
 #include <cstdint>
 
+#include <c10/core/ScalarType.h>
 #include <c10/util/ArrayRef.h>
 
 namespace lockstep::training {
 
-/// Whether oneDNN may write past its scratch memory in the backward of a convolution with a weight
-/// of `weight` sizes (out, in / groups, kernel…; transposed: (in, out / groups, kernel…)). Up to
-/// 3.12 it does so on CPUs with AVX2 or AVX-512, where images are channels_last: for a strided 1x1
-/// convolution of fewer than 16 channels it places rows of images as if they had as many channels
-/// as a vector register has floats, in memory for the channels that there are
-/// (github.com/uxlfoundation/oneDNN/issues/6035). The heap is damaged, or gradients of the weight
-/// are wrong without a word. tests/overruns/search.cpp looks for more such shapes.
-[[nodiscard]] bool may_overrun(c10::IntArrayRef weight, c10::IntArrayRef stride,
-                               c10::IntArrayRef padding, std::int64_t groups);
+/// The shape of a convolution, as at::convolution takes it. `images` are the sizes of what the
+/// kernel slides over: the input, or of a transposed convolution the output.
+struct ConvolutionShape {
+  c10::IntArrayRef images;
+  c10::IntArrayRef weight;  // (out, in / groups, kernel…); transposed: (in, out / groups, kernel…)
+  c10::IntArrayRef stride;
+  c10::IntArrayRef padding;
+  c10::IntArrayRef dilation;
+  std::int64_t groups;
+  c10::ScalarType type;
+};
 
-/// A program that calls this anywhere has, from its start on, another backward for these shapes on
-/// CPUs, whatever the layout and the CPU, and also for modules of its own: every stride-th pixel is
-/// copied, and the convolution of those has stride 1. Trainers and models call it; it does nothing
-/// when called. Results' bits for these shapes may differ from those of LibTorch alone, and of
-/// Lockstep before it had this. A run that an older version began goes on with the new ones, and
-/// `train` says so.
+/// Whether oneDNN, with which LibTorch computes on CPUs, may fail in this convolution or, with
+/// `backward`, in its gradients. With LibTorch 1.13 all of bfloat16 may: on CPUs with AVX-512
+/// transposed ones are computed as others, and some gradients of 1x1 and dilated ones are wrong.
+/// Strided ones may with each version, in channels_last:
+///
+///   - 1x1, fewer than 16 channels: up to 3.12 the backward writes past its scratch memory on CPUs
+///     with AVX2 or AVX-512 (github.com/uxlfoundation/oneDNN/issues/6035). The heap is damaged, or
+///     gradients of the weight are wrong without a word.
+///   - 1x1 with padding: it reads outside of images of one column, up to a crash.
+///   - A result of one column: with AVX-512 gradients of weights that meet nothing but padding are
+///     what memory held before (bfloat16), and with AMX results are wrong (bfloat16; float32
+///     seldom).
+///
+/// tests/overruns/search.cpp looks for more.
+[[nodiscard]] bool is_unsafe(const ConvolutionShape& shape, bool backward);
+
+/// A program that calls this anywhere computes these convolutions, from its start on, in another
+/// way on CPUs, whatever the layout and the CPU, and also for modules of its own: pixels that the
+/// kernel meets are copied, and the convolution of those has stride 1; bfloat16 is converted to
+/// float32, and the result back. Trainers and models call it; it does nothing when called. Results'
+/// bits may differ from those of LibTorch alone, and of Lockstep before it had this. A run that an
+/// older version began goes on with the new ones, and `train` says so.
 void keep_convolutions_safe();
 
-/// Whether that backward has run in this process. Any thread.
+/// Whether one has been computed so in this process. Any thread.
 [[nodiscard]] bool have_been_made_safe();
 
 }  // namespace lockstep::training

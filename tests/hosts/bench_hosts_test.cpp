@@ -41,11 +41,12 @@ TEST_CASE("bench collectives measures between hosts, beside plain TCP") {
     REQUIRE(measurements.size() == 3);
     CHECK(measurements[2]["system"] == "tcp");
     // However many replicas a host has, it sends the same bytes once, and its cable limits them.
+    // What TCP sends again counts, too.
     const double bytes = kBytes * (result["operation"] == "all_reduce" ? 1 : 0.5);
     for (const auto& measurement : measurements) {
       INFO(measurement);
       CHECK(measurement["sent_bytes"] > bytes);
-      CHECK(measurement["sent_bytes"] < 1.2 * bytes);
+      CHECK(measurement["sent_bytes"] < 1.5 * bytes);
       CHECK(measurement["bus_bytes_per_second"] < 1.1 * 50e6);
     }
   }
@@ -66,7 +67,7 @@ TEST_CASE("bench training says what of the communication between hosts is hidden
     const auto& stage = result["measurements"][i];
     INFO(stage);
     CHECK(stage["sent_bytes"] > bytes);
-    CHECK(stage["sent_bytes"] < 1.2 * bytes);
+    CHECK(stage["sent_bytes"] < 1.5 * bytes);
     CHECK(stage["seconds"]["median"] > 0.99 * result["bound_seconds"].get<double>());
     CHECK(stage["hidden_seconds"] >= 0);
     CHECK(stage["hidden_seconds"] <= stage["cable_seconds"]);

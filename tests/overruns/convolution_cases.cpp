@@ -17,6 +17,7 @@
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/convolution_backward_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/convolution_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
@@ -53,10 +54,18 @@ std::vector<std::int64_t> weight_sizes(const ConvolutionCase& c) {
           c.kernel_columns};
 }
 
+// LibTorch's own, or with `safe` the one that training uses, as in backward().
 at::Tensor forward(const ConvolutionCase& c, const at::Tensor& input, const at::Tensor& weight,
-                   const at::Tensor& bias) {
-  return at::convolution(input, weight, bias, strides(c), {c.padding, c.padding},
-                         {c.dilation, c.dilation}, c.transposed, {0, 0}, c.groups);
+                   const at::Tensor& bias, bool safe) {
+  const auto call = [&](const auto& function) -> at::Tensor {
+    return function(input, weight, bias, strides(c),
+                    std::vector<std::int64_t>{c.padding, c.padding},
+                    std::vector<std::int64_t>{c.dilation, c.dilation}, c.transposed,
+                    std::vector<std::int64_t>{0, 0}, c.groups);
+  };
+  if (safe) return call([](const auto&... all) { return at::convolution(all...); });
+  return call(
+      [](const auto&... all) { return at::compositeexplicitautograd::convolution(all...); });
 }
 
 Gradients backward(const ConvolutionCase& c, const at::Tensor& gradient, const at::Tensor& input,
@@ -106,7 +115,7 @@ std::string compare(const ConvolutionCase& c, bool safe) {
   at::Tensor input = whole_numbers({c.batch, c.in, c.rows, c.columns}, type, c.input_last, 1);
   at::Tensor weight = whole_numbers(weight_sizes(c), type, c.weight_last, 2);
   at::Tensor bias = c.bias ? whole_numbers({c.out}, type, false, 3) : at::Tensor();
-  at::Tensor output = forward(c, input, weight, bias);
+  at::Tensor output = forward(c, input, weight, bias, safe);
   at::Tensor gradient = whole_numbers(output.sizes().vec(), type, c.gradient_last, 4);
   Gradients gradients = backward(c, gradient, input, weight, safe);
 
@@ -115,7 +124,8 @@ std::string compare(const ConvolutionCase& c, bool safe) {
   const auto exact = [](const at::Tensor& tensor) {
     return tensor.defined() ? tensor.to(at::kDouble).contiguous() : tensor;
   };
-  const at::Tensor exact_output = forward(c, exact(input), exact(weight), exact(bias));
+  const at::Tensor exact_output =
+      forward(c, exact(input), exact(weight), exact(bias), /*safe=*/false);
   const Gradients exact_gradients =
       backward(c, exact(gradient), exact(input), exact(weight), /*safe=*/false);
   guard_memory(true);
@@ -144,7 +154,8 @@ using Pair = std::pair<std::int64_t, std::int64_t>;
 constexpr std::array<Pair, 7> kKernels{{{1, 1}, {1, 1}, {2, 2}, {3, 3}, {5, 5}, {1, 3}, {7, 7}}};
 constexpr std::array<Pair, 5> kStrides{{{1, 1}, {2, 2}, {3, 3}, {2, 1}, {1, 2}}};
 constexpr std::array<std::int64_t, 5> kGroups{1, 1, 2, 4, 0};  // 0: one a channel
-constexpr std::array<std::int64_t, 9> kSizes{1, 2, 4, 5, 7, 8, 9, 12, 16};
+constexpr std::array<std::int64_t, 9> kColumns{1, 2, 4, 5, 7, 8, 9, 12, 16};
+constexpr std::array<std::int64_t, 10> kRows{1, 2, 4, 5, 7, 8, 9, 12, 16, 67};
 
 // In the order in which they are set: groups follow channels.
 const std::vector<Parameter>& parameters() {
@@ -162,8 +173,8 @@ const std::vector<Parameter>& parameters() {
       {40, [](ConvolutionCase& c, std::int64_t i) { c.in = 1 + i; }},
       {40, [](ConvolutionCase& c, std::int64_t i) { c.out = 1 + i; }},
       {9, [](ConvolutionCase& c, std::int64_t i) { c.batch = 1 + i; }},
-      {kSizes.size(), [](ConvolutionCase& c, std::int64_t i) { c.rows = pick(kSizes, i); }},
-      {kSizes.size(), [](ConvolutionCase& c, std::int64_t i) { c.columns = pick(kSizes, i); }},
+      {kRows.size(), [](ConvolutionCase& c, std::int64_t i) { c.rows = pick(kRows, i); }},
+      {kColumns.size(), [](ConvolutionCase& c, std::int64_t i) { c.columns = pick(kColumns, i); }},
       {kGroups.size(),
        [](ConvolutionCase& c, std::int64_t i) {
          const std::int64_t groups = pick(kGroups, i);
@@ -194,13 +205,10 @@ void make_valid(ConvolutionCase& c) {
   c.columns = std::max(c.columns, least(c.kernel_columns));
 }
 
-// Transposed ones cut their results by the padding.
-bool is_empty(const ConvolutionCase& c) {
-  const auto extent = [&](std::int64_t size, std::int64_t stride, std::int64_t kernel) {
-    return (size - 1) * stride - 2 * c.padding + c.dilation * (kernel - 1) + 1;
-  };
-  return c.transposed && (extent(c.rows, c.stride_rows, c.kernel_rows) < 1 ||
-                          extent(c.columns, c.stride_columns, c.kernel_columns) < 1);
+// Of the results of a transposed one, which the padding cuts.
+std::int64_t transposed_extent(const ConvolutionCase& c, std::int64_t size, std::int64_t stride,
+                               std::int64_t kernel) {
+  return (size - 1) * stride - 2 * c.padding + c.dilation * (kernel - 1) + 1;
 }
 
 }  // namespace
@@ -217,8 +225,29 @@ std::string describe(const ConvolutionCase& c) {
   return text.str();
 }
 
+bool is_possible(const ConvolutionCase& c) {
+  const auto is_there = [&](std::int64_t size, std::int64_t stride, std::int64_t kernel) {
+    if (c.transposed) return transposed_extent(c, size, stride, kernel) > 0;
+    return size + 2 * c.padding > c.dilation * (kernel - 1);
+  };
+  return is_there(c.rows, c.stride_rows, c.kernel_rows) &&
+         is_there(c.columns, c.stride_columns, c.kernel_columns);
+}
+
 bool is_known(const ConvolutionCase& c) {
-  return training::may_overrun(weight_sizes(c), strides(c), {c.padding, c.padding}, c.groups);
+  const auto extent = [&](std::int64_t size, std::int64_t stride, std::int64_t kernel) {
+    return c.transposed ? transposed_extent(c, size, stride, kernel) : size;
+  };
+  return training::is_unsafe({.images = {c.batch, c.transposed ? c.out : c.in,
+                                         extent(c.rows, c.stride_rows, c.kernel_rows),
+                                         extent(c.columns, c.stride_columns, c.kernel_columns)},
+                              .weight = weight_sizes(c),
+                              .stride = strides(c),
+                              .padding = {c.padding, c.padding},
+                              .dilation = {c.dilation, c.dilation},
+                              .groups = c.groups,
+                              .type = c.half ? at::kBFloat16 : at::kFloat},
+                             /*backward=*/true);
 }
 
 std::string run_convolution(const ConvolutionCase& c, bool safe) {
@@ -329,7 +358,7 @@ std::vector<ConvolutionCase> pairwise_convolutions(std::mt19937_64& random) {
       all[a].set(c, static_cast<std::int64_t>(best[a] - begins[a]));
     }
     make_valid(c);
-    if (!is_empty(c)) cases.push_back(c);
+    if (is_possible(c)) cases.push_back(c);
   }
 }
 

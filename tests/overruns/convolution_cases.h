@@ -28,11 +28,14 @@ struct ConvolutionCase {
 /// "1x1 stride 2 …, batch 4, 4 to 8 channels of 8x8, …"
 [[nodiscard]] std::string describe(const ConvolutionCase& convolution);
 
-/// Whether Lockstep takes another way for its backward (training/safe_convolutions.h).
+/// Whether it has a result: a kernel fits in the padded images.
+[[nodiscard]] bool is_possible(const ConvolutionCase& convolution);
+
+/// Whether Lockstep takes another way for it (training/safe_convolutions.h).
 [[nodiscard]] bool is_known(const ConvolutionCase& convolution);
 
-/// Computes it and compares with float64. Returns what differs, or nothing. `safe`: the backward is
-/// the one that training uses, otherwise LibTorch's own.
+/// Computes it and compares with float64. Returns what differs, or nothing. `safe`: as training
+/// computes it, otherwise in LibTorch's own way.
 [[nodiscard]] std::string run_convolution(const ConvolutionCase& convolution, bool safe);
 
 /// For each width that `models/` may have (1 to 40, and larger ones), each of their kinds of

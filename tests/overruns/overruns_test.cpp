@@ -9,6 +9,7 @@
 
 #include <ATen/ops/conv1d.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/conv3d.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/modules/conv.h>
@@ -37,16 +38,23 @@ std::string found_in(const std::function<void()>& run) {
   return found;
 }
 
+// AVX2, whose kernels many CPUs have, and what this one has.
+std::vector<std::string> newest_sets() {
+  std::vector<std::string> sets = instruction_sets();
+  return {sets.size() > 3 ? "AVX2" : sets.back(), sets.back()};
+}
+
 bool has_avx2() {
   const std::vector<std::string> sets = instruction_sets();
   return std::find(sets.begin(), sets.end(), "AVX2") != sets.end();
 }
 
-// What is found in each of `cases`, as lines; with AVX2's kernels where the CPU has it.
-std::vector<std::string> found_in(const std::vector<ConvolutionCase>& cases, bool safe) {
+// What is found in each of `cases`, as lines.
+std::vector<std::string> found_in(const std::vector<ConvolutionCase>& cases, bool safe,
+                                  const std::string& instruction_set) {
   std::vector<std::string> found;
   const auto run = [&](std::size_t i) {
-    if (has_avx2()) hold_to("AVX2");
+    hold_to(instruction_set);
     return run_convolution(cases[i], safe);
   };
   run_guarded(cases.size(), run, [&](std::size_t i, const std::string& finding) {
@@ -97,7 +105,8 @@ TEST_CASE("guarded memory notices accesses outside of blocks") {
 TEST_CASE("LibTorch's own backward overruns memory for a narrow shortcut") {
   std::vector<ConvolutionCase> cases;
   for (const std::int64_t in : {2, 3, 4, 5, 16, 24}) cases.push_back(shortcut(in));
-  const std::vector<std::string> found = found_in(cases, /*safe=*/false);
+  const std::vector<std::string> found =
+      found_in(cases, /*safe=*/false, has_avx2() ? "AVX2" : "DEFAULT");
   for (const ConvolutionCase& each : cases) {
     const std::string name = describe(each) + ": ";
     INFO(name);
@@ -141,7 +150,44 @@ TEST_CASE("training's backward stays inside of its memory, with the right gradie
       if (!transposed) cases.push_back(shortcut(in));
     }
   }
-  CHECK(found_in(cases, /*safe=*/true) == std::vector<std::string>());
+  for (const std::string& set : newest_sets()) {
+    CHECK(found_in(cases, /*safe=*/true, set) == std::vector<std::string>());
+  }
+}
+
+TEST_CASE("strided convolutions with one column of results, or of padded points, are right") {
+  const std::uint64_t seed = std::random_device()();
+  INFO("seed " << seed);
+  std::mt19937_64 random(seed);
+  const auto draw = [&](std::int64_t from, std::int64_t to) {
+    return std::uniform_int_distribution<std::int64_t>(from, to)(random);
+  };
+  std::vector<ConvolutionCase> cases;
+  while (cases.size() < 150) {
+    ConvolutionCase c;
+    c.kernel_rows = draw(1, 3);
+    c.kernel_columns = draw(1, 5);
+    c.stride_rows = draw(1, 3);
+    c.stride_columns = draw(2, 3);
+    c.padding = draw(0, 2);
+    c.dilation = draw(1, 2);
+    c.groups = draw(1, 2);
+    c.in = c.groups * draw(1, 20);
+    c.out = c.groups * draw(1, 20);
+    c.batch = draw(1, 3);
+    c.rows = draw(5, 9);
+    c.transposed = draw(0, 3) == 0;
+    c.columns = c.transposed ? 1 : draw(1, 10);
+    c.input_last = draw(0, 1) != 0;
+    c.weight_last = draw(0, 1) != 0;
+    c.gradient_last = draw(0, 1) != 0;
+    c.bias = draw(0, 1) != 0;
+    c.half = draw(0, 1) != 0;
+    if (is_possible(c) && is_known(c)) cases.push_back(c);
+  }
+  for (const std::string& set : newest_sets()) {
+    CHECK(found_in(cases, /*safe=*/true, set) == std::vector<std::string>());
+  }
 }
 
 TEST_CASE("a resnet of any width trains inside of its memory") {
@@ -190,6 +236,11 @@ TEST_CASE("a module of a user's own trains inside of its memory") {
                 // Sequences whose channels lie beside each other.
                 const at::Tensor sequences = at::ones({4, 8, 4}).permute({0, 2, 1});
                 check(at::conv1d(sequences, module->weight.squeeze(3), {}, 2), 16);
+                // One result, in one dimension and in three.
+                const at::Tensor kernel = module->weight.expand({8, 4, 3, 1}).squeeze(3);
+                check(at::conv1d(at::ones({4, 4, 3}), kernel, {}, 2), 12);
+                const at::Tensor volumes = at::ones({2, 4, 3, 3, 2});
+                check(at::conv3d(volumes, kernel.unsqueeze(2).unsqueeze(2), {}, 2, {0, 0, 1}), 16);
                 return at::zeros({});
               },
               {.axis_name = "i", .axis_size = 1})();

@@ -209,6 +209,15 @@ TEST_CASE("train sample continues what the model has learnt, the same for the sa
                 "text");
 }
 
+TEST_CASE("a SIGTERM that comes while the program ends is no crash") {
+  const TemporaryFolder folder;
+  const Ended end =
+      run_program({"/usr/bin/env", "RAISE_AT_EXIT=1", OWN_TRAIN_BINARY, "models"}, folder.path());
+  CHECK(end.status == 143);
+  CHECK(!end.by_signal);
+  CHECK(end.err == "lockstep: error: stopped by SIGTERM\n");
+}
+
 TEST_CASE("the fingerprints of data are taken once for a run, by the process that starts it") {
   const TemporaryFolder folder;
   folder.write("noted.yaml",

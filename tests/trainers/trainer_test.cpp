@@ -211,7 +211,9 @@ TEST_CASE("checkpoints say of the data what a trainer is told, or what replica 0
 }
 
 TEST_CASE("a run from before convolutions were safe says what goes on with other bits") {
-  const auto waived_in = [](const std::filesystem::path& folder, std::int64_t width, bool is_old) {
+  // `began`: what the run's first checkpoint has of it.
+  const auto waived_in = [](const std::filesystem::path& folder, std::int64_t width,
+                            std::optional<std::int64_t> began) {
     const auto run = [&](std::int64_t steps, bool goes_on) {
       Config config = parse_config(
           str("model: {name: resnet, depth: 8, width: ", width,
@@ -222,7 +224,9 @@ TEST_CASE("a run from before convolutions were safe says what goes on with other
       if (goes_on) {
         lock.emplace(folder);
         options.resume = find_resume_point("auto", folder, false, config);
-        if (is_old) options.resume->info.counts.erase(kSafeConvolutionsCount);
+        auto& counts = options.resume->info.counts;
+        counts.erase(kSafeConvolutionsCount);
+        if (began) counts.emplace(kSafeConvolutionsCount, *began);
       } else {
         lock.emplace(claim_run_folder(folder, to_yaml(config)));
       }
@@ -238,7 +242,9 @@ TEST_CASE("a run from before convolutions were safe says what goes on with other
     return waived == info.texts.end() ? "" : waived->second;
   };
   const TemporaryFolder folder;
-  CHECK(waived_in(folder.path() / "new", 4, false).empty());
-  CHECK_THAT(waived_in(folder.path() / "old", 4, true),
-             ContainsSubstring("strided 1x1 convolutions of fewer than 16 channels"));
+  CHECK(waived_in(folder.path() / "new", 4, kSafeConvolutions).empty());
+  for (const auto began : {std::optional<std::int64_t>(), std::optional<std::int64_t>(1)}) {
+    CHECK_THAT(waived_in(folder.path() / (began ? "first" : "old"), 4, began),
+               ContainsSubstring("some convolutions, as strided 1x1 ones of few channels"));
+  }
 }
