@@ -12,6 +12,7 @@
 
 #include "framework/base/bytes.h"
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 #include "framework/storage/checksum.h"
 
@@ -97,7 +98,8 @@ HostOptions host_options(const Flags& flags, const Config& config, const DataSet
       claim();
       std::error_code error;
       options.output = std::filesystem::absolute(options.output, error);
-      require(!error, "output folder: the current folder can't be read: ", error.message());
+      require(!error,
+              "output folder: the current folder can't be read: ", text_of_errno(error.value()));
       begin();
       return str(identity_of(file()), ' ', options.output.string());
     }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -75,7 +74,7 @@ Descriptor tell_workers_of_left_out(const DataSets& data) {
   const bool is_written =
       static_cast<bool>(std::ofstream(path) << left_out_text(data) << std::flush);
   if (!file.open() || !is_written) {
-    throw CommError(str("workers can't be told of damaged files: ", std::strerror(errno)));
+    throw CommError(str("workers can't be told of damaged files: ", text_of_errno(errno)));
   }
   ::setenv(kLeftOutVariable, path.c_str(), 1);
   return file;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <system_error>
 
@@ -100,6 +102,13 @@ std::string memory_limit_text() {
 std::string file_limit_text() {
   const auto limit = limit_of(RLIMIT_FSIZE);
   return limit ? str("; files may have no more than ", text_of_size(*limit), " (ulimit -f)") : "";
+}
+
+std::string text_of_errno(int number) {
+  const std::string text = std::strerror(number);
+  if (number == EFBIG) return text + file_limit_text();
+  const auto files = number == EMFILE ? limit_of(RLIMIT_NOFILE) : std::nullopt;
+  return files ? str(text, "; a process may have no more than ", *files, " (ulimit -n)") : text;
 }
 
 std::string thread_limit_text(const fs::path& root) {

@@ -32,6 +32,9 @@ struct MemoryLimit {
 [[nodiscard]] std::string memory_limit_text();
 /// "; files may have no more than 1.0 MiB (ulimit -f)", or "".
 [[nodiscard]] std::string file_limit_text();
+/// What the system says of an error number, with the limit that may be why: of files' size
+/// (file_limit_text) or of open files (ulimit -n).
+[[nodiscard]] std::string text_of_errno(int number);
 /// The end of a message that a thread can't be started: the limits that are near, which may be why.
 /// Control groups are read below `root`.
 [[nodiscard]] std::string thread_limit_text(const std::filesystem::path& root = "/");

@@ -1,17 +1,18 @@
 #include "framework/base/open_file.h"
 
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "framework/base/limits.h"
+
 namespace lockstep {
 namespace {
 
 OpenedFile refused(int error) {
-  return {.error = error, .reason = std::generic_category().message(error)};
+  return {.error = error, .reason = text_of_errno(error)};
 }
 
 OpenedFile refused_kind(mode_t mode) {

@@ -1,7 +1,6 @@
 #include "framework/base/pages.h"
 
 #include <cerrno>
-#include <cstring>
 
 #include <sys/mman.h>
 
@@ -18,7 +17,7 @@ std::shared_ptr<std::byte> map_memory(std::size_t bytes, int flags, int descript
                             descriptor, static_cast<off_t>(offset));
   if (data == MAP_FAILED) {
     throw CommError(str("the memory that replicas of a host share: descriptor ", descriptor,
-                        " can't be used for ", bytes, " bytes: ", std::strerror(errno),
+                        " can't be used for ", bytes, " bytes: ", text_of_errno(errno),
                         memory_limit_text()));
   }
   static_cast<void>(::madvise(data, bytes, MADV_DONTDUMP));

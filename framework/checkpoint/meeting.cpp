@@ -1,7 +1,6 @@
 #include "framework/checkpoint/meeting.h"
 
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <system_error>
@@ -11,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/comm/run_lock.h"
@@ -68,7 +68,7 @@ fs::path Meeting::text_of(std::int64_t replica) const {
 
 void Meeting::arrive() const {
   if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) {
-    throw Error(str(folder_.string(), " can't be made: ", std::strerror(errno)));
+    throw Error(str(folder_.string(), " can't be made: ", text_of_errno(errno)));
   }
   write_file_atomically(arrival_of(replica_), "");
 }

@@ -17,6 +17,7 @@
 #include <torch/nn/module.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 #include "framework/collectives/message.h"
 #include "framework/storage/checkpoint_folder.h"
@@ -84,7 +85,8 @@ class SafetensorsWeights final : public Weights::Files {
   void add(const fs::path& path, const std::optional<std::set<std::string>>& names = {}) {
     std::error_code error;
     if (!fs::is_regular_file(path, error)) {
-      throw DataError(str(path.string(), error ? ": " + error.message() : " is no regular file"));
+      throw DataError(
+          str(path.string(), error ? ": " + text_of_errno(error.value()) : " is no regular file"));
     }
     auto file = std::make_shared<storage::SafetensorsFile>(path);
     for (const storage::StoredTensor& tensor : file->header().tensors) {
@@ -165,7 +167,7 @@ std::unique_ptr<Weights::Files> open_weights(const fs::path& named, ParameterVal
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
-    throw DataError(str(path.string(), ": ", error.message()));
+    throw DataError(str(path.string(), ": ", text_of_errno(error.value())));
   }
   if (fs::is_directory(status)) return std::make_unique<CheckpointWeights>(path, which);
   if (!fs::is_regular_file(status)) throw DataError(str(path.string(), " is no regular file"));

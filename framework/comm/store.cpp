@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <string_view>
 #include <thread>
 
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 
@@ -72,7 +72,7 @@ void MemoryStore::abort(const std::string& reason) noexcept {
 std::pair<int, int> make_socket_pair() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    throw CommError(str("cannot make a socket pair: ", std::strerror(errno)));
+    throw CommError(str("cannot make a socket pair: ", text_of_errno(errno)));
   }
   return {ends[0], ends[1]};
 }

@@ -1,12 +1,12 @@
 #include "framework/formats/data_file.h"
 
 #include <cerrno>
-#include <system_error>
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "framework/base/limits.h"
 #include "framework/base/open_file.h"
 #include "framework/base/text.h"
 
@@ -14,10 +14,6 @@ namespace lockstep::formats {
 namespace {
 
 constexpr std::size_t kLeastMapped = std::size_t{64} << 10;
-
-std::string reason_of(int error) {
-  return std::generic_category().message(error);
-}
 
 }  // namespace
 
@@ -46,7 +42,7 @@ DataFile::DataFile(const std::string& path) : path_(path) {
   if (!file.descriptor.open()) fail(file.reason);
   descriptor_ = std::move(file.descriptor);
   struct stat opened {};
-  if (::fstat(descriptor_.get(), &opened) != 0) fail(str("it cannot be read: ", reason_of(errno)));
+  if (::fstat(descriptor_.get(), &opened) != 0) fail(str("it cannot be read: ", text_of_errno(errno)));
   size_ = static_cast<std::size_t>(opened.st_size);
 }
 
@@ -58,7 +54,7 @@ std::size_t DataFile::read(std::span<std::uint8_t> into) const {
     if (count > 0) {
       filled += static_cast<std::size_t>(count);
     } else if (errno != EINTR) {
-      fail(str("it cannot be read: ", reason_of(errno)));
+      fail(str("it cannot be read: ", text_of_errno(errno)));
     }
   }
   return filled;
@@ -72,7 +68,7 @@ FileBytes DataFile::bytes() const {
   }
   const std::size_t size = size_;
   void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor_.get(), 0);
-  if (memory == MAP_FAILED) fail(str("it cannot be mapped: ", reason_of(errno)));
+  if (memory == MAP_FAILED) fail(str("it cannot be mapped: ", text_of_errno(errno)));
   return {std::shared_ptr<const std::uint8_t>(
               static_cast<const std::uint8_t*>(memory),
               [size, memory](const std::uint8_t*) { ::munmap(memory, size); }),

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 
 namespace fs = std::filesystem;
@@ -19,7 +20,7 @@ std::vector<FolderEntry> entries_of(const std::string& folder) {
   std::error_code error;
   const auto status = fs::status(folder, error);
   if (status.type() == fs::file_type::not_found) fail_folder(folder, "there is no such folder");
-  if (error) fail_folder(folder, str("it cannot be read: ", error.message()));
+  if (error) fail_folder(folder, str("it cannot be read: ", text_of_errno(error.value())));
   if (!fs::is_directory(status)) fail_folder(folder, "it is no folder");
 
   std::vector<FolderEntry> entries;
@@ -33,7 +34,7 @@ std::vector<FolderEntry> entries_of(const std::string& folder) {
     }
     next.increment(error);
   }
-  if (error) fail_folder(folder, str("it cannot be read: ", error.message()));
+  if (error) fail_folder(folder, str("it cannot be read: ", text_of_errno(error.value())));
   std::ranges::sort(entries, std::less<>(), &FolderEntry::name);
   return entries;
 }

@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -46,7 +45,9 @@ bool has_one_thread() {
   for (int looks = 20;; --looks) {
     std::error_code error;
     const std::filesystem::directory_iterator threads("/proc/self/task", error);
-    if (error) throw CommError("launch: /proc is needed and cannot be read: " + error.message());
+    if (error)
+      throw CommError("launch: /proc is needed and cannot be read: " +
+                      text_of_errno(error.value()));
     if (std::distance(begin(threads), end(threads)) == 1) return true;
     if (looks == 0) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -88,7 +89,7 @@ std::vector<std::string> command_line() {
 std::pair<Descriptor, Descriptor> make_pipe(int flags) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC | flags) != 0) {
-    throw CommError(str("launch: cannot make a pipe: ", std::strerror(errno)));
+    throw CommError(str("launch: cannot make a pipe: ", text_of_errno(errno)));
   }
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
@@ -169,7 +170,7 @@ WorkerProcess start_worker(WorkerPlace place, const Shard& replicas, bool is_fir
   ::unsetenv(kPlaceVariable);
   if (pid < 0) {
     const int reason = errno;
-    throw CommError(str("launch: cannot start worker ", place.index, ": ", std::strerror(reason),
+    throw CommError(str("launch: cannot start worker ", place.index, ": ", text_of_errno(reason),
                         reason == EAGAIN ? thread_limit_text() : ""));
   }
   return {place.index,          replicas,         pid, std::move(our_store), std::move(report_in),

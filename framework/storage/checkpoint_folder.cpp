@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <span>
 #include <string_view>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/storage/checkpoint_reader.h"
@@ -37,11 +37,11 @@ constexpr std::string_view kRemoved = ".old.tmp";
 
 // Checks what a system call returns.
 void check_done(int result, const char* what, const fs::path& path) {
-  if (result != 0) fail_to(what, path, std::strerror(errno));
+  if (result != 0) fail_to(what, path, text_of_errno(errno));
 }
 
 void check_done(const std::error_code& error, const char* what, const fs::path& path) {
-  if (error) fail_to(what, path, error.message());
+  if (error) fail_to(what, path, text_of_errno(error.value()));
 }
 
 std::string step_name(std::int64_t step) {
@@ -140,7 +140,7 @@ fs::path CheckpointFolder::resolved(fs::path path) {
     if (type == fs::file_type::symlink) next = fs::read_symlink(path, error);
     if (type == fs::file_type::regular) next = named_step(path);
     if (error == std::errc::too_many_symbolic_link_levels || (next && links == kMostLinks)) {
-      throw DataError(str(path.string(), " can't be read: ", std::strerror(ELOOP)));
+      throw DataError(str(path.string(), " can't be read: ", text_of_errno(ELOOP)));
     }
     if (!next || error) return path;
     path = path.parent_path() / *next;
@@ -317,7 +317,7 @@ std::optional<std::int64_t> CheckpointFolder::linked(const char* link) const {
 }
 
 void CheckpointFolder::set_link(const char* link, std::int64_t step) const {
-  if (!is_here(of_step(step))) fail_to("linked to", of_step(step), std::strerror(ENOENT));
+  if (!is_here(of_step(step))) fail_to("linked to", of_step(step), text_of_errno(ENOENT));
   if (is_folder(path_ / link)) make_way(link);
   const fs::path temporary = path_ / str(".", link, kTemporary);
   remove_tree(temporary);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <functional>
 #include <span>
 #include <string>
@@ -14,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/storage/checkpoint_folder.h"
@@ -31,7 +31,8 @@ constexpr std::size_t kMostOpen = 128;
 fs::path resolved(const fs::path& folder) {
   std::error_code error;
   fs::path path = fs::canonical(CheckpointFolder::resolved(folder), error);
-  if (error) throw DataError(str("checkpoint ", folder.string(), ": ", error.message()));
+  if (error)
+    throw DataError(str("checkpoint ", folder.string(), ": ", text_of_errno(error.value())));
   return path;
 }
 
@@ -40,7 +41,7 @@ fs::path resolved(const fs::path& folder) {
 std::uint64_t regular_size(const fs::path& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) {
-    throw DataError(str(path.string(), ": ", std::strerror(errno)));
+    throw DataError(str(path.string(), ": ", text_of_errno(errno)));
   }
   if (!S_ISREG(status.st_mode)) throw DataError(str(path.string(), " is no regular file"));
   return static_cast<std::uint64_t>(status.st_size);

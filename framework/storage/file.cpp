@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -31,7 +30,7 @@ namespace {
 }
 
 [[noreturn]] void fail(const fs::path& path, const char* what, int reason = errno) {
-  fail(path, what, str(std::strerror(reason), reason == EFBIG ? file_limit_text() : ""));
+  fail(path, what, text_of_errno(reason));
 }
 
 // A part of a file, from a whole page on, as it lies in the system's cache. Empty if it can't be

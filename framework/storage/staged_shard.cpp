@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 
@@ -10,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/stream_copy.h"
 #include "framework/base/text.h"
 #include "framework/storage/checksum.h"
@@ -34,7 +34,7 @@ std::size_t GrowingMemory::append(ConstBytes bytes) {
                             : ::mremap(memory_, capacity_, capacity, MREMAP_MAYMOVE);
     if (grown == MAP_FAILED) {
       throw Error(str("no memory to copy ", size_ + bytes.size(),
-                      " bytes for a checkpoint: ", std::strerror(errno)));
+                      " bytes for a checkpoint: ", text_of_errno(errno)));
     }
     memory_ = static_cast<std::byte*>(grown);
     capacity_ = capacity;

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -14,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 
@@ -182,7 +182,7 @@ void cut_metrics(const std::filesystem::path& folder, std::int64_t step) {
   const File file(path, O_RDWR);
   const std::uint64_t kept = bytes_up_to(file, step);
   if (::ftruncate(file.descriptor(), static_cast<off_t>(kept)) != 0) {
-    throw Error(str(path.string(), " can't be cut: ", std::strerror(errno)));
+    throw Error(str(path.string(), " can't be cut: ", text_of_errno(errno)));
   }
 }
 

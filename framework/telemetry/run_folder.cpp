@@ -12,6 +12,7 @@
 #include <sys/file.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/storage/file.h"
@@ -25,7 +26,8 @@ namespace {
 constexpr std::array<const char*, 3> kRunFiles{"config.yaml", "metrics.jsonl", "result.json"};
 
 void check_made(const fs::path& folder, const std::error_code& error) {
-  require(!error, "output folder ", folder.string(), " can't be made: ", error.message());
+  require(!error, "output folder ", folder.string(),
+          " can't be made: ", text_of_errno(error.value()));
 }
 
 // A folder's new name is on the disk once the folder above it is.
@@ -89,7 +91,7 @@ RunFolderLock::RunFolderLock(const fs::path& folder, std::chrono::milliseconds p
   bool is_told = false;
   while (::flock(folder_->descriptor(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) {
-      log_warning(str("output folder ", folder.string(), " can't be locked (", std::strerror(errno),
+      log_warning(str("output folder ", folder.string(), " can't be locked (", text_of_errno(errno),
                       "): let no other run go on there"));
       return;
     }
@@ -127,7 +129,8 @@ RunFolderLock claim_run_folder(const fs::path& folder, std::string_view config) 
   std::error_code error;
   require(!fs::exists(folder, error) || fs::is_directory(folder, error), "output folder ",
           folder.string(), " is a file, not a folder");
-  require(!error, "output folder ", folder.string(), " can't be read: ", error.message());
+  require(!error, "output folder ", folder.string(),
+          " can't be read: ", text_of_errno(error.value()));
   make_folders(folder);
   const auto check_free = [&](bool is_free, const char* file) {
     require(is_free, "output folder ", folder.string(), " holds a run already (its ", file,

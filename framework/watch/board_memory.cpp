@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 
 namespace lockstep::watch {
@@ -93,7 +94,7 @@ BoardMemory::BoardMemory(int workers, int descriptor, std::size_t offset) : work
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) {
     throw CommError(str("the board of pending calls: descriptor ", descriptor,
-                        " can't be read: ", std::strerror(errno)));
+                        " can't be read: ", text_of_errno(errno)));
   }
   if (status.st_size < 0 || static_cast<std::size_t>(status.st_size) < end) {
     throw CommError(str("the board of pending calls: descriptor ", descriptor, " has ",

@@ -1,5 +1,6 @@
 #include "framework/base/limits.h"
 
+#include <cerrno>
 #include <functional>
 #include <string>
 
@@ -38,6 +39,12 @@ bool has_part_under(__rlimit_resource resource, rlim_t number, const std::string
 TEST_CASE("limits are told by their names, with their numbers") {
   CHECK(has_part_under(RLIMIT_FSIZE, 3 << 20, "; files may have no more than 3.0 MiB (ulimit -f)",
                        file_limit_text));
+  CHECK(has_part_under(RLIMIT_FSIZE, 3 << 20, "File too large; files may have no more than 3.0 MiB",
+                       [] { return text_of_errno(EFBIG); }));
+  CHECK(has_part_under(RLIMIT_NOFILE, 20,
+                       "Too many open files; a process may have no more than 20 (ulimit -n)",
+                       [] { return text_of_errno(EMFILE); }));
+  CHECK(text_of_errno(ENOENT) == "No such file or directory");
   // The sanitizers take more addresses than any limit leaves.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   constexpr rlim_t kAddresses = rlim_t{5} << 30;

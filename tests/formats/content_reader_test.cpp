@@ -18,7 +18,8 @@ using lockstep::formats::content_of;
 using lockstep::testing::message_of;
 using lockstep::testing::TemporaryFolder;
 
-TEST_CASE("gzip data that unpack to more than there is room for are refused with the numbers") {
+TEST_CASE("gzip data that unpack to more than there is room for are refused with the numbers",
+          "[bulk]") {
   const TemporaryFolder folder;
   constexpr std::size_t kContent = std::size_t{64} << 20;
   const std::string path =

@@ -124,7 +124,7 @@ TEST_CASE("a name of a column is refused where it is longer than names may be") 
   CHECK(read_table("a\n" + longest + longest + "\n")[1] == Row{longest + longest});
 }
 
-TEST_CASE("a hollow table is refused where its zeros begin") {
+TEST_CASE("a hollow table is refused where its zeros begin", "[bulk]") {
   const TemporaryFolder folder;
   for (const std::string begin : {"", "x,y\n", "x,y\n1,2\n"}) {
     const std::string path = folder.write("table.csv", begin);
@@ -138,7 +138,7 @@ TEST_CASE("a hollow table is refused where its zeros begin") {
   }
 }
 
-TEST_CASE("a table with many columns is read in a time that grows with them") {
+TEST_CASE("a table with many columns is read in a time that grows with them", "[bulk]") {
   constexpr std::size_t kColumns = 100'000;
   std::string text;
   for (std::size_t i = 0; i < kColumns; ++i) text += "column " + std::to_string(i) + ',';

@@ -247,7 +247,7 @@ TEST_CASE("the manifest of ten thousand tensors on a thousand replicas is short 
 
 // Whatever comes out of a changed text with a right checksum, it is a manifest that could have been
 // written.
-TEST_CASE("a manifest with changed bytes is refused or a right one") {
+TEST_CASE("a manifest with changed bytes is refused or a right one", "[bulk]") {
   std::cout << "manifest: LOCKSTEP_SEED=" << testing::seed() << std::endl;
   const std::string whole = body_of(write_manifest(testing::sample_manifest(12)));
   std::mt19937_64 random(testing::seed());

@@ -55,7 +55,7 @@ TEST_CASE("a safetensors header is read as it was written") {
   CHECK(parse_header(json_of(beginning), 65) == header);
 }
 
-TEST_CASE("a safetensors header that would be refused is not written") {
+TEST_CASE("a safetensors header that would be refused is not written", "[bulk]") {
   const auto refusal = [](std::vector<StoredTensor> tensors) {
     SafetensorsHeader header{.metadata = {}, .tensors = std::move(tensors)};
     return testing::message_of<ValueError>([&] { (void)write_header(header); });
@@ -148,7 +148,7 @@ TEST_CASE("safetensors files that are damaged are refused by name") {
 }
 
 // Whatever comes out of a changed header, it is one that the format allows.
-TEST_CASE("a safetensors header with changed bytes is refused or a right one") {
+TEST_CASE("a safetensors header with changed bytes is refused or a right one", "[bulk]") {
   std::cout << "safetensors: LOCKSTEP_SEED=" << testing::seed() << std::endl;
   SafetensorsHeader header = sample_header();
   const std::string whole = json_of(write_header(header));

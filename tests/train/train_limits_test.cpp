@@ -118,6 +118,25 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("few open files (ulimit -n) are an error with the limit where they are too few") {
+  for (const std::string launch : {"processes", "threads"}) {
+    for (const int files : {8, 11, 14}) {
+      INFO(launch << ", " << files << " files");
+      const TemporaryFolder folder;
+      const Ended end = train_under(
+          str("ulimit -n ", files), folder,
+          Flags{"--config", config_file("pmean_linear.yaml"), "--output", "run", "--quiet"} +
+              Flags{"--replicas", "4", "--launch", launch} + set("trainer.steps=3"));
+      INFO(end.err);
+      if (end.status == 0) continue;
+      CHECK(!end.by_signal);
+      CHECK_THAT(end.err, ContainsSubstring(str("Too many open files; a process may have no more "
+                                                "than ",
+                                                files, " (ulimit -n)")));
+    }
+  }
+}
+
 TEST_CASE("a limit on the size of files (ulimit -f) counts as a full disk where it is reached") {
   // In blocks of 512 bytes: 64 MiB, which the memory of one replica fits into. A checkpoint of this
   // model takes 82 MB.

@@ -38,7 +38,7 @@ Flags job(const std::string& variant, std::int64_t steps) {
 
 TEST_CASE("Ctrl-C and SIGTERM end a run at a step, with a checkpoint from which it goes on") {
   const TemporaryFolder folder;
-  constexpr std::int64_t kSteps = 400;
+  constexpr std::int64_t kSteps = 200;
   const Ended whole =
       train(folder.path(), job("accumulation", kSteps) + Flags{"--output", "whole", "--quiet"});
   REQUIRE(whole.status == 0);
@@ -160,7 +160,7 @@ TEST_CASE("without checkpoints nothing is left, and --resume auto begins anew") 
 
 TEST_CASE("a job that has lost a replica starts again by itself, and counts that") {
   const TemporaryFolder folder;
-  constexpr std::int64_t kSteps = 400;
+  constexpr std::int64_t kSteps = 200;
   REQUIRE(train(folder.path(), job("accumulation", kSteps) + Flags{"--output", "whole"}).status ==
           0);
   ChildProgram program(

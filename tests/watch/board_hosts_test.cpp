@@ -313,7 +313,8 @@ TEST_CASE("what has no room in a snapshot is left out, and no verdict rests on i
   }
 }
 
-TEST_CASE("hosts in step are never said to be out of it, whenever snapshots come", "[board]") {
+TEST_CASE("hosts in step are never said to be out of it, whenever snapshots come",
+          "[board][bulk]") {
   const unsigned seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937 random(seed);
@@ -403,7 +404,7 @@ TEST_CASE("hosts in step are never said to be out of it, whenever snapshots come
   }
 }
 
-TEST_CASE("damaged snapshots are refused or shown, and never more than that", "[board]") {
+TEST_CASE("damaged snapshots are refused or shown, and never more than that", "[board][bulk]") {
   const unsigned seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937 random(seed);

@@ -17,6 +17,7 @@
 
 #include "framework/base/descriptor.h"
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 
 namespace lockstep::comm {
@@ -233,7 +234,7 @@ std::string Link::own_address() const {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
   if (::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    throw CommError(str("no own address: ", std::strerror(errno)));
+    throw CommError(str("no own address: ", text_of_errno(errno)));
   }
   return address_text(address, length, /*with_port=*/false);
 }
@@ -277,7 +278,7 @@ void Link::send_queued() {
     } else if (errno == EAGAIN) {
       break;
     } else if (errno != EINTR) {
-      close(std::strerror(errno));
+      close(text_of_errno(errno));
     }
   }
   out_.erase(0, std::exchange(out_begin_, 0));
@@ -297,7 +298,7 @@ void Link::receive_more() {
     } else if (errno == EAGAIN) {
       return;
     } else if (errno != EINTR) {
-      close(std::strerror(errno));
+      close(text_of_errno(errno));
     }
   }
 }
@@ -355,9 +356,9 @@ std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milli
     if (addresses.error() != 0) last = ::gai_strerror(addresses.error());
     for (const addrinfo* each = addresses.first(); each != nullptr; each = each->ai_next) {
       Descriptor socket(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      if (socket.get() < 0) throw CommError(str("cannot make a socket: ", std::strerror(errno)));
+      if (socket.get() < 0) throw CommError(str("cannot make a socket: ", text_of_errno(errno)));
       if (const int error = connect_one(socket.get(), *each, deadline)) {
-        last = std::strerror(error);
+        last = text_of_errno(error);
         if (error == ECONNREFUSED && presence == Presence::promised) {
           throw ReplicaLost(str("nobody listens at ", to.text(), " any more"));
         }
@@ -413,7 +414,7 @@ struct Listener::Stranger {
 
 Listener::Listener(const HostAndPort& at, const Secret& secret, const JobId& job, Limits limits)
     : secret_(secret), job_(job), limits_(limits) {
-  const auto fail = [&](const char* why) {
+  const auto fail = [&](const std::string& why) {
     throw CommError(str("cannot listen on ", at.text(), ": ", why));
   };
   const Addresses addresses(at, AI_PASSIVE);
@@ -428,7 +429,7 @@ Listener::Listener(const HostAndPort& at, const Secret& secret, const JobId& job
       ::bind(socket.get(), first.ai_addr, first.ai_addrlen) != 0 ||
       ::listen(socket.get(), SOMAXCONN) != 0 ||
       ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    fail(std::strerror(errno));
+    fail(text_of_errno(errno));
   }
   port_ = ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
                                               : reinterpret_cast<sockaddr_in&>(address).sin_port);

@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 #include "framework/storage/file.h"
 
@@ -46,7 +46,7 @@ void make_folders(const fs::path& folder) {
   if (folder.empty() || fs::is_directory(folder, error)) return;
   make_folders(folder.parent_path());
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    throw DataError(str(folder.string(), " can't be made: ", std::strerror(errno)));
+    throw DataError(str(folder.string(), " can't be made: ", text_of_errno(errno)));
   }
 }
 
@@ -70,7 +70,7 @@ Secret::~Secret() {
 Secret Secret::read(const fs::path& file) {
   struct stat status {};
   if (::stat(file.c_str(), &status) != 0)
-    refuse(file, str("can't be read: ", std::strerror(errno)));
+    refuse(file, str("can't be read: ", text_of_errno(errno)));
   if (!S_ISREG(status.st_mode)) refuse(file, "is no regular file");
   if (status.st_uid != ::geteuid()) refuse(file, "belongs to another user");
   if ((status.st_mode & 077) != 0) refuse(file, "may be read by others: chmod 600 it");

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 
@@ -96,7 +97,7 @@ TcpLink::TcpLink(std::shared_ptr<Store> store, int rank, int size, const Network
   for (int peer = 0; peer < size; ++peer) peers_.push_back(std::make_unique<Peer>(dead_));
   if (size == 1) return;
   wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_.open()) throw CommError(str("cannot make an eventfd: ", std::strerror(errno)));
+  if (!wake_.open()) throw CommError(str("cannot make an eventfd: ", text_of_errno(errno)));
   listener_.emplace(HostAndPort{network.address, 0}, network.secret, network.job,
                     Listener::Limits{});
   store_->set(address_of(rank), HostAndPort{network.address, listener_->port()}.text());

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -33,7 +32,7 @@ constexpr std::size_t region_bytes(std::size_t members) {
 
 [[noreturn]] void refuse(const std::string& what, int reason) {
   throw CommError(
-      str("the memory that replicas of a host share: ", what, ": ", std::strerror(reason)));
+      str("the memory that replicas of a host share: ", what, ": ", text_of_errno(reason)));
 }
 
 [[noreturn]] void refuse_extent(std::size_t bytes, const std::string& why) {
@@ -68,7 +67,7 @@ void SharedExtents::Extent::reserve(std::span<const std::byte> part) const {
   const auto failed =
       TEMP_FAILURE_RETRY(::fallocate(owner_->descriptor_, 0, static_cast<off_t>(offset_ + begin),
                                      static_cast<off_t>(part.size())));
-  if (failed != 0) refuse_extent(part.size(), std::strerror(errno));
+  if (failed != 0) refuse_extent(part.size(), text_of_errno(errno));
 #ifdef MADV_POPULATE_WRITE
   // Page faults now rather than in the first collective; older systems have them there.
   ::madvise(mapping_.get() + begin, part.size(), MADV_POPULATE_WRITE);
@@ -80,7 +79,7 @@ SharedExtents::SharedExtents(int descriptor, std::size_t start, std::size_t byte
       bytes_(bytes),
       used_(std::reinterpret_pointer_cast<Word>(map_shared(descriptor, start, kPage))),
       descriptor_(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)) {
-  if (descriptor_ < 0) throw CommError(str("descriptor ", descriptor, ": ", std::strerror(errno)));
+  if (descriptor_ < 0) throw CommError(str("descriptor ", descriptor, ": ", text_of_errno(errno)));
 }
 
 SharedExtents::~SharedExtents() {

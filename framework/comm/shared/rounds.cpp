@@ -11,6 +11,7 @@
 
 #include "framework/base/cores.h"
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
@@ -38,7 +39,7 @@ int open_process(int rank, pid_t pid) {
   if (descriptor >= 0) return descriptor;
   if (errno == ESRCH) throw ReplicaLost(str("replica ", rank, " (pid ", pid, ") has ended"));
   throw CommError(str("replica ", rank, " (pid ", pid, ") cannot be watched: pidfd_open: ",
-                      std::strerror(errno), "; Linux 5.3 or newer is needed"));
+                      text_of_errno(errno), "; Linux 5.3 or newer is needed"));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
-#include <cstring>
 #include <deque>
 #include <fstream>
 #include <limits>
@@ -21,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 
 namespace lockstep::bench {
@@ -39,7 +39,7 @@ constexpr std::size_t kLastLines = 8;
 Descriptor make_fifo(const fs::path& path) {
   Descriptor fifo(::mkfifo(path.c_str(), 0600) == 0 ? ::open(path.c_str(), O_RDWR | O_CLOEXEC)
                                                     : -1);
-  if (!fifo.open()) throw Error(str("cannot make ", path, ": ", std::strerror(errno)));
+  if (!fifo.open()) throw Error(str("cannot make ", path, ": ", text_of_errno(errno)));
   return fifo;
 }
 
@@ -71,7 +71,7 @@ Workers::Workers(const Workplace& workplace, const System& system, std::int64_t 
   for (const Program& program : system.programs(replicas_, folder_)) {
     const pid_t pid = start(program, output_.get());
     processes_.push_back({pid, Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))});
-    if (!processes_.back().handle.open()) fail(str("cannot be watched: ", std::strerror(errno)));
+    if (!processes_.back().handle.open()) fail(str("cannot be watched: ", text_of_errno(errno)));
   }
 }
 
@@ -120,7 +120,7 @@ void Workers::await_input() {
   std::vector<pollfd> polled{{answers_.get(), POLLIN, 0}};
   for (const Process& process : processes_) polled.push_back({process.handle.get(), POLLIN, 0});
   const int count = workplace_->wait_for(polled);
-  if (count < 0) fail(str("cannot be listened to: ", std::strerror(errno)));
+  if (count < 0) fail(str("cannot be listened to: ", text_of_errno(errno)));
   if (count == 0) fail(str("has not answered for ", Workplace::kSilence.count(), " seconds"));
   if (polled[0].revents != 0) return;
   for (std::size_t i = 1; i < polled.size(); ++i) {
@@ -165,7 +165,7 @@ std::vector<std::string> Workers::ask(const std::string& request, const std::str
   const std::string line = request + "\n";
   for (const Descriptor& command : commands_) {
     if (::write(command.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-      fail(str("cannot be asked: ", std::strerror(errno)));
+      fail(str("cannot be asked: ", text_of_errno(errno)));
     }
   }
   return await_answers(expected);

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/replicas/worker_process.h"
@@ -63,7 +64,7 @@ void end_children() {
 fs::path make_folder_in(const fs::path& parent) {
   std::string name = (parent / "lockstep-bench-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) {
-    throw Error(str("cannot make the temporary folder ", name, ": ", std::strerror(errno)));
+    throw Error(str("cannot make the temporary folder ", name, ": ", text_of_errno(errno)));
   }
   return name;
 }
@@ -142,7 +143,7 @@ pid_t start(const Program& program, int output) {
   const std::vector<char*> variable_pointers = pointers(variables);
   const pid_t driver = ::getpid();
   const pid_t pid = ::fork();
-  if (pid < 0) throw Error(str("cannot start ", arguments[0], ": ", std::strerror(errno)));
+  if (pid < 0) throw Error(str("cannot start ", arguments[0], ": ", text_of_errno(errno)));
   if (pid > 0) return pid;
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -13,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 #include "framework/replicas/worker_process.h"
 
@@ -112,7 +112,7 @@ int free_port() {
   auto* const any = reinterpret_cast<sockaddr*>(&address);
   if (!socket.open() || ::bind(socket.get(), any, size) != 0 ||
       ::getsockname(socket.get(), any, &size) != 0) {
-    throw Error(str("cannot find a free port: ", std::strerror(errno)));
+    throw Error(str("cannot find a free port: ", text_of_errno(errno)));
   }
   return ntohs(address.sin_port);
 }

@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -14,6 +13,7 @@
 
 #include "framework/base/descriptor.h"
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 #include "trainers/bench/reports/operation.h"
 
@@ -24,7 +24,7 @@ constexpr std::int64_t kAtOnce = std::int64_t{1} << 20;
 constexpr std::chrono::seconds kPatience{30};
 
 void check(std::int64_t result, const char* what) {
-  if (result < 0) throw CommError(str("plain TCP: ", what, ": ", std::strerror(errno)));
+  if (result < 0) throw CommError(str("plain TCP: ", what, ": ", text_of_errno(errno)));
 }
 
 sockaddr_in socket_address(const std::string& address, std::uint16_t port) {
