@@ -42,7 +42,8 @@ DataFile::DataFile(const std::string& path) : path_(path) {
   if (!file.descriptor.open()) fail(file.reason);
   descriptor_ = std::move(file.descriptor);
   struct stat opened {};
-  if (::fstat(descriptor_.get(), &opened) != 0) fail(str("it cannot be read: ", text_of_errno(errno)));
+  if (::fstat(descriptor_.get(), &opened) != 0)
+    fail(str("it cannot be read: ", text_of_errno(errno)));
   size_ = static_cast<std::size_t>(opened.st_size);
 }
 
