@@ -71,9 +71,7 @@ Descriptor tell_workers_of_left_out(const DataSets& data) {
     return Descriptor();
   Descriptor file(::memfd_create("lockstep-left-out", MFD_CLOEXEC));
   const std::string path = str("/proc/", ::getpid(), "/fd/", file.get());
-  const bool is_written =
-      static_cast<bool>(std::ofstream(path) << left_out_text(data) << std::flush);
-  if (!file.open() || !is_written) {
+  if (!file.open() || !(std::ofstream(path) << left_out_text(data) << std::flush)) {
     throw CommError(str("workers can't be told of damaged files: ", text_of_errno(errno)));
   }
   ::setenv(kLeftOutVariable, path.c_str(), 1);

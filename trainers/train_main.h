@@ -13,7 +13,8 @@ namespace lockstep {
 ///     return lockstep::train_main(argc, argv);
 ///   }
 ///
-/// Returns the exit status, and prints errors. It may start the program again, for each worker:
+/// Returns the exit status, and prints errors. From its call to the program's end the signals that
+/// stop a job end the program with their status. It may start the program again, for each worker:
 /// what main() does before this is done there as well, and each loads the data itself. That happens
 /// where main(), loading or Dataset::fingerprint() leaves threads, as LibTorch's operators on many
 /// values do; otherwise workers are forked and share the data.

@@ -208,8 +208,8 @@ class Trainer::Run {
     const bool is_told = began != counts.end() && began->second == kSafeConvolutions;
     if (is_told || !training::have_been_made_safe()) return;
     const std::string text =
-        "some convolutions, as strided 1x1 ones of few channels, have other bits than when the run "
-        "began: LibTorch's own may be wrong or write outside of their memory";
+        "some convolutions, as strided 1x1 ones of few channels, may have other bits than when the "
+        "run began: LibTorch's own may be wrong or write outside of their memory";
     waive(*options_.resume, text);
     if (reporter_) reporter_->progress.print("  " + text);
   }

@@ -16,9 +16,9 @@ std::shared_ptr<std::byte> map_memory(std::size_t bytes, int flags, int descript
   void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE,
                             descriptor, static_cast<off_t>(offset));
   if (data == MAP_FAILED) {
+    const std::string reason = text_of_errno(errno);
     throw CommError(str("the memory that replicas of a host share: descriptor ", descriptor,
-                        " can't be used for ", bytes, " bytes: ", text_of_errno(errno),
-                        memory_limit_text()));
+                        " can't be used for ", bytes, " bytes: ", reason, memory_limit_text()));
   }
   static_cast<void>(::madvise(data, bytes, MADV_DONTDUMP));
   return {static_cast<std::byte*>(data), [=](std::byte* begin) { ::munmap(begin, bytes); }};

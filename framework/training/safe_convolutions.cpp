@@ -59,9 +59,19 @@ bool has_one_result_column(const ConvolutionShape& shape) {
   return free >= 0 && free < last(shape.stride);
 }
 
+// Whether LibTorch has no error for it.
+bool is_convolution(const ConvolutionShape& shape) {
+  const std::size_t dimensions = shape.weight.size();
+  const auto has_size = [&](c10::IntArrayRef values) {
+    return values.size() == 1 || values.size() == dimensions - 2;
+  };
+  return dimensions > 2 && shape.images.size() == dimensions && has_size(shape.stride) &&
+         has_size(shape.padding) && has_size(shape.dilation) &&
+         std::ranges::all_of(shape.padding, [](std::int64_t one) { return one >= 0; });
+}
+
 bool has_unsafe_stride(const ConvolutionShape& shape, bool backward) {
-  const bool has_kernel = shape.weight.size() > 2 && shape.images.size() == shape.weight.size();
-  if (!has_kernel || all_are(shape.stride, 1)) return false;
+  if (!is_convolution(shape) || all_are(shape.stride, 1)) return false;
   if (last(shape.stride) > 1 && has_one_result_column(shape)) return true;
   if (!is_pointwise(shape)) return false;
   const bool is_narrow = shape.groups == 1 && shape.weight[1] < kLargestBlock;
@@ -95,7 +105,8 @@ class SafeWay {
       taken_ = std::exchange(stride_, Sizes(dimensions, 1));
       padding_ = Sizes(dimensions, 0);
     } else {
-      const std::int64_t left = std::exchange(padding_.back(), 0);
+      // A kernel's span of padding is as good as more.
+      const std::int64_t left = std::min(std::exchange(padding_.back(), 0), kernel_columns(shape));
       added_ = {left, kernel_columns(shape) - left - shape.images.back()};
       stride_.back() = 1;
     }
@@ -173,6 +184,15 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight,
                    const c10::optional<at::Tensor>& bias, at::IntArrayRef stride,
                    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
                    at::IntArrayRef output_padding, std::int64_t groups) {
+  const bool has_bias = bias && bias->defined();
+  const bool is_of_one_type = weight.scalar_type() == input.scalar_type() &&
+                              (!has_bias || bias->scalar_type() == input.scalar_type());
+  if (has_unsafe_type(input.scalar_type()) && is_of_one_type) {
+    made_safe = true;
+    const c10::optional<at::Tensor> float_bias = has_bias ? bias->to(at::kFloat) : at::Tensor();
+    return as_bfloat16(forward(as_float(input), as_float(weight), float_bias, stride, padding,
+                               dilation, transposed, output_padding, groups));
+  }
   const auto way =
       transposed ? std::nullopt : safe_way(input, weight, stride, padding, dilation, groups, false);
   return torchs::convolution(way ? way->images(input) : input, weight, bias,
@@ -193,8 +213,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
     return {as_bfloat16(inputs), as_bfloat16(weights), as_bfloat16(biases)};
   }
   const at::Tensor& images = transposed ? gradient : input;
-  const auto way = safe_way(images, weight, stride, padding, dilation, groups, true);
-  if (!way || (transposed && adds_a_stride(output_padding, stride))) {
+  const auto way = transposed && adds_a_stride(output_padding, stride)
+                       ? std::nullopt
+                       : safe_way(images, weight, stride, padding, dilation, groups, true);
+  if (!way) {
     return torchs::convolution_backward(gradient, input, weight, bias, stride, padding, dilation,
                                         transposed, output_padding, groups, wanted);
   }

@@ -37,7 +37,7 @@ struct ConvolutionShape {
 
 /// A program that calls this anywhere computes these convolutions, from its start on, in another
 /// way on CPUs, whatever the layout and the CPU, and also for modules of its own: pixels that the
-/// kernel meets are copied, and the convolution of those has stride 1; bfloat16 is converted to
+/// kernel meets are copied, and those need no stride, or none of columns; bfloat16 is converted to
 /// float32, and the result back. Trainers and models call it; it does nothing when called. Results'
 /// bits may differ from those of LibTorch alone, and of Lockstep before it had this. A run that an
 /// older version began goes on with the new ones, and `train` says so.

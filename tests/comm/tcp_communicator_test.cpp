@@ -189,7 +189,7 @@ class CountingStore final : public comm::Store {
 };
 
 // The figures are those of connect_tcp()'s comment.
-TEST_CASE("keys and connections grow with what the schedules need", "[tcp][bulk]") {
+TEST_CASE("keys and connections grow with what the schedules need", "[tcp]") {
   const std::vector<std::pair<int, std::uint64_t>> counts{{2, 1},  {4, 3},   {8, 7},
                                                           {16, 6}, {32, 10}, {64, 15}};
   for (const auto& [count, connections] : counts) {

@@ -3,7 +3,7 @@
 //   overruns [--seconds N] [--seed S] [--safe]
 //
 // Runs shapes of models/ and a pairwise sample on each instruction set of this CPU, one set after
-// another, again and again. --safe: with the backward that training uses, not LibTorch's own. Exit
+// another, again and again. --safe: as training computes them, not in LibTorch's own way. Exit
 // status: 0; 1 if a finding is of another kind than training/safe_convolutions.h knows, or if
 // there is one at all with --safe.
 

@@ -128,8 +128,8 @@ TEST_CASE("few open files (ulimit -n) are an error with the limit where they are
           Flags{"--config", config_file("pmean_linear.yaml"), "--output", "run", "--quiet"} +
               Flags{"--replicas", "4", "--launch", launch} + set("trainer.steps=3"));
       INFO(end.err);
-      if (end.status == 0) continue;
-      CHECK(!end.by_signal);
+      if (end.status == 0 && files > 8) continue;
+      CHECK((end.status != 0 && !end.by_signal));
       CHECK_THAT(end.err, ContainsSubstring(str("Too many open files; a process may have no more "
                                                 "than ",
                                                 files, " (ulimit -n)")));
