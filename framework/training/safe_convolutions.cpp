@@ -78,8 +78,13 @@ bool has_unsafe_stride(const ConvolutionShape& shape, bool backward) {
   return !all_are(shape.padding, 0) || (backward && is_narrow);
 }
 
-constexpr bool has_unsafe_type(c10::ScalarType type) {
-  return type == c10::ScalarType::BFloat16 && TORCH_VERSION_MAJOR < 2;
+// In which gradients, of inputs and of weights, count.
+bool has_unsafe_bfloat16(const ConvolutionShape& shape, bool inputs, bool weights) {
+  const bool is_safe = shape.type != c10::ScalarType::BFloat16 || TORCH_VERSION_MAJOR > 1;
+  if (is_safe || shape.weight.size() < 3) return false;
+  const bool is_narrow = shape.weight[1] < kLargestBlock;
+  return shape.transposed || (weights && !all_are(shape.dilation, 1)) ||
+         (inputs && is_pointwise(shape) && is_narrow);
 }
 
 // Of images (batch, channels, rows, columns), every stride-th row and column.
@@ -163,12 +168,9 @@ bool adds_a_stride(at::IntArrayRef output_padding, at::IntArrayRef stride) {
   return !std::equal(added.begin(), added.end(), steps.begin(), std::less<>());
 }
 
-std::optional<SafeWay> safe_way(const at::Tensor& images, const at::Tensor& weight,
-                                at::IntArrayRef stride, at::IntArrayRef padding,
-                                at::IntArrayRef dilation, std::int64_t groups, bool backward) {
-  const ConvolutionShape shape{images.sizes(), weight.sizes(),      stride, padding, dilation,
-                               groups,         images.scalar_type()};
-  if (images.numel() == 0 || !has_unsafe_stride(shape, backward)) return std::nullopt;
+std::optional<SafeWay> safe_way(const ConvolutionShape& shape, bool backward) {
+  const bool is_empty = std::ranges::count(shape.images, 0) > 0;
+  if (is_empty || !has_unsafe_stride(shape, backward)) return std::nullopt;
   return SafeWay(shape);
 }
 
@@ -184,17 +186,18 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight,
                    const c10::optional<at::Tensor>& bias, at::IntArrayRef stride,
                    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
                    at::IntArrayRef output_padding, std::int64_t groups) {
+  const ConvolutionShape shape{input.sizes(), weight.sizes(), stride,     padding,
+                               dilation,      groups,         transposed, input.scalar_type()};
   const bool has_bias = bias && bias->defined();
   const bool is_of_one_type = weight.scalar_type() == input.scalar_type() &&
                               (!has_bias || bias->scalar_type() == input.scalar_type());
-  if (has_unsafe_type(input.scalar_type()) && is_of_one_type) {
+  if (has_unsafe_bfloat16(shape, false, false) && is_of_one_type) {
     made_safe = true;
     const c10::optional<at::Tensor> float_bias = has_bias ? bias->to(at::kFloat) : at::Tensor();
     return as_bfloat16(forward(as_float(input), as_float(weight), float_bias, stride, padding,
                                dilation, transposed, output_padding, groups));
   }
-  const auto way =
-      transposed ? std::nullopt : safe_way(input, weight, stride, padding, dilation, groups, false);
+  const auto way = transposed ? std::nullopt : safe_way(shape, /*backward=*/false);
   return torchs::convolution(way ? way->images(input) : input, weight, bias,
                              way ? way->stride() : stride, way ? way->padding() : padding, dilation,
                              transposed, output_padding, groups);
@@ -205,17 +208,19 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
     at::OptionalIntArrayRef bias, at::IntArrayRef stride, at::IntArrayRef padding,
     at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, std::int64_t groups,
     std::array<bool, 3> wanted) {
-  if (has_unsafe_type(input.scalar_type())) {
+  const at::Tensor& images = transposed ? gradient : input;
+  const ConvolutionShape shape{images.sizes(), weight.sizes(), stride,     padding,
+                               dilation,       groups,         transposed, input.scalar_type()};
+  if (has_unsafe_bfloat16(shape, wanted[0], wanted[1])) {
     made_safe = true;
     const auto [inputs, weights, biases] =
         backward(as_float(gradient), as_float(input), as_float(weight), bias, stride, padding,
                  dilation, transposed, output_padding, groups, wanted);
     return {as_bfloat16(inputs), as_bfloat16(weights), as_bfloat16(biases)};
   }
-  const at::Tensor& images = transposed ? gradient : input;
   const auto way = transposed && adds_a_stride(output_padding, stride)
                        ? std::nullopt
-                       : safe_way(images, weight, stride, padding, dilation, groups, true);
+                       : safe_way(shape, /*backward=*/true);
   if (!way) {
     return torchs::convolution_backward(gradient, input, weight, bias, stride, padding, dilation,
                                         transposed, output_padding, groups, wanted);
@@ -237,7 +242,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
 }  // namespace
 
 bool is_unsafe(const ConvolutionShape& shape, bool backward) {
-  return has_unsafe_type(shape.type) || has_unsafe_stride(shape, backward);
+  return has_unsafe_bfloat16(shape, backward, backward) || has_unsafe_stride(shape, backward);
 }
 
 void keep_convolutions_safe() {}

@@ -16,13 +16,14 @@ struct ConvolutionShape {
   c10::IntArrayRef padding;
   c10::IntArrayRef dilation;
   std::int64_t groups;
+  bool transposed;
   c10::ScalarType type;
 };
 
 /// Whether oneDNN, with which LibTorch computes on CPUs, may fail in this convolution or, with
-/// `backward`, in its gradients. With LibTorch 1.13 all of bfloat16 may: on CPUs with AVX-512
-/// transposed ones are computed as others, and some gradients of 1x1 and dilated ones are wrong.
-/// Strided ones may with each version, in channels_last:
+/// `backward`, in its gradients. In bfloat16 with LibTorch 1.13, on CPUs with AVX-512, these may:
+/// transposed ones are computed as if they were not, and gradients are wrong of dilated ones and of
+/// 1x1 ones of fewer than 16 channels. With each version strided ones in channels_last may:
 ///
 ///   - 1x1, fewer than 16 channels: up to 3.12 the backward writes past its scratch memory on CPUs
 ///     with AVX2 or AVX-512 (github.com/uxlfoundation/oneDNN/issues/6035). The heap is damaged, or
@@ -37,10 +38,10 @@ struct ConvolutionShape {
 
 /// A program that calls this anywhere computes these convolutions, from its start on, in another
 /// way on CPUs, whatever the layout and the CPU, and also for modules of its own: pixels that the
-/// kernel meets are copied, and those need no stride, or none of columns; bfloat16 is converted to
-/// float32, and the result back. Trainers and models call it; it does nothing when called. Results'
-/// bits may differ from those of LibTorch alone, and of Lockstep before it had this. A run that an
-/// older version began goes on with the new ones, and `train` says so.
+/// kernel meets are copied, and those need no stride, or none of columns; where bfloat16 is unsafe
+/// it is converted to float32, and the result back. Trainers and models call it; it does nothing
+/// when called. Results' bits may differ from those of LibTorch alone, and of Lockstep before it
+/// had this. A run that an older version began goes on with the new ones, and `train` says so.
 void keep_convolutions_safe();
 
 /// Whether one has been computed so in this process. Any thread.

@@ -246,6 +246,7 @@ bool is_known(const ConvolutionCase& c) {
                               .padding = {c.padding, c.padding},
                               .dilation = {c.dilation, c.dilation},
                               .groups = c.groups,
+                              .transposed = c.transposed,
                               .type = c.half ? at::kBFloat16 : at::kFloat},
                              /*backward=*/true);
 }
