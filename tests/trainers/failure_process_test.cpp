@@ -201,6 +201,8 @@ RunOptions options_of(const fs::path& output) {
   return options;
 }
 
+std::string errors_of_run;  // of the newest, on all hosts
+
 // Runs a job; returns its status, which is the same on all hosts.
 int run(Config config, std::int64_t hosts, const fs::path& output, bool goes_on = false) {
   RunOptions options = options_of(output);
@@ -219,10 +221,10 @@ int run(Config config, std::int64_t hosts, const fs::path& output, bool goes_on 
   const auto train = [&] { Trainer(config, data, options).run(); };
   const std::vector<Ended> ended = hosts == 1 ? std::vector{launched(train, config.launch)}
                                               : launched_on_hosts(train, config.launch, hosts);
-  for (const Ended& host : ended) {
-    INFO(host.err);
-    CHECK(host.status == ended[0].status);
-  }
+  errors_of_run.clear();
+  for (const Ended& host : ended) errors_of_run += host.err;
+  INFO(errors_of_run);
+  for (const Ended& host : ended) CHECK(host.status == ended[0].status);
   return ended[0].status;
 }
 
@@ -263,6 +265,7 @@ TEST_CASE("whatever throws in a run leaves the state after the last finished ste
       const fs::path output = folder.path() / where;
       fault = Fault{.where = where, .replica = where == "forward" ? 0 : 1};
       const int status = run(config, placement.hosts, output);
+      INFO(errors_of_run);
       fault.reset();
       CHECK(status == (where == "backward" || where == "loss" ? 1 : 2));
       // Evaluations come at 4 and 8; of the best and of the newest one other remains.
