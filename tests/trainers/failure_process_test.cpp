@@ -20,6 +20,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/comm/run_lock.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
 #include "framework/storage/checkpoint_folder.h"
@@ -31,6 +32,7 @@
 #include "models/model.h"
 #include "tests/catch.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/child_program.h"
 #include "tests/support/message_of.h"
 #include "tests/support/settings.h"
 #include "tests/support/temporary_folder.h"
@@ -189,14 +191,27 @@ DataSets faulty_data() {
           .test = std::make_shared<FaultyPoints>(7)};
 }
 
+// Whether a replica that has thrown waits for the others, to save.
+bool has_meeting(const fs::path& output) {
+  for (const auto& entry : fs::directory_iterator(checkpoints_of(output))) {
+    if (entry.path().filename().string().starts_with(".step-meeting")) return true;
+  }
+  return false;
+}
+
 RunOptions options_of(const fs::path& output) {
   RunOptions options{.output = output, .quiet = true};
   options.callbacks.after_step = [](Trainer& /*trainer*/, const StepEnd& step) {
     steps_done[static_cast<std::size_t>(axis_index("data"))] = step.step;
     may_throw("callback");
   };
-  options.callbacks.after_evaluation = [](Trainer& /*trainer*/, const Evaluation& evaluation) {
-    if (evaluation.set == kValidationSet) may_throw("told");
+  options.callbacks.after_evaluation = [output](Trainer& /*trainer*/,
+                                                const Evaluation& evaluation) {
+    if (evaluation.set != kValidationSet) return;
+    may_throw("told");
+    // The others go on where the one that has thrown writes its part already.
+    const comm::RunLockRelease others_may_run;
+    if (is_due("told")) (void)eventually([&] { return has_meeting(output); });
   };
   return options;
 }
