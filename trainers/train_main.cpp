@@ -251,8 +251,9 @@ int train(int argc, const char* const* argv, const Callbacks& callbacks) {
 }  // namespace
 
 int train_main(int argc, const char* const* argv, const Callbacks& callbacks) {
-  // Before replicas run and after: while they do, launch() handles signals. For ever, since the
-  // libraries take some ms to end the program: a signal then is no crash.
+  // Before replicas run and after: while they do, launch() handles signals. It is never destroyed:
+  // LibTorch takes some ms to end the program, and a signal that comes then must not look like a
+  // crash.
   static const auto& ends_the_program = *new replicas::StopHandler(replicas::stop_at_once);
   (void)ends_the_program;
   prepare_process();

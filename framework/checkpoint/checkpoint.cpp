@@ -448,7 +448,9 @@ void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const Check
   own.info = info;
   own.is_best = is_best;
   own.shard.clear();
-  barrier(axis);  // one that has thrown and won't come here is writing its part (save_apart)
+  // A replica that has thrown never comes here: it may be writing its part (save_apart), which the
+  // sweep would remove.
+  barrier(axis);
   // What fails on one replica is told to all in advance().
   std::string failure;
   if (axis_index(axis) == 0) failure = failure_of([&] { own.folder.sweep(); });

@@ -45,9 +45,10 @@ bool has_one_thread() {
   for (int looks = 20;; --looks) {
     std::error_code error;
     const std::filesystem::directory_iterator threads("/proc/self/task", error);
-    if (error)
+    if (error) {
       throw CommError("launch: /proc is needed and cannot be read: " +
                       text_of_errno(error.value()));
+    }
     if (std::distance(begin(threads), end(threads)) == 1) return true;
     if (looks == 0) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

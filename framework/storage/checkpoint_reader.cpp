@@ -31,8 +31,9 @@ constexpr std::size_t kMostOpen = 128;
 fs::path resolved(const fs::path& folder) {
   std::error_code error;
   fs::path path = fs::canonical(CheckpointFolder::resolved(folder), error);
-  if (error)
+  if (error) {
     throw DataError(str("checkpoint ", folder.string(), ": ", text_of_errno(error.value())));
+  }
   return path;
 }
 

@@ -67,6 +67,28 @@ std::vector<std::string> found_in(const std::vector<ConvolutionCase>& cases, boo
   return found;
 }
 
+// Nothing is found where they are computed as training does.
+void check_safe(const std::vector<ConvolutionCase>& cases) {
+  for (const std::string& set : newest_sets()) {
+    CHECK(found_in(cases, /*safe=*/true, set) == std::vector<std::string>());
+  }
+}
+
+// Draws numbers, by a seed of its own.
+struct Draw {
+  std::int64_t operator()(std::int64_t from, std::int64_t to) {
+    return std::uniform_int_distribution<std::int64_t>(from, to)(random);
+  }
+  void layouts(ConvolutionCase& c) {
+    for (bool* const each : {&c.input_last, &c.weight_last, &c.gradient_last, &c.bias}) {
+      *each = (*this)(0, 1) != 0;
+    }
+  }
+
+  std::uint64_t seed = std::random_device()();
+  std::mt19937_64 random{seed};
+};
+
 // The strided 1x1 convolution of a residual block's shortcut.
 ConvolutionCase shortcut(std::int64_t in) {
   ConvolutionCase c;
@@ -124,12 +146,8 @@ TEST_CASE("LibTorch's own backward overruns memory for a narrow shortcut") {
 }
 
 TEST_CASE("training's backward stays inside of its memory, with the right gradients") {
-  const std::uint64_t seed = std::random_device()();
-  INFO("seed " << seed);
-  std::mt19937_64 random(seed);
-  const auto draw = [&](std::int64_t from, std::int64_t to) {
-    return std::uniform_int_distribution<std::int64_t>(from, to)(random);
-  };
+  Draw draw;
+  INFO("seed " << draw.seed);
   std::vector<ConvolutionCase> cases;
   for (std::int64_t in = 1; in <= 16; ++in) {
     for (const bool transposed : {false, true}) {
@@ -142,10 +160,7 @@ TEST_CASE("training's backward stays inside of its memory, with the right gradie
         c.batch = draw(1, 9);
         c.rows = draw(1, 12);
         c.columns = draw(1, 12);
-        c.input_last = draw(0, 2) != 0;
-        c.weight_last = draw(0, 1) != 0;
-        c.gradient_last = draw(0, 1) != 0;
-        c.bias = draw(0, 1) != 0;
+        draw.layouts(c);
         c.half = !transposed && draw(0, 3) == 0;
         c.threads = static_cast<int>(draw(1, 2));
         cases.push_back(c);
@@ -153,18 +168,12 @@ TEST_CASE("training's backward stays inside of its memory, with the right gradie
       if (!transposed) cases.push_back(shortcut(in));
     }
   }
-  for (const std::string& set : newest_sets()) {
-    CHECK(found_in(cases, /*safe=*/true, set) == std::vector<std::string>());
-  }
+  check_safe(cases);
 }
 
 TEST_CASE("strided convolutions with one column of results, or of padded points, are right") {
-  const std::uint64_t seed = std::random_device()();
-  INFO("seed " << seed);
-  std::mt19937_64 random(seed);
-  const auto draw = [&](std::int64_t from, std::int64_t to) {
-    return std::uniform_int_distribution<std::int64_t>(from, to)(random);
-  };
+  Draw draw;
+  INFO("seed " << draw.seed);
   std::vector<ConvolutionCase> cases;
   while (cases.size() < 150) {
     ConvolutionCase c;
@@ -181,16 +190,11 @@ TEST_CASE("strided convolutions with one column of results, or of padded points,
     c.rows = draw(5, 9);
     c.transposed = draw(0, 3) == 0;
     c.columns = c.transposed ? 1 : draw(1, 10);
-    c.input_last = draw(0, 1) != 0;
-    c.weight_last = draw(0, 1) != 0;
-    c.gradient_last = draw(0, 1) != 0;
-    c.bias = draw(0, 1) != 0;
+    draw.layouts(c);
     c.half = draw(0, 1) != 0;
     if (is_possible(c) && is_known(c)) cases.push_back(c);
   }
-  for (const std::string& set : newest_sets()) {
-    CHECK(found_in(cases, /*safe=*/true, set) == std::vector<std::string>());
-  }
+  check_safe(cases);
 }
 
 TEST_CASE("a resnet of any width trains inside of its memory") {
