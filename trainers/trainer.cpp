@@ -377,8 +377,7 @@ class Trainer::Run {
       loss_ = loss_.add(local.detach());
     }
     lr_ = rate_of(config_, course_, step);
-    check_samples(step);
-    step_report_ = zero_->step(lr_);
+    update(step);
     samples_ = sampler_.end_of_step(samples_);
     counted_steps_ = step + 1;
     if (step_report_.skipped) count_skipped(step);
@@ -448,18 +447,34 @@ class Trainer::Run {
     return mean * (job_weight > 0 ? share / job_weight : 0.0);
   }
 
-  // Where the loss is not finite since samples are not, these are told: the learning rate is not to
-  // blame.
-  void check_samples(std::int64_t step) {
-    if (std::isfinite(loss_.item<double>())) return;
+  // Where the loss or a gradient is not finite since samples are not, these are told: the learning
+  // rate is not to blame.
+  void update(std::int64_t step) {
+    const bool is_finite = std::isfinite(loss_.item<double>());
+    if (!is_finite) check_samples(step, "the loss");
+    try {
+      step_report_ = zero_->step(lr_);
+    } catch (const NonFiniteStep&) {
+      check_samples(step, "a gradient");
+      // A replica that has found such a sample ends this wait with its error.
+      barrier(axis_);
+      throw;
+    }
+    if (step_report_.skipped && is_finite) check_samples(step, "a gradient");
+  }
+
+  // Looks for samples of the step that are not finite, as `what` is not.
+  void check_samples(std::int64_t step, const char* what) {
+    if (are_samples_told_) return;
     const auto indices = sampler_.indices(samples_, replica_);
     const std::int64_t epoch = sampler_.start_of_step(samples_) / data_.train->size();
     const std::string found = first_non_finite(*data_.train, indices, epoch);
     if (found.empty()) return;
     const std::string text =
-        str("the loss is not finite at step ", step + 1, ": of the training set, ", found);
+        str(what, " is not finite at step ", step + 1, ": of the training set, ", found);
     if (config_.zero.non_finite == NonFinite::stop) throw DataError(text);
-    if (!std::exchange(are_samples_told_, true)) log_warning(text + " (said once)");
+    log_warning(text + " (said once)");
+    are_samples_told_ = true;
   }
 
   void count_skipped(std::int64_t step) {

@@ -10,6 +10,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "framework/base/errors.h"
+#include "framework/data/finite.h"
 #include "framework/data/loader.h"
 
 namespace lockstep {
@@ -36,11 +37,13 @@ using Found = std::function<void(const DamagedSample& damaged)>;
 
 void look_at_each(const Dataset& data, std::span<const std::int64_t> numbers, const Found& found) {
   for (const std::int64_t index : numbers) {
+    std::string reason;
     try {
-      (void)data.batch(std::span(&index, 1));
+      reason = non_finite_of(data, index);
     } catch (const DataError& error) {
-      found({index, error.what()});
+      reason = error.what();
     }
+    if (!reason.empty()) found({index, std::move(reason)});
   }
 }
 
@@ -63,7 +66,10 @@ void find_damaged(const Dataset& data, const DamageSearch& search, const Found& 
   for (; !asked.empty(); asked.pop_front()) {
     const std::vector<std::int64_t>& numbers = asked.front();
     try {
-      (void)loader.next();
+      const Batch batch = loader.next();
+      const bool is_whole =
+          is_finite(batch.inputs) && (!data.has_targets() || is_finite(batch.targets));
+      if (!is_whole) look_at_each(data, numbers, found);
     } catch (const DataError& error) {
       numbers.size() == 1 ? found({numbers[0], error.what()}) : look_at_each(data, numbers, found);
     }

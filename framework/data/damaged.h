@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-/// A sample that can't be made.
+/// A sample that can't be made, or has a value that is NaN or infinite.
 struct DamagedSample {
   std::int64_t index = 0;
-  std::string reason;  ///< the DataError's text, which names the file
+  std::string reason;  ///< the DataError's text, which names the file, or non_finite_of()
 };
 
 struct DamageSearch {
@@ -20,8 +20,8 @@ struct DamageSearch {
   std::function<void(std::int64_t done, std::int64_t samples)> progress = {};
 };
 
-/// Makes all samples once, and drops them. Calls `found` for each of which that is a DataError, in
-/// their order. Throws what else it throws. All threads have ended when it returns.
+/// Makes all samples once, and drops them. Calls `found` for the damaged ones, in their order. What
+/// is thrown for a sample, but DataError, is thrown here. All threads have ended when it returns.
 void find_damaged(const Dataset& data, const DamageSearch& search,
                   const std::function<void(const DamagedSample& damaged)>& found);
 

@@ -30,17 +30,26 @@ std::string non_finite_value(const at::Tensor& values) {
 
 }  // namespace
 
+bool is_finite(const at::Tensor& values) {
+  return !values.is_floating_point() || std::isfinite(values.sum(at::kDouble).item<double>());
+}
+
+std::string non_finite_of(const Dataset& data, std::int64_t index, std::int64_t epoch) {
+  const Batch sample = data.batch({&index, 1}, epoch);
+  const std::string of_input = non_finite_value(sample.inputs);
+  const std::string of_target = data.has_targets() ? non_finite_value(sample.targets) : "";
+  if (of_input.empty() && of_target.empty()) return "";
+  const std::string name = data.sample_name(index);
+  return str("sample ", index, name.empty() ? "" : str(" ('", name, "')"), " has ",
+             of_input.empty() ? "a target that " : "an input that ",
+             of_input.empty() ? of_target : of_input);
+}
+
 std::string first_non_finite(const Dataset& data, std::span<const std::int64_t> indices,
                              std::int64_t epoch) {
   for (const std::int64_t index : indices) {
-    const Batch sample = data.batch({&index, 1}, epoch);
-    const std::string of_input = non_finite_value(sample.inputs);
-    const std::string of_target = data.has_targets() ? non_finite_value(sample.targets) : "";
-    if (of_input.empty() && of_target.empty()) continue;
-    const std::string name = data.sample_name(index);
-    return str("sample ", index, name.empty() ? "" : str(" ('", name, "')"), " has ",
-               of_input.empty() ? "a target that " : "an input that ",
-               of_input.empty() ? of_target : of_input);
+    std::string found = non_finite_of(data, index, epoch);
+    if (!found.empty()) return found;
   }
   return "";
 }

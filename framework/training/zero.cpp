@@ -183,9 +183,9 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
     report.told_by_all &= vote.told;
   }
   if (report.skipped && options_.non_finite == NonFinite::stop) {
-    throw Error(lockstep::str(report.reason, " at step ", steps_ + 1,
-                              "; training has diverged: try a smaller learning rate or "
-                              "clipping"));
+    throw NonFiniteStep(lockstep::str(report.reason, " at step ", steps_ + 1,
+                                      "; training has diverged: try a smaller learning rate or "
+                                      "clipping"));
   }
   ++steps_;
   if (report.skipped) {

@@ -11,6 +11,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/base/errors.h"
 #include "framework/training/averaged_parameters.h"
 #include "framework/training/block_gathering.h"
 #include "framework/training/deferred_parameters.h"
@@ -36,6 +37,12 @@ struct StepReport {
   std::string reason{};           ///< why: "the gradient of parameter 'w' is not finite"
   std::uint32_t told_by_any = 0;  ///< the flags of tell() that any replica has set …
   std::uint32_t told_by_all = 0;  ///< … and those that all have
+};
+
+/// What ZeroTrainer::step() throws, on all replicas, for a gradient or loss that is not finite.
+class NonFiniteStep : public Error {
+ public:
+  using Error::Error;
 };
 
 /// Synchronized data-parallel training of a module by the replicas of an axis. Optimizer state,
@@ -103,7 +110,8 @@ class ZeroTrainer : public Stateful {
                 std::source_location where = std::source_location::current());
   /// Clips (by max_norm / (norm + 1e-6), as PyTorch), updates all parameters with learning rate
   /// `lr`, and ends the step. If a gradient or any replica's loss is not finite, the step is
-  /// skipped or throws Error, as the options say. Error unless `lr` is the same on all replicas.
+  /// skipped or throws NonFiniteStep, as the options say. Error unless `lr` is the same on all
+  /// replicas.
   StepReport step(double lr, std::source_location where = std::source_location::current());
   /// Flags of the program's own that the next step() tells all replicas with what it sends anyway,
   /// for what they must decide alike: to stop, or that a file is written. StepReport has the

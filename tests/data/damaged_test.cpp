@@ -1,5 +1,7 @@
 #include "framework/data/damaged.h"
 
+#include <cmath>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,6 +36,27 @@ class Damaged final : public Dataset {
   std::int64_t size_;
   std::int64_t step_;
   bool is_slow_;
+};
+
+// An input of sample 300 is infinite, and the target of the next is NaN.
+class Infinite final : public Dataset {
+ public:
+  explicit Infinite(bool has_targets) : has_targets_(has_targets) {}
+  std::int64_t size() const override { return 1000; }
+  SampleType type() const override { return value_sample({3}, 1); }
+  bool has_targets() const override { return has_targets_; }
+
+ private:
+  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+    Batch batch{at::zeros({std::ssize(indices), 3}), at::zeros({std::ssize(indices), 1})};
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      const auto row = static_cast<std::int64_t>(i);
+      if (indices[i] == 300) batch.inputs[row][1] = std::numeric_limits<float>::infinity();
+      if (indices[i] == 301 || !has_targets_) batch.targets[row] = std::nan("");
+    }
+    return batch;
+  }
+  bool has_targets_;
 };
 
 class Broken final : public Dataset {
@@ -75,6 +98,21 @@ TEST_CASE("all samples that can't be made are found, in their order, by any numb
     }
   }
   CHECK_THROWS_AS(find_damaged(Broken(), {}, [](const DamagedSample&) {}), ValueError);
+}
+
+TEST_CASE("samples with values that are not finite are damaged") {
+  const auto found_in = [](const Dataset& data) {
+    std::string found;
+    find_damaged(data, {}, [&](const DamagedSample& damaged) {
+      found += str(damaged.index, ": ", damaged.reason, "\n");
+    });
+    return found;
+  };
+  CHECK(found_in(Infinite(true)) ==
+        "300: sample 300 has an input that is inf, at [1]\n"
+        "301: sample 301 has a target that is nan, at [0]\n");
+  // Targets that are not known are NaN.
+  CHECK(found_in(Infinite(false)) == "300: sample 300 has an input that is inf, at [1]\n");
 }
 
 }  // namespace lockstep

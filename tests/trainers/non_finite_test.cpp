@@ -1,8 +1,10 @@
 // Where a loss is not finite since samples are not.
 
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,8 +31,8 @@ using testing::TemporaryFolder;
 // Twelve samples of zeros, of which one may have a value that is none, in its input or its target.
 class Holed final : public Dataset {
  public:
-  explicit Holed(std::int64_t hole = -1, bool is_target = false)
-      : hole_(hole), is_target_(is_target) {}
+  explicit Holed(std::int64_t hole = -1, bool is_target = false, double input = std::nan(""))
+      : hole_(hole), is_target_(is_target), input_(input) {}
   std::int64_t size() const override { return 12; }
   SampleType type() const override { return value_sample({2, 3}, 1); }
   std::string sample_name(std::int64_t index) const override { return str("row ", index); }
@@ -43,24 +45,27 @@ class Holed final : public Dataset {
       if (indices[i] != hole_) continue;
       const auto row = static_cast<std::int64_t>(i);
       if (is_target_) batch.targets[row].fill_(std::numeric_limits<double>::infinity());
-      if (!is_target_) batch.inputs[row][1][2].fill_(std::numeric_limits<double>::quiet_NaN());
+      if (!is_target_) batch.inputs[row][1][2].fill_(input_);
     }
     return batch;
   }
 
   std::int64_t hole_;
   bool is_target_;
+  double input_;
 };
 
-std::string trained_on(const DataSets& data, const std::string& trainer) {
+std::string trained_on(const DataSets& data, const std::string& trainer,
+                       const std::string& model = "{name: linear}") {
   const TemporaryFolder folder;
-  const Config config = parse_config(
-      "model: {name: linear}\n"
-      "data: {name: pmean_example, batch_size: 2, shuffle: false}\n"
-      "parallel: {axis_name: i, replicas: 2}\n"
-      "trainer: {epochs: 1" +
-          trainer + "}\n",
-      "test");
+  const Config config =
+      parse_config("model: " + model +
+                       "\n"
+                       "data: {name: pmean_example, batch_size: 2, shuffle: false}\n"
+                       "parallel: {axis_name: i, replicas: 2}\n"
+                       "trainer: {epochs: 1" +
+                       trainer + "}\n",
+                   "test");
   const RunFolderLock lock = claim_run_folder(folder.path(), to_yaml(config));
   return message_of<DataError>([&] {
     pmap([&] { Trainer(config, data, {.output = folder.path(), .quiet = true}).run(); },
@@ -86,6 +91,21 @@ TEST_CASE("samples that are not finite are named before the learning rate is bla
   CHECK(trained_on(sets_of(std::make_shared<Holed>(6)), ", non_finite: skip") == "no error");
   CHECK_THAT(log.text(), ContainsSubstring("sample 6 ('row 6') has an input that is nan, at [1, 2] "
                                            "(said once)"));
+}
+
+TEST_CASE("samples are named where a gradient alone is not finite") {
+  // The one hidden unit's ReLU lets one infinity through and makes 0 of the other: then the loss is
+  // finite, and the gradient of the unit's weights is 0 times infinity.
+  std::set<std::string> found;
+  for (const double input : {HUGE_VAL, -HUGE_VAL}) {
+    const auto data = std::make_shared<Holed>(6, false, input);
+    const std::string message = trained_on(sets_of(data), "", "{name: mlp, hidden: [1]}");
+    CHECK_THAT(message, ContainsSubstring(str(" is not finite at step 2: of the training set, "
+                                              "sample 6 ('row 6') has an input that is ",
+                                              input, ", at [1, 2]")));
+    found.insert(message.find("a gradient is") == std::string::npos ? "loss" : "gradient");
+  }
+  CHECK(found == std::set<std::string>{"gradient", "loss"});
 }
 
 TEST_CASE("figures of samples that are not finite are an error") {
