@@ -16,44 +16,58 @@
 namespace lockstep::formats {
 namespace {
 
+using std::operator""sv;
+
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr std::size_t kPackedBytes = std::size_t{1} << 18;
 constexpr std::size_t kMagicOfGzip = 2;
-constexpr std::size_t kMostMagic = 10;
 
+// What is at the beginning of a file that is packed, and no text begins with.
 struct ForeignPacking {
-  std::string_view magic;
   const char* name;
   const char* unpack;  // the command
+  std::string_view magic;
+  std::size_t place = 0;  // of `more`, where the magic is too short, or not at the beginning
+  std::string_view more = {};
+
+  [[nodiscard]] constexpr std::size_t size() const {
+    return std::max(magic.size(), place + more.size());
+  }
 };
-constexpr std::array<ForeignPacking, 6> kForeign{
-    {{std::string_view("\xfd\x37zXZ\0", 6), "xz", "xz -d"},
-     {std::string_view("\x28\xb5\x2f\xfd", 4), "zstd", "zstd -d"},
-     {std::string_view("\x04\x22\x4d\x18", 4), "lz4", "lz4 -d"},
-     {std::string_view("7z\xbc\xaf\x27\x1c", 6), "7z", "7z x"},
-     {std::string_view("PK\3\4", 4), "zip", "unzip"},
-     {std::string_view("\x1f\x9d", 2), "compress", "uncompress"}}};
+constexpr std::array kForeign{
+    ForeignPacking{"xz", "xz -d", "\xfd\x37zXZ\0"sv},
+    ForeignPacking{"zstd", "zstd -d", "\x28\xb5\x2f\xfd"sv},
+    ForeignPacking{"lz4", "lz4 -d", "\x04\x22\x4d\x18"sv},
+    ForeignPacking{"lzip", "lzip -d", "LZIP\1"sv},
+    ForeignPacking{"7z", "7z x", "7z\xbc\xaf\x27\x1c"sv},
+    ForeignPacking{"zip", "unzip", "PK\3\4"sv},
+    ForeignPacking{"rar", "unrar x", "Rar!\x1a\7"sv},
+    ForeignPacking{"compress", "uncompress", "\x1f\x9d"sv},
+    // Behind a digit a block, or the end.
+    ForeignPacking{"bzip2", "bzip2 -d", "BZh"sv, 4, "1AY&SY"sv},
+    ForeignPacking{"bzip2", "bzip2 -d", "BZh"sv, 4, "\x17\x72\x45\x38\x50\x90"sv},
+    // Behind the dictionary's size the content's, unknown or below 1 TiB, and a 0 of the data.
+    ForeignPacking{"lzma", "unlzma", "]\0\0"sv, 5, "\xff\xff\xff\xff\xff\xff\xff\xff\0"sv},
+    ForeignPacking{"lzma", "unlzma", "]\0\0"sv, 10, "\0\0\0\0"sv},
+    // POSIX's and GNU's.
+    ForeignPacking{"tar", "tar -x", ""sv, 257, "ustar\0"sv},
+    ForeignPacking{"tar", "tar -x", ""sv, 257, "ustar  \0"sv},
+    // Behind the letters the first field of a page's or of the file's description.
+    ForeignPacking{"Parquet", "pandas.read_parquet(...).to_csv(...)", "PAR1\x15"sv},
+};
+constexpr std::size_t kMostMagic = std::ranges::max(kForeign, {}, &ForeignPacking::size).size();
 
-bool begins_with(std::span<const std::uint8_t> bytes, std::string_view text) {
-  return bytes.size() >= text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
-}
-
-// bzip2 has a level behind its name.
-bool is_bzip2(std::span<const std::uint8_t> bytes) {
-  return begins_with(bytes, "BZh") && bytes.size() > 3 && bytes[3] >= '1' && bytes[3] <= '9' &&
-         (begins_with(bytes.subspan(4), "1AY&SY") ||                   // a block
-          begins_with(bytes.subspan(4), "\x17\x72\x45\x38\x50\x90"));  // or the end
+bool has_at(std::span<const std::uint8_t> bytes, std::size_t place, std::string_view text) {
+  return bytes.size() >= place + text.size() &&
+         std::memcmp(bytes.data() + place, text.data(), text.size()) == 0;
 }
 
 // Packed data would be taken for content.
 void refuse_foreign(const DataFile& file, std::span<const std::uint8_t> begin) {
-  const auto refuse = [&](const char* name, const char* unpack) {
+  for (const auto& [name, unpack, magic, place, more] : kForeign) {
+    if (!has_at(begin, 0, magic) || !has_at(begin, place, more)) continue;
     file.fail(str("it is packed by ", name, ", but only gzip can be read: unpack it first, by '",
                   unpack, "'"));
-  };
-  if (is_bzip2(begin)) refuse("bzip2", "bzip2 -d");
-  for (const ForeignPacking& packing : kForeign) {
-    if (begins_with(begin, packing.magic)) refuse(packing.name, packing.unpack);
   }
 }
 
@@ -205,7 +219,10 @@ FileBytes content_of(const std::string& path) {
   FileBytes bytes = file.bytes();
   refuse_foreign(file, bytes.span());
   if (!is_gzip(bytes.span())) return bytes;
-  return FileBytes(ContentReader(path).read_rest());
+  std::vector<std::uint8_t> content = ContentReader(path).read_rest();
+  refuse_foreign(file, content);
+  if (is_gzip(content)) file.fail("it is packed by gzip twice: unpack it first, by 'gzip -d'");
+  return FileBytes(std::move(content));
 }
 
 }  // namespace lockstep::formats

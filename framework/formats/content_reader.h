@@ -20,7 +20,7 @@ inline constexpr std::size_t kDeflateRatio = 1032;
 /// The content of a file from its beginning on: its bytes, or what they unpack to if they are gzip
 /// data, whatever the file's name. DataError, naming the file, as DataFile throws it, for gzip data
 /// that are damaged, cut short or followed by other bytes than zeros, and for data that are packed
-/// in another way (xz, bzip2, zstd, lz4, zip, 7z, compress).
+/// in another way (xz, lzma, bzip2, zstd, lz4, lzip, zip, 7z, rar, compress, tar, Parquet).
 class ContentReader {
  public:
   explicit ContentReader(const std::string& path);
@@ -66,7 +66,7 @@ class ContentReader {
 };
 
 /// The whole content of a file, as ContentReader finds it. One that is no gzip file is mapped; see
-/// DataFile::bytes().
+/// DataFile::bytes(). DataError also for a gzip file of packed data, such as a .tar.gz.
 [[nodiscard]] FileBytes content_of(const std::string& path);
 
 }  // namespace lockstep::formats

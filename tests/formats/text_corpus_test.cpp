@@ -161,7 +161,31 @@ TEST_CASE("data that are packed in another way are no text") {
   CHECK_THAT(error("PK\3\4"), ContainsSubstring("it is packed by zip"));
   CHECK_THAT(error("7z\xbc\xaf\x27\x1c"), ContainsSubstring("it is packed by 7z"));
   CHECK_THAT(error("\x1f\x9d"), ContainsSubstring("it is packed by compress"));
-  for (const char* const text : {"BZh9 is how bzip2 begins", "7z", "PK", "\xfd"}) {
+  CHECK_THAT(error("LZIP\1"), ContainsSubstring("it is packed by lzip"));
+  CHECK_THAT(error("Rar!\x1a\7"), ContainsSubstring("it is packed by rar"));
+  CHECK_THAT(error("PAR1\x15"), ContainsSubstring("it is packed by Parquet"));
+  const std::string lzma("]\0\0\x80\0", 5);
+  CHECK_THAT(error(lzma + std::string(8, '\xff') + '\0'),
+             ContainsSubstring("it is packed by lzma"));
+  CHECK_THAT(error(lzma + std::string("\x2a\1\0\0\0\0\0\0\0", 9)),
+             ContainsSubstring("it is packed by lzma"));
+  const std::string name = "a/file" + std::string(251, '\0');
+  for (const std::string& magic : {std::string("ustar\0"
+                                               "00",
+                                               8),
+                                   std::string("ustar  \0", 8)}) {
+    CHECK_THAT(error(name + magic), ContainsSubstring("it is packed by tar"));
+    CHECK_THAT(corpus_error(folder.write("a.tar.gz", gzip(name + magic))),
+               ContainsSubstring("it is packed by tar"));
+  }
+  CHECK_THAT(corpus_error(folder.write("a.gz", gzip(gzip("text")))),
+             ContainsSubstring("it is packed by gzip twice"));
+  std::string utf32;
+  for (const char letter : std::string("]text")) utf32 += letter + std::string(3, '\0');
+  for (const std::string& text :
+       {std::string("BZh9 is how bzip2 begins"), std::string("7z"), std::string("PK"),
+        std::string("\xfd"), std::string("LZIP 1"), std::string("Rar!"), std::string("PAR1,PAR2\n"),
+        std::string("]"), utf32, std::string(257, 'a') + "ustar  is how tar's header goes on"}) {
     CHECK(error(text) == "no error");
   }
 }
