@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +21,7 @@
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/data/presence.h"
+#include "framework/data/rounding.h"
 #include "framework/data/tensor_set.h"
 #include "framework/formats/csv.h"
 #include "framework/formats/data_file.h"
@@ -32,10 +32,9 @@ namespace {
 
 using formats::CsvFile;
 using CsvTask = CsvSetOptions::Task;
+using data::kExactInDouble;
 using formats::Decimal;
 using formats::trimmed;
-
-constexpr double kExactInDouble = 9007199254740992;  // 2^53: from there on doubles are rounded
 
 CsvFile open_csv(const std::string& path, const std::string& separator, bool keeps_ragged) {
   data::require_there("csv", path,
@@ -309,15 +308,19 @@ class CsvClasses {
 // Which columns of a table have numbers that float32 rounds.
 class RoundedColumns {
  public:
-  // `number` is what `text` says, `taken` what is left of it.
+  // `number` is what a cell says, `taken` what is left of it.
   void note(const CsvFile& file, std::size_t row, std::size_t column, double number, double taken) {
+    const bool loses_digits = data::loses_digits(number, taken);
+    if (!loses_digits && std::abs(number) < kExactInDouble) return;
     if (!noted_.empty() && noted_.back() == file.header()[column]) return;
     const std::string_view text = trimmed(file.text(row, column));
-    if (!is_rounded(text, number, taken)) return;
+    // 1e20 is meant roughly, but numpy.savetxt writes all digits before an exponent.
+    if (!formats::has_all_digits(text)) return;
+    if (!loses_digits && Decimal::of(text) == Decimal::of(data::fixed_text(number))) return;
     noted_.push_back(file.header()[column]);
     if (noted_.size() == 1) {
-      first_ =
-          str("line ", file.line_of(row), " has ", cut(text), ", which becomes ", fixed(taken));
+      first_ = str("line ", file.line_of(row), " has ", cut(text), ", which becomes ",
+                   data::fixed_text(taken));
     }
   }
 
@@ -329,21 +332,6 @@ class RoundedColumns {
   }
 
  private:
-  // Numbers such as 0.1 are always rounded. What counts are the digits before the point, where a
-  // number is written with all of them.
-  static bool is_rounded(std::string_view text, double number, double taken) {
-    if (text.find_first_of("eE") != std::string_view::npos) return false;
-    return std::abs(taken - number) >= 0.5 ||
-           (std::abs(number) >= kExactInDouble && Decimal::of(text) != Decimal::of(fixed(number)));
-  }
-
-  static std::string fixed(double number) {
-    std::array<char, 400> text{};
-    const auto end =
-        std::to_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed).ptr;
-    return {text.data(), end};
-  }
-
   std::vector<std::string> noted_;
   std::string first_;
 };

@@ -19,6 +19,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/data/presence.h"
+#include "framework/data/rounding.h"
 #include "framework/data/unknown_targets.h"
 #include "framework/formats/npy.h"
 
@@ -109,7 +110,18 @@ std::optional<std::int64_t> class_of(T value) {
   }
 }
 
-// Whether float32 has made another whole number of an element.
+// The same without an exponent.
+template <typename T>
+std::string digits_of(T value) {
+  if constexpr (kIsFloating<T>) {
+    return data::fixed_text(static_cast<double>(value));
+  } else {
+    return text_of(value);
+  }
+}
+
+// Whether float32 has changed an element's digits before the point. Of a float that stands for its
+// neighbours, too, they are not known: 1e20 is meant roughly.
 template <typename T>
 bool is_rounded(T value, float made) {
   constexpr bool is_exact =
@@ -117,11 +129,10 @@ bool is_rounded(T value, float made) {
   if constexpr (is_exact) {
     return false;
   } else if constexpr (kIsFloating<T>) {
-    constexpr double kWhole = 9007199254740992;  // from 2^53 on all doubles are whole numbers
-    return static_cast<double>(made) != value && std::trunc(value) == value &&
-           std::abs(value) <= kWhole;
+    return std::abs(value) < data::kExactInDouble &&
+           data::loses_digits(value, static_cast<double>(made));
   } else {
-    return static_cast<long double>(made) != static_cast<long double>(value);
+    return data::loses_digits(static_cast<long double>(value), static_cast<long double>(made));
   }
 }
 
@@ -432,7 +443,7 @@ class NpySet final : public Dataset {
     for (std::size_t i = 0; !is_told && i < sample.size(); ++i) {
       if (!is_rounded(sample[i], made[i]) || is_told.exchange(true)) continue;
       log_warning(str("npy: float32 rounds numbers of '", path, "': ", array.place_of(first + i),
-                      " is ", text_of(sample[i]), ", which becomes ", text_of(made[i]),
+                      " is ", digits_of(sample[i]), ", which becomes ", digits_of(made[i]),
                       " (said once)"));
     }
   }

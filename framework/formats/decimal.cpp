@@ -7,6 +7,31 @@
 #include "framework/formats/csv.h"
 
 namespace lockstep::formats {
+namespace {
+
+// A number as it is written: its digits with the point, times 10^power.
+struct Written {
+  std::string_view digits;
+  std::int64_t power = 0;
+
+  /// How many digits are before the point, if it is there.
+  [[nodiscard]] std::size_t point() const { return std::min(digits.find('.'), digits.size()); }
+  [[nodiscard]] std::string_view behind_point() const {
+    return digits.substr(std::min(point() + 1, digits.size()));
+  }
+};
+
+Written written(std::string_view text) {
+  Written made{.digits = text.substr(0, text.find_first_of("eE"))};
+  if (made.digits.size() == text.size()) return made;
+  std::string_view power = text.substr(made.digits.size() + 1);
+  if (power.starts_with('+')) power.remove_prefix(1);
+  // A finite number that is not zero has a small one; that of zero may be any.
+  std::from_chars(power.data(), power.data() + power.size(), made.power);
+  return made;
+}
+
+}  // namespace
 
 std::optional<Decimal> Decimal::of(std::string_view text) {
   if (!csv_number(text)) return std::nullopt;
@@ -15,17 +40,9 @@ std::optional<Decimal> Decimal::of(std::string_view text) {
   made.sign_ = 1;
   if (text.starts_with('-')) made.sign_ = -1;
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
-  if (const std::size_t mark = text.find_first_of("eE"); mark != std::string_view::npos) {
-    std::string_view power = text.substr(mark + 1);
-    if (power.starts_with('+')) power.remove_prefix(1);
-    // A finite number that is not zero has a small one; that of zero may be any.
-    std::from_chars(power.data(), power.data() + power.size(), made.exponent_);
-    text = text.substr(0, mark);
-  }
-  const std::size_t point = std::min(text.find('.'), text.size());
-  made.digits_.append(text.substr(0, point));
-  made.exponent_ += static_cast<std::int64_t>(point);
-  if (point < text.size()) made.digits_.append(text.substr(point + 1));
+  const Written number = written(text);
+  made.digits_.append(number.digits.substr(0, number.point())).append(number.behind_point());
+  made.exponent_ = number.power + static_cast<std::int64_t>(number.point());
   const std::size_t zeros = std::min(made.digits_.find_first_not_of('0'), made.digits_.size());
   made.digits_.erase(0, zeros);
   made.exponent_ -= static_cast<std::int64_t>(zeros);
@@ -39,6 +56,11 @@ std::strong_ordering Decimal::operator<=>(const Decimal& other) const {
   const Decimal& farther = sign_ < 0 ? *this : other;
   if (exponent_ != other.exponent_) return less_far.exponent_ <=> farther.exponent_;
   return less_far.digits_.compare(farther.digits_) <=> 0;
+}
+
+bool has_all_digits(std::string_view text) {
+  const Written number = written(trimmed(text));
+  return number.power <= std::ssize(number.behind_point());
 }
 
 }  // namespace lockstep::formats

@@ -25,4 +25,8 @@ class Decimal {
   std::string digits_;  // neither begin nor end with a zero
 };
 
+/// Whether a text that csv_number() takes has all of its number's digits before the point: 1e20 and
+/// 6.02e23 have not.
+[[nodiscard]] bool has_all_digits(std::string_view text);
+
 }  // namespace lockstep::formats

@@ -522,6 +522,18 @@ TEST_CASE("columns of which float32 rounds whole numbers are named in one warnin
             "' in the column 'd': line 2 has 9007199254740993, which becomes 9007199254740992\n");
   options.features = {"b"};
   CHECK(warnings(options).empty());
+  // numpy.savetxt writes all digits, and an exponent; with few of them a number is meant roughly.
+  options = {.file = folder.write("e.csv",
+                                  "a,b,c,d,e,y\n"
+                                  "1.677721700000000000e+07,6.02e23,1.000000000000000000e+20,"
+                                  "9.007199254740993E15,1.5e9,1.700000100250000000e+09\n"
+                                  "0,1E+30,1,1,-1.6777216e+07,2\n"),
+             .target = {"y"},
+             .normalize = false};
+  CHECK(warnings(options) ==
+        "lockstep: warning: csv: float32 rounds numbers of '" + options.file +
+            "' in the columns 'y', 'a', 'd': line 2 has 1.700000100250000000e+09, which becomes "
+            "1700000128\n");
 }
 
 }  // namespace lockstep

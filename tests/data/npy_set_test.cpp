@@ -371,6 +371,14 @@ TEST_CASE("numbers are read where they are exact, and told where float32 rounds 
   CHECK_THAT(warnings(values), ContainsSubstring("y.npy': element [1] is 1234567891, which "
                                                  "becomes 1234567936"));
   CHECK(testing::count(warnings(values), "\n") == 1);
+  const ArrayPair stamps(array_file<double>("<f8", "(2,)", {-16777216.4, 6.02e23}),
+                         array_file<double>("<f8", "(2,)", {0.5, 1700000000.25}));
+  CHECK(warnings(stamps).empty());
+  const ArrayPair later(array_file<double>("<f8", "(2,)", {0.1, 9.5e15}),
+                        array_file<double>("<f8", "(2,)", {0.5, 1700000100.25}));
+  CHECK_THAT(warnings(later), ContainsSubstring("y.npy': element [1] is 1700000100.25, which "
+                                                "becomes 1700000128"));
+  CHECK(testing::count(warnings(later), "\n") == 1);
   const ArrayPair labels(array_file<std::uint16_t>("<u2", "(3, 1, 2)", {1, 2, 3, 4, 5, 65535}),
                          array_file<std::uint64_t>("<u8", "(3,)", {1, 1ULL << 63, 0}));
   CHECK_THAT(labels.error("y.npy"), ContainsSubstring("element [1] is 9223372036854775808, but"));

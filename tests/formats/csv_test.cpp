@@ -345,6 +345,19 @@ TEST_CASE("decimals are told apart by all of their digits") {
   for (const char* const text : {"", "one", "nan", "1e999", "--1"}) CHECK_FALSE(Decimal::of(text));
 }
 
+TEST_CASE("a number is written with all digits before its point, or roughly") {
+  using lockstep::formats::has_all_digits;
+  for (const char* const text : {"100", "0.1", "-5.", " 1.6777217e7 ", "1.677721700E+07", "12e-30",
+                                 "3e0", "0.016e3", ".5e+1"}) {
+    INFO(text);
+    CHECK(has_all_digits(text));
+  }
+  for (const char* const text : {"1e20", "-6.02E+23", "1.6777217e8", "5.e1", ".5e2"}) {
+    INFO(text);
+    CHECK_FALSE(has_all_digits(text));
+  }
+}
+
 TEST_CASE("a CSV file's separator is no quote, line end or zero byte") {
   for (const char separator : {'"', '\n', '\r', '\0'}) {
     CHECK_THROWS_AS(read_table("a\n1\n", separator), ValueError);
