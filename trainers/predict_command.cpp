@@ -41,7 +41,8 @@ A line has the sample's index, prediction and target; of a picture's file also i
 folder. Of classes the prediction is the one with the largest output, and score is that output.
 Values have the unit of the file, whether or not they were normalized. Samples that are damaged, such
 as pictures that can't be read and rows of a table with a cell that is no number, have no line: they
-are named on stderr, and the exit status is 2.
+are named on stderr, and the exit status is 2. Outputs that are no finite numbers are nan or inf in
+CSV and null in JSON; a warning says how many samples have such.
 
 Other files are read as those that the model was trained on: by the same columns, means, deviations
 and classes. They may lack targets: the pictures in data.root, and in folders below it, need no

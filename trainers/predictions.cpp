@@ -11,11 +11,13 @@
 
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/gather.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/formats/csv.h"
 #include "framework/telemetry/metrics.h"
@@ -60,7 +62,7 @@ class PredictionRows {
 
   // Of a batch of the samples with these numbers.
   [[nodiscard]] std::vector<Json> of(const at::Tensor& outputs, const at::Tensor& targets,
-                                     std::span<const std::int64_t> indices) const {
+                                     std::span<const std::int64_t> indices) {
     const std::int64_t samples = targets.size(0);
     std::vector<Json> rows;
     for (const std::int64_t index : indices) {
@@ -68,6 +70,7 @@ class PredictionRows {
       if (has_sample_names_) row["file"] = data_.sample_name(index);
     }
     for (const Column& column : columns(outputs, targets)) {
+      if (column.name != "target") count_non_finite(column.values, indices);
       const bool is_class = classes_ > 0 && column.name != "score";
       for (std::int64_t i = 0; i < samples; ++i) {
         Json& row = rows[static_cast<std::size_t>(i)];
@@ -80,7 +83,25 @@ class PredictionRows {
     return rows;
   }
 
+  /// A warning if there were outputs that are not finite, of which a file has `written`.
+  void warn(const char* written) const {
+    if (non_finite_ == 0) return;
+    const std::string name = data_.sample_name(first_non_finite_);
+    log_warning(str("the model's output is not finite for ", non_finite_, " of ",
+                    counted(data_.size(), "sample"), ", first for sample ", first_non_finite_,
+                    name.empty() ? "" : str(" ('", name, "')"), ": ", written, " stands there"));
+  }
+
  private:
+  // Of outputs (samples, values of each).
+  void count_non_finite(const at::Tensor& values, std::span<const std::int64_t> indices) {
+    const at::Tensor are_finite = at::isfinite(values).all(1);
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      if (are_finite[static_cast<std::int64_t>(i)].item<bool>()) continue;
+      if (non_finite_++ == 0) first_non_finite_ = indices[i];
+    }
+  }
+
   [[nodiscard]] std::vector<Column> columns(const at::Tensor& outputs,
                                             const at::Tensor& targets) const {
     const std::int64_t samples = targets.size(0);
@@ -128,6 +149,8 @@ class PredictionRows {
   bool has_sample_names_;
   std::vector<std::string> names_;
   std::vector<ColumnScale> scales_;
+  std::int64_t non_finite_ = 0;  // samples with such an output
+  std::int64_t first_non_finite_ = 0;
 };
 
 std::string field_of(const Json& value) {
@@ -193,7 +216,7 @@ void write_predictions(Model& model, const Dataset& data, const PredictionOption
   const c10::AutoGradMode no_grad(false);
   const bool was_training = model.is_training();
   model.eval();
-  const PredictionRows rows(data, options.target_scales);
+  PredictionRows rows(data, options.target_scales);
   bool is_first = true;
   for (std::int64_t start = 0; start < data.size(); start += options.batch_size) {
     std::vector<std::int64_t> indices(
@@ -215,6 +238,7 @@ void write_predictions(Model& model, const Dataset& data, const PredictionOption
     }
     write(text);
   }
+  rows.warn(options.format == PredictionFormat::jsonl ? "null" : "nan or inf");
   model.train(was_training);
 }
 

@@ -40,8 +40,9 @@ void check_predictable(const Dataset& data);
 /// and, where classes have names, prediction_name and target_name. Several values of a sample are a
 /// list of JSON, which is flat, or columns prediction_0, prediction_1, …. Numbers are the shortest
 /// that read back the same. CSV begins with a line of the columns' names; JSON has null for numbers
-/// that are not finite. ValueError as check_predictable(), and for outputs that are not of the
-/// data's classes, or have not one value for each of `target_scales`.
+/// that are not finite. A warning says for how many samples the outputs are not, and names the
+/// first. ValueError as check_predictable(), and for outputs that are not of the data's classes, or
+/// have not one value for each of `target_scales`.
 void write_predictions(Model& model, const Dataset& data, const PredictionOptions& options,
                        const std::function<void(std::string_view)>& write);
 

@@ -16,6 +16,7 @@
 #include "framework/data/tensor_set.h"
 #include "framework/formats/csv.h"
 #include "tests/catch.h"
+#include "tests/support/captured_stderr.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
@@ -189,6 +190,26 @@ TEST_CASE("values that were normalized are written as they were before") {
   CHECK(message_of<ValueError>([&] {
           (void)predicted(data, 2, PredictionFormat::csv, {{100, 20}});
         }) == "the model's outputs have 2 values a sample, and the data 1");
+}
+
+TEST_CASE("outputs that are not finite are one warning with their number and the first") {
+  const auto warnings = [](const Dataset& data, PredictionFormat format) {
+    const testing::CapturedStderr log;
+    (void)predicted(data, 2, format);
+    return log.text();
+  };
+  CHECK(warnings(classes(), PredictionFormat::jsonl) ==
+        "lockstep: warning: the model's output is not finite for 1 of 4 samples, first for sample "
+        "3: null stands there\n");
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const at::Tensor outputs =
+      at::tensor({0.F, 1.F, kInfinity, -kInfinity, 2.F, 3.F, 4.F, kInfinity}).view({4, 2});
+  CHECK(warnings(TensorSet(outputs, std::nullopt, value_sample({2}, 2)), PredictionFormat::csv) ==
+        "lockstep: warning: the model's output is not finite for 2 of 4 samples, first for sample "
+        "1: nan or inf stands there\n");
+  CHECK(warnings(TensorSet(at::zeros({2, 2}), std::nullopt, value_sample({2}, 2)),
+                 PredictionFormat::jsonl)
+            .empty());
 }
 
 TEST_CASE("predictions of samples without targets have no such column") {
