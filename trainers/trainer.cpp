@@ -533,8 +533,8 @@ class Trainer::Run {
     write_metrics(step, line);
   }
 
-  // With `trained` of the parameters themselves where `figures` are of their averages, as long as
-  // the two differ much.
+  // With `trained` of the parameters themselves where `figures` are of their averages, if the two
+  // differ much.
   struct Evaluated {
     Figures figures;
     Figures trained{};
@@ -545,12 +545,11 @@ class Trainer::Run {
       return evaluate(*model_, data, objective_, config_.data_use.batch_size, axis_);
     };
     if (evaluated_values(config_) == ParameterValues::trained) return {figures()};
-    Evaluated both;
-    if (averages_differ_) both.trained = figures();
+    // Each time: in a warm-up the two come to differ only later.
+    Evaluated both{.figures = {}, .trained = figures()};
     const auto averages = zero_->averaged_parameters();
     both.figures = figures();
-    averages_differ_ = averages_differ_ && differ_much(both.figures, both.trained);
-    if (!averages_differ_) both.trained.clear();
+    if (!differ_much(both.figures, both.trained)) both.trained.clear();
     return both;
   }
 
@@ -739,7 +738,6 @@ class Trainer::Run {
   std::optional<double> owed_best_;
   bool are_samples_told_ = false;  // that one is not finite
   bool ends_now_ = false;          // a callback has asked for that
-  bool averages_differ_ = true;    // much from the parameters, as far as is known
   bool is_saved_ = false;          // the run's last checkpoint is there from the beginning
 };
 
