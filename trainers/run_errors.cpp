@@ -4,6 +4,8 @@
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/replicas/first_failure.h"
+#include "framework/storage/checkpoint_folder.h"
+#include "trainers/resume.h"
 
 namespace lockstep {
 namespace {
@@ -51,6 +53,12 @@ std::string how_to_go_on(const std::exception_ptr& error, const std::filesystem:
              " --resume auto ", are_mended ? "--resume-with-changes " : "", "goes on");
 }
 
+std::string what_is_left(const std::filesystem::path& output) {
+  const auto steps = storage::CheckpointFolder(checkpoints_of(output)).steps();
+  if (steps.empty()) return "there is no checkpoint";
+  return str("--output ", output.string(), " --resume auto goes on after step ", steps.front());
+}
+
 void rethrow_with(const std::string& note, bool logs) {
   if (note.empty()) throw;
   const std::exception_ptr handled = std::current_exception();
@@ -65,6 +73,9 @@ void rethrow_with(const std::string& note, bool logs) {
     if (type == "ValueError") throw ValueError(text);
     if (type == "NameError") throw NameError(text);
     if (type == "Error") throw Error(text);
+    if (type == "Timeout") throw Timeout(text);
+    if (type == "ReplicaLost") throw ReplicaLost(text);
+    if (type == "CommError") throw CommError(text);
     if (logs) log_warning(note);
     throw;
   } catch (...) {

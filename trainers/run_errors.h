@@ -18,6 +18,9 @@ namespace lockstep {
 [[nodiscard]] std::string how_to_go_on(const std::exception_ptr& error,
                                        const std::filesystem::path& output);
 
+/// The newest checkpoint from which a run goes on that could not save its state, for people.
+[[nodiscard]] std::string what_is_left(const std::filesystem::path& output);
+
 /// Throws the error that is being handled again, with a note as its last line; "": as it is. Errors
 /// of types that are not known here stay as they are, and the note is logged if `logs`.
 [[noreturn]] void rethrow_with(const std::string& note, bool logs);

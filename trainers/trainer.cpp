@@ -325,17 +325,21 @@ class Trainer::Run {
   }
 
   // After an error: saves the last step that all have done, and says what has become of it, a line
-  // for the error's end. Or "": nothing was lost, or a replica is lost and the launcher says so.
+  // for the error's end. Or "": nothing was lost.
   std::string after_failure(const std::exception_ptr& error) {
     const std::int64_t steps = course_.first_step + zero_->last_step() - steps_at_start_;
     const bool saves = config_.checkpoint.save != CheckpointOptions::Save::none;
-    if (!saves || steps == course_.first_step || lacks_replica(error)) return "";
+    if (!saves || steps == course_.first_step) return "";
     const std::string saved =
         str("the state after step ", steps, " is saved: ", how_to_go_on(error, options_.output));
     const std::string unsaved = str("the state after step ", steps, " can't be saved: ");
     try {
       if (checkpoints_->have_failed()) return "";  // the error says so
       if (checkpoints_->has(steps)) return saved;
+      if (lacks_replica(error)) {
+        return str(unsaved, "a replica that has a part of it is late or lost; ",
+                   what_is_left(options_.output));
+      }
       if (!agrees_) return unsaved + "replicas may differ in it";
       if (steps > counted_steps_) samples_ = sampler_.end_of_step(samples_);
       const CheckpointSaver::Apart apart =

@@ -84,7 +84,7 @@ class Trainer {
   /// saves any. Throws Error if something can't be written, or if the loss is not finite and the
   /// config says to stop then. Whatever is thrown, if the config saves any checkpoints, the state
   /// after the last step that all replicas have finished is saved first, or the error says in its
-  /// last line why it can't be (not where a replica is lost). To be called once.
+  /// last line why it can't be. To be called once.
   void run();
 
   /// For callbacks: the run ends after this step, as if it were the last of the config. One that is

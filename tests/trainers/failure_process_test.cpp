@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -9,6 +10,8 @@
 #include <set>
 #include <span>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -204,6 +207,10 @@ RunOptions options_of(const fs::path& output) {
   options.callbacks.after_step = [](Trainer& /*trainer*/, const StepEnd& step) {
     steps_done[static_cast<std::size_t>(axis_index("data"))] = step.step;
     may_throw("callback");
+    // Later than the others wait for it.
+    if (is_due("late") && axis_index("data") == fault->replica) {
+      std::this_thread::sleep_for(std::chrono::seconds(5));
+    }
   };
   options.callbacks.after_evaluation = [output](Trainer& /*trainer*/,
                                                 const Evaluation& evaluation) {
@@ -305,6 +312,26 @@ TEST_CASE("whatever throws in a run leaves the state after the last finished ste
       CHECK(said_in(checkpoints / "latest") == said_in(checkpoints_of(whole) / "latest"));
       CHECK(tensors_of(checkpoints / "latest") == tensors_of(checkpoints_of(whole) / "latest"));
     }
+  }
+}
+
+TEST_CASE("where a replica is late the error says what is left of the state") {
+  for (const auto& [launch, after] : {std::pair("processes", 2), std::pair("threads", 5)}) {
+    INFO(launch);
+    const TemporaryFolder folder;
+    const fs::path output = folder.path() / "run";
+    fault = Fault{.where = "late", .after = after};
+    const Placement placement{str("timeout_s: 2, launch: ", launch), "", "async: false, "};
+    const int status = run(config_of(placement, "every: 3"), 1, output);
+    fault.reset();
+    CHECK(status == 3);
+    CHECK_THAT(errors_of_run, ContainsSubstring("Timeout"));
+    const std::string left =
+        after == 2 ? "there is no checkpoint"
+                   : str("--output ", output.string(), " --resume auto goes on after step 4");
+    CHECK(lines_of(errors_of_run).back() ==
+          str("the state after step ", after,
+              " can't be saved: a replica that has a part of it is late or lost; ", left));
   }
 }
 
