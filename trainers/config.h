@@ -45,6 +45,7 @@ struct TrainerOptions {
   std::optional<std::int64_t> global_batch;
   Precision precision = Precision::fp32;
   std::int64_t check_every = 0;
+  bool ema_warmup = true;  ///< ZeroOptions::ema_warmup, which a config always says
   std::int64_t log_every = 20;
   std::int64_t eval_every = 0;
   std::vector<std::string>
@@ -106,7 +107,7 @@ struct Config {
                                            const std::vector<keys::Override>& overrides = {});
 
 /// Lets a run that began before a default changed go on as it was: sets the keys that nobody has
-/// written to their values in `recorded`. A line for each: "data.exif stays false, …".
+/// written to their values in `recorded`. A line for each that matters: "data.exif stays false, …".
 std::vector<std::string> keep_defaults_of(const Config& recorded, Config& config);
 
 /// Each key's value as YAML, by "section.key", including keys that do not apply.

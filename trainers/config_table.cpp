@@ -10,6 +10,7 @@
 #include "framework/base/text.h"
 #include "framework/comm/link_speed.h"
 #include "framework/data/data.h"
+#include "framework/objectives/metric.h"
 #include "framework/objectives/objectives.h"
 #include "framework/optim/optimizers.h"
 #include "models/model.h"
@@ -275,9 +276,9 @@ Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero, const LaunchOption
       {"ema_decay", number_or_null(zero.ema_decay, kBeta),
        "decay of an average of the parameters, with which evaluations compute; null: none"},
       {"ema_warmup",
-       flag(zero.ema_warmup),
+       flag(trainer.ema_warmup),
        "update t, from 0, of the average decays by (1 + t) / (10 + t) while that is less",
-       {.before = "false"}},
+       {.before = "false", .matters = [&zero] { return zero.ema_decay.has_value(); }}},
       {"log_every", number(trainer.log_every, kBillion), "steps between lines of metrics",
        kMayChange},
       {"eval_every", number(trainer.eval_every, kNatural),

@@ -192,8 +192,11 @@ class Trainer::Run {
                                   " samples) from ", point.checkpoint.string()));
     for (const std::string& change : point.changes) reporter_->progress.print("  " + change);
     const std::int64_t kept = replicas::own_math_threads();
-    const std::int64_t usual = replicas::math_threads(0, replicas_);
-    if (point.keeps_threads && config_.launch.hosts.count == 1 && kept != usual) {
+    const HostOptions& hosts = config_.launch.hosts;
+    const std::int64_t replicas_here =
+        hosts.replicas > 0 ? hosts.replicas : shard(replicas_, hosts.count, hosts.rank).size;
+    const std::int64_t usual = replicas::math_threads(0, replicas_here);
+    if (point.keeps_threads && kept != usual) {
       reporter_->progress.print(str("  parallel.threads_per_replica stays ", kept,
                                     ", as when the run began; here it would be ", usual));
     }

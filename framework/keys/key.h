@@ -108,6 +108,7 @@ struct KeyTraits {
   /// YAML, in the form that keys_text() prints: the value of texts from before there was the key,
   /// if it is not the default.
   std::string before = {};
+  std::function<bool()> matters = {};         ///< whether that is worth telling; none: always
   std::vector<std::string> instead_of = {};   ///< keys that may not stand beside it
   std::function<std::string()> problem = {};  ///< what is wrong together with others, or ""
   std::vector<std::string> others = {};       ///< these keys of the section

@@ -384,7 +384,7 @@ std::vector<std::string> keep_values_before(const std::vector<Section>& table,
       const auto old = recorded.find(name);
       if (old == recorded.end() || old->second != before || key.value.print() == before) continue;
       read_yaml(before, key.value);
-      kept.push_back(name);
+      if (!key.traits.matters || key.traits.matters()) kept.push_back(name);
     }
   }
   return kept;

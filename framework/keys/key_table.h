@@ -42,7 +42,7 @@ KeyPlaces read_recorded_keys(const std::string& text, const std::string& name,
 
 /// Lets what went on before a default changed go on as it was: sets each key that `written` lacks
 /// to its KeyTraits::before, if that is its value in `recorded` (key_values()). Returns the keys,
-/// as "section.key", that have another value now.
+/// as "section.key", that have another value now, but for those that do not matter.
 std::vector<std::string> keep_values_before(const std::vector<Section>& table,
                                             const KeyPlaces& written,
                                             const std::map<std::string, std::string>& recorded);

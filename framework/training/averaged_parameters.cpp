@@ -38,10 +38,11 @@ std::int64_t element_bytes(const tree::FlatBucket& bucket) {
 
 }  // namespace
 
-AveragedParameters::AveragedParameters(double decay, bool warms_up, const tree::FlatLayout& layout,
+AveragedParameters::AveragedParameters(double decay, std::optional<bool> warms_up,
+                                       const tree::FlatLayout& layout,
                                        const ModuleParameters& module, const ShardedUpdate& update,
                                        const AxisNames& axis_name)
-    : decay_(decay), warms_up_(warms_up), axis_(axis_name) {
+    : module_(module), decay_(decay), asked_(warms_up), axis_(axis_name) {
   const std::int64_t replica = axis_index(axis_);
   for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
     shards_.push_back(at::zeros({layout.shard_of(bucket, replica).size},
@@ -84,7 +85,7 @@ void AveragedParameters::visit_state(const VisitState& visit) const {
     visit(
         {kAverages + part.name, part.shape, part.offset, has_started_ ? part.average : part.value});
   }
-  if (axis_index(axis_) == 0) visit_number(kAverageUpdates, updates_, visit);
+  if (warms_up_ && axis_index(axis_) == 0) visit_number(kAverageUpdates, updates_, visit);
 }
 
 void AveragedParameters::restore_state(const StateSource& source) {
@@ -98,14 +99,24 @@ void AveragedParameters::restore_state(const StateSource& source) {
     if (!is_there) part.average.copy_(part.value);
     is_new = is_new || !is_there;
   }
+  // Averages that do not warm up have no count: they are as old as the run.
+  const bool has_count = source.has(kAverageUpdates);
+  const bool are_plain =
+      !has_count && std::ranges::any_of(module_.names, [&](const std::string& name) {
+        return source.has(kAverages + name);
+      });
+  warms_up_ = asked_.value_or(!are_plain);
   updates_ = 0;
-  if (!is_new) {
-    // Older checkpoints have no count: their averages are as old as the run.
-    const std::string& count = source.has(kAverageUpdates) ? kAverageUpdates : kSteps;
-    restore_number(count, updates_, source);
+  if (!is_new) restore_number(has_count ? kAverageUpdates : kSteps, updates_, source);
+  if (axis_index(axis_) != 0) return;
+  if (is_new) {
+    log_info("averages of parameters that are not in the restored state start at the values there");
   }
-  if (!is_new || axis_index(axis_) != 0) return;
-  log_info("averages of parameters that are not in the restored state start at the values there");
+  if (are_plain && !asked_) {
+    log_info(
+        "averages of parameters go on without warm-up, as those in the restored state began: the "
+        "option ema_warmup is not set");
+  }
 }
 
 std::int64_t AveragedParameters::bytes() const {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ namespace lockstep::training {
 class AveragedParameters {
  public:
   /// `module` has the layout's parameters, which `update` updates; it must live as long.
-  AveragedParameters(double decay, bool warms_up, const tree::FlatLayout& layout,
+  /// `warms_up`: as ZeroOptions::ema_warmup.
+  AveragedParameters(double decay, std::optional<bool> warms_up, const tree::FlatLayout& layout,
                      const ModuleParameters& module, const ShardedUpdate& update,
                      const AxisNames& axis_name);
 
@@ -35,7 +37,8 @@ class AveragedParameters {
 
   void visit_state(const VisitState& visit) const;
   /// After the parameters were restored. The average of what the source has no average of starts
-  /// anew; replica 0 logs that.
+  /// anew, and averages without a count go on without warm-up, unless that is asked for; replica 0
+  /// logs both.
   void restore_state(const StateSource& source);
 
   [[nodiscard]] std::int64_t bytes() const;
@@ -55,8 +58,10 @@ class AveragedParameters {
     at::Tensor value;
     at::Tensor average;
   };
+  const ModuleParameters& module_;
   double decay_;
-  bool warms_up_;
+  std::optional<bool> asked_;  // to warm up, or not to
+  bool warms_up_ = asked_.value_or(true);
   AxisNames axis_;
   std::vector<at::Tensor> shards_;  // by bucket: the averages, flat
   std::vector<Part> parts_;

@@ -168,7 +168,8 @@ HostMemoryUse predicted_checkpoint(torch::nn::Module& module, const ZeroOptions&
   HostMemoryUse use;
   const Shard here = replicas_here(placement);
   for (std::int64_t replica = here.offset; replica < here.offset + here.size; ++replica) {
-    const std::int64_t numbers = options.ema_decay ? 2 : 1;  // steps, and updates of the averages
+    // Steps, and updates of averages that warm up.
+    const std::int64_t numbers = options.ema_decay && options.ema_warmup.value_or(true) ? 2 : 1;
     const auto number_bytes = static_cast<std::int64_t>(sizeof(std::int64_t));
     const std::int64_t steps = replica == 0 ? numbers * number_bytes : 0;
     const std::int64_t bytes =

@@ -19,7 +19,7 @@ namespace lockstep {
 ///   optimizer/exp_avg/NAME    the optimizer's tensors for a parameter, as torch.optim calls them
 ///   optimizer/step/NAME       updates of a parameter
 ///   ema/NAME                  the average of a parameter: ZeroOptions::ema_decay
-///   ema_updates               updates that the averages have seen
+///   ema_updates               updates that the averages have seen, if they warm up
 ///   residuals/REPLICA/NAME    what compression has left out on a replica
 ///   steps                     steps done
 struct StatePiece {

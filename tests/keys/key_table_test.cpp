@@ -53,7 +53,10 @@ std::vector<Section> table_of(Values& values) {
          {.problem = odd, .others = {"maybe"}}},
         {"maybe", number_or_null(values.maybe, at_least(0.0)), "perhaps one"},
         {"gloss", flag(values.gloss), "of green", {.owners = {"green"}}},
-        {"matt", flag(values.matt), "a younger key", {.before = "true"}}}},
+        {"matt",
+         flag(values.matt),
+         "a younger key",
+         {.before = "true", .matters = [&values] { return values.text != "bare"; }}}}},
       {"sizes",
        {{"small", number(values.small, from_to(1, 8)), "small", {.instead_of = {"integer"}}},
         {"integer",
@@ -137,6 +140,8 @@ TEST_CASE("a value from before its default changed is kept where nobody has writ
   CHECK(kept("paint: {}", "false", false) == Names{});
   CHECK(kept("paint: {matt: false}", "true", false) == Names{});
   CHECK(kept("paint: {matt: true}", "true", true) == Names{});
+  // Where it does not matter it is not told.
+  CHECK(kept("paint: {text: bare}", "true", true) == Names{});
 }
 
 TEST_CASE("anchors and aliases stand for their value, also in another section") {

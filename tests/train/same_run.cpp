@@ -1,6 +1,7 @@
 #include "tests/train/same_run.h"
 
 #include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/train/train_program.h"
 
 namespace lockstep::testing {
@@ -24,6 +25,14 @@ void check_same(const std::filesystem::path& run, const std::filesystem::path& e
     CHECK(result[field] == other[field]);
   }
   CHECK(metrics_of(run) == metrics_of(expected));
+}
+
+void rewrite_manifest(const std::filesystem::path& checkpoint,
+                      const std::function<void(storage::Manifest& manifest)>& change) {
+  const std::filesystem::path file = checkpoint / storage::kManifestName;
+  storage::Manifest manifest = storage::parse_manifest(read_text(file));
+  change(manifest);
+  write_text(file, storage::write_manifest(manifest));
 }
 
 }  // namespace lockstep::testing

@@ -7,6 +7,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "tests/catch.h"
 #include "tests/support/free_port.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/same_run.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 
@@ -87,6 +89,17 @@ TEST_CASE("a job of several launchers ends as on one, and goes on with another n
   CHECK(digest("run") == digest("alone"));
   // Only host 0 writes the run's own files: a line of the loss and one of the evaluation each time.
   CHECK(read_json_lines(folder.path() / "run/metrics.jsonl").size() == 4);
+
+  // A number of threads that comes from the checkpoint is told where hosts would choose another.
+  const std::int64_t other = std::thread::hardware_concurrency() + 1;
+  rewrite_manifest(folder.path() / "run/checkpoints/latest", [&](storage::Manifest& manifest) {
+    manifest.counts.at("threads_per_replica") = other;
+  });
+  const auto longer =
+      on_hosts(folder, 3, flags + set("trainer.steps=9") + Flags{"--resume", "auto"});
+  check(longer, 3);
+  CHECK_THAT(longer[0].out, ContainsSubstring(str("  parallel.threads_per_replica stays ", other,
+                                                  ", as when the run began; here it would be ")));
 }
 
 TEST_CASE("a job that loses a replica on any host starts again on all") {

@@ -6,7 +6,9 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
@@ -19,7 +21,9 @@
 #include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"
+#include "tests/support/captured_stderr.h"
 #include "tests/support/message_of.h"
+#include "tests/support/occurrences.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/training/placements.h"
 #include "tests/training/zero_jobs.h"
@@ -95,7 +99,7 @@ Parameters averaged(const ZeroOptions& options, at::ScalarType dtype) {
     }
     step_of(trainer, model, step);
     const double most = (1 + updates) / (10 + updates);  // 0.1, 2/11 and 0.25
-    const double decay = options.ema_warmup ? std::min(kDecay, most) : kDecay;
+    const double decay = options.ema_warmup.value_or(true) ? std::min(kDecay, most) : kDecay;
     ++updates;
     for (auto& [key, piece] : values_of(trainer)) {
       at::Tensor& average = expected.at(key).values;
@@ -207,6 +211,54 @@ TEST_CASE("averages are restored on other replicas, and start anew where there a
     expect(first_difference(shown(trainer, model), copies(plain_model)).empty(),
            "averages do not start at the values");
   });
+}
+
+TEST_CASE("averages that began without warm-up go on without, and say so, unless it is asked for") {
+  const TemporaryFolder folder;
+  const std::string told = "averages of parameters go on without warm-up";
+  // The averages after `steps` more, and what was logged.
+  const auto trained = [&](const std::string& from, const std::string& to,
+                           std::optional<bool> warms_up, std::int64_t steps) {
+    Parameters result;
+    std::string said;
+    const auto replica = [&] {
+      OddModel model;
+      ZeroOptions options = averaging(1);
+      options.ema_decay = 0.9;
+      options.ema_warmup = warms_up;
+      ZeroTrainer trainer(model, options);
+      if (!from.empty()) (void)load_checkpoint(folder.path() / from / "latest", {&trainer});
+      const std::int64_t begin = trainer.steps();
+      for (std::int64_t step = begin; step < begin + steps; ++step) {
+        train_step(trainer, model, step, 1, "data");
+      }
+      save_checkpoint(folder.path() / to, {&trainer}, {.step = begin + steps});
+      const auto scope = trainer.averaged_parameters();
+      const Parameters own = copies(model);
+      if (axis_index("data") == 0) result = own;
+    };
+    const CapturedStderr captured;
+    REQUIRE(launch(replica, threads(2, Backend::gloo)) == 0);
+    return std::pair(result, captured.text());
+  };
+  (void)trained("", "plain", false, 3);
+  (void)trained("", "warm", std::nullopt, 3);
+  const auto [plain, silent] = trained("plain", "plain_on", false, 2);
+  CHECK_THAT(silent, !ContainsSubstring(told));
+  // As an older version's, which has no count: kept, and not only by the first that goes on.
+  const auto [kept, said] = trained("plain", "kept", std::nullopt, 1);
+  CHECK(testing::count(said, told) == 1);
+  const auto [kept_on, said_again] = trained("kept", "kept_on", std::nullopt, 1);
+  CHECK(testing::count(said_again, told) == 1);
+  CHECK(first_difference(kept_on, plain) == "");
+  const auto [asked, nothing] = trained("plain", "asked", true, 2);
+  CHECK_THAT(nothing, !ContainsSubstring(told));
+  CHECK(first_difference(asked, plain) != "");
+  // And those that warmed up go on so, or as it is asked.
+  const auto [warm, nothing_more] = trained("warm", "warm_on", std::nullopt, 2);
+  CHECK_THAT(nothing_more, !ContainsSubstring(told));
+  CHECK(first_difference(warm, trained("", "whole", std::nullopt, 5).first) == "");
+  CHECK(first_difference(trained("warm", "cooled", false, 2).first, warm) != "");
 }
 
 TEST_CASE("averages start at what parameters are before the first step") {
