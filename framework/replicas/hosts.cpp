@@ -294,11 +294,12 @@ void Hosts::meet_as_first(const LaunchOptions& options, const comm::Secret& secr
   log_info(str("host 0 of ", options.hosts.count, " waits for the others at ", at.host, ":",
                listener_->port()));
   const auto count = static_cast<std::size_t>(options.hosts.count);
+  std::vector<std::unique_ptr<comm::Link>>
+      nameless;  // of launchers that have not said who they are
   try {
     const auto is_absent = [&](std::size_t host) {
       return std::ranges::none_of(peers_, [&](const auto& peer) { return peer->host == host; });
     };
-    std::vector<std::unique_ptr<comm::Link>> nameless;
     while (peers_.size() + 1 < count) {
       std::vector<pollfd> polled;
       listener_->add_polled(polled);
@@ -366,6 +367,9 @@ void Hosts::meet_as_first(const LaunchOptions& options, const comm::Secret& secr
     send_all(Json::object({{"what", "go"}}));
     flush();
   } catch (const std::exception& error) {
+    for (auto& link : nameless) {
+      if (link) peers_.push_back(std::make_unique<Peer>(Peer{0, std::move(link)}));
+    }
     send_all(refusal_by(error, text_of(error)));
     flush();
     throw;

@@ -15,6 +15,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -188,6 +189,22 @@ TEST_CASE("a link carries whole messages of any length in order, both ways") {
   CHECK(links[0]->why_closed() == "the other end has closed it");
   links[0]->send("nobody reads this");
   CHECK_FALSE(links[0]->receive());
+}
+
+TEST_CASE(
+    "what the other end has said before it left is heard, whatever is still to be said to it") {
+  Listener listener(loopback(), secret(), comm::new_job_id(), {});
+  Links links = linked(listener, listener.port());
+  links[1]->send("never read");
+  links[1]->progress();
+  pollfd arrived{links[0]->polled().fd, POLLIN, 0};
+  REQUIRE(::poll(&arrived, 1, 10'000) == 1);
+  links[0]->send("last words");
+  (void)links[0]->release();  // closed with bytes that are not read: the connection is reset
+  links[1]->send("more");
+  links[1]->progress();
+  CHECK(links[1]->receive() == "last words");
+  CHECK_FALSE(links[1]->is_open());
 }
 
 TEST_CASE("who does not read ends the link, not the memory") {

@@ -8,14 +8,13 @@
 #include <stdexcept>
 #include <string>
 
-#include <linux/magic.h>
 #include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "tests/catch.h"
+#include "tests/support/terminals.h"
 
 namespace lockstep {
 namespace {
@@ -57,12 +56,6 @@ Progress::Columns terminal_of(int columns) {
 // A terminal that a program could be started in, seen from the other side.
 class Terminal {
  public:
-  // A root without /dev/pts has no terminals, and so nothing that could be taken for one.
-  static bool possible() {
-    struct statfs mounted {};
-    return statfs("/dev/pts", &mounted) == 0 && mounted.f_type == DEVPTS_SUPER_MAGIC;
-  }
-
   explicit Terminal(unsigned short columns) {
     winsize size = window(columns);
     int terminal = -1;
@@ -337,7 +330,7 @@ TEST_CASE("a window that is made narrower has a line of its width at once", "[te
 }
 
 TEST_CASE("a real terminal is redrawn as wide as it is at the time", "[telemetry]") {
-  if (!Terminal::possible()) {
+  if (!testing::has_terminals()) {
     WARN("no terminal can be made here: /dev/pts is not mounted");
     return;
   }
@@ -358,7 +351,7 @@ TEST_CASE("a real terminal is redrawn as wide as it is at the time", "[telemetry
 }
 
 TEST_CASE("a real terminal's line follows its width while nothing else happens", "[telemetry]") {
-  if (!Terminal::possible()) {
+  if (!testing::has_terminals()) {
     WARN("no terminal can be made here: /dev/pts is not mounted");
     return;
   }

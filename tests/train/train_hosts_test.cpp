@@ -1,10 +1,12 @@
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -18,6 +20,8 @@
 
 #include "framework/base/descriptor.h"
 #include "framework/base/text.h"
+#include "framework/comm/network/link.h"
+#include "framework/comm/network/secret.h"
 #include "tests/catch.h"
 #include "tests/support/free_port.h"
 #include "tests/support/temporary_folder.h"
@@ -29,6 +33,7 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -173,6 +178,10 @@ class LongJob {
     if (!trains) throw std::runtime_error(host(0).err() + host(1).err());
   }
   ChildProgram& host(std::size_t host) { return *launchers_[host]; }
+  // To host 0, as a launcher that has not yet said who it is.
+  [[nodiscard]] std::unique_ptr<comm::Link> connect() const {
+    return comm::connect(comm::HostAndPort::parse(rendezvous_), comm::Secret::read(secret_), 20s);
+  }
 
  private:
   const TemporaryFolder& folder_;
@@ -227,6 +236,23 @@ TEST_CASE("a signal on one host while hosts meet ends the job on all") {
     CHECK_THAT(end.err, ContainsSubstring("lockstep: error: stopped by SIGHUP"));
     CHECK(!fs::exists(folder.path() / "run"));
   }
+}
+
+TEST_CASE("a launcher that has not yet said who it is hears of a signal on host 0") {
+  const TemporaryFolder folder;
+  LongJob job(folder);
+  job.start(0);
+  const auto link = job.connect();
+  REQUIRE(::kill(job.host(0).pid(), SIGTERM) == 0);
+  std::optional<std::string> heard;
+  CHECK(eventually([&] {
+    link->progress();
+    heard = link->receive();
+    return heard || !link->is_open();
+  }));
+  REQUIRE(heard);
+  CHECK_THAT(*heard, ContainsSubstring("refused") && ContainsSubstring("stopped by SIGTERM"));
+  CHECK(job.host(0).wait().status == 143);
 }
 
 TEST_CASE("host 0 makes the secret, and others say where to copy it from") {

@@ -278,7 +278,9 @@ void Link::send_queued() {
     } else if (errno == EAGAIN) {
       break;
     } else if (errno != EINTR) {
-      close(text_of_errno(errno));
+      const std::string why = text_of_errno(errno);
+      receive_more();  // why the other end has left may lie there still
+      close(why);
     }
   }
   out_.erase(0, std::exchange(out_begin_, 0));
