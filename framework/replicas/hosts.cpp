@@ -294,8 +294,8 @@ void Hosts::meet_as_first(const LaunchOptions& options, const comm::Secret& secr
   log_info(str("host 0 of ", options.hosts.count, " waits for the others at ", at.host, ":",
                listener_->port()));
   const auto count = static_cast<std::size_t>(options.hosts.count);
-  std::vector<std::unique_ptr<comm::Link>>
-      nameless;  // of launchers that have not said who they are
+  // To launchers that have not yet said which host they are.
+  std::vector<std::unique_ptr<comm::Link>> nameless;
   try {
     const auto is_absent = [&](std::size_t host) {
       return std::ranges::none_of(peers_, [&](const auto& peer) { return peer->host == host; });

@@ -279,7 +279,7 @@ void Link::send_queued() {
       break;
     } else if (errno != EINTR) {
       const std::string why = text_of_errno(errno);
-      receive_more();  // why the other end has left may lie there still
+      receive_more();  // the other end's last message may say why it left
       close(why);
     }
   }
