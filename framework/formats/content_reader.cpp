@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <new>
 #include <string_view>
 #include <utility>
@@ -58,8 +57,8 @@ constexpr std::array kForeign{
 constexpr std::size_t kMostMagic = std::ranges::max(kForeign, {}, &ForeignPacking::size).size();
 
 bool has_at(std::span<const std::uint8_t> bytes, std::size_t place, std::string_view text) {
-  return bytes.size() >= place + text.size() &&
-         std::memcmp(bytes.data() + place, text.data(), text.size()) == 0;
+  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return all.size() >= place && all.substr(place).starts_with(text);
 }
 
 // Packed data would be taken for content.
