@@ -38,18 +38,17 @@ std::string non_finite_of(const Dataset& data, std::int64_t index, std::int64_t 
   const Batch sample = data.batch({&index, 1}, epoch);
   const std::string of_input = non_finite_value(sample.inputs);
   const std::string of_target = data.has_targets() ? non_finite_value(sample.targets) : "";
-  if (of_input.empty() && of_target.empty()) return "";
-  const std::string name = data.sample_name(index);
-  return str("sample ", index, name.empty() ? "" : str(" ('", name, "')"), " has ",
-             of_input.empty() ? "a target that " : "an input that ",
-             of_input.empty() ? of_target : of_input);
+  if (!of_input.empty()) return "an input that " + of_input;
+  return of_target.empty() ? "" : "a target that " + of_target;
 }
 
 std::string first_non_finite(const Dataset& data, std::span<const std::int64_t> indices,
                              std::int64_t epoch) {
   for (const std::int64_t index : indices) {
-    std::string found = non_finite_of(data, index, epoch);
-    if (!found.empty()) return found;
+    const std::string found = non_finite_of(data, index, epoch);
+    if (found.empty()) continue;
+    const std::string name = data.sample_name(index);
+    return str("sample ", index, name.empty() ? "" : str(" ('", name, "')"), " has ", found);
   }
   return "";
 }

@@ -12,12 +12,13 @@ namespace lockstep {
 /// count as not finite.
 [[nodiscard]] bool is_finite(const at::Tensor& values);
 
-/// "sample 7 ('cat/a.png') has an input that is nan, at [0, 3]", if an input or a target of this
-/// sample, as `epoch` has it, is NaN or infinite; otherwise "". Makes the sample anew.
+/// "an input that is nan, at [0, 3]", if an input or a target of this sample, as `epoch` has it, is
+/// NaN or infinite; otherwise "". Makes the sample anew.
 [[nodiscard]] std::string non_finite_of(const Dataset& data, std::int64_t index,
                                         std::int64_t epoch = kUnaugmented);
 
-/// The same of the first of these samples that is not finite; "" if all are.
+/// "sample 7 ('cat/a.png') has an input that is nan, at [0, 3]": the first of these samples that is
+/// not finite; "" if all are.
 [[nodiscard]] std::string first_non_finite(const Dataset& data,
                                            std::span<const std::int64_t> indices,
                                            std::int64_t epoch = kUnaugmented);

@@ -109,10 +109,10 @@ TEST_CASE("samples with values that are not finite are damaged") {
     return found;
   };
   CHECK(found_in(Infinite(true)) ==
-        "300: sample 300 has an input that is inf, at [1]\n"
-        "301: sample 301 has a target that is nan, at [0]\n");
+        "300: an input that is inf, at [1]\n"
+        "301: a target that is nan, at [0]\n");
   // Targets that are not known are NaN.
-  CHECK(found_in(Infinite(false)) == "300: sample 300 has an input that is inf, at [1]\n");
+  CHECK(found_in(Infinite(false)) == "300: an input that is inf, at [1]\n");
 }
 
 }  // namespace lockstep

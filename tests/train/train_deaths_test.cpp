@@ -177,11 +177,12 @@ TEST_CASE("a closed terminal ends training after a checkpoint") {
     }));
     ::close(terminal);
     int status = 0;
-    CHECK(eventually([&] { return ::waitpid(pid, &status, WNOHANG) == pid; }));
+    const bool has_ended = eventually([&] { return ::waitpid(pid, &status, WNOHANG) == pid; });
+    if (!has_ended) ::kill(pid, SIGKILL);
+    REQUIRE(has_ended);
     CHECK(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == 129);
     CHECK(fs::exists(folder.path() / "run/checkpoints/latest/manifest.json"));
-    ::kill(pid, SIGKILL);
   }
 }
 
