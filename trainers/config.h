@@ -45,7 +45,7 @@ struct TrainerOptions {
   std::optional<std::int64_t> global_batch;
   Precision precision = Precision::fp32;
   std::int64_t check_every = 0;
-  bool ema_warmup = true;  ///< ZeroOptions::ema_warmup, which a config always says
+  bool ema_warmup = true;  ///< ZeroOptions::ema_warmup, always set in a config
   std::int64_t log_every = 20;
   std::int64_t eval_every = 0;
   std::vector<std::string>

@@ -198,7 +198,7 @@ class Trainer::Run {
     const std::int64_t usual = replicas::math_threads(0, replicas_here);
     if (point.keeps_threads && kept != usual) {
       reporter_->progress.print(str("  parallel.threads_per_replica stays ", kept,
-                                    ", as when the run began; here it would be ", usual));
+                                    ", as when the run began; this host would choose ", usual));
     }
     const std::string jump = jump_text(config_, course_, point);
     if (!jump.empty()) reporter_->progress.print("  " + jump);
@@ -328,7 +328,7 @@ class Trainer::Run {
   }
 
   // After an error: saves the last step that all have done, and says what has become of it, a line
-  // for the error's end. Or "": nothing was lost.
+  // for the error's end; "" if nothing is lost or the error itself says it.
   std::string after_failure(const std::exception_ptr& error) {
     const std::int64_t steps = course_.first_step + zero_->last_step() - steps_at_start_;
     const bool saves = config_.checkpoint.save != CheckpointOptions::Save::none;
@@ -462,7 +462,7 @@ class Trainer::Run {
     try {
       step_report_ = zero_->step(lr_);
     } catch (const NonFiniteStep&) {
-      check_samples(step, "a gradient");
+      if (is_finite) check_samples(step, "a gradient");
       // A replica that has found such a sample ends this wait with its error.
       barrier(axis_);
       throw;

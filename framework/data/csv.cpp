@@ -42,7 +42,7 @@ CsvFile open_csv(const std::string& path, const std::string& separator, bool kee
                           "spreadsheets and pandas' DataFrame.to_csv(index=False) write it",
                           data::kSeeConfigs));
   CsvFile file(path, {.separator = separator[0], .keeps_ragged = keeps_ragged});
-  if (file.rows() == 0) formats::fail_file(path, "it has no rows, but its header");
+  if (file.rows() == 0) formats::fail_file(path, "it has only its header, and no rows");
   return file;
 }
 
@@ -310,13 +310,12 @@ class RoundedColumns {
  public:
   // `number` is what a cell says, `taken` what is left of it.
   void note(const CsvFile& file, std::size_t row, std::size_t column, double number, double taken) {
-    const bool loses_digits = data::loses_digits(number, taken);
-    if (!loses_digits && std::abs(number) < kExactInDouble) return;
+    const bool is_moved = data::is_moved(number, taken);
+    if (!is_moved && std::abs(number) < kExactInDouble) return;
     if (!noted_.empty() && noted_.back() == file.header()[column]) return;
     const std::string_view text = trimmed(file.text(row, column));
-    // 1e20 is meant roughly, but numpy.savetxt writes all digits before an exponent.
-    if (!formats::has_all_digits(text)) return;
-    if (!loses_digits && Decimal::of(text) == Decimal::of(data::fixed_text(number))) return;
+    if (formats::is_rough(text)) return;
+    if (!is_moved && Decimal::of(text) == Decimal::of(data::fixed_text(number))) return;
     noted_.push_back(file.header()[column]);
     if (noted_.size() == 1) {
       first_ = str("line ", file.line_of(row), " has ", cut(text), ", which becomes ",

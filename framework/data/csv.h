@@ -33,8 +33,8 @@ struct CsvSetOptions {
 /// ends, in the order of their bytes, or of numbers where all of them are numbers. These are told
 /// apart by all of their digits: 1 and 1.0 are one class, 9007199254740992 and 9007199254740993 are
 /// two. A label that is the number `context.ignored`, if that is below 0, is no class: its target
-/// is this number. A warning names the columns of which float32 changes digits before the point;
-/// numbers that are written without all of these, such as 1e20, do not count.
+/// is this number. A warning names the columns with numbers that float32 moves by a half or more;
+/// those that are written roughly, such as 1e20, do not count.
 ///
 /// The other files need the same columns by name, in any order; further ones are passed over. The
 /// inputs are all named columns but the targets, unless some are listed. The validation set that

@@ -21,6 +21,7 @@
 #include "framework/data/presence.h"
 #include "framework/data/rounding.h"
 #include "framework/data/unknown_targets.h"
+#include "framework/formats/decimal.h"
 #include "framework/formats/npy.h"
 
 namespace lockstep {
@@ -120,8 +121,7 @@ std::string digits_of(T value) {
   }
 }
 
-// Whether float32 has changed an element's digits before the point. Of a float that stands for its
-// neighbours, too, they are not known: 1e20 is meant roughly.
+// Whether float32 has moved an element by a half or more, other than one that is meant roughly.
 template <typename T>
 bool is_rounded(T value, float made) {
   constexpr bool is_exact =
@@ -129,10 +129,11 @@ bool is_rounded(T value, float made) {
   if constexpr (is_exact) {
     return false;
   } else if constexpr (kIsFloating<T>) {
-    return std::abs(value) < data::kExactInDouble &&
-           data::loses_digits(value, static_cast<double>(made));
+    return data::is_moved(value, static_cast<double>(made)) &&
+           (std::abs(value) < data::kExactInDouble ||
+            !formats::is_rough(data::scientific_text(value)));
   } else {
-    return data::loses_digits(static_cast<long double>(value), static_cast<long double>(made));
+    return data::is_moved(static_cast<long double>(value), static_cast<long double>(made));
   }
 }
 

@@ -43,11 +43,12 @@ struct NpySetOptions {
 /// DataError, with the file and numbers, for arrays that are none of these, that have not equally
 /// many samples, one at least, or other shapes than those to train on, and for classes and tokens
 /// out of range or not exact: with `context.keeps_damaged` one of batch(), as is always a number
-/// that is not finite, or that float32 can't hold. The first number of an array of which float32
-/// changes digits before the point is told in a warning, once a process; floats from 2^53 on do not
-/// count. ValueError for inputs without targets, and targets without inputs. With `context.fitted`
-/// the samples are what it says, or there are as many classes, and where `context.needs_targets` is
-/// not set, the inputs of a validation or test set may stand alone.
+/// that is not finite, or that float32 can't hold. The first number of an array that float32 moves
+/// by a half or more is told in a warning, once a process; floats from 2^53 on that have at most 9
+/// digits, such as 1e20, do not count. ValueError for inputs without targets, and targets without
+/// inputs. With `context.fitted` the samples are what it says, or there are as many classes, and
+/// where `context.needs_targets` is not set, the inputs of a validation or test set may stand
+/// alone.
 [[nodiscard]] DataSets load_npy(const NpySetOptions& options, const DataContext& context = {});
 
 /// For the registry.

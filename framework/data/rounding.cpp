@@ -5,11 +5,21 @@
 
 namespace lockstep::data {
 
-std::string fixed_text(double number) {
+namespace {
+
+std::string shortest_text(double number, std::chars_format format) {
   std::array<char, 400> text{};
-  const auto end =
-      std::to_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed).ptr;
-  return {text.data(), end};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number, format).ptr};
+}
+
+}  // namespace
+
+std::string fixed_text(double number) {
+  return shortest_text(number, std::chars_format::fixed);
+}
+
+std::string scientific_text(double number) {
+  return shortest_text(number, std::chars_format::scientific);
 }
 
 }  // namespace lockstep::data

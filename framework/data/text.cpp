@@ -60,8 +60,9 @@ std::shared_ptr<const TextCorpus> open_text(
   auto corpus = std::make_shared<const TextCorpus>(path, wanted, on_damage);
   warn_of_binary(*corpus, path);
   if (corpus->size() <= static_cast<std::uint64_t>(context)) {
-    formats::fail_file(path, str("it has ", corpus->size(), " bytes of text, but data.context ",
-                                 context, " needs ", context + 1));
+    formats::fail_file(path,
+                       str("it has ", counted(static_cast<std::int64_t>(corpus->size()), "byte"),
+                           " of text, but data.context ", context, " needs ", context + 1));
   }
   return corpus;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <new>
 #include <string_view>
 #include <utility>
@@ -24,53 +25,69 @@ constexpr std::size_t kMagicOfGzip = 2;
 // What is at the beginning of a file that is packed, and no text begins with.
 struct ForeignPacking {
   const char* name;
-  const char* unpack;  // the command
+  const char* remedy;
   std::string_view magic;
-  std::size_t place = 0;  // of `more`, where the magic is too short, or not at the beginning
+  std::size_t place = 0;  // of `more`, where the magic is too short
   std::string_view more = {};
-
-  [[nodiscard]] constexpr std::size_t size() const {
-    return std::max(magic.size(), place + more.size());
-  }
 };
 constexpr std::array kForeign{
-    ForeignPacking{"xz", "xz -d", "\xfd\x37zXZ\0"sv},
-    ForeignPacking{"zstd", "zstd -d", "\x28\xb5\x2f\xfd"sv},
-    ForeignPacking{"lz4", "lz4 -d", "\x04\x22\x4d\x18"sv},
-    ForeignPacking{"lzip", "lzip -d", "LZIP\1"sv},
-    ForeignPacking{"7z", "7z x", "7z\xbc\xaf\x27\x1c"sv},
-    ForeignPacking{"zip", "unzip", "PK\3\4"sv},
-    ForeignPacking{"rar", "unrar x", "Rar!\x1a\7"sv},
-    ForeignPacking{"compress", "uncompress", "\x1f\x9d"sv},
+    ForeignPacking{"packed by xz", "unpack it first, by 'xz -d'", "\xfd\x37zXZ\0"sv},
+    ForeignPacking{"packed by zstd", "unpack it first, by 'zstd -d'", "\x28\xb5\x2f\xfd"sv},
+    ForeignPacking{"packed by lz4", "unpack it first, by 'lz4 -d'", "\x04\x22\x4d\x18"sv},
+    ForeignPacking{"packed by lzip", "unpack it first, by 'lzip -d'", "LZIP\1"sv},
+    ForeignPacking{"packed by 7z", "unpack it first, by '7z x'", "7z\xbc\xaf\x27\x1c"sv},
+    ForeignPacking{"packed by zip", "unpack it first, by 'unzip'; save a spreadsheet as CSV",
+                   "PK\3\4"sv},
+    ForeignPacking{"packed by rar", "unpack it first, by 'unrar x'", "Rar!\x1a\7"sv},
+    ForeignPacking{"packed by compress", "unpack it first, by 'uncompress'", "\x1f\x9d"sv},
     // Behind a digit a block, or the end.
-    ForeignPacking{"bzip2", "bzip2 -d", "BZh"sv, 4, "1AY&SY"sv},
-    ForeignPacking{"bzip2", "bzip2 -d", "BZh"sv, 4, "\x17\x72\x45\x38\x50\x90"sv},
+    ForeignPacking{"packed by bzip2", "unpack it first, by 'bzip2 -d'", "BZh"sv, 4, "1AY&SY"sv},
+    ForeignPacking{"packed by bzip2", "unpack it first, by 'bzip2 -d'", "BZh"sv, 4,
+                   "\x17\x72\x45\x38\x50\x90"sv},
     // Behind the dictionary's size the content's, unknown or below 1 TiB, and a 0 of the data.
-    ForeignPacking{"lzma", "unlzma", "]\0\0"sv, 5, "\xff\xff\xff\xff\xff\xff\xff\xff\0"sv},
-    ForeignPacking{"lzma", "unlzma", "]\0\0"sv, 10, "\0\0\0\0"sv},
-    // POSIX's and GNU's.
-    ForeignPacking{"tar", "tar -x", ""sv, 257, "ustar\0"sv},
-    ForeignPacking{"tar", "tar -x", ""sv, 257, "ustar  \0"sv},
+    ForeignPacking{"packed by lzma", "unpack it first, by 'unlzma'", "]\0\0"sv, 5,
+                   "\xff\xff\xff\xff\xff\xff\xff\xff\0"sv},
+    ForeignPacking{"packed by lzma", "unpack it first, by 'unlzma'", "]\0\0"sv, 10, "\0\0\0\0"sv},
     // Behind the letters the first field of a page's or of the file's description.
-    ForeignPacking{"Parquet", "pandas.read_parquet(...).to_csv(...)", "PAR1\x15"sv},
+    ForeignPacking{"a Parquet file", "write it as CSV or text first", "PAR1\x15"sv},
 };
-constexpr std::size_t kMostMagic = std::ranges::max(kForeign, {}, &ForeignPacking::size).size();
+constexpr std::size_t kHeaderOfTar = 512;
 
 bool has_at(std::span<const std::uint8_t> bytes, std::size_t place, std::string_view text) {
   const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return all.size() >= place && all.substr(place).starts_with(text);
 }
 
-// Packed data would be taken for content.
-void refuse_foreign(const DataFile& file, std::span<const std::uint8_t> begin) {
-  for (const auto& [name, unpack, magic, place, more] : kForeign) {
-    if (!has_at(begin, 0, magic) || !has_at(begin, place, more)) continue;
-    file.fail(str("it is packed by ", name, ", but only gzip can be read: unpack it first, by '",
-                  unpack, "'"));
+// Whether it begins with a header of tar, of any kind: that has, in octal digits, the sum of its
+// bytes with blanks in place of these.
+bool is_tar(std::span<const std::uint8_t> begin) {
+  constexpr std::size_t kSum = 148;
+  constexpr std::size_t kDigits = 8;
+  if (begin.size() < kHeaderOfTar) return false;
+  const auto header = begin.first(kHeaderOfTar);
+  std::string digits;
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < header.size(); ++i) {
+    const bool is_digit = i >= kSum && i < kSum + kDigits;
+    sum += is_digit ? ' ' : header[i];
+    if (is_digit && header[i] != ' ' && header[i] != 0) digits += static_cast<char>(header[i]);
   }
+  std::uint64_t said = 0;
+  const char* const end = digits.data() + digits.size();
+  return std::from_chars(digits.data(), end, said, 8).ptr == end && said == sum;
 }
 
 }  // namespace
+
+void refuse_foreign(const DataFile& file, std::span<const std::uint8_t> begin) {
+  for (const auto& [name, remedy, magic, place, more] : kForeign) {
+    if (!has_at(begin, 0, magic) || !has_at(begin, place, more)) continue;
+    file.fail(str("it is ", name, ", which can't be read: ", remedy));
+  }
+  if (is_tar(begin)) {
+    file.fail("it is packed by tar, which can't be read: unpack it first, by 'tar -xf'");
+  }
+}
 
 bool is_gzip(std::span<const std::uint8_t> bytes) noexcept {
   return bytes.size() >= kMagicOfGzip && bytes[0] == 0x1f && bytes[1] == 0x8b;
@@ -94,7 +111,7 @@ struct ContentReader::Unpacking {
   bool cut_short = false;
 };
 
-ContentReader::ContentReader(const std::string& path) : file_(path), start_(kMostMagic) {
+ContentReader::ContentReader(const std::string& path) : file_(path), start_(kHeaderOfTar) {
   start_.resize(file_.read(start_));
   refuse_foreign(file_, start_);
   if (is_gzip(start_)) unpacking_ = std::make_unique<Unpacking>(file_);

@@ -17,10 +17,13 @@ inline constexpr std::size_t kDeflateRatio = 1032;
 /// Whether these are the first bytes of gzip data.
 [[nodiscard]] bool is_gzip(std::span<const std::uint8_t> bytes) noexcept;
 
+/// DataError if these first bytes, up to 512 of them, are of data that are packed in another way
+/// than by gzip (xz, lzma, bzip2, zstd, lz4, lzip, zip, 7z, rar, compress, tar, Parquet).
+void refuse_foreign(const DataFile& file, std::span<const std::uint8_t> begin);
+
 /// The content of a file from its beginning on: its bytes, or what they unpack to if they are gzip
 /// data, whatever the file's name. DataError, naming the file, as DataFile throws it, for gzip data
-/// that are damaged, cut short or followed by other bytes than zeros, and for data that are packed
-/// in another way (xz, lzma, bzip2, zstd, lz4, lzip, zip, 7z, rar, compress, tar, Parquet).
+/// that are damaged, cut short or followed by other bytes than zeros, and by refuse_foreign().
 class ContentReader {
  public:
   explicit ContentReader(const std::string& path);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <limits>
 
 #include "framework/formats/csv.h"
 
@@ -58,9 +59,15 @@ std::strong_ordering Decimal::operator<=>(const Decimal& other) const {
   return less_far.digits_.compare(farther.digits_) <=> 0;
 }
 
-bool has_all_digits(std::string_view text) {
+bool is_rough(std::string_view text) {
   const Written number = written(trimmed(text));
-  return number.power <= std::ssize(number.behind_point());
+  if (number.power <= std::ssize(number.behind_point())) return false;
+  constexpr const char* kNotZero = "123456789";
+  const std::size_t first = number.digits.find_first_of(kNotZero);
+  if (first == std::string_view::npos) return true;
+  const auto digits = number.digits.substr(first, number.digits.find_last_of(kNotZero) + 1 - first);
+  return std::ssize(digits) - std::ranges::count(digits, '.') <=
+         std::numeric_limits<float>::max_digits10;
 }
 
 }  // namespace lockstep::formats

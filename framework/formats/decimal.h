@@ -25,8 +25,9 @@ class Decimal {
   std::string digits_;  // neither begin nor end with a zero
 };
 
-/// Whether a text that csv_number() takes has all of its number's digits before the point: 1e20 and
-/// 6.02e23 have not.
-[[nodiscard]] bool has_all_digits(std::string_view text);
+/// Whether a text that csv_number() takes gives its number roughly, as 1e20 and 6.02214076e23: in
+/// at most 9 digits other than zeros at the ends, and not all of those before the point. A float32
+/// has no more.
+[[nodiscard]] bool is_rough(std::string_view text);
 
 }  // namespace lockstep::formats

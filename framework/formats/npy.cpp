@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "framework/base/memory.h"
+#include "framework/formats/content_reader.h"
 
 namespace lockstep::formats {
 namespace {
@@ -248,10 +249,14 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
   owner_ = file.bytes();
   const std::span<const std::uint8_t> all = owner_.span();
   if (all.size() < kVersionEnd || std::memcmp(all.data(), kMagic.data(), kMagic.size()) != 0) {
-    const bool is_zip = all.size() >= 2 && std::memcmp(all.data(), "PK", 2) == 0;
-    file.fail(is_zip ? "it is an archive, as numpy.savez writes it, of which none can be read: "
-                       "numpy.save writes each array to a file of its own"
-                     : "it is no .npy file: it does not start as one");
+    if (all.size() >= 2 && std::memcmp(all.data(), "PK", 2) == 0) {
+      file.fail(
+          "it is an archive, as numpy.savez writes it, of which none can be read: numpy.save "
+          "writes each array to a file of its own");
+    }
+    if (is_gzip(all)) file.fail("it is packed by gzip: unpack it first, by 'gzip -d'");
+    refuse_foreign(file, all);
+    file.fail(all.empty() ? "it is empty" : "it is no .npy file: it does not start as one");
   }
   const int version = all[kMagic.size()];
   if (version < 1 || version > 3 || all[kMagic.size() + 1] != 0) {

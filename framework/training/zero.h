@@ -43,6 +43,9 @@ struct StepReport {
 class NonFiniteStep : public Error {
  public:
   using Error::Error;
+  [[noreturn]] void rethrow_with(const std::string& prefix) const override {
+    throw NonFiniteStep(prefix + what());
+  }
 };
 
 /// Synchronized data-parallel training of a module by the replicas of an axis. Optimizer state,

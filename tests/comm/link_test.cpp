@@ -205,6 +205,7 @@ TEST_CASE(
   links[1]->progress();
   CHECK(links[1]->receive() == "last words");
   CHECK_FALSE(links[1]->is_open());
+  CHECK(links[1]->why_closed() != "the other end has closed it");
 }
 
 TEST_CASE("who does not read ends the link, not the memory") {

@@ -162,7 +162,7 @@ TEST_CASE("what is wrong with a table is told with file, line and column") {
         of_test + "line 3: column 'y': 'cow' is none of the training file's classes: 'ant', 'bee'");
   CHECK(with_test("a,y\n1,bee\nx,bee\n") ==
         of_test + "line 3: column 'a': 'x' is no finite number");
-  CHECK(with_test("a,y\n") == of_test + "it has no rows, but its header");
+  CHECK(with_test("a,y\n") == of_test + "it has only its header, and no rows");
   CHECK(with_test("a,y\n1e300,ant\n") ==
         of_test + "line 2: column 'a': '1e300' is too large for float32");
   CsvSetOptions far = options;
@@ -524,16 +524,18 @@ TEST_CASE("columns of which float32 rounds whole numbers are named in one warnin
   CHECK(warnings(options).empty());
   // numpy.savetxt writes all digits, and an exponent; with few of them a number is meant roughly.
   options = {.file = folder.write("e.csv",
-                                  "a,b,c,d,e,y\n"
+                                  "a,b,c,d,e,f,y\n"
                                   "1.677721700000000000e+07,6.02e23,1.000000000000000000e+20,"
-                                  "9.007199254740993E15,1.5e9,1.700000100250000000e+09\n"
-                                  "0,1E+30,1,1,-1.6777216e+07,2\n"),
+                                  "9.007199254740993E15,1.5e9,1.7000001002500001e+18,"
+                                  "1.700000100250000000e+09\n"
+                                  "0,1E+30,1,1,-1.6777216e+07,1,2\n"),
              .target = {"y"},
              .normalize = false};
-  CHECK(warnings(options) ==
-        "lockstep: warning: csv: float32 rounds numbers of '" + options.file +
-            "' in the columns 'y', 'a', 'd': line 2 has 1.700000100250000000e+09, which becomes "
-            "1700000128\n");
+  CHECK(
+      warnings(options) ==
+      "lockstep: warning: csv: float32 rounds numbers of '" + options.file +
+          "' in the columns 'y', 'a', 'd', 'f': line 2 has 1.700000100250000000e+09, which becomes "
+          "1700000128\n");
 }
 
 }  // namespace lockstep

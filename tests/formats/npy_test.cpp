@@ -267,4 +267,8 @@ TEST_CASE("foreign versions, foreign files and booleans of other values are erro
         "it is an archive, as numpy.savez writes it, of which none can be read: numpy.save writes "
         "each array to a file of its own");
   CHECK(npy_error("P") == "it is no .npy file: it does not start as one");
+  CHECK(npy_error("") == "it is empty");
+  CHECK(npy_error("\x1f\x8b\x08") == "it is packed by gzip: unpack it first, by 'gzip -d'");
+  CHECK(npy_error("BZh91AY&SY") ==
+        "it is packed by bzip2, which can't be read: unpack it first, by 'bzip2 -d'");
 }

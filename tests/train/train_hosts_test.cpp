@@ -103,8 +103,9 @@ TEST_CASE("a job of several launchers ends as on one, and goes on with another n
   const auto longer =
       on_hosts(folder, 3, flags + set("trainer.steps=9") + Flags{"--resume", "auto"});
   check(longer, 3);
-  CHECK_THAT(longer[0].out, ContainsSubstring(str("  parallel.threads_per_replica stays ", other,
-                                                  ", as when the run began; here it would be ")));
+  CHECK_THAT(longer[0].out,
+             ContainsSubstring(str("  parallel.threads_per_replica stays ", other,
+                                   ", as when the run began; this host would choose ")));
 }
 
 TEST_CASE("a job that loses a replica on any host starts again on all") {

@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/base/text.h"
@@ -81,7 +82,7 @@ struct OlderRun {
   }
   [[nodiscard]] std::string threads_line() const {
     return str("  parallel.threads_per_replica stays ", usual_threads() + 1,
-               ", as when the run began; here it would be ", usual_threads());
+               ", as when the run began; this host would choose ", usual_threads());
   }
 };
 

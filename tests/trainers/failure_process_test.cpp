@@ -209,7 +209,7 @@ RunOptions options_of(const fs::path& output) {
     may_throw("callback");
     // Later than the others wait for it.
     if (is_due("late") && axis_index("data") == fault->replica) {
-      std::this_thread::sleep_for(std::chrono::seconds(5));
+      std::this_thread::sleep_for(std::chrono::seconds(10));
     }
   };
   options.callbacks.after_evaluation = [output](Trainer& /*trainer*/,
@@ -321,7 +321,7 @@ TEST_CASE("where a replica is late the error says what is left of the state") {
     const TemporaryFolder folder;
     const fs::path output = folder.path() / "run";
     fault = Fault{.where = "late", .after = after};
-    const Placement placement{str("timeout_s: 2, launch: ", launch), "", "async: false, "};
+    const Placement placement{str("timeout_s: 4, launch: ", launch), "", "async: false, "};
     const int status = run(config_of(placement, "every: 3"), 1, output);
     fault.reset();
     CHECK(status == 3);

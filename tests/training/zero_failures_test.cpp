@@ -113,7 +113,7 @@ TEST_CASE("gradients that are not finite stop the training with the parameter's 
             },
             {.axis_size = replicas})();
       };
-      CHECK_THAT(message_of<Error>(train),
+      CHECK_THAT(message_of<NonFiniteStep>(train),
                  ContainsSubstring("the gradient of parameter 'shift' is not finite at step 2"));
       options.non_finite = NonFinite::skip;
       CHECK_NOTHROW(train());

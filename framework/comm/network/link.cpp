@@ -280,7 +280,8 @@ void Link::send_queued() {
     } else if (errno != EINTR) {
       const std::string why = text_of_errno(errno);
       receive_more();  // the other end's last message may say why it left
-      close(why);
+      socket_.close();
+      why_closed_ = why;  // receiving has found no more than an end
     }
   }
   out_.erase(0, std::exchange(out_begin_, 0));
