@@ -21,9 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A replica whose first thread has less overflows it: configs, models and backwards are nested.
-constexpr std::size_t kLeastStack = std::size_t{512} << 10;
-
 std::string text_of_size(std::size_t bytes) {
   return text_of_bytes(static_cast<std::int64_t>(bytes));
 }
@@ -131,18 +128,23 @@ std::string thread_limit_text(const fs::path& root) {
   return text;
 }
 
-void require_stack() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_STACK, &limit) != 0) return;
+std::size_t raise_stack_limit() noexcept {
+  rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
+  ::getrlimit(RLIMIT_STACK, &limit);
   const rlim_t wanted = std::min<rlim_t>(kThreadStack, limit.rlim_max);
   if (limit.rlim_cur < wanted) {
     limit.rlim_cur = wanted;
     ::setrlimit(RLIMIT_STACK, &limit);
     ::getrlimit(RLIMIT_STACK, &limit);
   }
-  require(limit.rlim_cur >= kLeastStack, "a stack may have no more than ",
-          text_of_size(limit.rlim_cur), " here (ulimit -s), and replicas need ",
-          text_of_size(kLeastStack), " at least: raise the limit");
+  return limit.rlim_cur;
+}
+
+void require_stack() {
+  const std::size_t limit = raise_stack_limit();
+  require(limit >= kLeastStack, "a stack may have no more than ", text_of_size(limit),
+          " here (ulimit -s), and replicas need ", text_of_size(kLeastStack),
+          " at least: raise the limit");
 }
 
 }  // namespace lockstep

@@ -42,8 +42,12 @@ struct MemoryLimit {
 /// The stack of a thread that this program starts (prepare_process() sees to that), and what the
 /// first thread's may grow to.
 inline constexpr std::size_t kThreadStack = std::size_t{8} << 20;
+/// The stack that a replica's thread needs at least: configs, models and backwards are nested.
+inline constexpr std::size_t kLeastStack = std::size_t{512} << 10;
 /// Raises the limit of the stack (ulimit -s) as far as it is the user's to raise, up to
-/// kThreadStack. Throws ValueError if it stays too small for a replica.
+/// kThreadStack. Returns what the limit is then. Calls nothing but the system's C functions.
+[[nodiscard]] std::size_t raise_stack_limit() noexcept;
+/// The same; throws ValueError if the limit stays too small for a replica.
 void require_stack();
 
 }  // namespace lockstep

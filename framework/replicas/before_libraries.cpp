@@ -1,11 +1,13 @@
 // What a program with replicas does before its libraries start. Where a process may map little
 // memory (ulimit -v, -d), OpenBLAS's start goes on for ever, and LibTorch's ends the program
-// without a reason: this ends it with one.
+// without a reason; with a small stack (ulimit -s) so does that of LibTorch 2.6. This ends the
+// program with a reason.
 //
 // Nothing is constructed yet, neither C++'s streams nor LibTorch nor anything of the framework: it
 // uses nothing but constants and the system's C functions.
 
 #include <algorithm>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +18,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "framework/base/limits.h"
 #include "framework/replicas/process_memory.h"
 
 namespace lockstep::replicas {
@@ -23,6 +26,7 @@ namespace {
 
 // LibTorch's registries and others take this much when libraries start.
 constexpr std::size_t kLibrariesStart = std::size_t{64} << 20;
+constexpr std::size_t kKiB = std::size_t{1} << 10;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 // A limit of what a process may map, and where /proc/self/statm tells what it has mapped.
@@ -69,7 +73,25 @@ std::size_t threads_of_openblas(const char* const* environment) {
   return threads;
 }
 
+// As printf() takes them.
+[[noreturn, gnu::format(printf, 1, 2)]] void refuse(const char* format, ...) {
+  char text[400];
+  std::va_list values;
+  va_start(values, format);
+  const int size = std::vsnprintf(text, sizeof text, format, values);
+  va_end(values);
+  (void)!::write(STDERR_FILENO, text, static_cast<std::size_t>(size));
+  ::_exit(2);
+}
+
 void check_limits(int /*argc*/, char** /*argv*/, char** environment) {
+  const std::size_t stack = raise_stack_limit();
+  if (stack < kLeastStack) {
+    refuse(
+        "lockstep: error: a stack may have no more than %zu KiB here (ulimit -s), and this program "
+        "needs %zu KiB at least: raise the limit\n",
+        stack / kKiB, kLeastStack / kKiB);
+  }
   for (const Mapped& mapped : kMapped) {
     rlimit limit{};
     if (::getrlimit(mapped.resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
@@ -77,16 +99,12 @@ void check_limits(int /*argc*/, char** /*argv*/, char** environment) {
     const std::size_t threads = threads_of_openblas(environment);
     const std::size_t needed = libraries + threads * kBlasBuffer;
     if (needed <= limit.rlim_cur) continue;
-    char text[400];
-    const int size = std::snprintf(
-        text, sizeof text,
+    refuse(
         "lockstep: error: a process may have no more than %zu MiB of %s here, and this program "
         "takes %zu MiB before it begins: its libraries %zu MiB, and OpenBLAS %zu MiB for each of "
         "%zu threads. Raise the limit, or set OPENBLAS_NUM_THREADS=1\n",
         static_cast<std::size_t>(limit.rlim_cur) / kMiB, mapped.name, needed / kMiB,
         libraries / kMiB, kBlasBuffer / kMiB, threads);
-    (void)!::write(STDERR_FILENO, text, static_cast<std::size_t>(size));
-    ::_exit(2);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <exception>
 #include <future>
 #include <iostream>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <random>
@@ -149,9 +150,12 @@ Descriptor bad_peer_of(const HostAndPort& at) {
 }  // namespace
 
 TEST_CASE("a connection is made when a group needs it first", "[tcp]") {
-  CHECK_NOTHROW(in_threads(Backend::tcp, 8, [](Communicator& world) {
+  std::latch all_have_looked(8);
+  CHECK_NOTHROW(in_threads(Backend::tcp, 8, [&](Communicator& world) {
     const auto& connections = world.ledger().connections;
-    expect(connections == 0, "none at first");
+    const bool has_none = connections == 0;
+    all_have_looked.arrive_and_wait();
+    expect(has_none, "none at first");
     if (world.rank() == 2 || world.rank() == 5) {
       const std::vector<int> pair{5, 2};
       const auto group = world.subgroup(pair);

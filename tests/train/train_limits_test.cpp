@@ -89,7 +89,7 @@ TEST_CASE("a small stack (ulimit -s) is an error with the limit and its number")
     INFO(refused.err);
     CHECK(refused.status == 2);
     CHECK_THAT(refused.err,
-               ContainsSubstring("a stack may have no more than 64.0 KiB here (ulimit -s)"));
+               ContainsSubstring("a stack may have no more than 64 KiB here (ulimit -s)"));
     // Threads don't depend on it, and what is the user's own to raise is raised.
     for (const std::string enough : {"ulimit -s 512", "ulimit -S -s 64"}) {
       const TemporaryFolder other;
