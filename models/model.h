@@ -11,6 +11,7 @@
 
 #include <torch/nn/module.h>
 
+#include "framework/base/non_copyable.h"
 #include "framework/base/random.h"
 #include "framework/data/dataset.h"
 #include "framework/keys/choice.h"
@@ -84,12 +85,10 @@ void register_model(ModelKind kind);
 /// While this lives, models that this thread makes have parameters on the meta device, without
 /// values or memory: for looking at their shapes, and for a ZeroTrainer that makes the values
 /// (Model::initial_value()).
-class DeferredValues {
+class DeferredValues : private NonCopyable {
  public:
   DeferredValues();
   ~DeferredValues();
-  DeferredValues(const DeferredValues&) = delete;
-  DeferredValues& operator=(const DeferredValues&) = delete;
 
   /// The innermost that lives in this thread; nullptr: none.
   [[nodiscard]] static DeferredValues* current() noexcept;

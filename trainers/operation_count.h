@@ -4,6 +4,8 @@
 
 #include <ATen/record_function.h>
 
+#include "framework/base/non_copyable.h"
+
 namespace lockstep {
 
 /// Counts multiply-adds of LibTorch's operators that this thread calls while the object lives: of
@@ -11,11 +13,9 @@ namespace lockstep {
 /// modules call them. Each is counted from its operands' shapes: attention with a mask as without,
 /// a convolution at its border as inside. All other operators count nothing. One at a time a
 /// thread.
-class OperationCount {
+class OperationCount : private NonCopyable {
  public:
   OperationCount();
-  OperationCount(const OperationCount&) = delete;
-  OperationCount& operator=(const OperationCount&) = delete;
   ~OperationCount();
 
   [[nodiscard]] std::int64_t multiply_adds() const noexcept;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "framework/base/non_copyable.h"
 #include "framework/data/data.h"
 #include "framework/training/zero.h"
 #include "models/model.h"
@@ -70,15 +71,13 @@ struct RunOptions {
 ///   launch([&] { Trainer(config, data, {.output = output}).run(); }, config.launch);
 ///
 /// One thread; all replicas call everything together.
-class Trainer {
+class Trainer : private NonCopyable {
  public:
   /// Makes the model, with its weights or those of the checkpoint. `config` and `data` must live as
   /// long. Throws DataError if the checkpoint does not fit, ValueError as the model and the loss
   /// do, and for another number of replicas than the config's.
   Trainer(const Config& config, const DataSets& data, RunOptions options);
   ~Trainer();
-  Trainer(const Trainer&) = delete;
-  Trainer& operator=(const Trainer&) = delete;
 
   /// Trains to the end. If stop_requested(), ends after a step, with a checkpoint if the config
   /// saves any. Throws Error if something can't be written, or if the loss is not finite and the

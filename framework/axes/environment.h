@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/axes/axis_names.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
 #include "framework/groups/local_replicas.h"
@@ -105,15 +106,13 @@ enum class GroupSizes { equal, any };
 
 /// What one replica knows of its place: the maps around it, outermost first, with their named axes,
 /// and the groups that it has used. Used by the replica's thread, which ends before it.
-class Environment {
+class Environment : private NonCopyable {
  public:
   /// Takes a seat on the board of `local`. If this replica runs the backward of another, `identity`
   /// is that replica's; otherwise a new one is made.
   Environment(std::shared_ptr<groups::LocalReplicas> local, std::vector<AxisLevel> levels,
               std::shared_ptr<comm::Cancellation> cancellation, std::chrono::milliseconds timeout,
               std::shared_ptr<const int> identity = nullptr);
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
 
   [[nodiscard]] const std::shared_ptr<groups::LocalReplicas>& local_replicas() const noexcept {
     return local_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "framework/axes/axis_names.h"
+#include "framework/base/non_copyable.h"
 #include "framework/training/state.h"
 
 namespace lockstep {
@@ -91,7 +92,7 @@ void set_best_checkpoint(const std::filesystem::path& checkpoints, std::int64_t 
 /// All replicas call begin(), advance() and finish() together. A saver that ends before finish()
 /// gives up the file that it is writing; then there is a checkpoint or none. What is left of it,
 /// and of killed writers, goes with the next begin().
-class CheckpointSaver {
+class CheckpointSaver : private NonCopyable {
  public:
   struct Options {
     std::int64_t keep = 0;  ///< how many of the newest remain; 0: all
@@ -103,8 +104,6 @@ class CheckpointSaver {
   };
   CheckpointSaver(const std::filesystem::path& checkpoints, Options options);
   ~CheckpointSaver();
-  CheckpointSaver(const CheckpointSaver&) = delete;
-  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
   /// Begins to save. `is_best`: `best` is to lead to this one. A save that is under way is finished
   /// first, with what that throws.

@@ -18,6 +18,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 #include "framework/collectives/message.h"
 #include "framework/storage/checkpoint_folder.h"
@@ -32,11 +33,8 @@ namespace fs = std::filesystem;
 namespace lockstep {
 
 // Reads parts of tensors by name.
-class Weights::Files {
+class Weights::Files : private NonCopyable {
  public:
-  Files() = default;
-  Files(const Files&) = delete;
-  Files& operator=(const Files&) = delete;
   virtual ~Files() = default;
 
   virtual void read(const std::string& name, std::uint64_t element, Bytes to) const = 0;

@@ -10,6 +10,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/base/non_copyable.h"
+
 namespace torch::nn {
 class Module;
 }
@@ -35,7 +37,7 @@ enum class ParameterValues {
 /// Values of a model's parameters and buffers, by the names that the model has for them: in a
 /// safetensors file, in those that an index lists (model.safetensors.index.json, as Hugging Face
 /// has it), or in a checkpoint's folder. For one thread.
-class Weights {
+class Weights : private NonCopyable {
  public:
   /// A tensor as it is stored.
   struct Entry {
@@ -49,8 +51,6 @@ class Weights {
   explicit Weights(const std::filesystem::path& path,
                    ParameterValues which = ParameterValues::trained);
   ~Weights();
-  Weights(const Weights&) = delete;
-  Weights& operator=(const Weights&) = delete;
 
   [[nodiscard]] const std::map<std::string, Entry>& entries() const noexcept;
 

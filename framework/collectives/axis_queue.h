@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/environment.h"
+#include "framework/base/non_copyable.h"
 #include "framework/collectives/in_place.h"
 
 namespace lockstep::collectives {
@@ -25,15 +26,13 @@ namespace lockstep::collectives {
 /// turns in a worker must all have started a call before it can end, or all but one wait for it.
 /// For one thread, within the axis' map or job. Errors of calls under way come from wait(). After a
 /// failure of the job every later call has that error.
-class AxisQueue {
+class AxisQueue : private NonCopyable {
  public:
   AxisQueue(AxisNames axis_name, bool overlap,
             std::source_location where = std::source_location::current());
   /// Gives up calls that are under way. Replicas that need this one for them wait until something
   /// ends them, or until their timeout.
   ~AxisQueue();
-  AxisQueue(const AxisQueue&) = delete;
-  AxisQueue& operator=(const AxisQueue&) = delete;
 
   /// Whether a call goes on while its caller does other work.
   [[nodiscard]] bool overlaps() const noexcept { return group_ != nullptr; }

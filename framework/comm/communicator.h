@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "framework/base/bytes.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/random.h"
 #include "framework/comm/link_speed.h"
 #include "framework/reduce/element_type.h"
@@ -94,15 +95,13 @@ struct Ledger {
 /// Sizes that break a verb's rule are ValueErrors and leave the group usable. Failures of the job
 /// are CollectiveMismatch, ReplicaLost, Timeout and Aborted. After one of these the group can't be
 /// used any more.
-class Communicator {
+class Communicator : private NonCopyable {
  public:
   /// In permute(): no replica.
   static constexpr int kNobody = -1;
 
   Communicator(int rank, int size);
   virtual ~Communicator() = default;
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
 
   /// This replica's place in the group, in [0, size()).
   [[nodiscard]] int rank() const noexcept { return rank_; }

@@ -13,6 +13,7 @@
 
 #include "framework/base/bytes.h"
 #include "framework/base/errors.h"
+#include "framework/base/non_copyable.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/schedule_choice.h"
 #include "framework/watch/board.h"
@@ -97,15 +98,13 @@ class Scratch {
 ///
 /// In reductions, each worker sends the sums of the subtrees of the canonical order that it has
 /// completely: see partial_sums.h.
-class LocalMembers {
+class LocalMembers : private NonCopyable {
  public:
   /// `outer` joins the workers of `layout` in its order. It is nullptr if this worker has all
   /// members, or if the derived class does without.
   explicit LocalMembers(GroupLayout layout, std::shared_ptr<Communicator> outer = nullptr)
       : layout_(std::move(layout)), outer_(std::move(outer)) {}
   virtual ~LocalMembers() = default;
-  LocalMembers(const LocalMembers&) = delete;
-  LocalMembers& operator=(const LocalMembers&) = delete;
 
   [[nodiscard]] const GroupLayout& layout() const noexcept { return layout_; }
 

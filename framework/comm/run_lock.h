@@ -8,20 +8,20 @@
 #include <thread>
 #include <unordered_map>
 
+#include "framework/base/non_copyable.h"
+
 namespace lockstep::comm {
 
 /// Lets one of several threads run at a time: the lanes of a vmap, or replicas that share a worker.
 /// A thread that waits for others hands the lock over (RunLockRelease) to the first in line: the
 /// one that has waited longest, or that line_up() has put there. A thread may hold the lock for
 /// ever; after `patience` the next in line runs beside it.
-class RunLock {
+class RunLock : private NonCopyable {
  public:
   static constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
 
   explicit RunLock(std::chrono::milliseconds patience = kForever)
       : patience_(patience), look_around_(patience == kForever ? kForever : kLookAround) {}
-  RunLock(const RunLock&) = delete;
-  RunLock& operator=(const RunLock&) = delete;
 
   /// Waits until the calling thread holds it.
   void take();
@@ -60,12 +60,10 @@ class RunLock {
 [[nodiscard]] RunLock* current_run_lock() noexcept;
 
 /// While this lives, the calling thread holds the lock and runs under it; with nullptr, under none.
-class RunLockScope {
+class RunLockScope : private NonCopyable {
  public:
   explicit RunLockScope(RunLock* run_lock);
   ~RunLockScope();
-  RunLockScope(const RunLockScope&) = delete;
-  RunLockScope& operator=(const RunLockScope&) = delete;
 
  private:
   RunLock* outer_;
@@ -73,12 +71,10 @@ class RunLockScope {
 
 /// While this lives, the calling thread waits for something and has released its lock, if it has
 /// one.
-class RunLockRelease {
+class RunLockRelease : private NonCopyable {
  public:
   RunLockRelease() noexcept;
   ~RunLockRelease();
-  RunLockRelease(const RunLockRelease&) = delete;
-  RunLockRelease& operator=(const RunLockRelease&) = delete;
 
  private:
   RunLock* run_lock_;

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "framework/base/non_copyable.h"
 #include "framework/comm/cancellation.h"
 
 namespace lockstep::comm {
@@ -79,13 +80,11 @@ class MemoryStore final : public Store {
 
 /// A store for replicas that are processes of one host. It sends requests to a StoreServer in the
 /// parent. It has no name on the host, and nothing remains of it when the processes are gone.
-class SocketStore final : public Store {
+class SocketStore final : public Store, private NonCopyable {
  public:
   /// Takes over `socket`, an end of make_socket_pair().
   explicit SocketStore(int socket) : socket_(socket) {}
   ~SocketStore() override;
-  SocketStore(const SocketStore&) = delete;
-  SocketStore& operator=(const SocketStore&) = delete;
 
   /// Throws ReplicaLost when the parent is gone.
   void set(const std::string& key, const std::string& value) override;

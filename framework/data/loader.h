@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "framework/base/non_copyable.h"
 #include "framework/data/dataset.h"
 
 namespace lockstep {
@@ -20,14 +21,12 @@ struct LoaderOptions {
 
 /// Makes batches of a data set ahead, in threads of its own. The batches are those that the data
 /// set gives, in the order of their requests, whatever the number of threads. For one thread.
-class Loader {
+class Loader : private NonCopyable {
  public:
   /// ValueError for options below 0, and for `ahead` below 1. `data` must live as long.
   Loader(const Dataset& data, const LoaderOptions& options);
   /// Gives up what is not taken.
   ~Loader();
-  Loader(const Loader&) = delete;
-  Loader& operator=(const Loader&) = delete;
 
   /// Asks for a batch, as Dataset::batch() makes it. Does not wait.
   void request(std::vector<std::int64_t> indices, std::int64_t epoch);

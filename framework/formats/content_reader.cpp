@@ -11,6 +11,7 @@
 
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 
 namespace lockstep::formats {
@@ -96,13 +97,11 @@ bool is_gzip(std::span<const std::uint8_t> bytes) noexcept {
 // Over zlib's inflate, not its gzread: that one can take a file that ends inside its gzip checksum
 // for a whole one (1.2.13 does, if all input is used up when the content is complete), and passes
 // over foreign bytes behind the gzip data.
-struct ContentReader::Unpacking {
+struct ContentReader::Unpacking : private NonCopyable {
   explicit Unpacking(const DataFile& file) : packed(std::min(kPackedBytes, file.size() + 1)) {
     constexpr int kGzipOnly = 16 + MAX_WBITS;
     if (inflateInit2(&stream, kGzipOnly) != Z_OK) file.fail("zlib cannot be initialized");
   }
-  Unpacking(const Unpacking&) = delete;
-  Unpacking& operator=(const Unpacking&) = delete;
   ~Unpacking() { inflateEnd(&stream); }
 
   std::vector<std::uint8_t> packed;  // a part of the file's bytes

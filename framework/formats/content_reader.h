@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/non_copyable.h"
 #include "framework/formats/data_file.h"
 
 namespace lockstep::formats {
@@ -24,11 +25,9 @@ void refuse_foreign(const DataFile& file, std::span<const std::uint8_t> begin);
 /// The content of a file from its beginning on: its bytes, or what they unpack to if they are gzip
 /// data, whatever the file's name. DataError, naming the file, as DataFile throws it, for gzip data
 /// that are damaged, cut short or followed by other bytes than zeros, and by refuse_foreign().
-class ContentReader {
+class ContentReader : private NonCopyable {
  public:
   explicit ContentReader(const std::string& path);
-  ContentReader(const ContentReader&) = delete;
-  ContentReader& operator=(const ContentReader&) = delete;
   ~ContentReader();
 
   /// Fills `into` with the next bytes as far as the content reaches; returns how many these are.

@@ -11,6 +11,7 @@
 #include <jerror.h>
 
 #include "framework/base/logging.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
 #include "framework/formats/guarded_call.h"
@@ -24,12 +25,10 @@ constexpr int kMostScans = 100;
 constexpr std::array<int, 4> kHarmless{JWRN_EXTRANEOUS_DATA, JWRN_ADOBE_XFORM, JWRN_JFIF_MAJOR,
                                        JWRN_NOT_SEQUENTIAL};
 
-class JpegDecoder {
+class JpegDecoder : private NonCopyable {
  public:
   JpegDecoder(std::span<const std::uint8_t> bytes, const std::string& name)
       : bytes_(bytes), name_(name) {}
-  JpegDecoder(const JpegDecoder&) = delete;
-  JpegDecoder& operator=(const JpegDecoder&) = delete;
   ~JpegDecoder() { jpeg_destroy_decompress(&jpeg_); }
 
   Image decode(std::int64_t most_pixels) {

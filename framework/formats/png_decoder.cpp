@@ -6,6 +6,7 @@
 
 #include <png.h>
 
+#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 #include "framework/formats/content_reader.h"
 #include "framework/formats/data_file.h"
@@ -14,12 +15,10 @@
 namespace lockstep::formats {
 namespace {
 
-class PngDecoder {
+class PngDecoder : private NonCopyable {
  public:
   PngDecoder(std::span<const std::uint8_t> bytes, const std::string& name)
       : all_(bytes), left_(bytes), name_(name) {}
-  PngDecoder(const PngDecoder&) = delete;
-  PngDecoder& operator=(const PngDecoder&) = delete;
   ~PngDecoder() { png_destroy_read_struct(&png_, &info_, nullptr); }
 
   Image decode(std::int64_t most_pixels) {

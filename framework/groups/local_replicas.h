@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "framework/base/non_copyable.h"
 #include "framework/base/process.h"
 #include "framework/base/waited.h"
 #include "framework/comm/cancellation.h"
@@ -38,7 +39,7 @@ class LocalGroup;
 /// The replicas that one worker runs: their groups, and a watch over their waits. A worker is a
 /// process, or a thread of a job in threads. A map outside of a job has a worker of its own. Any
 /// thread.
-class LocalReplicas {
+class LocalReplicas : private NonCopyable {
  public:
   /// How often a wait is checked.
   static constexpr std::chrono::milliseconds kLookAround{50};
@@ -48,8 +49,6 @@ class LocalReplicas {
   LocalReplicas(int worker, std::shared_ptr<comm::Communicator> world,
                 std::shared_ptr<watch::Board> board);
   ~LocalReplicas();
-  LocalReplicas(const LocalReplicas&) = delete;
-  LocalReplicas& operator=(const LocalReplicas&) = delete;
 
   [[nodiscard]] int worker() const noexcept { return worker_; }
   /// Throws ValueError in a process that a replica has forked. Such a process has copies of the
@@ -75,12 +74,10 @@ class LocalReplicas {
   [[nodiscard]] std::exception_ptr verdict(const Member& member, Waited& waited) const;
 
   /// While this lives, checks a replica's wait on other workers, since the waiting thread can't.
-  class Guarded {
+  class Guarded : private NonCopyable {
    public:
     Guarded(LocalReplicas& replicas, const Member& member, comm::Communicator& outer);
     ~Guarded();
-    Guarded(const Guarded&) = delete;
-    Guarded& operator=(const Guarded&) = delete;
 
     /// How long the wait has lasted.
     [[nodiscard]] Waited waited() const;

@@ -5,6 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/base/non_copyable.h"
+
 namespace lockstep {
 
 /// What a training makes small: a mean over the targets of a batch, in which each has a weight. So
@@ -13,11 +15,8 @@ namespace lockstep {
 ///
 /// Losses have no state: several threads may use one. To write one, derive from this class; mean()
 /// alone is enough where every sample counts alike.
-class Loss {
+class Loss : private NonCopyable {
  public:
-  Loss() = default;
-  Loss(const Loss&) = delete;
-  Loss& operator=(const Loss&) = delete;
   virtual ~Loss() = default;
 
   /// The weighted mean over the batch, a differentiable scalar in float32 (float64 for outputs in

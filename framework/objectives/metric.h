@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/base/non_copyable.h"
 #include "framework/keys/choice.h"
 #include "framework/objectives/loss.h"
 
@@ -19,11 +20,8 @@ namespace lockstep {
 ///   const double value = metric.value(psum(sums, "data"));     // of all replicas
 ///
 /// Metrics have no state: several threads may use one.
-class Metric {
+class Metric : private NonCopyable {
  public:
-  Metric() = default;
-  Metric(const Metric&) = delete;
-  Metric& operator=(const Metric&) = delete;
   virtual ~Metric() = default;
 
   /// The sums of this batch: float64, of one dimension, whose length is the same for all batches of

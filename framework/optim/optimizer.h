@@ -9,6 +9,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/base/non_copyable.h"
+
 namespace lockstep {
 
 /// A run of elements that one update treats alike, anywhere in flat buffers. Tensors are of one
@@ -32,11 +34,8 @@ struct UpdateSettings {
 
 /// Computes new parameters from gradients. It has no state of its own: that is in the slices.
 /// Several threads may use it. To write one, derive from ElementwiseOptimizer.
-class Optimizer {
+class Optimizer : private NonCopyable {
  public:
-  Optimizer() = default;
-  Optimizer(const Optimizer&) = delete;
-  Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer() = default;
 
   /// The names of the tensors in a slice's state, as torch.optim has them ("exp_avg").

@@ -16,6 +16,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <poll.h>
 
+#include "framework/base/non_copyable.h"
 #include "framework/comm/network/link.h"
 #include "framework/comm/network/secret.h"
 #include "framework/comm/store.h"
@@ -57,7 +58,7 @@ struct HostVerdict {
 /// others connect to it; what two others have to tell each other goes through host 0. A launcher
 /// that says nothing for options.timeout while replicas run is lost. After the meeting no method
 /// blocks. For one thread, which calls progress() often.
-class Hosts {
+class Hosts : private NonCopyable {
  public:
   /// Meets the others: they compare what must be the same, and agree on the job's layout and math
   /// threads. Throws ValueError if they differ, Timeout, naming them, if some do not come in
@@ -65,8 +66,6 @@ class Hosts {
   /// host ends it on all.
   Hosts(const LaunchOptions& options, const StopSignals& stop);
   ~Hosts();
-  Hosts(const Hosts&) = delete;
-  Hosts& operator=(const Hosts&) = delete;
 
   [[nodiscard]] const JobPlan& plan() const noexcept { return *plan_; }
   /// This host's number.

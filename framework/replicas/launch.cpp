@@ -22,6 +22,7 @@
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/pages.h"
 #include "framework/base/process.h"
 #include "framework/base/shard.h"
@@ -474,7 +475,7 @@ int launch_processes(const ReplicaFunction& function, const LaunchOptions& optio
 }
 
 // While this lives, replicas run as threads, and signals end the program or ask them to end.
-class ThreadsStop {
+class ThreadsStop : private NonCopyable {
  public:
   // `threads` are at work.
   ThreadsStop(OnStop on_stop, std::int64_t threads)
@@ -483,8 +484,6 @@ class ThreadsStop {
     if (signals_.asks()) replicas::be_warned_of_cpu_limit(threads);
   }
   ~ThreadsStop() { asked_by = nullptr; }
-  ThreadsStop(const ThreadsStop&) = delete;
-  ThreadsStop& operator=(const ThreadsStop&) = delete;
 
   [[nodiscard]] const replicas::StopSignals& signals() const { return signals_; }
 

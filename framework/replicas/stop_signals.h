@@ -11,6 +11,7 @@
 #include <signal.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/pages.h"
 #include "framework/base/text.h"
 #include "framework/replicas/worker_process.h"
@@ -26,12 +27,10 @@ namespace lockstep::replicas {
 /// While this lives, the signals that stop a job (kStopSignals) call `handler`, as far as they
 /// would end the program otherwise: a signal for which the program has a handler of its own, or
 /// which it ignores, is left alone. Of several objects the newest counts.
-class StopHandler {
+class StopHandler : private NonCopyable {
  public:
   explicit StopHandler(void (*handler)(int));
   ~StopHandler();
-  StopHandler(const StopHandler&) = delete;
-  StopHandler& operator=(const StopHandler&) = delete;
 
  private:
   void (*outer_)(int);                               // the handler before

@@ -4,6 +4,8 @@
 #include <functional>
 #include <string>
 
+#include "framework/base/non_copyable.h"
+
 namespace lockstep::replicas {
 
 /// While it lives this thread is a replica's. If the thread ends the whole process, the last words
@@ -13,12 +15,10 @@ namespace lockstep::replicas {
 /// stderr; where the program, or a sanitizer, has a handler of its own, that alone runs. exit()
 /// ends it with status 3, whatever it is called with, and runs no handlers that are older than the
 /// first of these.
-class ThreadEnds {
+class ThreadEnds : private NonCopyable {
  public:
   explicit ThreadEnds(std::string replica);
   ~ThreadEnds();
-  ThreadEnds(const ThreadEnds&) = delete;
-  ThreadEnds& operator=(const ThreadEnds&) = delete;
 
  private:
   std::string replica_;

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "framework/base/descriptor.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/shard.h"
 
 namespace lockstep::replicas {
@@ -61,12 +62,10 @@ inline constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUS
 
 /// While this lives, these signals are blocked in this thread: until the job's supervisor runs,
 /// nothing would end the workers that have been started.
-class StopsHeld {
+class StopsHeld : private NonCopyable {
  public:
   StopsHeld() noexcept;
   ~StopsHeld() { release(); }
-  StopsHeld(const StopsHeld&) = delete;
-  StopsHeld& operator=(const StopsHeld&) = delete;
 
   /// Unblocks them.
   void release() const noexcept;
@@ -88,12 +87,10 @@ class StopsHeld {
 
 /// While this lives, this process' children can be waited for. If SIGCHLD is ignored (a parent may
 /// have set that), the system would reap them unseen.
-class ChildrenToWaitFor {
+class ChildrenToWaitFor : private NonCopyable {
  public:
   ChildrenToWaitFor() noexcept;
   ~ChildrenToWaitFor();
-  ChildrenToWaitFor(const ChildrenToWaitFor&) = delete;
-  ChildrenToWaitFor& operator=(const ChildrenToWaitFor&) = delete;
 
  private:
   struct sigaction own_;

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 #include "framework/storage/file.h"
 #include "framework/storage/safetensors.h"
@@ -95,11 +96,8 @@ fs::path shard_path(const fs::path& to, std::size_t index, std::size_t count) {
 }
 
 // Files that go away again unless all of them are written.
-class NewFiles {
+class NewFiles : private NonCopyable {
  public:
-  NewFiles() = default;
-  NewFiles(const NewFiles&) = delete;
-  NewFiles& operator=(const NewFiles&) = delete;
   ~NewFiles() {
     std::error_code ignored;
     for (const fs::path& path : published_) fs::remove(path, ignored);

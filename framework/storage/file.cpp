@@ -17,6 +17,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/open_file.h"
 #include "framework/base/text.h"
 
@@ -35,7 +36,7 @@ namespace {
 
 // A part of a file, from a whole page on, as it lies in the system's cache. Empty if it can't be
 // mapped, also because it can't be read, and before Linux 5.14.
-class ViewOfFile {
+class ViewOfFile : private NonCopyable {
  public:
   ViewOfFile(int descriptor, std::uint64_t offset, std::uint64_t size) : size_(size) {
     memory_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, static_cast<off_t>(offset));
@@ -43,8 +44,6 @@ class ViewOfFile {
     if (memory_ != MAP_FAILED && ::madvise(memory_, size_, MADV_POPULATE_READ) != 0) unmap();
   }
   ~ViewOfFile() { unmap(); }
-  ViewOfFile(const ViewOfFile&) = delete;
-  ViewOfFile& operator=(const ViewOfFile&) = delete;
 
   [[nodiscard]] ConstBytes bytes() const noexcept {
     if (memory_ == MAP_FAILED) return {};

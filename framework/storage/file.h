@@ -9,12 +9,13 @@
 
 #include "framework/base/bytes.h"
 #include "framework/base/descriptor.h"
+#include "framework/base/non_copyable.h"
 
 namespace lockstep {
 
 /// An open file, closed with the object. Every failure throws an Error that names the file and the
 /// reason.
-class File {
+class File : private NonCopyable {
  public:
   /// `flags` as open(2) takes them. A new file gets the permissions of `mode` that the umask
   /// leaves. Messages call the file `name`; the default is the path. Without O_DIRECTORY, what is
@@ -24,8 +25,6 @@ class File {
   /// One that is open. Messages call it `name`.
   File(Descriptor opened, std::filesystem::path name) noexcept
       : name_(std::move(name)), descriptor_(std::move(opened)) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
 
   [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
 
@@ -62,12 +61,10 @@ class File {
 /// a process that ends leaves nothing behind. Where the file system lacks that, the file has a
 /// temporary name, which the destructor removes (see sweep_temporary_files()). Every failure throws
 /// an Error that names the file and the reason.
-class NewFile {
+class NewFile : private NonCopyable {
  public:
   /// The file gets the permissions of `mode` that the umask leaves.
   explicit NewFile(std::filesystem::path path, unsigned mode = 0666);
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
   ~NewFile();
 
   /// Appends.

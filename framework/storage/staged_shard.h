@@ -9,17 +9,15 @@
 #include <vector>
 
 #include "framework/base/bytes.h"
+#include "framework/base/non_copyable.h"
 #include "framework/storage/manifest.h"
 
 namespace lockstep::storage {
 
 /// Memory that grows without being copied, and stays.
-class GrowingMemory {
+class GrowingMemory : private NonCopyable {
  public:
-  GrowingMemory() = default;
   ~GrowingMemory();
-  GrowingMemory(const GrowingMemory&) = delete;
-  GrowingMemory& operator=(const GrowingMemory&) = delete;
 
   /// Appends a copy; returns where it begins. Error if there is not enough memory.
   std::size_t append(ConstBytes bytes);

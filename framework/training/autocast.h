@@ -2,6 +2,8 @@
 
 #include <ATen/core/ScalarType.h>
 
+#include "framework/base/non_copyable.h"
+
 namespace lockstep {
 
 /// While it lives, LibTorch's operations in this thread compute in `type` where that is fast and
@@ -13,13 +15,11 @@ namespace lockstep {
 ///
 /// Casts of parameters are not kept between operations: a layer's parameters may be gathered and
 /// dropped in the scope (Block). What recompute() runs again in the backward has the same scope.
-class AutocastScope {
+class AutocastScope : private NonCopyable {
  public:
   /// bfloat16, or at::kFloat for no casts at all, also inside of another scope; else a ValueError.
   explicit AutocastScope(at::ScalarType type);
   ~AutocastScope();
-  AutocastScope(const AutocastScope&) = delete;
-  AutocastScope& operator=(const AutocastScope&) = delete;
 
   /// What this thread computes in now: for a scope that does the same again.
   [[nodiscard]] static at::ScalarType type();

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
+#include "framework/base/non_copyable.h"
 #include "framework/training/flat_parameters.h"
 #include "framework/training/frozen_parameters.h"
 #include "framework/training/module_parameters.h"
@@ -29,7 +30,7 @@ namespace lockstep::training {
 using Initialize = std::function<at::Tensor(const std::string& name)>;
 
 /// A module's parameters that are on the meta device, until a trainer has given them values.
-class DeferredParameters {
+class DeferredParameters : private NonCopyable {
  public:
   /// Turns them into parameters on the CPU, for which lacks_memory() holds until FlatParameters or
   /// make_values() give them memory. Throws ValueError, naming the parameter, without `initialize`
@@ -37,8 +38,6 @@ class DeferredParameters {
   DeferredParameters(const ModuleParameters& parameters, const Initialize& initialize);
   /// Without make_values() they are on the meta device again.
   ~DeferredParameters();
-  DeferredParameters(const DeferredParameters&) = delete;
-  DeferredParameters& operator=(const DeferredParameters&) = delete;
 
   /// Whether there are any.
   [[nodiscard]] bool any() const noexcept { return !parameters_.empty(); }

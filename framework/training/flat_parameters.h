@@ -11,6 +11,7 @@
 
 #include "framework/axes/axis_names.h"
 #include "framework/axes/environment.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/shard.h"
 #include "framework/collectives/axis_queue.h"
 #include "framework/tree/flat_layout.h"
@@ -38,7 +39,7 @@ enum class ParameterUpdates { all, own_shard, own_group };
 /// noticed by LibTorch's version counters and by a few remembered elements of each parameter.
 /// (Read-only pages would show all writes, and cost 2 % of a step.) Those after the last check()
 /// are told at the end, as a warning.
-class FlatParameters {
+class FlatParameters : private NonCopyable {
  public:
   /// Moves the `parameters`, which keep their values, into the buckets of `layout`. Those that lack
   /// memory (module_parameters.h) become zeros: restore what own() has, then publish(). No cut
@@ -48,8 +49,6 @@ class FlatParameters {
   FlatParameters(std::vector<std::string> names, std::vector<at::Tensor> parameters,
                  const tree::FlatLayout& layout, AxisNames axis_name, ParameterUpdates updates);
   ~FlatParameters();
-  FlatParameters(const FlatParameters&) = delete;
-  FlatParameters& operator=(const FlatParameters&) = delete;
 
   /// Whether all replicas hold one copy.
   [[nodiscard]] bool is_common() const noexcept { return holders_.size() == 1; }

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
+#include "framework/base/non_copyable.h"
 
 namespace lockstep::training {
 
@@ -22,7 +23,7 @@ struct BackwardOptions {
 /// thread that runs the backward. The parameter's .grad() stays undefined. This holds for
 /// backward() and for any other backward that reaches .grad(), such as loss.backward(), but not for
 /// autograd::grad. Parameters without a gradient are left out. An exception ends the backward.
-class GradientHooks {
+class GradientHooks : private NonCopyable {
  public:
   struct Receiver {
     /// Called when a backward that backward() did not start reaches its first parameter.
@@ -36,8 +37,6 @@ class GradientHooks {
   GradientHooks(std::vector<std::string> names, const std::vector<at::Tensor>& parameters,
                 Receiver receiver);
   ~GradientHooks();
-  GradientHooks(const GradientHooks&) = delete;
-  GradientHooks& operator=(const GradientHooks&) = delete;
 
   /// loss.backward(). What .grad() holds is added to, and handed on together with the loss'
   /// gradients.

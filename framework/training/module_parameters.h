@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/environment.h"
+#include "framework/base/non_copyable.h"
 #include "framework/tree/flat_layout.h"
 
 namespace torch::nn {
@@ -83,15 +84,13 @@ enum class ParameterPart { values, gradients };
 
 /// The parameters that a trainer has while it lives. No two trainers of a program can keep the
 /// values of one parameter, or average its gradients.
-class ParameterClaims {
+class ParameterClaims : private NonCopyable {
  public:
   /// Messages call the trainer `owner`. Throws ValueError, naming the parameter, if a living
   /// trainer has one of these parts of it.
   ParameterClaims(const char* owner, std::vector<ParameterPart> parts,
                   const std::vector<std::string>& names, std::vector<at::Tensor> parameters);
   ~ParameterClaims();
-  ParameterClaims(const ParameterClaims&) = delete;
-  ParameterClaims& operator=(const ParameterClaims&) = delete;
 
  private:
   std::vector<ParameterPart> parts_;

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/environment.h"
+#include "framework/base/non_copyable.h"
 
 namespace lockstep {
 
@@ -26,12 +27,10 @@ namespace lockstep {
 /// The threads of a process take turns: a second guard waits for the end of the first, so
 /// collectives, maps and launch() are an Error while one lives. A draw without a guard at the same
 /// time disturbs it. Afterwards the generator is what it was. Guards of one thread nest.
-class SeededInitialization {
+class SeededInitialization : private NonCopyable {
  public:
   explicit SeededInitialization(std::uint64_t seed);
   ~SeededInitialization();
-  SeededInitialization(const SeededInitialization&) = delete;
-  SeededInitialization& operator=(const SeededInitialization&) = delete;
 
  private:
   std::unique_lock<std::recursive_mutex> lock_;

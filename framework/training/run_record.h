@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "framework/base/non_copyable.h"
 #include "framework/base/random.h"
 #include "framework/base/scoped_value.h"
 
@@ -16,13 +17,11 @@ struct RunRecord {
 };
 
 /// While one lives, it is a run of a block that this thread does twice. Runs nest.
-class RecordedRun {
+class RecordedRun : private NonCopyable {
  public:
   enum class Which { first, second };
   /// The first run fills `record`, the second one follows it.
   RecordedRun(RunRecord& record, Which which);
-  RecordedRun(const RecordedRun&) = delete;
-  RecordedRun& operator=(const RecordedRun&) = delete;
 
   /// Throws Error unless the second run has drawn as many keys as the first one.
   void check_end() const;

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
+#include "framework/base/non_copyable.h"
 
 namespace lockstep {
 
@@ -33,11 +34,8 @@ struct StatePiece {
 using VisitState = std::function<void(const StatePiece& piece)>;
 
 /// Where a training's state is restored from.
-class StateSource {
+class StateSource : private NonCopyable {
  public:
-  StateSource() = default;
-  StateSource(const StateSource&) = delete;
-  StateSource& operator=(const StateSource&) = delete;
   virtual ~StateSource() = default;
 
   /// Whether there is a tensor of this name.
@@ -49,11 +47,8 @@ class StateSource {
 
 /// A training whose state can be saved and restored: ZeroTrainer, DataParallel, ShardedOptimizer.
 /// Checkpoints (checkpoint.h) are made of these two calls.
-class Stateful {
+class Stateful : private NonCopyable {
  public:
-  Stateful() = default;
-  Stateful(const Stateful&) = delete;
-  Stateful& operator=(const Stateful&) = delete;
   virtual ~Stateful() = default;
 
   /// Calls `visit` with this replica's part of the state. The parts of all replicas together are

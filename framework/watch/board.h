@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/base/non_copyable.h"
+
 namespace lockstep::watch {
 
 /// Part of the text of a differentiated call. Without gradients the text is the same but for this.
@@ -189,14 +191,12 @@ class Board {
 };
 
 /// A member's place on the board, freed with the object. One thread at a time may use it.
-class Board::Seat {
+class Board::Seat : private NonCopyable {
  public:
   /// Use Board::take_seat().
   Seat(std::shared_ptr<BoardState> state, int worker, std::uint64_t id, std::uint64_t parent,
        std::string_view name);
   ~Seat();
-  Seat(const Seat&) = delete;
-  Seat& operator=(const Seat&) = delete;
 
   /// The member waits in its next call on `group`, as its member number `place`. Call this before
   /// the member can help any other in that call. `group` must be of the same worker and be held

@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "framework/base/non_copyable.h"
 #include "framework/base/pages.h"
 #include "framework/watch/board.h"
 
@@ -25,12 +26,10 @@ namespace lockstep::watch {
 /// loads the version before and after, and reads again if it changed.
 
 /// Keeps `version` odd while its one writer changes the record.
-class Writing {
+class Writing : private NonCopyable {
  public:
   explicit Writing(Word& version) noexcept : version_(version) { step(); }
   ~Writing() { step(); }
-  Writing(const Writing&) = delete;
-  Writing& operator=(const Writing&) = delete;
 
  private:
   void step() noexcept { version_.store(version_.load() + 1); }
@@ -286,12 +285,10 @@ struct Suspicion;
 
 /// A Board's memory, and the books of its workers' taken seats and groups. A worker's part belongs
 /// to one Board, so these books are private to it. Thread-safe.
-struct BoardState : std::enable_shared_from_this<BoardState> {
+struct BoardState : std::enable_shared_from_this<BoardState>, private NonCopyable {
   explicit BoardState(BoardMemory memory);
   /// Leaves its workers' parts to others.
   ~BoardState();
-  BoardState(const BoardState&) = delete;
-  BoardState& operator=(const BoardState&) = delete;
 
   [[nodiscard]] std::uint32_t take_seat(int worker, std::string_view name);
   void free_seat(int worker, std::uint32_t index) noexcept;

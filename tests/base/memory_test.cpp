@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "framework/base/limits.h"
+#include "framework/base/non_copyable.h"
 #include "tests/base/control_groups.h"
 #include "tests/catch.h"
 
@@ -23,7 +24,7 @@ using lockstep::testing::ControlGroups;
 
 namespace {
 
-class EnvironmentVariable {
+class EnvironmentVariable : private NonCopyable {
  public:
   EnvironmentVariable(std::string name, const char* value) : name_(std::move(name)) {
     if (const char* const former = std::getenv(name_.c_str())) former_ = former;
@@ -32,8 +33,6 @@ class EnvironmentVariable {
   ~EnvironmentVariable() {
     former_ ? ::setenv(name_.c_str(), former_->c_str(), 1) : ::unsetenv(name_.c_str());
   }
-  EnvironmentVariable(const EnvironmentVariable&) = delete;
-  EnvironmentVariable& operator=(const EnvironmentVariable&) = delete;
 
  private:
   std::string name_;

@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include "framework/base/non_copyable.h"
 #include "framework/replicas/launch.h"
 #include "tests/support/child_program.h"
 
@@ -17,12 +18,10 @@ namespace lockstep::testing {
 inline constexpr LaunchMode kModes[] = {LaunchMode::processes, LaunchMode::threads};
 
 /// Numbers that this process shares with those that it forks, all 0 at first.
-class SharedNumbers {
+class SharedNumbers : private NonCopyable {
  public:
   explicit SharedNumbers(std::size_t count);
   ~SharedNumbers();
-  SharedNumbers(const SharedNumbers&) = delete;
-  SharedNumbers& operator=(const SharedNumbers&) = delete;
 
   [[nodiscard]] std::atomic<std::int64_t>& operator[](std::size_t index) const;
   /// How many are not 0.

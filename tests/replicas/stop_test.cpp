@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "framework/base/non_copyable.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 #include "framework/replicas/launch.h"
@@ -16,15 +17,13 @@ using namespace lockstep;
 namespace {
 
 // Catch2 has handlers, which launch() would leave alone.
-class DefaultStops {
+class DefaultStops : private NonCopyable {
  public:
   DefaultStops() : before_{std::signal(SIGINT, SIG_DFL), std::signal(SIGTERM, SIG_DFL)} {}
   ~DefaultStops() {
     std::signal(SIGINT, before_[0]);
     std::signal(SIGTERM, before_[1]);
   }
-  DefaultStops(const DefaultStops&) = delete;
-  DefaultStops& operator=(const DefaultStops&) = delete;
 
  private:
   void (*before_[2])(int);

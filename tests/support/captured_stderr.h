@@ -7,10 +7,12 @@
 
 #include <unistd.h>
 
+#include "framework/base/non_copyable.h"
+
 namespace lockstep::testing {
 
 /// Takes what this process writes to stderr while it is there, from whatever thread.
-class CapturedStderr {
+class CapturedStderr : private NonCopyable {
  public:
   CapturedStderr() {
     std::fflush(stderr);
@@ -22,8 +24,6 @@ class CapturedStderr {
     ::close(before_);
     std::fclose(file_);
   }
-  CapturedStderr(const CapturedStderr&) = delete;
-  CapturedStderr& operator=(const CapturedStderr&) = delete;
 
   [[nodiscard]] std::string text() const {
     std::fflush(stderr);

@@ -8,6 +8,8 @@
 
 #include <sys/types.h>
 
+#include "framework/base/non_copyable.h"
+
 namespace lockstep::testing {
 
 /// Set in the environment of a fork of a test, whose arguments are the tests' own: a launch that
@@ -25,7 +27,7 @@ struct Ended {
 
 /// A program that runs beside the test, its output kept and its life bounded: the destructor kills
 /// it. Orphans of its descendants become the test's own children, so that ended() can reap them.
-class ChildProgram {
+class ChildProgram : private NonCopyable {
  public:
   /// Starts `command` (path and arguments) in `folder` (empty: the test's own), with stdin empty.
   explicit ChildProgram(const std::vector<std::string>& command,
@@ -34,8 +36,6 @@ class ChildProgram {
   /// text on stderr if it throws. Only for processes that have one thread.
   explicit ChildProgram(const std::function<int()>& body);
   ~ChildProgram();
-  ChildProgram(const ChildProgram&) = delete;
-  ChildProgram& operator=(const ChildProgram&) = delete;
 
   /// Also the id of its process group, which its children share.
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }

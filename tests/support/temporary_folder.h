@@ -7,18 +7,18 @@
 #include <stdexcept>
 #include <string>
 
+#include "framework/base/non_copyable.h"
+
 namespace lockstep::testing {
 
 /// A folder of a test's own that goes away with it.
-class TemporaryFolder {
+class TemporaryFolder : private NonCopyable {
  public:
   TemporaryFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed: " + name);
     path_ = name;
   }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   ~TemporaryFolder() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);

@@ -11,6 +11,7 @@
 
 #include <sys/types.h>
 
+#include "framework/base/non_copyable.h"
 #include "tests/support/child_program.h"
 #include "tests/support/temporary_folder.h"
 
@@ -20,7 +21,7 @@ namespace lockstep::testing {
 /// that nothing of the machine's own network is touched. Each host has an address (10.77.0.1 and
 /// so on), a name (host0 and so on, which all know), a home folder and a /dev/shm of its own; files
 /// and processes are the machine's. For a process of one thread, as root.
-class TestNetwork {
+class TestNetwork : private NonCopyable {
  public:
   struct Options {
     std::size_t hosts = 2;
@@ -33,8 +34,6 @@ class TestNetwork {
   explicit TestNetwork(const Options& options);
   /// Kills what still runs on the hosts.
   ~TestNetwork();
-  TestNetwork(const TestNetwork&) = delete;
-  TestNetwork& operator=(const TestNetwork&) = delete;
 
   [[nodiscard]] std::size_t size() const { return hosts_.size(); }
   [[nodiscard]] static std::string address(std::size_t host);

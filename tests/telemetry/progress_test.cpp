@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "framework/base/non_copyable.h"
 #include "tests/catch.h"
 #include "tests/support/terminals.h"
 
@@ -54,7 +55,7 @@ Progress::Columns terminal_of(int columns) {
 }
 
 // A terminal that a program could be started in, seen from the other side.
-class Terminal {
+class Terminal : private NonCopyable {
  public:
   explicit Terminal(unsigned short columns) {
     winsize size = window(columns);
@@ -64,8 +65,6 @@ class Terminal {
     }
     stream_.reset(fdopen(terminal, "w"));
   }
-  Terminal(const Terminal&) = delete;
-  Terminal& operator=(const Terminal&) = delete;
   ~Terminal() { close(master_); }
 
   [[nodiscard]] std::FILE* stream() const { return stream_.get(); }

@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "framework/base/non_copyable.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/terminals.h"
@@ -35,15 +36,13 @@ std::vector<std::string> endless(const std::string& launch) {
 }
 
 // Both ends of a terminal of 100 columns.
-struct Terminal {
+struct Terminal : private NonCopyable {
   Terminal() {
     winsize size{.ws_row = 24, .ws_col = 100, .ws_xpixel = 0, .ws_ypixel = 0};
     if (::openpty(&master, &slave, nullptr, nullptr, &size) != 0) {
       throw std::runtime_error("openpty failed");
     }
   }
-  Terminal(const Terminal&) = delete;
-  Terminal& operator=(const Terminal&) = delete;
   ~Terminal() {
     ::close(master);
     ::close(slave);

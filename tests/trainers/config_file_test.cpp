@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 #include "models/cnn.h"
 #include "models/mlp.h"
@@ -20,15 +21,13 @@ namespace {
 
 using testing::kNames;
 
-class TempFile {
+class TempFile : private NonCopyable {
  public:
   TempFile(const std::string& name, const std::string& text)
       : path_(std::filesystem::temp_directory_path() / str("lockstep-", getpid(), "-", name)) {
     std::ofstream(path_) << text;
   }
   ~TempFile() { std::filesystem::remove(path_); }
-  TempFile(const TempFile&) = delete;
-  TempFile& operator=(const TempFile&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 

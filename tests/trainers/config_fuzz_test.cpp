@@ -15,6 +15,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/data/data.h"
@@ -39,7 +40,7 @@ constexpr double kMostSeconds = 10;
 constexpr std::size_t kLongestMessage = 16 << 10;
 
 // While it lives, this process gets so many bytes of addresses more and no others.
-class AddressLimit {
+class AddressLimit : private NonCopyable {
  public:
   explicit AddressLimit(std::uint64_t more) {
     (void)::getrlimit(RLIMIT_AS, &before_);
@@ -50,8 +51,6 @@ class AddressLimit {
     (void)::setrlimit(RLIMIT_AS, &limit);
   }
   ~AddressLimit() { (void)::setrlimit(RLIMIT_AS, &before_); }
-  AddressLimit(const AddressLimit&) = delete;
-  AddressLimit& operator=(const AddressLimit&) = delete;
 
  private:
   rlimit before_{};

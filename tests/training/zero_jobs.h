@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/base/logging.h"
+#include "framework/base/non_copyable.h"
 #include "framework/replicas/launch.h"
 #include "framework/training/zero.h"
 #include "tests/training/models.h"
@@ -37,12 +38,10 @@ StepReport train_step(ZeroTrainer& trainer, OddModel& model, std::int64_t step,
 [[nodiscard]] LaunchOptions threads(std::int64_t replicas, Backend backend);
 
 /// Nothing but warnings and errors is logged while it lives.
-class Quiet {
+class Quiet : private NonCopyable {
  public:
   Quiet() { set_quiet(true); }
   ~Quiet() { set_quiet(false); }
-  Quiet(const Quiet&) = delete;
-  Quiet& operator=(const Quiet&) = delete;
 };
 
 }  // namespace lockstep::testing

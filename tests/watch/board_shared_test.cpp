@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 #include "framework/comm/shared/host_memory.h"
 #include "framework/watch/board.h"
@@ -24,12 +25,10 @@ using testing::call_of;
 
 namespace {
 
-class Descriptor {
+class Descriptor : private NonCopyable {
  public:
   explicit Descriptor(int number) : number_(number) {}
   ~Descriptor() { ::close(number_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
   [[nodiscard]] int get() const { return number_; }
 
  private:

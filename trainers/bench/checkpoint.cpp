@@ -11,6 +11,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 #include "trainers/bench/measurements.h"
 #include "trainers/bench/measuring/crew.h"
@@ -31,7 +32,7 @@ constexpr std::int64_t kStage = 2;
 constexpr std::int64_t kMemoryAParameter = 24;
 
 // A folder for checkpoints, below one that the user has named, and removed with the object.
-class Place {
+class Place : private NonCopyable {
  public:
   explicit Place(const fs::path& parent) : parent_(parent) {
     std::string name = (parent / "lockstep-bench-XXXXXX").string();
@@ -42,8 +43,6 @@ class Place {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
   }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
 
   [[nodiscard]] const fs::path& parent() const noexcept { return parent_; }
   // Where the system saves.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "framework/base/non_copyable.h"
 #include "trainers/bench/flags.h"
 #include "trainers/bench/reports/report.h"
 #include "trainers/bench/systems/system.h"
@@ -13,13 +14,11 @@ namespace lockstep::bench {
 
 /// Several hosts on this machine, as --hosts asks for: namespaces that end with this object. Needs
 /// root. Without --hosts it is this machine as it is, and changes nothing.
-class Hosts {
+class Hosts : private NonCopyable {
  public:
   /// CommError if they cannot be made.
   explicit Hosts(const Options& options);
   ~Hosts();
-  Hosts(const Hosts&) = delete;
-  Hosts& operator=(const Hosts&) = delete;
 
   [[nodiscard]] const NetworkFacts& facts() const noexcept { return facts_; }
 

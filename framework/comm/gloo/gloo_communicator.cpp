@@ -18,6 +18,7 @@
 #include <sched.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/process.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
@@ -40,7 +41,7 @@ constexpr std::chrono::milliseconds kLookAround{50};
 // While it lives, threads that this one starts preempt nobody when they wake. Gloo's I/O thread
 // must not take the core from a thread that is sending: it would spin for the lock which that one
 // holds, until the system moves on, which is milliseconds later where replicas outnumber cores.
-class WithoutPreemption {
+class WithoutPreemption : private NonCopyable {
  public:
   WithoutPreemption() : policy_(::sched_getscheduler(0)) {
     if (policy_ == SCHED_OTHER) set(SCHED_BATCH);
@@ -48,8 +49,6 @@ class WithoutPreemption {
   ~WithoutPreemption() {
     if (policy_ == SCHED_OTHER) set(policy_);
   }
-  WithoutPreemption(const WithoutPreemption&) = delete;
-  WithoutPreemption& operator=(const WithoutPreemption&) = delete;
 
  private:
   // Slower where it is not allowed, and no worse.
@@ -98,7 +97,7 @@ struct Message {
 // One replica's TCP connections to all others, over Gloo's transport: a full mesh of pairs that
 // found each other through a store. It moves messages and does not know what they mean. Each
 // belongs to a user, known by its Cancellation, and one user's messages can be interrupted alone.
-class GlooLink {
+class GlooLink : private NonCopyable {
  public:
   GlooLink(Store& store, int rank, int size, const ConnectOptions& options)
       : rank_(rank), size_(size), timeout_(options.timeout) {
@@ -125,8 +124,6 @@ class GlooLink {
     if (watcher_.joinable()) watcher_.join();
     if (clock_.joinable()) clock_.join();
   }
-  GlooLink(const GlooLink&) = delete;
-  GlooLink& operator=(const GlooLink&) = delete;
 
   [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
   // Cancelling this ends the messages of all users.

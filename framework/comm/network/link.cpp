@@ -18,6 +18,7 @@
 #include "framework/base/descriptor.h"
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 
 namespace lockstep::comm {
@@ -100,7 +101,7 @@ std::string address_text(const sockaddr_storage& address, socklen_t length, bool
 }
 
 // The addresses of a host, released at the end.
-class Addresses {
+class Addresses : private NonCopyable {
  public:
   Addresses(const HostAndPort& at, int flags) {
     addrinfo hints{};
@@ -112,8 +113,6 @@ class Addresses {
   ~Addresses() {
     if (first_ != nullptr) ::freeaddrinfo(first_);
   }
-  Addresses(const Addresses&) = delete;
-  Addresses& operator=(const Addresses&) = delete;
 
   // getaddrinfo()'s.
   [[nodiscard]] int error() const noexcept { return error_; }

@@ -15,6 +15,7 @@
 #include <poll.h>
 
 #include "framework/base/descriptor.h"
+#include "framework/base/non_copyable.h"
 #include "framework/comm/network/secret.h"
 
 namespace lockstep::comm {
@@ -41,14 +42,11 @@ enum class Presence { awaited, promised };
 /// secret. It carries whole messages, in order. Each has a Mac: what was changed, left out,
 /// repeated or put in on the way closes the link. Messages can be read on the way. No method
 /// blocks. For one thread, which polls.
-class Link {
+class Link : private NonCopyable {
  public:
   /// Bytes of a message, and of all that wait to be sent.
   static constexpr std::size_t kLongestMessage = std::size_t{1} << 20;
   static constexpr std::size_t kMostQueued = std::size_t{64} << 20;
-
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
 
   /// What to poll for; a negative descriptor once it is closed.
   [[nodiscard]] pollfd polled() const noexcept;
@@ -117,7 +115,7 @@ class Link {
 /// Where launchers of a job connect. Strangers get no further than a greeting, in bounded memory
 /// and time: when too many are there, the oldest of the address that has the most goes. No method
 /// blocks. For one thread, which polls.
-class Listener {
+class Listener : private NonCopyable {
  public:
   struct Limits {
     std::size_t most_unproved = 64;            ///< connections that have not proved the secret
@@ -128,8 +126,6 @@ class Listener {
   /// and the reason, if that is not possible.
   Listener(const HostAndPort& at, const Secret& secret, const JobId& job, Limits limits);
   ~Listener();
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
   /// Adds what to poll for, until when() at most.

@@ -13,6 +13,7 @@
 
 #include "framework/base/bytes.h"
 #include "framework/base/descriptor.h"
+#include "framework/base/non_copyable.h"
 #include "framework/comm/link_speed.h"
 
 namespace lockstep::comm {
@@ -51,7 +52,7 @@ struct TcpMessage {
 ///
 /// All bytes that come are checked: what breaks the rules ends the connection. No method blocks.
 /// The caller has a mutex for all of them.
-class TcpConnection {
+class TcpConnection : private NonCopyable {
  public:
   static constexpr std::size_t kLargestSmall = kSentAtOnce;
   static constexpr std::size_t kLargestPart = std::size_t{1} << 20;
@@ -60,8 +61,6 @@ class TcpConnection {
 
   /// Messages of `dead` groups are dropped when they come.
   explicit TcpConnection(const std::set<std::uint64_t>& dead) : dead_(dead) {}
-  TcpConnection(const TcpConnection&) = delete;
-  TcpConnection& operator=(const TcpConnection&) = delete;
 
   /// Goes on over `socket`, which does not block. The end that has connected begins: the other one
   /// sends nothing before something has come.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "framework/base/descriptor.h"
+#include "framework/base/non_copyable.h"
 #include "framework/comm/cancellation.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/network/link.h"
@@ -38,7 +39,7 @@ struct NetworkOptions {
 ///
 /// A thread accepts, sends and receives. So messages move while callers compute, and strangers are
 /// dealt with. Another one connects. Any thread may call the methods.
-class TcpLink {
+class TcpLink : private NonCopyable {
  public:
   /// Process `rank` of `size`: publishes "address/<rank>" in the store. With one process there are
   /// no threads and no address. CommError if the address is not one of this host.
@@ -46,8 +47,6 @@ class TcpLink {
           const ConnectOptions& options);
   /// Says goodbye to the others. Nobody may be in exchange().
   ~TcpLink();
-  TcpLink(const TcpLink&) = delete;
-  TcpLink& operator=(const TcpLink&) = delete;
 
   [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
   /// What the callers say of it; nothing at first.

@@ -15,6 +15,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 #include "framework/watch/board.h"
 
@@ -148,14 +149,12 @@ struct HostMemory::Head {
 };
 
 // A process that dies while it holds the lock leaves, at worst, a region that is held for good.
-class HostMemory::Lock {
+class HostMemory::Lock : private NonCopyable {
  public:
   explicit Lock(pthread_mutex_t& mutex) : mutex_(mutex) {
     if (::pthread_mutex_lock(&mutex_) == EOWNERDEAD) ::pthread_mutex_consistent(&mutex_);
   }
   ~Lock() { ::pthread_mutex_unlock(&mutex_); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
 
  private:
   pthread_mutex_t& mutex_;

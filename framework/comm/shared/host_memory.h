@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "framework/base/non_copyable.h"
 #include "framework/base/pages.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/shared/flag.h"
@@ -23,19 +24,17 @@ namespace lockstep::comm {
 /// Extents: parts of a host's shared memory that replicas allocate and map at run time, at the end
 /// of its file. An extent is known by its offset, which is never used twice. Its memory returns to
 /// the system when all have let it go. Any thread.
-class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
+class SharedExtents : public std::enable_shared_from_this<SharedExtents>, private NonCopyable {
  public:
   /// Addresses for extents in the file, not memory.
   static constexpr std::size_t kBytes = std::size_t{1} << 50;
 
   /// A mapping of an extent.
-  class Extent {
+  class Extent : private NonCopyable {
    public:
     /// Use allocate() and attach().
     Extent(std::shared_ptr<SharedExtents> owner, std::size_t offset, std::size_t bytes);
     ~Extent();
-    Extent(const Extent&) = delete;
-    Extent& operator=(const Extent&) = delete;
 
     [[nodiscard]] std::size_t offset() const noexcept { return offset_; }
     /// Zeros at first. Begins with a page.
@@ -64,8 +63,6 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
   /// at first.
   SharedExtents(int descriptor, std::size_t start, std::size_t bytes = kBytes);
   ~SharedExtents();
-  SharedExtents(const SharedExtents&) = delete;
-  SharedExtents& operator=(const SharedExtents&) = delete;
 
   /// The file's descriptor, which this object keeps open.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
@@ -99,7 +96,7 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents> {
 /// Memory that the members of a job on one host share, as threads or processes: the job's board,
 /// whether it is to stop, and a region for each group. It has no name, and only the used part takes
 /// memory. Any thread.
-class HostMemory : public std::enable_shared_from_this<HostMemory> {
+class HostMemory : public std::enable_shared_from_this<HostMemory>, private NonCopyable {
  public:
   /// Groups that may be held at once; fewer where the size of files is limited (ulimit -f).
   static constexpr int kGroups = 4096;
@@ -121,8 +118,6 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// The memory behind a descriptor from make_memory(members). The descriptor stays the caller's
   /// and may be closed. CommError if the memory is not large enough.
   HostMemory(int members, int descriptor);
-  HostMemory(const HostMemory&) = delete;
-  HostMemory& operator=(const HostMemory&) = delete;
 
   /// The board on which the job's members publish their calls. Member i is worker i.
   [[nodiscard]] const std::shared_ptr<watch::Board>& board() const noexcept { return board_; }
@@ -154,13 +149,11 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
 
   /// The memory in which one group meets. All that hold it share it; in one process they use the
   /// same addresses.
-  class Region {
+  class Region : private NonCopyable {
    public:
     /// Use HostMemory::hold().
     Region(std::shared_ptr<HostMemory> memory, int slot, std::size_t members);
     ~Region();
-    Region(const Region&) = delete;
-    Region& operator=(const Region&) = delete;
 
     [[nodiscard]] Line& line(std::size_t member) const noexcept {
       return reinterpret_cast<Line*>(data_.get())[member];

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/base/bytes.h"
+#include "framework/base/non_copyable.h"
 #include "framework/comm/cancellation.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/shared/host_memory.h"
@@ -16,13 +17,11 @@
 namespace lockstep::comm {
 
 /// What all groups of one replica use: the memory, the other replicas, and the Cancellation.
-class SharedLink {
+class SharedLink : private NonCopyable {
  public:
   SharedLink(std::shared_ptr<HostMemory> memory, Store& store, int rank, int size,
              const ConnectOptions& options);
   ~SharedLink();
-  SharedLink(const SharedLink&) = delete;
-  SharedLink& operator=(const SharedLink&) = delete;
 
   [[nodiscard]] HostMemory& memory() const noexcept { return *memory_; }
   [[nodiscard]] Ledger& ledger() noexcept { return ledger_; }

@@ -10,6 +10,7 @@
 
 #include <sys/types.h>
 
+#include "framework/base/non_copyable.h"
 #include "framework/replicas/worker_process.h"
 #include "trainers/bench/measuring/workplace.h"
 #include "trainers/bench/systems/system.h"
@@ -26,14 +27,12 @@ struct Ran {
 /// The running replicas of a system. Errors name the system; a process that ends, or says nothing
 /// for two minutes, is a CommError with the last lines of what it printed. All waiting ends with
 /// Stopped when a signal comes.
-class Workers {
+class Workers : private NonCopyable {
  public:
   /// Starts the replicas; await_start() waits until they are ready.
   Workers(const Workplace& workplace, const System& system, std::int64_t replicas);
   /// Ends the replicas, with little patience if finish() was not called.
   ~Workers();
-  Workers(const Workers&) = delete;
-  Workers& operator=(const Workers&) = delete;
 
   [[nodiscard]] const System& system() const noexcept { return *system_; }
 
@@ -72,14 +71,12 @@ class Workers {
 };
 
 /// All systems of a measurement at once.
-class Crew {
+class Crew : private NonCopyable {
  public:
   /// Starts all systems side by side, with `replicas` replicas each, and waits until all are ready.
   Crew(const Workplace& workplace, const std::vector<System>& systems, std::int64_t replicas);
   /// Ends all systems side by side, unless finish() has done so.
   ~Crew();
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
 
   [[nodiscard]] std::size_t size() const noexcept { return members_.size(); }
   [[nodiscard]] Workers& operator[](std::size_t i) const { return *members_[i]; }

@@ -5,15 +5,14 @@
 
 #include <unistd.h>
 
+#include "framework/base/non_copyable.h"
+
 namespace lockstep::bench {
 
 /// A line on stderr that shows what bench is doing. Nothing if stderr is no terminal.
-class ProgressLine {
+class ProgressLine : private NonCopyable {
  public:
-  ProgressLine() = default;
   ~ProgressLine() { clear(); }
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
 
   /// Shows `text` in place of what was there.
   void show(const std::string& text) const {

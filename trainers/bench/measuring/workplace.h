@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <sys/types.h>
 
+#include "framework/base/non_copyable.h"
 #include "framework/replicas/stop_signals.h"
 #include "trainers/bench/systems/system.h"
 
@@ -25,15 +26,13 @@ struct ProgramEnd {
 /// The driver's surroundings, one object in a process: a temporary folder that only this user can
 /// open, the signals that end the measurement, and all processes below this one. Its destructor
 /// kills and reaps those that still run, even if other processes have started them.
-class Workplace {
+class Workplace : private NonCopyable {
  public:
   /// A program that says nothing for so long has failed.
   static constexpr std::chrono::seconds kSilence{120};
 
   Workplace();
   ~Workplace();
-  Workplace(const Workplace&) = delete;
-  Workplace& operator=(const Workplace&) = delete;
 
   /// A new folder below the temporary one.
   [[nodiscard]] std::filesystem::path make_folder() const;
